@@ -23,6 +23,7 @@ def verify_cluster() -> None:
             # The cluster is looked at once for nodes of all methods.
             with_gpushare=bool(nodes_by("gpushare", everyone())),
             exporter=exporter_namespace(everyone()),
+            everyone=everyone(),
         )
 
 

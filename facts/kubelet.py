@@ -5,12 +5,12 @@ from __future__ import annotations
 from gpunode.base.probe import shell_text
 from gpunode.facts.base import NodeFact
 from gpunode.facts.shared import UNITS
+from gpunode.system.kubelet import NOTED, parse_kubelet
 from gpunode.system.kubelet import Kubelet as Reading
-from gpunode.system.kubelet import parse_kubelet
 
 
 class Kubelet(NodeFact[Reading]):
     """Read the kubelet's version, and of one that runs what GPUs need to know of its configuration."""
 
-    probe = shell_text("system/kubelet", shared=(UNITS.of("kubelet.service"),))
+    probe = shell_text("system/kubelet", NOTED=NOTED, shared=(UNITS.of("kubelet.service"),))
     parse = staticmethod(parse_kubelet)

@@ -19,7 +19,7 @@ from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.runtime import to_carry_out
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 from gpunode.settings.kubelet import KubeletSettings
-from gpunode.system.kubelet import Kubelet
+from gpunode.system.kubelet import NOTED, Kubelet
 
 _CHANGE = Transaction("kubelet", script_file("kubelet"))
 
@@ -41,7 +41,9 @@ def configuration(settings: KubeletSettings, allowed: str, drain: Drain | None =
     if change is None:
         return
     files = dict(state.files or ())
-    target = target_digest(change.path, change.text or "", "" if change.path else f"by {sorted(files.items())}")
+    cleared, of_cleared = change.cleared or ("", "")
+    by_files = "" if change.path or cleared else f"by {sorted(files.items())}"
+    target = target_digest(change.path, change.text or "", by_files, *(change.cleared or ()))
     refuse_failed(_CHANGE, target)
     if change.felt and state.pods:
         yield from drain_before(drain, "the kubelet is to admit its pods anew")
@@ -50,12 +52,20 @@ def configuration(settings: KubeletSettings, allowed: str, drain: Drain | None =
         target,
         path=change.path,
         read=digest_of_text(files.get(change.path)) if change.path else "",
-        text="-" if change.text is None else base64.b64encode(change.text.encode()).decode(),
-        restart="yes" if change.restart else "",
+        text="-" if change.text is None else _encoded(change.text),
+        cleared=cleared,
+        cleared_read=digest_of_text(files.get(cleared)),
+        cleared_text=_encoded(of_cleared),
         cpus=f"{state.root_dir.rstrip('/')}/cpu_manager_state" if change.cpu_manager else "",
         policy=change.cpu_manager or "",
         health=state.health or "",
         timeout="90",
         stays="12",
         proc="/proc",
+        noted=NOTED,
+        reads="\n".join(change.reads) if settings.asks else "",
     )
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()

@@ -7,27 +7,34 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from gevent.lock import BoundedSemaphore  # type: ignore[import-untyped]
 from pyinfra import host
 from pyinfra.api import State
 
 from gpunode.base.decision import Decision
 from gpunode.base.reading import ParseError
+from gpunode.kubernetes.components import Whole
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_restart import NONE, Bounds, decide_restart, waits
 from gpunode.kubernetes.device_plugin.mps_clients import asking, parse_clients
+from gpunode.kubernetes.device_plugin.view import View
 from gpunode.kubernetes.drain import WAVE
 from gpunode.kubernetes.drain.commands import drain_of
+from gpunode.kubernetes.mps_restarts import Restarts
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
-from gpunode.operations.cluster_labels import relabelled
+from gpunode.operations.cluster_labels import is_taking_part, relabelled
 from gpunode.operations.drain import drain_before, held_empty
 from gpunode.operations.failure import OperationRefused
 from gpunode.operations.phase import is_executing
 from gpunode.settings import Settings
-from gpunode.settings.cluster import node_name
+from gpunode.settings.cluster import BY_CHART, node_name
 
 _RELEASE = ""
 # By run: what waits in it, of the release and of nodes by name. The verdict tells of it.
 _waiting: WeakKeyDictionary[State, dict[str, Decision[str]]] = WeakKeyDictionary()
+# By run: what a verdict without the changes before it finds that would restart them.
+_would: WeakKeyDictionary[State, Restarts] = WeakKeyDictionary()
+_asking = BoundedSemaphore(1)
 
 
 def restart_of(
@@ -84,6 +91,26 @@ def release_waits() -> Decision[str]:
 def label_waits(node: str) -> Decision[str]:
     """Return what this run's change of a node's labels waits for; no step where it does not wait."""
     return _waiting.get(host.state, {}).get(node, NONE)
+
+
+def what_waits(
+    settings: Settings, state: str | None, cluster: Cluster, view: View, everyone: Mapping[str, Settings]
+) -> tuple[Decision[str], Decision[str]]:
+    """Return what the labels of the host's node wait for, and what the release does.
+
+    As this run left them; where it looks at the cluster alone, as drift has it, which asks helm and the cluster once.
+
+    + state: as `desired_labels` has it; everyone: host -> settings of the whole inventory
+    """
+    if is_taking_part() or not everyone:
+        return label_waits(node_name(host.name, settings)), release_waits()
+    with _asking:
+        if host.state not in _would:
+            nodes = frozenset(node_name(name, each) for name, each in everyone.items() if each.kubernetes.enabled)
+            _would[host.state] = Restarts(Whole(everyone, cluster, view, nodes))
+        restarts = _would[host.state]
+        release = restarts.of_release if settings.device_plugin.method in BY_CHART else NONE
+        return restarts.of_label(host.name, settings, state), release
 
 
 def drained(restart: Decision[str], everyone: Mapping[str, Settings], what: str) -> Iterator[Any]:

@@ -16,12 +16,11 @@ from gpunode.components.toolkit.configuration import PATH, Asked
 from gpunode.components.toolkit.decide import (
     Change,
     Configuration,
-    Specification,
     decide_configuration,
-    decide_specification,
     moves,
 )
 from gpunode.components.toolkit.links import Links, decide_links
+from gpunode.components.toolkit.specification import Specification, decide_specification
 from gpunode.facts.toolkit import ContainerToolkit
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, node_operation, require

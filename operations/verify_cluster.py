@@ -6,7 +6,7 @@ Every node waits for itself; the cluster is read for all of them at once, every 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic, sleep
@@ -44,7 +44,7 @@ from gpunode.kubernetes.gpushare.objects import APP
 from gpunode.kubernetes.objects.runtime_class import NAME
 from gpunode.operations.control_plane import runner
 from gpunode.operations.failure import OperationRefused, node_operation, require
-from gpunode.operations.mps_clients import label_waits, release_waits
+from gpunode.operations.mps_clients import what_waits
 from gpunode.operations.phase import is_executing
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART, needs_runtime_class, node_name
@@ -91,7 +91,11 @@ _watched: WeakKeyDictionary[State, _Watched] = WeakKeyDictionary()
 
 @node_operation
 def verified(
-    settings: Settings, gpus: Sequence[PciGpu], with_gpushare: bool = False, exporter: str | None = None
+    settings: Settings,
+    gpus: Sequence[PciGpu],
+    with_gpushare: bool = False,
+    exporter: str | None = None,
+    everyone: Mapping[str, Settings] | None = None,
 ) -> Iterator[Any]:
     """Wait until the cluster offers what the node's settings promise; fail where it does not within kubernetes.timeout.
 
@@ -101,6 +105,7 @@ def verified(
     + gpus: the host's GPUs on the bus
     + with_gpushare: whether any host of the inventory has the method `gpushare`
     + exporter: namespace of DCGM's exporter, where any host of the inventory has it by its chart
+    + everyone: host -> settings of the whole inventory, by which it is told what waits where no change came before
     """
     if not is_executing():
         host.noop("the cluster is looked at when the run is executed")
@@ -109,7 +114,8 @@ def verified(
     named = settings.device_plugin.method == "gpushare" or settings.device_plugin.gfd
     by_smi: Gpus | None = require(host.get_fact(GpusFact), "GPUs") if named else None
     boot: MigBoot = MigBoot() if settings.mig.config is None else require(host.get_fact(MigBootFact), "MIG at a boot")
-    node = _Node(settings, gpus, mig, boot, by_smi, with_gpushare, exporter, node_name(host.name, settings))
+    name = node_name(host.name, settings)
+    node = _Node(settings, gpus, mig, boot, by_smi, with_gpushare, exporter, name, everyone or {})
     findings = node.waited_for()
     for item in (pending := [each for each in findings if each.finding_class is FindingClass.RESTART_PENDING]):
         host.log(f"{item.finding_class}: {_compared(item)}")
@@ -137,6 +143,7 @@ class _Node:
     with_gpushare: bool
     exporter: str | None
     name: str
+    everyone: Mapping[str, Settings]
     began: float = field(default_factory=lambda: monotonic())
 
     @property
@@ -195,8 +202,11 @@ class _Node:
     def judged(self, state: str | None, view: View) -> tuple[Finding, ...]:
         """Return the findings by a view; the plugin's MPS daemons on the node are asked where all else is well."""
         judged = partial(judge_node, self.settings, self.name, state, self.mig, view, boot=self.boot)
-        judged = partial(judged, restart=label_waits(self.name), release=release_waits())
         findings = judged(gpus=self.by_smi)
+        if _wrong(findings):
+            restart, release = what_waits(self.settings, state, self.cluster, view, self.everyone)
+            judged = partial(judged, restart=restart, release=release)
+            findings = judged(gpus=self.by_smi)
         if self.settings.sharing.strategy != "mps" or _wrong(findings):
             return findings
         mps: PluginMps = require(host.get_fact(PluginMpsFact), "the MPS daemons of the device plugin")

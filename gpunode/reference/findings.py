@@ -26,6 +26,7 @@ _JUDGES = tuple(
         "components/driver/decide.py",
         "components/cuda/decide.py",
         "components/toolkit/decide.py",
+        "components/toolkit/specification.py",
         "components/toolkit/links.py",
         "components/containerd/decide.py",
         "components/docker/decide.py",

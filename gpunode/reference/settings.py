@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from gpunode.settings import OWN_DATA_PREFIX, Component, component_models
 from gpunode.settings.host_data import REPLACE
-from gpunode.settings.model import component_of_each
+from gpunode.settings.mistakes import component_of_each
 
 _HEAD = f"""# Settings
 

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field
 from gpunode.base import versions
 from gpunode.base.tables.reading import Row, table
 from gpunode.settings.component import Component, UpstreamVersion, plain
+from gpunode.settings.driver import root_elsewhere
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,9 @@ class DcgmSettings(Component):
             yield "exporter.enabled", "needs DCGM; set dcgm.enabled = True with it"
 
     def beside(self, others: Mapping[str, Component]) -> Iterator[tuple[str, str]]:
-        """Yield DCGM on the host where the GPU Operator of the same settings brings its exporter to the node."""
+        """Yield a driver at another root, and the GPU Operator's exporter on the node beside DCGM on the host."""
+        if self.enabled and (root := root_elsewhere(others)) is not None:
+            yield "enabled", f"runs programs that need a driver at '/', and driver.root is {root!r}; leave it out"
         kubernetes: Any = others.get("kubernetes")
         plugin: Any = others.get("device_plugin")
         operator: Any = others.get("gpu_operator")

@@ -8,7 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator
 
 from gpunode.settings.chart import HOST, PATH, ChartName, ChartVersion, Digest, ReleaseSettings, Repository
-from gpunode.settings.component import AbsolutePath, DnsLabel, matching
+from gpunode.settings.component import AbsolutePath, Component, DnsLabel, matching
+from gpunode.settings.driver import root_elsewhere
 
 STRATEGIES = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
 
@@ -131,6 +132,12 @@ class DevicePluginSettings(ReleaseSettings):
                 f"{_OF_A_NAME} are allowed; shorten nameOverride or fullnameOverride"
             )
             yield "values", message
+
+    def beside(self, others: Mapping[str, Component]) -> Iterator[tuple[str, str]]:
+        """Yield another root of the driver than the node's."""
+        root = root_elsewhere(others)
+        if root is not None and self.driver_root not in (None, root):
+            yield "driver_root", f"is not driver.root, {root!r}; leave it out: the plugin is told driver.root"
 
     @property
     def _fullname(self) -> str:

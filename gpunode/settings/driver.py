@@ -149,3 +149,9 @@ class DriverSettings(Component):
             yield "module_parameters", f"{whose}; leave it out"
         if self.peermem:
             yield "peermem", f"{whose}; leave it out"
+
+
+def root_elsewhere(others: Mapping[str, Component]) -> str | None:
+    """Return the root of the driver that stands beside some settings; None where it is at /, or nothing is said."""
+    driver = others.get("driver")
+    return driver.root if isinstance(driver, DriverSettings) and driver.is_elsewhere else None

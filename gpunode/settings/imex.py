@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 
 from gpunode.base.tables.reading import Row, table
 from gpunode.settings.component import Component, matching, plain
-from gpunode.settings.driver import DriverSettings
+from gpunode.settings.driver import DriverSettings, root_elsewhere
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,10 @@ class ImexSettings(Component):
             yield from (("nodes", f"has {address} twice: of {hosts}") for address, hosts in twice(self.nodes))
 
     def beside(self, others: Mapping[str, Component]) -> Iterator[tuple[str, str]]:
-        """Yield a channel that no parameter of the driver's makes."""
-        driver = others.get("driver")
+        """Yield a driver at another root, and a channel that no parameter of the driver's makes."""
+        driver, root = others.get("driver"), root_elsewhere(others)
+        if self.enabled and root is not None:
+            yield "enabled", f"runs programs that need a driver at '/', and driver.root is {root!r}; leave it out"
         if not self.enabled or not self.channel0 or not isinstance(driver, DriverSettings):
             return
         name = known().channel_parameter

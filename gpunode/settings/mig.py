@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from gpunode.settings.component import Component, matching
+from gpunode.settings.driver import root_elsewhere
 
 if TYPE_CHECKING:
     from gpunode.settings.mig_parted.declaration import Declaration
@@ -84,6 +85,14 @@ class MigSettings(Component):
             selected(declaration, self.config)
         except DeclarationError:
             yield "config", f"is not in {self.file}, which has {names}"[:400]
+
+    def beside(self, others: Mapping[str, Component]) -> Iterator[tuple[str, str]]:
+        """Yield what gpunode would do by the programs of a driver at / alone."""
+        root = root_elsewhere(others)
+        for key in ("config", "config_from_label"):
+            if root is not None and getattr(self, key):
+                message = f"is carried out by a driver at '/' alone, and driver.root is {root!r}; leave it out"
+                yield key, f"{message}, and have the GPU Operator's MIG manager do it"
 
     def declaration(self) -> Declaration:
         """Return the declaration in `file`; raise DeclarationError. Read again only where the file changed."""

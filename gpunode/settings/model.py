@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -22,10 +22,11 @@ from gpunode.settings.imex import ImexSettings
 from gpunode.settings.imex import known as imex_known
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.mig import MigSettings
+from gpunode.settings.mistakes import component_of, dotted, problem_of
 from gpunode.settings.mps import MpsSettings
 from gpunode.settings.podman import PodmanSettings
 from gpunode.settings.power import PowerSettings
-from gpunode.settings.problems import DEEPEST, SECRET, Problem, SettingsError, is_secret, is_too_deep, nearest, written
+from gpunode.settings.problems import DEEPEST, SECRET, Problem, SettingsError, is_too_deep, nearest, written
 from gpunode.settings.proxy import ProxySettings
 from gpunode.settings.rdma import RdmaSharedDevicePluginSettings
 from gpunode.settings.repositories import RepositoriesSettings
@@ -36,20 +37,11 @@ from gpunode.settings.slurm import SlurmSettings
 from gpunode.settings.toolkit import ToolkitSettings
 
 OWN_DATA_PREFIX = "x_"
-_LONGEST_KEY = 120
 _NEED_THE_DRIVER = (
     *((name, "enabled") for name in ("cuda", "toolkit", "mps", "imex", "slurm", "dcgm", "dcgm_exporter_chart")),
     ("mig", "config"),
     ("mig", "config_from_label"),
 )
-_EXPECTED = {
-    "string_type": "a string",
-    "bool_type": "True or False",
-    "int_type": "a whole number",
-    "model_type": "a mapping of settings",
-    "tuple_type": "a list",
-    "dict_type": "a mapping",
-}
 
 
 class Settings(BaseModel):
@@ -106,76 +98,7 @@ class Settings(BaseModel):
 
 def component_models() -> dict[str, type[Component]]:
     """Return host-data name -> model of every component."""
-    return {name: model for name, field in Settings.model_fields.items() if (model := _component_of(field.annotation))}
-
-
-def _component_of(annotation: Any) -> type[Component] | None:
-    return annotation if isinstance(annotation, type) and issubclass(annotation, Component) else None
-
-
-def component_of_each(annotation: Any) -> type[Component] | None:
-    """Return the model of each value of a mapping of settings; None where a field is no such mapping."""
-    return _component_of(get_args(annotation)[1]) if get_origin(annotation) is dict else None
-
-
-def _dotted(*parts: object) -> str:
-    """Return a key as one line, whatever characters somebody put into it."""
-    text = ".".join(str(part) for part in parts)
-    return text if text.isprintable() and len(text) <= _LONGEST_KEY and "@" not in text else written(text)
-
-
-def _submodel(model: type[Component], path: tuple[int | str, ...]) -> type[Component]:
-    names = iter(path)
-    for name in names:
-        field = model.model_fields.get(str(name))
-        inner = _component_of(field.annotation) if field else None
-        if field is not None and inner is None:
-            # By a name of the user's own.
-            inner = component_of_each(field.annotation)
-            if next(names, None) is None:
-                break
-        if inner is None:
-            break
-        model = inner
-    return model
-
-
-def _choices(model: type[Component], name: int | str) -> tuple[str, ...]:
-    field = model.model_fields.get(str(name))
-    if field is None:
-        return ()
-    # Beside None, where that is allowed as well.
-    literals = [part for part in (field.annotation, *get_args(field.annotation)) if get_origin(part) is Literal]
-    return tuple(str(choice) for part in literals for choice in get_args(part))
-
-
-def _problem(component: str, model: type[Component], error: Mapping[str, Any]) -> Problem:
-    path: tuple[int | str, ...] = error["loc"]
-    key = _dotted(component, *path)
-    kind, value = error["type"], error["input"]
-    if kind == "extra_forbidden":
-        if now := _submodel(model, path[:-1]).former.get(str(path[-1])):
-            return Problem(key, written(value), f"is the former name of {now}, which is set, too; leave it out")
-        allowed = tuple(_submodel(model, path[:-1]).model_fields)
-        near = nearest(str(path[-1]), allowed)
-        shown = SECRET if is_secret(path[-1]) else written(value)
-        return Problem(key, shown, f"unknown setting{f'; did you mean {near!r}?' if near else ''}", allowed)
-    if kind == "literal_error":
-        return Problem(key, written(value), "not allowed", _choices(_submodel(model, path[:-1]), path[-1]))
-    if kind == "not_listed":
-        return Problem(key, written(value), str(error["msg"]), tuple(error["ctx"]["allowed"]))
-    if kind == "value_error":
-        return Problem(key, written(value), str(error["ctx"]["error"]))
-    if kind == "too_long":
-        return Problem(key, written(value), f"has {len(value)} entries; {error['ctx']['max_length']} are the most")
-    if kind == "greater_than_equal":
-        return Problem(key, written(value), f"must be {error['ctx']['ge']} or more")
-    if kind == "string_type" and isinstance(value, int | float) and not isinstance(value, bool):
-        # 12.10 would be read as 12.1: numbers are refused even where they happen to come out right.
-        return Problem(key, written(value), f"must be a string: quote it, '{value}'")
-    if kind in _EXPECTED:
-        return Problem(key, written(value), f"must be {_EXPECTED[kind]}, not {type(value).__name__}")
-    return Problem(key, written(value), str(error["msg"]))
+    return {name: model for name, field in Settings.model_fields.items() if (model := component_of(field.annotation))}
 
 
 def _component(name: str, model: type[Component], value: object) -> tuple[Component | None, list[Problem]]:
@@ -185,14 +108,14 @@ def _component(name: str, model: type[Component], value: object) -> tuple[Compon
         return None, [Problem(name, written(value), message, tuple(model.model_fields))]
     odd = [key for key in value if not isinstance(key, str)]
     if odd:
-        return None, [Problem(_dotted(name, key), written(value[key]), "the key must be a string") for key in odd]
+        return None, [Problem(dotted(name, key), written(value[key]), "the key must be a string") for key in odd]
     for key, item in value.items():
         if is_too_deep(item):
-            return None, [Problem(_dotted(name, key), written(item), f"is nested deeper than {DEEPEST} levels")]
+            return None, [Problem(dotted(name, key), written(item), f"is nested deeper than {DEEPEST} levels")]
     try:
         found = model.of(value)
     except ValidationError as error:
-        return None, [_problem(name, model, detail) for detail in error.errors(include_url=False)]
+        return None, [problem_of(name, model, detail) for detail in error.errors(include_url=False)]
     problems = [
         Problem(f"{name}.{key}", written(_value(found, key)), message) for key, message in found.contradictions()
     ]
@@ -218,8 +141,6 @@ def _between(parts: Mapping[str, Component]) -> Iterator[Problem]:
             yield Problem(f"{name}.{key}", written(getattr(part, key)), message)
     yield from _same_release(parts)
     driver = parts.get("driver")
-    if isinstance(driver, DriverSettings) and driver.is_elsewhere:
-        yield from _beside_a_root(parts, driver.root)
     if not isinstance(driver, DriverSettings) or not driver.removes:
         return
     for name, key in _NEED_THE_DRIVER:
@@ -249,25 +170,6 @@ def _same_release(parts: Mapping[str, Component]) -> Iterator[Problem]:
             yield Problem(f"{key}.release", repr(at[1]), message)
 
 
-def _beside_a_root(parts: Mapping[str, Component], root: str) -> Iterator[Problem]:
-    """Yield what gpunode does by the programs of a driver at '/' alone, and what names another root."""
-    for key in ("config", "config_from_label"):
-        if value := getattr(parts.get("mig"), key, None):
-            message = f"is carried out by a driver at '/' alone, and driver.root is {root!r}; leave it out"
-            yield Problem(f"mig.{key}", written(value), f"{message}, and have the GPU Operator's MIG manager do it")
-    if getattr(parts.get("mps"), "enabled", False):
-        message = f"runs its daemons by a driver at '/' alone, and driver.root is {root!r}; leave it out"
-        yield Problem("mps.enabled", "True", f"{message}, or share GPUs by the device plugin (sharing.strategy 'mps')")
-    for name in ("imex", "dcgm"):
-        if getattr(parts.get(name), "enabled", False):
-            message = f"runs programs that need a driver at '/', and driver.root is {root!r}; leave it out"
-            yield Problem(f"{name}.enabled", "True", message)
-    other = getattr(parts.get("device_plugin"), "driver_root", None)
-    if other is not None and other != root:
-        message = f"is not driver.root, {root!r}; leave it out: the plugin is told driver.root"
-        yield Problem("device_plugin.driver_root", written(other), message)
-
-
 def _unknown_names(data: Mapping[str, Any], foreign: Collection[str]) -> Iterator[Problem]:
     ours = tuple(Settings.model_fields)
     for name in sorted(name for name in data if isinstance(name, str)):
@@ -278,7 +180,7 @@ def _unknown_names(data: Mapping[str, Any], foreign: Collection[str]) -> Iterato
         allowed = (*ours, "pyinfra's own names", f"your own data as {OWN_DATA_PREFIX}…")
         # A misspelt ssh_password is still a password: a value shows only under a name that was meant to be one of ours.
         value = written(data[name]) if near in ours else SECRET
-        yield Problem(_dotted(name), value, message, allowed)
+        yield Problem(dotted(name), value, message, allowed)
 
 
 def settings_from(data: Mapping[str, Any], foreign: Collection[str] | None = None) -> Settings:

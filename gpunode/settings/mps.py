@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from gpunode.settings.component import Component, matching
+from gpunode.settings.driver import root_elsewhere
 
 # What cannot be read back cannot be proven: the daemon prints one decimal, and of 1536M that it is 1G.
 Percentage = Annotated[
@@ -59,6 +60,13 @@ class MpsSettings(Component):
         if self.environment and self.daemons == "gpu":
             message = "sets one directory, and with mps.daemons 'gpu' each GPU has its own, /run/nvidia-mps/INDEX"
             yield "environment", f"{message}; leave it out, or ask for the daemon of the 'node'"
+
+    def beside(self, others: Mapping[str, Component]) -> Iterator[tuple[str, str]]:
+        """Yield daemons that gpunode would run by a driver at / alone."""
+        root = root_elsewhere(others)
+        if self.enabled and root is not None:
+            message = f"runs its daemons by a driver at '/' alone, and driver.root is {root!r}; leave it out"
+            yield "enabled", f"{message}, or share GPUs by the device plugin (sharing.strategy 'mps')"
 
     def limit_of(self, index: int) -> str | None:
         """Return the memory limit of a client on the GPU of that index; None without one."""

@@ -5,6 +5,8 @@ source: KubeletConfiguration (v1beta1), and the reference of kubelet's flags, wh
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,10 +15,20 @@ from typing import Any
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.tables.reading import Row, Table, table
-from gpunode.base.versions import program_version
+from gpunode.base.versions import at_least, program_version
 from gpunode.system.started import seconds
 
+# Where a transaction notes by which files it started the kubelet: `PID START`, then `SHA-256 PATH` of each.
+NOTED = "/run/gpunode/kubelet.loaded"
 _SIGN = re.compile("[=<]")
+
+
+@dataclass(frozen=True)
+class KeyAndFlag(Row):
+    """Hold a key of the kubelet's file, and the flag that says the same."""
+
+    key: str
+    flag: str
 
 
 @dataclass(frozen=True)
@@ -25,7 +37,9 @@ class Known(Row):
 
     defaults: Table[str, str]
     eviction_hard: Table[str, str]
+    eviction_hard_since: Table[str, Table[str, str]]
     flags: Table[str, str]
+    reserved_cpus: KeyAndFlag
 
 
 known = table(Known, "kubelet.yaml")
@@ -58,10 +72,11 @@ class Kubelet(Reading):
     """Hold the kubelet's version, None where there is none.
 
     `configuration` is None where no kubelet runs, or its files are none that it could read. What follows is of one that
-    runs: `flags` (flag, value) of those that count before a file, as far as gpunode sets the same; `config_dir`, its
-    folder of drop-ins, None where it reads none; `root_dir`, the folder of its state; `pods` that it has; `stale`: a
-    file was written after it started; `health`, the address that answers whether it is well, None where none does.
-    `files` are (path, text) in the order in which they count, None where nobody noted them; no output has them.
+    runs: `flags` (flag, value) of those that count before a file, as far as what gpunode sets depends on them;
+    `config_dir`, its folder of drop-ins, None where it reads none; `root_dir`, the folder of its state; `pods` that it
+    has; `stale`: a file was changed after it started; `health`, the address that answers whether it is well, None where
+    none does. `files` are (path, text) in the order in which they count, None where nobody noted them; no output has
+    them.
     """
 
     version: str | None
@@ -85,20 +100,22 @@ def parse_kubelet(lines: list[str]) -> Kubelet:
     version = program_version(found.get("kubelet"))
     if not arguments:
         return Kubelet(version)
-    rows = (each.partition(" ") for each in repeated(lines, "file"))
+    rows = [each.partition(" ") for each in repeated(lines, "file")]
     files = tuple((path, decoded({path: text}, path) or "") for path, _, text in rows)
     flags, said = dict(_flags(arguments)), merged(text for _, text in files)
-    pods = found.get("pods", "0")
+    counting, pods = (*known().flags.values(), known().reserved_cpus.flag), found.get("pods", "0")
     if not pods.isdecimal():
         raise ParseError(f"pods is no number: {pods[:40]!r}")
     return Kubelet(
         version,
-        None if said is None else _configuration(flags, said, files),
-        tuple(sorted((name, flags[name]) for name in known().flags.values() if name in flags)),
+        None if said is None else _configuration(flags, said, files, version),
+        tuple(sorted((name, flags[name]) for name in counting if name in flags)),
         flags.get("config-dir"),
         flags.get("root-dir", "/var/lib/kubelet"),
         int(pods),
-        _is_stale(found.get("started", ""), repeated(lines, "written")),
+        _is_stale(found.get("started", ""), repeated(lines, "written"))
+        # The time of a file tells of a touch, too; what gpunode started the kubelet by does not.
+        and repeated(lines, "noted") != [found.get("process"), *(_noted(path, said) for path, _, said in rows)],
         None if said is None else _health(flags, said),
         files,
     )
@@ -116,7 +133,16 @@ def merged(texts: Iterable[str]) -> dict[str, Any] | None:
     return said
 
 
-def settings_of(said: Mapping[str, Any], flags: Mapping[str, str]) -> dict[str, str]:
+def default_evictions(version: str | None) -> dict[str, str]:
+    """Return the thresholds of a kubelet to which nobody says any; None: of an unknown version, the fewest."""
+    found = dict(known().eviction_hard)
+    for since, more in known().eviction_hard_since.items():
+        if version is not None and at_least(version, since):
+            found.update(more)
+    return found
+
+
+def settings_of(said: Mapping[str, Any], flags: Mapping[str, str], version: str | None) -> dict[str, str]:
     """Return what a kubelet goes by of what gpunode sets: `maxPods` or `systemReserved/memory` -> value.
 
     said: what its files come to; flags: those that count before them
@@ -127,7 +153,8 @@ def settings_of(said: Mapping[str, Any], flags: Mapping[str, str]) -> dict[str, 
         if name in known().defaults:
             found[name] = str(known().defaults[name] if value in (None, "") else value)
         else:
-            amounts = known().eviction_hard.items() if name == "evictionHard" and not value else amounts_of(value)
+            default = name == "evictionHard" and not value
+            amounts = default_evictions(version).items() if default else amounts_of(value)
             found.update({f"{name}/{key}": amount for key, amount in amounts})
     return found
 
@@ -137,6 +164,12 @@ def _is_stale(started: str, written: Iterable[str]) -> bool:
         return bool(started) and any(float(each) > seconds(started) for each in written if each)
     except ValueError as error:
         raise ParseError(f"no time: {error}") from error
+
+
+def _noted(path: str, said: str) -> str:
+    """Return a file as gpunode notes it; said: its text in base64."""
+    content = base64.b64decode(said)
+    return f"{hashlib.sha256(content).hexdigest() if content else 'none'} {path}"
 
 
 def _health(flags: Mapping[str, str], said: Mapping[str, Any]) -> str | None:
@@ -150,7 +183,7 @@ def _health(flags: Mapping[str, str], said: Mapping[str, Any]) -> str | None:
 
 
 def _configuration(
-    flags: Mapping[str, str], said: Mapping[str, Any], files: Iterable[tuple[str, str]]
+    flags: Mapping[str, str], said: Mapping[str, Any], files: Iterable[tuple[str, str]], version: str | None
 ) -> KubeletConfiguration:
     saying = flags.get("config")
     for path, text in files:
@@ -172,7 +205,7 @@ def _configuration(
         file=flags.get("config"),
         cgroup_driver_file=None if "cgroup-driver" in flags else saying,
         runtime_endpoint=flags.get("container-runtime-endpoint") or said.get("containerRuntimeEndpoint"),
-        settings=tuple(sorted(settings_of(said, flags).items())),
+        settings=tuple(sorted(settings_of(said, flags, version).items())),
     )
 
 

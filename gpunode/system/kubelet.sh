@@ -1,12 +1,14 @@
 # Prints kubelet=VERSION; of one that runs its arguments, how many pods it has, when it started, and in base64 the texts
-# that it read, each with when it was written: of --config, then of the drop-ins of --config-dir, in its order. Asks for
-# the unit kubelet.service (gpunode/system/unit.sh).
+# that it read, each with when it was written: of --config, then of the drop-ins of --config-dir, in its order; and
+# where gpunode started it, its process (PID START) and what $NOTED has of that. Asks for the unit kubelet.service
+# (gpunode/system/unit.sh).
 
 if command -v kubelet > /dev/null; then printed kubelet "$(timeout -k 2 10 kubelet --version)"; fi
 unit kubelet.service || exit 0
 says MainPID
-case "$SAID" in ''|0) exit 0;; esac
-arguments=$(tr '\0' '\n' < "/proc/$SAID/cmdline")
+process=$SAID
+case "$process" in ''|0) exit 0;; esac
+arguments=$(tr '\0' '\n' < "/proc/$process/cmdline")
 config='' folder='' root=/var/lib/kubelet before=''
 set -f; IFS=$NL
 for word in $arguments; do
@@ -22,6 +24,12 @@ says ActiveEnterTimestamp; echo "started=$SAID"
 pods=0
 for pod in "$root"/pods/*; do [ ! -d "$pod" ] || pods=$((pods + 1)); done
 echo "pods=$pods"
+if [ -r "$NOTED" ] && read -r stat < "/proc/$process/stat"; then
+  # shellcheck disable=SC2086  # words of numbers, behind a name that may hold anything
+  set -- ${stat##*) }
+  echo "process=$process ${20}"
+  while IFS= read -r line; do echo "noted=$line"; done < "$NOTED"
+fi
 read_file() { echo "file=$1 $(base64 -w0 "$1")"; echo "written=$(stat -L -c %.6Z "$1")"; }
 [ -z "$config" ] || read_file "$config"
 [ -n "$folder" ] || exit 0

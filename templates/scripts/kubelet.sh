@@ -1,7 +1,8 @@
 # The transaction of a kubelet's configuration. It takes $path (the file, empty: none changes), $read, its digest as it
-# was read, $text (base64; -: the file goes), $restart (yes, or nothing), $cpus (cpu_manager_state, empty: it stays) and
-# $policy, by which the kubelet is to write that anew, $health (empty: nothing answers), $timeout and $stays (seconds),
-# and $proc.
+# was read, $text (base64; -: the file goes), $cleared (another file that is written, empty: none), $cleared_read and
+# $cleared_text, $cpus (cpu_manager_state, empty: it stays) and $policy, by which the kubelet is to write that anew,
+# $health (empty: nothing answers), $timeout and $stays (seconds), $proc, $noted, the file that notes what the kubelet
+# starts by, and $reads, the files that it reads then, a line each (empty: nothing is noted).
 
 # shellcheck disable=SC2154  # set by whoever sends it
 
@@ -36,17 +37,34 @@ words() {
   printf '%s\n' "$said" | cut -c 1-400 >&2
 }
 
-save() {
-  [ -n "$path" ] || return 0
-  real=$(target_of "$path") || {
-    echo "gpunode: $path is a link that leads nowhere; nothing was changed: remove it, and run again" >&2; exit 1; }
+keep_target() {
+  real=$(target_of "$1") || {
+    echo "gpunode: $1 is a link that leads nowhere; nothing was changed: remove it, and run again" >&2; exit 1; }
   roots_alone "$real" || exit 1
-  keep_file "$path" "$read" "$real" || exit 1
+  keep_file "$1" "$2" "$real" || exit 1
+}
+save() {
+  [ -z "$path" ] || keep_target "$path" "$read"
+  [ -z "$cleared" ] || keep_target "$cleared" "$cleared_read"
+}
+
+# By what the files say a later reading tells one that was touched alone from another configuration.
+digests() { printf '%s\n' "$reads" | while IFS= read -r file; do echo "$(file_digest "$file") $file"; done; }
+note_start() {
+  rm -f "$noted"
+  [ -n "$reads" ] || return 0
+  process=$(main_process); process=${process#MainPID=}
+  read -r stat < "$proc/$process/stat" || return 0
+  # Behind the name, which may hold anything, the twentieth is when the process began.
+  # shellcheck disable=SC2086  # words of numbers
+  set -- ${stat##*) }
+  mkdir -p "${noted%/*}" && printf '%s\n' "$process ${20}" "$said_then" > "$noted.new" && mv -f "$noted.new" "$noted"
 }
 
 change() {
   if [ -n "$path" ] && [ "$text" != - ]; then printf '%s' "$text" | base64 -d | stage_file "$path" -; fi
-  if [ -n "$restart" ]; then touch "$checkpoint/stopped"; fi
+  if [ -n "$cleared" ]; then printf '%s' "$cleared_text" | base64 -d | stage_file "$cleared" -; fi
+  touch "$checkpoint/stopped"
   # A kubelet that runs writes its state again at any time.
   if [ -n "$cpus" ]; then
     systemctl stop "$unit"
@@ -58,10 +76,12 @@ change() {
   if [ -n "$path" ]; then
     if [ "$text" = - ]; then remove_file "$path"; else place_file "$path"; fi
   fi
-  [ -n "$restart" ] || return 0
+  [ -z "$cleared" ] || place_file "$cleared"
+  said_then=$(digests)
   systemctl reset-failed "$unit" 2>/dev/null || true
   systemctl restart "$unit" || true
   well "$policy" || { words; reject "the kubelet is not well in $timeout s by these settings"; }
+  note_start
 }
 
 restore() {

@@ -226,7 +226,7 @@ BREAKS = [
         "test_toolkit_configuration.py::test_a_difference_names_key_and_both_sides",
     ),
     (
-        "gpunode/components/toolkit/decide.py",
+        "gpunode/components/toolkit/specification.py",
         "if stale:",
         "if False:",
         "test_toolkit.py::test_each_difference_is_one_finding_and_one_step",

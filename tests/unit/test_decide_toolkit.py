@@ -16,9 +16,10 @@ from gpunode.base.findings import FindingClass
 from gpunode.components.driver import DriverState
 from gpunode.components.toolkit import PACKAGES, CdiSpecification, ContainerToolkit
 from gpunode.components.toolkit.configuration import asked_of
-from gpunode.components.toolkit.decide import Configuration, Desired, Specification, decide, desired_of, moves
+from gpunode.components.toolkit.decide import Configuration, Desired, decide, desired_of, moves
 from gpunode.components.toolkit.hold import hold_text
 from gpunode.components.toolkit.links import Links
+from gpunode.components.toolkit.specification import Specification
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.toolkit import ContainerToolkit as ToolkitFact
 from gpunode.node.plan import plan

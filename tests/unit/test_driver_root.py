@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from gpunode.base.probe_output import checked
 from gpunode.components.driver import parse_driver
 from gpunode.components.toolkit.configuration import asked_of, judged_of, render
-from gpunode.components.toolkit.decide import Specification, decide_configuration, decide_specification
+from gpunode.components.toolkit.decide import decide_configuration
+from gpunode.components.toolkit.specification import Specification, decide_specification
 from gpunode.components.toolkit.state import CdiSpecification
 from gpunode.facts import base
 from gpunode.facts.driver import Driver as DriverFact
@@ -43,6 +44,7 @@ THERE = replace(
     root_smi=f"{ROOT}/usr/bin/nvidia-smi",
 )
 CONFIGURED = f'[nvidia-container-cli]\nroot = "{ROOT}"\n'
+BY_US = f'[nvidia-container-cli]\nroot = "{ROOT}" # by gpunode: driver.root\n'
 NODE = replace(GOOD, driver=THERE, toolkit=replace(GOOD.toolkit, config_text=CONFIGURED))
 OURS = CdiSpecification("/etc/cdi/nvidia.yaml", LOADED, True, (), f"{ROOT}/usr/lib/libcuda.so.{LOADED}")
 
@@ -142,12 +144,32 @@ def test_preflight_refuses_a_root_that_is_none_with_a_remedy(change: dict[str, A
 def test_config_toml_gets_the_root(text: str | None, to_be: str) -> None:
     decision = decide_configuration(asked_of(ASKED.toolkit, ROOT), replace(GOOD.toolkit, config_text=text), False)
     (step,) = decision.steps
-    assert to_be in getattr(step.change, "text", "").splitlines()
+    assert f"{to_be} # by gpunode: driver.root" in getattr(step.change, "text", "").splitlines()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[nvidia-container-cli]\nroot = "/opt/nv"\n',
+        '[nvidia-container-cli]\nroot = "/opt/nv" # of our driver container\n',
+        'nvidia-container-cli = {root = "/opt/nv"}\n',
+    ],
+)
+def test_a_root_that_somebody_else_wrote_is_refused_with_the_setting_and_not_taken_out(text: str) -> None:
+    there = replace(GOOD.toolkit, config_text=text)
+    decision = decide_configuration(asked_of(ASKED.toolkit, "/"), there, False)
+    assert not decision.steps and all(item.by_person for item in decision.findings)
+    assert "driver.root = '/opt/nv'" in str(decision.refusal) and "take the line out" in str(decision.refusal)
+    # Who says where the driver is has it so: there is nothing to do, and another one is written.
+    assert not decide_configuration(asked_of(ASKED.toolkit, "/opt/nv"), there, False).findings[0].cause
+    assert decide_configuration(asked_of(ASKED.toolkit, ROOT), there, False).steps
+    # Nothing is known of a driver that gpunode does not look at.
+    assert not decide_configuration(asked_of(ASKED.toolkit, None), there, False).findings
 
 
 @given(
     root=st.sampled_from(["/", ROOT, "/opt/nv"]),
-    there=st.sampled_from([None, "", "[nvidia-container-cli]\n", CONFIGURED, '[nvidia-container-cli]\nroot = "/"\n']),
+    there=st.sampled_from([None, "", "[nvidia-container-cli]\n", BY_US, '[nvidia-container-cli]\nroot = "/"\n']),
 )
 def test_a_step_leaves_nothing_to_do_and_back_at_the_node_s_own_root_the_key_goes(root: str, there: str | None) -> None:
     asked = asked_of(ASKED.toolkit, root)
@@ -156,7 +178,7 @@ def test_a_step_leaves_nothing_to_do_and_back_at_the_node_s_own_root_the_key_goe
     assert not decide_configuration(asked, replace(GOOD.toolkit, config_text=after), False).steps
     if root == "/":
         assert ROOT not in (after or "")
-        assert bool(decision.steps) == (there == CONFIGURED)
+        assert bool(decision.steps) == (there == BY_US)
     else:
         assert f'root = "{root}"' in (after or "")
 

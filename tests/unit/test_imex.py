@@ -255,6 +255,8 @@ def test_what_config_cfg_says_otherwise_is_its_owner_s_to_mend() -> None:
     assert item.by_person and "/etc/nvidia-imex/config.cfg has IMEX_NODE_CONFIG_FILE=/srv/nodes" in str(item.cause)
     silent = replace(RIGHT, domain=None, answer="", config=(("IMEX_CMD_ENABLED", "0"),))
     assert "IMEX_CMD_ENABLED=0: set it to 1" in str(_domain_of(silent).cause)
+    assert "no IMEX_CMD_ENABLED: set it to 1" in str(_domain_of(replace(silent, config=())).cause)
+    assert "IMEX_CMD_ENABLED" not in str(_domain_of(replace(silent, config=(("IMEX_CMD_ENABLED", "1"),))).cause)
 
 
 def test_a_list_that_somebody_else_wrote_is_refused_and_stays() -> None:

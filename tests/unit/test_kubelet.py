@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import os
 import stat
 import subprocess
@@ -21,7 +22,7 @@ from gpunode.facts.kubelet import Kubelet as Fact
 from gpunode.node.preflight import refusals
 from gpunode.node.preflight.kubelet import kubelet_cautions, kubelet_refusals
 from gpunode.settings import settings_from
-from gpunode.system.kubelet import Kubelet, KubeletConfiguration, parse_kubelet
+from gpunode.system.kubelet import NOTED, Kubelet, KubeletConfiguration, parse_kubelet
 from tests.unit.test_preflight import machine
 
 pytestmark = pytest.mark.pure
@@ -95,17 +96,24 @@ def test_the_probe_reads_a_kubelet_that_runs_its_file_and_its_drop_ins_in_order(
     try:
         _program(tmp_path / "kubelet", "echo 'Kubernetes v1.29.3'")
         shown = f"Names=kubelet.service\\nLoadState=loaded\\nMainPID={kubelet.pid}"
+        # Older than its files, by which it was started all the same.
+        shown += "\\nActiveEnterTimestamp=Tue 2020-11-24 10:00:00.000000 UTC"
         _program(tmp_path / "systemctl", f"printf '{shown}\\n'")
         environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-        done = subprocess.run(
-            ["sh", "-c", Fact().command()], env=environment, capture_output=True, text=True, check=True
-        )
+        began = Path(f"/proc/{kubelet.pid}/stat").read_text().rpartition(")")[2].split()[19]
+        read = [tmp_path / "config.yaml", tmp_path / "conf.d/10-a.conf", tmp_path / "conf.d/20-b.conf"]
+        digests = [f"{hashlib.sha256(path.read_bytes()).hexdigest()} {path}" for path in read]
+        (tmp_path / "noted").write_text("".join(f"{line}\n" for line in (f"{kubelet.pid} {began}", *digests)))
+        command = Fact().command().replace(NOTED, str(tmp_path / "noted"))
+        done = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, text=True, check=True)
     finally:
         kubelet.communicate(b"\n", timeout=10)
     found = parse_kubelet(checked(done.stdout.splitlines()))
     assert found.version == "1.29.3" and found.configuration is not None
     assert (found.configuration.cgroup_driver, found.configuration.cpu_manager_policy) == ("systemd", "static")
-    assert found.configuration.file == f"{tmp_path}/config.yaml"
+    assert found.configuration.file == f"{tmp_path}/config.yaml" and not found.stale
+    lines = checked(done.stdout.splitlines())
+    assert parse_kubelet([line for line in lines if not line.startswith("noted=")]).stale
 
 
 def _program(path: Path, text: str) -> None:

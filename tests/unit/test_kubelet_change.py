@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 from dataclasses import replace
 from typing import Any
@@ -47,10 +48,15 @@ ASKED: dict[str, Any] = {"system_reserved": {"cpu": "500m"}, "max_pods": 64, "cp
 
 
 def running(
-    *arguments: str, file: str = KUBEADM, drop_ins: dict[str, str] | None = None, pods: int = 0, written: str = ""
+    *arguments: str,
+    file: str = KUBEADM,
+    drop_ins: dict[str, str] | None = None,
+    pods: int = 0,
+    written: str = "",
+    version: str = "1.29.15",
 ) -> Kubelet:
     files = {FILE: file, **(drop_ins or {})}
-    lines = ["kubelet=Kubernetes v1.30.4", "argument=/usr/bin/kubelet", f"argument=--config={FILE}"]
+    lines = [f"kubelet=Kubernetes v{version}", "argument=/usr/bin/kubelet", f"argument=--config={FILE}"]
     lines += [f"argument={each}" for each in arguments]
     lines += [f"file={path} {base64.b64encode(text.encode()).decode()}" for path, text in files.items()]
     lines += [f"pods={pods}", "started=Tue 2026-11-24 10:00:00.000000 UTC", f"written={written}"]
@@ -73,13 +79,15 @@ def after(state: Kubelet, path: str, text: str | None) -> Kubelet:
         files[path] = text
     flags = [f"--{name}={value}" for name, value in state.flags]
     flags += [f"--config-dir={state.config_dir}"] if state.config_dir else []
-    return running(*flags, file=files.pop(FILE), drop_ins=dict(sorted(files.items())), pods=state.pods)
+    return running(
+        *flags, file=files.pop(FILE), drop_ins=dict(sorted(files.items())), pods=state.pods, version=state.version or ""
+    )
 
 
 def test_a_folder_of_drop_ins_gets_gpunode_s_own_and_a_kubelet_without_has_its_file_edited() -> None:
     desired = Desired(asked(**ASKED))
     (step,) = decide(desired, with_folder()).steps
-    assert step.change is not None and step.change.path == OWN and step.change.restart
+    assert step.change is not None and step.change.path == OWN
     assert step.change.cpu_manager == "static" and yaml.safe_load(step.change.text or "") == {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -152,6 +160,20 @@ def test_a_static_policy_needs_a_reserved_cpu_from_wherever() -> None:
     assert decide(Desired(asked(cpu_manager_policy="static", kube_reserved={"cpu": "0"})), running()).refusal
     for said in ("kubeReserved: {cpu: 100m}\n", "reservedSystemCPUs: 0-1\n"):
         assert decide(static, running(file=KUBEADM + said)).refusal is None
+    for flag in ("--reserved-cpus=0-1", "--kube-reserved=cpu=1"):
+        assert decide(static, running(flag)).refusal is None
+
+
+@pytest.mark.parametrize("setting", ["system_reserved", "kube_reserved"])
+def test_a_list_of_reserved_cpus_takes_the_place_of_a_number_that_is_asked_for(setting: str) -> None:
+    desired = Desired(asked(**{setting: {"cpu": "1", "memory": "1Gi"}}))
+    for state, said in (
+        (running("--reserved-cpus=0-1"), "--reserved-cpus=0-1"),
+        (running(file=KUBEADM + "reservedSystemCPUs: 0-1\n"), "reservedSystemCPUs: 0-1"),
+    ):
+        refusal = str(decide(desired, state).refusal)
+        assert said in refusal and f"kubernetes.kubelet.{setting}" in refusal and "nothing was changed" in refusal
+        assert decide(Desired(asked(**{setting: {"memory": "2Gi"}})), state).refusal is None
 
 
 def test_pods_are_drained_for_what_they_feel_and_a_restart_waits_where_it_is_not_allowed() -> None:
@@ -168,17 +190,55 @@ def test_pods_are_drained_for_what_they_feel_and_a_restart_waits_where_it_is_not
 def test_a_file_that_comes_to_the_same_is_read_at_once_and_felt_by_nobody_and_a_stale_kubelet_is_restarted() -> None:
     # Without a restart the file is newer than the kubelet, and the next reading could not tell it from a change.
     (step,) = decide(Desired(asked(max_pods=110)), with_folder()).steps
-    assert step.change is not None and step.change.restart and not step.change.felt
+    assert step.change is not None and step.disruption is Disruption.restart and not step.change.felt
     own = {OWN: drop_in(wanted(asked(max_pods=64)))}
     for written, stale in (("1795514399.0", False), ("1795514401.5", True)):
         state = running(f"--config-dir={FOLDER}", drop_ins=own, written=written)
         assert state.stale == stale
         steps = decide(Desired(asked(max_pods=64)), state).steps
-        assert len(steps) == stale and all(
-            step.change and step.change.restart and not step.change.path for step in steps
-        )
+        assert len(steps) == stale and all(step.change and not step.change.path for step in steps)
         # By which policy it runs that has not read its files nobody knows: one that differs would end its start.
         assert [step.change and step.change.cpu_manager for step in steps] == ["none"] * stale
+
+
+def test_what_gpunode_set_in_the_file_goes_from_it_when_the_kubelet_gets_a_folder_of_drop_ins() -> None:
+    values = {**ASKED, "eviction_hard": {"memory.available": "500Mi"}}
+    (step,) = decide(Desired(asked(**values)), running()).steps
+    assert step.change is not None and step.change.cleared is None and step.change.text is not None
+    state = running(f"--config-dir={FOLDER}", file=step.change.text)
+    for desired, path in ((asked(**values), OWN), (asked(), "")):
+        decision = decide(Desired(desired), state)
+        (step,) = decision.steps
+        assert step.change is not None and step.change.path == path and step.change.cleared == (FILE, KUBEADM)
+        assert f"file {FILE}" in [item.what for item in bad(*decision.findings)]
+        then = after(after(state, FILE, KUBEADM), OWN, step.change.text)
+        # What stands in the drop-in is all of it, the kubelet's own thresholds too.
+        assert bool(then.configuration and "500Mi" in str(then.configuration.settings)) == bool(path)
+        assert not bad(*decide(Desired(desired), then).findings)
+    (step,) = decide(Desired(asked(**values)), state).steps
+    assert step.change is not None
+    assert len(yaml.safe_load(step.change.text or "")["evictionHard"]) == 4
+    spoilt = running(f"--config-dir={FOLDER}", file="# gpunode set values here; before (null: none): ?\nmaxPods: 64\n")
+    refusal = str(decide(Desired(asked(**ASKED)), spoilt).refusal)
+    assert FILE in refusal and "take that line out" in refusal
+
+
+def test_a_file_that_was_touched_alone_is_no_reason_to_restart_a_kubelet_that_gpunode_started() -> None:
+    own = drop_in(wanted(asked(max_pods=64)))
+    lines = ["kubelet=Kubernetes v1.30.4", "argument=/usr/bin/kubelet", f"argument=--config-dir={FOLDER}"]
+    lines += [f"file={OWN} {base64.b64encode(own.encode()).decode()}", "written=1795514401.5"]
+    lines += ["started=Tue 2026-11-24 10:00:00.000000 UTC", "process=77 4201"]
+    right = [f"noted={hashlib.sha256(own.encode()).hexdigest()} {OWN}"]
+    assert not parse_kubelet([*lines, "noted=77 4201", *right]).stale
+    others: tuple[list[str], ...] = (
+        [],
+        ["noted=77 4200", *right],
+        ["noted=77 4201"],
+        ["noted=77 4201", f"noted=none {OWN}"],
+        ["noted=77 4201", *right, "noted=none /gone"],
+    )
+    for noted in others:
+        assert parse_kubelet([*lines, *noted]).stale
 
 
 def test_a_changed_reservation_of_cpus_resets_a_static_manager_and_another_does_not() -> None:
@@ -190,16 +250,23 @@ def test_a_changed_reservation_of_cpus_resets_a_static_manager_and_another_does_
     assert other.change is not None and other.change.cpu_manager is None
 
 
+@pytest.mark.parametrize(("version", "more"), [("1.29.15", {}), ("1.30.0", {"imagefs.inodesFree": "5%"})])
 @pytest.mark.parametrize("folder", [True, False])
-def test_one_threshold_keeps_the_kubelet_s_defaults_of_the_others_unless_somebody_said_some(folder: bool) -> None:
+def test_one_threshold_keeps_the_kubelet_s_defaults_of_the_others_unless_somebody_said_some(
+    folder: bool, version: str, more: dict[str, str]
+) -> None:
     flags = [f"--config-dir={FOLDER}"] if folder else []
     desired = Desired(asked(eviction_hard={"memory.available": "500Mi"}))
-    (step,) = decide(desired, running(*flags)).steps
+    state = running(*flags, version=version)
+    found = dict(state.configuration.settings if state.configuration else ())
+    assert found.get("evictionHard/imagefs.inodesFree") == more.get("imagefs.inodesFree")
+    (step,) = decide(desired, state).steps
     assert step.change is not None
     assert yaml.safe_load(step.change.text or "")["evictionHard"] == {
-        "memory.available": "500Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%"
+        "memory.available": "500Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%",
+        "imagefs.available": "15%", **more,
     }  # fmt: skip
-    then = after(running(*flags), step.change.path, step.change.text)
+    then = after(state, step.change.path, step.change.text)
     assert not bad(*decide(desired, then).findings)
     theirs = running(*flags, file=KUBEADM + "evictionHard: {nodefs.available: 20%}\n")
     (step,) = decide(desired, theirs).steps

@@ -60,14 +60,18 @@ class Lab:
         found: dict[str, Any] = json.loads((self.folder / "kubelet.json").read_text())
         return found
 
-    def run(self, text: str | None, policy: str = "", restart: bool = True, read: str | None = None) -> str:
+    def run(self, text: str | None, policy: str = "", read: str | None = None, cleared: str | None = None) -> str:
         path = self.folder / "drop-in"
         digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else "none"
         variables = {
-            "path": str(path), "read": read or digest, "restart": "yes" if restart else "",
+            "path": str(path), "read": read or digest,
+            "cleared": "" if cleared is None else str(self.folder / "config"),
+            "cleared_read": hashlib.sha256((self.folder / "config").read_bytes()).hexdigest(),
+            "cleared_text": base64.b64encode((cleared or "").encode()).decode(),
             "text": "-" if text is None else base64.b64encode(text.encode()).decode(),
             "cpus": str(self.folder / "cpus") if policy else "", "policy": policy, "timeout": "20", "stays": "1",
             "health": "http://127.0.0.1:10248/healthz", "proc": str(self.folder / "proc"),
+            "noted": str(self.folder / "noted"), "reads": "" if text is None else f"{self.folder / 'config'}\n{path}",
         }  # fmt: skip
         whole = transaction_text(kubelet._CHANGE, "target", variables)
         whole = whole.replace("folder=/var/lib/gpunode/transactions", f"folder={self.folder}", 1)
@@ -123,11 +127,28 @@ def test_a_kubelet_that_is_not_well_gets_its_file_and_the_state_of_its_cpus_back
     assert not list(lab.folder.glob("*.gpunode-*"))
 
 
-def test_what_comes_to_the_same_is_written_under_a_kubelet_that_runs_on(lab: Lab) -> None:
-    assert lab.run("maxPods: 110\n", restart=False).startswith("0:")
-    assert lab.says("calls") == "" and lab.says("pid") == "7\n" and lab.says("drop-in") == "maxPods: 110\n"
+def test_what_the_kubelet_started_by_is_noted_and_goes_with_the_settings(lab: Lab) -> None:
+    for number in range(100):
+        (lab.folder / f"proc/{number}").mkdir()
+        fields = " ".join(str(each) for each in range(4, 22))
+        (lab.folder / f"proc/{number}/stat").write_text(f"{number} (ku) be) S {fields} 4201 23\n")
+    assert lab.run("maxPods: 110\n").startswith("0:")
+    assert lab.says("calls") == "restart\n" and lab.says("drop-in") == "maxPods: 110\n"
+    files = [lab.folder / "config", lab.folder / "drop-in"]
+    expected = [f"{hashlib.sha256(path.read_bytes()).hexdigest()} {path}" for path in files]
+    assert str(lab.says("noted")).splitlines() == [f"{str(lab.says('pid')).strip()} 4201", *expected]
     assert lab.run(None).startswith("0:")
-    assert lab.says("drop-in") is None and lab.says("calls") == "restart\n"
+    assert lab.says("drop-in") is None and lab.says("noted") is None and lab.says("calls") == "restart\n" * 2
+
+
+def test_a_drop_in_comes_and_what_the_file_had_goes_by_one_start_and_both_come_back(lab: Lab) -> None:
+    before = lab.says("config")
+    assert "is not well in 20 s" in lab.run("broken: true\n", cleared="kind: Other\n")
+    assert lab.says("config") == before and lab.says("drop-in") is None
+    assert lab.run("maxPods: 64\n", cleared="kind: Other\n").startswith("0:")
+    assert lab.says("config") == "kind: Other\n" and lab.says("drop-in") == "maxPods: 64\n"
+    # The one of the change that failed, that of its way back, and this.
+    assert lab.says("calls") == "restart\n" * 3
 
 
 def test_a_file_that_somebody_changed_meanwhile_stays_his(lab: Lab) -> None:

@@ -16,19 +16,24 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.cli.plan import as_text, live_plans
 from gpunode.components.mig.state import Mig, MigGpu
 from gpunode.components.mps.plugin import PluginDaemon, PluginMps
+from gpunode.facts.gpu import Gpus as GpusFact
+from gpunode.facts.mig import Mig as MigFact
+from gpunode.facts.plugin_mps import PluginMps as PluginMpsFact
 from gpunode.fleet import drift_cluster, plan_cluster
 from gpunode.fleet.nodes import Answer
 from gpunode.kubernetes.nodes.configuration import configuration
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, OURS, PRESENT
 from gpunode.node.plan import Plan
+from gpunode.operations import verify_cluster
 from gpunode.settings import Settings, settings_from
 from tests.unit.simulated_cluster import SimulatedCluster, node
+from tests.unit.simulated_host import Host
 from tests.unit.test_mps_clients import gpu_pod
 from tests.unit.test_verify import GOOD
 
 pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
 RELEASE = "helm release nvidia-device-plugin/nvdp"
-NODES = ("gpu-1", "gpu-2")
+NODES, SET = ("gpu-1", "gpu-2"), "nvdp-nvidia-device-plugin"
 WHOLE = MigGpu(0, "GPU-0", "0000:01:00.0", "2330", "H100", "Disabled", "Disabled", ())
 SHARED = replace(GOOD.gpus.gpus[0], compute_mode="Exclusive_Process")
 READING = replace(
@@ -160,6 +165,42 @@ def test_a_look_at_some_hosts_tells_that_the_others_are_in_the_way(cluster: Simu
     (step,) = found.plans["gpu-2"].steps
     assert step.pending and "gpu-1 is not in this run and has 1 GPU pod" in step.action
     assert _pending(found.drift["gpu-2"][RELEASE])
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_the_verdict_alone_says_of_what_waits_what_drift_says(
+    cluster: SimulatedCluster, name: str, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No step of such a run has noted that anything waits."""
+    forbidden, clock = {"allow": "nothing"}, iter(range(0, 100_000, 30))
+    hosts = {each: _settings(cluster, count, disruption=forbidden) for each, count in zip(NODES, (4, 8), strict=True)}
+    pods = [{"kind": "DaemonSet", "metadata": {"name": SET, "annotations": {"meta.helm.sh/release-name": "nvdp"}}}]
+    pods += [_ready(each, number) for number, each in enumerate(NODES)]
+    cluster.write(objects={**cluster.state()["objects"], "daemonsets.apps,pods": pods})
+    monkeypatch.setattr(verify_cluster, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(verify_cluster, "sleep", lambda _: None)
+    host.name = name
+    host.readings |= {MigFact: READING.mig, GpusFact: READING.gpus, PluginMpsFact: READING.plugin_mps}
+    for command in verify_cluster.verified._inner(settings=hosts[name], gpus=(), everyone=hosts):
+        assert command.function(host.state, host) is False
+    drift = [item for item in told(hosts).drift[name].values() if item.what != RELEASE and not _good(item)]
+    assert all(map(_pending, drift)) and bool(drift) is (name == "gpu-2")
+    assert not host.refusals
+    counts = [int(word) for word in host.noops[0].partition(" things are as desired")[0].split(" of ")]
+    assert counts[-1] - counts[0] == len(drift) and counts[-1] >= 8
+
+
+def _good(item: Finding) -> bool:
+    return item.finding_class is FindingClass.OK
+
+
+def _ready(node_name: str, number: int) -> dict[str, Any]:
+    return {
+        "kind": "Pod",
+        "metadata": {"name": f"{SET}-{number}", "ownerReferences": [{"kind": "DaemonSet", "name": SET}]},
+        "spec": {"nodeName": node_name},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    }
 
 
 def test_a_label_alone_restarts_its_own_node_s_daemon(cluster: SimulatedCluster) -> None:

@@ -27,7 +27,7 @@ from gpunode.kubernetes.device_plugin.verdict import comes_by_itself, judge_node
 from gpunode.kubernetes.device_plugin.view import parse_objects
 from gpunode.kubernetes.nodes.cluster_nodes import parse_nodes
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, OURS, PRESENT
-from gpunode.operations import device_plugin, verify_cluster
+from gpunode.operations import device_plugin, mps_clients, verify_cluster
 from gpunode.settings import Settings, settings_from
 from gpunode.system.gpu import Gpus
 from tests.unit.simulated_cluster import ENFORCED, SimulatedCluster
@@ -355,7 +355,7 @@ def test_what_waits_for_clients_of_mps_fails_no_verdict_and_is_not_waited_for(
     settings = _settings(cluster, sharing={**SHARED, "replicas": 6}, disruption={"allow": "nothing"})
     assert "allocatable nvidia.com/gpu.shared is 10, desired 12" in _verified(node, settings)
     waiting = decide_restart({"gpu-1": ["team/a"]}, Bounds({"gpu-1": settings}, {"gpu-1"}))
-    monkeypatch.setattr(verify_cluster, "label_waits", lambda name: waiting if name == "gpu-1" else NONE)
+    monkeypatch.setattr(mps_clients, "label_waits", lambda name: waiting if name == "gpu-1" else NONE)
     node.refusals.clear()
     cluster.write(calls=[])
     assert _verified(node, settings) == "3 of 5 things are as desired in the cluster" and not node.refusals
@@ -364,8 +364,8 @@ def test_what_waits_for_clients_of_mps_fails_no_verdict_and_is_not_waited_for(
     asked = _settings(cluster, device_plugin={"image_digest": f"sha256:{'a' * 64}"}, disruption={"allow": "nothing"})
     pod = _pod(containerStatuses=[{"name": "plugin", "imageID": f"sha256:{'b' * 64}"}])
     cluster.write(objects={"daemonsets.apps,pods": [_set(), pod]})
-    monkeypatch.setattr(verify_cluster, "label_waits", lambda _: NONE)
-    monkeypatch.setattr(verify_cluster, "release_waits", lambda: waiting)
+    monkeypatch.setattr(mps_clients, "label_waits", lambda _: NONE)
+    monkeypatch.setattr(mps_clients, "release_waits", lambda: waiting)
     verify_cluster._watched.clear()
     node.noops.clear()
     assert _verified(node, asked) == "5 of 6 things are as desired in the cluster" and not node.refusals

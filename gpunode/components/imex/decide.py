@@ -186,9 +186,11 @@ def _domain(settings: ImexSettings, actual: Imex) -> Iterator[Finding]:
     if actual.domain is None:
         item = compared("imex", Subject.IMEX_DOMAIN, "not told", desired, False)
         cause = f"nvidia-imex-ctl says: {actual.answer or 'nothing'}"
-        if dict(actual.config).get("IMEX_CMD_ENABLED") == "0":
+        if (enabled := dict(actual.config).get("IMEX_CMD_ENABLED")) != "1":
+            said = "no IMEX_CMD_ENABLED" if enabled is None else f"IMEX_CMD_ENABLED={enabled}"
             cause = (
-                f"{known().config_file} has IMEX_CMD_ENABLED=0: set it to 1, by which the daemon tells of the domain"
+                f"{known().config_file} has {said}: set it to 1, and IMEX_CMD_PORT to 50005, by which the daemon tells "
+                "of the domain"
             )
         yield by_hand(item, cause)
         return
@@ -199,7 +201,7 @@ def _domain(settings: ImexSettings, actual: Imex) -> Iterator[Finding]:
     cause = (
         f"{names or 'the daemon names no node'}: see to nvidia-imex there (journalctl -u nvidia-imex), to TCP port "
         "50000 between the nodes, and to one version of the driver; after another list of nodes, stop it on all before "
-        "it starts on any"
+        "it starts on any; a rollout takes a new domain's nodes in one wave (--max-unavailable)"
     )
     yield by_hand(item, cause)
 

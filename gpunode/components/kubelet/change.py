@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.base.yaml_edit import Path
-from gpunode.components.kubelet.texts import NAME, OURS, drop_in, in_file, wanted
+from gpunode.components.kubelet.texts import NAME, OURS, drop_in, in_file, is_in_file, wanted
 from gpunode.settings.kubelet import KubeletSettings
-from gpunode.system.kubelet import Kubelet, known, merged, settings_of
+from gpunode.system.kubelet import Kubelet, default_evictions, known, merged, settings_of
 
 _CPU = ("systemReserved/cpu", "kubeReserved/cpu")
 _WHERE = "its unit, /etc/default/kubelet, /etc/sysconfig/kubelet or /var/lib/kubelet/kubeadm-flags.env"
@@ -17,19 +17,22 @@ _WHERE = "its unit, /etc/default/kubelet, /etc/sysconfig/kubelet or /var/lib/kub
 
 @dataclass(frozen=True)
 class KubeletChange:
-    """Hold what one transaction does: `path`, the file that becomes `text`; None: that goes, or "" where none changes.
+    """Hold what one transaction does, which ends in a start of the kubelet.
 
-    restart: whether the kubelet is to run by something else then; felt: whether pods feel that: a kubelet that starts
-    admits them anew; cpu_manager: the policy by which it is to start where its cpu_manager_state has to go first
-    settings: what it goes by then, by the names that Kubelet.settings has
+    path: the file that becomes `text`; None: that goes, or "" where none changes
+    cleared: (path, text) of the kubelet's own file, which loses what gpunode set in it; None: it has nothing of that
+    felt: whether pods feel the start: a kubelet that starts admits them anew
+    cpu_manager: the policy by which it is to start where its cpu_manager_state has to go first
+    settings: what it goes by then, by the names that Kubelet.settings has; reads: the files that say so
     """
 
     path: str
     text: str | None
-    restart: bool
+    cleared: tuple[str, str] | None
     felt: bool
     cpu_manager: str | None
     settings: Mapping[str, str]
+    reads: tuple[str, ...]
 
 
 def path_of(state: Kubelet) -> str | None:
@@ -51,8 +54,9 @@ def change(state: Kubelet, settings: KubeletSettings) -> KubeletChange | None:
         raise ConfigurationRefused(f"the kubelet runs by flags alone: start it with --config=FILE ({_WHERE})")
     if not path.startswith("/"):
         raise ConfigurationRefused(f"the kubelet is told of {path}, which is no absolute path: name it so ({_WHERE})")
-    text = _text(state, path, files, desired)
-    after = dict(files)
+    cleared = _cleared(state, files)
+    after = {**files, **dict([cleared] if cleared else ())}
+    text = _text(state, path, after, desired)
     if text is None:
         after.pop(path, None)
     else:
@@ -61,11 +65,11 @@ def change(state: Kubelet, settings: KubeletSettings) -> KubeletChange | None:
     before_all, after_all = merged(files.values()), merged(after[name] for name in _order(state, after))
     if before_all is None or after_all is None:
         raise ConfigurationRefused(f"{path} would not be read by a kubelet")
-    before, then = settings_of(before_all, flags), settings_of(after_all, flags)
+    before, then = (settings_of(said, flags, state.version) for said in (before_all, after_all))
     _obeyed(desired, then, flags, path, _order(state, after))
-    _can_start(then, after_all)
+    _can_start(desired, then, flags, after_all)
     writes = text != files.get(path)
-    if not writes and not state.stale:
+    if not writes and not cleared and not state.stale:
         return None
     # Which policy a kubelet runs by that has not read its files is not known, and one that differs ends its start.
     resets = (
@@ -76,12 +80,23 @@ def change(state: Kubelet, settings: KubeletSettings) -> KubeletChange | None:
     return KubeletChange(
         path if writes else "",
         text if writes else None,
-        # Also by what is in force already: a file that is newer than the kubelet tells nobody that it says nothing new.
-        True,
+        cleared,
         state.stale or _is_felt(before, then),
         then["cpuManagerPolicy"] if resets else None,
         then,
+        tuple(_order(state, after)),
     )
+
+
+def _cleared(state: Kubelet, files: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return the kubelet's own file without what gpunode set in it before there was a folder of drop-ins."""
+    own = state.configuration.file if state.configuration is not None else None
+    if own is None or state.config_dir is None or not is_in_file(files.get(own, "")):
+        return None
+    try:
+        return own, in_file(files[own], {})
+    except ConfigurationRefused as refusal:
+        raise ConfigurationRefused(f"{own} {refusal}") from None
 
 
 def _text(state: Kubelet, path: str, files: Mapping[str, str], desired: Mapping[Path, str | int]) -> str | None:
@@ -99,7 +114,9 @@ def _text(state: Kubelet, path: str, files: Mapping[str, str], desired: Mapping[
             raise ConfigurationRefused("or a file beside it cannot be read by a kubelet: mend that first")
         if any(name == "evictionHard" for name, *_ in desired) and not others.get("evictionHard"):
             # One that is said takes the place of all defaults.
-            rest: dict[Path, str | int] = {("evictionHard", key): value for key, value in known().eviction_hard.items()}
+            rest: dict[Path, str | int] = {
+                ("evictionHard", key): value for key, value in default_evictions(state.version).items()
+            }
             desired = {**rest, **desired}
         if by_drop_in:
             return drop_in(desired) if desired else None
@@ -134,8 +151,19 @@ def _obeyed(
         raise ConfigurationRefused(f"{later} counts after {path} and says otherwise than {name}: mend it there")
 
 
-def _can_start(then: Mapping[str, str], said: Mapping[str, object]) -> None:
-    reserved = any(then.get(key, "0").strip("0.m") for key in _CPU) or said.get("reservedSystemCPUs")
+def _can_start(
+    desired: Mapping[Path, str | int], then: Mapping[str, str], flags: Mapping[str, str], said: Mapping[str, object]
+) -> None:
+    by_list = known().reserved_cpus
+    listed = flags.get(by_list.flag) or said.get(by_list.key)
+    if listed and (taken := next((each for each in _CPU if tuple(each.split("/")) in desired), None)):
+        where = f"--{by_list.flag}={listed}" if by_list.flag in flags else f"{by_list.key}: {listed}"
+        setting = "system_reserved" if taken == _CPU[0] else "kube_reserved"
+        raise ConfigurationRefused(
+            f"the kubelet is told {where}, which takes the place of {taken}: leave cpu out of "
+            f"kubernetes.kubelet.{setting}, or take that out of the kubelet's flags and files"
+        )
+    reserved = any(then.get(key, "0").strip("0.m") for key in _CPU) or listed
     if then["cpuManagerPolicy"] == "static" and not reserved:
         raise ConfigurationRefused(
             "a kubelet with cpuManagerPolicy static does not start without reserved CPUs: set cpu in "

@@ -69,8 +69,18 @@ def _of_files(settings: KubeletSettings, actual: Kubelet, to_come: KubeletChange
     if to_come is not None and to_come.path and to_come.text is None:
         yield compared("kubelet", Subject.FILE.of(to_come.path), "there", "none", False, disruption=Disruption.restart)
     else:
-        disruption = Disruption.restart if to_come is not None and to_come.restart else Disruption.nothing
-        yield configuration("kubelet", path if to_come is not None and to_come.path else None, disruption=disruption)
+        others = path if to_come is not None and to_come.path else None
+        yield configuration("kubelet", others, disruption=Disruption.restart)
+    if to_come is not None and to_come.cleared is not None:
+        yield compared(
+            "kubelet",
+            Subject.FILE.of(to_come.cleared[0]),
+            "values of gpunode's",
+            "none of gpunode's",
+            False,
+            cause="the kubelet was given a folder of drop-ins, where they belong",
+            disruption=Disruption.restart,
+        )
     yield compared(
         "kubelet",
         Subject.RUNNING_CONFIGURATION.of(UNIT),
@@ -88,14 +98,14 @@ def _with_step(
     done = bad(*findings)
     if to_come is None or not done:
         return Decision(findings)
-    waits = _waits(desired, actual) if to_come.restart else None
+    waits = _waits(desired, actual)
     if waits is not None:
         findings = tuple(pending(item, waits) for item in findings)
         done = bad(*findings)
-    disruption = Disruption.restart if to_come.restart else Disruption.nothing
-    what = "write its configuration" if to_come.path else "have it read its files"
-    action = f"{what} and restart it" if to_come.restart else what
-    step = Step(action, done, disruption, waits, to_come, felt=to_come.felt and actual.pods > 0)
+    what = "write its configuration" if to_come.path or to_come.cleared else "have it read its files"
+    step = Step(
+        f"{what} and restart it", done, Disruption.restart, waits, to_come, felt=to_come.felt and actual.pods > 0
+    )
     return Decision(findings, (step,))
 
 
@@ -108,5 +118,7 @@ def _waits(desired: Desired, actual: Kubelet) -> str | None:
 
 def _is_ours(actual: Kubelet) -> bool:
     """Say whether there is something of gpunode's, which goes where nothing is asked for any more."""
-    text = dict(actual.files or ()).get(path_of(actual) or "", "")
-    return text.startswith(OURS) if actual.config_dir is not None else is_in_file(text)
+    files = dict(actual.files or ())
+    own = actual.configuration.file if actual.configuration is not None else None
+    by_drop_in = actual.config_dir is not None and files.get(path_of(actual) or "", "").startswith(OURS)
+    return by_drop_in or is_in_file(files.get(own or "", ""))

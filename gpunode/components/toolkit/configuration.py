@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tomlkit
+from tomlkit.items import InlineTable
 
 from gpunode.base import tables
 from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, plain, put, table_in
@@ -28,6 +29,8 @@ _DEBUG = {
 
 # Where libnvidia-container looks for the driver, and `nvidia-ctk cdi generate` from 1.18 on.
 ROOT = (_CLI, "root")
+# Behind a root that gpunode wrote: it goes with driver.root, and one without this is somebody's own.
+_OURS = "by gpunode: driver.root"
 
 Key = tuple[str, ...]
 # What a key is to be; None: it is not to be there.
@@ -77,6 +80,22 @@ def judged_of(text: str | None, desired: Asked) -> dict[Key, str | bool | None]:
     except ConfigurationRefused:
         # Whoever asks for nothing of the file need not have it mended.
         return rest
+
+
+def others_root(text: str | None, desired: Asked) -> str | None:
+    """Return the root that somebody else wrote where the driver is to be at /; None where there is no such."""
+    if ROOT not in desired or desired[ROOT] is not None:
+        return None
+    found = _value(plain(text or ""), ROOT)
+    return None if found in (None, "/") or _is_marked(text or "") else str(found)
+
+
+def _is_marked(text: str) -> bool:
+    try:
+        comment = tomlkit.parse(text)[_CLI].item(ROOT[-1]).trivia.comment
+    except Exception:  # what tomlkit does not master is nothing that gpunode wrote
+        return False
+    return str(comment).lstrip("# ") == _OURS
 
 
 def first_version_of(desired: Asked) -> tuple[str, str | None]:
@@ -137,3 +156,12 @@ def _change(document: Table, desired: Asked) -> None:
             del table[key[-1]]
         else:
             put(table, key[-1], value)
+            if key == ROOT:
+                _mark(table)
+
+
+def _mark(table: Table) -> None:
+    """Note behind a root that it is gpunode's, where nobody says anything and braces leave the room."""
+    item = table.item(ROOT[-1]) if hasattr(table, "item") and not isinstance(table, InlineTable) else None
+    if item is not None and not item.trivia.comment:
+        item.comment(_OURS)

@@ -9,7 +9,7 @@ from gpunode.base import tables, versions
 from gpunode.base.comparison import RUN, by_hand, compared
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
-from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.findings import Finding
 from gpunode.base.subject import Subject
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.driver import DriverState
@@ -20,21 +20,17 @@ from gpunode.components.toolkit.configuration import (
     differences,
     first_version_of,
     judged_of,
+    others_root,
     render,
 )
 from gpunode.components.toolkit.hold import is_held
 from gpunode.components.toolkit.links import Links, decide_links
-from gpunode.components.toolkit.state import CdiSpecification, ContainerToolkit
+from gpunode.components.toolkit.specification import Specification, decide_specification
+from gpunode.components.toolkit.state import ContainerToolkit
 from gpunode.packages.families.wording import wording
 from gpunode.packages.installed_packages import satisfies
 from gpunode.settings import Settings
 from gpunode.system.operating_system import OperatingSystem
-from gpunode.system.unit import is_masked, unmask
-
-OWN_SPECIFICATION = "/etc/cdi/nvidia.yaml"
-# Where the toolkit's own service writes, which is empty again after a boot.
-REFRESHED_SPECIFICATION = "/var/run/cdi/nvidia.yaml"
-_UNIT = "nvidia-cdi-refresh.path"
 
 
 @dataclass(frozen=True)
@@ -64,23 +60,6 @@ class Configuration:
     """Hold the text that config.toml is to have."""
 
     text: str
-
-
-@dataclass(frozen=True)
-class Specification:
-    """Hold what becomes of CDI specifications.
-
-    going: paths that are removed; target: which one is made, None for none; version: of the driver that it is of
-    root: where that driver's files stand
-    own: whether gpunode makes it, and not the toolkit's own unit; aside: paths of those that may not stay beside it
-    """
-
-    going: tuple[str, ...]
-    target: str | None = None
-    version: str = ""
-    own: bool = True
-    aside: tuple[str, ...] = ()
-    root: str = "/"
 
 
 Change = Configuration | Specification | Links
@@ -195,6 +174,15 @@ def decide_configuration(settings: Asked, actual: ContainerToolkit, coming: bool
             "toolkit", Subject.TOOLKIT_CONFIGURATION, "unreadable", "as desired", False, remedy, cause=str(error)
         )
         return Decision((item,), (), f"{PATH}: {error}; nothing was changed")
+    if (root := others_root(text, settings)) is not None:
+        refusal = (
+            f"{PATH} has nvidia-container-cli.root {root!r}, which gpunode did not write: set driver.root = {root!r} "
+            "(with driver.source = 'present') where the driver stands there, or take the line out; nothing was changed"
+        )
+        item = compared(
+            "toolkit", Subject.TOOLKIT_CONFIGURATION, f"nvidia-container-cli.root {root!r}", "the driver at '/'", False
+        )
+        return Decision((by_hand(item, refusal),), (), refusal)
     mode, first = first_version_of(settings)
     unknown = bool(first and actual.version and not coming and not versions.at_least(actual.version, first))
     found = "; ".join(f"{item.key} {item.actual}" for item in items) or (f"mode {mode}" if unknown else "as desired")
@@ -210,107 +198,3 @@ def decide_configuration(settings: Asked, actual: ContainerToolkit, coming: bool
     if new == (text or ""):
         return Decision((item,))
     return Decision((item,), (Step("write config.toml", bad(item), Disruption.nothing, change=Configuration(new)),))
-
-
-def decide_specification(
-    generate: bool, actual: ContainerToolkit, driver: DriverState, boots: bool = False
-) -> Decision[Change]:
-    """Return what is to be done about CDI specifications, by which their operation goes.
-
-    boots: whether the node boots into the driver on its disk first
-    """
-    unasked = () if generate else tuple(item.path for item in actual.cdi if item.ours)
-    going, loaded = (*actual.cdi_drafts, *unasked), driver.loaded_version
-    change = Specification(going)
-    made = None
-    by_unit = actual.cdi_refresh is not None and not driver.is_elsewhere
-    if generate and loaded is not None:
-        made, change = _made(actual, driver, loaded, going)
-    if actual.cdi_drafts:
-        found = f"{', '.join(actual.cdi_drafts)} beside it"
-        item: Finding | None = compared(
-            "toolkit",
-            Subject.CDI_SPECIFICATION,
-            found,
-            "no draft",
-            False,
-            cause="a run was cut off; runtimes that read a draft find each device twice, and hand in none",
-        )
-    elif unasked:
-        item = compared(
-            "toolkit",
-            Subject.CDI_SPECIFICATION,
-            ", ".join(unasked),
-            "none",
-            False,
-            cause="gpunode made it, and toolkit.cdi is off",
-        )
-    else:
-        item = made
-    if item is None:
-        return Decision(())
-    if generate and loaded is not None and by_unit and is_masked(actual.cdi_refresh):
-        refusal = (
-            f"{_UNIT}, by which the toolkit keeps its CDI specification, is masked; nothing was changed. Undo that by "
-            f"{unmask(_UNIT)}, or set toolkit.cdi = 'off', and run again"
-        )
-        return Decision((by_hand(item, refusal),), (), refusal)
-    waits = None
-    if driver.reboot_pending and made is not None and bad(made):
-        # Drafts go all the same.
-        change = replace(change, target=None)
-        if item is made:
-            item = replace(
-                item, finding_class=FindingClass.REBOOT_PENDING, cause="another driver is on disk than loaded"
-            )
-            waits = None if boots else f"{driver.runs} is loaded, {driver.to_come} is to come"
-    if not bad(item):
-        return Decision((item,))
-    action = f"remove {', '.join(unasked)}" if unasked else "make the CDI specification anew"
-    return Decision((item,), (Step(action, (item,), Disruption.nothing, waits, change),))
-
-
-def _made(
-    actual: ContainerToolkit, driver: DriverState, loaded: str, going: tuple[str, ...]
-) -> tuple[Finding, Specification]:
-    """Judge the specification of the loaded driver; return with it the change that makes it.
-
-    The toolkit's own unit starts only where nvidia-smi is in the node's /usr/bin or /usr/sbin, as
-    deployments/systemd/nvidia-cdi-refresh.service of NVIDIA/nvidia-container-toolkit says: else gpunode makes it.
-    """
-    stale, by_unit = actual.stale_cdi(loaded, driver.root), actual.cdi_refresh is not None and not driver.is_elsewhere
-    desired = f"of driver {loaded}" + (f" below {driver.root}" if driver.is_elsewhere else "")
-    target = actual.cdi_output or REFRESHED_SPECIFICATION if by_unit else OWN_SPECIFICATION
-    # Ours beside the toolkit's would only grow old.
-    doubled = tuple(item for item in actual.cdi if item.ours and by_unit)
-    elsewhere = all(item.path != target for item in actual.cdi)
-    off = by_unit and actual.cdi_refresh != "enabled"
-    if stale:
-        found = "; ".join(_stale(actual, item, loaded, driver.root) for item in stale)
-        cause = "the driver was changed after it was made"
-        if not all(item.is_below(driver.root) for item in stale):
-            cause = "it has the driver's libraries from another root"
-        elif all(item.driver_version == loaded for item in stale):
-            cause = f"a newer toolkit made it: {actual.version} lacks these hooks, and containers may not start"
-        item = compared("toolkit", Subject.CDI_SPECIFICATION, found, desired, False, cause=cause)
-    elif actual.cdi and (doubled or elsewhere or off):
-        where = f"beside {target}" if doubled else "alone"
-        shown = "; ".join(f"{item.path} {where}" for item in doubled or actual.cdi)
-        found = shown if doubled or elsewhere else f"{_UNIT} {actual.cdi_refresh}"
-        why = "what keeps it current writes another file" if doubled or elsewhere else "nothing keeps it current"
-        item = compared("toolkit", Subject.CDI_SPECIFICATION, found, desired, False, cause=why)
-    else:
-        good = bool(actual.cdi)
-        found = desired if good else "none"
-        item = compared("toolkit", Subject.CDI_SPECIFICATION, found, desired, good)
-    aside = tuple(dict.fromkeys(each.path for each in (*stale, *doubled)))
-    made = Specification(going, target if bad(item) else None, loaded, not by_unit, aside, driver.root)
-    return item, made
-
-
-def _stale(actual: ContainerToolkit, item: CdiSpecification, loaded: str, root: str) -> str:
-    if not item.is_below(root):
-        return f"{item.path} with {item.library}"
-    if item.driver_version == loaded:
-        return f"{item.path} with {', '.join(actual.hooks_lacking(item))}"
-    return f"{item.path} of driver {item.driver_version or 'unknown'}"
