@@ -1,4 +1,7 @@
-"""What drift and the plan tell of MPS daemons that would restart under clients; helm and kubectl are SIMULATED."""
+"""What drift and the plan tell of MPS daemons that would restart under clients; helm and kubectl are SIMULATED.
+
+The controller restarts them all at once here, by a person's RollingUpdate; node by node: test_mps_turns.py.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,8 @@ def cluster(tmp_path: Path) -> SimulatedCluster:
 def _settings(cluster: SimulatedCluster, replicas: int, drain: bool = False, **more: Any) -> Settings:
     kubernetes = cluster.settings(drain={"enabled": drain})
     sharing = {"strategy": "mps", "replicas": replicas}
-    return settings_from({"kubernetes": kubernetes, "sharing": sharing, **more})
+    plugin = {"values": {"updateStrategy": {"type": "RollingUpdate"}}}
+    return settings_from({"kubernetes": kubernetes, "sharing": sharing, "device_plugin": plugin, **more})
 
 
 def installed(cluster: SimulatedCluster, *settings: Settings) -> None:

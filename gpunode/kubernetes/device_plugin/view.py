@@ -16,6 +16,10 @@ from gpunode.settings.kubernetes import KubernetesSettings
 
 # helm writes it on each object of a release.
 _RELEASE = "meta.helm.sh/release-name"
+# The number of a DaemonSet's template, and of the one that a pod was made by. After a rollback all pods have another
+# number and may be as desired: their controller says so in the DaemonSet's status.
+# source: kubernetes/kubernetes, pkg/controller/daemon/util/daemonset_util.go (IsPodUpdated, CreatePodTemplate)
+_GENERATION, _POD_GENERATION = "deprecated.daemonset.template.generation", "pod-template-generation"
 MPS_DAEMON, FEATURE_DISCOVERY = "-mps-control-daemon", "-gpu-feature-discovery"
 # It brings its own DaemonSets into the release, where nobody promises on which nodes they are.
 _NODE_FEATURE_DISCOVERY = "node-feature-discovery"
@@ -28,6 +32,9 @@ class DaemonSet:
     name: str
     release: str | None
     method: str | None = None
+    stays: bool = False
+    generation: str | None = None
+    is_current: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,7 @@ class Pod:
 
     `started` is when the node's kubelet took it, in seconds of the node's clock; None where it did not yet. `images`
     has, for each container, the image that it asks for, and what the node's runtime says that it runs (empty: not yet).
+    `leaves`: somebody has removed it, and it ends.
     """
 
     name: str
@@ -56,6 +64,7 @@ class Pod:
     waits: str | None
     started: float | None = None
     images: tuple[tuple[str, str], ...] = ()
+    leaves: bool = False
 
     def other_images(self, digest: str) -> tuple[str, ...]:
         """Return what its containers run that is not the image of a digest; what does not run yet is none.
@@ -94,6 +103,18 @@ class View:
         found = [each for each in self.pods if (each.daemon_set, each.node) == (daemon_set, node)]
         return max(found, key=lambda each: each.ready, default=None)
 
+    def outdated(self, sets: Sequence[str], node: str) -> tuple[Pod, ...]:
+        """Return pods on a node that their DaemonSet would make otherwise now, and which nobody ends (OnDelete)."""
+        staying = {each.name: each for each in self.daemon_sets if each.name in sets and each.stays}
+        of_node = (pod for pod in self.pods if pod.node == node and not pod.leaves)
+        return tuple(
+            pod
+            for pod in of_node
+            if (found := staying.get(pod.daemon_set or "")) is not None
+            and not found.is_current
+            and found.generation not in (None, pod.labels.get(_POD_GENERATION))
+        )
+
     def stale_plugins(self, sets: Sequence[str], node: str, changed: float) -> tuple[Pod, ...]:
         """Return DaemonSets' pods on a node that began before its MIG devices `changed`, and know the former ones."""
         pods = (self.pod(each, node) for each in sets)
@@ -124,8 +145,18 @@ def parse_objects(*texts: str) -> tuple[tuple[DaemonSet, ...], tuple[Pod, ...], 
 
 
 def _daemon_set(item: Mapping[str, Any]) -> DaemonSet:
-    metadata = item["metadata"]
-    return DaemonSet(str(metadata["name"]), (metadata.get("annotations") or {}).get(_RELEASE), way_of(item))
+    metadata, annotations = item["metadata"], item["metadata"].get("annotations") or {}
+    spec, status = item.get("spec") or {}, item.get("status") or {}
+    seen = status.get("observedGeneration") is not None and status["observedGeneration"] == metadata.get("generation")
+    updated = int(status.get("updatedNumberScheduled") or 0)
+    return DaemonSet(
+        name=str(metadata["name"]),
+        release=annotations.get(_RELEASE),
+        method=way_of(item),
+        stays=(spec.get("updateStrategy") or {}).get("type") == "OnDelete",
+        generation=annotations.get(_GENERATION),
+        is_current=seen and updated >= int(status.get("desiredNumberScheduled") or 0),
+    )
 
 
 def _deployment(item: Mapping[str, Any]) -> Deployment:
@@ -144,6 +175,7 @@ def _pod(item: Mapping[str, Any]) -> Pod:
         ready=bool(ready) and ready[0].get("status") == "True" and not metadata.get("deletionTimestamp"),
         phase=str(status.get("phase") or "Unknown"),
         waits=next(_waits(status), None),
+        leaves=bool(metadata.get("deletionTimestamp")),
         images=tuple(_images(item.get("spec") or {}, status)),
         started=datetime.fromisoformat(str(status["startTime"])).timestamp() if status.get("startTime") else None,
     )
