@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,14 @@ from gpunode.base.decision import Decision
 from gpunode.base.reading import ParseError, Unknown
 from gpunode.kubernetes.device_plugin import others, own_config, pod_security
 from gpunode.kubernetes.device_plugin.others import Plugin, parse_plugins
-from gpunode.kubernetes.device_plugin.view import View, asking, asking_gpushare, parse_objects
+from gpunode.kubernetes.device_plugin.view import (
+    View,
+    asking,
+    asking_gpushare,
+    asking_revisions,
+    parse_objects,
+    parse_revisions,
+)
 from gpunode.kubernetes.helm.asked import AskedRelease
 from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.errors import explained
@@ -51,12 +59,22 @@ class Cluster:
         return parse_nodes(self.told(f"kubectl get node {name}", listing(self.kubernetes, name))).get(name)
 
     def view(self, namespace: str, with_gpushare: bool = False) -> View:
-        """Return nodes, and the namespace's DaemonSets and pods, in two questions; gpushare's take a third one."""
+        """Return nodes, and the namespace's DaemonSets and pods, in two questions; gpushare's take a third one.
+
+        So does it where pods that nobody ends may be of an earlier template.
+        """
         nodes = self.nodes()
         found = [self.told("kubectl get pods", asking(self.kubernetes, namespace))]
         if with_gpushare:
             found.append(self.told("kubectl get pods", asking_gpushare(self.kubernetes)))
-        return View(nodes, *parse_objects(*found))
+        view = View(nodes, *parse_objects(*found))
+        if not view.has_outdated:
+            return view
+        # Who may not ask goes by the templates' numbers, which are others after a rollback, too.
+        with suppress(ClusterError):
+            answer = self.told("kubectl get controllerrevisions", asking_revisions(self.kubernetes, namespace))
+            return view.with_revisions(parse_revisions(answer))
+        return view
 
     def label(self, name: str, change: LabelChange) -> None:
         """Set and remove a node's labels."""

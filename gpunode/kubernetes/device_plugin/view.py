@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -16,9 +16,10 @@ from gpunode.settings.kubernetes import KubernetesSettings
 
 # helm writes it on each object of a release.
 _RELEASE = "meta.helm.sh/release-name"
-# The number of a DaemonSet's template, and of the one that a pod was made by. After a rollback all pods have another
-# number and may be as desired: their controller says so in the DaemonSet's status.
+# The number of a DaemonSet's template, and of the one that a pod was made by. Where a former template comes back, its
+# pods have another number and are as desired: the name of their revision says so.
 # source: kubernetes/kubernetes, pkg/controller/daemon/util/daemonset_util.go (IsPodUpdated, CreatePodTemplate)
+_POD_REVISION = "controller-revision-hash"
 _GENERATION, _POD_GENERATION = "deprecated.daemonset.template.generation", "pod-template-generation"
 MPS_DAEMON, FEATURE_DISCOVERY = "-mps-control-daemon", "-gpu-feature-discovery"
 # It brings its own DaemonSets into the release, where nobody promises on which nodes they are.
@@ -27,14 +28,29 @@ _NODE_FEATURE_DISCOVERY = "node-feature-discovery"
 
 @dataclass(frozen=True)
 class DaemonSet:
-    """Hold a DaemonSet: the release that it is of, and gpunode's method; None where it is neither's."""
+    """Hold a DaemonSet: the release that it is of, and gpunode's method; None where it is neither's.
+
+    stays: its pods stay as they are until somebody ends them (OnDelete); generation: the number of its template;
+    observed: its controller has seen that; is_current: and says that all pods are of it; revision: the name that pods
+    of it bear, None where nobody asked
+    """
 
     name: str
     release: str | None
     method: str | None = None
     stays: bool = False
     generation: str | None = None
+    observed: bool = False
     is_current: bool = False
+    revision: str | None = None
+
+    def makes_otherwise(self, pod: Pod) -> bool:
+        """Say whether it would make a pod of its own otherwise now."""
+        if self.is_current:
+            return False
+        if self.revision is not None and _POD_REVISION in pod.labels:
+            return pod.labels[_POD_REVISION] != self.revision
+        return self.generation not in (None, pod.labels.get(_POD_GENERATION))
 
 
 @dataclass(frozen=True)
@@ -77,6 +93,25 @@ class Pod:
         return tuple(dict.fromkeys(others))
 
 
+def asking_revisions(kubernetes: KubernetesSettings, namespace: str) -> tuple[str, ...]:
+    """Return the command that asks for the templates that DaemonSets have had."""
+    return kubectl(kubernetes, "get", "controllerrevisions.apps", "--namespace", namespace, "--output", "json")
+
+
+def parse_revisions(text: str) -> dict[str, str]:
+    """Parse its answer: DaemonSet -> the name that pods of its newest template bear; raise ParseError."""
+    try:
+        items = sorted(json.loads(text)["items"], key=lambda each: int(each["revision"]))
+        return {
+            str(owner["name"]): str(each["metadata"]["labels"][_POD_REVISION])
+            for each in items
+            for owner in each["metadata"].get("ownerReferences") or []
+            if owner.get("kind") == "DaemonSet" and _POD_REVISION in (each["metadata"].get("labels") or {})
+        }
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ParseError(f"kubectl's answer is no list of ControllerRevisions: {type(error).__name__}") from None
+
+
 @dataclass(frozen=True)
 class View:
     """Hold all of it, from one moment."""
@@ -110,10 +145,20 @@ class View:
         return tuple(
             pod
             for pod in of_node
-            if (found := staying.get(pod.daemon_set or "")) is not None
-            and not found.is_current
-            and found.generation not in (None, pod.labels.get(_POD_GENERATION))
+            if (found := staying.get(pod.daemon_set or "")) is not None and found.makes_otherwise(pod)
         )
+
+    @property
+    def has_outdated(self) -> bool:
+        """Say whether a DaemonSet whose pods stay may have some that it would make otherwise now."""
+        return any(each.stays and not each.is_current for each in self.daemon_sets)
+
+    def with_revisions(self, revisions: Mapping[str, str]) -> View:
+        """Return the view with the name that each DaemonSet's new pods bear: what parse_revisions returns."""
+        sets = tuple(
+            replace(each, revision=revisions.get(each.name)) if each.observed else each for each in self.daemon_sets
+        )
+        return replace(self, daemon_sets=sets)
 
     def stale_plugins(self, sets: Sequence[str], node: str, changed: float) -> tuple[Pod, ...]:
         """Return DaemonSets' pods on a node that began before its MIG devices `changed`, and know the former ones."""
@@ -155,6 +200,7 @@ def _daemon_set(item: Mapping[str, Any]) -> DaemonSet:
         method=way_of(item),
         stays=(spec.get("updateStrategy") or {}).get("type") == "OnDelete",
         generation=annotations.get(_GENERATION),
+        observed=seen,
         is_current=seen and updated >= int(status.get("desiredNumberScheduled") or 0),
     )
 
