@@ -1,12 +1,13 @@
 """The device plugin's MPS daemon of one lab node, from its pod's start to its end. SIMULATED.
 
-A process of the node's stands for it (the lab's nvidia-cuda-mps-control, which is SIMULATED as well), where the
-plugin's would be, told what the plugin tells its own. No program is a client of it.
+A process of the node's stands for it where the plugin's would be, told what the plugin tells its own: NVIDIA's own
+nvidia-cuda-mps-control where a test has put it on the node. No program is a client of it.
 source: NVIDIA/k8s-device-plugin v0.20.0, cmd/mps-control-daemon/mps/daemon.go and root.go
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,9 @@ from gpunode.lab.cluster.api import Api
 from gpunode.lab.cluster.node_plugin import entries_of
 from gpunode.lab.cluster.pods import Outcome, outcome
 from gpunode.lab.nodes import Node
+
+# How often one that failed is started again.
+_AGAIN_S = 5.0
 
 
 def is_daemon(pod: Mapping[str, Any]) -> bool:
@@ -31,6 +35,7 @@ class NodeDaemon:
     api: Api
     _started_as: object = None
     _outcome: Outcome | None = None
+    _looked: float = 0.0
 
     def look(self, own: Sequence[Mapping[str, Any]], labels: Mapping[str, str]) -> Outcome | None:
         """Return what becomes of the daemon's pod; None where the node has none. Raise ApiError.
@@ -50,9 +55,10 @@ class NodeDaemon:
             self.end()
             return plugin.failure(str(error))
         started_as = (pod["metadata"]["uid"], config)
-        if started_as != self._started_as:
+        now, is_well = time.monotonic(), self._outcome is not None and self._outcome.ready
+        if started_as != self._started_as or (not is_well and now - self._looked >= _AGAIN_S):
             self.end()
-            self._started_as, self._outcome = started_as, self._start(config)
+            self._started_as, self._looked, self._outcome = started_as, now, self._start(config)
         return self._outcome
 
     def _start(self, config: plugin.Config) -> Outcome:

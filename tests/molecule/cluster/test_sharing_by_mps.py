@@ -1,7 +1,8 @@
 """One release that restarts the plugin's MPS daemons of two nodes with clients: node by node.
 
-API server, scheduler, controllers, helm, kubectl and evictions are real. SIMULATED: GPUs, kubelets, the device plugin
-and its MPS daemon, of which a client is a pod that asks for a share. The tests follow each other.
+API server, scheduler, controllers, helm, kubectl, evictions and the MPS control daemon (of Debian's package) are real.
+SIMULATED: GPUs, kubelets, the device plugin that starts the daemon, and its clients, which are pods that ask for a
+share. The tests follow each other.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from gpunode.lab.state import lab_folder
 from tests.molecule.cluster.releases import CHART, by
 from tests.molecule.cluster.test_2_sharing import ALONE, NAMESPACE
 from tests.molecule.conftest import LAB, Run, command, converge, inventory_with
+from tests.molecule.mps.test_mps import UNPACK
 
 pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.builds]
 NODES = ("gpu-1", "gpu-2")
@@ -120,6 +122,9 @@ def shared(kubeconfig: Path, tmp_path: Path) -> Shared:
 
 
 def test_two_nodes_share_by_mps_and_their_daemons_say_so(shared: Shared) -> None:
+    for node in lab_nodes.nodes(LAB):
+        done = lab_nodes.run(node, UNPACK)
+        assert done.returncode == 0, done.stdout + done.stderr
     run = converge(inventory=shared.inventory(4))
     assert run.code == 0, run.printed[-4000:]
     assert percentages() == {"25.0"}
