@@ -20,7 +20,7 @@ from gpunode.lab.kubernetes_programs import programs
 from gpunode.lab.state import lab_folder
 from tests.molecule.cluster.releases import CHART, by
 from tests.molecule.cluster.test_2_sharing import ALONE, NAMESPACE
-from tests.molecule.conftest import LAB, Run, command, converge, inventory_with
+from tests.molecule.conftest import LAB, Run, command, converge, inventory_with, only_slow
 from tests.molecule.mps.test_mps import UNPACK
 
 pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.builds]
@@ -160,7 +160,7 @@ def test_the_second_run_of_it_changes_nothing(shared: Shared) -> None:
 
 def test_a_node_that_fails_leaves_the_other_untouched_and_the_next_run_goes_on_there(shared: Shared) -> None:
     before = shared.pods()
-    run = shared.alone(4, 15, **CHANGED, **BROKEN)
+    run = shared.alone(4, 10, **CHANGED, **BROKEN)
     assert run.code != 0 and "the plugin's pods are not back on" in run.printed, run.printed[-3000:]
     (broken,) = shared.cordoned()
     (other,) = {*NODES} - {broken}
@@ -174,8 +174,9 @@ def test_a_node_that_fails_leaves_the_other_untouched_and_the_next_run_goes_on_t
     shared.clients_run()
 
 
+@only_slow
 def test_what_it_takes_goes_away_with_it(shared: Shared) -> None:
-    shared.told("delete", "namespace", TEAM)
+    shared.told("delete", "namespace", TEAM, "--wait=false")
     data: dict[str, object] = {
         "kubernetes": by(shared.kubeconfig, programs(4), 60),
         "device_plugin": {"chart": str(CHART)},
