@@ -43,7 +43,7 @@ def cluster(tmp_path: Path) -> SimulatedCluster:
     return made
 
 
-IMAGE = {"device_plugin": {"image": "mirror.example/nvidia/k8s-device-plugin"}}
+IMAGE: dict[str, Any] = {"device_plugin": {"image": "mirror.example/nvidia/k8s-device-plugin"}}
 
 
 def test_a_release_with_another_template_is_a_step_of_each_node_and_drains_one_after_the_other(

@@ -90,7 +90,7 @@ def held(cluster: SimulatedCluster) -> set[str]:
     return {name for name, node in cluster.state()["nodes"].items() if node["spec"].get("unschedulable")}
 
 
-IMAGE = {"device_plugin": {"image": "mirror.example/nvidia/k8s-device-plugin"}}
+IMAGE: dict[str, Any] = {"device_plugin": {"image": "mirror.example/nvidia/k8s-device-plugin"}}
 
 
 def test_one_release_comes_to_two_nodes_with_clients_one_after_the_other_and_the_second_run_changes_nothing(

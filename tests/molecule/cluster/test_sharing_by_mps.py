@@ -122,14 +122,14 @@ def shared(kubeconfig: Path, tmp_path: Path) -> Shared:
 
 
 def test_two_nodes_share_by_mps_and_their_daemons_say_so(shared: Shared) -> None:
-    for node in lab_nodes.nodes(LAB):
-        done = lab_nodes.run(node, UNPACK)
+    for each in lab_nodes.nodes(LAB):
+        done = lab_nodes.run(each, UNPACK)
         assert done.returncode == 0, done.stdout + done.stderr
     run = converge(inventory=shared.inventory(4))
     assert run.code == 0, run.printed[-4000:]
     assert percentages() == {"25.0"}
-    for each in shared.asked("get", "daemonsets", "--namespace", NAMESPACE)["items"]:
-        assert each["spec"]["updateStrategy"]["type"] == "OnDelete"
+    sets = shared.asked("get", "daemonsets", "--namespace", NAMESPACE)["items"]
+    assert {found["spec"]["updateStrategy"]["type"] for found in sets} == {"OnDelete"}
     shared.told("delete", "namespace", TEAM, "--ignore-not-found")
     shared.told("create", "namespace", TEAM)
     for node in NODES:
