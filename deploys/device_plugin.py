@@ -6,6 +6,7 @@ from gpunode.deploys.component import cluster, component, everyone, node, settin
 from gpunode.kubernetes.dcgm_exporter import asks_for_monitor, nodes_with_exporter
 from gpunode.kubernetes.device_plugin.methods import class_alone, extender, schedulers, wanted_objects
 from gpunode.kubernetes.device_plugin.pod_security import namespaces
+from gpunode.kubernetes.device_plugin.update_strategy import is_node_by_node
 from gpunode.kubernetes.gpu_operator import operator
 from gpunode.kubernetes.other_plugins.desired import releases
 from gpunode.operations import dcgm_exporter, gpushare, helm, methods, other_plugins, pod_security, scheduler
@@ -85,8 +86,23 @@ def device_plugin() -> None:
             # A scheduler that does not come back is one of several.
             _serial=True,
         )
+    by_turns = desired is not None and is_node_by_node(desired.values)
+    if by_turns:
+        # Before another node has its turn: the one that is empty counts.
+        plugin.labels(
+            name="Go on with the node where an earlier run was cut off",
+            settings=settings(),
+            gpus=node().pci.gpus,
+            cluster_of=cluster_of,
+            by_turns=True,
+            cut_off=True,
+        )
     plugin.labels(
-        name="Label the node in the cluster", settings=settings(), gpus=node().pci.gpus, cluster_of=cluster_of
+        name="Label the node in the cluster",
+        settings=settings(),
+        gpus=node().pci.gpus,
+        cluster_of=cluster_of,
+        by_turns=by_turns,
     )
     plugin.resources(
         name="Count the node's extended resources in the cluster", settings=settings(), cluster_of=cluster_of

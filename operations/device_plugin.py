@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from time import monotonic, sleep
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from pyinfra import host
-from pyinfra.api import FunctionCommand, Host, State
+from pyinfra.api import State
 
 from gpunode.base.decision import Decision, bad
 from gpunode.base.findings import Finding
-from gpunode.base.reading import ParseError
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig as MigState
 from gpunode.facts.mig import Mig
@@ -25,7 +24,7 @@ from gpunode.kubernetes.device_plugin.decide_registered import decide_registered
 from gpunode.kubernetes.device_plugin.decide_restart import decide_label
 from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
-from gpunode.kubernetes.device_plugin.mps_clients import label_restarts
+from gpunode.kubernetes.device_plugin.mps_clients import label_restarts, with_daemon
 from gpunode.kubernetes.device_plugin.own_config import chosen_entry, decide_own_config, ignored_fields
 from gpunode.kubernetes.device_plugin.verdict import daemon_sets_of, resources_of
 from gpunode.kubernetes.device_plugin.view import View
@@ -33,14 +32,16 @@ from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.extended_resources import UNBACKED
 from gpunode.kubernetes.nodes.labels import LabelChange
 from gpunode.kubernetes.objects.runtime_class import NAME
+from gpunode.operations.cluster_command import answered, decided, told
 from gpunode.operations.cluster_labels import are_labels_changed, labelled
 from gpunode.operations.control_plane import runner
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.mps_clients import drained, may_restart, release_waits, restart_of
+from gpunode.operations.node_by_node import Change, begun_anew, was_cut_off
 from gpunode.operations.phase import is_executing
 from gpunode.operations.shared_once import asked_once, once_per_run
 from gpunode.settings import Settings
-from gpunode.settings.cluster import node_name
+from gpunode.settings.cluster import BY_CHART, node_name
 from gpunode.settings.proxy import ProxySettings
 from gpunode.system.pci import PciGpu
 
@@ -87,15 +88,20 @@ def runtime_class(desired_cluster: DesiredCluster, proxy: ProxySettings) -> Iter
 
 
 @node_operation
-def labels(settings: Settings, gpus: Sequence[PciGpu], cluster_of: Settings) -> Iterator[Any]:
+def labels(
+    settings: Settings, gpus: Sequence[PciGpu], cluster_of: Settings, by_turns: bool = False, cut_off: bool = False
+) -> Iterator[Any]:
     """Keep the node's labels in the cluster: those that gpunode set, and no others.
 
     A host that is to be no node of the plugin's loses them. Another configuration restarts the plugin's MPS
-    daemon: a node with clients of it is drained before.
+    daemon: a node with clients of it is drained before. Where the release leaves its pods as they are, those of the
+    node that are not as desired begin anew, one node after the other (node_by_node.py).
 
     + settings: the host's settings
     + gpus: the host's GPUs on the bus
     + cluster_of: settings of a node of the cluster, which say where it is
+    + by_turns: whether the release leaves its pods as they are
+    + cut_off: go on with a node that an earlier run left empty in its turn, and do nothing else
     """
     state = None
     if settings.mig.config is not None:
@@ -103,6 +109,9 @@ def labels(settings: Settings, gpus: Sequence[PciGpu], cluster_of: Settings) -> 
     cluster = Cluster(cluster_of.kubernetes, cluster_of.proxy, runner(cluster_of.kubernetes))
     name = node_name(host.name, settings)
     node = _node(cluster, name)
+    if cut_off and (node is None or not was_cut_off(node)):
+        host.noop("no earlier run was cut off in the node's turn")
+        return
     decision = decide_labels(desired_labels(name, settings, state), node)
     if decision.refusal is not None:
         raise OperationRefused(decision.refusal)
@@ -113,15 +122,21 @@ def labels(settings: Settings, gpus: Sequence[PciGpu], cluster_of: Settings) -> 
     theirs = [item for item in bad(*decision.findings) if item not in settled]
     for item in theirs:
         host.log(f"conflict: {item.what} is {item.actual!r}, and somebody else's; {item.desired!r} is wanted")
-    for step in decision.steps:
-        if step.change is not None:
-            restarting, what = (name,) if label_restarts(step.change, node) else (), f"labels of {name}"
-            own = restart_of(cluster, restarting, nodes(cluster), {host.name: settings}, what)
-            restart = decide_label(own, release_waits(), step.change)
-            if not may_restart(restart, what, name):
-                return
-            yield from drained(own, {host.name: settings}, what)
-            yield told(partial(_label, cluster, name, step.change))
+    change = next((step.change for step in decision.steps), None)
+    anew = Change(settings, cluster, name, change, partial(_label, cluster, name, change))
+    if _stays(settings, cluster, by_turns) and anew.is_to_begin_anew(_release_pods(settings, cluster, cut_off)):
+        if change is None:
+            labelled()
+        yield from begun_anew(anew)
+        return
+    if change is not None:
+        restarting, what = (name,) if label_restarts(change, node) else (), f"labels of {name}"
+        own = restart_of(cluster, restarting, nodes(cluster), {host.name: settings}, what)
+        restart = decide_label(own, release_waits(), change)
+        if not may_restart(restart, what, name):
+            return
+        yield from drained(own, {host.name: settings}, what)
+        yield told(partial(_label, cluster, name, change))
     if not decision.steps:
         labelled()
         host.noop(f"labels of {name} left to somebody else" if theirs else f"labels of {name} as desired")
@@ -158,9 +173,21 @@ def _node(cluster: Cluster, name: str) -> ClusterNode | None:
     return answered(f"node {name}", partial(cluster.node, name))
 
 
-def _label(cluster: Cluster, name: str, change: LabelChange) -> None:
-    cluster.label(name, change)
+def _label(cluster: Cluster, name: str, change: LabelChange | None) -> None:
+    if change is not None:
+        cluster.label(name, change)
     labelled()
+
+
+def _stays(settings: Settings, cluster: Cluster, by_turns: bool) -> bool:
+    """Say whether the release leaves its pods on the node as they are."""
+    return settings.device_plugin.method in BY_CHART and (by_turns or bool(with_daemon(nodes(cluster))))
+
+
+def _release_pods(settings: Settings, cluster: Cluster, cut_off: bool) -> View:
+    # What an earlier run left is brought to its end between the two.
+    what = "the pods that an earlier run left" if cut_off else "the pods of the release"
+    return answered(what, partial(asked_once, what, partial(cluster.view, settings.device_plugin.namespace)))
 
 
 @node_operation
@@ -262,37 +289,3 @@ def own_config(settings: Settings) -> Iterator[Any]:
         host.log(f"{what}, entry {entry}: the plugin ignores {field}, as it says in its log")
     host.noop(f"{what} has the entry {entry}")
     yield from ()
-
-
-def answered(what: str, ask: Callable[[], T]) -> T:
-    """Return what the cluster answers; raise OperationRefused, by what was asked, where it does not."""
-    try:
-        return ask()
-    except (ClusterError, ParseError) as error:
-        raise OperationRefused(f"{what}: {error}") from None
-
-
-def decided(decide: Callable[[], Decision[T]]) -> Decision[T]:
-    """Return what is to be done in the cluster; raise OperationRefused where nobody can say, or nothing may be done."""
-    try:
-        decision = decide()
-    except (ClusterError, ParseError) as error:
-        raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None
-    if decision.refusal is not None:
-        raise OperationRefused(f"{decision.refusal}\nnothing was changed in the cluster")
-    return decision
-
-
-def told(change: Callable[[], Any]) -> FunctionCommand:
-    """Return the command that changes something in the cluster; where that fails, cause and remedy are told."""
-    return FunctionCommand(_tell, [change], {})
-
-
-def _tell(state: State, host: Host, change: Callable[[], Any]) -> bool:
-    try:
-        change()
-    except (ClusterError, ParseError) as error:
-        for line in str(error).splitlines():
-            host.log_styled(line, fg="red")
-        return False
-    return True

@@ -22,6 +22,7 @@ from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.desired_cluster import CHART
 from gpunode.kubernetes.device_plugin.methods import by_operator, by_release, operator_leaves, release_leaves
 from gpunode.kubernetes.device_plugin.mps_clients import release_restarts, with_daemon
+from gpunode.kubernetes.device_plugin.update_strategy import node_by_node
 from gpunode.kubernetes.helm.asked import AskedRelease
 from gpunode.kubernetes.helm.change import ReleaseChange
 from gpunode.kubernetes.helm.manifest import objects
@@ -103,9 +104,10 @@ def kept(
     try:
         actual = nodes()
         session = Session.begun(settings.kubernetes, settings.settings, proxy, runner(settings.kubernetes))
-        desired, values, decision = session.decide(
-            settings.values, in_use(actual), datetime.now(UTC), bool(labelled(actual))
-        )
+        # As long as a node has an MPS daemon, the release begins none anew by itself.
+        by_turns = everyone is not None and bool(with_daemon(actual))
+        to_be = node_by_node(settings.values) if by_turns else settings.values
+        desired, values, decision = session.decide(to_be, in_use(actual), datetime.now(UTC), bool(labelled(actual)))
         strange = session.unknown_values(desired)
     except (ClusterError, HelmError, ParseError) as error:
         raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None

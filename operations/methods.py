@@ -16,9 +16,10 @@ from gpunode.kubernetes.helm.errors import explained
 from gpunode.kubernetes.helm.manifest import Identity
 from gpunode.kubernetes.objects import own_objects
 from gpunode.kubernetes.objects.own_objects import Document, ObjectsChange
+from gpunode.operations.cluster_command import answered, decided, told
 from gpunode.operations.cluster_labels import relabelled
 from gpunode.operations.control_plane import runner
-from gpunode.operations.device_plugin import answered, decided, nodes, ours, told
+from gpunode.operations.device_plugin import nodes, ours
 from gpunode.operations.failure import OperationRefused, node_operation
 from gpunode.operations.shared_once import asked_once, once_per_run
 from gpunode.settings import Settings

@@ -21,9 +21,9 @@ from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.evict_daemonsets import DaemonSet, leaving, left, pods_on, taking
 from gpunode.kubernetes.device_plugin.others import asking
 from gpunode.kubernetes.nodes.labels import LabelChange, before_mig
+from gpunode.operations.cluster_command import told
 from gpunode.operations.cluster_labels import is_taking_part, labels_changed, mig_at_work
 from gpunode.operations.control_plane import runner
-from gpunode.operations.device_plugin import told
 from gpunode.operations.explained import ExplainedCommand
 from gpunode.operations.phase import is_executing
 from gpunode.operations.transaction import ENDED

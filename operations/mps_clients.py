@@ -123,4 +123,9 @@ def drained(restart: Decision[str], everyone: Mapping[str, Settings], what: str)
         host.log(f"{what}: {step.action}")
         if (node := step.change) is not None:
             drain = drain_of(hosts[node], everyone[hosts[node]])
-            yield from drain_before(drain, f"the MPS daemon of {node} is to restart")
+            yield from drain_before(drain, reason_of(node))
+
+
+def reason_of(node: str) -> str:
+    """Return for what a node is drained whose MPS daemon restarts, as its annotation has it."""
+    return f"the MPS daemon of {node} is to restart"

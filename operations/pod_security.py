@@ -9,8 +9,8 @@ from typing import Any
 from pyinfra import host
 
 from gpunode.kubernetes.device_plugin.cluster import Cluster
+from gpunode.operations.cluster_command import decided, told
 from gpunode.operations.control_plane import runner
-from gpunode.operations.device_plugin import decided, told
 from gpunode.operations.failure import node_operation
 from gpunode.operations.shared_once import once_per_run
 from gpunode.settings import Settings

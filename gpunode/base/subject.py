@@ -112,6 +112,7 @@ class Subject(StrEnum):
     FEATURE_LABEL = "feature label"
     CONFIG_ENTRY = "entry of ConfigMap"
     STALE_PODS = "pods that know former MIG devices"
+    OUTDATED_PODS = "pods of an earlier release"
     GPU_PODS = "pods with a GPU"
     MPS_DAEMON = "the plugin's MPS daemon of"
     SCHEDULER = "kube-scheduler"

@@ -107,7 +107,7 @@ def _of_node(
     gone: frozenset[str],
 ) -> Iterator[Finding]:
     name, state, view = node_name(host, settings), mig_state(settings, node.pci.gpus, node.mig), restarts.whole.view
-    restart = restarts.of_label(host, settings, state)
+    restart = restarts.of_node(host, settings, state)
     release = restarts.of_release if settings.device_plugin.method in BY_CHART else NONE
     yield from judge_node(
         settings, name, state, node.mig, view, node.gpus, node.mig_boot, restart, node.plugin_mps, release

@@ -12,16 +12,15 @@ from pathlib import Path
 from gpunode.base.decision import Decision
 from gpunode.base.disruption import Disruption
 from gpunode.base.reading import ParseError
-from gpunode.base.verdicts import Caution
+from gpunode.base.verdicts import Caution, Refusal
 from gpunode.fleet.cluster import reached
 from gpunode.fleet.inventory import foreign_names, host_data
 from gpunode.fleet.nodes import Answer
 from gpunode.kubernetes.components import Whole
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
-from gpunode.kubernetes.device_plugin.decide_restart import waits
+from gpunode.kubernetes.device_plugin.decide_restart import WAYS_OUT, waits
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
 from gpunode.kubernetes.device_plugin.mps_clients import with_daemon
-from gpunode.kubernetes.device_plugin.view import View
 from gpunode.kubernetes.mps_restarts import Restarts, named
 from gpunode.kubernetes.nodes.component import COMPONENT
 from gpunode.node import Node
@@ -52,13 +51,14 @@ def with_restarts(
     with reached(inventory, first.kubernetes) as run:
         cluster = Cluster(first.kubernetes, first.proxy, run)
         try:
-            view = View(cluster.nodes(), (), ())
+            nodes = cluster.nodes()
+            if not with_daemon(nodes):
+                return dict(plans)
+            view = cluster.view(first.device_plugin.namespace)
         except (ClusterError, ParseError) as error:
             return {**plans, **{host: _unknown(plans[host], str(error)) for host in judged}}
         relabelled = frozenset(node_name(host, settings) for host, settings in judged.items())
         restarts = Restarts(Whole(hosts, cluster, view, relabelled))
-        if not with_daemon(view.nodes):
-            return dict(plans)
         return {
             **plans,
             **{host: _with(plans[host], host, each, readings[host], restarts) for host, each in judged.items()},
@@ -83,13 +83,17 @@ def _with(found: Plan | str, host: str, settings: Settings, node: Node, restarts
     name = node_name(host, settings)
     release, label = (
         restarts.of_release,
-        restarts.of_label(host, settings, mig_state(settings, node.pci.gpus, node.mig)),
+        restarts.of_node(host, settings, mig_state(settings, node.pci.gpus, node.mig)),
     )
     errors = [item for each in {id(each): each for each in (release, label)}.values() for item in each.findings]
     if errors:
         return _unknown(found, str(errors[0].cause))
-    steps = tuple(_steps(settings, name, release, label))
-    return replace(found, steps=(*found.steps, *steps))
+    steps = (*found.steps, *_steps(settings, name, release, label))
+    reasons = dict.fromkeys(each.refusal for each in (release, label) if each.refusal is not None)
+    refused = tuple(Refusal(COMPONENT, reason, _SOURCE, WAYS_OUT) for reason in reasons)
+    unread = [f"{what}: {each}" for what, each in restarts.releases.items() if isinstance(each, Exception)]
+    told = replace(found, refusals=(*found.refusals, *refused), steps=steps)
+    return _unknown(told, "; ".join(unread)) if unread else told
 
 
 def _steps(settings: Settings, name: str, release: Decision[str], label: Decision[str]) -> Iterator[Step]:

@@ -27,8 +27,10 @@ from gpunode.kubernetes.device_plugin.methods import (
     release_leaves,
     wanted_objects,
 )
+from gpunode.kubernetes.device_plugin.mps_clients import with_daemon
 from gpunode.kubernetes.device_plugin.others import Plugin
 from gpunode.kubernetes.device_plugin.pod_security import namespaces
+from gpunode.kubernetes.device_plugin.update_strategy import node_by_node
 from gpunode.kubernetes.device_plugin.verdict import judge_extender
 from gpunode.kubernetes.device_plugin.view import View
 from gpunode.kubernetes.helm.asked import AskedRelease
@@ -101,7 +103,8 @@ def plugin_release(whole: Whole) -> Deciding:
     nodes, now = whole.view.nodes, datetime.now(UTC)
     if (desired := desired_cluster(whole.hosts)) is not None:
         in_use, is_known = labelled_for(nodes), bool(by_release(nodes))
-        yield from whole.release(desired.plugin, lambda helm: helm.decide(desired.values, in_use, now, is_known)[2])
+        values = node_by_node(desired.values) if with_daemon(nodes) else desired.values
+        yield from whole.release(desired.plugin, lambda helm: helm.decide(values, in_use, now, is_known)[2])
     elif release_leaves(whole.hosts, nodes, whole.relabelled):
         yield from whole.release(whole.first.device_plugin, lambda helm: helm.decide_absence(CHART, now))
 

@@ -18,11 +18,20 @@ from gpunode.base.subject import Subject
 from gpunode.kubernetes.components import Deciding, Whole, plugin_release
 from gpunode.kubernetes.device_plugin.cluster import ClusterError
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
-from gpunode.kubernetes.device_plugin.decide_restart import NONE, Bounds, decide_label, decide_restart, with_restart
+from gpunode.kubernetes.device_plugin.decide_outdated import decide_outdated, restarts_daemon
+from gpunode.kubernetes.device_plugin.decide_restart import (
+    NONE,
+    Bounds,
+    decide_label,
+    decide_restart,
+    followed_by,
+    with_restart,
+)
 from gpunode.kubernetes.device_plugin.mps_clients import (
     asking,
     label_restarts,
     parse_clients,
+    release_outdates,
     release_restarts,
     with_daemon,
 )
@@ -66,18 +75,28 @@ class Restarts:
                 return self._restart(with_daemon(self.whole.view.nodes))
         return NONE
 
-    def of_label(self, host: str, settings: Settings, state: str | None) -> Decision[str]:
-        """Return what comes before the labels of a host's node change; `state` as `desired_labels` has it."""
-        name = node_name(host, settings)
-        node = self.whole.view.nodes.get(name)
+    @cached_property
+    def outdates(self) -> bool:
+        """Say whether the release changes in a way that has every MPS daemon begin anew by its node's turn."""
+        changes = (step.change for each in self.releases.values() if isinstance(each, Decision) for step in each.steps)
+        return any(change is not None and release_outdates(change) for change in changes)
+
+    def of_node(self, host: str, settings: Settings, state: str | None) -> Decision[str]:
+        """Return what comes before the labels of a host's node change, or its pods begin anew.
+
+        + state: as `desired_labels` has it
+        """
+        name, view = node_name(host, settings), self.whole.view
+        node = view.nodes.get(name)
         if node is None:
             return NONE
         decision: Decision[LabelChange] = decide_labels(desired_labels(name, settings, state), node)
-        for step in decision.steps:
-            if step.change is not None:
-                own = self._restart((name,) if label_restarts(step.change, node) else ())
-                return decide_label(own, self.of_release, step.change)
-        return NONE
+        label = next((step.change for step in decision.steps), None)
+        pods = next((step.change or () for step in decide_outdated(settings, node, view, label).steps), ())
+        outdated = bool(with_daemon({name: node})) and self.outdates
+        restarts = outdated or restarts_daemon(pods, view) or (label is not None and label_restarts(label, node))
+        own = self._restart((name,) if restarts else ())
+        return own if label is None else decide_label(own, self.of_release, label)
 
     def deciding(self) -> Deciding:
         """Yield what is to be done about the release, with what it disturbs."""
@@ -87,7 +106,13 @@ class Restarts:
     def _decided(self, decision: Decision[Any] | Exception) -> Decision[Any]:
         if isinstance(decision, Exception):
             raise decision
-        return with_restart(decision, self.of_release)
+        return followed_by(decision, self._turns()) if self.outdates else with_restart(decision, self.of_release)
+
+    def _turns(self) -> Decision[str]:
+        """Return what comes before the daemons begin anew, each in the turn of its node."""
+        each = [self._restart((name,)) for name in sorted(with_daemon(self.whole.view.nodes))]
+        findings = {item: None for one in each for item in one.findings}
+        return Decision(tuple(findings), tuple(step for one in each for step in one.steps))
 
     def _restart(self, nodes: Collection[str]) -> Decision[str]:
         """Return what comes before the daemons of these nodes restart; a finding where the cluster does not tell."""

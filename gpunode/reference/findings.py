@@ -51,6 +51,7 @@ _JUDGES = tuple(
         "kubernetes/mps_restarts.py",
         "kubernetes/device_plugin/decide_labels.py",
         "kubernetes/device_plugin/decide_current.py",
+        "kubernetes/device_plugin/decide_outdated.py",
         "kubernetes/device_plugin/decide_registered.py",
         "kubernetes/device_plugin/feature_labels.py",
         "kubernetes/device_plugin/own_config.py",

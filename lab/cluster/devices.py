@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ _GPU = re.compile(r"GPU (\d+): .*\(UUID: (GPU-[0-9A-Za-z-]+)\)")
 _MIG = re.compile(r"MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[0-9A-Za-z/-]+)\)")
 _BOOT = "systemctl show -p UserspaceTimestampMonotonic --value"
 _UNITS = "gpunode-lab-device-plugin-"
+_MPS_UNIT, _MPS_ROOT = "gpunode-lab-mps-daemon", "/run/nvidia/mps"
 _RUNTIME = "containerd config dump 2>/dev/null | sed -n 's/^ *default_runtime_name = .\\(.*\\).$/\\1/p'"
 
 
@@ -84,6 +86,31 @@ def hold(node: Node, count: int) -> None:
 def let_go(node: Node) -> None:
     """End these processes; fine where there are none."""
     _done(node, f"systemctl stop '{_UNITS}*.service'")
+
+
+def start_mps(node: Node, resource: str, percentage: int, limits: Sequence[int]) -> None:
+    """Have an MPS daemon on the node where the plugin's would be, told a percentage and a limit for each GPU in MiB.
+
+    Raise NoDevicesError where it does not start.
+    """
+    root = f"{_MPS_ROOT}/{resource}"
+    variables = {"CUDA_MPS_PIPE_DIRECTORY": f"{root}/pipe", "CUDA_MPS_LOG_DIRECTORY": f"{root}/log"}
+    program = "nvidia-cuda-mps-control"
+    words = " ".join(f"--setenv={name}={value}" for name, value in variables.items())
+    tell = f"CUDA_MPS_PIPE_DIRECTORY={root}/pipe {program}"
+    asked = [f"set_default_active_thread_percentage {percentage}"]
+    asked += [f"set_default_device_pinned_mem_limit {index} {limit}M" for index, limit in enumerate(limits)]
+    start = f"systemd-run --quiet --collect --unit={_MPS_UNIT} {words} {program} -f"
+    wait = f"for n in 1 2 3 4 5 6 7 8 9; do [ ! -S {root}/pipe/control ] || break; sleep 0.3; done"
+    told = " && ".join(f"echo '{each}' | {tell}" for each in asked)
+    end_mps(node)
+    begun = f"mkdir -p {root}/pipe {root}/log && nvidia-smi -c EXCLUSIVE_PROCESS && {start}"
+    _said(node, f"{{ {begun} && {wait}; {told}; }} 2>&1")
+
+
+def end_mps(node: Node) -> None:
+    """End that daemon; fine where there is none."""
+    _done(node, f"systemctl stop {_MPS_UNIT}; rm -rf {_MPS_ROOT}; nvidia-smi -c DEFAULT")
 
 
 def _done(node: Node, command: str) -> None:

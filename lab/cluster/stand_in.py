@@ -18,6 +18,7 @@ from gpunode.lab.cluster import devices, plugin, pods
 from gpunode.lab.cluster.api import Api, ApiError
 from gpunode.lab.cluster.feature_discovery import NodeDiscovery, is_discovery
 from gpunode.lab.cluster.logs import Logs, serve
+from gpunode.lab.cluster.mps_daemon import NodeDaemon, is_daemon
 from gpunode.lab.cluster.node_plugin import NodePlugin, entries_of
 from gpunode.lab.nodes import Node
 
@@ -40,6 +41,7 @@ class StandIn:
     logs: Logs
     plugins: dict[str, NodePlugin] = field(default_factory=dict)
     discoveries: dict[str, NodeDiscovery] = field(default_factory=dict)
+    daemons: dict[str, NodeDaemon] = field(default_factory=dict)
     reported: dict[str, pods.Outcome] = field(default_factory=dict)
 
     def round(self) -> None:
@@ -52,6 +54,8 @@ class StandIn:
                 if plugin.is_plugin(pod) and (own := self.plugins.get(pod["spec"]["nodeName"])):
                     # A pod has gone once its programs have ended.
                     own.end()
+                if is_daemon(pod) and (daemon := self.daemons.get(pod["spec"]["nodeName"])):
+                    daemon.end()
                 self._remove(pod)
         alive = [pod for pod in every if not pod["metadata"].get("deletionTimestamp")]
         for name, node in nodes.items():
@@ -62,8 +66,15 @@ class StandIn:
     def _node(self, node: Node, found: dict[str, Any], of_node: list[dict[str, Any]]) -> None:
         # First the daemons, which the plugin may wait for, and last what needs its resources.
         asked = [pod for pod in of_node if plugin.is_plugin(pod)]
+        daemon = self.daemons.setdefault(node.name, NodeDaemon(node, self.api))
+        begun = [pod for pod in of_node if is_daemon(pod)]
+        became = daemon.look(begun, found["metadata"].get("labels") or {})
+        for pod in begun:
+            if became is not None:
+                self._report(pod, became)
         for pod in of_node:
-            if not plugin.is_plugin(pod) and not is_discovery(pod) and not pods.has_ended(pod):
+            played = plugin.is_plugin(pod) or is_discovery(pod) or is_daemon(pod)
+            if not played and not pods.has_ended(pod):
                 trouble = self._gpu_trouble(node, pod) if pods.is_one_shot(pod) else None
                 self._report(pod, pods.outcome(pod, trouble))
         own = self.plugins.setdefault(node.name, NodePlugin(node, self.api))

@@ -37,6 +37,32 @@ def options(name):
 def name_of(document):
     return document["kind"].lower() + "/" + document["metadata"]["name"]
 
+def with_manager(node):
+    version = {{"resourceVersion": "1", "managedFields": [
+        {{"manager": "gpunode", "fieldsV1": {{"f:spec": {{"f:unschedulable": {{}}}}}}}}
+    ]}}
+    return {{**node, "metadata": {{**node["metadata"], **version}}}}
+
+def plugin_objects():
+    items = []
+    for name in ("nvdp", "nvdp-mps-control-daemon"):
+        number = str(state["generation"])
+        notes = {{"meta.helm.sh/release-name": "nvdp", "deprecated.daemonset.template.generation": number}}
+        spec = {{"updateStrategy": {{"type": "OnDelete"}}}}
+        items.append({{"kind": "DaemonSet", "metadata": {{"name": name, "annotations": notes}}, "spec": spec}})
+    for name, each in state["plugin_pods"].items():
+        ready = "True" if each["ready"] else "False"
+        items.append({{
+            "kind": "Pod",
+            "metadata": {{
+                "name": name, "labels": {{"pod-template-generation": str(each["generation"])}},
+                "ownerReferences": [{{"kind": "DaemonSet", "name": each["set"]}}],
+            }},
+            "spec": {{"nodeName": each["node"]}},
+            "status": {{"phase": "Running", "conditions": [{{"type": "Ready", "status": ready}}]}},
+        }})
+    return items
+
 state["calls"].append([program, *words])
 call = " ".join([program, *words])
 failure = next((said for part, said in state["failures"].items() if call.startswith(part)), None)
@@ -62,10 +88,28 @@ elif program == "kubectl":
         else:
             state["runtime_class"] = made
     elif words[:2] == ["patch", "node"]:
-        metadata = state["nodes"][words[2]]["metadata"]
-        for part, values in json.loads(options("--patch"))["metadata"].items():
+        metadata, patch = state["nodes"][words[2]]["metadata"], json.loads(options("--patch"))
+        if "unschedulable" in patch.get("spec", {{}}):
+            state["nodes"][words[2]]["spec"] = {{"unschedulable": patch["spec"]["unschedulable"] is True}}
+        for part, values in patch["metadata"].items():
+            if part == "resourceVersion":
+                continue
             merged = {{**metadata.get(part, {{}}), **values}}
             metadata[part] = {{name: value for name, value in merged.items() if value is not None}}
+    elif words[:2] == ["get", "--raw"] and state.get("drains"):
+        nodes = [with_manager(each) for each in state["nodes"].values()]
+        name = words[2].removeprefix("/api/v1/nodes").strip("/")
+        printed = next((each for each in nodes if each["metadata"]["name"] == name), {{"items": nodes}})
+    elif words[0] == "drain":
+        pods = state["objects"]["pods"]
+        state["objects"]["pods"] = [each for each in pods if each["spec"].get("nodeName") != words[1]]
+    elif words[:2] == ["get", "daemonsets.apps,pods"] and state.get("plugin_pods"):
+        printed = {{"kind": "List", "items": plugin_objects()}}
+    elif words[:2] == ["delete", "pods"] and state.get("plugin_pods"):
+        for name in [each for each in state["plugin_pods"] if each in words]:
+            old = state["plugin_pods"].pop(name)
+            made = {{**old, "generation": state["generation"], "ready": old["node"] not in state.get("sick", ())}}
+            state["plugin_pods"][name + "x"] = made
     elif words[0] == "version":
         printed = {{"serverVersion": {{"gitVersion": "v1.31.4"}}}}
     elif words[0] == "api-versions":
@@ -132,13 +176,24 @@ else:
         printed = json.dumps(content)
         daemon = {{
             "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {{"name": "nvdp-mps-control-daemon"}},
-            "spec": {{"template": {{"metadata": {{"annotations": {{"checksum/config": str(values["config"])}}}}}}}},
+            "spec": {{
+                "updateStrategy": values.get("updateStrategy", {{}}),
+                "template": {{"metadata": {{"annotations": {{
+                    # As NVIDIA's chart, which a value of a person's own goes before.
+                    "checksum/config": str(values["config"]), "image": str(values.get("image")),
+                    **values.get("podAnnotations", {{}}),
+                }}}}}},
+            }},
         }} if state.get("with_daemon") and of not in RELEASES else None
         if daemon is not None:
             printed += "\\n---\\n" + json.dumps(daemon)
         if words[0] == "upgrade":
             if daemon is not None:
                 daemon["metadata"]["namespace"] = options("--namespace")
+                before = state.get("daemon_live") or [daemon]
+                state["generation"] = state.get("generation", 1) + (
+                    before[0]["spec"]["template"] != daemon["spec"]["template"]
+                )
                 state["daemon_live"] = [daemon]
             content["metadata"]["namespace"] = options("--namespace")
             revisions.append(printed)

@@ -81,7 +81,7 @@ def test_helm_knows_every_option(program: str) -> None:
     made = (
         commands.listing(), commands.history(), commands.manifest(1), commands.chart(), commands.own_values(),
         commands.template({}, "1.31.0", ["v1"]),
-        commands.upgrade({}), commands.upgrade({}, by_force=True), commands.rollback(1), commands.uninstall(),
+        commands.upgrade({}), commands.upgrade({}, by_force=True), commands.rollback(1, {}), commands.uninstall(),
     )  # fmt: skip
     for command in made:
         # An option that it does not know is an error all the same.

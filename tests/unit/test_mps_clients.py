@@ -13,6 +13,7 @@ from gpunode.base.reading import ParseError
 from gpunode.kubernetes.device_plugin.mps_clients import (
     label_restarts,
     parse_clients,
+    release_outdates,
     release_restarts,
     with_daemon,
 )
@@ -74,6 +75,16 @@ def test_a_release_restarts_daemons_where_their_daemonset_changes_or_nobody_know
 ) -> None:
     found = () if changed is None else (Difference(changed, "spec.template.metadata.annotations", "a", "b"),)
     assert release_restarts(ReleaseChange(tuple(Step(act, "asked") for act in acts), found)) is restarts
+
+
+@pytest.mark.parametrize(("path", "outdates"), [("spec.template.spec", True), ("spec.updateStrategy.type", False)])
+def test_a_release_that_leaves_its_pods_restarts_none_and_outdates_them_by_another_template(
+    path: str, outdates: bool
+) -> None:
+    steps, found = (Step(Act.UPGRADE, "asked"),), (Difference(DAEMON, path, "a", "b"),)
+    change = ReleaseChange(steps, found, stays=frozenset([DAEMON]))
+    assert not release_restarts(change) and release_outdates(change) is outdates
+    assert release_restarts(ReleaseChange(steps, found)) and not release_outdates(ReleaseChange(steps, found))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""What a run does where it would restart the plugin's MPS daemons: pyinfra on @fake hosts, the cluster SIMULATED."""
+"""What a run does where the controller would restart the plugin's MPS daemons all at once: a person's RollingUpdate.
+
+pyinfra on @fake hosts, the cluster SIMULATED. How gpunode does it by itself: test_node_by_node_deploy.py.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,14 @@ from tests.unit.test_mps_clients import gpu_pod
 
 pytestmark = [pytest.mark.pure, pytest.mark.builds]
 WITHOUT_DRAIN = {"enabled": False}
+AT_ONCE = {"values": {"updateStrategy": {"type": "RollingUpdate"}}}
 
 
 def _hosts(cluster: SimulatedCluster, first: int, second: int, **settings: Any) -> dict[str, dict[str, Any]]:
     """Return two nodes that share their GPUs by MPS, with so many replicas."""
     drain = settings.pop("drain", WITHOUT_DRAIN)
     made = {
-        name: data(cluster, name, sharing={"strategy": "mps", "replicas": count}, **settings)
+        name: data(cluster, name, sharing={"strategy": "mps", "replicas": count}, device_plugin=AT_ONCE, **settings)
         for name, count in (("gpu-1", first), ("gpu-2", second))
     }
     for each in made.values():
@@ -32,13 +36,13 @@ def _hosts(cluster: SimulatedCluster, first: int, second: int, **settings: Any) 
 def cluster(tmp_path: Path) -> SimulatedCluster:
     """Return a cluster with MPS on two nodes, one of them with a client."""
     made = SimulatedCluster.of(tmp_path, "gpu-1", "gpu-2")
-    made.write(with_daemon=True)
+    made.write(with_daemon=True, objects={"daemonsets.apps,pods": []})
     assert run(tmp_path, _hosts(made, 4, 4)).code == 0
     nodes = made.state()["nodes"]
     for node in nodes.values():
         # By GPU feature discovery or by gpunode; here by either.
         node["metadata"]["labels"][MPS_CAPABLE] = "true"
-    made.write(nodes=nodes, objects={"pods": [gpu_pod("training")]}, calls=[])
+    made.write(nodes=nodes, objects={"daemonsets.apps,pods": [], "pods": [gpu_pod("training")]}, calls=[])
     return made
 
 
@@ -59,7 +63,7 @@ def test_another_replica_count_waits_for_clients_where_nothing_may_be_disturbed(
     assert "gpu-1 has 1 GPU pod and disruption.allow is nothing" in done.said
     assert run(tmp_path, _hosts(cluster, 4, 4, disruption={"allow": "nothing"})).code == 0
     # Without clients, nobody would feel it.
-    cluster.write(objects={"pods": []})
+    cluster.write(objects={"daemonsets.apps,pods": [], "pods": []})
     assert run(tmp_path, _hosts(cluster, 4, 8, disruption={"allow": "nothing"})).code == 0
     assert cluster.labels("gpu-2")[CONFIG] == "mps-8" and PRESENT in cluster.labels("gpu-2")
 
@@ -90,9 +94,9 @@ def test_a_node_that_is_not_drained_is_restarted_under_its_pods_which_are_named(
 
 def test_a_label_alone_waits_as_the_release_does(cluster: SimulatedCluster, tmp_path: Path) -> None:
     """The chart's ConfigMap has both entries already: the node's configuration is what changes."""
-    cluster.write(objects={"pods": []})
+    cluster.write(objects={"daemonsets.apps,pods": [], "pods": []})
     assert run(tmp_path, _hosts(cluster, 4, 8)).code == 0
-    cluster.write(objects={"pods": [gpu_pod("training", node="gpu-2")]})
+    cluster.write(objects={"daemonsets.apps,pods": [], "pods": [gpu_pod("training", node="gpu-2")]})
     # The two counts change places.
     done = run(tmp_path, _hosts(cluster, 8, 4, disruption={"allow": "nothing"}))
     assert done.code == 0 and "labels of gpu-2 is to change, which restarts MPS daemons" in done.said
@@ -102,7 +106,7 @@ def test_a_label_alone_waits_as_the_release_does(cluster: SimulatedCluster, tmp_
 def test_two_nodes_that_would_be_empty_together_are_refused_before_either_is_drained(
     cluster: SimulatedCluster, tmp_path: Path
 ) -> None:
-    cluster.write(objects={"pods": [gpu_pod("training"), gpu_pod("serving", node="gpu-2")]})
+    cluster.write(objects={"daemonsets.apps,pods": [], "pods": [gpu_pod("training"), gpu_pod("serving", node="gpu-2")]})
     done = run(tmp_path, _hosts(cluster, 4, 8, drain={"enabled": True}))
     _unchanged(cluster, done)
     assert "gpu-1, gpu-2 would be empty at the same time" in done.said and "disruption.max_parallel is 1" in done.said

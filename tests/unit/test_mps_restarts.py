@@ -1,4 +1,7 @@
-"""What drift and the plan tell of MPS daemons that would restart under clients; helm and kubectl are SIMULATED."""
+"""What drift and the plan tell of MPS daemons that would restart under clients; helm and kubectl are SIMULATED.
+
+The controller restarts them all at once here, by a person's RollingUpdate; node by node: test_mps_turns.py.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,8 @@ from unittest.mock import patch
 import pytest
 
 from gpunode.base.disruption import Disruption
-from gpunode.base.findings import Finding, FindingClass
-from gpunode.cli.plan import as_text, live_plans
+from gpunode.base.findings import ExitCode, Finding, FindingClass
+from gpunode.cli.plan import _exit_code, as_text, live_plans
 from gpunode.components.mig.state import Mig, MigGpu
 from gpunode.components.mps.plugin import PluginDaemon, PluginMps
 from gpunode.facts.gpu import Gpus as GpusFact
@@ -71,7 +74,8 @@ def cluster(tmp_path: Path) -> SimulatedCluster:
 def _settings(cluster: SimulatedCluster, replicas: int, drain: bool = False, **more: Any) -> Settings:
     kubernetes = cluster.settings(drain={"enabled": drain})
     sharing = {"strategy": "mps", "replicas": replicas}
-    return settings_from({"kubernetes": kubernetes, "sharing": sharing, **more})
+    plugin = {"values": {"updateStrategy": {"type": "RollingUpdate"}}}
+    return settings_from({"kubernetes": kubernetes, "sharing": sharing, "device_plugin": plugin, **more})
 
 
 def installed(cluster: SimulatedCluster, *settings: Settings) -> None:
@@ -127,6 +131,8 @@ def test_what_the_settings_forbid_is_pending_in_plan_and_drift_down_to_what_foll
     found, reason = told(hosts), "gpu-1 has 1 GPU pod and disruption.allow is nothing"
     (step,), (label,) = found.plans["gpu-1"].steps, found.plans["gpu-2"].steps
     assert step.pending and step.action.endswith(f"not now: {reason}") and not step.drains
+    # What the settings forbid fails no run.
+    assert _exit_code(dict(found.plans)) is ExitCode.GOOD
     assert label.pending and label.action.endswith(f"not now: {reason}")
     assert "PENDING" in as_text(dict(found.plans))
     pending = {(host, item.what) for host, each in found.drift.items() for item in each.values() if _pending(item)}
@@ -158,12 +164,16 @@ def test_two_nodes_with_clients_are_drained_where_two_may_be_empty_and_else_the_
     assert [step.pending for step in steps] == [most == 1] * 2 and [step.drains for step in steps] == [most == 2] * 2
     assert all(("gpu-1, gpu-2 would be empty at the same time" in step.action) is (most == 1) for step in steps)
     assert _pending(found.drift["gpu-1"][RELEASE]) is (most == 1)
+    assert [each.verdict for each in found.plans.values()] == ["refused" if most == 1 else "can be done"] * 2
+    assert _exit_code(dict(found.plans)) is (ExitCode.NEGATIVE if most == 1 else ExitCode.GOOD)
 
 
 def test_a_look_at_some_hosts_tells_that_the_others_are_in_the_way(cluster: SimulatedCluster) -> None:
     found = told({"gpu-1": _settings(cluster, 4), "gpu-2": _settings(cluster, 8)}, only=("gpu-2",))
     (step,) = found.plans["gpu-2"].steps
     assert step.pending and "gpu-1 is not in this run and has 1 GPU pod" in step.action
+    (refused,) = found.plans["gpu-2"].refusals
+    assert "gpu-1 is not in this run" in refused.reason and "End these pods" in refused.remedy
     assert _pending(found.drift["gpu-2"][RELEASE])
 
 
@@ -236,6 +246,13 @@ def test_a_cluster_that_does_not_answer_is_a_caution_of_the_plan(cluster: Simula
         assert each.steps == () and "is not known" in each.cautions[0].reason
     if fails == "kubectl get pods":
         assert found.drift["gpu-1"]["pods with a GPU"].finding_class is FindingClass.ERROR
+
+
+def test_a_release_that_cannot_be_read_is_a_caution_of_the_plan(cluster: SimulatedCluster) -> None:
+    cluster.write(failures={"helm template": "no such chart"})
+    found = told({"gpu-1": _settings(cluster, 4), "gpu-2": _settings(cluster, 8)})
+    for each in found.plans.values():
+        assert [caution.reason for caution in each.cautions if "no such chart" in caution.reason], each.cautions
 
 
 def test_the_entry_of_a_configuration_is_the_one_that_the_labels_name(cluster: SimulatedCluster) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,14 @@ from gpunode.kubernetes import dcgm_exporter
 from gpunode.kubernetes.dcgm_exporter import Exporter, parse_exporters
 from gpunode.kubernetes.device_plugin import others, own_config, pod_security
 from gpunode.kubernetes.device_plugin.others import Plugin, parse_plugins
-from gpunode.kubernetes.device_plugin.view import View, asking, asking_gpushare, parse_objects
+from gpunode.kubernetes.device_plugin.view import (
+    View,
+    asking,
+    asking_gpushare,
+    asking_revisions,
+    parse_objects,
+    parse_revisions,
+)
 from gpunode.kubernetes.helm.asked import AskedRelease
 from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.errors import explained
@@ -56,7 +64,8 @@ class Cluster:
     def view(self, namespace: str, with_gpushare: bool = False, exporter: str | None = None) -> View:
         """Return nodes, and the namespace's DaemonSets and pods, in two questions; gpushare's take a third one.
 
-        So do those in the namespace of DCGM's exporter, where there is to be one.
+        So do those in the namespace of DCGM's exporter, where there is to be one, and pods that nobody ends and that
+        may be of an earlier template.
         """
         nodes = self.nodes()
         found = [self.told("kubectl get pods", asking(self.kubernetes, namespace))]
@@ -66,7 +75,14 @@ class Cluster:
         if exporter is not None:
             answer = self.told("kubectl get pods", asking(self.kubernetes, exporter))
             beside = View(nodes, *parse_objects(answer))
-        return View(nodes, *parse_objects(*found), exporter=beside)
+        view = View(nodes, *parse_objects(*found), exporter=beside)
+        if not view.has_outdated:
+            return view
+        # Who may not ask goes by the templates' numbers, which are others after a rollback, too.
+        with suppress(ClusterError):
+            answer = self.told("kubectl get controllerrevisions", asking_revisions(self.kubernetes, namespace))
+            return view.with_revisions(parse_revisions(answer))
+        return view
 
     def label(self, name: str, change: LabelChange) -> None:
         """Set and remove a node's labels."""

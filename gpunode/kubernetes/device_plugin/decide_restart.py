@@ -19,7 +19,7 @@ from gpunode.settings import Settings
 
 Change = TypeVar("Change")
 _SHOWN = 5
-_WAYS_OUT = (
+WAYS_OUT = (
     "End these pods, or run it for all of these nodes with disruption.allow = 'restart' and a disruption.max_parallel "
     "of as many"
 )
@@ -60,7 +60,7 @@ def decide_restart(clients: Mapping[str, Sequence[str]], bounds: Bounds) -> Deci
         Step(_action(node, pods), (), Disruption.restart, waits, node, _counted(len(pods)), "none")
         for node, pods in felt.items()
     )
-    refusal = f"MPS daemons would restart, which ends their clients: {waits}. {_WAYS_OUT}" if refused else None
+    refusal = f"MPS daemons would restart, which ends their clients: {waits}. {WAYS_OUT}" if refused else None
     return Decision((), tuple(steps), refusal)
 
 
@@ -98,6 +98,26 @@ def with_restart(decision: Decision[Change], restart: Decision[str]) -> Decision
     return Decision((*findings, *restart.findings), steps, decision.refusal or restart.refusal)
 
 
+def followed_by(decision: Decision[Change], turns: Decision[str]) -> Decision[Change]:
+    """Return the decision on a release that restarts nothing by itself, with what its nodes' turns disturb then."""
+    if not turns.steps:
+        return replace(decision, findings=(*decision.findings, *turns.findings))
+    waiting = [step for step in turns.steps if step.waits is not None]
+    few = _few([f"{step.action}{f' (not now: {step.waits})' if step.waits else ''}" for step in turns.steps], "; ")
+    felt = Disruption.nothing if len(waiting) == len(turns.steps) else Disruption.restart
+
+    def told(item: Finding) -> Finding:
+        if not bad(item):
+            return item
+        return replace(item, cause="; ".join(filter(None, (item.cause, f"then node by node: {few}"))), disruption=felt)
+
+    steps = tuple(
+        replace(step, settles=tuple(map(told, step.settles)), disruption=max(step.disruption, felt))
+        for step in decision.steps
+    )
+    return Decision((*map(told, decision.findings), *turns.findings), steps, decision.refusal)
+
+
 def behind_restart(item: Finding, reason: str) -> Finding:
     """Return a difference that follows from a change that waits as pending with it."""
     return replace(pending(item, reason), by_person=False)
@@ -113,7 +133,7 @@ def _felt(item: Finding, restart: Decision[str], reason: str | None) -> Finding:
         item,
         finding_class=FindingClass.RESTART_PENDING,
         cause=f"{told}; not now: {reason}",
-        remedy=_WAYS_OUT,
+        remedy=WAYS_OUT,
         disruption=Disruption.restart,
         by_person=False,
     )

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpunode.kubernetes.device_plugin.update_strategy import node_by_node
 from gpunode.kubernetes.helm.asked import AskedRelease
 from gpunode.kubernetes.nodes.configuration import DEFAULT, configuration
 from gpunode.kubernetes.nodes.labels import wanted_labels
@@ -121,7 +122,9 @@ def chart_values(
     ours["nfd"] = {"enabled": plugin.nfd == "chart" and operator is None}
     if operator is not None and operator.mig_manager:
         ours["nodeSelector"] = {PAUSED_BY: "true"}
-    return merged(plugin.values, ours)
+    values = merged(plugin.values, ours)
+    # Each restart of an MPS daemon ends the programs of its clients.
+    return node_by_node(values) if any(each.strategy == "mps" for each in sharings) else values
 
 
 def _config(plugin: DevicePluginSettings, sharings: list[SharingSettings]) -> dict[str, Any]:

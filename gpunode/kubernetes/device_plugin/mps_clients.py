@@ -12,6 +12,7 @@ from typing import Any
 
 from gpunode.kubernetes.device_plugin.view import MPS_DAEMON
 from gpunode.kubernetes.helm.change import Act, ReleaseChange
+from gpunode.kubernetes.helm.manifest import Identity
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl
 from gpunode.kubernetes.nodes.cordon import told
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, LabelChange
@@ -68,4 +69,17 @@ def release_restarts(change: ReleaseChange) -> bool:
         # Nobody has looked at what these change.
         return True
     ids = [each.identity for each in change.differences]
-    return Act.UPGRADE in acts and any(each.kind == "DaemonSet" and each.name.endswith(MPS_DAEMON) for each in ids)
+    return Act.UPGRADE in acts and any(_is_daemon(each) and each not in change.stays for each in ids)
+
+
+def release_outdates(change: ReleaseChange) -> bool:
+    """Say whether every MPS daemon of the cluster is to begin anew after what helm is told, each by its node's turn."""
+    acts = [step.act for step in change.steps]
+    return Act.UPGRADE in acts and any(
+        _is_daemon(each.identity) and each.identity in change.stays and each.path.startswith("spec.template")
+        for each in change.differences
+    )
+
+
+def _is_daemon(identity: Identity) -> bool:
+    return identity.kind == "DaemonSet" and identity.name.endswith(MPS_DAEMON)

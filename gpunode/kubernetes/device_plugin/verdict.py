@@ -13,6 +13,7 @@ from gpunode.components.mig.state import Mig
 from gpunode.components.mps.plugin import PluginMps
 from gpunode.kubernetes.device_plugin.decide_current import decide_current
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
+from gpunode.kubernetes.device_plugin.decide_outdated import decide_outdated
 from gpunode.kubernetes.device_plugin.decide_registered import decide_registered, promise
 from gpunode.kubernetes.device_plugin.decide_restart import NONE, behind_restart, waits, with_restart
 from gpunode.kubernetes.device_plugin.feature_labels import judge_feature_labels
@@ -80,6 +81,7 @@ def judge_node(
         _ready(node),
         *labels,
         *by_hand,
+        *marked(with_restart(decide_outdated(settings, node, view), restart)).findings,
         *marked(decide_current(settings, name, daemon_sets_of(settings, view), view, boot or MigBoot())).findings,
         *_behind(release, _behind(restart, _of_pods(settings, node, view), (Subject.POD,)), _RELEASED),
         *_behind(restart, (*registered.findings, *_mps(settings, mps, gpus)), _CONFIGURED),
@@ -224,5 +226,5 @@ def resource_to_ask_for(settings: Settings, mig: Mig, gpus: Gpus | None, node: C
 
 def comes_by_itself(finding: Finding) -> bool:
     """Say whether it is worth waiting for: readiness and resources come, labels and what is a person's do not."""
-    stays = (Subject.LABEL, Subject.ANNOTATION, Subject.EXTENDED_RESOURCE)
+    stays = (Subject.LABEL, Subject.ANNOTATION, Subject.EXTENDED_RESOURCE, Subject.OUTDATED_PODS)
     return not (finding.by_person or finding.what.startswith(stays)) and finding.desired not in (None, _THERE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +16,11 @@ from gpunode.settings.kubernetes import KubernetesSettings
 
 # helm writes it on each object of a release.
 _RELEASE = "meta.helm.sh/release-name"
+# The number of a DaemonSet's template, and of the one that a pod was made by. Where a former template comes back, its
+# pods have another number and are as desired: the name of their revision says so.
+# source: kubernetes/kubernetes, pkg/controller/daemon/util/daemonset_util.go (IsPodUpdated, CreatePodTemplate)
+_POD_REVISION = "controller-revision-hash"
+_GENERATION, _POD_GENERATION = "deprecated.daemonset.template.generation", "pod-template-generation"
 MPS_DAEMON, FEATURE_DISCOVERY = "-mps-control-daemon", "-gpu-feature-discovery"
 # It brings its own DaemonSets into the release, where nobody promises on which nodes they are.
 _NODE_FEATURE_DISCOVERY = "node-feature-discovery"
@@ -23,11 +28,29 @@ _NODE_FEATURE_DISCOVERY = "node-feature-discovery"
 
 @dataclass(frozen=True)
 class DaemonSet:
-    """Hold a DaemonSet: the release that it is of, and gpunode's method; None where it is neither's."""
+    """Hold a DaemonSet: the release that it is of, and gpunode's method; None where it is neither's.
+
+    stays: its pods stay as they are until somebody ends them (OnDelete); generation: the number of its template;
+    observed: its controller has seen that; is_current: and says that all pods are of it; revision: the name that pods
+    of it bear, None where nobody asked
+    """
 
     name: str
     release: str | None
     method: str | None = None
+    stays: bool = False
+    generation: str | None = None
+    observed: bool = False
+    is_current: bool = False
+    revision: str | None = None
+
+    def makes_otherwise(self, pod: Pod) -> bool:
+        """Say whether it would make a pod of its own otherwise now."""
+        if self.is_current:
+            return False
+        if self.revision is not None and _POD_REVISION in pod.labels:
+            return pod.labels[_POD_REVISION] != self.revision
+        return self.generation not in (None, pod.labels.get(_POD_GENERATION))
 
 
 @dataclass(frozen=True)
@@ -45,6 +68,7 @@ class Pod:
 
     `started` is when the node's kubelet took it, in seconds of the node's clock; None where it did not yet. `images`
     has, for each container, the image that it asks for, and what the node's runtime says that it runs (empty: not yet).
+    `leaves`: somebody has removed it, and it ends.
     """
 
     name: str
@@ -56,6 +80,7 @@ class Pod:
     waits: str | None
     started: float | None = None
     images: tuple[tuple[str, str], ...] = ()
+    leaves: bool = False
 
     def other_images(self, digest: str) -> tuple[str, ...]:
         """Return what its containers run that is not the image of a digest; what does not run yet is none.
@@ -66,6 +91,25 @@ class Pod:
         running = ((desired, by) for desired, by in self.images if by)
         others = (by for desired, by in running if not (desired.endswith(f"@{digest}") or by.endswith(digest)))
         return tuple(dict.fromkeys(others))
+
+
+def asking_revisions(kubernetes: KubernetesSettings, namespace: str) -> tuple[str, ...]:
+    """Return the command that asks for the templates that DaemonSets have had."""
+    return kubectl(kubernetes, "get", "controllerrevisions.apps", "--namespace", namespace, "--output", "json")
+
+
+def parse_revisions(text: str) -> dict[str, str]:
+    """Parse its answer: DaemonSet -> the name that pods of its newest template bear; raise ParseError."""
+    try:
+        items = sorted(json.loads(text)["items"], key=lambda each: int(each["revision"]))
+        return {
+            str(owner["name"]): str(each["metadata"]["labels"][_POD_REVISION])
+            for each in items
+            for owner in each["metadata"].get("ownerReferences") or []
+            if owner.get("kind") == "DaemonSet" and _POD_REVISION in (each["metadata"].get("labels") or {})
+        }
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ParseError(f"kubectl's answer is no list of ControllerRevisions: {type(error).__name__}") from None
 
 
 @dataclass(frozen=True)
@@ -94,6 +138,28 @@ class View:
         """Return a DaemonSet's pod on a node, the ready one where there are two in the middle of a change."""
         found = [each for each in self.pods if (each.daemon_set, each.node) == (daemon_set, node)]
         return max(found, key=lambda each: each.ready, default=None)
+
+    def outdated(self, sets: Sequence[str], node: str) -> tuple[Pod, ...]:
+        """Return pods on a node that their DaemonSet would make otherwise now, and which nobody ends (OnDelete)."""
+        staying = {each.name: each for each in self.daemon_sets if each.name in sets and each.stays}
+        of_node = (pod for pod in self.pods if pod.node == node and not pod.leaves)
+        return tuple(
+            pod
+            for pod in of_node
+            if (found := staying.get(pod.daemon_set or "")) is not None and found.makes_otherwise(pod)
+        )
+
+    @property
+    def has_outdated(self) -> bool:
+        """Say whether a DaemonSet whose pods stay may have some that it would make otherwise now."""
+        return any(each.stays and not each.is_current for each in self.daemon_sets)
+
+    def with_revisions(self, revisions: Mapping[str, str]) -> View:
+        """Return the view with the name that each DaemonSet's new pods bear: what parse_revisions returns."""
+        sets = tuple(
+            replace(each, revision=revisions.get(each.name)) if each.observed else each for each in self.daemon_sets
+        )
+        return replace(self, daemon_sets=sets)
 
     def stale_plugins(self, sets: Sequence[str], node: str, changed: float) -> tuple[Pod, ...]:
         """Return DaemonSets' pods on a node that began before its MIG devices `changed`, and know the former ones."""
@@ -125,8 +191,19 @@ def parse_objects(*texts: str) -> tuple[tuple[DaemonSet, ...], tuple[Pod, ...], 
 
 
 def _daemon_set(item: Mapping[str, Any]) -> DaemonSet:
-    metadata = item["metadata"]
-    return DaemonSet(str(metadata["name"]), (metadata.get("annotations") or {}).get(_RELEASE), way_of(item))
+    metadata, annotations = item["metadata"], item["metadata"].get("annotations") or {}
+    spec, status = item.get("spec") or {}, item.get("status") or {}
+    seen = status.get("observedGeneration") is not None and status["observedGeneration"] == metadata.get("generation")
+    updated = int(status.get("updatedNumberScheduled") or 0)
+    return DaemonSet(
+        name=str(metadata["name"]),
+        release=annotations.get(_RELEASE),
+        method=way_of(item),
+        stays=(spec.get("updateStrategy") or {}).get("type") == "OnDelete",
+        generation=annotations.get(_GENERATION),
+        observed=seen,
+        is_current=seen and updated >= int(status.get("desiredNumberScheduled") or 0),
+    )
 
 
 def _deployment(item: Mapping[str, Any]) -> Deployment:
@@ -145,6 +222,7 @@ def _pod(item: Mapping[str, Any]) -> Pod:
         ready=bool(ready) and ready[0].get("status") == "True" and not metadata.get("deletionTimestamp"),
         phase=str(status.get("phase") or "Unknown"),
         waits=next(_waits(status), None),
+        leaves=bool(metadata.get("deletionTimestamp")),
         images=tuple(_images(item.get("spec") or {}, status)),
         started=datetime.fromisoformat(str(status["startTime"])).timestamp() if status.get("startTime") else None,
     )

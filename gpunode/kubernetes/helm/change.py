@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Any
 
 from gpunode.kubernetes.helm.difference import Difference, differences, drifted
 from gpunode.kubernetes.helm.manifest import Identity, Object, objects
@@ -53,13 +54,15 @@ class Wanted:
 class ReleaseChange:
     """Hold what is to be done, in order (nothing: all is as desired), or why no more may be done (`refused`).
 
-    `by_hand` says that the differences are of the cluster's objects from the release's own manifest.
+    `by_hand` says that the differences are of the cluster's objects from the release's own manifest, `stays` names the
+    DaemonSets whose pods stay as they are until somebody ends them (OnDelete).
     """
 
     steps: tuple[Step, ...] = ()
     differences: tuple[Difference, ...] = ()
     refused: str | None = None
     by_hand: bool = False
+    stays: frozenset[Identity] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,15 @@ def change(desired: Wanted, reading: Reading, now: datetime, timeout: int) -> Re
         return ReleaseChange(steps)
     if given_up := _given_up(release, reading.undone, target, desired.namespace):
         return ReleaseChange(steps, found, given_up)
-    return ReleaseChange((*steps, Step(Act.UPGRADE, reason)), found, by_hand=by_hand)
+    return ReleaseChange((*steps, Step(Act.UPGRADE, reason)), found, by_hand=by_hand, stays=_on_delete(target))
+
+
+def _on_delete(target: Mapping[Identity, Object]) -> frozenset[Identity]:
+    def stays(content: Any) -> bool:
+        strategy = (content.get("spec") or {}).get("updateStrategy")
+        return isinstance(strategy, Mapping) and strategy.get("type") == "OnDelete"
+
+    return frozenset(each for each, found in target.items() if each.kind == "DaemonSet" and stays(found.content))
 
 
 def removal(release: Release | None, chart: str, now: datetime, timeout: int) -> ReleaseChange:

@@ -117,7 +117,7 @@ class Commands:
             "--create-namespace",
             "--reset-values",
             rolls_back,
-            "--wait",
+            self._wait(values),
             *tells,
             *takes_back,
             "--description",
@@ -128,14 +128,24 @@ class Commands:
         )
         return self._command(words, values, waits=True)
 
-    def rollback(self, revision: int) -> Command:
-        """Return the way back to a revision."""
-        return self._command(("rollback", self.asked.release, str(revision), "--wait", *self._limits()), waits=True)
+    def rollback(self, revision: int, values: Mapping[str, Any]) -> Command:
+        """Return the way back to a revision; `values` are those that are desired."""
+        words = ("rollback", self.asked.release, str(revision), self._wait(values), *self._limits())
+        return self._command(words, waits=True)
 
     def uninstall(self) -> Command:
         """Return the removal, with its history."""
         words = ("uninstall", self.asked.release, "--ignore-not-found", "--wait", "--timeout", self._timeout)
         return self._command(words, waits=True)
+
+    def _wait(self, values: Mapping[str, Any]) -> str:
+        """Return how helm waits: by itself helm 4 waits for pods of the new template, which OnDelete does not begin.
+
+        As helm 3 does, its former way takes such a DaemonSet for ready; other objects it waits for as well.
+        source: helm v4, pkg/kube/ready.go (daemonSetReady); kstatus, pkg/kstatus/status/core.go (daemonsetConditions)
+        """
+        stays = self.helm.major >= 4 and (values.get("updateStrategy") or {}).get("type") == "OnDelete"
+        return "--wait=legacy" if stays else "--wait"
 
     def _kubectl(self, words: Sequence[str], stdin: str | None = None) -> Command:
         limit = ("--request-timeout", "30s")

@@ -173,7 +173,7 @@ class Session:
         if step.act is Act.ROLLBACK:
             if step.revision is None:
                 raise HelmError("a rollback to no revision")
-            return self.commands.rollback(step.revision)
+            return self.commands.rollback(step.revision, values)
         if step.act is Act.UNINSTALL:
             return self.commands.uninstall()
         return self.commands.upgrade(values, by_hand)

@@ -1,0 +1,80 @@
+"""Which of the plugin's pods on a node begin anew after a release that leaves them as they are (OnDelete).
+
+Those that their DaemonSet would make otherwise now; and all of a node that gets another configuration: a pod that runs
+sees a new entry of its ConfigMap up to a minute late. What their end costs, decide_restart.py says: nothing but on a
+node with an MPS daemon that has clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpunode.base.comparison import compared
+from gpunode.base.decision import Decision, Step, bad
+from gpunode.base.disruption import Disruption
+from gpunode.base.subject import Subject
+from gpunode.kubernetes.device_plugin.view import FEATURE_DISCOVERY, MPS_DAEMON, View
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
+from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
+from gpunode.kubernetes.nodes.labels import CONFIG, LabelChange
+from gpunode.settings import Settings
+from gpunode.settings.cluster import BY_CHART
+
+_CAUSE = "the release has changed since they began"
+
+
+def decide_outdated(
+    settings: Settings, node: ClusterNode, view: View, label: LabelChange | None = None
+) -> Decision[tuple[str, ...]]:
+    """Return which of the plugin's pods on a node are to begin anew; a change is their names.
+
+    Nothing is found where the controller begins them anew by itself.
+
+    + label: what is to be done about the node's labels before; None: nothing
+    """
+    sets = sets_that_stay(settings, view)
+    if not sets:
+        return Decision(())
+    outdated = tuple(pod.name for pod in view.outdated(sets, node.name))
+    said = ", ".join(outdated) or None
+    found = compared(COMPONENT, Subject.OUTDATED_PODS, said, "none", not outdated, RUN_CLUSTER, _CAUSE)
+    follows = label is not None and CONFIG in label.to_set and label.to_set[CONFIG] != node.labels.get(CONFIG)
+    every = tuple(pod.name for pod in view.pods if pod.daemon_set in sets and pod.node == node.name and not pod.leaves)
+    names = every if follows else outdated
+    if not names:
+        return Decision((found,))
+    step = Step(f"begin {', '.join(names)} anew", bad(found), Disruption.nothing, change=names)
+    return Decision((found,), (step,))
+
+
+def sets_that_stay(settings: Settings, view: View) -> tuple[str, ...]:
+    """Return the names of the release's DaemonSets whose pods stay as they are until somebody ends them."""
+    if settings.device_plugin.method not in BY_CHART:
+        return ()
+    staying = {each.name for each in view.daemon_sets if each.stays}
+    return tuple(name for name in view.plugin_sets(settings.device_plugin.release) if name in staying)
+
+
+def restarts_daemon(names: Sequence[str], view: View) -> bool:
+    """Say whether one of the pods is an MPS daemon's."""
+    return any(pod.name in names and (pod.daemon_set or "").endswith(MPS_DAEMON) for pod in view.pods)
+
+
+def still_coming(settings: Settings, node: str, view: View, removed: Sequence[str]) -> str | None:
+    """Return what is not there yet on a node whose pods were removed; None where all of them are back, and ready."""
+    return next(_still_coming(settings, node, view, removed), None)
+
+
+def _still_coming(settings: Settings, node: str, view: View, removed: Sequence[str]) -> Iterator[str]:
+    for pod in view.pods:
+        if pod.name in removed:
+            yield f"{pod.name} has not ended"
+    for name in sets_that_stay(settings, view):
+        # A node that shares its GPUs otherwise has no daemon; where the others are, the labels of the node say.
+        if name.endswith(FEATURE_DISCOVERY) or (name.endswith(MPS_DAEMON) and settings.sharing.strategy != "mps"):
+            continue
+        found = view.pod(name, node)
+        if found is None or found.name in removed:
+            yield f"{name} has no pod on the node"
+        elif not found.ready:
+            yield f"{found.name} is {found.phase}, not ready{f': {found.waits}' if found.waits else ''}"

@@ -1,0 +1,192 @@
+"""A release that leaves its pods as they are (OnDelete), brought to one node after the other.
+
+A node has its turn alone: it is drained where an MPS daemon with clients is to restart, gets its labels, its pods are
+removed, and once they are back, and the daemons say what the settings ask, it is given back. Where that fails on one
+node, the others are left as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from time import monotonic, sleep
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from gevent.lock import BoundedSemaphore  # type: ignore[import-untyped]
+from pyinfra import host
+from pyinfra.api import FunctionCommand, Host, State
+
+from gpunode.base.decision import Decision, bad
+from gpunode.components.mps.plugin import PluginMps
+from gpunode.facts.gpu import Gpus as GpusFact
+from gpunode.facts.plugin_mps import PluginMps as PluginMpsFact
+from gpunode.fleet.hooks import snapshot
+from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
+from gpunode.kubernetes.device_plugin.decide_outdated import decide_outdated, restarts_daemon, still_coming
+from gpunode.kubernetes.device_plugin.decide_restart import decide_label
+from gpunode.kubernetes.device_plugin.judge_mps import judge_mps
+from gpunode.kubernetes.device_plugin.mps_clients import label_restarts
+from gpunode.kubernetes.device_plugin.view import View
+from gpunode.kubernetes.drain.commands import drain_of
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
+from gpunode.kubernetes.nodes.labels import LabelChange
+from gpunode.operations.cluster_command import answered, told
+from gpunode.operations.drain import given_back
+from gpunode.operations.failure import OperationRefused, require
+from gpunode.operations.mps_clients import drained, may_restart, reason_of, release_waits, restart_of
+from gpunode.operations.phase import is_executing
+from gpunode.settings import Settings
+from gpunode.system.gpu import Gpus
+
+# Seconds between two looks at what was removed and comes again.
+_PAUSE = 1.0
+
+
+@dataclass
+class _Turns:
+    """Hold which host has its turn in a run, and the first one that failed in its own."""
+
+    lock: Any = field(default_factory=lambda: BoundedSemaphore(1))
+    at_it: str | None = None
+    failed: str | None = None
+
+    def begin(self, name: str) -> None:
+        """Wait for the turn of a host."""
+        self.lock.acquire()
+        self.at_it = name
+
+    def end(self, name: str, failed: bool = False) -> None:
+        """End the turn of a host, which may have ended already."""
+        if self.at_it == name:
+            self.failed = self.failed or (name if failed else None)
+            self.at_it = None
+            self.lock.release()
+
+
+_turns: WeakKeyDictionary[State, _Turns] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Change:
+    """Hold what is to be done about a node.
+
+    name: in the cluster; labels: what is to be done about its labels, None for nothing; label: does it
+    """
+
+    settings: Settings
+    cluster: Cluster
+    name: str
+    labels: LabelChange | None
+    label: Callable[[], None]
+
+    def decide(self, node: ClusterNode, view: View) -> Decision[tuple[str, ...]]:
+        """Return which pods on the node begin anew."""
+        return decide_outdated(self.settings, node, view, self.labels)
+
+    def is_to_begin_anew(self, view: View) -> bool:
+        """Say whether pods on the node begin anew, or whether an earlier run was cut off in the node's turn."""
+        node = view.nodes.get(self.name)
+        return node is not None and (bool(self.decide(node, view).steps) or was_cut_off(node))
+
+
+def was_cut_off(node: ClusterNode) -> bool:
+    """Say whether an earlier run was cut off in the node's turn: gpunode holds it empty for that alone."""
+    return node.is_held_back and node.note is not None and node.note.reason == reason_of(node.name)
+
+
+def begun_anew(change: Change) -> Iterator[Any]:
+    """Yield what brings labels and pods of a node to what is desired, in the node's turn; raise OperationRefused."""
+    if not is_executing():
+        yield from _steps(change)
+        return
+    turns, name = _turns.setdefault(host.state, _Turns()), host.name
+    turns.begin(name)
+    begun = False
+    try:
+        if turns.failed is not None:
+            raise OperationRefused(
+                f"the plugin's pods on {change.name} stay as they are: the release came to {turns.failed} before, and "
+                "that failed; see what it is told, and run again"
+            )
+        for command in _steps(change):
+            begun = True
+            # pyinfra asks for nothing more behind a command that fails.
+            yield FunctionCommand(_watched, [turns, name, command], {})
+    except OperationRefused:
+        turns.end(name, failed=begun)
+        raise
+    finally:
+        turns.end(name)
+
+
+def _watched(state: State, host: Host, turns: _Turns, name: str, command: FunctionCommand) -> bool:
+    well = False
+    try:
+        well = command.execute(state, host, {}) is not False
+    finally:
+        if not well:
+            turns.end(name, failed=True)
+    return well
+
+
+def _steps(change: Change) -> Iterator[Any]:
+    settings, cluster, name, what = change.settings, change.cluster, change.name, f"the plugin's pods on {change.name}"
+    view = answered(what, partial(cluster.view, settings.device_plugin.namespace))
+    node = view.nodes[name]
+    names = next((step.change or () for step in change.decide(node, view).steps), ())
+    labels_restart = change.labels is not None and label_restarts(change.labels, node)
+    restarting = (name,) if labels_restart or restarts_daemon(names, view) else ()
+    own = restart_of(cluster, restarting, view.nodes, {host.name: settings}, what)
+    restart = own if change.labels is None else decide_label(own, release_waits(), change.labels)
+    if not may_restart(restart, what, name):
+        return
+    # One that is empty for something else stays so until the verdict.
+    gives_back = was_cut_off(node) or not node.is_held_back
+    yield from drained(own, {host.name: settings}, what)
+    if change.labels is not None:
+        yield told(change.label)
+    if names:
+        host.log(f"{what}: {', '.join(names)} to begin anew, by the release as it is now")
+        yield told(partial(cluster.remove_pods, settings.device_plugin.namespace, names))
+    yield told(partial(_back, settings, cluster, name, names))
+    if settings.sharing.strategy == "mps":
+        yield FunctionCommand(_limits_read_back, [settings], {})
+    drain = drain_of(host.name, settings)
+    if gives_back and drain is not None and (own.steps or was_cut_off(node)):
+        yield from given_back(drain)
+
+
+def _back(settings: Settings, cluster: Cluster, name: str, removed: tuple[str, ...]) -> None:
+    """Wait until the node's pods are back; raise ClusterError where they are not in time."""
+    namespace, began = settings.device_plugin.namespace, monotonic()
+    while reason := still_coming(settings, name, cluster.view(namespace), removed):
+        if monotonic() - began >= settings.kubernetes.timeout:
+            raise ClusterError(
+                f"after {settings.kubernetes.timeout} s (kubernetes.timeout) the plugin's pods are not back on {name}: "
+                f"{reason}\nsee `kubectl --namespace {namespace} describe pods`, and the pod's log; no other node was "
+                "touched after this one"
+            )
+        sleep(_PAUSE)
+
+
+def _limits_read_back(state: State, host: Host, settings: Settings) -> bool:
+    """Wait until the node's MPS daemons say what the settings ask; say what they do not, where that takes too long."""
+    began = monotonic()
+    while True:
+        snapshot(host).forget()
+        try:
+            mps: PluginMps = require(host.get_fact(PluginMpsFact), "the MPS daemons of the device plugin")
+            gpus: Gpus = require(host.get_fact(GpusFact), "GPUs")
+        except OperationRefused as unknown:
+            host.log_styled(str(unknown), fg="red")
+            return False
+        wrong = bad(*judge_mps(settings, mps, gpus))
+        if not wrong:
+            return True
+        if monotonic() - began >= settings.kubernetes.timeout:
+            for item in wrong:
+                host.log_styled(f"{item.what} is {item.actual}, desired {item.desired}: {item.remedy}", fg="red")
+            return False
+        sleep(_PAUSE)

@@ -1,0 +1,168 @@
+"""One release, brought to one node after the other: pyinfra on @fake hosts, the cluster and nodes' words SIMULATED."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE
+from tests.unit import test_device_plugin_deploy as deploy
+from tests.unit.simulated_cluster import SimulatedCluster
+from tests.unit.test_device_plugin_deploy import Run, data
+from tests.unit.test_mps_clients import gpu_pod
+
+pytestmark = [pytest.mark.pure, pytest.mark.builds]
+SETS = ("nvdp", "nvdp-mps-control-daemon")
+# What a node says of its boot and of its MPS daemons, which a @fake host does not.
+SAID = """
+from types import SimpleNamespace
+
+from pyinfra import host as this_host
+
+import gpunode.operations.drain as drain
+import gpunode.operations.node_by_node as turns
+
+
+class Said:
+    def __getattr__(self, name):
+        return getattr(this_host, name)
+
+    def get_fact(self, fact):
+        return SimpleNamespace(boot_id="")
+
+
+def read_back(state, host, settings):
+    host.log("MPS limits read back")
+    return host.data.get("x_limits", True)
+
+
+drain.host, turns._limits_read_back = Said(), read_back
+"""
+
+
+def run(folder: Path, hosts: Mapping[str, Mapping[str, Any]], *options: str) -> Run:
+    with patch.object(deploy, "DEPLOY", SAID + deploy.DEPLOY):
+        return deploy.run(folder, hosts, *options)
+
+
+def hosts(cluster: SimulatedCluster, first: int, second: int, **more: Any) -> dict[str, dict[str, Any]]:
+    """Return two nodes that share their GPUs by MPS, with so many replicas, and are drained where need be."""
+    made = {
+        name: data(cluster, name, sharing={"strategy": "mps", "replicas": count}, **more)
+        for name, count in (("gpu-1", first), ("gpu-2", second))
+    }
+    for each in made.values():
+        each["kubernetes"] |= {"drain": {"enabled": True}, "timeout": 10}
+    return made
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> SimulatedCluster:
+    """Return a cluster whose two nodes share by MPS in 4 parts, each with a client."""
+    made = SimulatedCluster.of(tmp_path, "gpu-1", "gpu-2")
+    made.write(with_daemon=True, drains=True, generation=1, objects={"daemonsets.apps,pods": [], "pods": []})
+    first = run(tmp_path, hosts(made, 4, 4))
+    assert first.code == 0, first.said
+    nodes = made.state()["nodes"]
+    for node in nodes.values():
+        node["metadata"]["labels"][MPS_CAPABLE] = "true"
+    pods = {
+        f"{name}-{node}": {"set": name, "node": node, "generation": 1, "ready": True} for name in SETS for node in nodes
+    }
+    clients = [gpu_pod("training"), gpu_pod("serving", node="gpu-2")]
+    made.write(nodes=nodes, plugin_pods=pods, calls=[], objects={"daemonsets.apps,pods": [], "pods": clients})
+    return made
+
+
+def anew(cluster: SimulatedCluster) -> set[str]:
+    """Return the nodes all of whose pods are others than before."""
+    pods = cluster.state()["plugin_pods"]
+    return {each["node"] for each in pods.values()} - {
+        each["node"] for name, each in pods.items() if not name.endswith("x")
+    }
+
+
+def held(cluster: SimulatedCluster) -> set[str]:
+    return {name for name, node in cluster.state()["nodes"].items() if node["spec"].get("unschedulable")}
+
+
+IMAGE: dict[str, Any] = {"device_plugin": {"image": "mirror.example/nvidia/k8s-device-plugin"}}
+
+
+def test_one_release_comes_to_two_nodes_with_clients_one_after_the_other_and_the_second_run_changes_nothing(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    done = run(tmp_path, hosts(cluster, 4, 4, **IMAGE))
+    assert done.code == 0, done.said
+    assert anew(cluster) == {"gpu-1", "gpu-2"} and held(cluster) == set()
+    calls = [" ".join(call[:3]) for call in cluster.state()["calls"]]
+    order = [each for each in calls if each.startswith(("kubectl drain", "kubectl delete", "helm upgrade"))]
+    # Each is drained, and its pods go, before the other is looked at.
+    first, second = (each.split()[2] for each in order if each.startswith("kubectl drain"))
+    assert {first, second} == {"gpu-1", "gpu-2"} and order.count("helm upgrade nvdp") == 1
+    assert [each.split()[1] for each in order] == ["upgrade", "drain", "delete", "drain", "delete"]
+    assert done.said.count("MPS limits read back") == 2 and done.said.count("takes pods again") == 2
+    cluster.write(calls=[])
+    again = run(tmp_path, hosts(cluster, 4, 4, **IMAGE))
+    assert again.code == 0 and not cluster.called("helm upgrade"), again.said
+    assert not cluster.called("kubectl patch") and not cluster.called("kubectl delete")
+
+
+def test_a_node_that_fails_in_its_turn_stays_cordoned_and_the_others_stay_as_they_are(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    cluster.write(sick=["gpu-1", "gpu-2"])
+    done = run(tmp_path, hosts(cluster, 4, 4, **IMAGE))
+    assert done.code == 1 and "the release came to" in done.said, done.said
+    (broken,) = anew(cluster)
+    (other,) = {"gpu-1", "gpu-2"} - {broken}
+    assert f"the plugin's pods are not back on {broken}" in done.said and held(cluster) == {broken}
+    assert not cluster.called(f"kubectl drain {other}")
+    # The next run goes on where this one stopped: the node is well by now, and is given back before the other's turn.
+    pods = {name: {**each, "ready": True} for name, each in cluster.state()["plugin_pods"].items()}
+    cluster.write(sick=[], plugin_pods=pods, calls=[])
+    done = run(tmp_path, hosts(cluster, 4, 4, **IMAGE))
+    assert done.code == 0, done.said
+    assert anew(cluster) == {"gpu-1", "gpu-2"} and held(cluster) == set()
+    assert not cluster.called("helm upgrade") and not cluster.called(f"kubectl drain {broken}")
+
+
+def test_daemons_that_do_not_say_what_is_asked_stop_the_release_at_their_node(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    asked = {name: {**each, "x_limits": False} for name, each in hosts(cluster, 4, 4, **IMAGE).items()}
+    done = run(tmp_path, asked)
+    assert done.code == 1 and len(anew(cluster)) == 1 and held(cluster) == anew(cluster)
+
+
+def test_another_replica_count_restarts_the_daemon_of_its_own_node_alone(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    done = run(tmp_path, hosts(cluster, 4, 8))
+    assert done.code == 0, done.said
+    assert anew(cluster) == {"gpu-2"} and cluster.labels("gpu-2")[CONFIG] == "mps-8" and held(cluster) == set()
+    assert not cluster.called("kubectl drain gpu-1") and cluster.called("kubectl drain gpu-2") == 1
+    # With the entry that came, and without the one that is left over.
+    assert cluster.called("helm upgrade") == 1
+
+
+def test_what_the_settings_forbid_waits_on_its_node_and_the_other_goes_on(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    asked = hosts(cluster, 4, 4, **IMAGE)
+    asked["gpu-1"]["disruption"] = {"allow": "nothing"}
+    done = run(tmp_path, asked)
+    assert done.code == 0 and anew(cluster) == {"gpu-2"} and held(cluster) == set(), done.said
+    assert "gpu-1 has 1 GPU pod and disruption.allow is nothing" in done.said
+
+
+def test_a_node_without_clients_is_not_drained_and_one_outside_of_the_run_is_left_for_its_own(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    cluster.write(objects={"daemonsets.apps,pods": [], "pods": [gpu_pod("serving", node="gpu-2")]})
+    done = run(tmp_path, hosts(cluster, 4, 4, **IMAGE), "-y", "--limit", "@fake/gpu-1")
+    assert done.code == 0 and anew(cluster) == {"gpu-1"} and not cluster.called("kubectl drain"), done.said
