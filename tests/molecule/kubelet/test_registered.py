@@ -8,7 +8,6 @@ The tests stand in the order of the node's life, which test_kubelet.py begins; t
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
