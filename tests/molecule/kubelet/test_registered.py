@@ -76,7 +76,8 @@ def _run(inventory: str, deploy: str, code: int = 0) -> Run:
 
 
 def _allocatable(kubeconfig: Path, node: Node) -> str | None:
-    return asked(kubeconfig, "get", "node", node.name)["status"]["allocatable"].get(GPU)
+    found: dict[str, str] = asked(kubeconfig, "get", "node", node.name)["status"]["allocatable"]
+    return found.get(GPU)
 
 
 def _offers(kubeconfig: Path, node: Node, count: int) -> None:
