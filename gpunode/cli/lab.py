@@ -59,9 +59,7 @@ def _reporter() -> Callable[[str], None]:
 )
 @click.option("--converged", is_flag=True, help="New nodes are copies of one that a run has made a GPU node.")
 @click.option("--recreate", is_flag=True, help="Make nodes anew that have other GPUs, or come from an older image.")
-@click.option(
-    "--cluster", is_flag=True, help="A real Kubernetes control plane, too; kubelets and pods are SIMULATED."
-)
+@click.option("--cluster", is_flag=True, help="A real Kubernetes control plane, too; kubelets and pods are SIMULATED.")
 @click.option("--cluster-programs", metavar="DIR", type=_Folder, help="Its four programs, instead of building them.")
 @click.option("--kubeconfig", metavar="FILE", type=_File, help="A cluster that there is, instead of one of its own.")
 @click.option("--real-kubelets", is_flag=True, help="Real kubelets on nodes that have containerd (--converged).")

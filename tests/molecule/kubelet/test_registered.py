@@ -8,7 +8,6 @@ The tests stand in the order of the node's life, which test_kubelet.py begins; t
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -77,7 +76,8 @@ def _run(inventory: str, deploy: str, code: int = 0) -> Run:
 
 
 def _allocatable(kubeconfig: Path, node: Node) -> str | None:
-    return asked(kubeconfig, "get", "node", node.name)["status"]["allocatable"].get(GPU)
+    found: dict[str, str] = asked(kubeconfig, "get", "node", node.name)["status"]["allocatable"]
+    return found.get(GPU)
 
 
 def _offers(kubeconfig: Path, node: Node, count: int) -> None:

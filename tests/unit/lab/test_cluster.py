@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from click.testing import CliRunner
 from gpunode.cli.lab import lab as command
 from gpunode.lab import processes, state
 from gpunode.lab.cluster import cluster, control_plane
-from gpunode.lab.cluster.programs import NAMES, programs
+from gpunode.lab.cluster.programs import NAMES, node_programs, programs
 from gpunode.lab.errors import LabError
 from gpunode.lab.state import read_json, write_json
 
@@ -134,10 +135,61 @@ def test_another_kubeconfig_than_before_is_refused(tmp_path: Path, monkeypatch: 
         cluster.up("a")
 
 
-@pytest.mark.parametrize("option", ["--cluster-programs", "--kubeconfig"])
+def test_programs_without_a_kubelet_are_enough_where_kubelets_are_simulated(given: Path) -> None:
+    assert programs(lambda line: None, given) == given.resolve()
+    with pytest.raises(LabError, match=r"no program kubelet, gpunode-lab-device-plugin, cni/bridge"):
+        node_programs(lambda line: None, given)
+
+
+def test_a_node_that_is_dead_is_one_where_kubelets_are_real(
+    tmp_path: Path, given: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control_plane, "ready", lambda kubeconfig: True)
+    for name, real in (("real", True), ("simulated", False)):
+        folder = tmp_path / name
+        try:
+            control_plane.start(folder, given, tmp_path / f"{name}.conf", lambda line: None, real_kubelets=real)
+            said = folder / "kube-controller-manager.words"
+            until = time.monotonic() + 10
+            while not said.exists() and time.monotonic() < until:
+                time.sleep(0.05)
+            assert ("-nodelifecycle" in said.read_text()) is not real
+        finally:
+            control_plane.stop(folder)
+
+
+def test_kubelets_have_a_token_of_their_own_and_a_certificate_to_know_the_api_server_by(started: list[Path]) -> None:
+    (folder, _) = started
+    kubeconfig = yaml.safe_load(folder.with_suffix(".kubeconfig").read_text())
+    token = control_plane.kubelet_token(folder)
+    assert len(token) >= 32 and token != kubeconfig["users"][0]["user"]["token"]
+    certificate = folder / control_plane.CLIENT_CERTIFICATE
+    assert certificate.read_text().startswith("-----BEGIN CERTIFICATE-----")
+    assert stat.S_IMODE(certificate.with_suffix(".key").stat().st_mode) == 0o600
+    (folder / "tokens.csv").write_text('abc,admin,admin,"system:masters"\n')
+    with pytest.raises(LabError, match="of an older gpunode"):
+        control_plane.kubelet_token(folder)
+
+
+def test_real_kubelets_join_the_labs_own_cluster_alone_and_all_of_a_lab_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(LabError, match="join the lab's own cluster alone"):
+        cluster.up("a", given=tmp_path / "kubeconfig", real_kubelets=True)
+    monkeypatch.setattr(state, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(cluster, "nodes", lambda lab: ("a node",))
+    kubeconfig = tmp_path / ".lab" / "a" / "kubeconfig"
+    kubeconfig.parent.mkdir(parents=True)
+    write_json(tmp_path / ".lab" / "a" / "cluster.json", {"kubeconfig": str(kubeconfig), "given": False})
+    with pytest.raises(LabError, match="whose kubelets are SIMULATED already"):
+        cluster.up("a", real_kubelets=True)
+
+
+@pytest.mark.parametrize("option", ["--cluster-programs", "--kubeconfig", "--real-kubelets"])
 def test_what_says_which_cluster_wants_a_cluster(option: str, tmp_path: Path) -> None:
     path = tmp_path if option == "--cluster-programs" else tmp_path / "kubeconfig"
     if path != tmp_path:
         path.touch()
-    done = CliRunner().invoke(command, ["up", option, str(path)])
+    words = [option] if option == "--real-kubelets" else [option, str(path)]
+    done = CliRunner().invoke(command, ["up", *words])
     assert done.exit_code != 0 and "give --cluster, too" in done.output
