@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpunode.base.probe import shell_text
-from gpunode.facts.base import NodeFact
+from gpunode.base.probe import Probe, shell_text
+from gpunode.facts.base import NodeFact, probe_command
 from gpunode.facts.shared import SMI
 from gpunode.system.gpu_users import SPECIFICATIONS, parse_gpu_users
 from gpunode.system.gpu_users import GpuUsers as Reading
@@ -16,5 +16,10 @@ class GpuUsers(NodeFact[Reading]):
     what drift and the verdict read: one asks for it by hand, and `verify.vector_add_pods` does while its pods run.
     """
 
-    probe = shell_text("system/gpu_users", shared=(SMI,), SPECIFICATIONS=" ".join(SPECIFICATIONS))
     parse = staticmethod(parse_gpu_users)
+
+    def command(self, look: int = 0) -> Probe:  # type: ignore[override]
+        """Return the probe's command; `look` tells one look from the next, each of which is asked anew."""
+        specifications = " ".join(SPECIFICATIONS)
+        text = shell_text("system/gpu_users", shared=(SMI,), SPECIFICATIONS=specifications, LOOK=str(look))
+        return probe_command(text)

@@ -94,6 +94,7 @@ class Subject(StrEnum):
     ANNOTATION = "annotation"
     POD = "pod of"
     IMAGE = "image of"
+    TAKEN = "taken of"
     ALLOCATABLE = "allocatable"
     EXTENDED_RESOURCE = "extended resource"
     RELEASE = "helm release"

@@ -1,5 +1,6 @@
 # Prints who uses the node's GPUs: processes, and running containers with the specification that their runtime keeps
-# of each. Takes SPECIFICATIONS, globs of these files; asks for nvidia-smi's answer ($SMI, gpunode/system/smi.sh).
+# of each. Takes SPECIFICATIONS, globs of these files, and LOOK, which tells one question from the next and is read by
+# nobody; asks for nvidia-smi's answer ($SMI, gpunode/system/smi.sh).
 # What $SMI says; app.rc=STATUS and app= lines of nvidia-smi's compute processes (GPU, number, program, MiB); node=
 # lines of its list of GPUs and MIG devices; minor= UUID NUMBER of a GPU's device; group= PID LINE of a process's
 # cgroups; container= PID FILE and the file, by gzip and base64, of those that name a GPU; docker= ID NAME, as docker
