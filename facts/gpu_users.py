@@ -18,7 +18,7 @@ class GpuUsers(NodeFact[Reading]):
 
     parse = staticmethod(parse_gpu_users)
 
-    def command(self, look: int = 0) -> Probe:  # type: ignore[override]
+    def command(self, look: int = 0) -> Probe:
         """Return the probe's command; `look` tells one look from the next, each of which is asked anew."""
         specifications = " ".join(SPECIFICATIONS)
         text = shell_text("system/gpu_users", shared=(SMI,), SPECIFICATIONS=specifications, LOOK=str(look))

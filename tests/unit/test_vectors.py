@@ -18,6 +18,7 @@ from gpunode.kubernetes.device_plugin import vector_add
 from gpunode.kubernetes.device_plugin.proof import Proof
 from gpunode.kubernetes.device_plugin.taken import Taken, asking_taken, judge_taken, parse_taken
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
+from gpunode.node.preflight import refusals
 from gpunode.node.preflight.verify import verify_refusals
 from gpunode.operations import vectors, verify_cluster
 from gpunode.settings import Settings, SettingsError, settings_from
@@ -25,6 +26,7 @@ from gpunode.system.gpu_users import GpuContainer, GpuProcess, GpuUsers
 from gpunode.system.pci import PciGpu
 from tests.unit.simulated_cluster import SimulatedCluster
 from tests.unit.simulated_host import Host
+from tests.unit.test_preflight import machine
 from tests.unit.test_verify_cluster import _settings, _verified, cluster, node
 
 __all__ = ["cluster", "node"]
@@ -59,7 +61,7 @@ class Looking(Host):
             return super().get_fact(fact, *args, **kwargs)
         if kwargs["look"] == 1:
             return GpuUsers("ok", None)
-        names = self.readings["pods"]()
+        names = self.readings[list]()
         containers = tuple(_container(name, A if number < 2 else B) for number, name in enumerate(names))
         processes = tuple(GpuProcess(each.gpus[0], 1, "vectorAdd", 8, each.id) for each in containers)
         return GpuUsers("ok", None, (A, B), processes, containers)
@@ -83,7 +85,7 @@ def made(cluster: SimulatedCluster, node: Host, monkeypatch: pytest.MonkeyPatch)
                     each["status"] = PASSED
             cluster.write(objects={"daemonsets.apps,pods": pods})
 
-    node.readings["pods"] = names
+    node.readings[list] = names
     node.__class__ = Looking
     cluster.write(becomes={"all": {"phase": "Running"}}, log="Test PASSED\nDone\n")
     monkeypatch.setattr(vectors, "sleep", passes)
@@ -190,6 +192,14 @@ def test_more_pods_than_the_settings_promise_are_refused_by_preflight(
     else:
         (reason,) = said
         assert f"verify.vector_add_pods is {pods}, and by its settings the node offers {offered}" in reason
+
+
+def test_preflight_tells_it_with_the_key_before_anything_is_touched() -> None:
+    verify = {"vector_add": IMAGE, "vector_add_pods": 4}
+    shared = {"kubernetes": {"enabled": True}, "sharing": {"strategy": "time-slicing", "replicas": 3}, "verify": verify}
+    found = {each.reason: each.remedy for each in refusals(settings_from(shared), machine())}
+    (remedy,) = (remedy for reason, remedy in found.items() if "verify.vector_add_pods is 4" in reason)
+    assert "set verify.vector_add_pods = 3 or less" in remedy
 
 
 @pytest.mark.parametrize(
