@@ -117,6 +117,9 @@ def verified(settings: Settings, gpus: Sequence[PciGpu], with_gpushare: bool = F
     # Before pods of its own take some of it.
     taken = node.taken() if settings.device_plugin.method != "none" else ""
     tested = node.vectors_added(image) if image is not None else ""
+    if image is not None and settings.verify.vector_add_pods > 1:
+        # Who asks for several wants to read of them.
+        host.log(f"{node.name}{tested}")
     host.noop(f"{len(findings) - len(pending)}{waiting} things are as desired in the cluster{taken}{tested}")
     yield from ()
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import stat
 import subprocess
@@ -163,9 +164,7 @@ def add_devices(config: dict[str, Any], paths: list[Path]) -> None:
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
 _SAYS = """#!/bin/sh
 # SIMULATED: what the node's nvidia-smi listed of these GPUs when the container was made.
-cat <<'LISTED'
-{listed}
-LISTED
+printf '%s\n' {listed}
 exit {status}
 """
 
@@ -198,7 +197,7 @@ def add_driver(
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ValueError(f"nvidia-container-cli: initialization error: {error}") from error
         script = bundle / "gpunode-lab-nvidia-smi"
-        script.write_text(_SAYS.format(listed=listed(text, wanted), status=status))
+        script.write_text(_SAYS.format(listed=shlex.quote(listed(text, wanted)), status=status))
         script.chmod(0o755)
         mounts.append(_mount(script, "/usr/bin/nvidia-smi"))
     for library in (root / _LIBRARIES).glob("libcuda.so.[0-9]*.*") if {"all", "compute"} & set(allowed) else ():

@@ -98,14 +98,17 @@ def _left(cluster: SimulatedCluster) -> list[str]:
 
 
 def test_several_pods_are_made_by_one_request_seen_on_their_gpus_and_removed(
-    cluster: SimulatedCluster, made: Host
+    cluster: SimulatedCluster, made: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    logged: list[str] = []
+    monkeypatch.setattr(made, "log", logged.append)
     said = _verified(made, _add(cluster, 3))
     assert not made.refusals, said
     assert "and 3 pods added vectors, each on one nvidia.com/gpu.shared: " in said
     assert f"2 on {A} (2 of them at once, 2 of their processes by nvidia-smi); 1 on {B}" in said
     assert cluster.called("kubectl create") == cluster.called("kubectl delete pods") == 1
     assert _left(cluster) == []
+    assert any(line.startswith("gpu-1, and 3 pods added vectors") for line in logged)
 
 
 def test_pods_are_removed_where_one_of_them_fails_and_its_words_are_told(cluster: SimulatedCluster, made: Host) -> None:

@@ -131,7 +131,7 @@ def test_a_container_runs_nvidia_smi_and_has_libcuda_by_the_toolkit_and_what_it_
     no_program, no_name = "s/mounts.append(_mount(script/str(_mount(script/", "s/if not link.is/if False and link.is/"
     no_library, fails = (
         "s/libcuda.so.\\[0-9/libnone.so.[0-9/",
-        "s/listed=listed(text, wanted), status=status/listed=1, status=18/",
+        "s/, status=status)/, status=18)/",
     )
     for changes, faults in (
         ((no_program, no_name), ("has no nvidia-smi, which the node has", "no libcuda.so.1 beside it")),
@@ -179,11 +179,41 @@ def _seen(folder: Path, node: Node) -> dict[str, Any]:
     return found
 
 
-def _readings(payload: Any) -> list[dict[str, Any]]:
-    """Return the fact's answers, wherever pyinfra puts them."""
+def _readings(payload: Any, key: str = "asking") -> list[dict[str, Any]]:
+    """Return the fact's answers, which have that key, wherever pyinfra puts them."""
     if not isinstance(payload, dict):
         return []
-    return [payload] if "asking" in payload else [row for value in payload.values() for row in _readings(value)]
+    return [payload] if key in payload else [row for value in payload.values() for row in _readings(value, key)]
+
+
+CTR = (
+    "ctr -n team run --detach --runc-binary /usr/bin/nvidia-container-runtime {asks} --rootfs /srv/gpunode-lab/rootfs "
+    "{name} /bin/sleep 900"
+)
+
+
+def test_a_fact_tells_which_running_container_has_which_gpu_and_whose_a_process_is(
+    nodes: tuple[Node, ...], tmp_path: Path
+) -> None:
+    """Real: containerd, and what it keeps of its containers. SIMULATED: the runtime, the GPUs and nvidia-smi."""
+    (node,) = nodes
+    one = "--mount type=bind,src=/dev/null,dst=/var/run/nvidia-container-devices/1,options=rbind:ro"
+    out(node, CTR.format(asks=one, name="one"))
+    # The preset takes no variable of an unprivileged container.
+    out(node, CTR.format(asks="--env NVIDIA_VISIBLE_DEVICES=all", name="refused"))
+    out(node, CTR.format(asks="", name="none"))
+    out(node, "systemd-run --quiet --collect --unit=trainer gpunode-lab-hold 1 --name trainer; sleep 1")
+    run = command("pyinfra", "--json", _inventory(tmp_path, node, SHARED), "fact", "facts.gpu_users.GpuUsers")
+    out(node, "systemctl stop trainer; for name in one refused none; do ctr -n team task kill --signal KILL $name; "
+              "sleep 0.5; ctr -n team container rm $name; done; ctr namespaces rm team")  # fmt: skip
+    assert run.code == 0, run.printed
+    (found,) = _readings(json.loads(run.stdout), "containers")
+    containers = {each["id"]: each for each in found["containers"]}
+    assert set(containers) == {"one", "refused"}
+    assert (containers["one"]["runtime"], containers["one"]["gpus"]) == ("containerd", [found["gpus"][1]])
+    assert (containers["refused"]["asks"], containers["refused"]["gpus"]) == (["all"], [])
+    (process,) = (each for each in found["processes"] if each["name"] == "trainer")
+    assert (process["gpu"], process["container"]) == (found["gpus"][1], None)
 
 
 def test_a_pod_by_crictl_sees_its_gpus_by_the_default_runtime_and_beside_a_kubelet_none_is_started(

@@ -34,7 +34,9 @@ def test_a_container_gets_what_the_driver_has_for_the_capabilities_that_config_t
     found = given("GPU-a", "some")
     assert set(found) == {"/usr/bin/nvidia-smi", "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05"}
     assert (tmp_path / "some/rootfs/usr/lib/x86_64-linux-gnu/libcuda.so.1").readlink() == Path("libcuda.so.580.95.05")
-    said = subprocess.run([found["/usr/bin/nvidia-smi"], "-L"], capture_output=True, text=True, check=True).stdout
+    # A container need have nothing but a shell.
+    words = [found["/usr/bin/nvidia-smi"], "-L"]
+    said = subprocess.run(words, capture_output=True, text=True, check=True, env={"PATH": "/nowhere"}).stdout
     assert said == "GPU 0: X (UUID: GPU-a)\n  MIG 1g.5gb  Device 0: (UUID: MIG-a)\n"
     few = {"supported-driver-capabilities": "compute,graphics"}
     assert set(given("all", "few", **few)) == {"/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05"}
