@@ -24,8 +24,8 @@ class VerifySettings(Component):
 
     smoke: bool = False
     """Start containers on the node, one that asks for its GPUs and one that does not, look at what they see, also after
-    `systemctl daemon-reload`, and remove them. The one that asks runs `nvidia-smi -L` where the toolkit hands it in, and
-    is to have libcuda and each MIG device. No image is fetched. deploys/smoke.py does that alone."""
+    `systemctl daemon-reload`, and remove them. The one that asks runs `nvidia-smi -L` where the toolkit hands it in,
+    and is to have libcuda and each MIG device. No image is fetched. deploys/smoke.py does that alone."""
     vector_add: ImageName | None = None
     """Image with tag of a pod that adds vectors on one GPU, such as
     `nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0`. Where `kubernetes.enabled`, one is started on each node at
