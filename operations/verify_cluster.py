@@ -18,7 +18,6 @@ from pyinfra.api import State
 
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.reading import ParseError
-from gpunode.base.subject import Subject
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
 from gpunode.components.mps.plugin import PluginMps
@@ -28,7 +27,7 @@ from gpunode.facts.mig_boot import MigBoot as MigBootFact
 from gpunode.facts.plugin_mps import PluginMps as PluginMpsFact
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
-from gpunode.kubernetes.device_plugin.taken import asking_taken, judge_taken, parse_taken
+from gpunode.kubernetes.device_plugin.taken import TAKEN, asking_taken, judge_taken, parse_taken
 from gpunode.kubernetes.device_plugin.verdict import (
     comes_by_itself,
     daemon_sets_of,
@@ -227,7 +226,7 @@ class _Node:
             found = [] if node is None else list(judge_taken(node, parse_taken(answer)))
         except (ClusterError, ParseError) as error:
             return f"; what is taken is not known: {' '.join(str(error).split())[:200]}"
-        said = ", ".join(f"{Subject.TAKEN.named(item.what)} {item.actual}" for item in found)
+        said = ", ".join(f"{item.what.removeprefix(TAKEN)} {item.actual}" for item in found)
         return f"; taken: {said}" if said else ""
 
 

@@ -94,7 +94,6 @@ class Subject(StrEnum):
     ANNOTATION = "annotation"
     POD = "pod of"
     IMAGE = "image of"
-    TAKEN = "taken of"
     ALLOCATABLE = "allocatable"
     EXTENDED_RESOURCE = "extended resource"
     RELEASE = "helm release"

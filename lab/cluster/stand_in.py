@@ -67,8 +67,8 @@ class StandIn:
         for pod in of_node:
             if not plugin.is_plugin(pod) and not is_discovery(pod) and not pods.has_ended(pod):
                 trouble = self._gpu_trouble(node, pod) if pods.is_one_shot(pod) else None
-                outcome = pods.outcome(pod, trouble)
-                self._report(pod, self.vectors.outcome(node, pod, outcome) if pods.passes(outcome) else outcome)
+                becomes = pods.outcome(pod, trouble)
+                self._report(pod, self.vectors.outcome(node, pod, becomes) if pods.passes(becomes) else becomes)
         own = self.plugins.setdefault(node.name, NodePlugin(node, self.api))
         outcome = own.look(asked, of_node, found["metadata"].get("labels") or {})
         for pod in asked:

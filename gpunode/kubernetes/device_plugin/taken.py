@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.base.subject import Subject
 from gpunode.kubernetes.device_plugin.promise import GPU_COUNT, GPU_MEMORY, gpus_of
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl
 from gpunode.kubernetes.nodes.component import COMPONENT
@@ -21,6 +20,8 @@ from gpunode.kubernetes.nodes.cordon import told
 from gpunode.settings.kubernetes import KubernetesSettings
 
 _VENDORS = ("nvidia.com/", "aliyun.com/")
+# What such a finding is about: the resource behind it.
+TAKEN = "taken of "
 _INDEX = "ALIYUN_COM_GPU_MEM_IDX"
 # One that has ended has nothing any more.
 _RUNNING = "status.phase!=Succeeded,status.phase!=Failed"
@@ -88,7 +89,7 @@ def judge_taken(node: ClusterNode, taken: Mapping[str, Taken]) -> Iterator[Findi
         actual = f"{of_node.resources.get(resource, 0)} of {total}"
         if resource == GPU_MEMORY:
             actual += _by_gpu(node, of_node)
-        yield Finding(COMPONENT, FindingClass.OK, Subject.TAKEN.of(resource), actual)
+        yield Finding(COMPONENT, FindingClass.OK, f"{TAKEN}{resource}", actual)
 
 
 def _by_gpu(node: ClusterNode, taken: Taken) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpunode.lab.cluster import devices, pods, vector_adds
+from gpunode.lab import nodes
+from gpunode.lab.cluster import devices, pods
 from gpunode.lab.cluster.devices import Gpu
 from gpunode.lab.cluster.vector_adds import VectorAdds, chosen, specification
 from gpunode.lab.errors import LabError
@@ -58,7 +59,7 @@ def test_what_containerd_would_keep_tells_the_gpu() -> None:
 def test_a_pod_runs_for_a_while_with_its_gpu_and_lets_it_go(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     monkeypatch.setattr(devices, "asked", lambda _: TWO)
-    monkeypatch.setattr(vector_adds.nodes, "run", lambda _, text, timeout: told.append(text))
+    monkeypatch.setattr(nodes, "run", lambda _, text, timeout: told.append(text))
     now = iter([0.0, 0.0, 1.0, 1.0, 9.0, 9.0, 9.0])
     own, node = VectorAdds(clock=lambda: next(now)), SimpleNamespace(name="gpu-1")
     assert isinstance(own.outcome(_as_node(node), _pod("1"), PASSED), pods.Outcome)
@@ -79,7 +80,7 @@ def test_a_node_that_goes_down_meanwhile_shows_nothing(monkeypatch: pytest.Monke
         raise LabError("no such container")
 
     monkeypatch.setattr(devices, "asked", lambda _: TWO)
-    monkeypatch.setattr(vector_adds.nodes, "run", down)
+    monkeypatch.setattr(nodes, "run", down)
     assert VectorAdds().outcome(_as_node(SimpleNamespace(name="gpu-1")), _pod("1"), PASSED) == PASSED
 
 
