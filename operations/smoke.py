@@ -7,6 +7,8 @@ from typing import Any
 
 from pyinfra import host
 
+from gpunode.components.smoke import Smoke as Reading
+from gpunode.components.smoke_driver import InContainer
 from gpunode.facts.smoke import Smoke
 from gpunode.operations.failure import OperationRefused, node_operation, require
 
@@ -28,5 +30,19 @@ def containers(reload: bool) -> Iterator[Any]:
         raise OperationRefused("\n".join(f"smoke test: {problem}" for problem in reading.problems))
     if reading.reloaded is None:
         host.log("smoke test: other containers run and disruption.allow is nothing: systemd was not reloaded")
-    host.noop(f"a container by {reading.by} sees {', '.join(reading.devices)}; one that does not ask sees none")
+    for note in reading.notes:
+        host.log(f"smoke test: {note}")
+    host.noop(
+        f"a container by {reading.by} sees {', '.join(reading.devices)}{_of_driver(reading)}; one that does not ask "
+        "sees none"
+    )
     yield from ()
+
+
+def _of_driver(reading: Reading) -> str:
+    """Return what the container that asks had of the driver, for people."""
+    seen = InContainer() if reading.asking is None else reading.asking.driver
+    devices = [f"MIG {profile}" for gpu in seen.gpus for profile, _ in gpu.mig]
+    listed = [f"{len(seen.gpus)} GPUs", *devices] if seen.gpus else []
+    lists = [f"nvidia-smi lists {', '.join(listed)}"] if listed else []
+    return "".join(f"; {each} there" for each in (*lists, *(f"{file} is" for file in seen.linked[:1])))

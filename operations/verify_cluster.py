@@ -5,7 +5,6 @@ Every node waits for itself; the cluster is read for all of them at once, every 
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,9 +27,9 @@ from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
 from gpunode.facts.plugin_mps import PluginMps as PluginMpsFact
 from gpunode.fleet import run_end
-from gpunode.kubernetes.device_plugin import vector_add
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
+from gpunode.kubernetes.device_plugin.taken import TAKEN, asking_taken, judge_taken, parse_taken
 from gpunode.kubernetes.device_plugin.verdict import (
     comes_by_itself,
     daemon_sets_of,
@@ -38,16 +37,16 @@ from gpunode.kubernetes.device_plugin.verdict import (
     judge_node,
     own_daemon_set,
     resource_to_ask_for,
+    resources_to_ask_for,
 )
 from gpunode.kubernetes.device_plugin.view import View
-from gpunode.kubernetes.gpushare.objects import APP
-from gpunode.kubernetes.objects.runtime_class import NAME
 from gpunode.operations.control_plane import runner
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.mps_clients import what_waits
 from gpunode.operations.phase import is_executing
+from gpunode.operations.vectors import Vectors
 from gpunode.settings import Settings
-from gpunode.settings.cluster import BY_CHART, needs_runtime_class, node_name
+from gpunode.settings.cluster import BY_CHART, node_name
 from gpunode.system.gpu import Gpus
 from gpunode.system.pci import PciGpu
 
@@ -125,9 +124,14 @@ def verified(
         raise OperationRefused("\n".join([*map(_said, bad), *log]))
     # Whose plugin is none of gpunode's has no GPU by it.
     image = settings.verify.vector_add if settings.device_plugin.method != "none" else None
-    tested = node.vectors_added(image) if image is not None else ""
     waiting = f" of {len(findings)}" if pending else ""
-    host.noop(f"{len(findings) - len(pending)}{waiting} things are as desired in the cluster{tested}")
+    # Before pods of its own take some of it.
+    taken = node.taken() if settings.device_plugin.method != "none" else ""
+    tested = node.vectors_added(image) if image is not None else ""
+    if image is not None and settings.verify.vector_add_pods > 1:
+        # Who asks for several wants to read of them.
+        host.log(f"{node.name}{tested}")
+    host.noop(f"{len(findings) - len(pending)}{waiting} things are as desired in the cluster{taken}{tested}")
     yield from ()
 
 
@@ -161,6 +165,11 @@ class _Node:
         """Return the namespace of the plugin that the node has."""
         by_chart = self.settings.device_plugin.method in BY_CHART
         return self.plugin_namespace if by_chart else own_daemon_set(self.settings)[0]
+
+    @property
+    def vectors(self) -> Vectors:
+        """Return what adds vectors on the node."""
+        return Vectors(self.settings, self.cluster, self.name, self.namespace, self.view, self.plugin_log)
 
     @property
     def is_shared(self) -> bool:
@@ -221,58 +230,25 @@ class _Node:
         view = self.view()
         sets = daemon_sets_of(self.settings, view)
         pods = [pod.name for each in sets if (pod := view.pod(each, self.name)) is not None]
-        return [f"{name} said: {line}" for name in pods for line in self._log(name).splitlines()]
-
-    def _log(self, name: str) -> str:
-        try:
-            return self.cluster.told("kubectl logs", vector_add.log_of(self.settings.kubernetes, self.namespace, name))
-        except ClusterError as error:
-            return str(error)
+        return [f"{name} said: {line}" for name in pods for line in self.vectors.log(name).splitlines()]
 
     def vectors_added(self, image: str) -> str:
-        """Add vectors on one GPU by a pod, and return what is to be said of it; raise OperationRefused.
+        """Add vectors by pods, as many at once as are asked for, and return what is to be said; OperationRefused."""
+        node, count = self.view().nodes.get(self.name), self.settings.verify.vector_add_pods
+        resources = resources_to_ask_for(self.settings, self.mig, self.by_smi, node)
+        resource = resource_to_ask_for(self.settings, self.mig, self.by_smi, node, count)
+        return self.vectors.add(image, resources, resource)
 
-        The pod is removed, and whatever of the kind a run that was cut off left on the node.
-        """
+    def taken(self) -> str:
+        """Return how much of what the node offers is taken, for people; why that is not known."""
         node = self.view().nodes.get(self.name)
-        resource = resource_to_ask_for(self.settings, self.mig, self.by_smi, node)
-        if resource is None:
-            return "; it has no GPU to add vectors on"
-        name = f"gpunode-vector-add-{secrets.token_hex(4)}"
-        by = NAME if needs_runtime_class(self.settings) else None
-        content = vector_add.text(vector_add.pod(name, self.name, image, resource, by, APP if self.is_shared else {}))
-        kubernetes, began = self.settings.kubernetes, monotonic()
         try:
-            self.cluster.told("kubectl create pod", vector_add.creating(kubernetes, self.namespace), content)
-            while True:
-                found = next((pod for pod in self.view().pods if pod.name == name), None)
-                if found is not None and (vector_add.has_ended(found) or vector_add.is_crowded_out(found)):
-                    break
-                if monotonic() - began >= kubernetes.timeout:
-                    break
-                sleep(_PAUSE)
-            if found is not None and vector_add.is_crowded_out(found):
-                return f"; no vectors were added, for no {resource} is free"
-            printed = self._log(name) if found is not None else ""
-            if found is None or found.phase != "Succeeded" or vector_add.PASSED not in printed:
-                what = "nothing became of it" if found is None else f"{found.phase} {found.waits or ''}".strip()
-                lines = [f"{name} said: {line}" for line in printed.splitlines()]
-                reason = f"the pod that adds vectors by {image} on one {resource} did not pass: {what}"
-                raise OperationRefused("\n".join([reason, *lines, *self.plugin_log()]))
-            return f", and vectors were added on one {resource}"
-        except ClusterError as error:
-            raise OperationRefused(str(error)) from None
-        finally:
-            self._remove(name)
-
-    def _remove(self, name: str) -> None:
-        view = _watched.setdefault(host.state, _Watched()).view
-        left = [pod.name for pod in vector_add.of_node(view, self.name)] if view is not None else []
-        try:
-            words = vector_add.removing(self.settings.kubernetes, self.namespace, *dict.fromkeys([name, *left]))
-            self.cluster.told("kubectl delete pod", words)
-        except ClusterError as error:
-            host.log(f"the pod {name} was not removed: {error}")
+            answer = self.cluster.told("kubectl get pods", asking_taken(self.settings.kubernetes, self.name))
+            found = [] if node is None else list(judge_taken(node, parse_taken(answer)))
+        except (ClusterError, ParseError) as error:
+            return f"; what is taken is not known: {' '.join(str(error).split())[:200]}"
+        said = ", ".join(f"{item.what.removeprefix(TAKEN)} {item.actual}" for item in found)
+        return f"; taken: {said}" if said else ""
 
 
 def _wrong(findings: Sequence[Finding]) -> list[Finding]:

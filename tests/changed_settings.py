@@ -96,6 +96,7 @@ METHODS: Mapping[str, str] = {
     "disruption.reboot_timeout": "how long a boot may take",
     "verify.smoke": "a test of the run's own",
     "verify.vector_add": "a test of the run's own",
+    "verify.vector_add_pods": "a test of the run's own",
 }
 # What podman needs beside it.
 _CDI: Mapping[str, Mapping[str, Any]] = {"toolkit": {"cdi": "generate"}}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError, Reading
+from gpunode.components.smoke_driver import Handed, InContainer, driver_notes, driver_problems, parse_in_container
+from gpunode.system.smi_list import parse_list
 
 _LOGS = "look at /var/log/nvidia-container-runtime.log (toolkit.debug = True writes it)"
 _RUN = "run deploys/gpu_node.py"
@@ -16,12 +18,16 @@ _REFUSAL = "insufficient privileges"
 
 @dataclass(frozen=True)
 class Trial(Reading):
-    """Hold one container: whether it ran, which devices it could open, which it saw and could not, and what it said."""
+    """Hold one container: whether it ran, which devices it could open, which it saw and could not, and what it said.
+
+    driver: what it had of the driver's files.
+    """
 
     ran: bool
     devices: tuple[str, ...] = ()
     denied: tuple[str, ...] = ()
     said: str = ""
+    driver: InContainer = field(default_factory=InContainer)
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,7 @@ class Smoke(Reading):
     GPUs is to see.
     asking: a container that asks for GPUs; silent: one that does not; envvar: an unprivileged one that asks by the
     variable where config.toml forbids that, None where it does not; reloaded: the asking one after
-    `systemctl daemon-reload`, None where that was left out.
+    `systemctl daemon-reload`, None where that was left out. handed: what there is on the node to be handed in.
     """
 
     by: str | None
@@ -43,6 +49,14 @@ class Smoke(Reading):
     silent: Trial | None = None
     envvar: Trial | None = None
     reloaded: Trial | None = None
+    handed: Handed = field(default_factory=Handed)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what was not looked at, each with the reason: no fault, and no proof either."""
+        if self.asking is None or not self.asking.ran:
+            return ()
+        return tuple(driver_notes(self.handed, self.asking.driver))
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -87,6 +101,7 @@ class Smoke(Reading):
                 f"a container may not open {', '.join(self.asking.denied)}; is toolkit.no_cgroups on, or does a "
                 "security module forbid it?"
             )
+        yield from driver_problems(self.handed, self.asking.driver)
 
     def _reloaded(self) -> Iterator[str]:
         if self.reloaded is None or self.asking is None:
@@ -114,6 +129,12 @@ def parse_smoke(lines: list[str]) -> Smoke:
         runtime=found.get("runtime"),
         devices=tuple(repeated(lines, "device")),
         **{name: _trial(found, name) for name in ("asking", "silent", "envvar", "reloaded")},
+        handed=Handed(
+            gpus=parse_list(repeated(lines, "node")),
+            is_script=found.get("script") == "yes",
+            cuda=found.get("cuda"),
+            capabilities=tuple(sorted(filter(None, found.get("capabilities", "").replace(" ", "").split(",")))),
+        ),
     )
 
 
@@ -122,10 +143,11 @@ def _trial(found: dict[str, str], name: str) -> Trial | None:
         return None
     said = decoded(found, f"{name}_said") or ""
     # Only lines of our own check count as devices.
-    words = [line.split(" ", 1) for line in said.splitlines() if line.startswith(("open /dev/", "denied /dev/"))]
+    words = [line.split("=", 1) for line in said.splitlines() if line.startswith(("open=/dev/", "denied=/dev/"))]
     return Trial(
         ran=found[name] == "0",
         devices=tuple(path for kind, path in words if kind == "open"),
         denied=tuple(path for kind, path in words if kind == "denied"),
         said=said,
+        driver=parse_in_container(said.splitlines()),
     )

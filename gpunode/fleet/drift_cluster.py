@@ -22,6 +22,7 @@ from gpunode.kubernetes.device_plugin.methods import extender, leaving, members,
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
 from gpunode.kubernetes.device_plugin.others import Plugin
 from gpunode.kubernetes.device_plugin.own_config import decide_own_config
+from gpunode.kubernetes.device_plugin.taken import asking_taken, judge_taken, parse_taken
 from gpunode.kubernetes.device_plugin.verdict import judge_node
 from gpunode.kubernetes.device_plugin.view import View
 from gpunode.kubernetes.gpushare.decide import DesiredScheduler, decide
@@ -65,6 +66,8 @@ def findings(inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str,
         for host, settings in judged.items():
             found.setdefault(host, []).extend(_of_node(host, settings, nodes[host], restarts, plugins, gone))
         for host, item in _exporters(cluster, view, judged):
+            found[host].append(item)
+        for host, item in _taken(cluster, judged, view.nodes):
             found[host].append(item)
         for host, item in _entries(cluster, judged):
             found[host].append(item)
@@ -153,6 +156,29 @@ def _entries(cluster: Cluster, judged: Mapping[str, Settings]) -> Iterator[tuple
     for host, settings in named.items():
         for item in marked(decide_own_config(settings, entries)).findings:
             yield host, item
+
+
+def _taken(
+    cluster: Cluster, judged: Mapping[str, Settings], nodes: Mapping[str, ClusterNode]
+) -> Iterator[tuple[str, Finding]]:
+    """Yield how much is taken of what nodes with a plugin of gpunode's offer; nothing where the cluster does not say.
+
+    It is told for people and monitoring; nothing is judged by it.
+    """
+    offering = {host: nodes.get(node_name(host, each)) for host, each in judged.items() if _has_plugin(each)}
+    if not any(offering.values()):
+        return
+    try:
+        taken = parse_taken(cluster.told("kubectl get pods", asking_taken(cluster.kubernetes)))
+    except (ClusterError, ParseError):
+        return
+    for host, node in offering.items():
+        for item in judge_taken(node, taken) if node is not None else ():
+            yield host, item
+
+
+def _has_plugin(settings: Settings) -> bool:
+    return settings.device_plugin.method != "none"
 
 
 def _plugins(cluster: Cluster) -> tuple[Plugin, ...] | str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -23,11 +24,21 @@ class VerifySettings(Component):
 
     smoke: bool = False
     """Start containers on the node, one that asks for its GPUs and one that does not, look at what they see, also after
-    `systemctl daemon-reload`, and remove them. No image is fetched. deploys/smoke.py does that alone."""
+    `systemctl daemon-reload`, and remove them. The one that asks runs `nvidia-smi -L` where the toolkit hands it in,
+    and is to have libcuda and each MIG device. No image is fetched. deploys/smoke.py does that alone."""
     vector_add: ImageName | None = None
     """Image with tag of a pod that adds vectors on one GPU, such as
     `nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0`. Where `kubernetes.enabled`, one is started on each node at
     the end of a run, must end with `PASSED`, and is removed. Not given: none is started."""
+    vector_add_pods: int = Field(1, ge=1, le=64)
+    """How many of these pods are started at once on each node, to prove that sharing shares. A node that promises fewer
+    parts of GPUs is refused. The run tells which of them were on one GPU, and whether nvidia-smi had their processes at
+    the same time; NVIDIA's plugin spreads them over the GPUs, so that it takes more pods than there are GPUs."""
+
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Yield what cannot be asked for together."""
+        if self.vector_add_pods > 1 and self.vector_add is None:
+            yield "vector_add_pods", "says nothing without verify.vector_add, the pods' image; give it, or leave it out"
 
 
 class DisruptionSettings(Component):

@@ -15,6 +15,7 @@ VENDORS = (VENDOR, "aliyun.com/")
 NO_SUCH_IMAGE = "does-not-exist"
 _VECTOR_ADD = ("vectoradd", "vector-add")
 _ENDED = ("Succeeded", "Failed")
+_PASSED = "Test PASSED"
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,13 @@ def outcome(pod: Mapping[str, Any], gpu_trouble: str | None) -> Outcome:
         return Outcome("Succeeded", False, "SIMULATED: no container ran\n")
     begun = "SIMULATED: no container ran; judged by the node's nvidia-smi\n[Vector addition of 50000 elements]\n"
     if gpu_trouble is None:
-        return Outcome("Succeeded", False, f"{begun}Test PASSED\nDone\n")
+        return Outcome("Succeeded", False, f"{begun}{_PASSED}\nDone\n")
     return Outcome("Failed", False, f"{begun}Failed to allocate device vector A ({gpu_trouble})!\nTest FAILED\n")
+
+
+def passes(found: Outcome) -> bool:
+    """Say whether that is what becomes of a pod that adds vectors on a GPU."""
+    return _PASSED in found.log
 
 
 def status(pod: Mapping[str, Any], found: Outcome, now: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from gpunode.lab.cluster.feature_discovery import NodeDiscovery, is_discovery
 from gpunode.lab.cluster.logs import Logs, serve
 from gpunode.lab.cluster.mps_daemon import NodeDaemon, is_daemon
 from gpunode.lab.cluster.node_plugin import NodePlugin, entries_of
+from gpunode.lab.cluster.vector_adds import VectorAdds
 from gpunode.lab.nodes import Node
 
 _PAUSE_S = 0.5
@@ -43,6 +44,7 @@ class StandIn:
     discoveries: dict[str, NodeDiscovery] = field(default_factory=dict)
     daemons: dict[str, NodeDaemon] = field(default_factory=dict)
     reported: dict[str, pods.Outcome] = field(default_factory=dict)
+    vectors: VectorAdds = field(default_factory=VectorAdds)
 
     def round(self) -> None:
         """Look at the cluster once, and do what kubelets and plugins would; raise ApiError."""
@@ -76,7 +78,8 @@ class StandIn:
             played = plugin.is_plugin(pod) or is_discovery(pod) or is_daemon(pod)
             if not played and not pods.has_ended(pod):
                 trouble = self._gpu_trouble(node, pod) if pods.is_one_shot(pod) else None
-                self._report(pod, pods.outcome(pod, trouble))
+                becomes = pods.outcome(pod, trouble)
+                self._report(pod, self.vectors.outcome(node, pod, becomes) if pods.passes(becomes) else becomes)
         own = self.plugins.setdefault(node.name, NodePlugin(node, self.api))
         outcome = own.look(asked, of_node, found["metadata"].get("labels") or {})
         for pod in asked:
@@ -128,6 +131,7 @@ class StandIn:
         except ApiError as error:
             if error.status not in (404, 409):
                 raise
+        self.vectors.end(pod["metadata"]["uid"])
         self.reported.pop(pod["metadata"]["uid"], None)
         self.logs.remove(namespace, name)
         log(f"kubelet of {pod['spec']['nodeName']}: pod {namespace}/{name} has ended")

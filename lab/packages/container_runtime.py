@@ -3,7 +3,7 @@
 
 Stands in a node as /usr/bin/nvidia-container-runtime. Before `create` or `run` it reads the bundle's config.json; if
 the process asks for GPUs, by NVIDIA_VISIBLE_DEVICES or by mounts as far as the toolkit's config.toml lets it, the
-/dev/nvidia* nodes go into it. Everything else is runc's.
+/dev/nvidia* nodes go into it, libcuda, and a stand-in for nvidia-smi. Everything else is runc's.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import stat
+import subprocess
 import sys
 import time
 import tomllib
@@ -159,6 +161,58 @@ def add_devices(config: dict[str, Any], paths: list[Path]) -> None:
         rules.append({"allow": True, "type": "c", "major": major, "minor": minor, "access": "rwm"})
 
 
+_LIBRARIES = "usr/lib/x86_64-linux-gnu"
+_SAYS = """#!/bin/sh
+# SIMULATED: what the node's nvidia-smi listed of these GPUs when the container was made.
+printf '%s\n' {listed}
+exit {status}
+"""
+
+
+def listed(text: str, wanted: str) -> str:
+    """Return of what `nvidia-smi -L` prints the GPUs that are asked for, with their MIG devices."""
+    names, kept, is_asked = wanted.split(","), [], True
+    for line in text.splitlines():
+        if match := re.match(r"GPU (\d+): .*\(UUID: (\S+)\)", line):
+            is_asked = wanted == "all" or bool({match[1], match[2]} & set(names))
+        if is_asked:
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def add_driver(
+    config: dict[str, Any], bundle: Path, wanted: str, settings: dict[str, Any], root: Path = Path("/")
+) -> None:
+    """Mount the driver's nvidia-smi and libcuda, as far as config.toml lets containers have utility and compute.
+
+    In place of the program a script is mounted that says what the node's own one lists: a container has no Python.
+    """
+    allowed = re.findall(r"[a-z0-9]+", settings.get("supported-driver-capabilities", "all"))
+    mounts = config["mounts"] = list(config.get("mounts") or [])
+    program = root / "usr/bin/nvidia-smi"
+    if {"all", "utility"} & set(allowed) and program.exists():
+        try:
+            said = subprocess.run([program, "-L"], capture_output=True, text=True, timeout=20)
+            text, status = said.stdout, said.returncode
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise ValueError(f"nvidia-container-cli: initialization error: {error}") from error
+        script = bundle / "gpunode-lab-nvidia-smi"
+        script.write_text(_SAYS.format(listed=shlex.quote(listed(text, wanted)), status=status))
+        script.chmod(0o755)
+        mounts.append(_mount(script, "/usr/bin/nvidia-smi"))
+    for library in (root / _LIBRARIES).glob("libcuda.so.[0-9]*.*") if {"all", "compute"} & set(allowed) else ():
+        mounts.append(_mount(library, f"/{_LIBRARIES}/{library.name}"))
+        # What the hook's ldconfig makes of it.
+        link = bundle / str((config.get("root") or {}).get("path") or "rootfs") / _LIBRARIES / "libcuda.so.1"
+        if not link.is_symlink():
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(library.name)
+
+
+def _mount(source: Path, place: str) -> dict[str, Any]:
+    return {"source": str(source), "destination": place, "type": "bind", "options": ["ro", "nosuid", "nodev", "bind"]}
+
+
 def add_cgroup_namespace(config: dict[str, Any]) -> None:
     """Let a container see its own cgroups alone: a node that is itself a container has none of the machine's."""
     namespaces = config.setdefault("linux", {}).setdefault("namespaces", [])
@@ -190,9 +244,11 @@ def main(arguments: list[str]) -> int:
         try:
             config = json.loads(file.read_text())
             add_cgroup_namespace(config)
-            wanted = visible_devices(config, toolkit_settings())
+            settings = toolkit_settings()
+            wanted = visible_devices(config, settings)
             if wanted is not None:
                 add_devices(config, device_paths(wanted))
+                add_driver(config, bundle, wanted, settings)
                 update_ldcache(config, bundle)
             file.write_text(json.dumps(config))
         except (OSError, ValueError) as error:

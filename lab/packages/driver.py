@@ -117,6 +117,12 @@ def contents(payload: str, version: str) -> tuple[tuple[Payload, ...], tuple[tup
             Payload(f"{library}.{version}", f"SIMULATED libnvidia-ml {version}\n".encode()),
             Payload(f"{library}.1", link=f"libnvidia-ml.so.{version}"),
         ), ()
+    if payload == "libcuda":
+        library = f"{_LIBRARIES}/libcuda.so"
+        return (
+            Payload(f"{library}.{version}", f"SIMULATED libcuda {version}\n".encode()),
+            Payload(f"{library}.1", link=f"libcuda.so.{version}"),
+        ), ()
     if payload == "nvidia-imex":
         return imex_files(version), _daemon_scripts("nvidia-imex")
     if payload == "nvidia-persistenced":

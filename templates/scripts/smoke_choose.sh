@@ -1,19 +1,26 @@
 # Chooses how a test container is started, and what is asked of the runtime. It takes $CONFIG, the toolkit's
-# config.toml, and $ACCEPTED, its key that says whether the variable is taken. On top of smoke_crictl.sh.
+# config.toml, and $ACCEPTED, its key that says whether the variable is taken. On top of smoke_crictl.sh, with
+# nvidia-smi's path and answer of gpunode/system/smi.sh ($smi, $library, $SMI).
 # It leaves $by (docker, crictl, ctr or empty) and $runtime; $way by which a container asks for GPUs, $forbidden where
 # the variable is refused, $device, the folder that is mounted to ask; $others, how many containers run already.
 
-# shellcheck disable=SC2034  # read by what stands beside it
+# shellcheck disable=SC2034,SC2154  # read, or set, by what stands beside it
 
 limit='timeout -k 5 60'
-# Opening tells what seeing does not: whether the device cgroup lets it. What else keeps a device shut is no refusal.
-# shellcheck disable=SC2016
-check='for device in /dev/nvidia[0-9]* /dev/nvidiactl; do [ -c "$device" ] || continue
-  case "$( (exec 3<"$device") 2>&1 )" in *"not permitted"*|*"ermission denied"*) echo "denied $device";;
-  *) echo "open $device";; esac; done'
 # shellcheck disable=SC2009
 others=$(ps -eo comm= | grep -c '^containerd-shim')
 for node in /dev/nvidia[0-9]* /dev/nvidiactl; do [ -c "$node" ] && echo "device=$node"; done
+# What the node has of what the toolkit hands in, and of which capabilities of the driver config.toml lets it.
+case "$SMI" in absent*|unloaded*) ;; *)
+  printed node "$(LD_PRELOAD=$library timeout -k 2 15 "$smi" -L)"
+  read -r first < "$(command -v "$smi")"
+  case "$first" in '#!'*) echo script=yes;; esac;;
+esac
+for folder in /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu /usr/lib64 /usr/lib; do
+  [ ! -e "$DRIVER_ROOT$folder/libcuda.so.1" ] || { echo "cuda=$DRIVER_ROOT$folder/libcuda.so.1"; break; }
+done
+# shellcheck disable=SC2153
+sed -n 's/^supported-driver-capabilities *= *["'"'"']\([^"'"'"']*\).*/capabilities=\1/p' "$CONFIG"
 # shellcheck disable=SC2153
 value() { sed -n "s/^$1 *= *\([a-z]*\).*/\1/p" "$CONFIG"; }
 way=variable; forbidden=

@@ -76,6 +76,10 @@ elif program == "kubectl":
     elif words[:2] == ["get", "configmaps"]:
         there = words[2] in state.get("config_maps", {{}})
         printed = {{"kind": "ConfigMap", "data": state["config_maps"][words[2]]}} if there else ""
+    elif words[:2] == ["get", "pods"]:
+        printed = {{"kind": "List", "items": state["objects"].get("pods", [])}}
+    elif words[0] == "logs" and "log" in state:
+        printed = state["log"]
     elif words[:2] == ["get", "namespace"]:
         there = words[2] in state["namespaces"]
         printed = {{"kind": "Namespace", "metadata": {{"labels": state["namespaces"][words[2]]}}}} if there else ""
@@ -85,6 +89,13 @@ elif program == "kubectl":
         made = json.load(sys.stdin)
         if made["kind"] == "Namespace":
             state["namespaces"][made["metadata"]["name"]] = made["metadata"]["labels"]
+        elif made["kind"] in ("List", "Pod"):
+            # "becomes": the status that each pod of the test has at once; without it, nothing becomes of them.
+            for pod in made.get("items", [made]) if "becomes" in state else []:
+                name = pod["metadata"]["name"]
+                last = name.rpartition("-")[2]
+                status = state["becomes"].get(last, state["becomes"]["all"])
+                state["objects"]["daemonsets.apps,pods"].append({{**pod, "status": status}})
         else:
             state["runtime_class"] = made
     elif words[:2] == ["patch", "node"]:

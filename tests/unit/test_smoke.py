@@ -31,7 +31,7 @@ LOST = Trial(True, DEVICES[1:], DEVICES[:1])
 
 
 def test_what_the_node_prints_is_read_and_only_our_own_lines_count_as_devices() -> None:
-    said = base64.b64encode(b"open /dev/nvidia0\ndenied /dev/nvidiactl\nopen sesame\nlevel=warning\n").decode()
+    said = base64.b64encode(b"open=/dev/nvidia0\ndenied=/dev/nvidiactl\nopen=sesame\nlevel=warning\n").decode()
     lines = ["device=/dev/nvidia0", "by=ctr", "runtime=/r", "asking=0", f"asking_said={said}", "silent=1", "tested=yes"]
     found = parse_smoke(lines)
     assert (found.by, found.devices, found.reloaded) == ("ctr", ("/dev/nvidia0",), None)

@@ -27,7 +27,7 @@ from gpunode.kubernetes.device_plugin.verdict import comes_by_itself, judge_node
 from gpunode.kubernetes.device_plugin.view import parse_objects
 from gpunode.kubernetes.nodes.cluster_nodes import parse_nodes
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, OURS, PRESENT
-from gpunode.operations import device_plugin, mps_clients, verify_cluster
+from gpunode.operations import device_plugin, mps_clients, vectors, verify_cluster
 from gpunode.settings import Settings, settings_from
 from gpunode.system.gpu import Gpus
 from tests.unit.simulated_cluster import ENFORCED, SimulatedCluster
@@ -235,8 +235,9 @@ def node(host: Host, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     """Return the host that operations see, on which two GPUs are, and let no time pass."""
     host.readings[MigFact] = TWO
     clock = iter(range(0, 100_000, 5))
-    monkeypatch.setattr(verify_cluster, "monotonic", lambda: float(next(clock)))
-    monkeypatch.setattr(verify_cluster, "sleep", lambda _: None)
+    for module in (verify_cluster, vectors):
+        monkeypatch.setattr(module, "monotonic", lambda: float(next(clock)))
+        monkeypatch.setattr(module, "sleep", lambda _: None)
     yield host
 
 
@@ -322,7 +323,9 @@ def test_the_verdict_does_not_wait_for_what_does_not_come_by_itself(cluster: Sim
 
 
 def test_the_verdict_is_good_where_all_is_as_asked_and_starts_no_pod(cluster: SimulatedCluster, node: Host) -> None:
-    assert _verified(node, _settings(cluster)) == "5 things are as desired in the cluster"
+    assert _verified(node, _settings(cluster)) == (
+        "5 things are as desired in the cluster; taken: nvidia.com/gpu.shared 0 of 10"
+    )
     assert cluster.called("kubectl create") == 0
 
 
@@ -358,7 +361,8 @@ def test_what_waits_for_clients_of_mps_fails_no_verdict_and_is_not_waited_for(
     monkeypatch.setattr(mps_clients, "label_waits", lambda name: waiting if name == "gpu-1" else NONE)
     node.refusals.clear()
     cluster.write(calls=[])
-    assert _verified(node, settings) == "3 of 5 things are as desired in the cluster" and not node.refusals
+    said = _verified(node, settings)
+    assert said.startswith("3 of 5 things are as desired in the cluster; taken: ") and not node.refusals
     assert cluster.called("kubectl get nodes") <= 1
     # So is an image that the release would bring, if it did not wait.
     asked = _settings(cluster, device_plugin={"image_digest": f"sha256:{'a' * 64}"}, disruption={"allow": "nothing"})
@@ -368,7 +372,8 @@ def test_what_waits_for_clients_of_mps_fails_no_verdict_and_is_not_waited_for(
     monkeypatch.setattr(mps_clients, "release_waits", lambda: waiting)
     verify_cluster._watched.clear()
     node.noops.clear()
-    assert _verified(node, asked) == "5 of 6 things are as desired in the cluster" and not node.refusals
+    said = _verified(node, asked)
+    assert said.startswith("5 of 6 things are as desired in the cluster; taken: ") and not node.refusals
     # What has nothing to do with it counts as ever.
     _change(cluster, ready="False")
     verify_cluster._watched.clear()

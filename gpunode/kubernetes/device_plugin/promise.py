@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpunode.kubernetes.gpushare.configuration import RESOURCE as GPU_MEMORY
+from gpunode.kubernetes.gpushare.configuration import RESOURCE
 from gpunode.settings.extended_resources import OF_PLUGIN
 from gpunode.settings.sharing import WHOLE_GPU, SharingSettings
 from gpunode.system.gpu import Gpus
 
 _VENDOR = "nvidia.com/"
-_GPU_COUNT = "aliyun.com/gpu-count"
+GPU_MEMORY = RESOURCE
+GPU_COUNT = "aliyun.com/gpu-count"
 
 
 def promised(sharing: SharingSettings, whole_gpus: int, mig_devices: Mapping[str, int]) -> dict[str, int]:
@@ -55,7 +56,7 @@ def promised_memory(gpus: Gpus, unit: str) -> dict[str, int] | None:
     if first.memory_mib is None:
         return None
     each = first.memory_mib // 1024 if unit == "GiB" else first.memory_mib
-    return {_GPU_COUNT: len(gpus.gpus), GPU_MEMORY: len(gpus.gpus) * each}
+    return {GPU_COUNT: len(gpus.gpus), GPU_MEMORY: len(gpus.gpus) * each}
 
 
 def gpus_of(allocatable: Mapping[str, str]) -> dict[str, str]:

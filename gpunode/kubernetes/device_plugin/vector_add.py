@@ -88,6 +88,6 @@ def log_of(kubernetes: KubernetesSettings, namespace: str, name: str) -> tuple[s
     return kubectl(kubernetes, *words)
 
 
-def text(content: Mapping[str, Any]) -> str:
-    """Return the pod for kubectl."""
-    return json.dumps(content)
+def text(*pods: Mapping[str, Any]) -> str:
+    """Return pods for kubectl, all of them to be made at once."""
+    return json.dumps(pods[0] if len(pods) == 1 else {"apiVersion": "v1", "kind": "List", "items": pods})

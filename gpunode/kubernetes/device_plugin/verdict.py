@@ -18,10 +18,9 @@ from gpunode.kubernetes.device_plugin.decide_registered import decide_registered
 from gpunode.kubernetes.device_plugin.decide_restart import NONE, behind_restart, waits, with_restart
 from gpunode.kubernetes.device_plugin.feature_labels import judge_feature_labels
 from gpunode.kubernetes.device_plugin.judge_mps import ANSWERS, judge_mps
-from gpunode.kubernetes.device_plugin.promise import gpus_of
+from gpunode.kubernetes.device_plugin.promise import GPU_MEMORY, gpus_of
 from gpunode.kubernetes.device_plugin.static_manifest import daemon_set_name
 from gpunode.kubernetes.device_plugin.view import FEATURE_DISCOVERY, MPS_DAEMON, View
-from gpunode.kubernetes.gpushare.configuration import RESOURCE as GPU_MEMORY
 from gpunode.kubernetes.gpushare.objects import EXTENDER, NAMESPACE, PLUGIN
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
@@ -214,14 +213,24 @@ def _image(name: str, settings: Settings, node: ClusterNode, view: View) -> Iter
     yield compared(COMPONENT, Subject.IMAGE.of(name), found, digest, not others, RUN_CLUSTER)
 
 
-def resource_to_ask_for(settings: Settings, mig: Mig, gpus: Gpus | None, node: ClusterNode | None) -> str | None:
-    """Return the resource by which a pod gets a GPU of the node, or a part of one; None where there is none."""
+def resources_to_ask_for(settings: Settings, mig: Mig, gpus: Gpus | None, node: ClusterNode | None) -> dict[str, int]:
+    """Return resource -> how many of it the node is to offer, of those by which a pod gets a GPU or a part of one."""
     if settings.device_plugin.config_name is not None:
-        return min(gpus_of(node.allocatable) if node is not None else (), default=None)
-    desired, _ = promise(settings, mig, gpus)
-    if not desired:
-        return None
-    return GPU_MEMORY if settings.device_plugin.method == "gpushare" else min(desired)
+        offers = gpus_of(node.allocatable) if node is not None else {}
+        return {name: int(count) for name, count in offers.items() if count.isdecimal()}
+    desired = promise(settings, mig, gpus)[0] or {}
+    if settings.device_plugin.method == "gpushare":
+        return {GPU_MEMORY: desired[GPU_MEMORY]} if GPU_MEMORY in desired else {}
+    return dict(desired)
+
+
+def resource_to_ask_for(
+    settings: Settings, mig: Mig, gpus: Gpus | None, node: ClusterNode | None, pods: int = 1
+) -> str | None:
+    """Return the resource by which each of so many pods gets one, if any has enough; None where the node has none."""
+    found = resources_to_ask_for(settings, mig, gpus, node)
+    enough = [name for name, count in found.items() if count >= pods]
+    return min(enough or found, default=None)
 
 
 def comes_by_itself(finding: Finding) -> bool:

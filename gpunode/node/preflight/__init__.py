@@ -28,6 +28,7 @@ from gpunode.node.preflight import (
     runfile,
     runtimes,
     slurm,
+    verify,
 )
 from gpunode.node.preflight.former_names import former_names
 from gpunode.packages import trust
@@ -74,6 +75,7 @@ def refusals(settings: Settings, machine: Machine, today: date | None = None) ->
     found += rdma.rdma_refusals(settings, machine)
     found += dcgm.dcgm_refusals(settings, machine)
     found += kubelet.kubelet_refusals(settings, machine)
+    found += verify.verify_refusals(settings, gpus)
     found += boot.boot_refusals(settings, system, machine.boot, dict(actual.packages))
     found += disk.disk_refusals(settings, machine.disk, actual, machine.cuda.versions)
     return tuple(found)

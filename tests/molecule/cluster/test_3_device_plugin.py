@@ -41,14 +41,14 @@ def _wrong(run: Run) -> set[tuple[str, str]]:
     return {(name, each["what"]) for name, every in run.findings.items() for each in every if each["class"] != "ok"}
 
 
-def _inventory(life: Life, timeout: int = 120, **gpu_2: Any) -> str:
-    """Return the inventory of the life so far, where one node may have other settings."""
+def _inventory(life: Life, timeout: int = 120, everyone: dict[str, Any] | None = None, **gpu_2: Any) -> str:
+    """Return the inventory of the life so far, where both nodes, or one, may have other settings."""
     found = programs(3)
     kubernetes = {
         "enabled": True, "kubeconfig": str(life.kubeconfig), "helm": str(found / "helm"),
         "kubectl": str(found / "kubectl"), "timeout": timeout,
     }  # fmt: skip
-    both: dict[str, object] = {"kubernetes": kubernetes, "device_plugin": {"chart": str(CHART)}}
+    both: dict[str, object] = {"kubernetes": kubernetes, "device_plugin": {"chart": str(CHART)}, **(everyone or {})}
     return inventory_with(
         life.folder, {"gpu-1": {**both, **NODES["gpu-1"]}, "gpu-2": {**both, **NODES["gpu-2"], **gpu_2}}
     )
@@ -73,6 +73,41 @@ def test_vectors_are_added_on_each_node_and_no_pod_stays(life: Life) -> None:
     run = _run(_inventory(life, **VECTOR_ADD), VERDICT)
     assert (run.code, run.operations("success")) == (0, {}), run.printed[-2000:]
     assert "gpunode-vector-add" not in life.release().kubectl("get", "pods", "--namespace", NAMESPACE)
+
+
+def test_three_pods_at_once_share_gpus_and_the_run_says_which_of_them_had_the_same_one(life: Life) -> None:
+    """SIMULATED: the pods' processes and what containerd keeps of them, on the node; nvidia-smi's list of processes."""
+    three = {"verify": {**VECTOR_ADD["verify"], "vector_add_pods": 3}}
+    run = _run(_inventory(life, everyone=three), VERDICT, "-v")
+    assert (run.code, run.operations("success")) == (0, {}), run.printed[-2000:]
+    shared, sliced = (re.search(f"taken: {re.escape(name)} 0 of [^\n]*", run.printed) for name in (
+        "nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb"
+    ))  # fmt: skip
+    assert shared is not None and sliced is not None, run.printed[-3000:]
+    assert "0 of 10, and 3 pods added vectors, each on one nvidia.com/gpu.shared: " in shared[0]
+    assert re.search(r"2 on GPU-\S+ \(2 of them at once, 2 of their processes by nvidia-smi\)", shared[0]), shared[0]
+    assert "1 on GPU-" in shared[0]
+    assert sliced[0].count("1 on MIG-") == 3 and "no two of them were seen on one GPU" in sliced[0]
+    assert "gpunode-vector-add" not in life.release().kubectl("get", "pods", "--namespace", NAMESPACE)
+
+
+def test_more_pods_at_once_than_a_node_has_parts_of_gpus_are_refused_before_anything_is_touched(life: Life) -> None:
+    before = life.state()
+    many = {"verify": {**VECTOR_ADD["verify"], "vector_add_pods": 11}}
+    run = _run(_inventory(life, everyone=many), "deploys/gpu_node.py")
+    assert run.code == 1 and run.operations("success") == {}, run.printed[-2000:]
+    assert "verify.vector_add_pods is 11, and by its settings the node offers nvidia.com/gpu.shared: 10" in run.printed
+    assert "set verify.vector_add_pods = 10 or less" in run.printed and life.state() == before
+
+
+def test_drift_tells_what_is_taken_and_a_container_sees_the_mig_devices(life: Life) -> None:
+    """A container by ctr, with SIMULATED nvidia-smi, runtime and GPUs, lists what the node's nvidia-smi lists."""
+    run = _drift(_inventory(life))
+    taken = {each["what"]: each["actual"] for each in run.findings["gpu-2"] if each["what"].startswith("taken of")}
+    assert taken["taken of nvidia.com/mig-1g.10gb"] == "0 of 4" and run.code == 0
+    smoke = _run(_inventory(life), "deploys/smoke.py", "-v", "--limit", "gpu-2")
+    assert smoke.code == 0, smoke.printed[-2000:]
+    assert "nvidia-smi lists 2 GPUs, MIG " in smoke.printed, smoke.printed[-2000:]
 
 
 def test_a_label_changed_by_hand_fails_the_verdict_with_the_plugins_log_and_is_healed(life: Life) -> None:

@@ -111,6 +111,44 @@ def test_containers_see_what_the_preset_for_shared_clusters_lets_them(nodes: tup
     assert out(node, "ls /var/tmp | grep -c gpunode || true; ctr namespaces ls -q | grep -c smoke || true") == "0\n0"
 
 
+RUNTIME = "/usr/bin/nvidia-container-runtime"
+
+
+def test_a_container_runs_nvidia_smi_and_has_libcuda_by_the_toolkit_and_what_it_lacks_is_told(
+    nodes: tuple[Node, ...], tmp_path: Path
+) -> None:
+    """The stand-in for the toolkit mounts them as the real one does; nvidia-smi in the container is SIMULATED."""
+    (node,) = nodes
+    found = _seen(tmp_path, node)
+    listed, seen = found["handed"]["gpus"], found["asking"]["driver"]
+    assert len(listed) == 2 and [gpu["uuid"] in "".join(seen["smi_said"]) for gpu in listed] == [True, True]
+    assert seen["smi_status"] == 0 and found["handed"]["is_script"] is True
+    version = out(node, "cat /sys/module/nvidia/version")
+    assert seen["cuda"] == [f"/usr/lib/x86_64-linux-gnu/libcuda.so.{version}"]
+    assert seen["linked"] == [found["handed"]["cuda"]] == ["/usr/lib/x86_64-linux-gnu/libcuda.so.1"]
+    # One that asks for no GPU gets nothing of it.
+    assert found["silent"]["driver"] == {"cuda": [], "linked": [], "smi_status": None, "smi_said": []}
+    no_program, no_name = "s/mounts.append(_mount(script/str(_mount(script/", "s/if not link.is/if False and link.is/"
+    no_library, fails = (
+        "s/libcuda.so.\\[0-9/libnone.so.[0-9/",
+        "s/, status=status)/, status=18)/",
+    )
+    for changes, faults in (
+        ((no_program, no_name), ("has no nvidia-smi, which the node has", "no libcuda.so.1 beside it")),
+        ((no_library, fails), ("has no libcuda, without which no CUDA program starts", "ends with exit code 18")),
+    ):
+        out(node, f"cp -p {RUNTIME} /srv/other/real && sed -i '{'; '.join(changes)}' {RUNTIME}")
+        broken = _run(tmp_path, node, SHARED, "deploys/smoke.py")
+        out(node, f"cp -p /srv/other/real {RUNTIME}")
+        assert broken.code != 0, changes
+        assert all(fault in broken.printed for fault in faults), broken.printed
+    # What config.toml does not let containers have is no fault.
+    out(node, f"cp -p {CONFIG} /srv/other/ && sed -i '1i supported-driver-capabilities = \"compute\"' {CONFIG}")
+    few = _run(tmp_path, node, SHARED, "deploys/smoke.py")
+    out(node, f"cp -p /srv/other/config.toml {CONFIG}")
+    assert few.code == 0 and "has no utility, by which the toolkit hands it in" in few.printed, few.printed
+
+
 # A pod's first container has an image of its own, which a node with a kubelet has. Here it is busybox under that name.
 PAUSE = """
 set -e
@@ -141,11 +179,41 @@ def _seen(folder: Path, node: Node) -> dict[str, Any]:
     return found
 
 
-def _readings(payload: Any) -> list[dict[str, Any]]:
-    """Return the fact's answers, wherever pyinfra puts them."""
+def _readings(payload: Any, key: str = "asking") -> list[dict[str, Any]]:
+    """Return the fact's answers, which have that key, wherever pyinfra puts them."""
     if not isinstance(payload, dict):
         return []
-    return [payload] if "asking" in payload else [row for value in payload.values() for row in _readings(value)]
+    return [payload] if key in payload else [row for value in payload.values() for row in _readings(value, key)]
+
+
+CTR = (
+    "ctr -n team run --detach --runc-binary /usr/bin/nvidia-container-runtime {asks} --rootfs /srv/gpunode-lab/rootfs "
+    "{name} /bin/sleep 900"
+)
+
+
+def test_a_fact_tells_which_running_container_has_which_gpu_and_whose_a_process_is(
+    nodes: tuple[Node, ...], tmp_path: Path
+) -> None:
+    """Real: containerd, and what it keeps of its containers. SIMULATED: the runtime, the GPUs and nvidia-smi."""
+    (node,) = nodes
+    one = "--mount type=bind,src=/dev/null,dst=/var/run/nvidia-container-devices/1,options=rbind:ro"
+    out(node, CTR.format(asks=one, name="one"))
+    # The preset takes no variable of an unprivileged container.
+    out(node, CTR.format(asks="--env NVIDIA_VISIBLE_DEVICES=all", name="refused"))
+    out(node, CTR.format(asks="", name="none"))
+    out(node, "systemd-run --quiet --collect --unit=trainer gpunode-lab-hold 1 --name trainer; sleep 1")
+    run = command("pyinfra", "--json", _inventory(tmp_path, node, SHARED), "fact", "facts.gpu_users.GpuUsers")
+    out(node, "systemctl stop trainer; for name in one refused none; do ctr -n team task kill --signal KILL $name; "
+              "sleep 0.5; ctr -n team container rm $name; done; ctr namespaces rm team")  # fmt: skip
+    assert run.code == 0, run.printed
+    (found,) = _readings(json.loads(run.stdout), "containers")
+    containers = {each["id"]: each for each in found["containers"]}
+    assert set(containers) == {"one", "refused"}
+    assert (containers["one"]["runtime"], containers["one"]["gpus"]) == ("containerd", [found["gpus"][1]])
+    assert (containers["refused"]["asks"], containers["refused"]["gpus"]) == (["all"], [])
+    (process,) = (each for each in found["processes"] if each["name"] == "trainer")
+    assert (process["gpu"], process["container"]) == (found["gpus"][1], None)
 
 
 def test_a_pod_by_crictl_sees_its_gpus_by_the_default_runtime_and_beside_a_kubelet_none_is_started(
