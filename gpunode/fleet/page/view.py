@@ -98,8 +98,10 @@ def pairs(of: Mapping[str, Any], *names: str) -> tuple[tuple[str, str], ...]:
 
 def columns(hosts: Iterable[Host]) -> tuple[str, ...]:
     """Return the components in the order of the host that has most of them, then those that only others have."""
-    orders = sorted((list(dict.fromkeys(item.component for item in host.items)) for host in hosts), key=len)
-    return tuple(dict.fromkeys(name for order in reversed(orders) for name in order))
+    orders = sorted(
+        (list(dict.fromkeys(item.component for item in host.items)) for host in hosts), key=lambda order: -len(order)
+    )
+    return tuple(dict.fromkeys(name for order in orders for name in order))
 
 
 def in_words(at: str) -> str:
