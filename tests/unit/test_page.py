@@ -9,6 +9,7 @@ import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,12 @@ def page_of(*findings: Finding, name: str = "gpu-1") -> str:
     return drift_page(document((NodeReport(name, findings),), "0.1.0", fleet.AT, fleet.INVENTORY))
 
 
+@cache
+def our_tags() -> frozenset[str]:
+    """Return the tags of a page with each kind of trouble, and of one with none."""
+    return frozenset(tag for page in (drift_page(fleet.fleet(200)), page_of()) for tag, _ in Tags(page).found)
+
+
 def data(text: str) -> dict[str, Any]:
     """Return what the page's script reads."""
     (packed,) = re.findall(r'id="data">([A-Za-z0-9+/=]*)<', text)
@@ -135,7 +142,7 @@ def test_whatever_a_node_said_the_page_s_elements_are_our_own(findings: list[Fin
     text = page_of(*findings, name=name)
     text.encode()
     tags = {tag for tag, _ in Tags(text).found}
-    assert tags <= {tag for tag, _ in Tags(drift_page(fleet.fleet(200))).found} | {"p"}
+    assert tags <= our_tags()
     assert text.count("<script") == text.count("</script>") == 3
     shown = [item[2] for item in data(text)["items"]]
     assert set(shown) <= {cleaned(item.what) for item in findings}
@@ -306,3 +313,15 @@ def test_a_page_that_cannot_be_written_is_said_and_the_old_one_stays(
     assert f"{path}: the report was not written: No space left on device" in done.output
     assert path.read_text() == "old\n"
     assert [entry.name for entry in tmp_path.iterdir()] == ["plan.html"]
+
+
+def test_drift_writes_the_page_of_its_own_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpunode.fleet import drift
+
+    monkeypatch.setattr(drift, "inspect", lambda *arguments, **options: (NodeReport("gpu-1", (fleet.EDITED,)),))
+    target = tmp_path / "drift.html"
+    done = CliRunner().invoke(cli.gpunode, ["drift", "inventories/prod.py", "--json", "--html", str(target)])
+    assert done.exit_code == 2, done.output
+    told = json.loads(done.stdout)
+    assert told["inventory"] == "inventories/prod.py"
+    assert target.read_text(encoding="utf-8") == drift_page(told)

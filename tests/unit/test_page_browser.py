@@ -238,7 +238,14 @@ def test_on_paper_the_differences_stand_below_the_map(at: Any) -> None:
 
 def everywhere(evil: str) -> Finding:
     """Return a finding with a value in each of its places."""
-    sides = {"component": evil, "what": evil, "actual": evil, "desired": evil, "cause": evil, "source": evil}
+    sides: dict[str, Any] = {
+        "component": evil,
+        "what": evil,
+        "actual": evil,
+        "desired": evil,
+        "cause": evil,
+        "source": evil,
+    }
     return replace(fleet.EDITED, remedy=f"`a {evil}`", **sides)
 
 
