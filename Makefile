@@ -6,6 +6,8 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo "sudo -E")
 APT := $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get -q -y
 # What the lab needs of the system; a program of each package that is there means that it is installed.
 LAB_PACKAGES := podman runc netavark aardvark-dns iptables nftables debootstrap dpkg-dev apt-utils gnupg openssh-client zstd
+# A browser for the tests of the page that `--html` writes, and letters for its pictures; where the system has none, those tests skip.
+BROWSER_PACKAGES := chromium fonts-dejavu-core
 # What its virtual machine needs beside these, which only test-slow boots.
 VM_PACKAGES := qemu-system-x86 grub-pc-bin grub-common e2fsprogs
 # The tests start hundreds of short programs; where nothing may be cached, each of them compiles gpunode anew.
@@ -15,7 +17,7 @@ UNIT := $(SUDO) $(CACHED) .venv/bin/python -m tests.fast
 SCENARIOS := $(SUDO) $(CACHED) .venv/bin/pytest
 TIMED = date +"==> %H:%M:%S $(1)"
 
-.PHONY: help setup lab-tools lab-vm-tools demo demo-down test-fast test test-slow test-real test-hardware lint docs audit
+.PHONY: help setup lab-tools lab-vm-tools demo demo-down test-fast test test-slow test-real test-hardware lint docs pictures audit browser-tools
 
 help:
 	@echo "make setup      make .venv, so that .venv/bin/pyinfra and .venv/bin/gpunode work"
@@ -28,6 +30,7 @@ help:
 	@echo "make test-hardware  on a machine with a GPU: gpunode's facts beside nvidia-smi's, CUDA, MPS; writes docs/hardware.md"
 	@echo "make lint       ruff, mypy, and shellcheck"
 	@echo "make audit      look for known vulnerabilities in uv.lock; says so where it could not"
+	@echo "make pictures   make docs/pictures by a chromium without a window, of SIMULATED fleets"
 	@echo "make docs       generate the reference pages, docs/coverage.md and the table of docs/support.md"
 
 setup: .venv/.complete
@@ -49,6 +52,11 @@ lab-tools lab-vm-tools:
 	if [ -n "$$missing" ]; then $(call TIMED,Installing what the lab needs:$$missing (half a minute)); \
 	  $(APT) update >/dev/null && $(APT) install --no-install-recommends $$missing >/dev/null; fi
 
+browser-tools:
+	@command -v chromium >/dev/null || { $(call TIMED,Installing $(BROWSER_PACKAGES) (half a minute)); \
+	  $(APT) update >/dev/null && $(APT) install --no-install-recommends $(BROWSER_PACKAGES) >/dev/null; } || \
+	  echo "no chromium to be had here: the page's tests in a browser are skipped"
+
 demo: setup lab-tools
 	@$(SUDO) .venv/bin/python -m gpunode.lab.demo
 
@@ -69,16 +77,19 @@ docs: setup
 	@.venv/bin/python -m tests.support
 	@.venv/bin/python -m tests.coverage
 
+pictures: setup browser-tools
+	@.venv/bin/python -m tests.pictures
+
 test-fast: setup
 	@$(CACHED) .venv/bin/python -m tests.fast
 
-test: setup lab-tools
+test: setup lab-tools browser-tools
 	@$(UNIT) -m "not slow"
 	@$(SCENARIOS) -m "not slow" tests/test_scenarios.py
 
 test-slow: export GPUNODE_TEST_ALL = 1
 test-slow: export GPUNODE_TEST_EXAMPLES = 1000
-test-slow: setup lab-vm-tools
+test-slow: setup lab-vm-tools browser-tools
 	@$(UNIT) -m "slow or not slow"
 	@$(SCENARIOS) tests/test_scenarios.py
 	@$(call TIMED,Mutants of what gpunode promises most (ten minutes))

@@ -13,8 +13,9 @@ from pyinfra import host
 
 from gpunode.kubernetes.components import decide_exporter_alone
 from gpunode.kubernetes.device_plugin.cluster import Cluster
+from gpunode.operations.cluster_command import answered
 from gpunode.operations.control_plane import runner
-from gpunode.operations.device_plugin import answered, nodes
+from gpunode.operations.device_plugin import nodes
 from gpunode.operations.failure import OperationRefused, node_operation
 from gpunode.operations.shared_once import asked_once
 from gpunode.settings import Settings

@@ -110,7 +110,7 @@ def what_waits(
             _would[host.state] = Restarts(Whole(everyone, cluster, view, nodes))
         restarts = _would[host.state]
         release = restarts.of_release if settings.device_plugin.method in BY_CHART else NONE
-        return restarts.of_label(host.name, settings, state), release
+        return restarts.of_node(host.name, settings, state), release
 
 
 def drained(restart: Decision[str], everyone: Mapping[str, Settings], what: str) -> Iterator[Any]:

@@ -15,13 +15,32 @@ def folded(names: Iterable[str]) -> str:
 
     `gpu-1 to gpu-4, gpu-9`; the order is that of the names.
     """
+    return ", ".join(map(_in_words, _in_rows(names)))
+
+
+def folded_first(names: Iterable[str], most: int) -> str:
+    """Return names as `folded` does, the first `most` rows of them, or all where one more row is left.
+
+    `gpu-1 to gpu-4, gpu-9 and 12 more`
+    """
+    rows = _in_rows(names)
+    if len(rows) <= most + 1:
+        return ", ".join(map(_in_words, rows))
+    return f"{', '.join(map(_in_words, rows[:most]))} and {sum(map(len, rows[most:])):,} more"
+
+
+def _in_rows(names: Iterable[str]) -> list[list[str]]:
     rows: list[list[str]] = []
     for name in names:
         if rows and _follows(rows[-1][-1], name):
             rows[-1].append(name)
         else:
             rows.append([name])
-    return ", ".join(f"{row[0]} to {row[-1]}" if len(row) >= _ROW else ", ".join(row) for row in rows)
+    return rows
+
+
+def _in_words(row: list[str]) -> str:
+    return f"{row[0]} to {row[-1]}" if len(row) >= _ROW else ", ".join(row)
 
 
 def _follows(before: str, name: str) -> bool:

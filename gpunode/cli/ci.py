@@ -12,8 +12,9 @@ import click
 
 from gpunode.base.findings import ExitCode, Finding, FindingClass, NodeReport, verdict
 from gpunode.base.terminal import say
-from gpunode.cli.drift import REPORT, print_reports, writable, write_reports
+from gpunode.cli.drift import print_reports, write_reports
 from gpunode.cli.errors import told
+from gpunode.cli.report_file import REPORT, writable
 
 if TYPE_CHECKING:
     from gpunode.system.readiness import Outcome, Readiness

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpunode.base.findings import ExitCode, FindingClass, NodeReport, verdict
+from gpunode.base.findings import FindingClass, NodeReport, verdict
 from gpunode.base.importing import uncollected
 from gpunode.base.terminal import say, say_coloured
 from gpunode.cli.errors import told
+from gpunode.cli.report_file import REPORT, html_option, writable, write_page, written
 from gpunode.cli.selection import limit_option, set_option
 from gpunode.fleet.reports.findings_text import UNBOUND, report_text, width
 
@@ -25,16 +26,6 @@ if TYPE_CHECKING:
     from gpunode.fleet.nodes import Watch
 
 _COLOURS = {FindingClass.OK: "green", FindingClass.RESTART_PENDING: "yellow", FindingClass.REBOOT_PENDING: "yellow"}
-
-
-def writable(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    """Refuse a report that could not be written, before the nodes are read for it."""
-    if path is not None and not path.parent.is_dir():
-        raise click.BadParameter(f"there is no folder {path.parent}: make it, or name another file")
-    return path
-
-
-REPORT = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command()
@@ -48,6 +39,7 @@ REPORT = click.Path(path_type=Path, dir_okay=False)
     callback=writable,
     help="Write metrics to this file, too, for node_exporter's textfile collector (name it *.prom).",
 )
+@html_option
 @click.option(
     "--timeout",
     type=click.IntRange(1),
@@ -69,6 +61,7 @@ def drift(
     show_all: bool,
     junit: Path | None,
     prometheus: Path | None,
+    html: Path | None,
     timeout: int,
     processes: int | None,
     limit: tuple[str, ...],
@@ -86,13 +79,16 @@ def drift(
     with told(), watched() as watch:
         reports = inspect(inventory, watch, timeout, processes, limit=limit)
     took = time.monotonic() - began
-    if as_json:
-        from gpunode.fleet.reports.document import document
+    from gpunode.fleet.reports.document import document
 
-        say(json.dumps(document(reports, version("gpunode"), datetime.now(UTC))))
+    told_of = document(reports, version("gpunode"), datetime.now(UTC), str(inventory))
+    if as_json:
+        say(json.dumps(told_of))
     else:
         print_reports(reports, show_all, inventory)
     write_reports(reports, junit, prometheus, took)
+    if html is not None:
+        write_page(html, "drift", told_of)
     sys.exit(verdict(item for report in reports for item in report.findings))
 
 
@@ -129,20 +125,11 @@ def write_reports(
     from gpunode.fleet.reports.prometheus import write_metrics
 
     if junit is not None:
-        with _written(junit):
+        with written(junit):
             write_junit(reports, junit)
     if prometheus is not None:
-        with _written(prometheus):
+        with written(prometheus):
             write_metrics(reports, prometheus, time.time(), took)
-
-
-@contextmanager
-def _written(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        say(f"{path}: the report was not written: {error.strerror}", err=True)
-        sys.exit(ExitCode.ERROR)
 
 
 def print_reports(reports: tuple[NodeReport, ...], show_all: bool, inventory: Path | None = None) -> None:

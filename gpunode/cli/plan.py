@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,7 @@ from gpunode.base.findings import ExitCode
 from gpunode.base.importing import uncollected
 from gpunode.base.terminal import say
 from gpunode.cli.errors import told
+from gpunode.cli.report_file import html_option, write_page
 from gpunode.cli.selection import limit_option, set_option
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ Plans = dict[str, "Plan | str"]
 @click.option("--facts", "facts_file", type=click.Path(path_type=Path), help="Decide from a file of `gpunode facts`.")
 @click.option("--settings", "settings_file", type=click.Path(path_type=Path), help="Settings as YAML, for --facts.")
 @click.option("--json", "wants_json", is_flag=True, help="Print every plan as JSON.")
+@html_option
 @limit_option
 @set_option
 def plan(
@@ -36,6 +40,7 @@ def plan(
     facts_file: Path | None,
     settings_file: Path | None,
     wants_json: bool,
+    html: Path | None,
     limit: tuple[str, ...],
 ) -> None:
     """Say what a run would do to every node of INVENTORY, or why it refuses one; nothing is changed.
@@ -49,10 +54,13 @@ def plan(
         raise click.UsageError("--limit names hosts of an inventory; of --facts all hosts are planned")
     with told():
         plans = live_plans(inventory, limit) if inventory else _offline(facts_file, settings_file)  # type: ignore[arg-type]
+    document = as_json(plans, version("gpunode"), datetime.now(UTC), str(inventory) if inventory else None)
     if wants_json:
-        say(json.dumps(as_json(plans), indent=2))
+        say(json.dumps(document, indent=2))
     else:
         say(as_text(plans))
+    if html is not None:
+        write_page(html, "plan", document)
     sys.exit(_exit_code(plans))
 
 
@@ -104,15 +112,19 @@ def _planned(settings: Any, node: Any) -> Plan | str:
         return f"cannot be judged: {type(error).__name__}: {error}"
 
 
-def as_json(plans: Plans) -> dict[str, Any]:
-    """Return what `--json` prints."""
+def as_json(plans: Plans, version: str, at: datetime, inventory: str | None = None) -> dict[str, Any]:
+    """Return what `--json` prints.
+
+    version: gpunode's; at: when it was planned; inventory: its path as it was given, None of a file of facts
+    """
     from gpunode.node.plan import SCHEMA, Plan
 
     hosts = {
         name: found.to_json() if isinstance(found, Plan) else {"verdict": "unreachable", "reason": found}
         for name, found in plans.items()
     }
-    return {"schema": SCHEMA, "hosts": hosts}
+    told_at = at.astimezone(UTC).isoformat(timespec="seconds")
+    return {"schema": SCHEMA, "gpunode": version, "inventory": inventory, "at": told_at, "hosts": hosts}
 
 
 def _exit_code(plans: Plans) -> ExitCode:

@@ -18,6 +18,7 @@ from click.core import ParameterSource
 from gpunode.base.findings import ExitCode
 from gpunode.base.terminal import say
 from gpunode.cli.errors import told
+from gpunode.cli.report_file import html_option, write_page
 from gpunode.cli.selection import set_option
 from gpunode.fleet.rollout.amount import Amount, AmountError, amount
 
@@ -75,6 +76,7 @@ def _amount(context: click.Context, option: click.Parameter, text: str | None) -
 @click.option("--dry", is_flag=True, help="Print the waves, and touch nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; what happens goes to standard error.")
 @set_option
+@html_option
 @click.pass_context
 def rollout(
     context: click.Context,
@@ -89,6 +91,7 @@ def rollout(
     anew: bool,
     dry: bool,
     as_json: bool,
+    html: Path | None,
 ) -> None:
     """Bring the nodes of INVENTORY to what its settings ask, in waves.
 
@@ -116,7 +119,7 @@ def rollout(
             progress = _planned(inventory, request, tell)
         else:
             progress, files = _carried_out(inventory, request, anew, interval, pauses, tell)
-    _finish(inventory, progress, files, tell, as_json)
+    _finish(inventory, progress, files, tell, as_json, html)
 
 
 @contextmanager
@@ -262,7 +265,9 @@ def _header(progress: Progress, tell: Tell) -> None:
         tell(f"  left out: {name}: {left.reason}")
 
 
-def _finish(inventory: Path, progress: Progress, files: Path | None, tell: Tell, as_json: bool) -> NoReturn:
+def _finish(
+    inventory: Path, progress: Progress, files: Path | None, tell: Tell, as_json: bool, html: Path | None
+) -> NoReturn:
     from gpunode.fleet.rollout.document import document, exit_code
     from gpunode.fleet.rollout.opening import ANOTHER
     from gpunode.fleet.rollout.progress import stopped_for_good
@@ -279,6 +284,9 @@ def _finish(inventory: Path, progress: Progress, files: Path | None, tell: Tell,
             tell(f"  {ANOTHER}: gpunode rollout {inventory}")
         elif ended.how != "finished":
             tell(f"  go on: gpunode rollout --resume {inventory}")
+    told_of = document(progress, files)
     if as_json:
-        say(json.dumps(document(progress, files)))
+        say(json.dumps(told_of))
+    if html is not None:
+        write_page(html, "rollout", told_of)
     sys.exit(exit_code(progress))

@@ -33,6 +33,7 @@ gpunode drift inventories/prod.py                            # what deviates, an
 gpunode drift --all inventories/prod.py                      # what is as desired, too
 gpunode drift --json inventories/prod.py                     # the document below
 gpunode drift --junit drift.xml inventories/prod.py          # a suite per node, a case per finding
+gpunode drift --html drift.html inventories/prod.py          # a page to look at: page.md
 gpunode drift --prometheus gpunode.prom inventories/prod.py  # for node_exporter's textfile collector
 ```
 
@@ -80,12 +81,18 @@ def document() -> str:
         _HEAD,
         f"## Classes\n\n| class | meaning | exit code |\n|---|---|---|\n{classes}\n",
         f"The exit code of the command is that of the gravest class:\n\n| code | says |\n|---|---|\n{codes}\n",
-        "## JSON\n\n`disruption` is what healing costs the node: "
+        "## JSON\n\n`at` is when the nodes had been read, `inventory` its path as it was given. "
+        "`disruption` is what healing costs the node: "
         + ", ".join(f"`{level.name}`" for level in Disruption)
         + ", or null where there is nothing to heal or nobody can say. `since` is when a run first left the node to "
         "wait for a restart or a boot (of several runs the first, for as long as it waits), or null where no whole run "
         "has ended with that. A key that goes away or changes its meaning raises `schema`; a new key does not.\n",
-        fenced("json", json.dumps(json_document(example(), "0.1.0", datetime(2026, 1, 15, tzinfo=UTC)), indent=2)),
+        fenced(
+            "json",
+            json.dumps(
+                json_document(example(), "0.1.0", datetime(2026, 1, 15, tzinfo=UTC), "inventories/prod.py"), indent=2
+            ),
+        ),
         "The schema:\n",
         fenced("json", json.dumps(schema(), indent=2)),
         "## Prometheus\n\n[monitoring](how-to/monitoring.md) has a timer, alerts and a dashboard for these.\n",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ reviews what would happen.
 gpunode facts inventories/prod.py > facts.json
 gpunode plan --facts facts.json --settings settings.yaml          # for people
 gpunode plan --facts facts.json --settings settings.yaml --json   # for programs
+gpunode plan --html plan.html inventories/prod.py                 # a page to look at: page.md
 ```
 
 | exit code | meaning |
@@ -57,9 +58,10 @@ feel is always allowed.
 
 _JSON = """## The plan as JSON
 
-With `--json` the plan is `{"schema": 2, "hosts": {NAME: PLAN}}`; a host that did not answer has
-`{"verdict": "unreachable", "reason": …}`. [plan.schema.json](examples/plan/plan.schema.json) is the JSON schema of a
-PLAN, [plan.json](examples/plan/plan.json) the example above.
+With `--json` the plan is `{"schema": 2, "gpunode": VERSION, "inventory": PATH, "at": TIME, "hosts": {NAME: PLAN}}`;
+`inventory` is null with `--facts`, and a host that did not answer has `{"verdict": "unreachable", "reason": …}`.
+[plan.schema.json](examples/plan/plan.schema.json) is the JSON schema of a PLAN,
+[plan.json](examples/plan/plan.json) the example above.
 """
 
 _FACTS = """## facts.json
@@ -128,7 +130,7 @@ def as_document(content: Any) -> str:
 
 # What the page links to.
 FILES = {
-    "examples/plan/plan.json": lambda: as_document(as_json(example())),
+    "examples/plan/plan.json": lambda: as_document(as_json(example(), "0.1.0", datetime(2026, 1, 15, tzinfo=UTC))),
     "examples/plan/plan.schema.json": lambda: as_document(plan_schema()),
     "examples/plan/facts.schema.json": lambda: as_document(recorded.schema()),
 }

@@ -22,6 +22,7 @@ from gpunode.base.findings import FindingClass
 from gpunode.facts.node import Node
 from gpunode.fleet import drift
 from gpunode.fleet import nodes as fleet
+from gpunode.fleet.page.html import rollout_page
 from gpunode.fleet.rollout import wave_run
 from gpunode.fleet.rollout.document import schema
 from gpunode.fleet.run import child
@@ -71,6 +72,13 @@ def test_the_canary_goes_first_and_then_wave_after_wave(lab: Lab) -> None:
     assert "finished: 4 of 4 nodes are done" in done.stdout
     (log,) = lab.folder.glob(".rollout/fleet-*/*/wave-2.log")
     assert "SIMULATED pyinfra -y --json --limit gpu-2 --limit gpu-3 fleet.py deploys/gpu_node.py" in log.read_text()
+
+
+def test_the_page_of_a_rollout_is_that_of_its_document(lab: Lab, tmp_path: Path) -> None:
+    lab.fail("gpu-1")
+    told = document("--html", str(tmp_path / "rollout.html"))
+    assert (tmp_path / "rollout.html").read_text(encoding="utf-8") == rollout_page(told)
+    assert told["at"] >= told["begun"]
 
 
 def test_a_canary_that_fails_stops_it_and_no_other_node_is_touched(lab: Lab) -> None:

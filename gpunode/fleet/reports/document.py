@@ -13,10 +13,11 @@ from gpunode.base.findings import Finding, FindingClass, NodeReport, verdict, wo
 SCHEMA = 2
 
 
-def document(reports: Iterable[NodeReport], version: str, at: datetime) -> dict[str, Any]:
+def document(reports: Iterable[NodeReport], version: str, at: datetime, inventory: str | None = None) -> dict[str, Any]:
     """Return the document: schema, gpunode's version, when, exit code, counts, and per host its class and findings.
 
-    at: when the nodes had been read; counts: class -> how many hosts, and how many findings, are of it
+    at: when the nodes had been read; inventory: its path as it was given; counts: class -> how many hosts, and how
+    many findings, are of it
     """
     reports = tuple(reports)
     hosts = Counter(worst(report.findings).value for report in reports)
@@ -24,6 +25,7 @@ def document(reports: Iterable[NodeReport], version: str, at: datetime) -> dict[
     return {
         "schema": SCHEMA,
         "gpunode": version,
+        "inventory": inventory,
         "at": at.astimezone(UTC).isoformat(timespec="seconds"),
         "counts": {"hosts": dict(sorted(hosts.items())), "findings": dict(sorted(findings.items()))},
         "exit_code": int(verdict(item for report in reports for item in report.findings)),
@@ -51,10 +53,11 @@ def schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
-        "required": ["schema", "gpunode", "at", "counts", "exit_code", "hosts"],
+        "required": ["schema", "gpunode", "inventory", "at", "counts", "exit_code", "hosts"],
         "properties": {
             "schema": {"const": SCHEMA},
             "gpunode": {"type": "string"},
+            "inventory": text,
             "at": {"type": "string", "format": "date-time"},
             "counts": {
                 "type": "object",

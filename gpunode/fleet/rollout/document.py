@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ def document(progress: Progress, files: Path | None) -> dict[str, Any]:
         "schema": SCHEMA,
         "gpunode": begun.gpunode,
         "inventory": begun.inventory,
+        "begun": begun.at.isoformat(),
+        "at": _latest(progress).isoformat(),
         "state": "planned" if files is None else ended.how if ended is not None else "at work",
         "reason": ended.reason if ended is not None else None,
         "exit_code": int(exit_code(progress)),
@@ -49,6 +52,13 @@ def document(progress: Progress, files: Path | None) -> dict[str, Any]:
             name: {"class": left.finding_class.value, "reason": left.reason} for name, left in begun.left_out.items()
         },
     }
+
+
+def _latest(progress: Progress) -> datetime:
+    """Return the time of the last thing that happened, which is what the document says how it stood at."""
+    times = [progress.begun.at]
+    times += [record.ended.at if record.ended is not None else record.begun.at for record in progress.waves]
+    return max([*times, progress.ended.at] if progress.ended is not None else times)
 
 
 def _wave(record: WaveRecord, files: Path | None) -> dict[str, Any]:
@@ -88,6 +98,8 @@ def schema() -> dict[str, Any]:
         "schema": {"const": SCHEMA},
         "gpunode": text,
         "inventory": text,
+        "begun": text,
+        "at": text,
         "state": {"enum": ["planned", "at work", "finished", "stopped", "paused", "interrupted"]},
         "reason": maybe,
         "exit_code": {"enum": [0, 1, 2]},

@@ -1,0 +1,154 @@
+"""The text of a page: one HTML file with its styles, its script and its data, of which nothing is fetched.
+
+The data are JSON, packed by gzip, in base64: no value of a node's stands in the page as text of HTML or JavaScript, but
+in the plain table, where it is escaped. A browser that may run no script shows that table. The page's policy
+(Content-Security-Policy) lets this one script and this one style in, by their digests, and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from gpunode.base.host_names import folded_first
+from gpunode.fleet.page import groups, of_drift, of_plan, of_rollout
+from gpunode.fleet.page.view import COSTS, Item, View, cleaned, counted, in_words
+
+_HERE = Path(__file__).parent
+# How many rows of names the plain table tells of a difference.
+_NAMES = 6
+_SCRIPTS = ("data.js", "filters.js", "map.js", "panel.js", "start.js")
+# What the plain table may take of the page's 3 MB, in characters.
+PLAIN_ROOM = 600_000
+_PAGES = Environment(
+    loader=FileSystemLoader(_HERE),
+    undefined=StrictUndefined,
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+
+
+def drift_page(document: Mapping[str, Any]) -> str:
+    """Return the page of a document of `gpunode drift --json`."""
+    return page(of_drift.view(cleaned(document)))
+
+
+def plan_page(document: Mapping[str, Any]) -> str:
+    """Return the page of a document of `gpunode plan --json`."""
+    return page(of_plan.view(cleaned(document)))
+
+
+def rollout_page(document: Mapping[str, Any]) -> str:
+    """Return the page of a document of `gpunode rollout --json`."""
+    return page(of_rollout.view(cleaned(document)))
+
+
+# A command's name -> what makes the page of its JSON document.
+PAGES = {"drift": drift_page, "plan": plan_page, "rollout": rollout_page}
+
+
+def page(view: View) -> str:
+    """Return the text of the file."""
+    counts = groups.counts(view)
+    style, script = _asset("page.css"), _script()
+    plain, left = _plain(view)
+    return _PAGES.get_template("page.html").render(
+        view=view,
+        heading=f"{view.title} of {view.subject}" if view.subject else view.title,
+        at=_time(view.at),
+        counts=[(kind, counts.get(kind.name, 0)) for kind in view.kinds],
+        costs=groups.costs(view) if view.costs else (),
+        plain=plain,
+        left=left,
+        counted=counted,
+        COSTS=COSTS,
+        style=style,
+        script=script,
+        style_digest=_digest(style),
+        script_digest=_digest(script),
+        early=_asset("early.js"),
+        early_digest=_digest(_asset("early.js")),
+        data=_packed(_data(view)),
+    )
+
+
+def _data(view: View) -> dict[str, Any]:
+    """Return what the script reads: numbers stand for kinds, columns and items, each of which is told once."""
+    kinds = {kind.name: at for at, kind in enumerate(view.kinds)}
+    known: dict[tuple[Item, str | None], int] = {}
+    rows = [
+        {
+            "label": row.label,
+            "hosts": row.hosts,
+            "kind": kinds[row.kind],
+            "cells": [-1 if kind is None else kinds[kind] for kind in row.cells],
+            "items": groups.indexed(row.items, known),
+            "good": groups.indexed(row.good, known),
+        }
+        for row in groups.rows(view)
+    ]
+    return {
+        "kinds": [[kind.name, kind.mark, kind.colour, kind.meaning, kind.is_quiet] for kind in view.kinds],
+        "columns": view.columns,
+        "costs": COSTS,
+        "heal": view.heal,
+        "order": [host.name for host in view.hosts],
+        "items": [
+            [item.component, kinds[item.kind], item.what, item.actual, item.desired, item.cost, since, item.told]
+            for item, since in known
+        ],
+        "rows": rows,
+    }
+
+
+def _packed(data: Mapping[str, Any]) -> str:
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    # No time in it: the same document makes the same page.
+    return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
+
+
+def _plain(view: View) -> tuple[list[tuple[Item, str, str]], int]:
+    """Return (item, sign, hosts) of each difference that there is room for, and how many are left out."""
+    found, room = [], PLAIN_ROOM
+    every = groups.differences(view)
+    for item, names in every:
+        named = folded_first(names, _NAMES)
+        room -= len(named) + sum(len(text or "") for text in (item.what, item.actual, item.desired))
+        room -= sum(len(text) for _, text in item.told) + 300
+        if room < 0:
+            break
+        found.append((item, view.kind(item.kind).mark, f"{named} ({counted(len(names), 'host')})"))
+    return found, len(every) - len(found)
+
+
+def _time(at: str | None) -> tuple[str, str] | None:
+    """Return a time as a machine reads it, and as a person does; None where none is told."""
+    if at is None:
+        return None
+    return datetime.fromisoformat(at).astimezone(UTC).isoformat(timespec="seconds"), in_words(at)
+
+
+@cache
+def _asset(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")
+
+
+@cache
+def _script() -> str:
+    return '(() => {\n"use strict";\n' + "".join(map(_asset, _SCRIPTS)) + "})();\n"
+
+
+def _digest(text: str) -> str:
+    """Return what the policy names a script or a style by."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

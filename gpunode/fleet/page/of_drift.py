@@ -1,0 +1,59 @@
+"""The page of `gpunode drift`: components' findings, as its JSON document has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpunode.fleet.page.view import (
+    CAUTION,
+    Host,
+    Item,
+    Kind,
+    View,
+    columns,
+    counted,
+    in_words,
+    pairs,
+    run_command,
+    with_command,
+)
+
+KINDS = (
+    Kind("error", "!", "error", "answered, and cannot be judged, or no run can mend it"),
+    Kind("unreachable", "?", "unreachable", "did not answer: nothing is known"),
+    Kind("unsupported", "×", "unsupported", "cannot be what is asked; no run will try"),
+    Kind("drift", "≠", "drift", "differs; a run heals it"),
+    Kind("reboot pending", "B", "reboot", "right on disk; the machine has to boot"),
+    Kind("restart pending", "R", "restart", "right on disk; a service has to start anew"),
+    Kind(CAUTION, "i", "caution", "as desired, and worth to know"),
+    Kind("ok", "·", "ok", "as the settings say", is_quiet=True),
+)
+
+
+def view(document: Mapping[str, Any]) -> View:
+    """Return what the page of a drift document shows."""
+    inventory = document.get("inventory")
+    heal = run_command(inventory)
+    hosts = tuple(
+        Host(name, host["class"], tuple(_item(each, heal) for each in host["findings"]))
+        for name, host in document["hosts"].items()
+    )
+    good = sum(host.kind == "ok" for host in hosts)
+    said = f"{good:,} of {counted(len(hosts), 'host')} {'is' if len(hosts) == 1 else 'are'} as desired."
+    return View("Drift", inventory, said, KINDS, columns(hosts), hosts, document["gpunode"], document["at"], heal=heal)
+
+
+def _item(finding: Mapping[str, Any], heal: str | None) -> Item:
+    is_caution = finding["class"] == "ok" and finding["cause"] is not None
+    told = {"why": finding["cause"], "remedy": with_command(finding["remedy"], heal), "source": finding["source"]}
+    return Item(
+        finding["component"],
+        CAUTION if is_caution else finding["class"],
+        finding["what"],
+        finding["actual"],
+        finding["desired"],
+        pairs(told, *told),
+        finding["disruption"],
+        finding["since"] and in_words(finding["since"]),
+    )

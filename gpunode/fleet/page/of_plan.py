@@ -1,0 +1,93 @@
+"""The page of `gpunode plan`: what a run would do to each host, coloured by what that disturbs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gpunode.fleet.page.view import (
+    CAUTION,
+    COSTS,
+    Host,
+    Item,
+    Kind,
+    View,
+    columns,
+    counted,
+    in_words,
+    pairs,
+    run_command,
+)
+
+KINDS = (
+    Kind("unreachable", "?", "unreachable", "did not answer: nothing is known"),
+    Kind("refused", "×", "unsupported", "cannot be what is asked; nothing is done to it"),
+    Kind("reboot", "B", "reboot", "a step boots the node"),
+    Kind("reset", "G", "drift", "a step resets a GPU"),
+    Kind("restart", "R", "restart", "a step restarts a service"),
+    Kind("step", "+", "change", "a step that disturbs nothing"),
+    Kind("pending", "…", "pending", "a step that a run does not do now"),
+    Kind(CAUTION, "i", "caution", "worth to know"),
+    Kind("nothing to do", "·", "ok", "as the settings say", is_quiet=True),
+)
+_OTHERS = {"nothing to do": "nothing to do", "refused": "refused", "unreachable": "no answer"}
+_STEPS = {"reboot": "reboot", "reset": "reset", "restart": "restart", "nothing": "step"}
+
+
+def view(document: Mapping[str, Any]) -> View:
+    """Return what the page of a plan document shows."""
+    hosts = tuple(_host(name, plan) for name, plan in document["hosts"].items())
+    verdicts = Counter(plan["verdict"] for plan in document["hosts"].values())
+    done = f"{verdicts['can be done']:,} of {counted(len(hosts), 'host')} can be done"
+    others = (f"{words}: {verdicts[each]:,}" for each, words in _OTHERS.items() if verdicts[each])
+    inventory = document.get("inventory")
+    return View(
+        "Plan",
+        inventory,
+        "; ".join((done, *others)) + ".",
+        KINDS,
+        columns(hosts),
+        hosts,
+        document.get("gpunode"),
+        document.get("at"),
+        "A run, by host",
+        run_command(inventory),
+    )
+
+
+def _host(name: str, plan: Mapping[str, Any]) -> Host:
+    if plan["verdict"] == "unreachable":
+        return Host(name, "unreachable", (Item("node", "unreachable", "no answer", told=(("why", plan["reason"]),)),))
+    items = tuple(_items(plan))
+    kinds = {item.kind for item in items}
+    gravest = next((kind.name for kind in KINDS if kind.name in kinds and kind.name != CAUTION), "nothing to do")
+    return Host(name, gravest, items)
+
+
+def _items(plan: Mapping[str, Any]) -> Iterator[Item]:
+    for refusal in plan["refusals"]:
+        yield Item(refusal["component"], "refused", refusal["reason"], told=pairs(refusal, "remedy", "source"))
+    for number, step in enumerate(plan["steps"], 1):
+        told = {
+            "order": f"step {number} of {len(plan['steps'])}",
+            "packages": ", ".join(step["packages"]),
+            "drains": "the node is drained before it" if step["drains"] else None,
+            "pending": "a run does not do it now: the settings do not allow it, or a person has to"
+            if step["pending"]
+            else None,
+        }
+        kind = "pending" if step["pending"] else _STEPS[step["disruption"]]
+        cost = step["disruption"] if step["disruption"] in COSTS else None
+        yield Item(
+            step["component"],
+            kind,
+            step["action"],
+            step["actual"],
+            step["desired"],
+            pairs(told, *told),
+            cost,
+            step["since"] and in_words(step["since"]),
+        )
+    for caution in plan["cautions"]:
+        yield Item(caution["component"], CAUTION, caution["reason"], told=pairs(caution, "remedy", "source"))

@@ -1,0 +1,69 @@
+"""The page of `gpunode rollout`: which host passed in which wave, which failed, and which is still to come."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from gpunode.fleet.page.view import Host, Item, Kind, View, counted, in_words, pairs, run_command, with_command
+
+KINDS = (
+    Kind("failed", "!", "error", "did not pass the gate behind its wave"),
+    Kind("unreachable", "?", "unreachable", "did not answer"),
+    Kind("at work", "»", "reboot", "its wave has begun and not ended"),
+    Kind("to come", "…", "pending", "a wave is going to take it"),
+    Kind("not touched", "–", "caution", "no wave takes it as things are"),
+    Kind("left out", "0", "restart", "not of this rollout", is_quiet=True),
+    Kind("passed", "·", "ok", "done, and found as desired", is_quiet=True),
+)
+COLUMNS = ("canary", "wave", "retry")
+
+
+def view(document: Mapping[str, Any]) -> View:
+    """Return what the page of a rollout document shows; a host that was tried again is what the last wave says."""
+    found: dict[str, list[Item]] = {}
+    for wave in document["waves"]:
+        for name, outcome in wave["nodes"].items():
+            found.setdefault(name, []).append(_outcome(wave, outcome, run_command(document["inventory"])))
+    for wave in document["to_come"]:
+        for name in wave["nodes"]:
+            found.setdefault(name, []).append(Item(wave["kind"], "to come", f"wave {wave['number']}"))
+    for name in document["untouched"]:
+        found.setdefault(name, [Item("wave", "not touched", "no wave has taken it")])
+    for name, left in document["left_out"].items():
+        kind = "unreachable" if left["class"] == "unreachable" else "left out"
+        found.setdefault(
+            name, [Item("wave", kind, "left out", left["class"], told=pairs({"why": left["reason"]}, "why"))]
+        )
+    hosts = tuple(Host(name, items[-1].kind, tuple(items)) for name, items in found.items())
+    return View(
+        "Rollout",
+        document["inventory"],
+        _said(document, hosts),
+        KINDS,
+        COLUMNS,
+        hosts,
+        document["gpunode"],
+        document.get("at"),
+        costs=None,
+    )
+
+
+def _outcome(wave: Mapping[str, Any], outcome: Mapping[str, Any] | None, run: str | None) -> Item:
+    what = f"wave {wave['number']}"
+    told = {"begun": in_words(wave["begun"]), "ended": wave["ended"] and in_words(wave["ended"]), "log": wave["log"]}
+    if outcome is None:
+        return Item(wave["kind"], "at work", what, told=pairs(told, *told))
+    gone = outcome["class"] == "unreachable"
+    kind = "passed" if outcome["passed"] else "unreachable" if gone else "failed"
+    told = {"why": outcome["reason"], "remedy": with_command(outcome["remedy"], run), **told}
+    return Item(wave["kind"], kind, what, outcome["class"], "ok", pairs(told, *told))
+
+
+def _said(document: Mapping[str, Any], hosts: tuple[Host, ...]) -> str:
+    counts = Counter(host.kind for host in hosts)
+    reason = f" ({document['reason']})" if document["reason"] else ""
+    passed = f"{counts['passed']:,} of {counted(len(hosts), 'host')} passed"
+    others = (f"{kind.name}: {counts[kind.name]:,}" for kind in KINDS if counts[kind.name] and kind.name != "passed")
+    return f"{document['state'].capitalize()}{reason}: " + "; ".join((passed, *others)) + "."

@@ -1,0 +1,145 @@
+"""What a page shows, whatever document it was made from: hosts, what is told of each, and the verdicts as a legend."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from gpunode.base.comparison import RUN
+
+# What a document calls `disruption`, in words; the least first.
+COSTS = {
+    "nothing": "disturbs nothing",
+    "restart": "restarts a service",
+    "reset": "resets a GPU",
+    "reboot": "boots the node",
+}
+# The kind of a host's part that is told for a person to know, and is as desired all the same.
+CAUTION = "caution"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Hold a verdict: its name, the sign that stands for it beside the colour, and what it says.
+
+    colour: a name of page.css; is_quiet: nothing differs, so that it is not among the differences
+    """
+
+    name: str
+    mark: str
+    colour: str
+    meaning: str
+    is_quiet: bool = False
+
+
+@dataclass(frozen=True)
+class Item:
+    """Hold one thing told of a host: of which component, its verdict, both sides, and more as (label, text).
+
+    cost: a key of COSTS; None where nobody can say. Two that differ in `since` alone are equal.
+    """
+
+    component: str
+    kind: str
+    what: str
+    actual: str | None = None
+    desired: str | None = None
+    told: tuple[tuple[str, str], ...] = ()
+    cost: str | None = None
+    since: str | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Host:
+    """Hold a host: its verdict, and what is told of it, in order."""
+
+    name: str
+    kind: str
+    items: tuple[Item, ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """Hold a page's content.
+
+    title, subject: what was looked at (`Drift`, an inventory's path or None). said: the verdict in a sentence. kinds:
+    the gravest first. columns: the map's, in order. at: when, in ISO 8601, None where the document does not say. costs:
+    what the list of costs is headed by, None where nothing is told of them. heal: the command that mends hosts,
+    to which `--limit HOST` may be added.
+    """
+
+    title: str
+    subject: str | None
+    said: str
+    kinds: tuple[Kind, ...]
+    columns: tuple[str, ...]
+    hosts: tuple[Host, ...]
+    version: str | None
+    at: str | None
+    costs: str | None = "Healing, by host"
+    heal: str | None = None
+
+    def kind(self, name: str) -> Kind:
+        """Return the kind of this name."""
+        return next(each for each in self.kinds if each.name == name)
+
+    def rank(self, name: str) -> int:
+        """Return how grave a kind is, 0 the gravest."""
+        return next(at for at, each in enumerate(self.kinds) if each.name == name)
+
+
+def pairs(of: Mapping[str, Any], *names: str) -> tuple[tuple[str, str], ...]:
+    """Return (name, text) of those that have a text."""
+    return tuple((name, str(of[name])) for name in names if of.get(name))
+
+
+def columns(hosts: Iterable[Host]) -> tuple[str, ...]:
+    """Return the components in the order of the host that has most of them, then those that only others have."""
+    orders = sorted(
+        (list(dict.fromkeys(item.component for item in host.items)) for host in hosts), key=lambda order: -len(order)
+    )
+    return tuple(dict.fromkeys(name for order in orders for name in order))
+
+
+def in_words(at: str) -> str:
+    """Return a time of ISO 8601 as people read it, in UTC; what is none is returned as it is."""
+    try:
+        return datetime.fromisoformat(at).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except (ValueError, OverflowError):
+        return at
+
+
+def run_command(inventory: str | None) -> str | None:
+    """Return the command of a run on all hosts, as a shell takes it; None where no inventory is known."""
+    return f"pyinfra {shlex.quote(inventory)} deploys/gpu_node.py" if inventory else None
+
+
+def with_command(remedy: str | None, command: str | None) -> str | None:
+    """Return the remedy with its run as a command between backquotes, which can be pasted."""
+    return remedy.replace(RUN, f"run `{command}`") if remedy and command else remedy
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """Return `1 host`, `1,000 hosts`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def cleaned(value: Any) -> Any:
+    """Return a document with each character that is not printed as its escape (`\\u202e`); ends of lines stay.
+
+    What turns a line around, hides text or moves a cursor is seen so, and no lone surrogate is left to be encoded.
+    """
+    if isinstance(value, str):
+        return value if value.isprintable() else "".join(map(_cleaned, value))
+    if isinstance(value, Mapping):
+        return {cleaned(key): cleaned(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [cleaned(each) for each in value]
+    return value
+
+
+def _cleaned(letter: str) -> str:
+    return letter if letter == "\n" or letter.isprintable() else letter.encode("unicode_escape").decode()
