@@ -14,6 +14,7 @@ from gpunode.base.findings import ExitCode, verdict
 from gpunode.base.host_names import folded
 from gpunode.base.terminal import say
 from gpunode.cli.errors import told
+from gpunode.cli.interruption import interruptible
 from gpunode.cli.selection import limit_option, set_option
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ def apply(inventory: Path, yes: bool, limit: tuple[str, ...]) -> None:
         sys.exit(ExitCode.ERROR if any(isinstance(found, str) for found in plans.values()) else ExitCode.NEGATIVE)
     if not yes:
         _ask(nodes, plans)
-    progress, files = _run(inventory, nodes)
+    again = f"gpunode apply {inventory}"
+    with interruptible(f"interrupted: what a node was in the middle of ends or is undone there; `{again}` goes on"):
+        progress, files = _run(inventory, nodes)
     _finish(inventory, plans, progress, files)
 
 

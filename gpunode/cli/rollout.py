@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from click.core import ParameterSource
 from gpunode.base.findings import ExitCode
 from gpunode.base.terminal import say
 from gpunode.cli.errors import told
+from gpunode.cli.interruption import interruptible
 from gpunode.cli.report_file import html_option, write_page
 from gpunode.cli.selection import set_option
 from gpunode.fleet.rollout.amount import Amount, AmountError, amount
@@ -114,7 +114,11 @@ def rollout(
     request = None if resume else Request(canary, most, budget, everyone)
     tell: Tell = partial(say, err=as_json)
     files: Path | None = None
-    with told(), _refused(), _broken_off(inventory):
+    with (
+        told(),
+        _refused(),
+        interruptible(f"interrupted. Where a wave was begun: gpunode rollout --resume {inventory}"),
+    ):
         if dry:
             progress = _planned(inventory, request, tell)
         else:
@@ -138,31 +142,6 @@ def _refused() -> Iterator[None]:
     except (ChangedError, JournalError, LockedError, ProgramError) as error:
         say(str(error), err=True)
         sys.exit(ExitCode.INPUT_REFUSED if isinstance(error, ChangedError) else ExitCode.ERROR)
-
-
-class _Interrupted(SystemExit):
-    """Unwind the rollout for a signal; gevent prints a traceback of KeyboardInterrupt, and none of this."""
-
-
-@contextmanager
-def _broken_off(inventory: Path) -> Iterator[None]:
-    """Have a lost terminal and a termination do what Ctrl-C does, and say how to go on."""
-
-    def interrupt(number: int, frame: object) -> None:
-        raise _Interrupted
-
-    # Whoever ignores one of them, by nohup say, wants the rollout to go on.
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    caught = [each for each in signals if signal.getsignal(each) is not signal.SIG_IGN]
-    before = {each: signal.signal(each, interrupt) for each in caught}
-    try:
-        yield
-    except _Interrupted:
-        say(f"interrupted. Where a wave was begun: gpunode rollout --resume {inventory}", err=True)
-        sys.exit(ExitCode.ERROR)
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
 
 
 def _planned(inventory: Path, request: Request | None, tell: Tell) -> Progress:

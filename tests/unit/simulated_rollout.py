@@ -12,7 +12,9 @@ from collections.abc import Collection
 from pathlib import Path
 
 from gpunode.base.findings import Finding, FindingClass, NodeReport
+from gpunode.cli.plan import Plans
 from gpunode.fleet.nodes import Watch, unwatched
+from gpunode.node.plan import Plan
 
 # A program of its own, as pyinfra is; --limit by pyinfra's own rules for a host that is no group.
 PYINFRA = """#!{python} -IS
@@ -101,14 +103,20 @@ class Lab:
             if only is None or name in only
         )
 
+    def plans(self, inventory: Path, limit: Collection[str]) -> Plans:
+        """Stand in for gpunode.cli.plan.live_plans: each node can be changed."""
+        return {name: Plan((), (), ()) for name in json.loads((self.folder / "nodes.json").read_text())}
+
 
 if __name__ == "__main__":
     from gpunode import cli
+    from gpunode.cli import plan
     from gpunode.fleet import drift
 
     lab = Lab.__new__(Lab)
     lab.folder = Path.cwd()
     drift.inspect = lab.inspect
+    plan.live_plans = lab.plans
     # The pyinfra on the PATH is taken where none stands beside this.
     sys.executable = str(lab.folder / "python")
     cli.main()

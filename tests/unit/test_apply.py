@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -19,6 +22,7 @@ from gpunode.fleet.reports.run_end import Failure, HostEnd
 from gpunode.fleet.run import child
 from gpunode.node.plan import Plan
 from tests.unit.simulated_rollout import Lab
+from tests.unit.test_rollout_command import SECONDS, alive, pyinfra_of, until, with_default_signals
 
 pytestmark = pytest.mark.starts_programs
 GOOD = (Finding("driver", FindingClass.OK, "flavour", "open", "open"),)
@@ -138,3 +142,26 @@ def test_a_setting_of_the_command_line_reaches_the_run(lab: Lab, monkeypatch: py
     assert apply("--yes", "--set", "driver.branch=580").exit_code == 0
     (log,) = lab.folder.glob(".apply/fleet-*/*/run.log")
     assert '{"driver": {"branch": "580"}}' in log.read_text()
+
+
+@pytest.mark.builds
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ctrl_c_ends_pyinfra_and_says_how_to_go_on(lab: Lab, number: signal.Signals) -> None:
+    lab.hang()
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(
+        [root / ".venv/bin/python", "-m", "tests.unit.simulated_rollout", "apply", "--yes", "fleet.py"],
+        cwd=lab.folder, env={**os.environ, "PYTHONPATH": str(root)}, text=True, preexec_fn=with_default_signals,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as controller:  # fmt: skip
+        try:
+            until(lambda: bool(lab.runs))
+            pyinfra = pyinfra_of(lab)
+            controller.send_signal(number)
+            out, err = controller.communicate(timeout=SECONDS)
+        finally:
+            lab.hang(False)
+            controller.kill()
+    assert controller.returncode == 1, out + err
+    assert "`gpunode apply fleet.py` goes on" in err and "Traceback" not in err
+    assert not alive(pyinfra)

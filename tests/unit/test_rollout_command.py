@@ -261,7 +261,7 @@ def started(lab: Lab) -> Iterator[Callable[..., subprocess.Popen[str]]]:
             subprocess.Popen(
                 [root / ".venv/bin/python", "-m", "tests.unit.simulated_rollout", "rollout", *options, "fleet.py"],
                 cwd=lab.folder, env={**os.environ, "PYTHONPATH": str(root)}, text=True,
-                preexec_fn=_with_default_signals, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                preexec_fn=with_default_signals, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             )
         )  # fmt: skip
         return processes[-1]
@@ -273,7 +273,7 @@ def started(lab: Lab) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         process.communicate()
 
 
-def _with_default_signals() -> None:
+def with_default_signals() -> None:
     """Heed what a job that runs in the background, or by nohup, has ignored."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
