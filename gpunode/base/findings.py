@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpunode.base.disruption import Disruption
-from gpunode.base.node_summary import NodeSummary
+
+if TYPE_CHECKING:
+    from gpunode.base.node_summary import NodeSummary
 
 
 class ExitCode(IntEnum):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import click
 
-from gpunode.settings import overrides
-
 limit_option = click.option(
     "--limit",
     multiple=True,
@@ -15,6 +13,11 @@ limit_option = click.option(
 
 
 def _set(context: click.Context, option: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
+    if not words:
+        return words
+    # Late, so that the commands' help needs none of it.
+    from gpunode.settings import overrides
+
     try:
         # Now: what reads settings, in this process and in its children, finds them there.
         overrides.give(words)
