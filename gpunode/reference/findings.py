@@ -192,7 +192,8 @@ def pending(path: Path) -> Iterator[Row]:
             if not isinstance(call.func, ast.Name):
                 continue
             if call.func.id == "replace" and "finding_class" in given and path.stem != "comparison":
-                component = path.parent.name if path.stem == "decide" else path.stem
+                is_own = path.parent.parent.name == "components" or path.stem == "decide"
+                component = path.parent.name if is_own else path.stem
                 yield Row(component, "", given["finding_class"], given.get("cause", ""), given.get("remedy", ""))
             elif call.func.id == "by_hand" and path.stem == "decide":
                 yield Row(_component(path), "", BY_A_PERSON, "", BY_HAND)
