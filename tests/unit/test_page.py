@@ -178,6 +178,14 @@ def test_hosts_of_which_the_same_is_told_are_one_row_and_the_gravest_come_first(
     ]
 
 
+def test_an_error_in_the_last_component_comes_before_drift_in_the_first() -> None:
+    good = Finding("driver", FindingClass.OK, "loaded module", "1", "1")
+    drifted = replace(good, finding_class=FindingClass.DRIFT)
+    well = Finding("node", FindingClass.OK, "GPU 5", "well", "well")
+    reports = (NodeReport("gpu-1", (drifted, well)), NodeReport("gpu-2", (good, fleet.SICK)))
+    assert [row.label for row in groups.rows(of_drift.view(document(reports, "0", fleet.AT)))] == ["gpu-2", "gpu-1"]
+
+
 def test_of_alike_hosts_the_longest_wait_is_told_and_values_that_differ_are_counted() -> None:
     serials = [Finding("node", FindingClass.OK, "serial number", str(number), "any") for number in range(9)]
     times = [f"2026-01-{number:02}T00:00:00Z" for number in range(20, 11, -1)]
