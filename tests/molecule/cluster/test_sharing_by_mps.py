@@ -125,6 +125,8 @@ def test_two_nodes_share_by_mps_and_their_daemons_say_so(shared: Shared) -> None
     for each in lab_nodes.nodes(LAB):
         done = lab_nodes.run(each, UNPACK)
         assert done.returncode == 0, done.stdout + done.stderr
+    # A person's, of test_mig_label.py.
+    shared.told("label", "node", "gpu-2", "nvidia.com/mig.config-")
     run = converge(inventory=shared.inventory(4))
     assert run.code == 0, run.printed[-4000:]
     assert percentages() == {"25.0"}
