@@ -57,6 +57,8 @@ def _spec(
             {"cdi.k8s.io/nvidia-device-plugin_x": f"k8s.device-plugin.nvidia.com/gpu={B}"}, Given((B,), (B,)),
         ),
         (_spec(devices=("/dev/nvidia0",)), {}, Given((), (A,))),
+        # A device that is there says more than a name.
+        (_spec("all", devices=("/dev/nvidia3",)), {}, Given(("all",), (B,))),
         (
             _spec("all", (f"/var/run/nvidia-container-devices/{A}",), **HOOK), {}, Given((A,), (A,)),
         ),

@@ -231,7 +231,8 @@ def test_nothing_is_said_where_nobody_feels_it_and_pods_are_not_asked_for_where_
     same = {name: _settings(cluster, 4) for name in NODES}
     found = told(same)
     assert all(each.steps == () and each.cautions == () for each in found.plans.values())
-    assert not cluster.called("kubectl get pods") and found.drift["gpu-1"][RELEASE].finding_class is FindingClass.OK
+    assert not cluster.called("kubectl get pods --all-namespaces --output")
+    assert found.drift["gpu-1"][RELEASE].finding_class is FindingClass.OK
     cluster.write(objects={**cluster.state()["objects"], "pods": []})
     found = told({"gpu-1": _settings(cluster, 4), "gpu-2": _settings(cluster, 8)})
     assert all(each.steps == () for each in found.plans.values())
@@ -275,4 +276,4 @@ def test_the_command_asks_a_cluster_for_it_where_there_is_one(cluster: Simulated
         step.action for each in found.values() if isinstance(each, Plan) for step in each.steps if step.drains
     ]
     assert ("restart the MPS daemon of gpu-1, which ends team/training" in restarting) is enabled
-    assert bool(cluster.called("kubectl get pods")) is enabled
+    assert bool(cluster.called("kubectl get pods --all-namespaces --output")) is enabled
