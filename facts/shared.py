@@ -20,8 +20,8 @@ SMI = Shared(
 # dpkg's globs of the driver catch the container toolkit, too.
 _BY_DPKG = shell_text("packages/families/dpkg", GLOBS=" ".join((*GLOBS, *KERNEL_GLOBS, *RUNTIMES, DCGM_GLOB)))
 # $MANAGER: apt, dnf, dnf5, zypper, pacman or nothing. $PACKAGES: WANT NAME VERSION of each package of the driver, of
-# kernels, of the container toolkit and of DCGM (with apt, dnf and dnf5 of container runtimes, too), where WANT is hold or
-# install. $ARCHITECTURE: dpkg's. dnf brings `locking`, dnf5 $VERSIONLOCK.
+# kernels, of the container toolkit and of DCGM (with apt, dnf and dnf5 of container runtimes, too), where WANT is hold
+# or install. $ARCHITECTURE: dpkg's. dnf brings `locking`, dnf5 $VERSIONLOCK.
 PACKAGES = Shared(
     "MANAGER=; PACKAGES=; ARCHITECTURE=\n"
     + by_manager(

@@ -1,7 +1,7 @@
 """Programs of Debian sid in an image of an older release: each with its own loader and libraries.
 
-Nothing of the image is upgraded: sid's C library would bring sid's systemd, which does not start where there are cgroups
-of version 1. What such a program starts is the image's own.
+Nothing of the image is upgraded: sid's C library would bring sid's systemd, which does not start where there are
+cgroups of version 1. What such a program starts is the image's own.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def install_newer(folder: Path, packages: Sequence[str]) -> None:
                 shutil.rmtree(path)
         shutil.copytree(libraries, there / _LIBRARIES, symlinks=True)
         shutil.copytree(found / "usr/lib/rpm", there / "usr/lib/rpm", symlinks=True)
-        for path in _DATA:
-            shutil.copytree(found / path, folder / path, symlinks=True, dirs_exist_ok=True)
+        for data in _DATA:
+            shutil.copytree(found / data, folder / data, symlinks=True, dirs_exist_ok=True)
         for plugins in _PLUGINS:
             (folder / _LIBRARIES / plugins).symlink_to(f"/{_FOLDER}/{_LIBRARIES}/{plugins}")
         for program, links in _PROGRAMS.items():

@@ -81,10 +81,15 @@ RHEL = RpmDistribution(
 _FEDORA_PROVIDES = ("system-release = 42", "system-release(releasever) = 42")
 _FEDORA_SYSTEM = ("ca-certificates", "curl", "dnf5", "gnupg2", "python3", "systemd")
 FEDORA = RpmDistribution(
-    "fedora42", "dnf5", ("fedora42",), "1.fc42", "fedora/42/x86_64", "docker/fedora/42/x86_64/stable",
+    "fedora42",
+    "dnf5",
+    ("fedora42",),
+    "1.fc42",
+    "fedora/42/x86_64",
+    "docker/fedora/42/x86_64/stable",
     (("fedora-release", "42", _FEDORA_PROVIDES), _SHELL, *((name, "1.0", ()) for name in _FEDORA_SYSTEM)),
     ("container-selinux", "libseccomp"),
-)  # fmt: skip
+)
 _LEAP_SYSTEM = ("ca-certificates", "curl", "gpg2", "python3", "systemd")
 LEAP = RpmDistribution(
     "opensuse15", "zypper", ("opensuse15",), "1", "oss/leap/15.6", None,

@@ -10,7 +10,7 @@ from pyinfra.api import StringCommand
 
 from gpunode.base.shell_file import script_file
 from gpunode.facts.driver_packages import DriverPackages
-from gpunode.facts.families.dnf5 import DRIVER_PACKAGES, SKIPPING, VERSIONS, Dnf5Offers, Dnf5Simulation
+from gpunode.facts.families.dnf5 import DRIVER_PACKAGES, VERSIONS, Dnf5Offers, Dnf5Simulation
 from gpunode.facts.families.rpm import RpmPackages
 from gpunode.operations.failure import OperationRefused, require
 from gpunode.operations.families.family import DriverChange
@@ -23,17 +23,9 @@ from gpunode.packages.driver_packages import Offers, Simulation
 from gpunode.packages.families.dnf5 import LOCKLIST, LockedPackages, locked
 from gpunode.packages.installed_packages import InstalledPackages
 
-# dnf waits for its own lock and rpm's. versionlock hides what our own change is about.
 DNF5_RUN = f"""
 {DRIVER_PACKAGES.strip()}
-dnf_run() {{
-  dnf5 -q -y {SKIPPING} --setopt=install_weak_deps=False --setopt=clean_requirements_on_remove=False "$@"
-}}
-dnf_unlocked() {{
-  without_locks dnf5 -q -y {SKIPPING} --setopt=install_weak_deps=False \\
-    --setopt=clean_requirements_on_remove=False "$@"
-}}
-"""
+{script_file("dnf5_run")}"""
 
 _FUNCTIONS = f"""
 {VERSIONS}

@@ -1,5 +1,6 @@
 # Functions of the driver's transaction by dnf 5; operations/families/family.py says what each does.
-# On top of DNF5_RUN and rpm_driver.sh; other_versions prints what dnf is to leave out, so that all comes at $upstream.
+# On top of dnf5_run.sh and rpm_driver.sh; other_versions prints what dnf is to leave out, so that all comes at
+# $upstream.
 
 # shellcheck disable=SC2154  # set by whoever sends it
 
@@ -34,7 +35,7 @@ install_driver() {
   [ -z "$coming" ] || set -- --action=install $coming
   [ -z "$leaving" ] || set -- "$@" --action=remove $leaving
   [ "$#" -gt 0 ] || return 0
-  dnf_unlocked ${others:+"--setopt=*.excludepkgs=$others"} do --allowerasing "$@" || return 1
+  dnf_unlocked ${others:+"--setopt=*.excludepkgs=$others"} "do" --allowerasing "$@" || return 1
   for item in $arguments; do
     case "$item" in *=*) is_installed "$item" || return 1;; esac
   done

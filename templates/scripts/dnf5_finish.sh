@@ -1,6 +1,6 @@
-# Ends an interrupted change of packages, by DNF5_RUN: of what is there in two versions the older one goes, and the newer
-# one comes once more. Before 5.4 dnf 5 has no command for that: rpm forgets the older one, whose scripts would take away
-# what the newer one has brought.
+# Ends an interrupted change of packages, by dnf5_run.sh: of what is there in two versions the older one goes, and the
+# newer one comes once more. Before 5.4 dnf 5 has no command for that: rpm forgets the older one, whose scripts would
+# take away what the newer one has brought.
 
 doubled() {
   rpm -qa --qf '%{NAME} %{ARCH} %{EPOCHNUM}:%{VERSION}-%{RELEASE}\n' | sort -k1,2 -k3V | awk '

@@ -1,4 +1,4 @@
-# Functions that rpm_install.sh needs, by dnf 5. On top of DNF5_RUN.
+# Functions that rpm_install.sh needs, by dnf 5. On top of dnf5_run.sh.
 
 skipping='--setopt=*.skip_if_unavailable=1'
 offered() {
@@ -11,12 +11,12 @@ together() {
   for item in "$@"; do entering="$entering ${item%%=*}-${item#*=}"; done
   printf '%s' "${going:+--allowerasing }${entering:+--action=install$entering }${going:+--action=remove$going}"
 }
-# In the table of what it would do, what goes stands below a head of its own, and what is replaced behind that word, with
-# its own name where it only moves. dnf's status says nothing where it is told to answer no.
+# In the table of what it would do, what goes stands below a head of its own, and what is replaced behind that word,
+# with its own name where it only moves. dnf's status says nothing where it is told to answer no.
 # shellcheck disable=SC2046
 losing() {
   said=$(dnf5 -C "$skipping" --assumeno --setopt=install_weak_deps=False --setopt=clean_requirements_on_remove=False \
-    do $(together "$@") 2>&1) || true
+    "do" $(together "$@") 2>&1) || true
   printf '%s\n' "$said" | grep -qE '^(Transaction Summary|Nothing to do)' || { untold dnf "$said"; return 1; }
   printf '%s\n' "$said" | awk '
     /^[A-Z]/ {go = /^Remov/}
@@ -37,5 +37,5 @@ exchange() {
   keep() { [ ! -e "$kept.gpunode-kept" ] || [ -e "$kept" ] || cp -p "$kept.gpunode-kept" "$kept"; }
   if [ -e "$kept" ]; then cp -p "$kept" "$kept.gpunode-kept"; fi
   trap 'keep; rm -f "$kept.gpunode-kept"' EXIT
-  dnf_run do $(together "$@")
+  dnf_run "do" $(together "$@")
 }

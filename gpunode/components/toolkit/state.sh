@@ -1,6 +1,7 @@
 # Prints the toolkit's packages and configuration, where its runtime is, CDI specifications and links of devices. Asks
 # for the node's packages (facts/shared.py) and the units nvidia-cdi-refresh.path and .service (gpunode/system/unit.sh).
-# Takes NAMES of the packages that belong together; HOLD and LOCKLIST, the files that hold them by apt and by dnf (by dnf 5 it is VERSIONLOCK of its functions);
+# Takes NAMES of the packages that belong together; HOLD and LOCKLIST, the files that hold them by apt and by dnf (by
+# dnf 5 it is VERSIONLOCK of its functions);
 # CONFIGURATION, the toolkit's own; CDI_MARK, the first line of a specification of gpunode's; LATER_HOOKS, an expression
 # of the hooks that not every toolkit has; REFRESH_SETTINGS, a file of variables for the unit; LINK_RULE, gpunode's udev
 # rule.

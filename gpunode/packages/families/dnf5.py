@@ -76,8 +76,9 @@ def _parsed(text: str) -> dict[str, Any]:
 
 
 def _entries(found: Mapping[str, Any], mark: str) -> Iterator[tuple[str, str]]:
-    """Yield (name, EPOCH:VERSION-RELEASE) of our entries; what of them is not as gpunode writes them is another one."""
-    for entry in found.get("packages", ()):
+    """Yield (name, EPOCH:VERSION-RELEASE) of our entries; one that gpunode did not write so has no version."""
+    tables = found.get("packages")
+    for entry in tables if isinstance(tables, list) else ():
         if not isinstance(entry, dict) or entry.get("comment") != mark:
             continue
         conditions = entry.get("conditions")

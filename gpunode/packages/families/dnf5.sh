@@ -1,9 +1,9 @@
 # Functions by which rpm and dnf 5's versionlock are asked; it prints nothing.
-# Takes VERSIONLOCK, versionlock's list; EVR, rpm's format of one; OWN and FOREIGN, what is the driver's and what of that
-# is not; BESIDE, what is the container toolkit's, DCGM's and container runtimes': regular expressions of names;
+# Takes VERSIONLOCK, versionlock's list; EVR, rpm's format of one; OWN and FOREIGN, what is the driver's and what of
+# that is not; BESIDE, what is the container toolkit's, DCGM's and container runtimes': regular expressions of names;
 # COMPANIONS, names of what the driver asks of the distribution.
 #
-# locks prints NAME EPOCH:VERSION-RELEASE of entries that lock one version; lock_of NAME EPOCH:VERSION-RELEASE says
+# locks prints NAME=EPOCH:VERSION-RELEASE of entries that lock one version; is_locked NAME=EPOCH:VERSION-RELEASE says
 # whether one of $locks is for that; of_driver prints WANT NAME VERSION of every package of the driver, and of kernels,
 # where WANT is hold or install; of_all these and those. without_locks COMMAND... runs it with versionlock's list out of
 # its sight: dnf 5 has no option for that but one (disable_excludes=*) that brings back what else is left out, too.
@@ -11,7 +11,7 @@
 locks() {
   [ -s "$VERSIONLOCK" ] || return 0
   awk '
-    function told() {if (read && name != "" && evr != "") print name, evr ~ /:/ ? evr : "0:" evr; name = evr = ""}
+    function told() {if (read && name != "" && evr != "") print name "=" (evr ~ /:/ ? "" : "0:") evr; name = evr = ""}
     {sub(/^[ \t]+/, "")}
     /^version[ \t]*=[ \t]*"1[.]0"/ {read = 1}
     /^\[\[[ \t]*packages[ \t]*\]\]/ {told()}
@@ -23,15 +23,14 @@ locks() {
       else name = ""}
     END {told()}' "$VERSIONLOCK"
 }
-lock_of() {
-  while read -r pattern evr; do
+is_locked() (
+  set -f
+  for entry in $locks; do
     # shellcheck disable=SC2254  # A name is a pattern.
-    case "$1" in $pattern) [ "$evr" != "$2" ] || return 0;; esac
-  done <<END
-$locks
-END
-  return 1
-}
+    case "$1" in $entry) exit 0;; esac
+  done
+  exit 1
+)
 of_those() {
   locks=$(locks)
   rpm -qa --qf "%{NAME} $EVR %{EPOCHNUM}:%{VERSION}-%{RELEASE}\\n" |
@@ -39,7 +38,7 @@ of_those() {
       '($1 ~ own && $1 !~ foreign) || $1 ~ /^kernel([0-9]+[.][0-9]+)?(-|$)/ ||
         index(companions, " " $1 " ") || (also != "" && $1 ~ also)' | sort |
     while read -r name version full; do
-      want=install; [ -z "$locks" ] || ! lock_of "$name" "$full" || want=hold
+      want=install; [ -z "$locks" ] || ! is_locked "$name=$full" || want=hold
       echo "$want $name $version"
     done
 }

@@ -14,7 +14,7 @@ set +f
 upstream=$UPSTREAM; others=
 [ -z "$UPSTREAM" ] || others=$(other_versions)
 said=$(without_locks dnf5 -C '--setopt=*.skip_if_unavailable=1' --assumeno --setopt=install_weak_deps=False \
-  ${others:+"--setopt=*.excludepkgs=$others"} --setopt=clean_requirements_on_remove=False do --allowerasing "$@" 2>&1)
+  ${others:+"--setopt=*.excludepkgs=$others"} --setopt=clean_requirements_on_remove=False "do" --allowerasing "$@" 2>&1)
 echo "status=$?"
 printf '%s\n' "$said" | sed 's/^/line=/'
 [ -z "$WANTED" ] || printf '%s\n' "$WANTED" | sed 's/^/asked=/'

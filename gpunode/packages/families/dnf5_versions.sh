@@ -2,6 +2,7 @@
 # the repositories have, asked by COMMAND. No lock hides any of them from this question.
 
 every_version() {
-  "$@" dnf5 -q -C '--setopt=*.skip_if_unavailable=1' repoquery --qf '%{name} %{version} %{epoch}:%{version}-%{release}\n' \
+  "$@" dnf5 -q -C '--setopt=*.skip_if_unavailable=1' repoquery \
+    --qf '%{name} %{version} %{epoch}:%{version}-%{release}\n' \
     'nvidia-*' 'libnvidia-*' 'libnvsdm*' 'kmod-nvidia-*' 'cuda-drivers*'
 }

@@ -1,5 +1,5 @@
-# A function, on top of every_version of dnf's or dnf 5's own. It takes OWN and FOREIGN, what is the driver's and what of
-# that is not.
+# A function, on top of every_version of dnf's or dnf 5's own. It takes OWN and FOREIGN, what is the driver's and what
+# of that is not.
 # other_versions [COMMAND...] makes of what COMMAND tells what is to be left out, so that everything comes at $upstream:
 # of each repository, since what is installed and left out could not be replaced.
 
