@@ -201,6 +201,7 @@ def test_any_text_is_read_or_refused_in_words(text: str) -> None:
         (dnf5.locked("", {"libnvidia-ml": "3:580.95.05-1.fc42"}), []),
         # Names are patterns, and the epoch 0 need not be said.
         (THEIRS.replace("dkms", "*nvidia-ml").replace("3.4.3-2.el9", EVR), ["libnvidia-ml"]),
+        (THEIRS.replace("dkms", "nvidia-fabricmanager").replace("3.4.3-2.el9", "3-1"), ["nvidia-fabricmanager"]),
         # Without its version dnf reads none of it; other conditions lock no one version.
         (dnf5.locked("", SET).replace('version = "1.0"', ""), []),
         (THEIRS.replace("dkms", "nvidia-open").replace('"="', '">="').replace("3.4.3-2.el9", EVR), []),
@@ -214,7 +215,7 @@ def test_a_probe_tells_what_a_lock_is_for(text: str | None, held: list[str], tmp
         locklist.write_text(text)
     (tmp_path / "rpm").write_text(
         "#!/bin/sh\n"
-        f"printf '%s\\n' 'nvidia-open {EVR} {EVR}' 'libnvidia-ml {EVR} {EVR}' 'bash 5.2-1 0:5.2-1' 'dkms 3-1 0:3-1'\n"
+        f"printf '%s\\n' 'nvidia-open {EVR} {EVR}' 'libnvidia-ml {EVR} {EVR}' 'bash 5.2-1 0:5.2-1' 'nvidia-fabricmanager 3-1 0:3-1'\n"
     )
     (tmp_path / "rpm").chmod(0o755)
     done = subprocess.run(
