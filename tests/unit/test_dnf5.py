@@ -215,7 +215,8 @@ def test_a_probe_tells_what_a_lock_is_for(text: str | None, held: list[str], tmp
         locklist.write_text(text)
     (tmp_path / "rpm").write_text(
         "#!/bin/sh\n"
-        f"printf '%s\\n' 'nvidia-open {EVR} {EVR}' 'libnvidia-ml {EVR} {EVR}' 'bash 5.2-1 0:5.2-1' 'nvidia-fabricmanager 3-1 0:3-1'\n"
+        f"printf '%s\\n' 'nvidia-open {EVR} {EVR}' 'libnvidia-ml {EVR} {EVR}' 'bash 5.2-1 0:5.2-1' "
+        "'nvidia-fabricmanager 3-1 0:3-1'\n"
     )
     (tmp_path / "rpm").chmod(0o755)
     done = subprocess.run(
