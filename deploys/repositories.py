@@ -1,12 +1,12 @@
 """The package repositories of the settings, by name."""
 
 from gpunode.deploys.component import distribution, needed, node, settings
-from gpunode.operations import apt, dnf, zypper
+from gpunode.operations import apt, dnf, dnf5, zypper
 from gpunode.packages.repositories import package_repository
 
 # Each has the operations repository and no_repository, with the same arguments. Where the distribution has everything
 # itself (Arch), there is none of ours to be trusted.
-_MANAGERS = {"apt": apt, "dnf": dnf, "zypper": zypper}
+_MANAGERS = {"apt": apt, "dnf": dnf, "dnf5": dnf5, "zypper": zypper}
 
 
 def distrust(name: str) -> None:

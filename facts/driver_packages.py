@@ -9,6 +9,7 @@ from gpunode.base.probe_output import values
 from gpunode.facts.base import NodeFact, probe_command
 from gpunode.facts.deb import DPKG_ITSELF
 from gpunode.facts.families import by_manager
+from gpunode.facts.families import dnf5 as by_dnf5
 from gpunode.facts.families import pacman as by_pacman
 from gpunode.facts.families.dnf import DRIVER_STATE
 from gpunode.facts.families.zypper import DRIVER_STATE as ZYPPER_DRIVER_STATE
@@ -26,7 +27,7 @@ from gpunode.packages.driver_packages import (
     parse_simulation,
 )
 from gpunode.packages.driver_packages import DriverPackages as Reading
-from gpunode.packages.families import dnf, pacman, zypper
+from gpunode.packages.families import dnf, dnf5, pacman, zypper
 
 # What dpkg-query is asked for wherever the driver's packages count.
 ASKED = " ".join(shlex.quote(pattern) for pattern in (*GLOBS, *KERNEL_GLOBS, *COMPANIONS))
@@ -45,6 +46,8 @@ def _parse(lines: list[str]) -> Reading:
     found = values(lines)
     if "zypper" in found:
         return zypper.parse_driver_packages(lines)
+    if "dnf5" in found:
+        return dnf5.parse_driver_packages(lines)
     if "pacman" in found:
         return pacman.parse_driver_packages(lines)
     return dnf.parse_driver_packages(lines) if "rpm" in found else parse_driver_packages(lines)
@@ -53,7 +56,13 @@ def _parse(lines: list[str]) -> Reading:
 class DriverPackages(NodeFact[Reading]):
     """Read the installed packages of driver and kernel, which are held, and the files that keep them still."""
 
-    probe = by_manager(apt=_BY_DPKG, dnf=DRIVER_STATE, zypper=ZYPPER_DRIVER_STATE, pacman=by_pacman.DRIVER_STATE)
+    probe = by_manager(
+        apt=_BY_DPKG,
+        dnf=DRIVER_STATE,
+        dnf5=by_dnf5.DRIVER_STATE,
+        zypper=ZYPPER_DRIVER_STATE,
+        pacman=by_pacman.DRIVER_STATE,
+    )
     parse = staticmethod(_parse)
 
 

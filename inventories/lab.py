@@ -25,6 +25,11 @@ _places = {
         "dnf/toolkit/stable/rpm/x86_64",
         "dnf/docker/rhel",
     ),
+    "dnf5": (
+        "dnf5/cuda/{distribution}/{architecture}",
+        "dnf5/toolkit/stable/rpm/x86_64",
+        "dnf5/docker/fedora",
+    ),
     "zypper": ("zypper/cuda/{distribution}/{architecture}", "zypper/toolkit/stable/rpm/x86_64", "none"),
     "pacman": ("none", "none", "none"),
 }
@@ -35,8 +40,10 @@ _repositories = {
     }
     for family, places in _places.items()
 }
-# RHEL and its kin have no containerd of their own.
-_more = {"dnf": {"containerd": {"source": "docker-repository", "default_runtime": "nvidia"}}}
+# RHEL and its kin have no containerd of their own; Fedora has, and the lab's has none.
+_docker_s = {"containerd": {"source": "docker-repository", "default_runtime": "nvidia"}}
+# NVIDIA has no older CUDA for it.
+_more = {"dnf": _docker_s, "dnf5": {**_docker_s, "cuda": {"version": "13.0"}}}
 
 nodes = [
     (

@@ -20,7 +20,8 @@ class Family:
 
     `packages` are Debian's, they bring the package manager; `files` are path -> text. `removed` are left out of the
     image: of the package manager's own plugins those that a distribution has in a package of its own. `setup` is shell
-    text that runs in the image at the end, with /work holding the packages that belong to the system.
+    text that runs in the image at the end, with /work holding the packages that belong to the system. `newer` are
+    packages of Debian sid, whose programs run in the image with libraries of their own (lab.newer).
     """
 
     name: str
@@ -29,6 +30,7 @@ class Family:
     files: Mapping[str, str]
     removed: tuple[str, ...] = ()
     setup: str = ""
+    newer: tuple[str, ...] = ()
 
 
 _RPM_MACROS = "%_dbpath /var/lib/rpm\n%__gpg /usr/bin/gpg\n"
@@ -82,6 +84,40 @@ rpm --import /work/key.asc
 mkdir -p /etc/pki/rpm-gpg; cp /work/key.asc /etc/pki/rpm-gpg/gpunode-lab.asc
 rpm -i --nodeps /work/system/*.rpm
 """,
+)
+
+_FEDORA = """NAME="Fedora Linux"
+VERSION="42 (Server Edition)"
+ID=fedora
+VERSION_ID=42
+PLATFORM_ID="platform:f42"
+PRETTY_NAME="Fedora Linux 42 (SIMULATED on Debian by gpunode's lab)"
+"""
+_FEDORA_REPO = """[fedora]
+name=SIMULATED Fedora of gpunode's lab
+baseurl=http://127.0.0.1:8900/dnf5/fedora/42/x86_64
+enabled=1
+gpgcheck=1
+repo_gpgcheck=1
+gpgkey=file:///etc/pki/rpm-gpg/gpunode-lab.asc
+"""
+DNF5 = Family(
+    name="dnf5",
+    distribution="fedora42",
+    # rpm of Debian's release builds the fixtures; the nodes' own is that of `newer`.
+    packages=("rpm", "createrepo-c", "gnupg", "file"),
+    files=MappingProxyType(
+        {
+            "etc/rpm/macros.lab": _RPM_MACROS,
+            # As Fedora has it; Debian's takes an older version where the asked one fails.
+            "etc/dnf/dnf.conf": "[main]\n",
+            "etc/dnf/libdnf5-plugins/local.conf": "[main]\nname = local\nenabled = 0\n",
+            "etc/yum.repos.d/lab-fedora.repo": _FEDORA_REPO,
+            "etc/os-release": _FEDORA,
+        }
+    ),
+    setup=DNF.setup,
+    newer=("dnf5", "rpm"),
 )
 
 _LEAP = """NAME="openSUSE Leap"
@@ -150,7 +186,7 @@ mkdir -p "/usr/lib/modules/$(uname -r)"; echo linux > "/usr/lib/modules/$(uname 
 """,
 )
 
-FAMILIES: Mapping[str, Family] = MappingProxyType({family.name: family for family in (DNF, ZYPPER, PACMAN)})
+FAMILIES: Mapping[str, Family] = MappingProxyType({family.name: family for family in (DNF, DNF5, ZYPPER, PACMAN)})
 
 
 def family_named(name: str) -> Family | None:

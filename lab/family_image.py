@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gpunode.lab.chroot import within
 from gpunode.lab.families import Family
+from gpunode.lab.newer import install_newer, newer_digest
 
 _APART = "usr/lib/gpunode-lab/debian"
 # update-alternatives stays, with its records: other families have it as well.
@@ -18,7 +19,9 @@ _ALTERNATIVES = "var/lib/dpkg/alternatives"
 
 def tools_digest(base_digest: str, family: Family) -> str:
     """Return the digest of a family's base: Debian's with the package manager installed."""
-    return hashlib.sha256(f"{base_digest}\0{family.packages}\0{_source()}".encode()).hexdigest()[:16]
+    return hashlib.sha256(
+        f"{base_digest}\0{family.packages}\0{_source()}{newer_digest(family.newer)}".encode()
+    ).hexdigest()[:16]
 
 
 def family_digest(family: Family, fingerprint: str, system: Sequence[str]) -> str:
@@ -32,6 +35,7 @@ def install_tools(folder: Path, family: Family) -> None:
     within(folder, "apt-get", "-o", "APT::Update::Error-Mode=any", "update")
     within(folder, "apt-get", "install", "-y", "--no-install-recommends", *family.packages)
     within(folder, "apt-get", "clean")
+    install_newer(folder, family.newer)
 
 
 def finish(folder: Path, family: Family, key: bytes, system: Sequence[Path]) -> None:

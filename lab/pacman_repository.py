@@ -47,6 +47,8 @@ _SYSTEM = MappingProxyType(
     {name: "1.0-1" for name in ("bash", "ca-certificates", "curl", "dkms", "gnupg", "pacman", "python", "systemd")}
     | {"glibc": "2.41-1", "linux": "6.16.8.arch1-1", "linux-lts": "6.12.48-1"}
 )
+# What the kernel linux-lts calls itself, and so the folder of its modules: the same on every day.
+LTS_RELEASE = f"{_SYSTEM['linux-lts']}-lts"
 _NEWER = MappingProxyType({**_SYSTEM, "curl": "1.1-1", "glibc": "2.42-1", "linux": "6.17.9.arch1-1"})
 DAYS: Mapping[str, Day] = MappingProxyType(
     {
@@ -103,8 +105,11 @@ def fixture_pkgs(day: str = TODAY) -> list[Pkg]:
     of = DAYS[day]
     debs = {(deb.name, deb.version.rpartition("-")[0]): deb for deb in driver_packages()}
     rows = arch_packages(of.driver)
-    found = [_related(_pkg(debs[deb, of.driver], name), rows[name], of.driver)
-             for name, deb in _MODULES.items() if name in rows]  # fmt: skip
+    found = [
+        _related(_of_its_kernel(_pkg(debs[deb, of.driver], name)), rows[name], of.driver)
+        for name, deb in _MODULES.items()
+        if name in rows
+    ]
     found.append(_related(_userland(of.driver, debs), rows["nvidia-utils"], of.driver))
     found += [Pkg(name, "1.0-1", f"{name} of the distribution") for name in elsewhere()]
     # There is one CUDA, in /opt/cuda.
@@ -113,6 +118,14 @@ def fixture_pkgs(day: str = TODAY) -> list[Pkg]:
         *found,
         *_toolkit({deb.name: deb for deb in toolkit_packages() if deb.version.startswith(f"{of.toolkit}-")}),
     ]
+
+
+def _of_its_kernel(package: Pkg) -> Pkg:
+    """Return a package with modules whose scripts go by the kernel that it is for, whichever one runs."""
+    if not package.name.startswith("nvidia-lts"):
+        return package
+    scripts = tuple((name, body.replace("$(uname -r)", LTS_RELEASE)) for name, body in package.scripts)
+    return replace(package, scripts=scripts)
 
 
 def _toolkit(debs: Mapping[str, Deb]) -> list[Pkg]:

@@ -78,13 +78,25 @@ RHEL = RpmDistribution(
     (("rocky-release", "9.6", _RHEL_PROVIDES), _SHELL, *((name, "1.0", ()) for name in _RHEL_SYSTEM)),
     ("container-selinux", "libseccomp"),
 )  # fmt: skip
+_FEDORA_PROVIDES = ("system-release = 42", "system-release(releasever) = 42")
+_FEDORA_SYSTEM = ("ca-certificates", "curl", "dnf5", "gnupg2", "python3", "systemd")
+FEDORA = RpmDistribution(
+    "fedora42",
+    "dnf5",
+    ("fedora42",),
+    "1.fc42",
+    "fedora/42/x86_64",
+    "docker/fedora/42/x86_64/stable",
+    (("fedora-release", "42", _FEDORA_PROVIDES), _SHELL, *((name, "1.0", ()) for name in _FEDORA_SYSTEM)),
+    ("container-selinux", "libseccomp"),
+)
 _LEAP_SYSTEM = ("ca-certificates", "curl", "gpg2", "python3", "systemd")
 LEAP = RpmDistribution(
     "opensuse15", "zypper", ("opensuse15",), "1", "oss/leap/15.6", None,
     (("openSUSE-release", "15.6", ("distribution-release", "product() = Leap", "product(Leap) = 15.6-1")), _SHELL,
      *((name, "1.0", ()) for name in _LEAP_SYSTEM)),
 )  # fmt: skip
-DISTRIBUTIONS = {distribution.name: distribution for distribution in (RHEL, LEAP)}
+DISTRIBUTIONS = {distribution.name: distribution for distribution in (RHEL, FEDORA, LEAP)}
 _INDEX = """
 for folder in $repositories; do createrepo_c --quiet --no-database "/work/$folder"; done
 for folder in $modular; do

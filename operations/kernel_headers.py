@@ -14,7 +14,7 @@ from pyinfra import host
 from gpunode.facts.boot import Boot
 from gpunode.operations.explained import explained_command
 from gpunode.operations.failure import node_operation, require
-from gpunode.operations.families.headers import BY_DNF, BY_ZYPPER
+from gpunode.operations.families.headers import BY_FAMILY
 from gpunode.operations.script import script_command
 
 
@@ -22,11 +22,10 @@ from gpunode.operations.script import script_command
 def installed(family: str) -> Iterator[Any]:
     """Install the headers of the kernel that boots next, at that kernel's version, where they are not there.
 
-    + family: of the node's package manager: dnf or zypper
+    + family: of the node's package manager: dnf, dnf5 or zypper
     """
     kernel = require(host.get_fact(Boot), "what boots next").next_kernel
     if kernel is None or kernel.headers:
         host.noop(f"the headers of kernel {kernel.release} are there" if kernel else "no kernel is known to boot next")
         return
-    text = BY_DNF if family == "dnf" else BY_ZYPPER
-    yield explained_command(script_command(text, release=kernel.release))
+    yield explained_command(script_command(BY_FAMILY[family], release=kernel.release))

@@ -24,6 +24,7 @@ FAMILIES = {
     "apt": "apt: Debian 12",
     "ubuntu": "apt: Ubuntu (SIMULATED on Debian)",
     "dnf": "dnf: RHEL and its kin (SIMULATED on Debian)",
+    "dnf5": "dnf 5: Fedora (SIMULATED on Debian)",
     "zypper": "zypper: SUSE (SIMULATED on Debian)",
     "pacman": "pacman: Arch (SIMULATED on Debian)",
     "machine": "a virtual machine: Debian 12",

@@ -26,8 +26,13 @@ DRIVER_PACKAGES = shell_text(
 
 # A foreign repository that cannot be read is passed over; ours is read by itself before, and must answer.
 SKIPPING = "'--setopt=*.skip_if_unavailable=1'"
-# The functions of that file, `other_versions` above all.
-VERSIONS = shell_text("packages/families/dnf_versions", OWN=OWN, FOREIGN=FOREIGN)
+# The function `other_versions`, with what it asks.
+VERSIONS = "\n".join(
+    (
+        shell_text("packages/families/dnf_versions"),
+        shell_text("packages/families/other_versions", OWN=OWN, FOREIGN=FOREIGN),
+    )
+)
 
 DRIVER_STATE = rf"""
 rpm -qa >/dev/null; echo "rpm=$?"

@@ -55,7 +55,8 @@ def _reporter() -> Callable[[str], None]:
     default="apt",
     show_default=True,
     metavar="NAME",
-    help="Package manager: apt; or dnf, zypper, pacman, on Debian that says it is another distribution (SIMULATED).",
+    help="Package manager: apt; or dnf, dnf5, zypper, pacman, on Debian that says it is another distribution "
+    "(SIMULATED).",
 )
 @click.option("--converged", is_flag=True, help="New nodes are copies of one that a run has made a GPU node.")
 @click.option("--recreate", is_flag=True, help="Make nodes anew that have other GPUs, or come from an older image.")

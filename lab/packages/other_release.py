@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from gpunode.lab.host_apt import host_apt
@@ -18,6 +20,31 @@ def unpacked(suite: str, packages: tuple[str, ...], folder: Path) -> dict[str, s
 
     Raises DebError if apt cannot fetch one.
     """
+    with _apt(suite) as (apt, state):
+        _run([*apt, "download", *packages], state)
+        found = {}
+        for package in packages:
+            (file,) = state.glob(f"{package}_*.deb")
+            _run(["dpkg-deb", "-x", str(file), str(folder)], state)
+            found[package] = _run(["dpkg-deb", "-f", str(file), "Version"], state).strip()
+        return found
+
+
+def unpacked_with_needed(suite: str, packages: Sequence[str], folder: Path) -> None:
+    """Unpack packages of a release of Debian into a folder, and all that they depend on; scripts are not run.
+
+    Raises DebError if apt cannot fetch one.
+    """
+    with _apt(suite) as (apt, state):
+        # Nothing is installed here: by an empty list of packages apt fetches every one that is needed.
+        _run([*apt, "install", "-y", "--download-only", "--no-install-recommends", *packages], state)
+        for file in sorted(state.glob("cache/archives/*.deb")):
+            _run(["dpkg-deb", "-x", str(file), str(folder)], state)
+
+
+@contextmanager
+def _apt(suite: str) -> Iterator[tuple[list[str], Path]]:
+    """Yield how apt is asked with lists of a release alone, and the folder that holds them."""
     with tempfile.TemporaryDirectory(prefix="gpunode-apt-") as name:
         state = Path(name)
         for path in ("lists/partial", "cache/archives/partial"):
@@ -33,16 +60,11 @@ def unpacked(suite: str, packages: tuple[str, ...], folder: Path) -> dict[str, s
             "APT::Update::Error-Mode": "any",
             "APT::Sandbox::User": "root",
             "Acquire::Languages": "none",
+            "Debug::NoLocking": "true",
         }
         apt = ["apt-get", "-q", *(part for key, value in options.items() for part in ("-o", f"{key}={value}"))]
         _run([*apt, "update"], state)
-        _run([*apt, "download", *packages], state)
-        found = {}
-        for package in packages:
-            (file,) = state.glob(f"{package}_*.deb")
-            _run(["dpkg-deb", "-x", str(file), str(folder)], state)
-            found[package] = _run(["dpkg-deb", "-f", str(file), "Version"], state).strip()
-        return found
+        yield apt, state
 
 
 def _run(command: list[str], folder: Path) -> str:

@@ -19,7 +19,7 @@ from gpunode.lab.packages.rpm import Rpm
 from gpunode.lab.world.rpm_row import CONFIDENCES, RELATIONS
 
 _FOLDER = Path(__file__).parent
-NAMES = ("rhel8", "rhel9", "rhel10", "amzn2023", "sles15", "opensuse15", "suse16")
+NAMES = ("rhel8", "rhel9", "rhel10", "fedora42", "amzn2023", "sles15", "opensuse15", "suse16")
 
 
 class WorldError(ValueError):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from gpunode.base.shell_file import script_file
 from gpunode.operations.families.dnf import DNF_RUN
 from gpunode.operations.families.dnf import REFRESH as DNF_REFRESH
+from gpunode.operations.families.dnf5 import DNF5_RUN
+from gpunode.operations.families.dnf5 import REFRESH as DNF5_REFRESH
 from gpunode.operations.families.zypper_shell import REFRESH as ZYPPER_REFRESH
 from gpunode.operations.families.zypper_shell import ZYPP
 
@@ -15,7 +19,12 @@ BY_DNF = f"""{DNF_RUN}{DNF_REFRESH}
 add() {{ refresh ""; dnf_run --disableplugin=versionlock install "$1-$2"; }}
 upgrade="dnf upgrade"
 {_INSTALL}"""
+BY_DNF5 = f"""{DNF5_RUN}{DNF5_REFRESH}
+add() {{ refresh ""; dnf_unlocked install "$1-$2"; }}
+upgrade="dnf upgrade"
+{_INSTALL}"""
 BY_ZYPPER = f"""{ZYPP}{ZYPPER_REFRESH}
 add() {{ refresh ""; zypp install --no-recommends --oldpackage "$1=$2"; }}
 upgrade="zypper update"
 {_INSTALL}"""
+BY_FAMILY = MappingProxyType({"dnf": BY_DNF, "dnf5": BY_DNF5, "zypper": BY_ZYPPER})

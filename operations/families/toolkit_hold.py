@@ -13,10 +13,12 @@ from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES as PREFERENCES
 from gpunode.operations.apt_shell import HOLD
 from gpunode.operations.explained import explained_command
 from gpunode.operations.failure import OperationRefused
+from gpunode.operations.families.dnf5 import lock_commands
 from gpunode.operations.files import replace_command, write_command
 from gpunode.operations.keeping import noted_command
 from gpunode.operations.own_files import keeps
 from gpunode.operations.script import script_command
+from gpunode.packages.families import dnf5
 from gpunode.packages.families.dnf import LOCKLIST
 
 
@@ -51,7 +53,16 @@ def _by_dnf(state: ContainerToolkit, hold: bool) -> Iterator[StringCommand]:
         yield noted_command("driver", [LOCKLIST])
 
 
+def _by_dnf5(state: ContainerToolkit, hold: bool) -> Iterator[StringCommand]:
+    keep = state.to_hold if hold else {}
+    commands = list(lock_commands(state.hold_text or None, keep, "toolkit.hold", group="toolkit"))
+    yield from commands
+    if commands:
+        # The driver's packages are kept still by the same file, which comes back where their change is undone.
+        yield noted_command("driver", [dnf5.LOCKLIST])
+
+
 # Family -> the commands that hold what is installed, or let go of what gpunode held; none where that is so.
 TOOLKIT_HOLDS: MappingProxyType[str, Callable[[ContainerToolkit, bool], Iterator[StringCommand]]] = MappingProxyType(
-    {"apt": _by_apt, "dnf": _by_dnf}
+    {"apt": _by_apt, "dnf": _by_dnf, "dnf5": _by_dnf5}
 )

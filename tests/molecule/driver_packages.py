@@ -15,6 +15,7 @@ from tests.molecule.driver_alone import out
 PINS = "/etc/apt/preferences.d/gpunode-driver"
 BLACKLIST = "/etc/apt/apt.conf.d/52gpunode-driver"
 VERSIONLOCKS = "/etc/dnf/plugins/versionlock.list"
+VERSIONLOCK = "/etc/dnf/versionlock.toml"
 STREAM = "cat /etc/dnf/modules.d/nvidia-driver.module"
 ZYPPER_LOCKS = "/etc/zypp/locks"
 IGNORED = "/etc/pacman.d/gpunode.conf"
@@ -125,6 +126,19 @@ DNF = Packages(
         "open": frozenset({"nvidia-open", "kmod-nvidia-open-dkms"}),
         "proprietary": frozenset({"cuda-drivers", "kmod-nvidia-latest-dkms"}),
     },
+)
+DNF5 = Packages(
+    installed=_RPMS,
+    held="dnf5 versionlock list | sed -n 's/^Package name: //p'",
+    holds=f"cat {VERSIONLOCK}",
+    traces=f"{_RPMS}; cat {VERSIONLOCK}",
+    state=f"{_RPMS}; cat {VERSIONLOCK}",
+    sound='said=$(dnf5 -q check) && test -z "$said"',
+    saved=f"{_SAVED}/rpms",
+    unknown=("nvidia-open is not to be had at 580.999.01", "3:580.95.05-1.fc42"),
+    no_way_back=(_EXTRA_RPM, "nvidia-extra=580.95.05-1", "rpm -e nvidia-extra"),
+    hold_another=("dnf5 -q versionlock add curl", "curl"),
+    flavours=DNF.flavours,
 )
 # A module that comes built has its kernel in its version.
 _SUSE_RPMS = f"{_RPMS} | sed 's/_k[^ ]*//'"

@@ -15,13 +15,15 @@ from tests.molecule.driver_alone import LOADED, Driver, out
 _PACKAGES = {
     "apt": "dpkg-query -W -f '${db:Status-Abbrev} ${Package} ${Version}\\n'; apt-mark showhold",
     "dnf": "rpm -qa",
+    "dnf5": "rpm -qa; cat /etc/dnf/versionlock.toml 2>/dev/null",
     "zypper": "rpm -qa; cat /etc/zypp/locks 2>/dev/null",
     "pacman": "pacman -Q; pacman-conf IgnorePkg",
 }
 # What a package manager and systemd keep for themselves, gpunode's own records, and what any run leaves.
 _OWN = (
     "/proc /sys /run /dev /tmp /srv /root /home /var/log /var/cache /var/lib/gpunode /var/lib/dpkg /var/lib/rpm "
-    "/var/lib/pacman /var/lib/dnf /var/lib/zypp /var/lib/apt /var/lib/systemd /var/lib/private /var/lib/YaST2 "
+    "/var/lib/pacman /var/lib/dnf /usr/lib/sysimage/libdnf5 /var/lib/zypp /var/lib/apt /var/lib/systemd "
+    "/var/lib/private /var/lib/YaST2 "
     # Debian keeps copies of what dpkg knows there, by a timer at midnight.
     "/var/backups"
 )

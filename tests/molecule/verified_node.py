@@ -49,6 +49,13 @@ DNF = Repositories(
     own="/etc/dnf/dnf.conf /etc/yum.repos.d/lab-baseos.repo",
     proxied="proxy=http://127.0.0.1:1",
 )
+DNF5 = Repositories(
+    family="dnf5",
+    distribution="fedora42",
+    folder=DNF.folder,
+    own="/etc/dnf/dnf.conf /etc/yum.repos.d/lab-fedora.repo",
+    proxied=DNF.proxied,
+)
 ZYPPER = Repositories(
     family="zypper",
     distribution="opensuse15",

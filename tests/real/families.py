@@ -11,6 +11,7 @@ from tests.real.checked import Check
 CHECKS: Mapping[str, Check] = {
     "apt": apt_repositories.check,
     "dnf": rpm_repositories.check,
+    "dnf5": rpm_repositories.check,
     "pacman": pacman_repositories.check,
     "zypper": rpm_repositories.check,
 }

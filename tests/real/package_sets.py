@@ -32,6 +32,7 @@ from gpunode.system.operating_system import OperatingSystem
 _BOOT = {
     "apt": Boot("0-none"),
     "dnf": Boot("5.14.0-570.el9.x86_64", "5.14.0-570.el9.x86_64"),
+    "dnf5": Boot("6.17.4-200.fc42.x86_64", "6.17.4-200.fc42.x86_64"),
     "zypper": Boot("6.4.0-150600.23.65-default", "6.4.0-150600.23.65-default"),
     "pacman": Boot("6.17.9-arch1-1", "6.17.9-arch1-1", kernels=(Kernel("6.17.9-arch1-1", True, base="linux"),)),
 }

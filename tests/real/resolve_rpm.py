@@ -1,4 +1,4 @@
-"""What dnf or zypper would do with given repositories: the real one, in a root of its own, which installs nothing.
+"""What dnf, dnf 5 or zypper would do with given repositories: the real one, in a root of its own, installing nothing.
 
 It is asked by gpunode's own probes, and what it answers is read by gpunode's own parsers: what the repositories offer,
 which one version all packages have, and what would come. The root is a filesystem that has the package manager; it runs
@@ -12,12 +12,14 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from gpunode.base import versions
 from gpunode.facts.families.dnf import DnfOffers, DnfSimulation
+from gpunode.facts.families.dnf5 import Dnf5Offers, Dnf5Simulation
 from gpunode.facts.families.zypper import ZypperOffers, ZypperSimulation
 from gpunode.packages.driver_packages import NotInstallable, Offers, Simulation, chosen
-from gpunode.packages.families import dnf, zypper
+from gpunode.packages.families import dnf, dnf5, zypper
 from tests.real.asking import ask
 
 
@@ -45,7 +47,7 @@ class Resolved:
 
 
 class RpmManager:
-    """One dnf or zypper with its repositories.
+    """One dnf, dnf 5 or zypper with its repositories.
 
     + root: a root filesystem that has it (lab.image.tools, or any other)
     + work: a folder of its own, which the manager sees as /work; what it has read of repositories stays there
@@ -60,7 +62,7 @@ class RpmManager:
     ) -> None:  # fmt: skip
         """Hold what is to be asked; nothing runs yet."""
         self.manager, self.root, self.work, self.network = manager, root, work, network
-        self._setup = _DNF_SETUP if manager == "dnf" else _ZYPPER_SETUP
+        self._setup = _SETUPS[manager]
         self._platform, self._release = platform, release
         self._repositories = repositories
         self._offers: dict[str, tuple[str, ...]] = {}
@@ -68,9 +70,8 @@ class RpmManager:
     def offers(self, *names: str) -> dict[str, tuple[str, ...]]:
         """Return name -> versions, newest first, as the repositories have them, whatever the module stream."""
         if unknown := [name for name in names if name not in self._offers]:
-            question = DnfOffers().command(unknown) if self.manager == "dnf" else ZypperOffers().command(unknown)
-            (lines,) = self._ask([question], every_stream=True)
-            found = dnf.parse_offers(lines) if self.manager == "dnf" else zypper.parse_offers(lines)
+            (lines,) = self._ask([_asked(self.manager, unknown)], every_stream=True)
+            found = _READ[self.manager].parse_offers(lines)
             self._offers |= {
                 name: tuple(version for each, version in found.available if each == name) for name in unknown
             }
@@ -81,8 +82,7 @@ class RpmManager:
         offers = self._ask([_offers(self.manager, each) for each in sets])
         found: list[Resolved | dict[str, str]] = []
         for asked, lines in zip(sets, offers, strict=True):
-            parsed = dnf.parse_offers(lines) if self.manager == "dnf" else zypper.parse_offers(lines)
-            found.append(_chosen(asked, parsed))
+            found.append(_chosen(asked, _READ[self.manager].parse_offers(lines)))
         going = [number for number, each in enumerate(found) if isinstance(each, dict)]
         simulations = self._bound([sets[number] for number in going], [_picked(found[number]) for number in going])
         for number, simulation in zip(going, simulations, strict=True):
@@ -93,8 +93,8 @@ class RpmManager:
         """Return what the manager would do, as operations/driver_packages.py asks for it."""
         for _ in range(zypper.ROUNDS):
             answers = self._ask([_simulation(self.manager, each, one) for each, one in zip(sets, picked, strict=True)])
-            if self.manager == "dnf":
-                return [dnf.parse_simulation(lines) for lines in answers]
+            if self.manager != "zypper":
+                return [_READ[self.manager].parse_simulation(lines) for lines in answers]
             simulations = [zypper.parse_simulation(lines) for lines in answers]
             if not self._named_too(sets, picked, simulations):
                 break
@@ -122,7 +122,7 @@ class RpmManager:
         """Return what each probe printed."""
         hidden = "module_hotfixes=1\n" if every_stream and self.manager == "dnf" else ""
         files = "\n".join(text + hidden for text in self._repositories)
-        folder = "/etc/yum.repos.d" if self.manager == "dnf" else "/etc/zypp/repos.d"
+        folder = "/etc/zypp/repos.d" if self.manager == "zypper" else "/etc/yum.repos.d"
         told = f"mkdir -p {folder}; printf '%s' {shlex.quote(files)} > {folder}/asked.repo"
         return ask(
             self.root, self.work, f"{told}\n{self._setup}", questions, network=self.network,
@@ -142,6 +142,17 @@ mkdir -p /etc/rpm /work/cache; printf '%%_dbpath /var/lib/rpm\\n' > /etc/rpm/mac
 rm -rf /var/cache/zypp; ln -s /work/cache /var/cache/zypp
 zypper -n --gpg-auto-import-keys refresh > /work/refresh 2>&1 || { cat /work/refresh >&2; exit 1; }
 """
+_DNF5_SETUP = """
+printf '[main]\\ngpgcheck=1\\nskip_if_unavailable=False\\ninstall_weak_deps=False\\n' > /etc/dnf/dnf.conf
+printf 'cachedir=/work/cache\\nsystem_cachedir=/work/cache\\nmetadata_expire=-1\\n' >> /etc/dnf/dnf.conf
+mkdir -p /etc/rpm /etc/dnf/vars /etc/dnf/libdnf5-plugins; printf '%%_dbpath /var/lib/rpm\\n' > /etc/rpm/macros.asked
+printf '[main]\\nname=local\\nenabled=0\\n' > /etc/dnf/libdnf5-plugins/local.conf
+printf '%s' "$release" > /etc/dnf/vars/releasever
+dnf5 -q -y makecache > /dev/null
+"""
+_SETUPS = {"dnf": _DNF_SETUP, "dnf5": _DNF5_SETUP, "zypper": _ZYPPER_SETUP}
+# What reads the answers of each.
+_READ: Mapping[str, Any] = {"dnf": dnf, "dnf5": dnf5, "zypper": zypper}
 
 
 def plain(label: str, address: str, key: str = "baseurl") -> str:
@@ -154,13 +165,20 @@ def plain(label: str, address: str, key: str = "baseurl") -> str:
 
 
 def _offers(manager: str, asked: PackageSet) -> str:
-    names = sorted(asked.packages)
-    return DnfOffers().command(names, asked.stream) if manager == "dnf" else ZypperOffers().command(names)
+    return _asked(manager, sorted(asked.packages), asked.stream)
+
+
+def _asked(manager: str, names: list[str], stream: str = "") -> str:
+    if manager == "dnf":
+        return DnfOffers().command(names, stream)
+    return Dnf5Offers().command(names) if manager == "dnf5" else ZypperOffers().command(names)
 
 
 def _simulation(manager: str, asked: PackageSet, coming: Mapping[str, str]) -> str:
     if manager == "dnf":
         return DnfSimulation().command(dict(coming), [], asked.stream, _upstream(asked, coming))
+    if manager == "dnf5":
+        return Dnf5Simulation().command(dict(coming), [], _upstream(asked, coming))
     return ZypperSimulation().command(dict(coming), [])
 
 

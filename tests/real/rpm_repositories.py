@@ -1,4 +1,4 @@
-"""Live repositories for dnf and zypper: the distribution's own, NVIDIA's, the container toolkit's and Docker's.
+"""Live repositories for dnf, dnf 5 and zypper: the distribution's own, NVIDIA's, the container toolkit's and Docker's.
 
 NVIDIA's, the toolkit's and Docker's are read as a node reads them: by the .repo file that gpunode writes, with metadata
 signed by the key that gpunode's tables name, compared by its fingerprint.
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gpunode.base.tables import repositories
 from gpunode.base.tables.sources import Distribution
-from gpunode.lab.families import DNF, ZYPPER
+from gpunode.lab.families import FAMILIES
 from gpunode.lab.image import tools
 from gpunode.lab.world.rpm import rpm_world
 from gpunode.packages.driver_packages import Simulation
@@ -28,7 +28,7 @@ from tests.real.resolve_rpm import PackageSet, Resolved, RpmManager, plain
 
 
 class RpmRepositories:
-    """Be the dnf or zypper of a distribution that has read repositories."""
+    """Be the dnf, dnf 5 or zypper of a distribution that has read repositories."""
 
     def __init__(self, row: Distribution, manager: RpmManager) -> None:
         """Hold what is asked."""
@@ -64,7 +64,7 @@ def check(row: Distribution, repository: str, folder: Path) -> Checked:
         if repository != "own":
             texts.append(of_others(row, repository, folder, moved))
         manager = RpmManager(
-            row.family, tools(print, DNF if row.family == "dnf" else ZYPPER), folder, texts,
+            row.family, tools(print, FAMILIES[row.family]), folder, texts,
             platform=rpm_world(str(row.repository)).platform, release=row.version, network=True,
         )  # fmt: skip
         found = resolved(row, repository, RpmRepositories(row, manager))
@@ -97,5 +97,5 @@ def of_others(row: Distribution, repository: str, folder: Path, moved: list[str]
         moved.append(f"{found.key_url}, which no table verifies, is {fingerprint}")
     address = f"{found.url.rstrip('/')}/{row.version}/$basearch/stable" if repository == "docker" else found.url
     signed = repositories(row.family)[repository].packages_signed
-    text = dnf.repository_text if row.family == "dnf" else zypper.repository_text
+    text = zypper.repository_text if row.family == "zypper" else dnf.repository_text
     return text(repository, address, f"/work/{repository}.asc", signed)

@@ -182,6 +182,7 @@ MANAGERS = {
         "purge dkms gcc",
     ),
     "dnf": ("dnf", 'case "$*" in *"repoquery --unneeded"*) printf "gcc\\ndkms\\ngcc\\n";; esac', "remove dkms gcc"),
+    "dnf5": ("dnf5", 'case "$*" in *"repoquery --unneeded"*) printf "gcc\\ndkms\\n";; esac', "remove dkms gcc"),
     "zypper": (
         "zypper",
         'case "$*" in *"packages --unneeded"*) printf "%s\\n" "Loading repository data..." '

@@ -20,6 +20,7 @@ from pyinfra.connectors.util import make_unix_command
 
 from gpunode.facts.deb import AptRepository, DebPackages
 from gpunode.facts.families.dnf import DnfOffers, DnfRepository, DnfSimulation
+from gpunode.facts.families.dnf5 import Dnf5Offers, Dnf5Repository, Dnf5Simulation
 from gpunode.facts.families.pacman import PacmanOffers, PacmanPackages, PacmanSimulation
 from gpunode.facts.families.rpm import RpmPackages
 from gpunode.facts.families.zypper import ZypperOffers, ZypperRepository, ZypperSimulation
@@ -161,6 +162,8 @@ def test_disabling_a_file_takes_its_name_and_text_to_the_letter(value: str) -> N
 PROBES_OF_MANY: dict[str, Callable[[list[str]], str]] = {
     "DebPackages": lambda values: DebPackages().command(names=[*values, *values]),
     "RpmPackages": lambda values: RpmPackages().command(names=[*values, *values]),
+    "Dnf5Offers": lambda values: Dnf5Offers().command(names=values),
+    "Dnf5Simulation": lambda values: Dnf5Simulation().command(coming={each: each for each in values}, going=values),
     "PacmanPackages": lambda values: PacmanPackages().command(names=[*values, *values]),
     "PacmanOffers": lambda values: PacmanOffers().command(names=values),
     "PacmanSimulation": lambda values: PacmanSimulation().command(coming={each: each for each in values}, going=values),
@@ -176,6 +179,9 @@ PROBES: dict[str, Callable[[str], str]] = {
     "DnfOffers": lambda value: DnfOffers().command(names=[value], stream=value),
     "DnfSimulation": lambda value: DnfSimulation().command(coming={value: value}, going=[value], stream=value),
     "DnfRepository": lambda value: DnfRepository().command(
+        keyring=value, source=value, stamp=value, uri=f"http://{value}"
+    ),
+    "Dnf5Repository": lambda value: Dnf5Repository().command(
         keyring=value, source=value, stamp=value, uri=f"http://{value}"
     ),
     "ZypperRepository": lambda value: ZypperRepository().command(

@@ -1,6 +1,6 @@
-"""Every package set for an rpm distribution, resolved by the real dnf or zypper against the repositories of the tables.
+"""Every package set for an rpm distribution, resolved by the real package managers against the tables' repositories.
 
-SIMULATED: the repositories' metadata (lab/world), which no package stands behind; dnf, zypper and libsolv are real.
+SIMULATED: the repositories' metadata (lab/world), which no package stands behind; dnf, dnf 5, zypper, libsolv are real.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 from gpunode.base import tables
 from gpunode.components.toolkit import PACKAGES
-from gpunode.lab.families import DNF, ZYPPER
+from gpunode.lab.families import FAMILIES
 from gpunode.lab.image import tools
 from gpunode.lab.packages.rpm import Rpm
 from gpunode.lab.packages.rpm_names import system_rpm
@@ -39,7 +39,7 @@ pytestmark = [
 # /etc/os-release ID -> NVIDIA's repository, of the distributions that differ in either.
 DISTRIBUTIONS = (
     ("rocky", "rhel8"), ("rocky", "rhel9"), ("rocky", "rhel10"), ("ol", "rhel9"), ("amzn", "amzn2023"),
-    ("sles", "sles15"), ("opensuse-leap", "opensuse15"), ("sles", "suse16"),
+    ("fedora", "fedora42"), ("sles", "sles15"), ("opensuse-leap", "opensuse15"), ("sles", "suse16"),
 )  # fmt: skip
 MODULES = {
     "open": re.compile(r"kmod-nvidia-open-dkms|nvidia-open-driver-G\d\d(-kmp-default)?"),
@@ -65,7 +65,7 @@ def manager(world: RpmWorld, work: Path) -> RpmManager:
     for name, packages in content.items():
         write_metadata(work / name, packages, modules_text(world) if name == "cuda" else "")
     repositories = [plain(name, f"file:///work/{name}") for name in content]
-    root = tools(print, DNF if world.manager == "dnf" else ZYPPER)
+    root = tools(print, FAMILIES[world.manager])
     return RpmManager(world.manager, root, work, repositories, platform=world.platform)
 
 
@@ -162,7 +162,13 @@ def test_streams_hide_other_branches_a_closure_is_as_it_was_seen_and_what_is_not
 @pytest.mark.builds
 @pytest.mark.parametrize(
     ("os_id", "repository"),
-    [("rocky", "rhel9"), ("rocky", "rhel10"), ("amzn", "amzn2023"), ("opensuse-leap", "opensuse15")],
+    [
+        ("rocky", "rhel9"),
+        ("rocky", "rhel10"),
+        ("amzn", "amzn2023"),
+        ("fedora", "fedora42"),
+        ("opensuse-leap", "opensuse15"),
+    ],
 )
 def test_toolkit_runtimes_and_cuda_resolve_by_the_code_that_asks_live_repositories(
     os_id: str, repository: str, tmp_path: Path
@@ -176,10 +182,10 @@ def test_toolkit_runtimes_and_cuda_resolve_by_the_code_that_asks_live_repositori
         "container toolkit",
         *(f"container toolkit 1.{minor}" for minor in ("20.0", "19.1", "19.0")),
     ]
-    assert told["docker"] == (["containerd.io", "docker-ce docker-ce-cli"] if os_id == "rocky" else [])
+    assert told["docker"] == (["containerd.io", "docker-ce docker-ce-cli"] if os_id in ("rocky", "fedora") else [])
     assert told["own"] == ([] if os_id == "rocky" else ["containerd"])
     # In its order: the default of the distribution first.
-    oldest = {"rhel10": "13.0"}.get(repository, "12.8")
+    oldest = {"rhel10": "13.0", "fedora42": "13.0"}.get(repository, "12.8")
     assert {f"CUDA {version}" for version in ("13.3", "13.2", "13.0", oldest)} <= set(told["cuda"])
     assert ("CUDA 12.8" in told["cuda"]) == (oldest == "12.8")
 

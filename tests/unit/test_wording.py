@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WORDS = {
     "apt": r"apt|apt-\w+|dpkg\S*|linux-headers\S*|linux-image\S*|update-initramfs",
     "dnf": r"dnf|yum|rpm|kernel-devel\S*|dracut|EPEL",
+    "dnf5": r"dnf|rpm|kernel-devel\S*|dracut",
     "zypper": r"zypper|rpm|kernel-default-devel\S*|dracut",
     "pacman": r"pacman|mkinitcpio|linux-zen-headers",
 }
@@ -107,8 +108,8 @@ def test_each_family_s_own_words_are_said(system: OperatingSystem) -> None:
 
 # Rooms and files whose words are of one family by their nature, or are made of all families' words.
 OWN = (
-    "families", "apt_", "apt.py", "dnf.py", "zypper.py", "pacman.py", "lab.py", "deb.py", "archive.py", "trust.py",
-    "choice.py", "installed.py", "packaging.py", "simulation.py", "settings", "reference/", "names.py",
+    "families", "apt_", "apt.py", "dnf.py", "dnf5.py", "zypper.py", "pacman.py", "lab.py", "deb.py", "archive.py",
+    "trust.py", "choice.py", "installed.py", "packaging.py", "simulation.py", "settings", "reference/", "names.py",
     "operations/cuda.py",
 )  # fmt: skip
 

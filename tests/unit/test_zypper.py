@@ -126,15 +126,15 @@ def test_a_proxy_is_told_by_the_address_and_the_second_entry_is_the_same_without
     ("os_release", "asked"),
     [
         ('ID="sles"\nID_LIKE="suse"\n', "zypper"), ('ID="opensuse-leap"\nID_LIKE="suse opensuse"\n', "zypper"),
-        ('ID="fedora"\n', "dnf"), ('ID="rocky"\nNAME="not suse"\n', "dnf"),
+        ('ID="fedora"\n', "dnf5"), ('ID="rocky"\nNAME="not suse"\n', "dnf"),
     ],
 )  # fmt: skip
 def test_zypper_is_asked_on_suse_alone_whatever_is_installed(tmp_path: Path, os_release: str, asked: str) -> None:
     (tmp_path / "os-release").write_text(os_release)
-    for name in ("rpm", "zypper", "dnf"):
+    for name in ("rpm", "zypper", "dnf", "dnf5"):
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
-    text = by_manager(apt="echo apt", dnf="echo dnf", zypper="echo zypper", pacman="echo pacman")
+    text = by_manager(apt="echo apt", dnf="echo dnf", dnf5="echo dnf5", zypper="echo zypper", pacman="echo pacman")
     text = text.replace("/var/lib", str(tmp_path)).replace("/etc/os-release", str(tmp_path / "os-release"))
     path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     assert subprocess.run(["sh", "-c", text], env=path, capture_output=True, text=True).stdout == f"{asked}\n"

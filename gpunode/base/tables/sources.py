@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from gpunode.base.tables.reading import Row, Table
 
-Family = Literal["apt", "dnf", "zypper", "pacman"]
+Family = Literal["apt", "dnf", "dnf5", "zypper", "pacman"]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 # Prints the toolkit's packages and configuration, where its runtime is, CDI specifications and links of devices. Asks
 # for the node's packages (facts/shared.py) and the units nvidia-cdi-refresh.path and .service (gpunode/system/unit.sh).
-# Takes NAMES of the packages that belong together; HOLD and LOCKLIST, the files that hold them by apt and by dnf;
+# Takes NAMES of the packages that belong together; HOLD and LOCKLIST, the files that hold them by apt and by dnf (by
+# dnf 5 it is VERSIONLOCK of its functions);
 # CONFIGURATION, the toolkit's own; CDI_MARK, the first line of a specification of gpunode's; LATER_HOOKS, an expression
 # of the hooks that not every toolkit has; REFRESH_SETTINGS, a file of variables for the unit; LINK_RULE, gpunode's udev
 # rule.
@@ -21,6 +22,9 @@ case "$MANAGER" in
         [ ! -f "$plugin" ] || echo locking=off
       done
     fi;;
+  dnf5)
+    echo locking=yes
+    if [ -s "$VERSIONLOCK" ]; then locked=yes; echo "hold_text=$(base64 -w0 "$VERSIONLOCK")"; fi;;
   pacman) echo names=arch;;
 esac
 set -f; IFS=$NL
@@ -28,9 +32,9 @@ for line in $PACKAGES; do
   package=${line#* }; name=${package%% *}
   case "$name" in nvidia-container-*|libnvidia-container*|nvidia-docker*) ;; *) continue;; esac
   # rpm's epoch is none of this version's.
-  case "$MANAGER" in dnf|zypper) version=${package#* }; package="$name ${version#*:}";; esac
+  case "$MANAGER" in dnf|dnf5|zypper) version=${package#* }; package="$name ${version#*:}";; esac
   echo "package=$package"
-  case "$MANAGER $locked $line" in 'apt  hold '*) echo "held=$name";; 'dnf yes hold '*)
+  case "$MANAGER $locked $line" in 'apt  hold '*) echo "held=$name";; 'dnf yes hold '*|'dnf5 yes hold '*)
     case " $NAMES " in *" $name "*) echo "held=$name";; esac;;
   esac
 done

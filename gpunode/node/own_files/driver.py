@@ -21,7 +21,7 @@ UMAD = "/etc/modules-load.d/gpunode-nvlink.conf"
 PEERMEM = "/etc/modules-load.d/gpunode-peermem.conf"
 PATHS = (SOFTDEP, PARAMETERS, NOUVEAU, DRACUT, UMAD, PEERMEM)
 # The families whose initial file systems dracut makes: an image for any machine has nothing of /etc/modprobe.d in it.
-_BY_DRACUT = ("dnf", "zypper")
+_BY_DRACUT = ("dnf", "dnf5", "zypper")
 UMAD_MODULES = ("ib_umad",)
 
 

@@ -15,7 +15,7 @@ from gpunode.settings import Settings
 from gpunode.settings.crio import known
 
 # The families whose packages of the toolkit gpunode can hold, and replace others by, in one transaction.
-_HOLDING = ("apt", "dnf")
+_HOLDING = ("apt", "dnf", "dnf5")
 
 
 def toolkit_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:

@@ -1,4 +1,4 @@
-# What dnf would do; it is told to answer no. On top of dnf_stream.sh and dnf_versions.sh.
+# What dnf would do; it is told to answer no. On top of dnf_stream.sh, dnf_versions.sh and other_versions.sh.
 # Takes ASKED, lines of dnf's shell: one transaction for what comes and what goes, with the options of the change, for
 # what is to go may be what others still need; WANTED, lines NAME VERSION; UPSTREAM, the one version of the driver's
 # packages that dnf is to see (empty: all); EVR, rpm's format of one.

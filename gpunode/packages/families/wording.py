@@ -56,6 +56,15 @@ _WORDS: Mapping[str, Wording] = MappingProxyType(
             initramfs="dracut --force",
             elsewhere=MappingProxyType({"dkms": "EPEL, whose repository has to be enabled first"}),
         ),
+        "dnf5": Wording(
+            installed="rpm -qa",
+            install="dnf install",
+            again="dnf reinstall",
+            remove="dnf remove",
+            offered="dnf list --showduplicates",
+            unfinished="`dnf check`",
+            initramfs="dracut --force",
+        ),
         "zypper": Wording(
             installed="rpm -qa",
             install="zypper install",

@@ -15,11 +15,13 @@ NAMES = ("cuda", "toolkit", "docker")
 SOURCES = {
     "apt": ("/etc/apt/sources.list.d", "sources"),
     "dnf": ("/etc/yum.repos.d", "repo"),
+    "dnf5": ("/etc/yum.repos.d", "repo"),
     "zypper": ("/etc/zypp/repos.d", "repo"),
 }
 _KEYS = {
     "apt": ("/usr/share/keyrings", "gpg"),
     "dnf": ("/etc/pki/rpm-gpg", "asc"),
+    "dnf5": ("/etc/pki/rpm-gpg", "asc"),
     "zypper": ("/etc/pki/rpm-gpg", "asc"),
 }
 
@@ -72,7 +74,7 @@ class PackageRepository:
         key = key_path(self.family, self.label)
         if self.family == "apt":
             return apt.source_text(self.uri, key, self.suite, self.components)
-        write = dnf.repository_text if self.family == "dnf" else zypper.repository_text
+        write = zypper.repository_text if self.family == "zypper" else dnf.repository_text
         proxy = self.proxies.get(f"{self.address.partition(':')[0]}_proxy")
         return write(self.label, self.address, key, self.packages_signed, proxy)
 

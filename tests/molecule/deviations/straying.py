@@ -13,16 +13,18 @@ CONFIG = "/etc/containerd/config.toml"
 TOOLKIT = "nvidia-container-toolkit nvidia-container-toolkit-base libnvidia-container-tools libnvidia-container1"
 _WRONG_KEY = "curl -sf http://127.0.0.1:8900/keys/wrong.asc"
 _RPM_KEY = "/etc/pki/rpm-gpg/gpunode-toolkit.asc"
-KEYS = {"apt": "/usr/share/keyrings/gpunode-toolkit.gpg", "dnf": _RPM_KEY, "zypper": _RPM_KEY}
+KEYS = {"apt": "/usr/share/keyrings/gpunode-toolkit.gpg", "dnf": _RPM_KEY, "dnf5": _RPM_KEY, "zypper": _RPM_KEY}
 # What differs between package managers: one line more for each of the two.
 _DOWNGRADED = {
     "apt": "apt-get install -q -y --allow-downgrades " + " ".join(f"{name}=1.16.2-1" for name in TOOLKIT.split()),
     "dnf": "dnf -q -y install " + " ".join(f"{name}-1.16.2-1" for name in TOOLKIT.split()),
     "zypper": "zypper -nq install --oldpackage " + " ".join(f"{name}=1.16.2-1" for name in TOOLKIT.split()),
 }
+_DOWNGRADED["dnf5"] = _DOWNGRADED["dnf"]
 _REPLACED = {
     "apt": f"{_WRONG_KEY} | gpg --batch --yes --dearmor -o {KEYS['apt']}",
     "dnf": f"{_WRONG_KEY} > {KEYS['dnf']}",
+    "dnf5": f"{_WRONG_KEY} > {KEYS['dnf5']}",
     "zypper": f"{_WRONG_KEY} > {KEYS['zypper']}",
 }
 

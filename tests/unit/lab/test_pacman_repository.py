@@ -14,7 +14,7 @@ from gpunode.lab.cache import cache_dir
 from gpunode.lab.families import PACMAN
 from gpunode.lab.image import tools
 from gpunode.lab.packages.pkg import Pkg
-from gpunode.lab.pacman_repository import DAYS, TODAY, build_pacman_mirror, fixture_pkgs
+from gpunode.lab.pacman_repository import DAYS, LTS_RELEASE, TODAY, build_pacman_mirror, fixture_pkgs
 from gpunode.lab.signing import key_file, public_key
 from gpunode.lab.toolbox import run_in
 from gpunode.lab.world.arch import RELATIONS, arch_packages, arch_rows
@@ -38,6 +38,12 @@ def test_there_is_a_module_package_for_each_kernel_at_nvidia_utils_version(
     module = package(name, day)
     assert {f"nvidia-utils={DAYS[day].driver}", needs} <= set(module.depends)
     assert f"license={license}" in module.install()
+
+
+def test_a_module_for_linux_lts_goes_to_that_kernel_whichever_runs() -> None:
+    lts, plain = package("nvidia-lts").install(), package("nvidia").install()
+    assert f"/lib/modules/{LTS_RELEASE}/updates" in lts and "uname" not in lts
+    assert "/lib/modules/$(uname -r)/updates" in plain and LTS_RELEASE not in plain
 
 
 def test_every_row_of_the_table_says_where_it_is_from_and_is_in_the_lab_on_a_day() -> None:

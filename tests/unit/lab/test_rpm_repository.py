@@ -34,7 +34,7 @@ def deb(name: str, version: str = "580.95.05-1") -> Deb:
 def test_a_family_that_the_lab_does_not_know_is_refused_by_name() -> None:
     assert family_named("apt") is None
     assert family_named("dnf") is DNF
-    with pytest.raises(LabError, match="--family yum: not allowed; allowed are apt, dnf, zypper, pacman"):
+    with pytest.raises(LabError, match="--family yum: not allowed; allowed are apt, dnf, dnf5, zypper, pacman"):
         family_named("yum")
 
 

@@ -1,0 +1,85 @@
+"""How rpm and dnf 5 are asked: what is installed and locked, what the repositories have, what dnf 5 would do."""
+
+from __future__ import annotations
+
+import shlex
+
+from gpunode.base.probe import Probe, shell_text
+from gpunode.components.dcgm.state import NAMES as DCGM
+from gpunode.components.runtime_packages import RUNTIMES
+from gpunode.components.toolkit.state import NAMES as TOOLKIT
+from gpunode.facts.base import NodeFact, probe_command
+from gpunode.facts.families.rpm import VERSION, RpmRepository
+from gpunode.packages.driver_packages import COMPANIONS, FOREIGN, OWN, Offers, Simulation
+from gpunode.packages.families.dnf5 import LOCKLIST, nevra, parse_offers, parse_simulation
+
+# The functions of that file, `of_driver` above all.
+DRIVER_PACKAGES = shell_text(
+    "packages/families/dnf5",
+    VERSIONLOCK=LOCKLIST,
+    EVR=VERSION,
+    OWN=OWN,
+    FOREIGN=FOREIGN,
+    COMPANIONS=" ".join(COMPANIONS),
+    BESIDE=f"{TOOLKIT}|{DCGM}|^({'|'.join(RUNTIMES).replace('.', '[.]')})$",
+)
+
+# A foreign repository that cannot be read is passed over; ours is read by itself before, and must answer.
+SKIPPING = "'--setopt=*.skip_if_unavailable=1'"
+# The function `other_versions`, with what it asks.
+VERSIONS = "\n".join(
+    (
+        shell_text("packages/families/dnf5_versions"),
+        shell_text("packages/families/other_versions", OWN=OWN, FOREIGN=FOREIGN),
+    )
+)
+
+DRIVER_STATE = rf"""
+echo dnf5=yes
+rpm -qa >/dev/null; echo "rpm=$?"
+{DRIVER_PACKAGES.strip()}
+of_driver | sed 's/^/package=/'
+[ ! -f {LOCKLIST} ] || echo "locklist=$(base64 -w0 {LOCKLIST})"
+"""
+
+
+class Dnf5Offers(NodeFact[Offers]):
+    """Read which versions of packages the repositories have, by the metadata as they are."""
+
+    parse = staticmethod(parse_offers)
+
+    def command(self, names: list[str]) -> Probe:  # type: ignore[override]
+        """Return the probe for `names`; no lock hides a version from this question."""
+        desired = " ".join(shlex.quote(name) for name in names)
+        return probe_command(
+            f"offers=$(dnf5 -q -C {SKIPPING} repoquery "
+            f"--qf 'available=%{{name}} %{{epoch}}:%{{version}}-%{{release}}\\n' {desired}); echo \"dnf=$?\"\n"
+            "printf '%s\\n' \"$offers\" | grep ^available="
+        )
+
+
+class Dnf5Simulation(NodeFact[Simulation]):
+    """Read what dnf 5 would do; it is told to answer no, and changes nothing."""
+
+    parse = staticmethod(parse_simulation)
+
+    def command(self, coming: dict[str, str], going: list[str], upstream: str = "") -> Probe:  # type: ignore[override]
+        """Return the probe for installing `coming` (name -> version) and removing `going`.
+
+        Of the driver's packages only those of the version `upstream` are in dnf's sight, where it is said.
+        """
+        text = shell_text(
+            "packages/families/dnf5_simulation",
+            COMING="\n".join(nevra(name, version) for name, version in coming.items()),
+            GOING="\n".join(going),
+            UPSTREAM=upstream,
+            EVR=VERSION,
+            WANTED="\n".join(f"{name} {version}" for name, version in coming.items()),
+        )
+        return probe_command(f"{DRIVER_PACKAGES}\n{VERSIONS}\n{text}")
+
+
+class Dnf5Repository(RpmRepository):
+    """Read how a repository of ours is trusted, and other .repo files of dnf's that mention its address."""
+
+    FOLDER = "/etc/yum.repos.d"

@@ -1,0 +1,204 @@
+"""dnf 5: its versionlock.toml, and what it says that it would do; what rpm does alike is in rpm.py."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpunode.base.probe_output import decoded, repeated, values
+from gpunode.base.reading import ParseError
+from gpunode.packages.driver_packages.choice import Offers
+from gpunode.packages.driver_packages.installed import DriverPackages
+from gpunode.packages.driver_packages.names import belongs
+from gpunode.packages.driver_packages.simulation import Simulation
+from gpunode.packages.families import rpm
+
+LOCKLIST = "/etc/dnf/versionlock.toml"
+# dnf 5 passes over a list that does not say this. source: libdnf5/rpm/versionlock_config.cpp (5.4)
+_FORMAT = "1.0"
+_HEAD = f'version = "{_FORMAT}"\n'
+_TABLE = re.compile(r"^(?=[ \t]*\[\[[ \t]*packages[ \t]*\]\])", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class LockedPackages(DriverPackages):
+    """Hold the driver's packages by rpm; `locklist` is versionlock's whole list, None where there is none.
+
+    `every` are (name, version) of what may be there several times, side by side: kernels.
+    """
+
+    locklist: str | None = None
+    every: tuple[tuple[str, str], ...] = ()
+
+
+def locked(text: str, keep: Mapping[str, str], group: str = "driver", every: Iterable[tuple[str, str]] = ()) -> str:
+    """Return versionlock's list with our entries of a group naming `keep` (name -> version), none where it is empty.
+
+    Of a name with entries dnf sees those versions and no others: each that is installed needs its own. dnf's own
+    `versionlock add` writes the file anew, in its own layout and without comments: ours are known by their `comment`,
+    and stay as they are where they say what they should. A list of nothing is an empty text.
+
+    + group: driver or toolkit
+    + every: (name, version) of what is there at several versions; names that are not kept do not count
+
+    Raises ValueError where the text is no TOML, or none that an entry can be added to.
+    """
+    mark = f"gpunode: locked with the {group}"
+    found = _parsed(text)
+    pairs = {*keep.items(), *((name, version) for name, version in every if name in keep)}
+    desired = sorted((name, rpm.with_epoch(version)) for name, version in pairs)
+    is_read = not text or not desired or found.get("version") == _FORMAT
+    if is_read and sorted(_entries(found, mark)) == desired:
+        return text
+    head, *tables = _TABLE.split(text)
+    kept = [_rest(table) if _comment(table) == mark else table for table in tables]
+    new = head + "".join(kept)
+    if "version" not in found:
+        new = _HEAD + (f"\n{new}" if new else "")
+    new += "".join(_entry(name, evr, mark) for name, evr in desired)
+    if _parsed(new) == {"version": _FORMAT} and "#" not in new:
+        return ""
+    if sorted(_entries(_parsed(new), mark)) != desired or _parsed(new)["version"] != _FORMAT:
+        raise ValueError(
+            f"{LOCKLIST} is in a layout that no entry can be added to: have dnf write it anew, or remove it"
+        )
+    return new
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{LOCKLIST} cannot be read ({error}), by dnf either: mend or remove it") from error
+
+
+def _entries(found: Mapping[str, Any], mark: str) -> Iterator[tuple[str, str]]:
+    """Yield (name, EPOCH:VERSION-RELEASE) of our entries; one that gpunode did not write so has no version."""
+    tables = found.get("packages")
+    for entry in tables if isinstance(tables, list) else ():
+        if not isinstance(entry, dict) or entry.get("comment") != mark:
+            continue
+        conditions = entry.get("conditions")
+        match conditions:
+            case [{"key": "evr", "comparator": "=", "value": str(value)}]:
+                yield str(entry.get("name")), rpm.with_epoch(value)
+            case _:
+                yield str(entry.get("name")), ""
+
+
+def _comment(table: str) -> str | None:
+    entry = _parsed(table)["packages"][0]
+    return entry.get("comment") if isinstance(entry, dict) else None
+
+
+def _rest(table: str) -> str:
+    """Return what stands behind an entry and is not its own: comments of whoever wrote what follows."""
+    lines = table.splitlines(keepends=True)
+    while lines and not (lines[0].startswith("#") and not any(line.strip() and line[0] != "#" for line in lines)):
+        lines.pop(0)
+    return "".join(lines)
+
+
+def _entry(name: str, evr: str, mark: str) -> str:
+    condition = f'[[packages.conditions]]\nkey = "evr"\ncomparator = "="\nvalue = "{evr}"\n'
+    return f'\n[[packages]]\nname = "{name}"\ncomment = "{mark}"\n\n{condition}'
+
+
+def nevra(name: str, version: str) -> str:
+    """Return what dnf takes for a package at a version."""
+    return f"{name}-{rpm.with_epoch(version)}"
+
+
+def parse_driver_packages(lines: list[str]) -> LockedPackages:
+    """Parse `package=WANT NAME VERSION` lines, and versionlock's list."""
+    packages, held, twice, every = rpm.parse_driver(lines)
+    locklist = decoded(values(lines), "locklist")
+    return LockedPackages(tuple(sorted(packages.items())), tuple(sorted(held)), twice, locklist=locklist, every=every)
+
+
+def parse_offers(lines: list[str]) -> Offers:
+    """Parse `available=NAME VERSION` lines, in any order; dnf must have told of its end."""
+    if values(lines).get("dnf") != "0":
+        raise ParseError("dnf gave no answer")
+    return rpm.newest_first(rpm.pairs(repeated(lines, "available")))
+
+
+_SECTION = re.compile(r"[A-Z][A-Za-z ]+:")
+_COMES = ("Installing", "Upgrading", "Downgrading", "Reinstalling")
+_GOES = "Removing"
+_SUMMARY = "Transaction Summary"
+_REFUSED = "Failed to resolve the transaction"
+# What follows are options to try, or what is there already: no reason.
+_NO_REASONS = ("You can try", "  --", "Package ", "Nothing to do", "Operation aborted")
+
+
+def parse_simulation(lines: list[str]) -> Simulation:
+    """Parse dnf's table of a transaction that it was told to refuse (`line=`), or why there is none.
+
+    Beside it stand `installed=NAME VERSION` lines and, for what was to come, `asked=NAME VERSION`. An entry begins with
+    one space; below one that comes stands `replacing`, of the same name or of another one, which goes.
+    """
+    if not values(lines).get("status", "").isdecimal():
+        raise ParseError("dnf gave no exit status")
+    actual = dict(rpm.pairs(repeated(lines, "installed")))
+    comes: dict[str, tuple[str, str | None, str]] = {}
+    goes: dict[str, tuple[str, str]] = {}
+    replaced: list[str] = []
+    said = list(repeated(lines, "line"))
+    for section, by, words in _rows(said):
+        if len(words) < 3:
+            raise ParseError(f"not a row of dnf's table: {' '.join(words)[:120]!r}")
+        name, version = words[0], rpm.without_epoch_zero(words[2])
+        if by is not None:
+            if by != name:
+                goes[name] = (name, version)
+                replaced += [name] if belongs(by) else []
+        elif section.startswith(_COMES):
+            comes[name] = (name, actual.get(name), version)
+        elif section.startswith(_GOES):
+            goes[name] = (name, version)
+    errors = _reasons(said)
+    # dnf's exit status says nothing where it was told to answer no.
+    silent = [
+        name
+        for name, version in rpm.pairs(repeated(lines, "asked"))
+        if version not in (actual.get(name), *((comes[name][2],) if name in comes else ()))
+    ]
+    if silent and not errors:
+        errors = [f"it says nothing of {', '.join(silent)}", *[line for line in said if line.strip()][-3:]]
+    return Simulation(
+        tuple(comes.values()),
+        tuple(goes.values()),
+        tuple(errors),
+        manager="dnf",
+        trial="dnf --assumeno do",
+        replaced=tuple(replaced),
+    )
+
+
+def _rows(said: Iterable[str]) -> Iterator[tuple[str, str | None, list[str]]]:
+    """Yield (section, what replaces it, words) of each row between a table's head and its summary."""
+    section, by = "", ""
+    for line in said:
+        if line.startswith(_SUMMARY):
+            return
+        if _SECTION.fullmatch(line.strip()) and not line.startswith(" "):
+            section = line.strip().removesuffix(":")
+        elif section and re.match(r" {2,}replacing ", line):
+            yield section, by, line.split()[1:]
+        # Of what only gets another reason to be there nothing comes or goes.
+        elif section.startswith((*_COMES, _GOES)) and re.match(r" \S", line):
+            by = line.split()[0]
+            yield section, None, line.split()
+
+
+def _reasons(said: list[str]) -> list[str]:
+    """Return why dnf 5 resolves nothing, in its words."""
+    begins = next((number for number, line in enumerate(said) if line.startswith(_REFUSED)), None)
+    if begins is None:
+        return []
+    told = [line.strip() for line in said[begins + 1 :] if line.strip() and not line.startswith(_NO_REASONS)]
+    return told or [_REFUSED]

@@ -1,0 +1,23 @@
+"""dnf 5: repositories trusted by fingerprint."""
+
+from __future__ import annotations
+
+from gpunode.facts.families.dnf5 import Dnf5Repository
+from gpunode.operations.failure import node_operation
+from gpunode.operations.rpm_repository import RpmRepositories
+
+
+class _Repositories(RpmRepositories):
+    family = "dnf5"
+    # dnf 5 keeps the keys of a repository with its metadata (pubring), also those that the file has no more.
+    READ = """
+rm -rf /var/cache/libdnf5/gpunode-"$name"-*
+dnf5 -q -y --disablerepo='*' --enablerepo="gpunode-$name" makecache --refresh || {
+  echo "gpunode: the repository $name could not be read or verified; see dnf's message above" >&2; exit 1; }
+"""
+    fact = Dnf5Repository
+
+
+REPOSITORIES = _Repositories()
+repository = node_operation(REPOSITORIES.repository)
+no_repository = node_operation(REPOSITORIES.no_repository)

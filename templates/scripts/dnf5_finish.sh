@@ -1,0 +1,26 @@
+# Ends an interrupted change of packages, by dnf5_run.sh: of what is there in two versions the older one goes, and the
+# newer one comes once more. Before 5.4 dnf 5 has no command for that: rpm forgets the older one, whose scripts would
+# take away what the newer one has brought.
+
+doubled() {
+  rpm -qa --qf '%{NAME} %{ARCH} %{EPOCHNUM}:%{VERSION}-%{RELEASE}\n' | sort -k1,2 -k3V | awk '
+    $1 ~ /^(kernel([0-9]+[.][0-9]+)?(-|$)|gpg-pubkey$)/ {next}
+    $1 == name && $2 == arch {print name, arch, version}
+    {name = $1; arch = $2; version = $3}'
+}
+if dnf5 remove --help 2>&1 | grep -q -e '--duplicates'; then
+  dnf_unlocked remove --duplicates && done=yes || done=
+else
+  done=yes; again=''
+  # shellcheck disable=SC2046  # Three words a line.
+  set -- $(doubled)
+  while [ "$#" -ge 3 ]; do
+    rpm -e --nodeps --noscripts --notriggers "$1-${3#*:}.$2" || done=
+    again="$again $1"; shift 3
+  done
+  # shellcheck disable=SC2086
+  [ -z "$again" ] || dnf_unlocked reinstall $again || done=
+fi
+[ -n "$done" ] || {
+  echo "gpunode: a change of packages was interrupted, and what it began cannot be finished; see dnf check" >&2
+  exit 1; }
