@@ -241,7 +241,8 @@ class _Node:
 
     def taken(self) -> str:
         """Return how much of what the node offers is taken, for people; why that is not known."""
-        node = self.view().nodes.get(self.name)
+        # By the view that the node was judged by: it is for people, and no reason to ask again.
+        node = (_watched[host.state].view or self.view()).nodes.get(self.name)
         try:
             answer = self.cluster.told("kubectl get pods", asking_taken(self.settings.kubernetes, self.name))
             found = [] if node is None else list(judge_taken(node, parse_taken(answer)))
