@@ -51,7 +51,10 @@ INSTALL = {"apt": "apt-get install gcc make", "dnf": "dnf install gcc make"}
 # What a .run file leaves on a disk, and nothing else does.
 TRACES = (
     "ls -d /usr/bin/nvidia-installer /usr/bin/nvidia-uninstall /var/lib/nvidia /var/lib/dkms/nvidia /usr/src/nvidia-* "
-    "/usr/lib/x86_64-linux-gnu/libcuda.so.1 /usr/lib64/libcuda.so.1 2>/dev/null"
+    "2>/dev/null; "
+    # Packages have it, too.
+    "for file in /usr/lib/x86_64-linux-gnu/libcuda.so.1 /usr/lib64/libcuda.so.1; do [ ! -e $file ] || "
+    "dpkg -S $file >/dev/null 2>&1 || rpm -qf $file >/dev/null 2>&1 || echo $file; done"
 )
 
 
