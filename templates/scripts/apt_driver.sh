@@ -59,7 +59,10 @@ remove_unneeded() { apt_get purge "$@"; }
 finish_half() { dpkg --force-confold --configure -a > /dev/null 2>&1 < /dev/null; }
 # shellcheck disable=SC2086
 finish_first() {
-  apt_get --fix-broken install && [ -z "$(dpkg --audit)" ] || return 1
+  # At the versions that it was cut off at: the newest may be of another branch.
+  pinned="$checkpoint/preferences"
+  [ -f "$pinned" ] || pinned=/etc/apt/preferences
+  apt_get -o Dir::Etc::Preferences="$pinned" --fix-broken install && [ -z "$(dpkg --audit)" ] || return 1
   come=$(driver_packages | cut -d' ' -f1 | grep -xF "$(printf '%s\n' $names)")
   [ -z "$come" ] || apt-mark manual $come > /dev/null
   return 0

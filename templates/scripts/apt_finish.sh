@@ -8,6 +8,10 @@ until said=$(dpkg --force-confold --configure -a 2>&1 </dev/null); do
   break
 done
 unlocked
-apt_get --fix-broken install || { echo "$said" >&2
+# What a change of the driver was cut off at is finished at its own versions: the newest may be of another branch, and
+# what comes of it nobody asked for.
+pinned=/var/lib/gpunode/transactions/driver/preferences
+[ -f "$pinned" ] || pinned=/etc/apt/preferences
+apt_get -o Dir::Etc::Preferences="$pinned" --fix-broken install || { echo "$said" >&2
   echo "gpunode: dpkg was interrupted, and what it began cannot be finished; see dpkg --audit on the node" >&2
   exit 1; }
