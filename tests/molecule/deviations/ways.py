@@ -25,7 +25,6 @@ TOOLKIT = "Install NVIDIA container toolkit 1.17.8"
 # apt holds a package no more that it was told to change all the same.
 MOVED = ("Let go of the toolkit's packages where they are to move", TOOLKIT, "Hold the container toolkit")
 CUDA = "Install CUDA toolkit 12.9"
-# The first of them is for a node that the run has booted, which a dry run cannot know.
 LOADS = ("Load the NVIDIA kernel module",)
 CUDA_KEY, TOOLKIT_KEY = "Trust the cuda repository", "Trust the toolkit repository"
 MPS = "Run the MPS control daemon"
