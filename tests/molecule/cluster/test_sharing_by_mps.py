@@ -127,6 +127,8 @@ def test_two_nodes_share_by_mps_and_their_daemons_say_so(shared: Shared) -> None
         assert done.returncode == 0, done.stdout + done.stderr
     # A person's, of test_mig_label.py.
     shared.told("label", "node", "gpu-2", "nvidia.com/mig.config-")
+    # Of test_3_drain.py: pods whose budget allows no disruption.
+    shared.told("delete", "namespace", "shop", "--ignore-not-found")
     run = converge(inventory=shared.inventory(4))
     assert run.code == 0, run.printed[-4000:]
     assert percentages() == {"25.0"}
