@@ -14,7 +14,7 @@ from pyinfra import host
 from gpunode.facts.boot import Boot
 from gpunode.operations.explained import explained_command
 from gpunode.operations.failure import node_operation, require
-from gpunode.operations.families.headers import BY_FAMILY
+from gpunode.operations.families.headers import BY_DNF, BY_DNF5, BY_ZYPPER
 from gpunode.operations.script import script_command
 
 
@@ -28,4 +28,5 @@ def installed(family: str) -> Iterator[Any]:
     if kernel is None or kernel.headers:
         host.noop(f"the headers of kernel {kernel.release} are there" if kernel else "no kernel is known to boot next")
         return
-    yield explained_command(script_command(BY_FAMILY[family], release=kernel.release))
+    text = BY_DNF if family == "dnf" else BY_DNF5 if family == "dnf5" else BY_ZYPPER
+    yield explained_command(script_command(text, release=kernel.release))

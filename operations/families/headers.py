@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
-
 from gpunode.base.shell_file import script_file
 from gpunode.operations.families.dnf import DNF_RUN
 from gpunode.operations.families.dnf import REFRESH as DNF_REFRESH
@@ -27,4 +25,3 @@ BY_ZYPPER = f"""{ZYPP}{ZYPPER_REFRESH}
 add() {{ refresh ""; zypp install --no-recommends --oldpackage "$1=$2"; }}
 upgrade="zypper update"
 {_INSTALL}"""
-BY_FAMILY = MappingProxyType({"dnf": BY_DNF, "dnf5": BY_DNF5, "zypper": BY_ZYPPER})

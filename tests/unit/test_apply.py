@@ -151,7 +151,7 @@ def test_ctrl_c_ends_pyinfra_and_says_how_to_go_on(lab: Lab, number: signal.Sign
     root = Path(__file__).parents[2]
     with subprocess.Popen(
         [root / ".venv/bin/python", "-m", "tests.unit.simulated_rollout", "apply", "--yes", "fleet.py"],
-        cwd=lab.folder, env={**os.environ, "PYTHONPATH": str(root)}, text=True, preexec_fn=with_default_signals,
+        cwd=lab.folder, env={**os.environ, "PYTHONPATH": str(root), "PATH": f"{lab.folder}/bin:{os.environ['PATH']}"}, text=True, preexec_fn=with_default_signals,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as controller:  # fmt: skip
         try:

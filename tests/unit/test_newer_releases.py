@@ -90,7 +90,7 @@ def test_each_repository_s_key_is_the_one_that_signs_it_or_is_to_be_named() -> N
 
 def test_the_oldest_toolkit_of_a_repository_is_the_one_that_was_seen_there() -> None:
     rows = [row for row in tables.distributions() if row.repository]
-    assert {row.repository for row in rows if row.oldest_cuda} == {"ubuntu2604", "rhel10"}
+    assert {row.repository for row in rows if row.oldest_cuda} == {"ubuntu2604", "rhel10", "fedora42"}
     assert all(row.oldest_cuda == oldest_toolkit(str(row.repository)) for row in rows)
 
 

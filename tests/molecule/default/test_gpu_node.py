@@ -163,4 +163,4 @@ def test_a_plan_of_a_finished_node_has_nothing_to_do_with_and_without_the_machin
     host_data = json.loads(command("gpunode", "check", "--json", "inventories/lab.py").stdout)["hosts"][nodes[0].name]
     settings.write_text(yaml.safe_dump({name: part for name, part in host_data.items() if name != "digest"}))
     offline = command("gpunode", "plan", "--json", "--facts", str(facts), "--settings", str(settings))
-    assert json.loads(offline.stdout) == json.loads(live.stdout), offline.printed
+    assert json.loads(offline.stdout)["hosts"] == json.loads(live.stdout)["hosts"], offline.printed
