@@ -149,10 +149,11 @@ def test_a_setting_of_the_command_line_reaches_the_run(lab: Lab, monkeypatch: py
 def test_ctrl_c_ends_pyinfra_and_says_how_to_go_on(lab: Lab, number: signal.Signals) -> None:
     lab.hang()
     root = Path(__file__).parents[2]
+    path = f"{lab.folder}/bin:{os.environ['PATH']}"
     with subprocess.Popen(
         [root / ".venv/bin/python", "-m", "tests.unit.simulated_rollout", "apply", "--yes", "fleet.py"],
-        cwd=lab.folder, env={**os.environ, "PYTHONPATH": str(root), "PATH": f"{lab.folder}/bin:{os.environ['PATH']}"}, text=True, preexec_fn=with_default_signals,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        cwd=lab.folder, env={**os.environ, "PYTHONPATH": str(root), "PATH": path}, text=True,
+        preexec_fn=with_default_signals, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as controller:  # fmt: skip
         try:
             until(lambda: bool(lab.runs))
