@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 # Fewer in a row are as short by their names.
 _ROW = 3
+# Shorter lines hold too few names.
+_LINE = 80
 _NUMBERED = re.compile(r"(.*?)(\d+)", re.DOTALL)
 
 
@@ -27,6 +29,31 @@ def folded_first(names: Iterable[str], most: int) -> str:
     if len(rows) <= most + 1:
         return ", ".join(map(_in_words, rows))
     return f"{', '.join(map(_in_words, rows[:most]))} and {sum(map(len, rows[most:])):,} more"
+
+
+def folded_in_a_line(names: Iterable[str], columns: int) -> str:
+    """Return names as `folded` does; of those that take more than a line the first rows, and how many nodes follow.
+
+    `gpu-1 to gpu-4, apollo, zeus and 12 more nodes`; columns: of that line, which is taken as no shorter than 80
+    """
+    columns = max(_LINE, columns)
+    rows = _in_rows(names)
+    whole = ", ".join(map(_in_words, rows))
+    if len(whole) <= columns:
+        return whole
+    shown, taken = 1, len(_in_words(rows[0])) if rows else 0
+    # One is shown whatever its length is, and one that is left is no longer than the words that would stand for it.
+    for row in rows[1:-2]:
+        taken += len(", ") + len(_in_words(row))
+        if taken + len(_more(rows[shown + 1 :])) > columns:
+            break
+        shown += 1
+    left = rows[shown:]
+    return f"{', '.join(map(_in_words, rows[:shown]))}{_more(left)}" if len(left) > 1 else whole
+
+
+def _more(rows: list[list[str]]) -> str:
+    return f" and {sum(map(len, rows)):,} more nodes"
 
 
 def _in_rows(names: Iterable[str]) -> list[list[str]]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpunode.base.findings import ExitCode
+from gpunode.base.folding import UNBOUND, fold
+from gpunode.base.host_names import folded_in_a_line
 from gpunode.base.importing import uncollected
 from gpunode.base.terminal import say
+from gpunode.cli.output import columns, end, is_json, is_quiet, output_option, say_document
 from gpunode.cli.selection import limit_option, set_option
 
 if TYPE_CHECKING:
@@ -22,13 +24,17 @@ if TYPE_CHECKING:
     # Verdict -> the hosts that it is on.
     Told = dict[Refusal, list[str]]
 
+# Raised when a key of the document goes away or changes its meaning; a new key raises nothing.
+SCHEMA = 1
+
 
 @click.command()
 @click.argument("inventory")
-@click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON, with every host's settings.")
+@output_option("the verdict, with every host's settings (docs/json.md)", "what is refused", short=True)
+@click.option("--all", "show_all", is_flag=True, help="Name every host, however many are alike.")
 @limit_option
 @set_option
-def check(inventory: str, as_json: bool, limit: tuple[str, ...]) -> None:
+def check(inventory: str, show_all: bool, limit: tuple[str, ...]) -> None:
     """Validate the settings of every host in INVENTORY; no host is contacted.
 
     With --limit the settings of all hosts must be right all the same, and these alone are told of.
@@ -49,35 +55,84 @@ def check(inventory: str, as_json: bool, limit: tuple[str, ...]) -> None:
         told_of = limited(load_inventory(inventory), limit) if limit else tuple(every)
         hosts, layered = {name: every[name] for name in told_of}, {name: layered[name] for name in told_of}
     except InventoryError as error:
-        if as_json:
-            say(json.dumps({"ok": False, "error": str(error), "problems": [], "hosts": {}}, indent=2))
-        say(f"cannot read the inventory: {error}", err=True)
-        sys.exit(ExitCode.ERROR)
+        end(f"cannot read the inventory: {error}", ExitCode.ERROR, **_nothing(inventory))
     except SettingsError as error:
-        if as_json:
-            problems = [problem.to_json() for problem in error.problems]
-            say(json.dumps({"ok": False, "problems": problems, "hosts": {}}, indent=2))
-        say(str(error), err=True)
-        sys.exit(ExitCode.INPUT_REFUSED)
+        problems = [problem.to_json() for problem in error.problems]
+        end(str(error), ExitCode.INPUT_REFUSED, **{**_nothing(inventory), "problems": problems})
     refused, told = _anywhere(hosts)
-    if as_json:
-        found = {host: {**settings.to_json(), "digest": settings.digest()} for host, settings in hosts.items()}
-        document = {"ok": not refused, "problems": [], "hosts": found}
-        document |= {"refusals": _as_json(refused), "cautions": _as_json(told)}
-        document |= {"dropped": {name: found.dropped for name, found in layered.items() if found.dropped}}
-        say(json.dumps(document, indent=2))
-    else:
-        for name, each in layered.items():
-            if each.dropped:
-                say(f"{name}: `{REPLACE}` drops what its groups say of {', '.join(each.dropped)}")
+    code = ExitCode.INPUT_REFUSED if refused else ExitCode.GOOD
+    dropped = {name: found.dropped for name, found in layered.items() if found.dropped}
+    if is_json():
+        say_document(document(hosts, refused, told, dropped, inventory))
+    elif not is_quiet():
+        for name, keys in dropped.items():
+            _say(f"{name}: `{REPLACE}` drops what its groups say of {', '.join(keys)}")
         for item, names in told.items():
-            say(f"caution: {', '.join(names)}: {item}")
-    if refused:
-        for item, names in refused.items():
-            say(f"refused: {', '.join(names)}: {item}", err=True)
-        sys.exit(ExitCode.INPUT_REFUSED)
-    if not as_json:
-        say(f"settings of {len(hosts)} host{'' if len(hosts) == 1 else 's'} are right: {', '.join(hosts)}")
+            _say(f"caution: {_named(names, show_all)}: {item}")
+    for item, names in refused.items():
+        say(fold(f"refused: {_named(names, show_all)}: {item}", columns(), "  "), err=True)
+    if not refused and not is_json() and not is_quiet():
+        _say(f"settings of {len(hosts)} host{'' if len(hosts) == 1 else 's'} are right: {_named(hosts, show_all)}")
+    sys.exit(code)
+
+
+def _named(names: Iterable[str], show_all: bool) -> str:
+    return folded_in_a_line(names, UNBOUND if show_all else columns())
+
+
+def _say(text: str) -> None:
+    say(fold(text, columns(), "  "))
+
+
+def _nothing(inventory: str) -> dict[str, Any]:
+    """Return what the document says where no host's settings could be read."""
+    counts = {"hosts": {"right": 0, "refused": 0}}
+    nothing: dict[str, Any] = {"problems": [], "refusals": [], "cautions": [], "dropped": {}, "hosts": {}}
+    return {"inventory": inventory, "counts": counts, "ok": False, **nothing}
+
+
+def document(
+    hosts: Mapping[str, Settings],
+    refused: Told,
+    told: Told,
+    dropped: Mapping[str, Sequence[str]],
+    inventory: str,
+) -> dict[str, Any]:
+    """Return what --output json prints of settings that could be read."""
+    from gpunode.base.document import head
+
+    code = ExitCode.INPUT_REFUSED if refused else ExitCode.GOOD
+    bad = {name for names in refused.values() for name in names}
+    counts = {"hosts": {"right": len(hosts) - len(bad), "refused": len(bad)}}
+    return {
+        **head(SCHEMA, counts, code, {"inventory": inventory}),
+        "ok": not refused,
+        "error": None,
+        "problems": [],
+        "refusals": _as_json(refused),
+        "cautions": _as_json(told),
+        "dropped": {name: list(keys) for name, keys in dropped.items()},
+        "hosts": {name: {**settings.to_json(), "digest": settings.digest()} for name, settings in hosts.items()},
+    }
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON schema of the document, whatever became of the check."""
+    from gpunode.base.document import COUNT, MAYBE, TEXT, TEXTS, document_schema, each, objects
+
+    verdict = objects({**dict.fromkeys(("component", "reason", "source", "remedy"), TEXT), "hosts": TEXTS})
+    problem = {"type": "object", "required": ["key", "message"]}
+    keys = {
+        "ok": {"type": "boolean"},
+        "error": MAYBE,
+        "problems": {"type": "array", "items": problem},
+        "refusals": {"type": "array", "items": verdict},
+        "cautions": {"type": "array", "items": verdict},
+        "dropped": each(TEXTS),
+        "hosts": each({"type": "object", "required": ["digest"]}),
+    }
+    counts = {"hosts": objects({"right": COUNT, "refused": COUNT})}
+    return document_schema(SCHEMA, counts, (0, 1, 3), keys, {"inventory": TEXT})
 
 
 def _anywhere(hosts: Mapping[str, Settings]) -> tuple[Told, Told]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import deque
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,15 +13,19 @@ from typing import TYPE_CHECKING
 import click
 
 from gpunode.base.findings import ExitCode, Finding, FindingClass, NodeReport, verdict
+from gpunode.base.host_names import folded
 from gpunode.base.terminal import say
 from gpunode.cli.drift import print_reports, write_reports
 from gpunode.cli.errors import told
+from gpunode.cli.output import Mode, is_json, is_quiet, mode, no_color, output_option, say_document, talk
 from gpunode.cli.report_file import REPORT, writable
 
 if TYPE_CHECKING:
     from gpunode.system.readiness import Outcome, Readiness
 
 _DEPLOY = Path("deploys/gpu_node.py")
+# Lines of a run that failed, where nothing else of it is shown.
+_LAST = 20
 
 
 @click.command()
@@ -34,6 +40,7 @@ _DEPLOY = Path("deploys/gpu_node.py")
     "up to two minutes more where one accepts a connection and falls silent.",
 )
 @click.option("--junit", type=REPORT, callback=writable, help="Write a JUnit report to this file.")
+@output_option("every finding (docs/json.md)", "what is not as desired, and the end of a run that failed")
 def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
     """Wait for ssh and cloud-init on every machine of INVENTORY, provision them, and verify them.
 
@@ -52,17 +59,38 @@ def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
         up = came_up(_awaited(inventory, seconds), seconds)
     late = {name: item for name, item in up.items() if item.finding_class is not FindingClass.OK}
     if late:
-        for name, item in late.items():
-            say(f"{name}: {item.cause}. Remedy: {item.remedy}", err=True)
-        write_reports(tuple(NodeReport(name, (item,)) for name, item in up.items()), junit)
+        reports = tuple(NodeReport(name, (item,)) for name, item in up.items())
+        for said, names in _alike(late).items():
+            say(f"{folded(names)}: {said}", err=True)
+        _print(reports, inventory, text=False)
+        write_reports(reports, junit)
         sys.exit(ExitCode.ERROR)
     status = _provisioned(inventory)
     with told():
         reports = inspect(inventory)
-    print_reports(reports, show_all=False, inventory=inventory)
-    reports = tuple(replace(one, findings=(up[one.name], _run(status), *one.findings)) for one in reports)
-    write_reports(reports, junit)
-    sys.exit(ExitCode.ERROR if status else verdict(item for one in reports for item in one.findings))
+    whole = tuple(replace(one, findings=(up[one.name], _run(status), *one.findings)) for one in reports)
+    # Of the run a person has read the output; of a program's document it is a finding.
+    _print(whole if is_json() else reports, inventory)
+    write_reports(whole, junit)
+    sys.exit(ExitCode.ERROR if status else verdict(item for one in whole for item in one.findings))
+
+
+def _print(reports: tuple[NodeReport, ...], inventory: Path, text: bool = True) -> None:
+    if is_json():
+        # Late, as all that the help does not need.
+        from gpunode.fleet.reports.document import document
+
+        say_document(document(reports, inventory=str(inventory)))
+    elif text:
+        print_reports(reports, show_all=False, inventory=inventory)
+
+
+def _alike(late: Mapping[str, Finding]) -> dict[str, list[str]]:
+    """Return what is to be said -> the machines of which it is."""
+    found: dict[str, list[str]] = {}
+    for name, item in late.items():
+        found.setdefault(f"{item.cause}. Remedy: {item.remedy}", []).append(name)
+    return found
 
 
 def _awaited(inventory: Path, seconds: int) -> dict[str, Outcome]:
@@ -85,14 +113,27 @@ def _awaited(inventory: Path, seconds: int) -> dict[str, Outcome]:
         limit = min(fleet.ANSWER_SECONDS, max(left, LONGEST))
         return {answer.name: answered(answer) for answer in fleet.read(inventory, ReadinessFact, seconds=limit)}
 
-    return awaited(read, seconds, lambda name, outcome: say(f"{name}: {outcome.stage}: {outcome.why}", err=True))
+    return awaited(read, seconds, lambda name, outcome: talk(f"{name}: {outcome.stage}: {outcome.why}", err=True))
 
 
 def _provisioned(inventory: Path) -> int:
     """Run the main job as a user would, its output ours; return its exit status."""
     program = Path(sys.executable).with_name("pyinfra")
-    done = subprocess.run([program, "-y", str(inventory), str(_DEPLOY)], stdin=subprocess.DEVNULL, check=False)
-    return done.returncode
+    words = [str(program), "-y", str(inventory), str(_DEPLOY)]
+    if mode() in (Mode.AUTO, Mode.TTY) and not no_color():
+        return subprocess.run(words, stdin=subprocess.DEVNULL, check=False).returncode
+    # Through a pipe pyinfra writes no colours and moves no cursor.
+    last: deque[str] = deque(maxlen=_LAST)
+    with subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8",
+        errors="replace",
+    ) as run:  # fmt: skip
+        for line in run.stdout or ():
+            last.append(line.rstrip("\n"))
+            talk(last[-1])
+    if is_quiet() and run.returncode:
+        say("\n".join(last), err=True)
+    return run.returncode
 
 
 def _run(status: int) -> Finding:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-import sys
+from collections.abc import Mapping
 from typing import Any
 
 import click
 
 from gpunode.base.findings import ExitCode
-from gpunode.base.terminal import say
+from gpunode.cli.output import end, is_json, is_quiet, output_option, say_document
+
+# Raised when a key of the document goes away or changes its meaning; a new key raises nothing.
+SCHEMA = 1
 
 
 @click.command()
 @click.argument("inventory")
 @click.option("--values", "values_alone", is_flag=True, help="Print the chart's values alone, for `helm --values`.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of YAML.")
-def cluster(inventory: str, values_alone: bool, as_json: bool) -> None:
+@output_option("the same in JSON (docs/json.md), with --values the values alone", "nothing", short=True)
+def cluster(inventory: str, values_alone: bool) -> None:
     """Print charts, values, RuntimeClass, own objects and node labels for the hosts of INVENTORY; nothing is contacted.
 
     Exits 0; 2 where no host gets its GPUs into a cluster by gpunode; 3 where settings are refused, each by
@@ -39,11 +42,36 @@ def cluster(inventory: str, values_alone: bool, as_json: bool) -> None:
         others["gpu_operator"] = beside.to_json()
     if not by_helm and not others:
         desired = "'helm' or 'gpu-operator'" if values_alone else "'helm', 'manifest', 'gpu-operator' or 'gpushare'"
-        say(f"no host has kubernetes.enabled = True with device_plugin.method {desired}", err=True)
-        sys.exit(ExitCode.NEGATIVE)
+        end(f"no host has kubernetes.enabled = True with device_plugin.method {desired}", ExitCode.NEGATIVE)
     labels = {**by_helm.get("labels", {}), **others.get("labels", {})}
-    content: Any = by_helm["values"] if values_alone else {**by_helm, **others, "labels": labels}
-    click.echo(json.dumps(content, indent=2) if as_json else _yaml(content), nl=as_json)
+    content: dict[str, Any] = {**by_helm, **others, "labels": labels}
+    if is_json() and not values_alone:
+        say_document(document(content, len(hosts), inventory))
+        return
+    if is_quiet():
+        return
+    if values_alone:
+        content = by_helm["values"]
+    # To the byte: helm and kubectl read it.
+    click.echo(json.dumps(content, indent=2) if is_json() else _yaml(content), nl=is_json())
+
+
+def document(content: Mapping[str, Any], hosts: int, inventory: str) -> dict[str, Any]:
+    """Return what --output json prints: the content, behind what every document begins with."""
+    from gpunode.base.document import head
+
+    counts = {"hosts": {"inventory": hosts, "labelled": len(content["labels"])}}
+    return {**head(SCHEMA, counts, ExitCode.GOOD, {"inventory": inventory}), **content}
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON schema of the document; which objects it has beside the labels is the settings' to say."""
+    from gpunode.base.document import COUNT, TEXT, document_schema, each, objects
+
+    counts = {"hosts": objects({"inventory": COUNT, "labelled": COUNT})}
+    objects_of = {name: {"type": "object"} for name in ("values", "gpu_operator")}
+    keys = {"labels": each({"type": "object"}), **objects_of}
+    return document_schema(SCHEMA, counts, (0,), keys, {"inventory": TEXT}, optional=objects_of)
 
 
 def _yaml(content: Any) -> str:

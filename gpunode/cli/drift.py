@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -16,11 +15,22 @@ import click
 
 from gpunode.base.findings import FindingClass, NodeReport, verdict
 from gpunode.base.importing import uncollected
-from gpunode.base.terminal import say, say_coloured
+from gpunode.base.terminal import say_coloured
 from gpunode.cli.errors import told
+from gpunode.cli.output import (
+    Mode,
+    columns,
+    is_json,
+    is_live,
+    is_quiet,
+    mode,
+    no_color,
+    output_option,
+    say_document,
+)
 from gpunode.cli.report_file import REPORT, html_option, writable, write_page, written
 from gpunode.cli.selection import limit_option, set_option
-from gpunode.fleet.reports.findings_text import UNBOUND, report_text, width
+from gpunode.fleet.reports.findings_text import report_text
 
 if TYPE_CHECKING:
     from gpunode.fleet.nodes import Watch
@@ -30,8 +40,8 @@ _COLOURS = {FindingClass.OK: "green", FindingClass.RESTART_PENDING: "yellow", Fi
 
 @click.command()
 @click.argument("inventory", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print every finding as JSON (docs/drift.md).")
-@click.option("--all", "show_all", is_flag=True, help="Show what is as desired, too.")
+@output_option("every finding (docs/drift.md)", "what is not as desired", short=True)
+@click.option("--all", "show_all", is_flag=True, help="Show what is as desired, too, and each node's name.")
 @click.option("--junit", type=REPORT, callback=writable, help="Write a JUnit report to this file, too.")
 @click.option(
     "--prometheus",
@@ -57,7 +67,6 @@ _COLOURS = {FindingClass.OK: "green", FindingClass.RESTART_PENDING: "yellow", Fi
 @set_option
 def drift(
     inventory: Path,
-    as_json: bool,
     show_all: bool,
     junit: Path | None,
     prometheus: Path | None,
@@ -82,8 +91,8 @@ def drift(
     from gpunode.fleet.reports.document import document
 
     told_of = document(reports, version("gpunode"), datetime.now(UTC), str(inventory))
-    if as_json:
-        say(json.dumps(told_of))
+    if is_json():
+        say_document(told_of)
     else:
         print_reports(reports, show_all, inventory)
     write_reports(reports, junit, prometheus, took)
@@ -95,17 +104,17 @@ def drift(
 @contextmanager
 def watched() -> Iterator[Watch]:
     """Show on a terminal how many nodes have answered; the display is gone before anything else is printed."""
-    if not sys.stderr.isatty():
+    if not is_live():
         yield lambda hosts, done: None
         return
     # Late, as everything of rich's: it takes as long as a node's answer.
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    console = Console(stderr=True)
-    columns = (TextColumn("Reading nodes"), BarColumn(), MofNCompleteColumn())
+    console = Console(stderr=True, force_terminal=mode() is Mode.TTY or None, no_color=no_color() or None)
+    shown = (TextColumn("Reading nodes"), BarColumn(), MofNCompleteColumn())
     # Refreshed by hand: rich's own thread and pyinfra's gevent do not get along.
-    with Progress(*columns, console=console, transient=True, auto_refresh=False) as progress:
+    with Progress(*shown, console=console, transient=True, auto_refresh=False) as progress:
         task = progress.add_task("", total=None)
 
         def watch(hosts: int, done: int) -> None:
@@ -134,10 +143,11 @@ def write_reports(
 
 def print_reports(reports: tuple[NodeReport, ...], show_all: bool, inventory: Path | None = None) -> None:
     """Print what is not as desired (or all of it), and a line for the nodes that are alike."""
-    columns = width()
-
-    def style(finding_class: FindingClass) -> str:
-        return click.style(finding_class, fg=_COLOURS.get(finding_class, "red"))
-
     named = "INVENTORY" if inventory is None else str(inventory)
-    say_coloured(report_text(reports, show_all, columns, named, str if columns == UNBOUND else style))
+    if text := report_text(reports, show_all, columns(), named, coloured, is_quiet()):
+        say_coloured(text)
+
+
+def coloured(finding_class: FindingClass) -> str:
+    """Return a class in its colour, which is not printed where colours are not wanted."""
+    return click.style(finding_class, fg=_COLOURS.get(finding_class, "red"))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from gpunode.base.findings import ExitCode
-from gpunode.base.terminal import say
+from gpunode.cli.output import end
 
 
 @contextmanager
@@ -21,9 +20,9 @@ def told() -> Iterator[None]:
 
     try:
         yield
-    except (SettingsError, FactsError) as error:
-        say(str(error), err=True)
-        sys.exit(ExitCode.INPUT_REFUSED)
+    except SettingsError as error:
+        end(str(error), ExitCode.INPUT_REFUSED, problems=[problem.to_json() for problem in error.problems])
+    except FactsError as error:
+        end(str(error), ExitCode.INPUT_REFUSED)
     except (InventoryError, MachinesError) as error:
-        say(str(error), err=True)
-        sys.exit(ExitCode.ERROR)
+        end(str(error), ExitCode.ERROR)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from importlib.metadata import version
 from pathlib import Path
 
 import click
@@ -13,14 +11,18 @@ from gpunode.base.findings import ExitCode
 from gpunode.base.importing import uncollected
 from gpunode.base.terminal import say
 from gpunode.cli.errors import told
+from gpunode.cli.output import output_option, say_document
 from gpunode.cli.selection import limit_option
 
 
 @click.command()
 @click.argument("inventory", type=click.Path(path_type=Path))
+@output_option("the same", "the same")
 @limit_option
 def facts(inventory: Path, limit: tuple[str, ...]) -> None:
     """Print what every node of INVENTORY is, as JSON for `gpunode plan --facts`; nothing is changed.
+
+    It is one JSON document whatever --output says, which is about what goes to standard error beside it.
 
     Exits 0 where every node answered, 1 where one did not (its reason stands in the file), 3 on wrong settings.
     """
@@ -36,7 +38,7 @@ def facts(inventory: Path, limit: tuple[str, ...]) -> None:
     found = {
         answer.name: answer.reading if isinstance(answer.reading, Node) else str(answer.reason) for answer in answers
     }
-    say(json.dumps(facts_json(found, version("gpunode")), indent=2))
+    say_document(facts_json(found, str(inventory)))
     missing = {name: reason for name, reason in found.items() if isinstance(reason, str)}
     for name, reason in missing.items():
         say(f"{name}: no facts: {reason}", err=True)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import click
 
 from gpunode.base.findings import ExitCode
-from gpunode.base.terminal import say
 from gpunode.cli import known_machines
+from gpunode.cli.output import end, is_json, output_option, say_document, talk
 
+# Raised when a key of the document goes away or changes its meaning; a new key raises nothing.
+SCHEMA = 1
 _IGNORED = "/.apply/\n/.lab/\n/.rollout/\n__pycache__/\npyinfra-debug.log\n"
 _NEXT = """\
 Next, in {directory}:
@@ -24,6 +27,7 @@ Next, in {directory}:
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path), required=False)
 @known_machines.options
+@output_option("what was written (docs/json.md)", "nothing")
 def init(directory: Path | None, **chosen: object) -> None:
     """Write a repository of your own into DIRECTORY: config.py, inventories/ and deploys/gpu_node.py.
 
@@ -44,16 +48,18 @@ def init(directory: Path | None, **chosen: object) -> None:
     if choice is None:
         if directory is None:
             raise click.UsageError("name the DIRECTORY to write into, or a source of machines by --from-ansible FILE")
-        _write(directory, {**_texts(), Path(".gitignore"): _IGNORED})
-        say(_NEXT.format(directory=directory))
+        texts = {**_texts(), Path(".gitignore"): _IGNORED}
+        _write(directory, texts)
+        _say(directory, texts, ())
+        talk(_NEXT.format(directory=directory))
         return
     directory = directory or Path()
     texts = {path: text for path, text in {**_texts(), Path(".gitignore"): _IGNORED}.items() if path.stem != "prod"}
     own, told = known_machines.texts(choice, directory, _texts()[Path("inventories/group_data/prod.py")])
     kept = {path for path in texts if (directory / path).exists() or (directory / path).is_symlink()}
-    _write(
-        directory, {path: text for path, text in texts.items() if path not in kept} | own, "inventory by --inventory"
-    )
+    new = {path: text for path, text in texts.items() if path not in kept} | own
+    _write(directory, new, "inventory by --inventory")
+    _say(directory, new, told, sorted(map(str, kept)))
     known_machines.say_told(choice, directory, told, sorted(map(str, kept)))
 
 
@@ -63,8 +69,8 @@ def _write(directory: Path, texts: dict[Path, str], what: str = "directory") -> 
     try:
         actual = sorted(str(path) for path in texts if (directory / path).exists() or (directory / path).is_symlink())
         if actual:
-            say(f"{directory} has {', '.join(actual)} already; nothing was written. Name another {what}", err=True)
-            sys.exit(ExitCode.INPUT_REFUSED)
+            there = f"{directory} has {', '.join(actual)} already"
+            end(f"{there}; nothing was written. Name another {what}", ExitCode.INPUT_REFUSED)
         for path, text in texts.items():
             (directory / path).parent.mkdir(parents=True, exist_ok=True)
             with (directory / path).open("x", encoding="utf-8") as file:
@@ -73,9 +79,34 @@ def _write(directory: Path, texts: dict[Path, str], what: str = "directory") -> 
     except OSError as error:
         for path in written:
             path.unlink(missing_ok=True)
-        say(f"cannot write {error.filename or directory}: {error.strerror}; no file was left behind", err=True)
-        sys.exit(ExitCode.ERROR)
-    say("\n".join(f"{directory / path}" for path in texts))
+        said = f"cannot write {error.filename or directory}: {error.strerror}; no file was left behind"
+        end(said, ExitCode.ERROR)
+
+
+def _say(directory: Path, written: Iterable[Path], told: Sequence[str], kept: Sequence[str] = ()) -> None:
+    """Name the files that were written."""
+    names = [str(directory / path) for path in written]
+    if is_json():
+        say_document(document(names, told, kept))
+    else:
+        talk("\n".join(names))
+
+
+def document(written: Sequence[str], told: Sequence[str], kept: Sequence[str]) -> dict[str, Any]:
+    """Return what --output json prints: the files, what could not be carried over, and what was there already."""
+    from gpunode.base.document import head
+
+    counts = {"written": len(written), "to_look_at": len(told), "kept": len(kept)}
+    lists = {"written": list(written), "to_look_at": list(told), "kept": list(kept)}
+    return {**head(SCHEMA, counts, ExitCode.GOOD), **lists}
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON schema of that."""
+    from gpunode.base.document import COUNT, TEXTS, document_schema
+
+    names = ("written", "to_look_at", "kept")
+    return document_schema(SCHEMA, {name: COUNT for name in names}, (0,), {name: TEXTS for name in names})
 
 
 def _texts() -> dict[Path, str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from gpunode.base.findings import ExitCode
-from gpunode.base.terminal import say
+from gpunode.cli.output import end, talk
 from gpunode.cli.selection import limit_option
 
 if TYPE_CHECKING:
@@ -113,8 +113,7 @@ def texts(choice: Choice, directory: Path, template: str) -> tuple[dict[Path, st
         written, told = files(known, choice.name, template, stems - {choice.name})
     except KnownError as error:
         where = "standard input" if choice.document == "-" else choice.document
-        say(str(error) if str(error).startswith(f"{where} ") else f"{where}: {error}", err=True)
-        sys.exit(ExitCode.INPUT_REFUSED)
+        end(str(error) if str(error).startswith(f"{where} ") else f"{where}: {error}", ExitCode.INPUT_REFUSED)
     return {Path("inventories") / path: text for path, text in written.items()}, [*known.told, *told]
 
 
@@ -140,8 +139,7 @@ def _document(choice: Choice) -> Any:
         else:
             text = Path(choice.document).read_text(encoding="utf-8")
     except OSError as error:
-        say(f"{choice.document}: {error.strerror}", err=True)
-        sys.exit(ExitCode.ERROR)
+        end(f"{choice.document}: {error.strerror}", ExitCode.ERROR)
     except UnicodeDecodeError as error:
         raise KnownError(f"is no text in UTF-8: {error}") from error
     try:
@@ -157,9 +155,9 @@ def _document(choice: Choice) -> Any:
 def say_told(choice: Choice, directory: Path, told: list[str], kept: list[str]) -> None:
     """Print what was not carried over, which files stayed, and what comes next."""
     if told:
-        say("To look at:")
+        talk("To look at:")
         for sentence in told:
-            say(f"- {sentence}")
+            talk(f"- {sentence}")
     if kept:
-        say(f"There already, and left as they are: {', '.join(kept)}")
-    say(_NEXT.format(directory=directory, name=choice.name))
+        talk(f"There already, and left as they are: {', '.join(kept)}")
+    talk(_NEXT.format(directory=directory, name=choice.name))

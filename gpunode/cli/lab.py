@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
+from gpunode.base.findings import ExitCode
+from gpunode.base.folding import fold
 from gpunode.base.terminal import say
+from gpunode.cli.output import columns, end, is_json, is_quiet, output_option, say_document, talk
 
+# Raised when a key of the document goes away or changes its meaning; a new key raises nothing.
+SCHEMA = 1
+F = TypeVar("F", bound=Callable[..., Any])
 _Folder = click.Path(exists=True, file_okay=False, path_type=Path)
 _File = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -33,8 +38,7 @@ def _of_a_lab(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **kwargs)
         except (LabError, OSError) as error:
-            # Its exit code is 1, gpunode's word for an error.
-            raise click.ClickException(str(error)) from error
+            end(f"Error: {error}", ExitCode.ERROR)
 
     return click.option("--lab", "lab_asked", metavar="NAME", help="Which lab; else $GPUNODE_LAB, else default.")(
         wrapped
@@ -43,7 +47,11 @@ def _of_a_lab(command: Callable[..., None]) -> Callable[..., None]:
 
 def _reporter() -> Callable[[str], None]:
     started = time.monotonic()
-    return lambda line: say(f"[{time.monotonic() - started:5.1f} s] {line}")
+    return lambda line: talk(f"[{time.monotonic() - started:5.1f} s] {line}")
+
+
+def _output(command: F) -> F:
+    return output_option("the lab's nodes (docs/json.md)", "nothing")(command)
 
 
 @lab.command()
@@ -64,6 +72,7 @@ def _reporter() -> Callable[[str], None]:
 @click.option("--cluster-programs", metavar="DIR", type=_Folder, help="Its four programs, instead of building them.")
 @click.option("--kubeconfig", metavar="FILE", type=_File, help="A cluster that there is, instead of one of its own.")
 @click.option("--real-kubelets", is_flag=True, help="Real kubelets on nodes that have containerd (--converged).")
+@_output
 @_of_a_lab
 def up(
     count: int,
@@ -99,34 +108,90 @@ def up(
     if cluster:
         found = clusters.up(name, report, cluster_programs, kubeconfig, real_kubelets=real_kubelets)
         report(f"lab {name}: its cluster is up; {clusters.how_to_reach(found)}")
+    _say_lab(name)
 
 
 @lab.command("list")
-@click.option("--json", "as_json", is_flag=True, help="A JSON list instead of a table.")
+@output_option("the lab's nodes (docs/json.md)", "the nodes that do not run", short=True)
 @_of_a_lab
-def list_nodes(as_json: bool, lab_asked: str | None) -> None:
+def list_nodes(lab_asked: str | None) -> None:
     """List the lab's nodes."""
-    from gpunode.lab import nodes
     from gpunode.lab.state import lab_name, told_command
-    from gpunode.lab.vm import machine
 
     name = lab_name(lab_asked)
+    rows = _rows(name)
+    if is_json():
+        say_document(document(name, rows))
+    elif is_quiet():
+        for row in rows:
+            if row["state"] != "running":
+                say(f"{row['name']}: {row['state']}")
+    elif not rows:
+        say(f"lab {name} is not up: run `{told_command(name, 'up')}`")
+    else:
+        say(table(rows, columns()))
+
+
+def _rows(name: str) -> list[dict[str, Any]]:
+    """Return what is told of each node of a lab."""
+    from gpunode.lab import nodes
+    from gpunode.lab.vm import machine
+
     every = nodes.nodes(name)
     # podman shows a container only to its owner.
     states = nodes.states(name) if every and os.geteuid() == 0 else dict.fromkeys((node.name for node in every), "?")
     if machine.is_running(name):
         states[machine.NAME] = "running"
     told = ("name", "address", "gpus", "gpu", "family", "container")
-    rows = [{name: getattr(node, name) for name in told} | {"state": states.get(node.name, "gone")} for node in every]
-    if as_json:
-        say(json.dumps(rows, indent=2))
-    elif not rows:
-        say(f"lab {name} is not up: run `{told_command(name, 'up')}`")
-    else:
-        say(f"{'NODE':<10} {'ADDRESS':<16} {'STATE':<10} {'GPUS (SIMULATED)':<20} CONTAINER")
-        for row in rows:
-            gpus = f"{row['gpus']} × {row['gpu']}"
-            say(f"{row['name']:<10} {row['address']:<16} {row['state']:<10} {gpus:<20} {row['container']}")
+    return [{name: getattr(node, name) for name in told} | {"state": states.get(node.name, "gone")} for node in every]
+
+
+def table(rows: Sequence[Mapping[str, Any]], columns: int) -> str:
+    """Return the nodes as a table; where a row does not fit, each node as a line of its own with its fields."""
+    told = [
+        {
+            "NODE": str(row["name"]),
+            "ADDRESS": str(row["address"]),
+            "STATE": str(row["state"]),
+            "GPUS (SIMULATED)": f"{row['gpus']} × {row['gpu']}",
+            "CONTAINER": str(row["container"]),
+        }
+        for row in rows
+    ]
+    widths = {head: max([len(head), *(len(row[head]) for row in told)]) for head in told[0]}
+    if sum(widths.values()) + len(widths) - 1 <= columns:
+        lines = [dict(zip(widths, widths, strict=True)), *told]
+        return "\n".join(" ".join(f"{row[head]:<{widths[head]}}" for head in widths).rstrip() for row in lines)
+    folded = (
+        fold(f"{name}: {', '.join(f'{head.lower()} {text}' for head, text in row.items())}", columns, "  ")
+        for name, row in ((row.pop("NODE"), row) for row in told)
+    )
+    return "\n".join(folded)
+
+
+def document(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what --output json prints of a lab."""
+    from gpunode.base.document import head
+
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row["state"]] = counts.get(row["state"], 0) + 1
+    return {**head(SCHEMA, {"nodes": counts}, ExitCode.GOOD, {"lab": name}), "nodes": list(rows)}
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON schema of that."""
+    from gpunode.base.document import COUNT, TEXT, document_schema, each, objects
+
+    texts = ("name", "address", "gpu", "family", "container", "state")
+    node = objects({**{name: TEXT for name in texts}, "gpus": COUNT})
+    keys = {"nodes": {"type": "array", "items": node}}
+    return document_schema(SCHEMA, {"nodes": each(COUNT)}, (0,), keys, {"lab": TEXT})
+
+
+def _say_lab(name: str) -> None:
+    if is_json():
+        say_document(document(name, _rows(name)))
 
 
 @lab.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -135,7 +200,10 @@ def list_nodes(as_json: bool, lab_asked: str | None) -> None:
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @_of_a_lab
 def ssh(node: str, command: tuple[str, ...], user: str, lab_asked: str | None) -> None:
-    """Enter NODE over SSH, or run COMMAND there; the exit code is the command's."""
+    """Enter NODE over SSH, or run COMMAND there; the exit code, and all that is printed, is the command's.
+
+    There is no --output: what ssh prints stays as it is.
+    """
     from gpunode.lab import access, nodes
     from gpunode.lab.state import lab_folder, lab_name
 
@@ -146,6 +214,7 @@ def ssh(node: str, command: tuple[str, ...], user: str, lab_asked: str | None) -
 
 
 @lab.command()
+@_output
 @_of_a_lab
 def down(lab_asked: str | None) -> None:
     """Remove the lab's nodes and cluster, or its virtual machine, and their keys; fine if there is none."""
@@ -158,6 +227,7 @@ def down(lab_asked: str | None) -> None:
     clusters.down(name, report)
     if not machine.down(name, report):
         nodes.down(name, report)
+    _say_lab(name)
 
 
 @lab.group()
@@ -166,6 +236,7 @@ def vm() -> None:
 
 
 @vm.command("up")
+@_output
 @_of_a_lab
 def vm_up(lab_asked: str | None) -> None:
     """Bring a virtual machine up as a lab of its own; `gpunode lab down` ends it."""
@@ -177,3 +248,4 @@ def vm_up(lab_asked: str | None) -> None:
     found = machine.up(name, report)
     enters = told_command(name, "ssh", found.name)
     report(f"lab {name}: {found.name} is up, with kernel {found.kernels[0]}; `{enters}` enters it")
+    _say_lab(name)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from gpunode.cli.output import Mode, is_live, is_quiet, mode, no_color
 from gpunode.fleet.run.child import Watch
 from gpunode.fleet.run.progress import Progress
 from gpunode.fleet.run.screen import screen, step_line
@@ -17,8 +17,11 @@ _REDRAWN = 0.5
 
 @contextmanager
 def live(tell: Callable[[str], None]) -> Iterator[Watch]:
-    """Yield what shows how far a run is, on standard error; where that is no terminal, lines by `tell`."""
-    if not sys.stderr.isatty():
+    """Yield what shows how far a run is: drawn anew on standard error, a line for each step by `tell`, or nothing."""
+    if is_quiet():
+        yield lambda progress: None
+        return
+    if not is_live():
         yield lines(tell)
         return
     # Late, as everything of rich's.
@@ -26,7 +29,7 @@ def live(tell: Callable[[str], None]) -> Iterator[Watch]:
     from rich.live import Live
     from rich.text import Text
 
-    console = Console(stderr=True)
+    console = Console(stderr=True, force_terminal=mode() is Mode.TTY or None, no_color=no_color() or None)
     drawn = 0.0
     # Refreshed by hand: rich's own thread and pyinfra's gevent do not get along.
     with Live(console=console, auto_refresh=False, transient=True) as display:

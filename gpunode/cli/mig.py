@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from gpunode.base.findings import ExitCode
+from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.terminal import say
+from gpunode.cli.output import columns, is_json, is_quiet, output_option, say_document
 
 if TYPE_CHECKING:
     from gpunode.components.mig.check import EntryReport, Report, Target
@@ -26,8 +27,8 @@ def mig() -> None:
 @click.option("--config", "name", metavar="NAME", help="The configuration to judge, where the file holds several.")
 @click.option("--all", "wants_all", is_flag=True, help="Judge every configuration of the file.")
 @click.option("--gpu", metavar="PRODUCT", help="Also judge whether it can be placed on H100-80GB, say, or 0x2330.")
-@click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON (docs/mig.md).")
-def check(file: Path | None, name: str | None, wants_all: bool, gpu: str | None, as_json: bool) -> None:
+@output_option("the verdict (docs/mig.md)", "the configurations that cannot be placed", short=True)
+def check(file: Path | None, name: str | None, wants_all: bool, gpu: str | None) -> None:
     """Judge the MIG declaration in FILE (- is standard input); no GPU is asked.
 
     Without FILE, the configurations that NVIDIA publishes for the product of --gpu. Exits 0 where it is valid, and with
@@ -54,13 +55,16 @@ def check(file: Path | None, name: str | None, wants_all: bool, gpu: str | None,
             declaration = published(target.product)
         names = tuple(declaration.configs) if wants_all and declaration.configs else (selected(declaration, name),)
     except DeclarationError as error:
-        if as_json:
-            say(json.dumps(refused_json(error.source, error.mistakes), indent=2))
+        if is_json():
+            say_document(refused_json(error.source, error.mistakes))
         say(str(error), err=True)
         sys.exit(ExitCode.INPUT_REFUSED)
     report = judged(declaration, names, target)
-    say(json.dumps(report.to_json(), indent=2) if as_json else as_text(report))
-    sys.exit(_exit_code(report))
+    if is_json():
+        say_document(report.to_json())
+    elif text := as_text(report, columns(), is_quiet()):
+        say(text)
+    sys.exit(report.exit_code)
 
 
 def _target(text: str) -> Target:
@@ -77,28 +81,27 @@ def _target(text: str) -> Target:
     return found
 
 
-def _exit_code(report: Report) -> ExitCode:
+def as_text(report: Report, columns: int = UNBOUND, quiet: bool = False) -> str:
+    """Return what a person reads: the verdict on each configuration, its entries with their places, and cautions.
+
+    quiet: the configurations that cannot be placed, or of which nobody knows, alone
+    """
     from gpunode.components.mig.goal import Verdict
-
-    codes = {Verdict.NOT_PLACED: ExitCode.NEGATIVE, Verdict.UNDECIDED: ExitCode.ERROR}
-    return codes.get(report.verdict, ExitCode.GOOD) if report.verdict else ExitCode.GOOD
-
-
-def as_text(report: Report) -> str:
-    """Return what a person reads: the verdict on each configuration, its entries with their places, and cautions."""
     from gpunode.settings.mig_parted.mistakes import word
 
     lines: list[str] = []
     where = f" on {report.target.product}" if report.target else ""
     for config in report.configs:
+        if quiet and config.verdict in (None, Verdict.PLACED):
+            continue
         lines.append(f"{report.source}: {word(config.name)}: {config.verdict or 'valid'}{where}")
         if report.target is not None:
             for entry in config.entries:
                 lines += _entry(entry)
             if not any(entry.judged for entry in config.entries):
                 lines.append("  no entry is for this GPU: it would be left as it is")
-    lines += [f"caution: {caution}" for caution in report.cautions]
-    return "\n".join(lines)
+    lines += [] if quiet else [f"caution: {caution}" for caution in report.cautions]
+    return "\n".join(fold(line, columns, f"{' ' * (len(line) - len(line.lstrip(' ')))}  ") for line in lines)
 
 
 def _entry(report: EntryReport) -> list[str]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from datetime import UTC, datetime
-from importlib.metadata import version
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +13,7 @@ from gpunode.base.findings import ExitCode
 from gpunode.base.importing import uncollected
 from gpunode.base.terminal import say
 from gpunode.cli.errors import told
+from gpunode.cli.output import columns, is_json, is_quiet, output_option, say_document
 from gpunode.cli.report_file import html_option, write_page
 from gpunode.cli.selection import limit_option, set_option
 
@@ -31,7 +30,8 @@ Plans = dict[str, "Plan | str"]
 @click.argument("inventory", type=click.Path(path_type=Path), required=False)
 @click.option("--facts", "facts_file", type=click.Path(path_type=Path), help="Decide from a file of `gpunode facts`.")
 @click.option("--settings", "settings_file", type=click.Path(path_type=Path), help="Settings as YAML, for --facts.")
-@click.option("--json", "wants_json", is_flag=True, help="Print every plan as JSON.")
+@output_option("every plan (docs/plan.md)", "the nodes that are refused or gave no answer", short=True)
+@click.option("--all", "show_all", is_flag=True, help="Name every node, however many have the same plan.")
 @html_option
 @limit_option
 @set_option
@@ -39,7 +39,7 @@ def plan(
     inventory: Path | None,
     facts_file: Path | None,
     settings_file: Path | None,
-    wants_json: bool,
+    show_all: bool,
     html: Path | None,
     limit: tuple[str, ...],
 ) -> None:
@@ -54,11 +54,11 @@ def plan(
         raise click.UsageError("--limit names hosts of an inventory; of --facts all hosts are planned")
     with told():
         plans = live_plans(inventory, limit) if inventory else _offline(facts_file, settings_file)  # type: ignore[arg-type]
-    document = as_json(plans, version("gpunode"), datetime.now(UTC), str(inventory) if inventory else None)
-    if wants_json:
-        say(json.dumps(document, indent=2))
+    document = as_json(plans, inventory=str(inventory) if inventory else None)
+    if is_json():
+        say_document(document)
     else:
-        say(as_text(plans))
+        say_plans(plans, inventory, show_all)
     if html is not None:
         write_page(html, "plan", document)
     sys.exit(_exit_code(plans))
@@ -112,19 +112,34 @@ def _planned(settings: Any, node: Any) -> Plan | str:
         return f"cannot be judged: {type(error).__name__}: {error}"
 
 
-def as_json(plans: Plans, version: str, at: datetime, inventory: str | None = None) -> dict[str, Any]:
+def say_plans(plans: Plans, inventory: Path | None, show_all: bool = False, err: bool = False) -> None:
+    """Print what a person reads of plans; nothing where quiet is asked for and no node is refused."""
+    # Late, as all that the help does not need.
+    from gpunode.fleet.reports.plan_text import plan_text
+
+    text = plan_text(plans, columns(), str(inventory) if inventory else None, show_all, is_quiet() and not err)
+    if text:
+        say(text, err=err)
+
+
+def as_json(
+    plans: Plans, version: str | None = None, at: datetime | None = None, inventory: str | None = None
+) -> dict[str, Any]:
     """Return what `--json` prints.
 
-    version: gpunode's; at: when it was planned; inventory: its path as it was given, None of a file of facts
+    version: gpunode's, of the one that runs where none is given; at: when it was planned, now where it is not given
+    inventory: its path as it was given, None of a file of facts
     """
+    from gpunode.base.document import head
+    from gpunode.fleet.reports.plan_text import verdicts
     from gpunode.node.plan import SCHEMA, Plan
 
     hosts = {
         name: found.to_json() if isinstance(found, Plan) else {"verdict": "unreachable", "reason": found}
         for name, found in plans.items()
     }
-    told_at = at.astimezone(UTC).isoformat(timespec="seconds")
-    return {"schema": SCHEMA, "gpunode": version, "inventory": inventory, "at": told_at, "hosts": hosts}
+    counts = {"hosts": verdicts(plans)}
+    return {**head(SCHEMA, counts, _exit_code(plans), {"inventory": inventory}, version, at), "hosts": hosts}
 
 
 def _exit_code(plans: Plans) -> ExitCode:
@@ -132,31 +147,3 @@ def _exit_code(plans: Plans) -> ExitCode:
         return ExitCode.ERROR
     refused = any(found.refusals for found in plans.values() if not isinstance(found, str))
     return ExitCode.NEGATIVE if refused else ExitCode.GOOD
-
-
-def as_text(plans: Plans) -> str:
-    """Return what a person reads: each node's verdict, its steps in order or its refusals, and what to know."""
-    lines: list[str] = []
-    for name, found in plans.items():
-        if isinstance(found, str):
-            lines.append(f"{name}: no answer: {found}")
-            continue
-        lines.append(f"{name}: {found.verdict}" + (f", disruption: {found.disruption.name}" if found.steps else ""))
-        if found.drains:
-            lines.append("  the node is drained before the first step that says so, and given back after the verdict")
-        for refusal in found.refusals:
-            lines.append(f"  refused: {refusal.component}: {refusal.reason}")
-            lines.append(f"    remedy: {refusal.remedy}")
-            lines.append(f"    source: {refusal.source}")
-        for number, step in enumerate(found.steps, 1):
-            effect = f"; disruption: {step.disruption.name}" if step.disruption else ""
-            drains = "; drains the node" if step.drains else ""
-            since = f", since {step.since}" if step.since else ""
-            pending = f"; PENDING: a run does not do it now{since}" if step.pending else ""
-            now = f"now {step.actual or 'none'}, desired {step.desired}"
-            lines.append(f"  {number}. {step.component}: {step.action} ({now}{effect}{drains}{pending})")
-            if step.packages:
-                lines.append(f"     packages: {', '.join(step.packages)}")
-        for caution in found.cautions:
-            lines.append(f"  caution: {caution.component}: {caution.reason}; {caution.remedy}")
-    return "\n".join(lines)

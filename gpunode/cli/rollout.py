@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -14,10 +12,13 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 from click.core import ParameterSource
 
-from gpunode.base.findings import ExitCode
+from gpunode.base.findings import ExitCode, FindingClass
+from gpunode.base.folding import fold
+from gpunode.base.host_names import folded
 from gpunode.base.terminal import say
 from gpunode.cli.errors import told
 from gpunode.cli.interruption import interruptible
+from gpunode.cli.output import columns, end, is_json, is_quiet, output_option, say_document, talk
 from gpunode.cli.report_file import html_option, write_page
 from gpunode.cli.selection import set_option
 from gpunode.fleet.rollout.amount import Amount, AmountError, amount
@@ -74,7 +75,7 @@ def _amount(context: click.Context, option: click.Parameter, text: str | None) -
 @click.option("--resume", is_flag=True, help="Go on with the last rollout: paused, interrupted, killed or stopped.")
 @click.option("--anew", is_flag=True, help="Begin another rollout, though the last one was broken off.")
 @click.option("--dry", is_flag=True, help="Print the waves, and touch nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; what happens goes to standard error.")
+@output_option("the result (docs/rollout.md)", "the nodes that failed or cannot be done", short=True)
 @set_option
 @html_option
 @click.pass_context
@@ -90,7 +91,6 @@ def rollout(
     resume: bool,
     anew: bool,
     dry: bool,
-    as_json: bool,
     html: Path | None,
 ) -> None:
     """Bring the nodes of INVENTORY to what its settings ask, in waves.
@@ -112,7 +112,6 @@ def rollout(
     if resume and given:
         raise click.UsageError(f"--resume goes on as the rollout was begun: leave out {', '.join(given)}")
     request = None if resume else Request(canary, most, budget, everyone)
-    tell: Tell = partial(say, err=as_json)
     files: Path | None = None
     with (
         told(),
@@ -120,10 +119,10 @@ def rollout(
         interruptible(f"interrupted. Where a wave was begun: gpunode rollout --resume {inventory}"),
     ):
         if dry:
-            progress = _planned(inventory, request, tell)
+            progress = _planned(inventory, request, _tell)
         else:
-            progress, files = _carried_out(inventory, request, anew, interval, pauses, tell)
-    _finish(inventory, progress, files, tell, as_json, html)
+            progress, files = _carried_out(inventory, request, anew, interval, pauses, _tell)
+    _finish(inventory, progress, files, html)
 
 
 @contextmanager
@@ -140,8 +139,13 @@ def _refused() -> Iterator[None]:
     except CanaryError as error:
         raise click.BadParameter(str(error), param_hint="--canary") from None
     except (ChangedError, JournalError, LockedError, ProgramError) as error:
-        say(str(error), err=True)
-        sys.exit(ExitCode.INPUT_REFUSED if isinstance(error, ChangedError) else ExitCode.ERROR)
+        end(str(error), ExitCode.INPUT_REFUSED if isinstance(error, ChangedError) else ExitCode.ERROR)
+
+
+def _tell(line: str) -> None:
+    """Tell what happens, folded under itself; to standard error where standard output has the document."""
+    indent = " " * (len(line) - len(line.lstrip(" ")) + 2)
+    talk(fold(line, columns(), indent))
 
 
 def _planned(inventory: Path, request: Request | None, tell: Tell) -> Progress:
@@ -233,39 +237,61 @@ def _everybody(inventory: Path) -> tuple[NodeReport, ...]:
 
 def _header(progress: Progress, tell: Tell) -> None:
     begun, policy = progress.begun, progress.begun.policy
-    first = ", ".join(policy.canaries) or "none"
+    first = folded(policy.canaries) or "none"
     tell(
         f"{begun.inventory}: {len(begun.nodes) - len(progress.passed)} of {len(begun.hosts)} nodes to do; "
         f"canary: {first}; at most "
         f"{policy.max_unavailable} unavailable; {policy.failure_budget or 'none'} may fail"
     )
     tell("gate: pyinfra's run, a reading as `gpunode drift` has it, and the cluster where there is one")
-    for name, left in begun.left_out.items():
-        tell(f"  left out: {name}: {left.reason}")
+    for reason, names in _left_out(progress):
+        tell(f"  left out: {folded(names)}: {reason}")
 
 
-def _finish(
-    inventory: Path, progress: Progress, files: Path | None, tell: Tell, as_json: bool, html: Path | None
-) -> NoReturn:
+def _left_out(progress: Progress, bad: bool = False) -> Iterable[tuple[str, list[str]]]:
+    """Yield (why, the nodes that are left out for that); bad: not those that are as desired."""
+    found: dict[str, list[str]] = {}
+    for name, left in progress.begun.left_out.items():
+        if not bad or left.finding_class is not FindingClass.OK:
+            found.setdefault(left.reason, []).append(name)
+    return found.items()
+
+
+def _say_bad(progress: Progress) -> None:
+    """Say what is not as desired, and nothing else."""
+    from gpunode.fleet.rollout.conduct import outcome_lines
+
+    lines = [f"{folded(names)}: left out: {reason}" for reason, names in _left_out(progress, bad=True)]
+    lines += [line.strip() for line in outcome_lines(progress.failed)]
+    ended = progress.ended
+    if ended is not None and ended.how != "finished":
+        lines.append(f"{ended.how}: {ended.reason}" if ended.reason else ended.how)
+    for line in lines:
+        say(fold(line, columns(), "  "))
+
+
+def _finish(inventory: Path, progress: Progress, files: Path | None, html: Path | None) -> NoReturn:
     from gpunode.fleet.rollout.document import document, exit_code
     from gpunode.fleet.rollout.opening import ANOTHER
     from gpunode.fleet.rollout.progress import stopped_for_good
 
-    ended = progress.ended
+    ended, tell = progress.ended, _tell
+    if is_quiet():
+        _say_bad(progress)
     if files is not None and ended is not None:
         taken = len(progress.begun.nodes)
         done = f"{len(progress.passed)} of {taken} nodes are done" if taken else "nothing was to be done"
         tell(f"{ended.how}: " + (f"{ended.reason}; {done}" if ended.reason else done))
         if progress.untouched:
-            tell(f"  not touched: {', '.join(progress.untouched)}")
+            tell(f"  not touched: {folded(progress.untouched)}")
         tell(f"  journal and logs: {files}")
         if stopped_for_good(progress):
             tell(f"  {ANOTHER}: gpunode rollout {inventory}")
         elif ended.how != "finished":
             tell(f"  go on: gpunode rollout --resume {inventory}")
     told_of = document(progress, files)
-    if as_json:
-        say(json.dumps(told_of))
+    if is_json():
+        say_document(told_of)
     if html is not None:
         write_page(html, "rollout", told_of)
     sys.exit(exit_code(progress))

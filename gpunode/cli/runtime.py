@@ -40,6 +40,8 @@ def render(
 ) -> None:
     """Print what FILE (`-`: standard input; not given: no file) would become.
 
+    There is no --output: what is printed is that file, to the byte.
+
     Exits 0, or 3 with the reason where FILE is not to be edited, 64 on wrong usage.
     """
     if wants_drop_in and program != "containerd":

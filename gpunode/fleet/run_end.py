@@ -20,10 +20,10 @@ from pyinfra.api.host import Host
 from pyinfra.api.state import BaseStateCallback, State, StateStage
 
 from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.folding import NARROWEST, UNBOUND
 from gpunode.base.terminal import logged
 from gpunode.base.verdicts import Refusal
 from gpunode.fleet.access import errors
-from gpunode.fleet.reports.findings_text import NARROWEST, UNBOUND
 from gpunode.fleet.reports.run_end import Failure, HostEnd, refusal_finding, verdict_text
 from gpunode.fleet.run import events
 

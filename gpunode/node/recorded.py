@@ -11,6 +11,8 @@ from typing import Any
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from gpunode.base.document import COUNT, MAYBE, TEXT, document_schema, each, head, objects
+from gpunode.base.findings import ExitCode
 from gpunode.components.containerd.state import Containerd
 from gpunode.components.cuda import CudaToolkits
 from gpunode.components.docker.state import Docker
@@ -59,13 +61,31 @@ class Recorded:
     reason: str | None
 
 
-def facts_json(nodes: Mapping[str, Node | str], version: str) -> dict[str, Any]:
-    """Return the file's content; a host that did not answer has its reason instead of its facts."""
+def facts_json(nodes: Mapping[str, Node | str], inventory: str | None = None) -> dict[str, Any]:
+    """Return the file's content; a host that did not answer has its reason instead of its facts.
+
+    inventory: its path as it was given. A file of an older gpunode says neither that nor when, and is read, too.
+    """
     hosts = {
         name: {"facts": found.to_json()} if isinstance(found, Node) else {"unreachable": found}
         for name, found in nodes.items()
     }
-    return {"schema": SCHEMA, "gpunode": version, "hosts": hosts}
+    silent = sum(isinstance(found, str) for found in nodes.values())
+    counts = {"hosts": {"read": len(nodes) - silent, "unreachable": silent}}
+    code = ExitCode.ERROR if silent else ExitCode.GOOD
+    return {**head(SCHEMA, counts, code, {"inventory": inventory}), "hosts": hosts}
+
+
+def document_of_facts_schema() -> dict[str, Any]:
+    """Return the JSON schema of what `gpunode facts` prints; of a file that is read, the hosts alone are needed."""
+    host = {"anyOf": [objects({"facts": {"$ref": "facts.schema.json"}}), objects({"unreachable": TEXT})]}
+    return document_schema(
+        SCHEMA,
+        {"hosts": objects({"read": COUNT, "unreachable": COUNT})},
+        (ExitCode.GOOD, ExitCode.ERROR),
+        {"hosts": each(host)},
+        {"inventory": MAYBE},
+    )
 
 
 def schema() -> dict[str, Any]:

@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from gpunode.base.disruption import Disruption
-from gpunode.cli.plan import Plans, as_json, as_text
+from gpunode.cli.plan import Plans, as_json
+from gpunode.fleet.reports.plan_text import plan_text
 from gpunode.node import recorded
 from gpunode.node.plan import Plan, plan
 from gpunode.reference import fenced
@@ -58,7 +59,8 @@ feel is always allowed.
 
 _JSON = """## The plan as JSON
 
-With `--json` the plan is `{"schema": 2, "gpunode": VERSION, "inventory": PATH, "at": TIME, "hosts": {NAME: PLAN}}`;
+With `--json` the plan is `{"schema": 2, "gpunode": VERSION, "inventory": PATH, "at": TIME,
+"counts": {"hosts": {VERDICT: NUMBER}}, "exit_code": CODE, "hosts": {NAME: PLAN}}`;
 `inventory` is null with `--facts`, and a host that did not answer has `{"verdict": "unreachable", "reason": …}`.
 [plan.schema.json](examples/plan/plan.schema.json) is the JSON schema of a PLAN,
 [plan.json](examples/plan/plan.json) the example above.
@@ -66,11 +68,12 @@ With `--json` the plan is `{"schema": 2, "gpunode": VERSION, "inventory": PATH, 
 
 _FACTS = """## facts.json
 
-`schema` is the number of this format, `hosts` maps a name to `{"facts": …}` or, where a node did not answer, to
-`{"unreachable": "the reason"}`. Of the facts, `operating_system` and `pci` are needed; every other part may be left
-out and is then taken as on a bare machine: no driver, no kernel of its own, nothing installed. Unknown parts and wrong
-types are refused with their place. [facts.schema.json](examples/plan/facts.schema.json) is the JSON schema of one
-host's `facts`.
+`schema` is the number of this format; `gpunode`, `inventory`, `at`, `counts` and `exit_code` say by which version, of
+what, when and how many, and may be missing: files of an older gpunode have no more than its version. `hosts` maps a
+name to `{"facts": …}` or, where a node did not answer, to `{"unreachable": "the reason"}`. Of the facts,
+`operating_system` and `pci` are needed; every other part may be left out and is then taken as on a bare machine: no
+driver, no kernel of its own, nothing installed. Unknown parts and wrong types are refused with their place.
+[facts.schema.json](examples/plan/facts.schema.json) is the JSON schema of one host's `facts`.
 """
 
 _SETTINGS = """## settings.yaml
@@ -115,7 +118,7 @@ def document() -> str:
             "[settings.yaml](examples/plan/settings.yaml):\n",
             fenced("yaml", settings),
             "`gpunode plan --facts docs/examples/plan/facts.json --settings docs/examples/plan/settings.yaml` says:\n",
-            fenced("text", as_text(example())),
+            fenced("text", plan_text(example())),
             _FACTS,
             _SETTINGS,
             _JSON,

@@ -57,7 +57,7 @@ def test_it_shows_the_plan_runs_on_all_and_says_how_they_are(lab: Lab) -> None:
     done = apply("--yes")
     assert done.exit_code == 0, done.output
     assert lab.runs == [["gpu-1", "gpu-2", "gpu-3", "gpu-4"]]
-    assert done.stdout.splitlines()[0] == "gpu-1: nothing to do"
+    assert done.stdout.splitlines()[0] == "gpu-1 to gpu-4: nothing to do"
     assert done.stdout.splitlines()[-3:] == [
         "gpu-1 to gpu-4: ok, 1 of 1 as desired", "4 nodes: 4 ok", "Nothing is left to do.",
     ]  # fmt: skip

@@ -13,8 +13,8 @@ import pytest
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass
-from gpunode.cli.plan import as_text
 from gpunode.fleet import cluster
+from gpunode.fleet.reports.plan_text import plan_text
 from gpunode.fleet.run import child
 from gpunode.fleet.run.child import Files
 from gpunode.kubernetes.drain import WAVE
@@ -90,7 +90,7 @@ def test_a_plan_says_before_which_steps_the_node_is_drained(enabled: bool, drain
     found = plan(settings_from(asked), node)
     assert found.drains is drained
     assert all(step.drains is (drained and step.disruption > Disruption.nothing) for step in found.steps)
-    assert ("; drains the node" in as_text({"gpu-1": found})) is drained
+    assert ("; drains the node" in plan_text({"gpu-1": found})) is drained
     waits = plan(settings_from({**asked, "disruption": {"allow": "restart"}}), node)
     assert any(step.pending for step in waits.steps) and not waits.drains
 

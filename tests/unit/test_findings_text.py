@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from gpunode.base.comparison import RUN
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport
-from gpunode.base.host_names import folded
-from gpunode.fleet.reports.findings_text import UNBOUND, report_text
+from gpunode.base.folding import UNBOUND
+from gpunode.base.host_names import folded, folded_in_a_line
+from gpunode.fleet.reports.findings_text import report_text
 
 pytestmark = pytest.mark.pure
 GOLDEN = Path(__file__).parent / "data" / "findings_text"

@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 
 from gpunode.cli import main
+from gpunode.components.mig.check import schema
 
 pytestmark = pytest.mark.pure
 
@@ -31,76 +32,6 @@ mig-configs:
       mig-enabled: true
       mig-devices: {"1g.5gb": 7}
 """
-_TEXTS = {"type": "array", "items": {"type": "string"}}
-_COUNTS = {"type": "object", "additionalProperties": {"type": "integer"}}
-_MISTAKES = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "required": ["path", "value", "message", "allowed"],
-        "properties": {
-            "path": {"type": "string"},
-            "value": {"type": ["string", "null"]},
-            "message": {"type": "string"},
-            "allowed": _TEXTS,
-        },
-        "additionalProperties": False,
-    },
-}
-_ENTRY = {
-    "type": "object",
-    "properties": {
-        "path": {"type": "string"},
-        "device_filter": _TEXTS,
-        "devices": {"anyOf": [{"const": "all"}, {"type": "array", "items": {"type": "integer"}}]},
-        "mig_enabled": {"type": "boolean"},
-        "mig_devices": {"anyOf": [{"type": "null"}, _COUNTS]},
-        "verdict": {"enum": [None, "placed", "not placed", "undecided", "overridden", "not for this GPU"]},
-        "for_subsystem_only": {"type": "boolean"},
-        "placements": {
-            "type": ["array", "null"],
-            "items": {
-                "type": "object",
-                "required": ["profile", "start", "size", "compute_instances"],
-                "additionalProperties": True,
-            },
-        },
-        "create": {"type": ["array", "null"], "items": {"type": "string"}},
-        "reason": {"type": ["string", "null"]},
-        "nearest": {"type": "array", "items": _COUNTS},
-    },
-    "additionalProperties": False,
-}
-_ENTRY["required"] = list(_ENTRY["properties"])  # type: ignore[call-overload]
-# As docs/mig.md has it.
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "schema": {"const": 1},
-        "source": {"type": "string"},
-        "verdict": {"enum": ["valid", "placed", "not placed", "undecided", "refused"]},
-        "gpu": {
-            "type": ["object", "null"],
-            "required": ["product", "device_ids"],
-            "properties": {"product": {"type": "string"}, "device_ids": _TEXTS},
-        },
-        "configs": {
-            "type": "object",
-            "additionalProperties": {
-                "type": "object",
-                "required": ["verdict", "entries"],
-                "properties": {
-                    "verdict": {"enum": ["valid", "placed", "not placed", "undecided"]},
-                    "entries": {"type": "array", "items": _ENTRY},
-                },
-            },
-        },
-        "cautions": _MISTAKES,
-        "mistakes": _MISTAKES,
-    },
-    "additionalProperties": False,
-}
-SCHEMA["required"] = list(SCHEMA["properties"])
 
 
 @pytest.fixture
@@ -130,7 +61,7 @@ class _Command:
         """Return exit code and document, which is of the documented shape."""
         code, out, _ = self(*arguments, "--json")
         found: dict[str, Any] = json.loads(out)
-        jsonschema.validate(found, SCHEMA)
+        jsonschema.validate(found, schema())
         return code, found
 
 

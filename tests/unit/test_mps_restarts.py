@@ -16,7 +16,7 @@ import pytest
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import ExitCode, Finding, FindingClass
-from gpunode.cli.plan import _exit_code, as_text, live_plans
+from gpunode.cli.plan import _exit_code, live_plans
 from gpunode.components.mig.state import Mig, MigGpu
 from gpunode.components.mps.plugin import PluginDaemon, PluginMps
 from gpunode.facts.gpu import Gpus as GpusFact
@@ -24,6 +24,7 @@ from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.plugin_mps import PluginMps as PluginMpsFact
 from gpunode.fleet import drift_cluster, plan_cluster
 from gpunode.fleet.nodes import Answer
+from gpunode.fleet.reports.plan_text import plan_text
 from gpunode.kubernetes.nodes.configuration import configuration
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, OURS, PRESENT
 from gpunode.node.plan import Plan
@@ -114,8 +115,8 @@ def test_a_restart_that_may_be_is_in_the_plan_of_its_node_and_drift_says_whom_it
     item = found.drift["gpu-1"][RELEASE]
     assert (item.finding_class, item.disruption) == (FindingClass.DRIFT, Disruption.restart)
     assert "which ends team/training" in str(item.cause) and not item.by_person
-    assert "device_plugin: restart the MPS daemon of gpu-1" in as_text(dict(found.plans))
-    assert "disruption: restart; drains the node" in as_text(dict(found.plans))
+    assert "device_plugin: restart the MPS daemon of gpu-1" in plan_text(dict(found.plans))
+    assert "disruption: restart; drains the node" in plan_text(dict(found.plans))
 
 
 def test_a_node_that_is_not_drained_is_restarted_and_the_plan_drains_nothing(cluster: SimulatedCluster) -> None:
@@ -134,7 +135,7 @@ def test_what_the_settings_forbid_is_pending_in_plan_and_drift_down_to_what_foll
     # What the settings forbid fails no run.
     assert _exit_code(dict(found.plans)) is ExitCode.GOOD
     assert label.pending and label.action.endswith(f"not now: {reason}")
-    assert "PENDING" in as_text(dict(found.plans))
+    assert "PENDING" in plan_text(dict(found.plans))
     pending = {(host, item.what) for host, each in found.drift.items() for item in each.values() if _pending(item)}
     assert pending == {
         ("gpu-1", RELEASE),

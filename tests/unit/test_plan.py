@@ -197,7 +197,7 @@ def test_each_deviation_costs_as_much_in_the_plan_as_in_the_drift_report(part: s
 def files(tmp_path: Path) -> tuple[Path, Path]:
     """Return a file of facts of two nodes and one that was not reached, and a file of settings."""
     facts, settings = tmp_path / "facts.json", tmp_path / "settings.yaml"
-    facts.write_text(json.dumps(facts_json({"gpu-1": GOOD, "gpu-2": BARE, "gpu-3": "timed out"}, "0.1")))
+    facts.write_text(json.dumps(facts_json({"gpu-1": GOOD, "gpu-2": BARE, "gpu-3": "timed out"})))
     settings.write_text(yaml.safe_dump({
         "driver": {"version": "580.95.05"}, "toolkit": {"version": "1.17.8"},
         "hosts": {"gpu-2": {"cuda": {"version": "13.0"}, "driver": {"branch": "570"}}},
@@ -280,7 +280,7 @@ def test_the_command_decides_offline_and_its_exit_code_says(files: tuple[Path, P
     hosts = json.loads(done.stdout)["hosts"]
     assert [host["verdict"] for host in hosts.values()] == ["nothing to do", "refused", "unreachable"]
     two = tmp_path / "two.json"
-    two.write_text(json.dumps(facts_json({"gpu-1": GOOD, "gpu-2": BARE}, "0.1")))
+    two.write_text(json.dumps(facts_json({"gpu-1": GOOD, "gpu-2": BARE})))
     refused = _command("--facts", two, "--settings", settings)
     assert refused.returncode == 2
     assert "gpu-1: nothing to do" in refused.stdout

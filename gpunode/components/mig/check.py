@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from gpunode.base import tables
+from gpunode.base.document import COUNT, MAYBE, TEXT, TEXTS, document_schema, each, head, objects
+from gpunode.base.findings import ExitCode
 from gpunode.components.mig.cautions import cautions_of
 from gpunode.components.mig.device_filter import NVIDIA, Match, PciId, matches
 from gpunode.components.mig.goal import Judged, Verdict, judge, nearest_layouts
@@ -120,6 +123,12 @@ class Report:
         found = [config.verdict for config in self.configs]
         return next((verdict for verdict in _SEVERITY if verdict in found), None)
 
+    @property
+    def exit_code(self) -> ExitCode:
+        """Return 0 where all of it is valid (and placed), 2 where a layout has no place, 1 where nobody knows."""
+        codes = {Verdict.NOT_PLACED: ExitCode.NEGATIVE, Verdict.UNDECIDED: ExitCode.ERROR}
+        return codes.get(self.verdict, ExitCode.GOOD) if self.verdict else ExitCode.GOOD
+
     def to_json(self) -> dict[str, Any]:
         """Return it as docs/mig.md describes it."""
         gpu = {"product": self.target.product, "device_ids": list(self.target.device_ids)} if self.target else None
@@ -130,9 +139,9 @@ class Report:
             }
             for config in self.configs
         }
+        verdicts = Counter(config["verdict"] for config in configs.values())
         return {
-            "schema": SCHEMA,
-            "source": self.source,
+            **head(SCHEMA, {"configs": dict(verdicts)}, self.exit_code, {"source": self.source}),
             "verdict": self.verdict.value if self.verdict else "valid",
             "gpu": gpu,
             "configs": configs,
@@ -143,8 +152,38 @@ class Report:
 
 def refused_json(source: str, mistakes: Iterable[Mistake]) -> dict[str, Any]:
     """Return the JSON of a declaration that is refused, of the same shape."""
-    refused = {"verdict": "refused", "mistakes": [each.to_json() for each in mistakes]}
+    refused: dict[str, Any] = {"verdict": "refused", "mistakes": [mistake.to_json() for mistake in mistakes]}
+    refused["exit_code"] = int(ExitCode.INPUT_REFUSED)
     return {**Report(source, None, (), ()).to_json(), **refused}
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON schema of both."""
+    mistake = {**dict.fromkeys(("path", "message"), TEXT), "value": MAYBE, "allowed": TEXTS}
+    verdicts = ["valid", *(verdict.value for verdict in Verdict)]
+    layout = each({"type": "integer"})
+    placement = {"profile": TEXT, "start": COUNT, "size": COUNT, "compute_instances": {"type": "array"}}
+    entry = {
+        "path": TEXT,
+        "device_filter": TEXTS,
+        "devices": {"anyOf": [{"const": "all"}, {"type": "array", "items": {"type": "integer"}}]},
+        "mig_enabled": {"type": "boolean"},
+        "mig_devices": {"anyOf": [layout, {"type": "null"}]},
+        "verdict": {"enum": [None, *verdicts[1:], "overridden", "not for this GPU"]},
+        "for_subsystem_only": {"type": "boolean"},
+        "placements": {"type": ["array", "null"], "items": objects(placement)},
+        "create": {"type": ["array", "null"], "items": TEXT},
+        "reason": MAYBE,
+        "nearest": {"type": "array", "items": layout},
+    }
+    config = {"verdict": {"enum": verdicts}, "entries": {"type": "array", "items": objects(entry)}}
+    keys = {
+        "verdict": {"enum": [*verdicts, "refused"]},
+        "gpu": {"anyOf": [objects({"product": TEXT, "device_ids": TEXTS}), {"type": "null"}]},
+        "configs": each(objects(config)),
+        **{name: {"type": "array", "items": objects(mistake)} for name in ("cautions", "mistakes")},
+    }
+    return document_schema(SCHEMA, {"configs": each(COUNT)}, (0, 1, 2, 3), keys, {"source": TEXT})
 
 
 def check(declaration: Declaration, names: Iterable[str], gpu: Target | None) -> Report:

@@ -3,36 +3,42 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from datetime import UTC, datetime
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
+from gpunode.base.document import COUNT, MAYBE, TEXT, document_schema, each, head, objects
 from gpunode.base.findings import Finding, FindingClass, NodeReport, verdict, worst
 
 # Raised when a key goes away or changes its meaning; a new key raises nothing.
 SCHEMA = 2
 
 
-def document(reports: Iterable[NodeReport], version: str, at: datetime, inventory: str | None = None) -> dict[str, Any]:
+def document(
+    reports: Iterable[NodeReport],
+    version: str | None = None,
+    at: datetime | None = None,
+    inventory: str | None = None,
+    more: Mapping[str, Mapping[str, Any]] | None = None,
+) -> dict[str, Any]:
     """Return the document: schema, gpunode's version, when, exit code, counts, and per host its class and findings.
 
-    at: when the nodes had been read; inventory: its path as it was given; counts: class -> how many hosts, and how
-    many findings, are of it
+    version: gpunode's, of the one that runs where none is given; at: when the nodes had been read, now where it is not
+    given; inventory: its path as it was given; more: host -> what else is to be said of it. counts: class -> how many
+    hosts, and how many findings, are of it
     """
     reports = tuple(reports)
     hosts = Counter(worst(report.findings).value for report in reports)
     findings = Counter(item.finding_class.value for report in reports for item in report.findings)
+    counts = {"hosts": dict(sorted(hosts.items())), "findings": dict(sorted(findings.items()))}
+    code = verdict(item for report in reports for item in report.findings)
     return {
-        "schema": SCHEMA,
-        "gpunode": version,
-        "inventory": inventory,
-        "at": at.astimezone(UTC).isoformat(timespec="seconds"),
-        "counts": {"hosts": dict(sorted(hosts.items())), "findings": dict(sorted(findings.items()))},
-        "exit_code": int(verdict(item for report in reports for item in report.findings)),
+        **head(SCHEMA, counts, code, {"inventory": inventory}, version, at),
         "hosts": {
             report.name: {
                 "class": worst(report.findings).value,
                 "findings": [item.to_json() for item in report.findings],
+                **((more or {}).get(report.name, {})),
             }
             for report in reports
         },
@@ -43,41 +49,14 @@ def schema() -> dict[str, Any]:
     """Return the JSON schema of the document."""
     classes = [item.value for item in FindingClass]
     fields = Finding("driver", FindingClass.OK, "loaded module").to_json()
-    text: dict[str, Any] = {"type": ["string", "null"]}
-    count = {"type": "object", "propertyNames": {"enum": classes}, "additionalProperties": {"type": "integer"}}
-    finding = dict.fromkeys(fields, text) | {
-        "component": {"type": "string"},
-        "what": {"type": "string"},
+    count = {"type": "object", "propertyNames": {"enum": classes}, "additionalProperties": COUNT}
+    finding = dict.fromkeys(fields, MAYBE) | {
+        "component": TEXT,
+        "what": TEXT,
         "class": {"enum": classes},
     }
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "type": "object",
-        "required": ["schema", "gpunode", "inventory", "at", "counts", "exit_code", "hosts"],
-        "properties": {
-            "schema": {"const": SCHEMA},
-            "gpunode": {"type": "string"},
-            "inventory": text,
-            "at": {"type": "string", "format": "date-time"},
-            "counts": {
-                "type": "object",
-                "required": ["hosts", "findings"],
-                "properties": {"hosts": count, "findings": count},
-            },
-            "exit_code": {"enum": [0, 1, 2]},
-            "hosts": {
-                "type": "object",
-                "additionalProperties": {
-                    "type": "object",
-                    "required": ["class", "findings"],
-                    "properties": {
-                        "class": {"enum": classes},
-                        "findings": {
-                            "type": "array",
-                            "items": {"type": "object", "required": sorted(finding), "properties": finding},
-                        },
-                    },
-                },
-            },
-        },
-    }
+    items = {"type": "object", "required": sorted(finding), "properties": finding}
+    host = objects({"class": {"enum": classes}, "findings": {"type": "array", "items": items}})
+    return document_schema(
+        SCHEMA, {"hosts": count, "findings": count}, (0, 1, 2), {"hosts": each(host)}, {"inventory": MAYBE}
+    )

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from gpunode.base.comparison import RUN
 from gpunode.base.findings import Finding, FindingClass, NodeReport, worst
-from gpunode.base.host_names import folded
+from gpunode.base.folding import UNBOUND, fold
+from gpunode.base.host_names import folded_in_a_line
 from gpunode.base.terminal import printable
 
-# Nobody looks at a terminal: a line of a log is one line, for whoever searches it.
-UNBOUND = 1_000_000
-# Narrower than this nobody reads a table.
-NARROWEST = 40
 _UNJUDGED = (FindingClass.UNREACHABLE, FindingClass.UNSUPPORTED, FindingClass.ERROR)
 _LABELS = ("actual", "desired", "cause", "since", "remedy", "costs")
 _COLUMN = max(map(len, _LABELS)) + 2
-
-
-def width() -> int:
-    """Return how many columns there are to write in."""
-    return max(NARROWEST, shutil.get_terminal_size((100, 24)).columns) if sys.stdout.isatty() else UNBOUND
 
 
 def report_text(
@@ -33,21 +22,25 @@ def report_text(
     columns: int = UNBOUND,
     inventory: str = "INVENTORY",
     style: Callable[[FindingClass], str] = str,
+    quiet: bool = False,
 ) -> str:
     """Return the report: what is not as desired (or all), what to know, then how the nodes are, each in a line.
 
     Equal findings of several nodes are one entry, and nodes that are alike one line. A name is never cut: a line that
-    is one long word is longer than the columns.
+    is one long word is longer than the columns. Where many names would take more than a line, the first stand there,
+    and how many follow; all of them where all is shown.
 
-    inventory: its path, for the commands that a remedy names; style: how a class is written
+    inventory: its path, for the commands that a remedy names; style: how a class is written; quiet: leave out the nodes
+    that are as desired, what to know, and the totals
     """
+    room = UNBOUND if show_all else columns
     reports = tuple(
         replace(each, findings=tuple(_pasted(item, inventory) for item in each.findings)) for each in reports
     )
     parts = [
-        *(_entry(item, names, columns, style) for item, names in _grouped(reports, show_all)),
-        *(_caution(item, names, columns) for item, names in _cautions(reports)),
-        "\n".join(_lines(reports, columns, style)),
+        *(_entry(item, _of(names, room), columns, style) for item, names in _grouped(reports, show_all)),
+        *(_caution(item, _of(names, room), columns) for item, names in _cautions(() if quiet else reports)),
+        *_lines(reports, columns, room, style, quiet),
     ]
     return "\n".join(parts)
 
@@ -81,11 +74,11 @@ def _cautions(reports: Iterable[NodeReport]) -> Iterable[tuple[Finding, list[str
     return found.items()
 
 
-def _entry(item: Finding, names: list[str], columns: int, style: Callable[[FindingClass], str]) -> str:
+def _entry(item: Finding, names: str, columns: int, style: Callable[[FindingClass], str]) -> str:
     """Return one finding: what it is, then its sides, cause, remedy and cost; in one line where it is as desired."""
     if item.finding_class is FindingClass.OK:
         is_so = f": {printable(item.actual)}" if item.actual else ""
-        return fold(f"{_what(item)}: {style(item.finding_class)}, {_of(names)}{is_so}", columns, "  ")
+        return fold(f"{_what(item)}: {style(item.finding_class)}, {names}{is_so}", columns, "  ")
     told = {
         # What no comparison is of has no sides.
         "actual": item.actual or (None if item.desired is None else "none"),
@@ -95,12 +88,12 @@ def _entry(item: Finding, names: list[str], columns: int, style: Callable[[Findi
         "remedy": item.remedy,
         "costs": None if item.disruption is None else item.disruption.name,
     }
-    head = fold(f"{_what(item)}: {style(item.finding_class)}, {_of(names)}", columns, "  ")
+    head = fold(f"{_what(item)}: {style(item.finding_class)}, {names}", columns, "  ")
     return "\n".join([head, *_fields(told, columns)])
 
 
-def _caution(item: Finding, names: list[str], columns: int) -> str:
-    head = fold(f"{_what(item)}: caution, {_of(names)}", columns, "  ")
+def _caution(item: Finding, names: str, columns: int) -> str:
+    head = fold(f"{_what(item)}: caution, {names}", columns, "  ")
     return "\n".join([head, *_fields({"actual": item.actual, "cause": item.cause, "remedy": item.remedy}, columns)])
 
 
@@ -114,11 +107,13 @@ def _what(item: Finding) -> str:
     return printable(f"{item.component}: {item.what}")
 
 
-def _of(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{len(names)} nodes: {folded(names)}"
+def _of(names: list[str], room: int) -> str:
+    return names[0] if len(names) == 1 else f"{len(names):,} nodes: {folded_in_a_line(names, room)}"
 
 
-def _lines(reports: Iterable[NodeReport], columns: int, style: Callable[[FindingClass], str]) -> Iterable[str]:
+def _lines(
+    reports: Iterable[NodeReport], columns: int, room: int, style: Callable[[FindingClass], str], quiet: bool
+) -> Iterable[str]:
     """Yield a line for the nodes of which the same is to be said, in the order of the first, and the totals."""
     alike: dict[tuple[FindingClass, int, int], list[str]] = {}
     for report in reports:
@@ -127,26 +122,12 @@ def _lines(reports: Iterable[NodeReport], columns: int, style: Callable[[Finding
     for (gravest, good, every), names in alike.items():
         # Of what could not be judged there is no number.
         counted = "" if not good and gravest in _UNJUDGED else f", {good} of {every} as desired"
-        yield fold(f"{folded(names)}: {style(gravest)}{counted}", columns, "  ")
+        if not quiet or gravest is not FindingClass.OK:
+            yield fold(f"{folded_in_a_line(names, room)}: {style(gravest)}{counted}", columns, "  ")
     hosts = sum(map(len, alike.values()))
-    if hosts > 1:
+    if hosts > 1 and not quiet:
         counts: dict[FindingClass, int] = {}
         for (gravest, _, _), names in alike.items():
             counts[gravest] = counts.get(gravest, 0) + len(names)
         totals = ", ".join(f"{count} {gravest}" for gravest, count in counts.items())
         yield fold(f"{hosts} nodes: {totals}", columns, "  ")
-
-
-def fold(text: str, columns: int, indent: str) -> str:
-    """Return a text folded between words, whose further lines stand under the first of it."""
-    lines = text.split("\n")
-    found = [_wrapped(lines[0], columns, indent)]
-    found += [_wrapped(f"{indent}{line}", columns, indent) for line in lines[1:]]
-    return "\n".join(found)
-
-
-def _wrapped(line: str, columns: int, indent: str) -> str:
-    return textwrap.fill(
-        line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False,
-        replace_whitespace=False, drop_whitespace=True,
-    )  # fmt: skip

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gpunode.base.comparison import RUN
 from gpunode.base.findings import Finding, FindingClass, NodeReport, finding_from, worst
-from gpunode.base.host_names import folded
+from gpunode.base.folding import UNBOUND, fold
+from gpunode.base.host_names import folded_in_a_line
 from gpunode.base.verdicts import Refusal
 from gpunode.base.waiting import PENDING
-from gpunode.fleet.reports.findings_text import UNBOUND, fold, report_text
+from gpunode.fleet.reports.findings_text import report_text
 
 NOT_REACHED = "check address, key and known hosts"
 # Of many lines that an operation failed with, the first say why.
@@ -108,24 +109,37 @@ def _failed(failure: Failure) -> Finding:
     )
 
 
-def verdict_text(ends: Collection[HostEnd], columns: int = UNBOUND, inventory: str = "INVENTORY") -> str:
+def verdict_text(
+    ends: Collection[HostEnd],
+    columns: int = UNBOUND,
+    inventory: str = "INVENTORY",
+    style: Callable[[FindingClass], str] = str,
+    quiet: bool = False,
+) -> str:
     """Return what stands at the end of a run: what differs, how each node is, the totals, and what to do next.
 
-    inventory: as it was named on the command line, for commands that can be pasted
+    inventory: as it was named on the command line, for commands that can be pasted; style: how a class is written
+    quiet: leave out the nodes that are as desired, the totals, and what comes next
     """
     reports = {end.name: report for end in ends if (report := report_of(end)) is not None}
     alone = [end for end in ends if end.name not in reports and end.left_alone is not None]
     unjudged = [end.name for end in ends if end.name not in reports and end.left_alone is None]
-    parts = [report_text(tuple(reports.values()), False, columns, inventory)] if reports else []
+    parts = [report_text(tuple(reports.values()), False, columns, inventory, style, quiet)] if reports else []
     for reason, names in _alike((end.left_alone or "", end.name) for end in alone):
-        parts.append(fold(f"{folded(names)}: left alone: {reason}", columns, "  "))
+        parts.append(fold(f"{folded_in_a_line(names, columns)}: left alone: {reason}", columns, "  "))
     if unjudged:
         command = f"`pyinfra {inventory} deploys/verify.py`"
-        parts.append(fold(f"{folded(unjudged)}: no operation failed; not verified: {command} does", columns, "  "))
-    for said, command in _next(tuple(reports.values()), inventory):
+        parts.append(
+            fold(
+                f"{folded_in_a_line(unjudged, columns)}: no operation failed; not verified: {command} does",
+                columns,
+                "  ",
+            )
+        )
+    for said, command in () if quiet else _next(tuple(reports.values()), inventory, columns):
         # A command is never folded: it is to be pasted.
         parts += [fold(said, columns, "  "), *([f"  {command}"] if command else [])]
-    return "\n".join(parts)
+    return "\n".join(part for part in parts if part)
 
 
 def _alike(pairs: Iterable[tuple[str, str]]) -> Iterable[tuple[str, list[str]]]:
@@ -135,7 +149,7 @@ def _alike(pairs: Iterable[tuple[str, str]]) -> Iterable[tuple[str, list[str]]]:
     return found.items()
 
 
-def _next(reports: Collection[NodeReport], inventory: str) -> Iterable[tuple[str, str]]:
+def _next(reports: Collection[NodeReport], inventory: str, columns: int) -> Iterable[tuple[str, str]]:
     """Yield (what to do next, the command for it), one for each kind of thing; each finding has its own remedy."""
     if not reports:
         return
@@ -145,10 +159,12 @@ def _next(reports: Collection[NodeReport], inventory: str) -> Iterable[tuple[str
     if not pending and not wrong:
         yield "Nothing is left to do.", ""
     if wrong:
-        yield f"Next: mend what is told of {folded(wrong)} above, then run", f"pyinfra {inventory} deploys/gpu_node.py"
+        named = folded_in_a_line(wrong, columns)
+        yield f"Next: mend what is told of {named} above, then run", f"pyinfra {inventory} deploys/gpu_node.py"
     if pending:
+        named = folded_in_a_line(pending, columns)
+        wait = "waits" if len(pending) == 1 else "wait"
         yield (
-            f"Next: allow what {folded(pending)} {'waits' if len(pending) == 1 else 'wait'} for (disruption.allow), "
-            "then, wave by wave, run",
+            f"Next: allow what {named} {wait} for (disruption.allow), then, wave by wave, run",
             f"gpunode rollout {inventory}",
         )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpunode.base.findings import NodeReport
+from gpunode.base.host_names import folded
 from gpunode.fleet.rollout import gate
 from gpunode.fleet.rollout.entries import Ended, Outcome, WaveBegun, WaveEnded, now
 from gpunode.fleet.rollout.gate import ClusterView, RunResult
@@ -72,19 +73,26 @@ def _wave(journal: Journal, wave: Wave, hands: Hands) -> None:
     run = hands.run(wave)
     outcomes = gate.outcomes(wave.nodes, run, hands.read(wave.nodes), hands.cluster)
     journal.append(WaveEnded(number=wave.number, outcomes=outcomes, at=now()))
-    for name, outcome in outcomes.items():
-        hands.tell(outcome_line(name, outcome))
+    for line in outcome_lines(outcomes):
+        hands.tell(line)
 
 
 def wave_line(wave: Wave) -> str:
     """Return what is told of a wave."""
     kinds = {"canary": " (canary)", "retry": " (those that failed, again)", "wave": ""}
     again = ", again: it was interrupted" if wave.repeated else ""
-    return f"wave {wave.number}{kinds[wave.kind]}{again}: {', '.join(wave.nodes)}"
+    return f"wave {wave.number}{kinds[wave.kind]}{again}: {folded(wave.nodes)}"
 
 
-def outcome_line(name: str, outcome: Outcome) -> str:
-    """Return what is told of a node behind the gate."""
+def outcome_lines(outcomes: Mapping[str, Outcome]) -> list[str]:
+    """Return what is told of the nodes behind the gate, a line for those of which the same is."""
+    found: dict[str, list[str]] = {}
+    for name, outcome in outcomes.items():
+        found.setdefault(_said(outcome), []).append(name)
+    return [f"  {folded(names)}: {said}" for said, names in found.items()]
+
+
+def _said(outcome: Outcome) -> str:
     if outcome.passed:
-        return f"  {name}: ok"
-    return f"  {name}: failed: {outcome.reason}" + (f". Remedy: {outcome.remedy}" if outcome.remedy else "")
+        return "ok"
+    return f"failed: {outcome.reason}" + (f". Remedy: {outcome.remedy}" if outcome.remedy else "")

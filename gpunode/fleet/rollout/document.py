@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from gpunode.base.document import COUNT
 from gpunode.base.findings import ExitCode, Finding, FindingClass, verdict
 from gpunode.fleet.rollout.entries import Policy
 from gpunode.fleet.rollout.progress import Progress, WaveRecord, waves_to_come
@@ -13,6 +14,7 @@ from gpunode.fleet.rollout.wave_run import log_of
 
 # Raised when a key goes away or changes its meaning; a new key raises nothing.
 SCHEMA = 1
+_COUNTED = ("passed", "failed", "untouched", "left_out", "under_way")
 # What a node must pass behind its wave; the cluster where it is a node of one (gpunode/fleet/rollout/gate.py).
 GATE = ("run", "drift", "cluster")
 
@@ -39,6 +41,7 @@ def document(progress: Progress, files: Path | None) -> dict[str, Any]:
         "inventory": begun.inventory,
         "begun": begun.at.isoformat(),
         "at": _latest(progress).isoformat(),
+        "counts": {"nodes": _counts(progress)},
         "state": "planned" if files is None else ended.how if ended is not None else "at work",
         "reason": ended.reason if ended is not None else None,
         "exit_code": int(exit_code(progress)),
@@ -52,6 +55,18 @@ def document(progress: Progress, files: Path | None) -> dict[str, Any]:
             name: {"class": left.finding_class.value, "reason": left.reason} for name, left in begun.left_out.items()
         },
     }
+
+
+def _counts(progress: Progress) -> dict[str, int]:
+    """Return how many nodes are done, failed, are at work or to come again, were touched by no wave, or left out."""
+    begun = progress.begun
+    counts = {
+        "passed": len(progress.passed),
+        "failed": len(progress.failed),
+        "untouched": len(progress.untouched),
+        "left_out": len(begun.left_out),
+    }
+    return {**counts, "under_way": len(begun.nodes) + len(begun.left_out) - sum(counts.values())}
 
 
 def _latest(progress: Progress) -> datetime:
@@ -100,6 +115,7 @@ def schema() -> dict[str, Any]:
         "inventory": text,
         "begun": text,
         "at": text,
+        "counts": _object({"nodes": _object({name: COUNT for name in _COUNTED})}),
         "state": {"enum": ["planned", "at work", "finished", "stopped", "paused", "interrupted"]},
         "reason": maybe,
         "exit_code": {"enum": [0, 1, 2]},

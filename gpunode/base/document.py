@@ -1,0 +1,88 @@
+"""What every JSON document of gpunode's has at its head, and the schemas of that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+from gpunode.base.findings import ExitCode
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+TEXT: dict[str, Any] = {"type": "string"}
+MAYBE: dict[str, Any] = {"type": ["string", "null"]}
+TEXTS: dict[str, Any] = {"type": "array", "items": TEXT}
+COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
+ERROR_SCHEMA = 1
+
+
+def head(
+    schema: int,
+    counts: Mapping[str, Any],
+    exit_code: int,
+    of: Mapping[str, Any] | None = None,
+    gpunode: str | None = None,
+    at: datetime | None = None,
+) -> dict[str, Any]:
+    """Return a document's first keys: schema, gpunode's version, what it is of, when, counts, and the exit code.
+
+    schema: raised when a key goes away or changes its meaning; a new key raises nothing. of: such as the inventory.
+    gpunode, at: the version that runs, and now, where they are not given
+    """
+    return {
+        "schema": schema,
+        "gpunode": gpunode or version("gpunode"),
+        **(of or {}),
+        "at": (at or datetime.now(UTC)).astimezone(UTC).isoformat(timespec="seconds"),
+        "counts": dict(counts),
+        "exit_code": int(exit_code),
+    }
+
+
+def document_schema(
+    schema: int,
+    counts: Mapping[str, Any],
+    exit_codes: Iterable[int],
+    keys: Mapping[str, Any],
+    of: Mapping[str, Any] | None = None,
+    optional: Iterable[str] = (),
+) -> dict[str, Any]:
+    """Return the JSON schema of a document with that head.
+
+    counts: key -> schema; of: what the head says it is of; keys: what follows the head; optional: what may be missing
+    """
+    properties = {
+        "schema": {"const": schema},
+        "gpunode": TEXT,
+        **(of or {}),
+        "at": {"type": "string", "format": "date-time"},
+        "counts": objects(counts),
+        "exit_code": {"enum": [int(code) for code in exit_codes]},
+        **keys,
+    }
+    left = set(optional)
+    required = [name for name in properties if name not in left]
+    return {"$schema": DRAFT, "type": "object", "required": required, "properties": properties}
+
+
+def objects(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object that has all of these keys."""
+    return {"type": "object", "required": list(keys), "properties": dict(keys)}
+
+
+def each(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object whose every value is of that schema."""
+    return {"type": "object", "additionalProperties": dict(value)}
+
+
+def error_document(message: str, code: ExitCode) -> dict[str, Any]:
+    """Return what is printed instead of a command's document where it came to none."""
+    return {**head(ERROR_SCHEMA, {}, code), "error": message}
+
+
+def error_schema() -> dict[str, Any]:
+    """Return the JSON schema of that."""
+    return document_schema(
+        ERROR_SCHEMA, {}, (ExitCode.ERROR, ExitCode.NEGATIVE, ExitCode.INPUT_REFUSED), {"error": TEXT}
+    )

@@ -1,0 +1,109 @@
+"""What a person reads of plans: nodes with one plan together, folded to the width of the terminal. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from gpunode.base.comparison import RUN
+from gpunode.base.folding import UNBOUND, fold
+from gpunode.base.host_names import folded_in_a_line
+from gpunode.base.terminal import printable
+from gpunode.node.plan import Plan, Step
+
+
+def plan_text(
+    plans: Mapping[str, Plan | str],
+    columns: int = UNBOUND,
+    inventory: str | None = None,
+    show_all: bool = False,
+    quiet: bool = False,
+) -> str:
+    """Return each plan: its nodes, the verdict, the steps in order or the refusals, what to know; then the totals.
+
+    Nodes of which the same is to be said stand together, and so do those that gave no answer for the same reason.
+    Where many names would take more than a line, the first stand there, and how many follow.
+
+    inventory: its path, for commands that can be pasted; None where there is none (recorded facts). show_all: every
+    name; quiet: nothing of nodes that can be done or have nothing to do
+    """
+    named = inventory or "INVENTORY"
+    lines: list[str] = []
+    room = UNBOUND if show_all else columns
+    for found, names, since in _alike(plans):
+        if quiet and not isinstance(found, str) and not found.refusals:
+            continue
+        who = folded_in_a_line(names, room)
+        told = [f"{who}: no answer: {found}"] if isinstance(found, str) else _lines(who, found, since)
+        for line in told:
+            # A folded line stands under the text of the first: behind `  3. `, or two columns in.
+            indent = len(line) - len(line.lstrip(" "))
+            lines.append(fold(_pasted(printable(line), named), columns, " " * (indent + (3 if indent else 2))))
+    if len(plans) > 1 and not quiet:
+        lines.append(fold(_totals(plans), columns, "  "))
+    return "\n".join(lines)
+
+
+def _pasted(text: str, inventory: str) -> str:
+    return text.replace(RUN, f"run `pyinfra {inventory} deploys/gpu_node.py`")
+
+
+def _alike(plans: Mapping[str, Plan | str]) -> Iterator[tuple[Plan | str, list[str], list[str | None]]]:
+    """Yield (plan, the nodes that have it, since when each step waits), in the order of the first of these nodes."""
+    found: dict[Plan | str, list[str]] = {}
+    for name, each in plans.items():
+        found.setdefault(_timeless(each), []).append(name)
+    for same, names in found.items():
+        yield same, names, _since([plans[name] for name in names])
+
+
+def _timeless(found: Plan | str) -> Plan | str:
+    """Return a plan without its times: nodes that differ in these alone are to become the same."""
+    if isinstance(found, str):
+        return found
+    return replace(found, steps=tuple(replace(step, since=None) for step in found.steps))
+
+
+def _since(alike: Iterable[Plan | str]) -> list[str | None]:
+    """Return of each step since when the node waits that has waited longest."""
+    steps = [found.steps for found in alike if not isinstance(found, str)]
+    return [min((step.since for step in same if step.since), default=None) for same in zip(*steps, strict=True)]
+
+
+def _lines(who: str, found: Plan, since: list[str | None]) -> Iterator[str]:
+    yield f"{who}: {found.verdict}" + (f", disruption: {found.disruption.name}" if found.steps else "")
+    if found.drains:
+        yield "  the node is drained before the first step that says so, and given back after the verdict"
+    for refusal in found.refusals:
+        yield f"  refused: {refusal.component}: {refusal.reason}"
+        yield f"    remedy: {refusal.remedy}"
+        yield f"    source: {refusal.source}"
+    for number, (step, waits) in enumerate(zip(found.steps, since, strict=True), 1):
+        yield _step(number, step, waits)
+        if step.packages:
+            yield f"     packages: {', '.join(step.packages)}"
+    for caution in found.cautions:
+        yield f"  caution: {caution.component}: {caution.reason}; {caution.remedy}"
+
+
+def _step(number: int, step: Step, since: str | None) -> str:
+    effect = f"; disruption: {step.disruption.name}" if step.disruption else ""
+    drains = "; drains the node" if step.drains else ""
+    waits = f", since {since}" if since else ""
+    pending = f"; PENDING: a run does not do it now{waits}" if step.pending else ""
+    now = f"now {step.actual or 'none'}, desired {step.desired}"
+    return f"  {number}. {step.component}: {step.action} ({now}{effect}{drains}{pending})"
+
+
+def _totals(plans: Mapping[str, Plan | str]) -> str:
+    counts = verdicts(plans)
+    return f"{len(plans):,} nodes: " + ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
+
+
+def verdicts(plans: Mapping[str, Plan | str]) -> dict[str, int]:
+    """Return verdict -> how many nodes have it; unreachable where there is none."""
+    counts: dict[str, int] = {}
+    for found in plans.values():
+        verdict = "unreachable" if isinstance(found, str) else found.verdict
+        counts[verdict] = counts.get(verdict, 0) + 1
+    return counts
