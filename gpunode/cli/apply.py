@@ -30,7 +30,7 @@ _UNJUDGED = "no operation failed on it, and it was not verified"
 @click.command()
 @click.argument("inventory", type=click.Path(path_type=Path))
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@output_option("how each node is then (docs/json.md)", "what is not as desired at the end")
+@output_option("how each node is then (docs/output.md)", "what is not as desired at the end")
 @limit_option
 @set_option
 def apply(inventory: Path, yes: bool, limit: tuple[str, ...]) -> None:

@@ -40,7 +40,7 @@ _LAST = 20
     "up to two minutes more where one accepts a connection and falls silent.",
 )
 @click.option("--junit", type=REPORT, callback=writable, help="Write a JUnit report to this file.")
-@output_option("every finding (docs/json.md)", "what is not as desired, and the end of a run that failed")
+@output_option("every finding (docs/output.md)", "what is not as desired, and the end of a run that failed")
 def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
     """Wait for ssh and cloud-init on every machine of INVENTORY, provision them, and verify them.
 

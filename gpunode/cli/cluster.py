@@ -18,7 +18,7 @@ SCHEMA = 1
 @click.command()
 @click.argument("inventory")
 @click.option("--values", "values_alone", is_flag=True, help="Print the chart's values alone, for `helm --values`.")
-@output_option("the same in JSON (docs/json.md), with --values the values alone", "nothing", short=True)
+@output_option("the same in JSON (docs/output.md), with --values the values alone", "nothing", short=True)
 def cluster(inventory: str, values_alone: bool) -> None:
     """Print charts, values, RuntimeClass, own objects and node labels for the hosts of INVENTORY; nothing is contacted.
 

@@ -27,7 +27,7 @@ Next, in {directory}:
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path), required=False)
 @known_machines.options
-@output_option("what was written (docs/json.md)", "nothing")
+@output_option("what was written (docs/output.md)", "nothing")
 def init(directory: Path | None, **chosen: object) -> None:
     """Write a repository of your own into DIRECTORY: config.py, inventories/ and deploys/gpu_node.py.
 

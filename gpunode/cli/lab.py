@@ -38,7 +38,7 @@ def _of_a_lab(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **kwargs)
         except (LabError, OSError) as error:
-            end(f"Error: {error}", ExitCode.ERROR)
+            end(str(error), ExitCode.ERROR)
 
     return click.option("--lab", "lab_asked", metavar="NAME", help="Which lab; else $GPUNODE_LAB, else default.")(
         wrapped
@@ -51,7 +51,7 @@ def _reporter() -> Callable[[str], None]:
 
 
 def _output(command: F) -> F:
-    return output_option("the lab's nodes (docs/json.md)", "nothing")(command)
+    return output_option("the lab's nodes (docs/output.md)", "nothing")(command)
 
 
 @lab.command()
@@ -112,7 +112,7 @@ def up(
 
 
 @lab.command("list")
-@output_option("the lab's nodes (docs/json.md)", "the nodes that do not run", short=True)
+@output_option("the lab's nodes (docs/output.md)", "the nodes that do not run", short=True)
 @_of_a_lab
 def list_nodes(lab_asked: str | None) -> None:
     """List the lab's nodes."""

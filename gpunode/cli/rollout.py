@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from gpunode.base.findings import ExitCode, FindingClass
 from gpunode.base.folding import fold
-from gpunode.base.host_names import folded
+from gpunode.base.host_names import folded, folded_in_a_line
 from gpunode.base.terminal import say
 from gpunode.cli.errors import told
 from gpunode.cli.interruption import interruptible
@@ -245,7 +245,7 @@ def _header(progress: Progress, tell: Tell) -> None:
     )
     tell("gate: pyinfra's run, a reading as `gpunode drift` has it, and the cluster where there is one")
     for reason, names in _left_out(progress):
-        tell(f"  left out: {folded(names)}: {reason}")
+        tell(f"  left out: {folded_in_a_line(names, columns())}: {reason}")
 
 
 def _left_out(progress: Progress, bad: bool = False) -> Iterable[tuple[str, list[str]]]:
@@ -261,7 +261,9 @@ def _say_bad(progress: Progress) -> None:
     """Say what is not as desired, and nothing else."""
     from gpunode.fleet.rollout.conduct import outcome_lines
 
-    lines = [f"{folded(names)}: left out: {reason}" for reason, names in _left_out(progress, bad=True)]
+    lines = [
+        f"{folded_in_a_line(names, columns())}: left out: {reason}" for reason, names in _left_out(progress, bad=True)
+    ]
     lines += [line.strip() for line in outcome_lines(progress.failed)]
     ended = progress.ended
     if ended is not None and ended.how != "finished":
@@ -283,7 +285,7 @@ def _finish(inventory: Path, progress: Progress, files: Path | None, html: Path 
         done = f"{len(progress.passed)} of {taken} nodes are done" if taken else "nothing was to be done"
         tell(f"{ended.how}: " + (f"{ended.reason}; {done}" if ended.reason else done))
         if progress.untouched:
-            tell(f"  not touched: {folded(progress.untouched)}")
+            tell(f"  not touched: {folded_in_a_line(progress.untouched, columns())}")
         tell(f"  journal and logs: {files}")
         if stopped_for_good(progress):
             tell(f"  {ANOTHER}: gpunode rollout {inventory}")

@@ -78,7 +78,7 @@ def facts_json(nodes: Mapping[str, Node | str], inventory: str | None = None) ->
 
 def document_of_facts_schema() -> dict[str, Any]:
     """Return the JSON schema of what `gpunode facts` prints; of a file that is read, the hosts alone are needed."""
-    host = {"anyOf": [objects({"facts": {"$ref": "facts.schema.json"}}), objects({"unreachable": TEXT})]}
+    host = {"anyOf": [objects({"facts": {"$ref": "../plan/facts.schema.json"}}), objects({"unreachable": TEXT})]}
     return document_schema(
         SCHEMA,
         {"hosts": objects({"read": COUNT, "unreachable": COUNT})},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from gpunode.reference import drift, findings, plan, rollout, settings
+from gpunode.reference import drift, findings, output, plan, rollout, settings
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 PAGES: dict[str, Callable[[], str]] = {
@@ -15,6 +15,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "drift.md": drift.document,
     "findings.md": findings.document,
     "rollout.md": rollout.document,
+    "output.md": output.document,
+    **output.FILES,
 }
 
 

@@ -10,10 +10,11 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from gpunode.base.disruption import Disruption
+from gpunode.base.document import COUNT, MAYBE, TEXT, document_schema, each, objects
 from gpunode.cli.plan import Plans, as_json
 from gpunode.fleet.reports.plan_text import plan_text
 from gpunode.node import recorded
-from gpunode.node.plan import Plan, plan
+from gpunode.node.plan import SCHEMA, Plan, plan
 from gpunode.reference import fenced
 
 EXAMPLE = Path(__file__).resolve().parent.parent.parent / "docs" / "examples" / "plan"
@@ -104,6 +105,17 @@ def plan_schema() -> dict[str, Any]:
     }
     schema["required"] = list(schema["properties"])
     return schema
+
+
+def whole_schema() -> dict[str, Any]:
+    """Return the JSON schema of what `gpunode plan --json` prints."""
+    one = plan_schema()
+    definitions = one.pop("$defs")
+    silent = objects({"verdict": {"const": "unreachable"}, "reason": TEXT})
+    verdicts = {"hosts": each(COUNT)}
+    hosts = each({"anyOf": [one, silent]})
+    whole = document_schema(SCHEMA, verdicts, (0, 1, 2), {"hosts": hosts}, {"inventory": MAYBE})
+    return {**whole, "$defs": definitions}
 
 
 def document() -> str:

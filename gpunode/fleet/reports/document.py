@@ -60,3 +60,11 @@ def schema() -> dict[str, Any]:
     return document_schema(
         SCHEMA, {"hosts": count, "findings": count}, (0, 1, 2), {"hosts": each(host)}, {"inventory": MAYBE}
     )
+
+
+def apply_schema() -> dict[str, Any]:
+    """Return the JSON schema of what `gpunode apply` prints: the same, and which hosts were not judged, and why."""
+    found = schema()
+    found["properties"] |= {"left_alone": each(TEXT), "log": MAYBE}
+    found["required"] += ["left_alone", "log"]
+    return found
