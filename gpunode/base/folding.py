@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 # Nobody looks at a terminal: a line of a log is one line, for whoever searches it.
 UNBOUND = 1_000_000
 # Narrower than this nobody reads a table.
 NARROWEST = 40
-_PIECE = re.compile("( *)([^ ]+)")
+# A command in backticks is one piece, for whoever pastes it.
+_PIECE = re.compile("( *)([^ `]*`[^`]+`[^ ]*|[^ ]+)")
+_WORD = re.compile("( *)([^ ]+)")
 # The colours that click writes take no room.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -16,7 +19,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 def fold(text: str, columns: int, indent: str) -> str:
     """Return a text folded between words, whose further lines stand under the first of it.
 
-    One word that is longer than the columns has a line of its own, as it is.
+    One word that is longer than the columns has a line of its own, as it is. A command in backticks stays in one line
+    where one has room for it.
     """
     lines = text.split("\n")
     return "\n".join(_folded(line if at == 0 else f"{indent}{line}", columns, indent) for at, line in enumerate(lines))
@@ -25,7 +29,7 @@ def fold(text: str, columns: int, indent: str) -> str:
 def _folded(line: str, columns: int, indent: str) -> str:
     rows = [""]
     taken = 0
-    for space, word in _PIECE.findall(line):
+    for space, word in _pieces(line, columns - len(indent)):
         room = len(_COLOUR.sub("", word))
         if rows[-1].strip(" ") and taken + len(space) + room > columns:
             rows.append(f"{indent}{word}")
@@ -34,3 +38,12 @@ def _folded(line: str, columns: int, indent: str) -> str:
             rows[-1] += space + word
             taken += len(space) + room
     return "\n".join(rows)
+
+
+def _pieces(line: str, room: int) -> Iterator[tuple[str, str]]:
+    """Yield (the spaces before it, what is not to be folded)."""
+    for space, piece in _PIECE.findall(line):
+        if len(piece) <= room:
+            yield space, piece
+        else:
+            yield from _WORD.findall(space + piece)

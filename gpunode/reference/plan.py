@@ -63,7 +63,9 @@ _JSON = """## The plan as JSON
 With `--json` the plan is `{"schema": 2, "gpunode": VERSION, "inventory": PATH, "at": TIME,
 "counts": {"hosts": {VERDICT: NUMBER}}, "exit_code": CODE, "hosts": {NAME: PLAN}}`;
 `inventory` is null with `--facts`, and a host that did not answer has `{"verdict": "unreachable", "reason": …}`.
+`--output` has other ways of printing ([output](output.md)).
 [plan.schema.json](examples/plan/plan.schema.json) is the JSON schema of a PLAN,
+[that of the whole](examples/output/plan.schema.json) has it, too;
 [plan.json](examples/plan/plan.json) the example above.
 """
 
