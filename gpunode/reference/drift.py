@@ -37,7 +37,9 @@ gpunode drift --html drift.html inventories/prod.py          # a page to look at
 gpunode drift --prometheus gpunode.prom inventories/prod.py  # for node_exporter's textfile collector
 ```
 
-[Output](output.md) says how it prints at a terminal, in a log, quietly, or as JSON. Nothing is changed on any node. Each node is read in one round trip; how many have answered is shown on a terminal. A
+[Output](output.md) says how it prints at a terminal, in a log, quietly, or as JSON.
+
+Nothing is changed on any node. Each node is read in one round trip; how many have answered is shown on a terminal. A
 node that has not answered after `--timeout` seconds (120) counts as unreachable, and holds up no other. Large
 inventories are read by several processes, one per processor and 32 nodes (`--processes`).
 gpunode's own files are compared with what the settings ask for: what a hand changed is found before it has an effect,

@@ -13,7 +13,7 @@ from gpunode.base.comparison import RUN
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.base.folding import UNBOUND
-from gpunode.base.host_names import folded, folded_in_a_line
+from gpunode.base.host_names import folded
 from gpunode.fleet.reports.findings_text import report_text
 
 pytestmark = pytest.mark.pure

@@ -135,8 +135,6 @@ def test_what_check_says_fits(columns: int, tmp_path: Path, monkeypatch: pytest.
     assert all(name in whole.stdout for name in IRREGULAR)
     found = CliRunner().invoke(cli.gpunode, ["check", "--json", str(tmp_path / "fleet.py")])
     assert len(json.loads(found.stdout)["hosts"]) == 26
-        == 26
-    )
 
 
 NAMES = st.lists(st.from_regex(r"[a-z]{1,12}[0-9]{0,4}", fullmatch=True), unique=True, min_size=1, max_size=60)
