@@ -92,7 +92,7 @@ def drift(
 
     told_of = document(reports, version("gpunode"), datetime.now(UTC), str(inventory))
     if is_json():
-        say_document(told_of)
+        say_document(told_of, indent=None)
     else:
         print_reports(reports, show_all, inventory)
     write_reports(reports, junit, prometheus, took)

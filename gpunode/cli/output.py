@@ -128,9 +128,9 @@ def talk(text: str, err: bool = False) -> None:
         say(text, err=err or is_json())
 
 
-def say_document(document: Mapping[str, Any]) -> None:
-    """Print the one document of the mode json."""
-    say(json.dumps(document, indent=2))
+def say_document(document: Mapping[str, Any], indent: int | None = 2) -> None:
+    """Print the one document of the mode json; indent: None where it is one line."""
+    say(json.dumps(document, indent=indent))
 
 
 def end(message: str, code: ExitCode, **more: Any) -> NoReturn:

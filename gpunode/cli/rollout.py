@@ -293,7 +293,7 @@ def _finish(inventory: Path, progress: Progress, files: Path | None, html: Path 
             tell(f"  go on: gpunode rollout --resume {inventory}")
     told_of = document(progress, files)
     if is_json():
-        say_document(told_of)
+        say_document(told_of, indent=None)
     if html is not None:
         write_page(html, "rollout", told_of)
     sys.exit(exit_code(progress))

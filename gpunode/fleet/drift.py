@@ -82,14 +82,15 @@ def contained_report(answer: Answer[Node]) -> NodeReport:
 
 def _report(answer: Answer[Node]) -> NodeReport:
     if answer.reading is None:
+        cause, remedy = errors.parted(answer.reason)
         finding = Finding(
             "node",
             FindingClass.UNREACHABLE,
             "connection",
             "none",
             "ssh",
-            answer.reason,
-            "check address, key and known hosts",
+            cause,
+            remedy or "check address, key and known hosts",
         )
         return NodeReport(answer.name, (finding,))
     if isinstance(answer.reading, Unknown):

@@ -3,7 +3,8 @@
 - `connect`: no Nagle delay on SSH connections (paramiko never sets TCP_NODELAY, which costs about 40 ms per command),
   and a node that fell silent is noticed: a run would wait for its answer for ever. A key exchange that ran out of time
   is tried once more: a hundred at once take longer than pyinfra waits for one. A key file that cannot be used is
-  its host's failure to connect: pyinfra would print a traceback for each host, keep the reason, and end the run.
+  its host's failure to connect: pyinfra would print a traceback for each host, keep the reason, and end the run. A host
+  key that is unknown or another one is told with the commands that mend it, see gpunode.fleet.access.host_keys.
 - `access`: nodes whose login shell is a csh or fish, whose /tmp lets nothing be run, or whose sudo asks where nobody
   answers, see gpunode/fleet/access.
 - `settings`: settings are judged before the first connection; config.py cannot add an inventory callback.
@@ -51,7 +52,7 @@ from pyinfra.connectors.util import CommandOutput, OutputLine
 from gpunode.base.probe import Probe
 from gpunode.base.terminal import logged
 from gpunode.fleet import run_end
-from gpunode.fleet.access import connection
+from gpunode.fleet.access import connection, errors, host_keys
 from gpunode.fleet.snapshot import Announced, Changes, Snapshot
 
 _MARK = "_gpunode_hook"
@@ -98,6 +99,7 @@ def install() -> None:
     _wrap(SSHConnector, "connect", _without_delay)
     _wrap(SSHConnector, "connect", _patient, "_patient")
     _wrap(SSHConnector, "connect", _contained, "_contained")
+    _wrap(SSHConnector, "connect", _remedied, "_remedied")
     _wrap(SSHClient, "exec_command", connection.exec_command)
     _wrap(SSHConnector, "run_shell_command", connection.any_login_shell)
     for connector in (SSHConnector, LocalConnector):
@@ -219,6 +221,18 @@ def _contained(connect: Method, self: SSHConnector, *args: Any, **kwargs: Any) -
         # Of a key file that is no text, a certificate that is none, or a port that is no number.
         used = f"ssh_key {self.data['ssh_key']}, ssh_port {self.data['ssh_port']}"
         raise Unconnectable(f"Unusable connection data: {error} ({used})") from error
+
+
+def _remedied(connect: Method, self: SSHConnector, *args: Any, **kwargs: Any) -> Any:
+    try:
+        return connect(self, *args, **kwargs)
+    except ConnectError as error:
+        file = getattr(self.client, "_host_keys_filename", None)
+        port = getattr(self.client, "_ssh_config", {}).get("port", 22)
+        remedy = None if file is None else host_keys.remedy(str(error), int(port), file)
+        if remedy is None:
+            raise
+        raise type(error)(f"{error}{errors.REMEDY}{remedy}") from error
 
 
 def _validated(init: Method, self: State, inventory: Inventory, *args: Any, **kwargs: Any) -> Any:

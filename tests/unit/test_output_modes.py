@@ -18,7 +18,6 @@ from click.testing import CliRunner, Result
 
 from gpunode import cli
 from gpunode.base.findings import Finding, FindingClass, NodeReport
-from gpunode.cli import ci as ci_command
 from gpunode.cli import live
 from gpunode.cli.output import VARIABLE
 from gpunode.fleet import drift
@@ -272,7 +271,7 @@ class Job(Machines):
         super().__init__(folder, monkeypatch, answer("up", READY))
         (folder / "pyinfra").write_text(f"#!/bin/sh\necho SIMULATED pyinfra on $#\necho more >&2\nexit {status}\n")
         (folder / "pyinfra").chmod(0o755)
-        monkeypatch.setattr(ci_command.sys, "executable", str(folder / "python"))
+        monkeypatch.setattr(sys, "executable", str(folder / "python"))
         monkeypatch.setattr(drift, "inspect", lambda *_: (NodeReport("up", (GOOD,)),))
         monkeypatch.setattr(fleet, "read", self.read)
 

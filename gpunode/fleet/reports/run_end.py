@@ -12,6 +12,7 @@ from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.host_names import folded_in_a_line
 from gpunode.base.verdicts import Refusal
 from gpunode.base.waiting import PENDING
+from gpunode.fleet.access import errors
 from gpunode.fleet.reports.findings_text import report_text
 
 NOT_REACHED = "check address, key and known hosts"
@@ -82,7 +83,8 @@ def refusal_finding(refusal: Refusal) -> Finding:
 def report_of(end: HostEnd) -> NodeReport | None:
     """Return a host's report, as drift has them; None where the run neither judged the host nor failed on it."""
     if end.unreached is not None:
-        item = Finding("node", FindingClass.UNREACHABLE, "connection", "none", "ssh", end.unreached, NOT_REACHED)
+        cause, remedy = errors.parted(end.unreached)
+        item = Finding("node", FindingClass.UNREACHABLE, "connection", "none", "ssh", cause, remedy or NOT_REACHED)
         return NodeReport(end.name, (item,))
     if end.refused:
         return NodeReport(end.name, end.refused)
