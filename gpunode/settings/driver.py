@@ -57,7 +57,7 @@ class DriverSettings(Component):
     a `distribution` has one branch (Debian 12: 535, Debian 13: 550; Arch: the installed driver's, else that of
     pacman's lists); with `source: present` and no `version`, any."""
     version: DriverVersion | None = None
-    """Exact upstream version, such as `580.178.04`; installed, held, and verified."""
+    """Exact upstream version, such as `580.178.04`; installed, held, and verified. Required with `source: runfile`."""
     runfile_url: RunfileUrl = tables.driver_runfile().url
     """With `source: runfile`: where the installer is; {version} and {architecture} (x86_64 or aarch64) are filled in. A
     mirror, say."""

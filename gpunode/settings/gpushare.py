@@ -33,7 +33,8 @@ class GpushareSettings(Component):
     """`patch`: kube-scheduler's static manifest is changed on the control-plane hosts, as a transaction; `theirs`:
     somebody else makes the scheduler ask the extender (managed control planes)."""
     schedulers: list[_HostName] = Field(default_factory=list, max_length=64)
-    """The control-plane hosts, by their names in the inventory. Not given: the host of `kubernetes.run_on`."""
+    """The control-plane hosts, by their names in the inventory. Not given: the host of `kubernetes.run_on`; required
+    where that is `@local`, unless `scheduler` is `theirs`."""
     manifest: AbsolutePath = "/etc/kubernetes/manifests/kube-scheduler.yaml"
     """Path of the scheduler's static manifest there."""
     extender_image: _Image = "registry.cn-hangzhou.aliyuncs.com/acs/k8s-gpushare-schd-extender:1.11-d170d8a"
@@ -50,7 +51,7 @@ class GpushareSettings(Component):
     """Address of the kubectl plugin `kubectl-inspect-gpushare`, installed on the machine that gpunode runs on; only
     together with its `inspect_sha256`. Not given: it is not installed."""
     inspect_sha256: Sha256 | None = None
-    """Its SHA-256."""
+    """Its SHA-256; required with `inspect_url`."""
     inspect_path: AbsolutePath = "/usr/local/bin/kubectl-inspect-gpushare"
     """Where it is put."""
 

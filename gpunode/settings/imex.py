@@ -59,7 +59,8 @@ class ImexSettings(Component):
     enabled: bool = False
     """true: the host is a node of an IMEX domain; false: what gpunode wrote of one goes, and the service with it."""
     domain: Domain | None = None
-    """Name of the domain, such as that of the inventory's group of one NVLink domain; it stands nowhere on the node."""
+    """Name of the domain, such as that of the inventory's group of one NVLink domain; required with `enabled`. It
+    stands nowhere on the node."""
     address: Address | None = None
     """The host's address in the domain; not given: the host's `ssh_hostname`, or its name, where that is an address."""
     channel0: bool = False

@@ -65,12 +65,13 @@ class RdmaSharedDevicePluginSettings(Component):
     enabled: bool = False
     """true: the node gets the plugin, and its RDMA devices are judged by the selectors."""
     image: PinnedImage | None = None
-    """Image of the plugin, with a tag or a digest: `ghcr.io/mellanox/k8s-rdma-shared-dev-plugin:v1.5.3`."""
+    """Image of the plugin, with a tag or a digest: `ghcr.io/mellanox/k8s-rdma-shared-dev-plugin:v1.5.3`; required with
+    `enabled`."""
     namespace: DnsLabel = "kube-system"
     """Namespace of its DaemonSet and ConfigMap; made where there is none, and never removed."""
     resources: dict[_ResourceName, RdmaResource] = Field(default_factory=dict, max_length=50)
-    """What the plugin offers, by the resource's name: `{'rdma/hca_a': {'vendors': ['15b3'], 'count': 64}}`. The verdict
-    waits for the count of each."""
+    """What the plugin offers, by the resource's name: `{'rdma/hca_a': {'vendors': ['15b3'], 'count': 64}}`; required
+    with `enabled`. The verdict waits for the count of each."""
     update_seconds: int = Field(60, ge=0, le=86400)
     """Seconds after which the plugin looks for devices anew (its periodicUpdateInterval); 0: never."""
 

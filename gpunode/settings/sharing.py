@@ -30,8 +30,8 @@ class SharingSettings(Component):
     """`none`: a GPU (or MIG device) is one pod's; `time-slicing`: pods take turns, with nothing between them; `mps`:
     pods run side by side, each with its part of memory and threads, on whole GPUs."""
     replicas: int | None = Field(None, ge=2, le=1000)
-    """How many pods share each `nvidia.com/gpu`: 2 or more, for the plugin does not start with 1, and with MPS 48 at
-    most."""
+    """How many pods share each `nvidia.com/gpu`; required with a `strategy`, unless `resources` are given: 2 or more,
+    for the plugin does not start with 1, and with MPS 48 at most."""
     resources: dict[_Resource, int] = Field(default_factory=dict, max_length=32)
     """The same by resource, in the place of `replicas`: `{'nvidia.com/mig-1g.10gb': 2}` with `mig_strategy: mixed`."""
     rename: bool = False
