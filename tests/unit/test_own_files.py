@@ -17,6 +17,7 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.file import File
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.probe_output import checked
+from gpunode.deploys import component
 from gpunode.deploys import driver as driver_deploy
 from gpunode.facts.applied import Applied as AppliedFact
 from gpunode.facts.deb import AptRepository as AptRepositoryFact
@@ -443,6 +444,27 @@ def test_the_verdict_run_alone_forgets_no_file(host: Host) -> None:
         True, "", "", (("/etc/a", LEFT),), ((PATH, PresentFile("644 root:root", digest(text))),)
     )
     assert (commands(applied.recorded, host, settings=SETTINGS), host.refusals) == ([], [])
+
+
+@pytest.mark.parametrize("executing", [True, False])
+def test_a_whole_run_that_keeps_no_own_file_clears_the_record_of_an_earlier_one(host: Host, executing: bool) -> None:
+    component.begin_whole_run()
+    host.state.is_executing = executing
+    there = Applied(True, "0.1", "digest", (("/etc/a", LEFT),), (("/etc/a", PresentFile("644 root:root", "1")),))
+    host.readings[AppliedFact] = there
+    (command,) = commands(applied.recorded, host, settings=SETTINGS, whole=component.is_whole_run())
+    assert base64.b64encode(record_text(version("gpunode"), SETTINGS.digest(), {}).encode()).decode() in command
+
+
+def test_the_verdict_of_a_whole_run_that_keeps_no_own_file_asks_for_none_of_an_earlier_one(host: Host) -> None:
+    now = PresentFile("644 root:root", digest("a hand's"))
+    there = Applied(True, "0.1", SETTINGS.digest(), (("/etc/a", LEFT),), (("/etc/a", now),))
+    host.readings[NodeFact] = replace(GOOD, applied=there)
+    # A deploy that is run alone knows of no file that nobody wants any more.
+    assert commands(verdict.verified, host, settings=SETTINGS) == [] and len(host.refusals) == 1
+    host.refusals.clear()
+    component.begin_whole_run()
+    assert (commands(verdict.verified, host, settings=SETTINGS), host.refusals) == ([], [])
 
 
 def test_the_verdict_of_a_run_goes_by_its_own_files_and_that_of_a_dry_run_by_the_record(host: Host) -> None:
