@@ -37,9 +37,9 @@ class Proof:
         now = {}
         for process in users.processes:
             # nvidia-smi names the GPU of a MIG device alone.
-            pod = of_container.get(process.container or "")
-            if pod is not None and pod in self.places:
-                now.setdefault(self.places[pod], set()).add(pod)
+            its_pod = of_container.get(process.container or "")
+            if its_pod is not None and its_pod in self.places:
+                now.setdefault(self.places[its_pod], set()).add(its_pod)
         _most(self.processes, now)
 
     def said(self) -> str:
