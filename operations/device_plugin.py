@@ -124,11 +124,13 @@ def labels(
         host.log(f"conflict: {item.what} is {item.actual!r}, and somebody else's; {item.desired!r} is wanted")
     change = next((step.change for step in decision.steps), None)
     anew = Change(settings, cluster, name, change, partial(_label, cluster, name, change))
-    if _stays(settings, cluster, by_turns) and anew.is_to_begin_anew(_release_pods(settings, cluster, cut_off)):
-        if change is None:
-            labelled()
-        yield from begun_anew(anew)
-        return
+    if _stays(settings, cluster, by_turns):
+        view = _release_pods(settings, cluster, cut_off)
+        if anew.is_to_begin_anew(view):
+            if change is None:
+                labelled()
+            yield from begun_anew(anew, view)
+            return
     if change is not None:
         restarting, what = (name,) if label_restarts(change, node) else (), f"labels of {name}"
         own = restart_of(cluster, restarting, nodes(cluster), {host.name: settings}, what)

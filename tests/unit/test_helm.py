@@ -12,11 +12,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpunode.base.quantity import quantity
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.helm.change import Reading, ReleaseChange, Wanted, change, removal
 from gpunode.kubernetes.helm.commands import Command, Commands
 from gpunode.kubernetes.helm.difference import differences, drifted
-from gpunode.kubernetes.helm.manifest import Identity, Object, objects, quantity
+from gpunode.kubernetes.helm.manifest import Identity, Object, objects
 from gpunode.kubernetes.helm.program import Helm, HelmError, helm_of, version_command
 from gpunode.kubernetes.helm.release import MARK, Release, Revision, Status, StoredRevision, parse_history, parse_list
 from gpunode.settings import SettingsError, settings_from

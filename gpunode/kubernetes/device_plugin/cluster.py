@@ -17,6 +17,7 @@ from gpunode.kubernetes.device_plugin.view import (
     View,
     asking,
     asking_gpushare,
+    asking_of_node,
     asking_revisions,
     parse_objects,
     parse_revisions,
@@ -75,7 +76,22 @@ class Cluster:
         if exporter is not None:
             answer = self.told("kubectl get pods", asking(self.kubernetes, exporter))
             beside = View(nodes, *parse_objects(answer))
-        view = View(nodes, *parse_objects(*found), exporter=beside)
+        return self.with_revisions(View(nodes, *parse_objects(*found), exporter=beside), namespace)
+
+    def view_of_node(self, name: str, namespace: str) -> View:
+        """Return what a view has of one node, by three small questions: a cluster may have thousands of others.
+
+        Pods that nobody ends are compared by their templates' numbers; `with_revisions` knows better.
+        """
+        node = self.node(name)
+        asked = asking_of_node(self.kubernetes, namespace, name)
+        found = [
+            self.told(f"kubectl get {kind}", words) for kind, words in zip(("daemonsets", "pods"), asked, strict=True)
+        ]
+        return View({} if node is None else {name: node}, *parse_objects(*found))
+
+    def with_revisions(self, view: View, namespace: str) -> View:
+        """Return the view with the names of the newest templates, by one more question where a pod may be outdated."""
         if not view.has_outdated:
             return view
         # Who may not ask goes by the templates' numbers, which are others after a rollback, too.
