@@ -35,8 +35,10 @@ def _contexts(context: click.Context) -> Iterator[click.Context]:
 
 def _inner(context: click.Context) -> Iterator[click.Context]:
     group = context.command
-    for name in group.list_commands(context) if isinstance(group, click.Group) else ():
-        command = group.get_command(context, name)  # type: ignore[union-attr]
+    if not isinstance(group, click.Group):
+        return
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         if command is not None and not command.hidden:
             yield click.Context(command, info_name=name, parent=context, **command.context_settings)
 
