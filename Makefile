@@ -31,7 +31,7 @@ help:
 	@echo "make lint       ruff, mypy, shellcheck, and the site of docs/ (into .site)"
 	@echo "make audit      look for known vulnerabilities in uv.lock; says so where it could not"
 	@echo "make pictures   make docs/pictures by a chromium without a window, of SIMULATED fleets"
-	@echo "make docs       generate the reference pages, docs/coverage.md and the table of docs/support.md"
+	@echo "make docs       generate the reference pages, docs/coverage.md and the tables of docs/support.md"
 
 setup: .venv/.complete
 

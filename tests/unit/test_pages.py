@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.molecule.checkout import copied
 from tests.molecule.pages.page import Command, Entry, followed, steps
 
@@ -90,10 +91,7 @@ def encrypted(copy: Path, environment: dict[str, str]) -> None:
 
 def run(copy: Path, environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
     program, *rest = words
-    return subprocess.run(
-        [copy / ".venv/bin" / program, *rest], cwd=copy, env=environment, capture_output=True, text=True, timeout=120,
-        stdin=subprocess.DEVNULL, check=False,
-    )  # fmt: skip
+    return warm.run(program, *rest, cwd=copy, env=environment)
 
 
 @pytest.mark.parametrize("how", ["simulated", "real"])
