@@ -5,11 +5,15 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from gpunode.base.findings import ExitCode
 from gpunode.base.terminal import say
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 # Command -> (module, attribute, one line for --help).
 _COMMANDS = {
@@ -17,9 +21,11 @@ _COMMANDS = {
     "check": ("gpunode.cli.check", "check", "Validate an inventory's settings; no connection is made."),
     "ci": ("gpunode.cli.ci", "ci", "Provision and verify the test machines of a CI job."),
     "cluster": ("gpunode.cli.cluster", "cluster", "Show what a Kubernetes cluster is to get: values, labels."),
+    "completion": ("gpunode.cli.completion", "completion", "Print what bash, zsh or fish reads to complete gpunode."),
     "drift": ("gpunode.cli.drift", "drift", "Compare every node with its settings; nothing is changed."),
     "facts": ("gpunode.cli.facts", "facts", "Record what every node is, as JSON; nothing is changed."),
     "init": ("gpunode.cli.init", "init", "Write a repository of your own: settings, inventories, the main job."),
+    "man": ("gpunode.cli.man", "man", "Write the manual pages of all commands."),
     "mig": ("gpunode.cli.mig", "mig", "Multi-Instance GPU: judge a declaration, and where its instances go."),
     "plan": ("gpunode.cli.plan", "plan", "Say what a run would do to every node, or why not; nothing is changed."),
     "rollout": ("gpunode.cli.rollout", "rollout", "Bring nodes to what is asked in waves, with a gate between them."),
@@ -42,6 +48,14 @@ class _LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, _COMMANDS[name][2]) for name in sorted(_COMMANDS)])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete a command's name from the table: a group of click's would import each of them for its help."""
+        from click.shell_completion import CompletionItem
+
+        names = [name for name in sorted(_COMMANDS) if name.startswith(incomplete)]
+        own = [CompletionItem(name, help=_COMMANDS[name][2]) for name in names]
+        return own + super(click.Group, self).shell_complete(ctx, incomplete)
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

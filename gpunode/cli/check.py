@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("inventory")
+@click.argument("inventory", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON, with every host's settings.")
 @limit_option
 @set_option

@@ -13,7 +13,7 @@ from gpunode.base.terminal import say
 
 
 @click.command()
-@click.argument("inventory")
+@click.argument("inventory", type=click.Path())
 @click.option("--values", "values_alone", is_flag=True, help="Print the chart's values alone, for `helm --values`.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of YAML.")
 def cluster(inventory: str, values_alone: bool, as_json: bool) -> None:

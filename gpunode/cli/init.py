@@ -19,6 +19,10 @@ Next, in {directory}:
   gpunode check inventories/prod.py
   gpunode plan inventories/prod.py
   pyinfra inventories/prod.py deploys/gpu_node.py"""
+_SHELL = """\
+For your shell:
+  gpunode completion --help             how TAB completes commands, options and files
+  gpunode man ~/.local/share/man/man1   manual pages of all commands"""
 
 
 @click.command()
@@ -46,6 +50,7 @@ def init(directory: Path | None, **chosen: object) -> None:
             raise click.UsageError("name the DIRECTORY to write into, or a source of machines by --from-ansible FILE")
         _write(directory, {**_texts(), Path(".gitignore"): _IGNORED})
         say(_NEXT.format(directory=directory))
+        say(_SHELL)
         return
     directory = directory or Path()
     texts = {path: text for path, text in {**_texts(), Path(".gitignore"): _IGNORED}.items() if path.stem != "prod"}
@@ -55,6 +60,7 @@ def init(directory: Path | None, **chosen: object) -> None:
         directory, {path: text for path, text in texts.items() if path not in kept} | own, "inventory by --inventory"
     )
     known_machines.say_told(choice, directory, told, sorted(map(str, kept)))
+    say(_SHELL)
 
 
 def _write(directory: Path, texts: dict[Path, str], what: str = "directory") -> None:

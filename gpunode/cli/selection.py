@@ -13,7 +13,8 @@ limit_option = click.option(
 
 
 def _set(context: click.Context, option: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
-    if not words:
+    # Where a shell completes a line, nothing is done of what stands in it.
+    if not words or context.resilient_parsing:
         return words
     # Late, so that the commands' help needs none of it.
     from gpunode.settings import overrides
