@@ -73,6 +73,7 @@ class Subject(StrEnum):
     MIG_MODE = "MIG mode of GPU"
     MIG_INSTANCES = "MIG instances of GPU"
     MIG_TARGET = "MIG configuration"
+    MIG_MANAGER = "the operator's MIG manager on"
     MIG_RECORD = "layout for the next boot"
     GRES = "Gres of the node"
     INCLUDE = "include of"

@@ -49,6 +49,7 @@ _JUDGES = tuple(
         "kubernetes/device_plugin/verdict.py",
         "kubernetes/device_plugin/judge_mps.py",
         "kubernetes/mps_restarts.py",
+        "kubernetes/mig_manager.py",
         "kubernetes/device_plugin/decide_labels.py",
         "kubernetes/device_plugin/decide_current.py",
         "kubernetes/device_plugin/decide_outdated.py",
