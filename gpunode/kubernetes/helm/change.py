@@ -55,7 +55,8 @@ class ReleaseChange:
     """Hold what is to be done, in order (nothing: all is as desired), or why no more may be done (`refused`).
 
     `by_hand` says that the differences are of the cluster's objects from the release's own manifest, `stays` names the
-    DaemonSets whose pods stay as they are until somebody ends them (OnDelete).
+    DaemonSets whose pods stay as they are until somebody ends them (OnDelete), and `stays_behind` those of the revision
+    that is gone back to.
     """
 
     steps: tuple[Step, ...] = ()
@@ -63,6 +64,7 @@ class ReleaseChange:
     refused: str | None = None
     by_hand: bool = False
     stays: frozenset[Identity] = frozenset()
+    stays_behind: frozenset[Identity] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -108,14 +110,16 @@ def change(desired: Wanted, reading: Reading, now: datetime, timeout: int) -> Re
     if not reason and reading.live is not None and (found := drifted(actual, reading.live)):
         reason, by_hand = f"changed by hand: {_few(found)}", True
     steps = () if recovery is None else (recovery,)
+    behind = _on_delete(actual) if steps else frozenset()
     why = reason or (recovery.reason if recovery is not None else "")
     if why and not (desired.takes_over or release.is_gpunode_s):
         return ReleaseChange((), found, _somebody_s(desired, why))
     if not reason:
-        return ReleaseChange(steps)
+        return ReleaseChange(steps, stays_behind=behind)
     if given_up := _given_up(release, reading.undone, target, desired.namespace):
-        return ReleaseChange(steps, found, given_up)
-    return ReleaseChange((*steps, Step(Act.UPGRADE, reason)), found, by_hand=by_hand, stays=_on_delete(target))
+        return ReleaseChange(steps, found, given_up, stays_behind=behind)
+    stays, every = _on_delete(target), (*steps, Step(Act.UPGRADE, reason))
+    return ReleaseChange(every, found, by_hand=by_hand, stays=stays, stays_behind=behind)
 
 
 def _on_delete(target: Mapping[Identity, Object]) -> frozenset[Identity]:
