@@ -112,6 +112,8 @@ elif program == "kubectl":
         metadata, patch = state["nodes"][words[2]]["metadata"], json.loads(options("--patch"))
         if "unschedulable" in patch.get("spec", {{}}):
             state["nodes"][words[2]]["spec"] = {{"unschedulable": patch["spec"]["unschedulable"] is True}}
+            # What had no room meanwhile.
+            state["objects"].get("pods", []).extend([] if patch["spec"]["unschedulable"] else state.get("come_back", []))
         for part, values in patch["metadata"].items():
             if part == "resourceVersion":
                 continue

@@ -178,6 +178,17 @@ def test_the_node_where_a_run_was_cut_off_comes_first_also_when_nobody_is_to_sha
     assert "kubectl drain gpu-1" in calls and "kubectl drain gpu-2" not in calls
 
 
+def test_a_node_whose_run_was_cut_off_before_it_got_its_labels_is_not_drained_again_for_them(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    """Its clients are back by the time that the others get theirs."""
+    noted(cluster, "gpu-2", reason_of("gpu-2"), "drained")
+    cluster.write(objects={"daemonsets.apps,pods": [], "pods": []}, come_back=[gpu_pod("serving", node="gpu-2")])
+    done = run(tmp_path, hosts(cluster, 4, 8))
+    assert done.code == 0 and cluster.labels("gpu-2")[CONFIG] == "mps-8", done.said
+    assert anew(cluster) == {"gpu-2"} and held(cluster) == set() and not cluster.called("kubectl drain")
+
+
 def test_a_turn_looks_at_its_own_node_and_reads_the_pods_of_no_other(cluster: SimulatedCluster, tmp_path: Path) -> None:
     """A cluster has thousands, and a turn looks every second."""
     done = run(tmp_path, hosts(cluster, 4, 4, **IMAGE))

@@ -25,7 +25,7 @@ from gpunode.kubernetes.device_plugin.view import (
 from gpunode.kubernetes.helm.asked import AskedRelease
 from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.errors import explained
-from gpunode.kubernetes.helm.session import Run
+from gpunode.kubernetes.helm.session import Output, Run
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl, label_patch, listing, parse_nodes
 from gpunode.kubernetes.nodes.extended_resources import ResourceChange, resource_patch
 from gpunode.kubernetes.nodes.labels import LabelChange
@@ -171,8 +171,10 @@ class Cluster:
 
     def decide_monitor(self, hosts: Mapping[str, Settings]) -> Decision[None]:
         """Return whether the cluster can have the ServiceMonitor that is asked for; `hosts`: the whole inventory."""
-        words = dcgm_exporter.asking_monitors(self.kubernetes)
-        return dcgm_exporter.decide_monitor(hosts, self.told("kubectl api-resources", words))
+        output = self._ran(dcgm_exporter.asking_monitors(self.kubernetes))
+        if output.status != 0 and not dcgm_exporter.is_of_others(output.err):
+            raise ClusterError(explained("kubectl api-resources", output.err))
+        return dcgm_exporter.decide_monitor(hosts, output.out)
 
     def config_map(self, namespace: str, name: str) -> dict[str, str] | None:
         """Return a ConfigMap's entries, with their texts; None where there is no such ConfigMap."""
@@ -192,11 +194,14 @@ class Cluster:
 
     def told(self, what: str, words: tuple[str, ...], stdin: str | None = None) -> str:
         """Run a command of kubectl's and return what it printed; `what` names it for people."""
-        limited = (*words, "--request-timeout", "30s")
-        output = self.run(Command(limited, self.proxy.environment, _SECONDS, stdin=stdin))
+        output = self._ran(words, stdin)
         if output.status != 0:
             raise ClusterError(explained(what, output.err))
         return output.out
+
+    def _ran(self, words: tuple[str, ...], stdin: str | None = None) -> Output:
+        limited = (*words, "--request-timeout", "30s")
+        return self.run(Command(limited, self.proxy.environment, _SECONDS, stdin=stdin))
 
 
 def nodes_or_unknown(cluster: Cluster) -> Mapping[str, ClusterNode] | Unknown:

@@ -67,8 +67,8 @@ def label_restarts(change: LabelChange, node: ClusterNode) -> bool:
 def release_restarts(change: ReleaseChange) -> bool:
     """Say whether every MPS daemon of the cluster ends, or begins anew, by what helm is told."""
     acts = [step.act for step in change.steps]
-    if Act.ROLLBACK in acts or Act.UNINSTALL in acts:
-        # Nobody has looked at what these change.
+    # Nobody has looked at what these change; but a revision by which the daemons stay ends none, whatever is in it.
+    if Act.UNINSTALL in acts or (Act.ROLLBACK in acts and not any(map(_is_daemon, change.stays_behind))):
         return True
     ids = [each.identity for each in change.differences]
     return Act.UPGRADE in acts and any(_is_daemon(each) and each not in change.stays for each in ids)
