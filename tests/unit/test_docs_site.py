@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -80,6 +82,33 @@ def test_every_page_of_docs_is_reached_from_the_index_by_task() -> None:
     assert docs_site.unreached(ROOT / "docs") == []
 
 
+def test_no_page_has_a_diagram_that_the_theme_fetches_a_program_for() -> None:
+    pages = [path.read_text() for path in (ROOT / "docs").rglob("*.md")]
+    assert len(pages) > 40 and not [text for text in pages if "```mermaid" in text]
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_what_links_into_docs_from_outside_leads_to_a_file(name: str) -> None:
+    links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", (ROOT / name).read_text())
+    assert links and [link for link in links if not (ROOT / link).exists()] == []
+
+
 def test_make_lint_builds_the_site() -> None:
     lint = (ROOT / "Makefile").read_text().partition("\nlint:")[2].partition("\n\n")[0]
     assert "-m tests.docs_site" in lint
+
+
+def test_the_picture_of_the_way_of_the_data_names_each_station_in_its_order_and_rooms_that_there_are() -> None:
+    picture = ElementTree.parse(ROOT / "docs" / "pictures" / "way-of-the-data.svg")
+    texts = [each for each in picture.iter("{http://www.w3.org/2000/svg}text")]
+    named = [each.text for each in texts if "name" in str(each.get("class")).split()]
+    assert named == ["group_data", "settings", "preflight", "deploy", "operation", "verdict", "fact", "node"]
+    rooms = [str(each.text) for each in texts if each.get("class") == "room"]
+    assert len(rooms) == len(named) - 1 and all((ROOT / room).is_dir() for room in rooms)
+    # It is readable where the page is dark, and for whoever hears it.
+    source = (ROOT / "docs" / "pictures" / "way-of-the-data.svg").read_text()
+    assert (
+        "prefers-color-scheme: dark" in source
+        and "<desc " in source
+        and "http" not in source.replace("http://www.w3.org", "")
+    )
