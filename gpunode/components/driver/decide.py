@@ -41,7 +41,9 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     module, flavour = tuple(_module(desired, actual)), tuple(_flavour(desired, driver))
     library = _library(desired, actual)
     another = bad(*module, *flavour) if settings.installs else ()
-    answers = (gpus(len(actual.pci.gpus), actual.gpus),) if actual.has_gpu and not driver.reboot_pending else ()
+    answers: tuple[Finding, ...] = (
+        (gpus(len(actual.pci.gpus), actual.gpus),) if actual.has_gpu and not driver.reboot_pending else ()
+    )
     coming = (*bad(*way), *another, *bad(library, *dkms)) if settings.installs else ()
     if coming and coming == bad(library) and installs_nothing(desired, actual):
         coming, library = (), told_lost(library, desired, actual)
