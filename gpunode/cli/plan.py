@@ -134,6 +134,12 @@ def _exit_code(plans: Plans) -> ExitCode:
     return ExitCode.NEGATIVE if refused else ExitCode.GOOD
 
 
+def _headline(found: Plan) -> str:
+    if found.steps and all(step.pending for step in found.steps):
+        return "nothing that a run does now"
+    return found.verdict + (f", disruption: {found.disruption.name}" if found.steps else "")
+
+
 def as_text(plans: Plans) -> str:
     """Return what a person reads: each node's verdict, its steps in order or its refusals, and what to know."""
     lines: list[str] = []
@@ -141,7 +147,7 @@ def as_text(plans: Plans) -> str:
         if isinstance(found, str):
             lines.append(f"{name}: no answer: {found}")
             continue
-        lines.append(f"{name}: {found.verdict}" + (f", disruption: {found.disruption.name}" if found.steps else ""))
+        lines.append(f"{name}: {_headline(found)}")
         if found.drains:
             lines.append("  the node is drained before the first step that says so, and given back after the verdict")
         for refusal in found.refusals:
@@ -153,7 +159,7 @@ def as_text(plans: Plans) -> str:
             drains = "; drains the node" if step.drains else ""
             since = f", since {step.since}" if step.since else ""
             pending = f"; PENDING: a run does not do it now{since}" if step.pending else ""
-            now = f"now {step.actual or 'none'}, desired {step.desired}"
+            now = f"now: {step.actual or 'none'}; desired: {step.desired}"
             lines.append(f"  {number}. {step.component}: {step.action} ({now}{effect}{drains}{pending})")
             if step.packages:
                 lines.append(f"     packages: {', '.join(step.packages)}")

@@ -15,6 +15,7 @@ import click
 from click.core import ParameterSource
 
 from gpunode.base.findings import ExitCode
+from gpunode.base.host_names import folded
 from gpunode.base.terminal import say
 from gpunode.cli.errors import told
 from gpunode.cli.interruption import interruptible
@@ -240,8 +241,12 @@ def _header(progress: Progress, tell: Tell) -> None:
         f"{policy.max_unavailable} unavailable; {policy.failure_budget or 'none'} may fail"
     )
     tell("gate: pyinfra's run, a reading as `gpunode drift` has it, and the cluster where there is one")
+    # Of a large fleet most are as desired, and one line says so.
+    reasons: dict[str, list[str]] = {}
     for name, left in begun.left_out.items():
-        tell(f"  left out: {name}: {left.reason}")
+        reasons.setdefault(left.reason, []).append(name)
+    for reason, names in reasons.items():
+        tell(f"  left out: {folded(names)}: {reason}")
 
 
 def _finish(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
+from gpunode.base.host_names import folded
 from gpunode.base.reading import Reading
 
 _LONGEST_VALUE = 120
@@ -42,9 +43,20 @@ class SettingsError(ValueError):
     def __init__(self, problems: Iterable[Problem]) -> None:
         """Take the problems in the order in which they are listed."""
         self.problems = tuple(problems)
-        count = len(self.problems)
-        head = f"{count} mistake{'' if count == 1 else 's'} in the settings; nothing was done:"
-        super().__init__("\n".join([head, *(f"  {problem}" for problem in self.problems)]))
+        lines = tuple(_once(self.problems))
+        head = f"{len(lines)} mistake{'' if len(lines) == 1 else 's'} in the settings; nothing was done:"
+        super().__init__("\n".join([head, *(f"  {line}" for line in lines)]))
+
+
+def _once(problems: Iterable[Problem]) -> Iterator[Problem]:
+    """Yield each mistake once, for all hosts that have it: what a group's data says is said of every host."""
+    hosts: dict[Problem, list[str]] = {}
+    for problem in problems:
+        of = hosts.setdefault(replace(problem, host=None), [])
+        if problem.host is not None and problem.host not in of:
+            of.append(problem.host)
+    for problem, of in hosts.items():
+        yield replace(problem, host=folded(of) or None)
 
 
 def written(value: object) -> str:

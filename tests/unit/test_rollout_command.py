@@ -117,6 +117,12 @@ def test_what_is_as_asked_and_what_does_not_answer_is_left_out(lab: Lab) -> None
     assert lab.runs[2:] == [["gpu-1"], ["gpu-2", "gpu-3", "gpu-4"]]
 
 
+def test_nodes_that_are_left_out_for_one_reason_share_a_line(lab: Lab) -> None:
+    lab.find(dict.fromkeys(("gpu-1", "gpu-2", "gpu-3"), FindingClass.OK))
+    told = rollout("--dry").stdout
+    assert "  left out: gpu-1 to gpu-3: as desired\n" in told and told.count("left out") == 1
+
+
 def test_a_dry_rollout_prints_the_waves_and_leaves_no_trace(lab: Lab) -> None:
     before = sorted(lab.folder.rglob("*"))
     done = rollout("--dry", "--max-unavailable", "2")

@@ -11,6 +11,7 @@ from gpunode.base.findings import Finding, FindingClass, NodeReport, finding_fro
 from gpunode.base.host_names import folded
 from gpunode.base.verdicts import Refusal
 from gpunode.base.waiting import PENDING
+from gpunode.fleet.access import errors
 from gpunode.fleet.reports.findings_text import UNBOUND, fold, report_text
 
 NOT_REACHED = "check address, key and known hosts"
@@ -81,7 +82,8 @@ def refusal_finding(refusal: Refusal) -> Finding:
 def report_of(end: HostEnd) -> NodeReport | None:
     """Return a host's report, as drift has them; None where the run neither judged the host nor failed on it."""
     if end.unreached is not None:
-        item = Finding("node", FindingClass.UNREACHABLE, "connection", "none", "ssh", end.unreached, NOT_REACHED)
+        cause, remedy = errors.parted(errors.unreached(end.unreached))
+        item = Finding("node", FindingClass.UNREACHABLE, "connection", "none", "ssh", cause, remedy or NOT_REACHED)
         return NodeReport(end.name, (item,))
     if end.refused:
         return NodeReport(end.name, end.refused)
