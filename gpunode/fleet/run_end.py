@@ -26,6 +26,7 @@ from gpunode.fleet.access import errors
 from gpunode.fleet.reports.findings_text import NARROWEST, UNBOUND
 from gpunode.fleet.reports.run_end import Failure, HostEnd, refusal_finding, verdict_text
 from gpunode.fleet.run import events
+from gpunode.fleet.run.stopping import is_part, stops
 
 
 @dataclass
@@ -54,8 +55,21 @@ class Watcher(BaseStateCallback):
         state: State, host: Host, op_hash: str, retry_count: int = 0, max_retries: int = 0
     ) -> None:
         """Note the operation that failed, with what it said itself."""
-        name = next(iter(sorted(state.get_op_meta(op_hash).names)), "an operation")
-        _note(host, failure=Failure(name, "\n".join(_of(host).reasons)))
+        if stops(state, host, op_hash):
+            name = next(iter(sorted(state.get_op_meta(op_hash).names)), "an operation")
+            _note(host, failure=Failure(name, "\n".join(_of(host).reasons)))
+        elif not is_part(state, host, op_hash):
+            _of(host).reasons.clear()
+
+    @staticmethod
+    def operation_host_retry(state: State, host: Host, op_hash: str, retry_num: int, max_retries: int) -> None:
+        """Forget what the attempt said that failed: there is another one (pyinfra's --retry)."""
+        _of(host).reasons.clear()
+
+    @staticmethod
+    def operation_host_success(state: State, host: Host, op_hash: str, retry_count: int = 0) -> None:
+        """Forget what was said on the way by something that this operation did not fail by."""
+        _of(host).reasons.clear()
 
 
 def watch(state: State) -> None:

@@ -97,6 +97,7 @@ def _state(host: Host, stage: StateStage = StateStage.Execute) -> Any:
         current_stage=stage,
         is_host_in_limit=lambda each: True,
         get_op_meta=lambda op_hash: SimpleNamespace(names={op_hash}),
+        ops={},
     )
 
 

@@ -79,6 +79,22 @@ def test_a_log_gets_one_line_for_each_step() -> None:
     assert told == ["[ 1/41] Set apt's proxy: changed gpu-3 to gpu-5; FAILED on gpu-2; 19 as desired (3 s)"]
 
 
+def test_an_error_that_a_step_ignores_is_no_failure_and_not_as_desired() -> None:
+    told = [
+        {"kind": "step", "at": 0, "name": "Ask", "number": 1, "steps": 2, "hosts": ["a", "b", "c"]},
+        *({"kind": "begun", "at": 0, "host": name} for name in "abc"),
+        {"kind": "ignored", "at": 1, "host": "a"},
+        {"kind": "done", "at": 1, "host": "b"},
+        {"kind": "failed", "at": 1, "host": "c"},
+        # What failed half way has changed something, too.
+        {"kind": "stepped", "at": 2, "changed": ["c"]},
+    ]
+    assert _after(told[:5]).step.waiting == () and _after(told).failed == {"c": "Ask"}  # type: ignore[union-attr]
+    assert step_line(_after(told)) == (
+        "[1/2] Ask: changed c; FAILED on c; an error on a, which the step ignores; 1 as desired (2 s)"
+    )
+
+
 def test_a_step_that_is_under_way_has_no_line_yet() -> None:
     assert step_line(_after(_events())) is None
 

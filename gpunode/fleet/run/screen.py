@@ -40,7 +40,7 @@ def screen(progress: Progress, now: float, columns: int, lines_per_state: int = 
     lines = textwrap.wrap(f"[{step.number}/{progress.steps}] {printable(step.name)}{since}", columns)
     for label, text in (
         ("at work", _at_work(step, now)),
-        ("done", folded(step.done)),
+        ("done", folded((*step.done, *step.ignored))),
         ("waiting", folded(step.waiting)),
     ):
         lines += _state(label, text, columns, lines_per_state)
@@ -53,10 +53,11 @@ def step_line(progress: Progress) -> str | None:
     if step is None or step.ended is None:
         return None
     took = duration(step.ended - step.at)
-    same = len(step.done) - len(step.changed)
+    same = len(set(step.done) - set(step.changed))
     told = [
         f"changed {folded(step.changed)}" if step.changed else "",
         f"FAILED on {folded(step.failed)}" if step.failed else "",
+        f"an error on {folded(step.ignored)}, which the step ignores" if step.ignored else "",
         f"{same} as desired" if same > 0 else "",
     ]
     width = len(str(progress.steps))
