@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from gpunode.base.findings import ExitCode, verdict
+from gpunode.base.findings import ExitCode
 from gpunode.base.host_names import folded
 from gpunode.base.terminal import say
 from gpunode.cli.errors import told
@@ -19,7 +19,6 @@ from gpunode.cli.selection import limit_option, set_option
 
 if TYPE_CHECKING:
     from gpunode.cli.plan import Plans
-    from gpunode.fleet.reports.run_end import HostEnd
     from gpunode.fleet.run.child import Files
     from gpunode.fleet.run.progress import Progress
 
@@ -49,8 +48,8 @@ def apply(inventory: Path, yes: bool, limit: tuple[str, ...]) -> None:
         _ask(nodes, plans)
     again = f"gpunode apply {inventory}"
     with interruptible(f"interrupted: what a node was in the middle of ends or is undone there; `{again}` goes on"):
-        progress, files = _run(inventory, nodes)
-    _finish(inventory, plans, progress, files)
+        code, progress, files = _run(inventory, nodes)
+    _finish(inventory, plans, code, progress, files)
 
 
 def _nodes(plans: Plans) -> list[str]:
@@ -68,7 +67,7 @@ def _ask(nodes: Sequence[str], plans: Plans) -> None:
         sys.exit(ExitCode.GOOD)
 
 
-def _run(inventory: Path, nodes: Sequence[str]) -> tuple[Progress, Files]:
+def _run(inventory: Path, nodes: Sequence[str]) -> tuple[int, Progress, Files]:
     from gpunode.cli.live import live
     from gpunode.fleet.inventory import load_inventory
     from gpunode.fleet.rollout import place as rollouts
@@ -92,41 +91,22 @@ def _run(inventory: Path, nodes: Sequence[str]) -> tuple[Progress, Files]:
         said = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
         say(said, err=True)
         sys.exit(ExitCode.ERROR)
-    if progress.ends is None and not progress.unreached:
-        how = f"was ended by signal {-code}" if code < 0 else f"exited {code}"
-        say(f"pyinfra {how} before it could say how the nodes are. Its last lines:", err=True)
-        say(child.last_lines(files.log), err=True)
-        say(f"log: {files.log}", err=True)
-        sys.exit(ExitCode.ERROR)
-    return progress, files
+    return code, progress, files
 
 
-def _finish(inventory: Path, plans: Plans, progress: Progress, files: Files) -> NoReturn:
+def _finish(inventory: Path, plans: Plans, code: int, progress: Progress, files: Files) -> NoReturn:
     from gpunode.fleet.reports.findings_text import width
-    from gpunode.fleet.reports.run_end import report_of, verdict_text
+    from gpunode.fleet.reports.run_end import verdict_text
+    from gpunode.fleet.run.child import last_lines
+    from gpunode.fleet.run.ends import ends_of, how_it_ended, is_lost, status_of
 
-    ends = _ends(plans, progress)
+    ends = ends_of(plans, progress, code)
     say(verdict_text(ends, width(), str(inventory)))
-    findings = [item for end in ends if (report := report_of(end)) is not None for item in report.findings]
-    status = verdict(findings)
+    if is_lost(ends, progress, len(_nodes(plans))):
+        before = " before it could say how the nodes are" if progress.ends is None else ""
+        say(f"{how_it_ended(code)}{before}. Its last lines:", err=True)
+        say(last_lines(files.log), err=True)
+    status = status_of(ends)
     if status is not ExitCode.GOOD:
         say(f"log: {files.log}", err=True)
     sys.exit(status)
-
-
-def _ends(plans: Plans, progress: Progress) -> list[HostEnd]:
-    """Return how the run ended on each host that was planned for, those that it was not made on among them."""
-    from gpunode.fleet.reports.run_end import HostEnd, host_end_from, refusal_finding
-
-    run = {end.name: end for end in map(host_end_from, progress.ends or ())}
-    ends = []
-    for name, found in plans.items():
-        if isinstance(found, str):
-            ends.append(HostEnd(name, unreached=found))
-        elif found.refusals:
-            ends.append(HostEnd(name, refused=tuple(map(refusal_finding, found.refusals))))
-        elif name in progress.unreached and name not in run:
-            ends.append(HostEnd(name, unreached=progress.unreached[name]))
-        else:
-            ends.append(run.get(name, HostEnd(name)))
-    return ends

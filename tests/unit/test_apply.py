@@ -128,6 +128,63 @@ def test_a_run_that_ended_without_a_word_is_told_with_the_end_of_its_log(lab: La
     assert "before it could say how the nodes are" in done.stderr and "SIMULATED pyinfra" in done.stderr
 
 
+def _tell(lab: Lab, events: list[dict[str, object]], code: int) -> None:
+    """Have pyinfra tell these of itself, and exit so."""
+    program = lab.folder / "bin" / "pyinfra"
+    told = "".join(json.dumps(event) + "\n" for event in events)
+    ends = f'open(os.environ["GPUNODE_EVENTS"], "a").write({told!r})\nsys.exit({code})\n'
+    program.write_text(program.read_text().replace("failing = set(", ends + "failing = set(", 1))
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_node_that_came_without_a_report_is_an_error(lab: Lab, code: int) -> None:
+    ends = [HostEnd("gpu-1"), *(HostEnd(f"gpu-{number}", findings=GOOD) for number in range(2, 5))]
+    _tell(lab, [{"kind": "ended", "hosts": [end.to_json() for end in ends]}], code)
+    done = apply("--yes")
+    assert done.exit_code == 1
+    assert "run: cut off: error, gpu-1\n" in done.stdout and "no operation failed" not in done.stdout
+    assert f"pyinfra exited {code} before it came to a verdict on this node" in done.stdout
+    assert "gpu-2 to gpu-4: ok" in done.stdout
+    assert f"pyinfra exited {code}. Its last lines:" in done.stderr and "SIMULATED pyinfra" in done.stderr
+
+
+def test_a_pyinfra_that_failed_by_no_node_is_an_error_on_all(lab: Lab) -> None:
+    ends = [HostEnd(f"gpu-{number}", findings=GOOD) for number in range(1, 5)]
+    _tell(lab, [{"kind": "ended", "hosts": [end.to_json() for end in ends]}], 1)
+    done = apply("--yes")
+    assert done.exit_code == 1
+    assert (
+        "run: cut off: error, 4 nodes: gpu-1 to gpu-4\n" in done.stdout and "Nothing is left to do" not in done.stdout
+    )
+    assert "pyinfra exited 1. Its last lines:" in done.stderr
+
+
+def test_where_one_node_was_not_reached_and_pyinfra_crashed_the_others_are_lost_and_told(lab: Lab) -> None:
+    step = {"kind": "step", "at": 1, "name": "Install it", "number": 1, "steps": 2, "hosts": ["gpu-2", "gpu-3"]}
+    told: list[dict[str, object]] = [
+        {"kind": "unreached", "host": "gpu-1", "reason": "timed out"}, step, {"kind": "failed", "host": "gpu-2"},
+    ]  # fmt: skip
+    _tell(lab, told, -9)
+    program = lab.folder / "bin" / "pyinfra"
+    program.write_text(program.read_text().replace("sys.exit(-9)", "os.kill(os.getpid(), 9)"))
+    done = apply("--yes")
+    assert done.exit_code == 1
+    assert "node: connection: unreachable, gpu-1\n" in done.stdout
+    assert "run: “Install it”: error, gpu-2\n" in done.stdout
+    assert "run: cut off: error, 2 nodes: gpu-3, gpu-4\n" in done.stdout
+    assert "pyinfra was ended by signal 9 before it could say how the nodes are. Its last lines:" in done.stderr
+    assert "SIMULATED pyinfra" in done.stderr
+
+
+@pytest.mark.parametrize("end", [{"left_alone": "somebody else's cordon"}, {"unverified": "an image is made here"}])
+def test_a_node_that_the_run_left_unjudged_waits(lab: Lab, end: dict[str, str]) -> None:
+    _end(lab, HostEnd("gpu-1", **end), *(HostEnd(f"gpu-{number}", findings=GOOD) for number in range(2, 5)))  # type: ignore[arg-type]
+    done = apply("--yes")
+    assert done.exit_code == 2
+    assert next(iter(end.values())) in done.stdout and "Nothing is left to do" not in done.stdout
+    assert "Its last lines" not in done.stderr
+
+
 def test_a_folder_that_cannot_be_written_is_told_without_a_traceback(lab: Lab) -> None:
     (lab.folder / ".apply").write_text("")
     done = apply("--yes")
