@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -223,3 +225,43 @@ def test_ctrl_c_ends_pyinfra_and_says_how_to_go_on(lab: Lab, number: signal.Sign
     assert controller.returncode == 1, out + err
     assert "`gpunode apply fleet.py` goes on" in err and "Traceback" not in err
     assert not alive(pyinfra)
+
+
+@pytest.mark.builds
+@pytest.mark.parametrize("gone", ["window", "reader"])
+def test_whoever_stops_looking_ends_no_run_and_the_verdict_comes(lab: Lab, gone: str) -> None:
+    step = [
+        {"kind": "step", "at": 1, "name": "Install it", "number": 1, "steps": 1, "hosts": ["gpu-1"]},
+        {"kind": "stepped", "at": 2, "changed": []},
+    ]
+    program = lab.folder / "bin" / "pyinfra"
+    told = "".join(json.dumps(event) + "\n" for event in step)
+    tells = f'open(os.environ["GPUNODE_EVENTS"], "a").write({told!r})\ntime.sleep(1)\n'
+    program.write_text(program.read_text().replace("failing = set(", tells + "failing = set(", 1))
+    lab.hang()
+    # No pipe: whoever else is forked meanwhile would hold its end for a while.
+    ours, theirs = pty.openpty() if gone == "window" else [end.detach() for end in socket.socketpair()]
+    root = Path(__file__).parents[2]
+    path = f"{lab.folder}/bin:{os.environ['PATH']}"
+    with subprocess.Popen(
+        [root / ".venv/bin/python", "-m", "tests.unit.simulated_rollout", "apply", "--yes", "fleet.py"],
+        cwd=lab.folder, env={**os.environ, "PYTHONPATH": str(root), "PATH": path, "TERM": "xterm"}, text=True,
+        stdout=subprocess.PIPE, stderr=theirs,
+    ) as controller:  # fmt: skip
+        try:
+            os.close(theirs)
+            until(lambda: bool(lab.runs))
+            if gone == "reader":
+                with socket.socket(fileno=os.dup(ours)) as reader:
+                    reader.shutdown(socket.SHUT_RDWR)
+            os.close(ours)
+            lab.hang(False)
+            out, _ = controller.communicate(timeout=SECONDS)
+        finally:
+            lab.hang(False)
+            controller.kill()
+    assert controller.returncode == 0, out
+    assert out.splitlines()[-1] == "Nothing is left to do."
+    (log,) = lab.folder.glob(".apply/*/*/run.log")
+    # rich asks whether its terminal is one, and draws nothing where that is gone.
+    assert ("cannot show any more how far the run is: BrokenPipeError" in log.read_text()) is (gone == "reader")
