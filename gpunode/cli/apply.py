@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -31,25 +32,49 @@ if TYPE_CHECKING:
 def apply(inventory: Path, yes: bool, limit: tuple[str, ...]) -> None:
     """Bring the nodes of INVENTORY to what its settings ask, all at once: show the plan, ask, run, say how they are.
 
-    It is `pyinfra INVENTORY deploys/gpu_node.py` with a plan before it; `gpunode rollout` does the same in waves. Exits
-    0 where all is as desired, 2 where something is not, waits or is refused, 1 where a node did not answer or the run
-    failed, 3 on wrong settings, 64 usage.
+    It is `pyinfra INVENTORY deploys/gpu_node.py` with a plan before it; `gpunode rollout` does the same in waves, and
+    is not run beside. Exits 0 where all is as desired, 2 where something is not, waits or is refused, 1 where a node
+    did not answer or the run failed, 3 on wrong settings, 64 usage.
     """
     from gpunode.cli.plan import as_text, live_plans
+    from gpunode.fleet.rollout import place as rollouts
 
-    with told():
+    with told(), _refused():
+        rollouts.refuse_beside_rollout(rollouts.place(str(inventory)), str(inventory))
         plans = live_plans(inventory, limit)
     say(as_text(plans))
+    _allowed(plans, yes)
+    again = f"gpunode apply {inventory}"
+    with interruptible(f"interrupted: what a node was in the middle of ends or is undone there; `{again}` goes on"):
+        plans, code, progress, files = _run(inventory, limit, yes, plans)
+    _finish(inventory, plans, code, progress, files)
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """Say in one message why nothing can be run."""
+    from gpunode.fleet.rollout.journal import JournalError
+    from gpunode.fleet.rollout.place import LockedError
+    from gpunode.fleet.run.child import ProgramError
+
+    try:
+        yield
+    except (JournalError, LockedError, ProgramError) as error:
+        say(str(error), err=True)
+        sys.exit(ExitCode.ERROR)
+    except OSError as error:
+        say(f"{error.filename}: {error.strerror}" if error.filename else str(error), err=True)
+        sys.exit(ExitCode.ERROR)
+
+
+def _allowed(plans: Plans, yes: bool) -> None:
+    """Go on where a node can be changed, and a person, or --yes, wants it."""
     nodes = _nodes(plans)
     if not nodes:
         say("no node can be changed: see above", err=True)
         sys.exit(ExitCode.ERROR if any(isinstance(found, str) for found in plans.values()) else ExitCode.NEGATIVE)
     if not yes:
         _ask(nodes, plans)
-    again = f"gpunode apply {inventory}"
-    with interruptible(f"interrupted: what a node was in the middle of ends or is undone there; `{again}` goes on"):
-        code, progress, files = _run(inventory, nodes)
-    _finish(inventory, plans, code, progress, files)
 
 
 def _nodes(plans: Plans) -> list[str]:
@@ -67,31 +92,53 @@ def _ask(nodes: Sequence[str], plans: Plans) -> None:
         sys.exit(ExitCode.GOOD)
 
 
-def _run(inventory: Path, nodes: Sequence[str]) -> tuple[int, Progress, Files]:
+def _run(inventory: Path, limit: tuple[str, ...], yes: bool, plans: Plans) -> tuple[Plans, int, Progress, Files]:
+    """Run on the nodes that can be changed; return the plans that it was run by, and how that ended."""
     from gpunode.cli.live import live
     from gpunode.fleet.inventory import load_inventory
     from gpunode.fleet.rollout import place as rollouts
     from gpunode.fleet.run import child, place
 
-    name = str(inventory)
+    name, what = str(inventory), f"`gpunode apply {inventory}`"
+    folder, waited = rollouts.place(name), False
+
+    def waits(line: str) -> None:
+        nonlocal waited
+        waited = True
+        say(line, err=True)
+
     with told():
         groups = tuple(map(str, load_inventory(inventory).groups))
-    try:
+    with _refused():
         pyinfra = child.program()
         files = place.begin(rollouts.place(name, place.ROOT))
         say(f"log: {files.log}", err=True)
-        # A rollout's wave of the same inventory is waited for, and waits for this.
-        with (
-            rollouts.run_lock(rollouts.place(name), partial(say, err=True)) as lock,
-            live(partial(say, err=True)) as watch,
-        ):
-            words = child.command(pyinfra, name, nodes, groups)
-            code, progress = child.run(words, files, lock, len(nodes), {}, watch, partial(rollouts.name_holder, lock))
-    except (child.ProgramError, OSError) as error:
-        said = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
-        say(said, err=True)
-        sys.exit(ExitCode.ERROR)
-    return code, progress, files
+        # Another run on the same inventory is waited for, and waits for this.
+        with rollouts.run_lock(folder, waits, what) as lock:
+            # One may have begun since; from now on its waves wait.
+            rollouts.refuse_beside_rollout(folder, name)
+            if waited:
+                plans = _planned_anew(inventory, limit, yes, plans)
+            nodes = _nodes(plans)
+            words, started = child.command(pyinfra, name, nodes, groups), partial(rollouts.name_holder, lock, what=what)
+            with live(partial(say, err=True)) as watch:
+                code, progress = child.run(words, files, lock, len(nodes), {}, watch, started)
+    return plans, code, progress, files
+
+
+def _planned_anew(inventory: Path, limit: tuple[str, ...], yes: bool, shown: Plans) -> Plans:
+    """Return what is to be done now that another run has ended; where that is another plan, show it, and ask again."""
+    from gpunode.cli.plan import as_text, live_plans
+
+    with told():
+        plans = live_plans(inventory, limit)
+    if as_text(plans) == as_text(shown):
+        say("that has ended; the plan is the same as before", err=True)
+        return plans
+    say("that has ended, and the plan is another one now:")
+    say(as_text(plans))
+    _allowed(plans, yes)
+    return plans
 
 
 def _finish(inventory: Path, plans: Plans, code: int, progress: Progress, files: Files) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -21,6 +22,7 @@ from gpunode.base.verdicts import Refusal
 from gpunode.cli import apply as command
 from gpunode.cli import plan as plans
 from gpunode.fleet.reports.run_end import Failure, HostEnd
+from gpunode.fleet.rollout import place as rollouts
 from gpunode.fleet.run import child
 from gpunode.node.plan import Plan
 from tests.unit.simulated_rollout import Lab
@@ -55,6 +57,16 @@ def apply(*options: str, answer: str | None = None) -> Result:
     return CliRunner().invoke(cli.gpunode, ["apply", *options, "fleet.py"], input=answer)
 
 
+def _at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal:
+        """Stand in for sys, whose standard input is a terminal."""
+
+        stdin = type("In", (), {"isatty": staticmethod(lambda: True)})()
+        exit = sys.exit
+
+    monkeypatch.setattr(command, "sys", Terminal)
+
+
 def test_it_shows_the_plan_runs_on_all_and_says_how_they_are(lab: Lab) -> None:
     done = apply("--yes")
     assert done.exit_code == 0, done.output
@@ -76,13 +88,7 @@ def test_without_yes_and_without_a_terminal_nothing_is_run(lab: Lab) -> None:
 
 @pytest.mark.parametrize(("answer", "runs"), [("n\n", 0), ("\n", 0), ("y\n", 1)])
 def test_a_person_is_asked_and_may_say_no(lab: Lab, monkeypatch: pytest.MonkeyPatch, answer: str, runs: int) -> None:
-    class Terminal:
-        """Stand in for sys, whose standard input is a terminal."""
-
-        stdin = type("In", (), {"isatty": staticmethod(lambda: True)})()
-        exit = sys.exit
-
-    monkeypatch.setattr(command, "sys", Terminal)
+    _at_a_terminal(monkeypatch)
     done = apply(answer=answer)
     assert (done.exit_code, len(lab.runs)) == (0, runs)
     assert "Run this on 4 nodes (gpu-1 to gpu-4)?" in done.output
@@ -191,6 +197,78 @@ def test_a_folder_that_cannot_be_written_is_told_without_a_traceback(lab: Lab) -
     (lab.folder / ".apply").write_text("")
     done = apply("--yes")
     assert done.exit_code == 1 and ".apply" in done.stderr and "Traceback" not in done.output
+
+
+def test_a_lock_that_cannot_be_had_is_told_with_its_file_and_who_needs_it(lab: Lab) -> None:
+    (lab.folder / ".rollout").write_text("")
+    done = apply("--yes")
+    assert done.exit_code == 1 and lab.runs == []
+    assert ".rollout/fleet-" in done.stderr and "cannot be opened" in done.stderr
+    assert "whoever runs gpunode here has to be able to write in .rollout/" in done.stderr
+    assert "error:" not in done.stderr and isinstance(done.exception, SystemExit)
+
+
+@pytest.mark.parametrize("begins", ["before the plan", "behind it"])
+def test_while_a_rollout_of_the_inventory_is_at_work_nothing_is_run(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, begins: str
+) -> None:
+    asked: list[str] = []
+    with contextlib.ExitStack() as at_work:
+
+        def planned(*_: object) -> dict[str, Plan | str]:
+            asked.append("plan")
+            if begins == "behind it":
+                at_work.enter_context(rollouts.controller_lock(rollouts.place("fleet.py"), "fleet.py"))
+            return {"gpu-1": CAN}
+
+        monkeypatch.setattr(plans, "live_plans", planned)
+        if begins == "before the plan":
+            at_work.enter_context(rollouts.controller_lock(rollouts.place("fleet.py"), "fleet.py"))
+        done = apply("--yes")
+    assert (done.exit_code, lab.runs, len(asked)) == (1, [], begins == "behind it")
+    assert f"a rollout of fleet.py is at work (process {os.getpid()})" in done.stderr
+    assert "Wait until it has ended" in done.stderr
+    monkeypatch.setattr(plans, "live_plans", lambda *_: {"gpu-1": CAN})
+    assert apply("--yes").exit_code == 0
+
+
+def _waiting(monkeypatch: pytest.MonkeyPatch, before: dict[str, Plan | str], now: dict[str, Plan | str]) -> None:
+    """Have another run be at work until it has been waited for once; and the plan before, and the one behind it."""
+    at_work = contextlib.ExitStack()
+    at_work.enter_context(rollouts.run_lock(rollouts.place("fleet.py"), print, "`gpunode apply fleet.py`"))
+    monkeypatch.setattr(rollouts.time, "sleep", lambda _: at_work.close())
+    found = iter([before, now])
+    monkeypatch.setattr(plans, "live_plans", lambda *_: next(found))
+
+
+def test_behind_another_run_the_plan_is_made_anew_and_what_it_says_now_is_run(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _waiting(monkeypatch, {"gpu-1": CAN, "gpu-2": CAN}, {"gpu-1": REFUSED, "gpu-2": CAN})
+    done = apply("--yes")
+    assert lab.runs == [["gpu-2"]]
+    assert "waiting: `gpunode apply fleet.py` is at work" in done.stderr
+    changed = done.stdout.index("the plan is another one now:\ngpu-1: refused")
+    assert done.stdout.index("gpu-1: nothing to do\ngpu-2: nothing to do") < changed
+    assert done.exit_code == 2
+
+
+def test_behind_another_run_the_same_plan_is_not_shown_again(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    _waiting(monkeypatch, {"gpu-1": CAN}, {"gpu-1": CAN})
+    done = apply("--yes")
+    assert (done.exit_code, lab.runs) == (0, [["gpu-1"]])
+    assert done.stdout.count("gpu-1: nothing to do") == 1 and "the plan is the same" in done.stderr
+
+
+@pytest.mark.parametrize(("answers", "runs"), [("y\nn\n", 0), ("y\ny\n", 1)])
+def test_a_person_is_asked_again_where_the_plan_is_another_one(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, answers: str, runs: int
+) -> None:
+    _waiting(monkeypatch, {"gpu-1": CAN, "gpu-2": CAN}, {"gpu-1": REFUSED, "gpu-2": CAN})
+    _at_a_terminal(monkeypatch)
+    done = apply(answer=answers)
+    assert len(lab.runs) == runs
+    assert "Run this on 2 nodes" in done.output and "Run this on 1 node (gpu-2); 1 stay as they are?" in done.output
 
 
 def test_a_setting_of_the_command_line_reaches_the_run(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -292,7 +292,7 @@ def until(true: Callable[[], bool]) -> None:
 def pyinfra_of(lab: Lab) -> int:
     """Return the process that a wave's run has written into its lock."""
     (lock,) = lab.folder.glob(".rollout/*/run.lock")
-    return int(lock.read_text())
+    return int(lock.read_text().split()[0])
 
 
 def alive(process: int) -> bool:

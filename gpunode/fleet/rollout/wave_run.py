@@ -39,7 +39,8 @@ class WaveRunner:
         log, output = log_of(self.files, wave.number), self.files / f"wave-{wave.number}.json"
         files = Files(log, output, self.files / f"wave-{wave.number}.events")
         words = command(self.pyinfra, self.inventory, wave.nodes, self.groups)
-        with run_lock(self.folder, self.tell) as lock:
+        what = f"a wave of `gpunode rollout {self.inventory}`"
+        with run_lock(self.folder, self.tell, what) as lock:
             try:
                 code, _ = child.run(
                     words,
@@ -48,7 +49,7 @@ class WaveRunner:
                     len(wave.nodes),
                     {WAVE: str(len(wave.nodes))},
                     self.watch,
-                    partial(name_holder, lock),
+                    partial(name_holder, lock, what=what),
                 )
             except OSError as error:
                 raise JournalError(f"{error.filename or self.pyinfra}: {error.strerror}") from None
