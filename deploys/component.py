@@ -89,6 +89,7 @@ def accepted() -> bool:
         _seen[current] = None if reasons else reading
         if reading is not None and reading.is_image:
             begin_image()
+            run_end.unverified(current, "an image is made here, which its first boot verifies")
             host.log("an image is made here: what is started, loaded and verified is left to its first boot")
         if reasons:
             run_end.refused(current, reasons)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from gpunode.base.findings import ExitCode, verdict
+from gpunode.base.findings import ExitCode
 from gpunode.base.host_names import folded
 from gpunode.base.terminal import say
 from gpunode.cli.errors import told
@@ -19,7 +20,6 @@ from gpunode.cli.selection import limit_option, set_option
 
 if TYPE_CHECKING:
     from gpunode.cli.plan import Plans
-    from gpunode.fleet.reports.run_end import HostEnd
     from gpunode.fleet.run.child import Files
     from gpunode.fleet.run.progress import Progress
 
@@ -32,25 +32,49 @@ if TYPE_CHECKING:
 def apply(inventory: Path, yes: bool, limit: tuple[str, ...]) -> None:
     """Bring the nodes of INVENTORY to what its settings ask, all at once: show the plan, ask, run, say how they are.
 
-    It is `pyinfra INVENTORY deploys/gpu_node.py` with a plan before it; `gpunode rollout` does the same in waves. Exits
-    0 where all is as desired, 2 where something is not, waits or is refused, 1 where a node did not answer or the run
-    failed, 3 on wrong settings, 64 usage.
+    It is `pyinfra INVENTORY deploys/gpu_node.py` with a plan before it; `gpunode rollout` does the same in waves, and
+    is not run beside. Exits 0 where all is as desired, 2 where something is not, waits or is refused, 1 where a node
+    did not answer or the run failed, 3 on wrong settings, 64 usage.
     """
     from gpunode.cli.plan import as_text, live_plans
+    from gpunode.fleet.rollout import place as rollouts
 
-    with told():
+    with told(), _refused():
+        rollouts.refuse_beside_rollout(rollouts.place(str(inventory)), str(inventory))
         plans = live_plans(inventory, limit)
     say(as_text(plans))
+    _allowed(plans, yes)
+    again = f"gpunode apply {inventory}"
+    with interruptible(f"interrupted: what a node was in the middle of ends or is undone there; `{again}` goes on"):
+        plans, code, progress, files = _run(inventory, limit, yes, plans)
+    _finish(inventory, plans, code, progress, files)
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """Say in one message why nothing can be run."""
+    from gpunode.fleet.rollout.journal import JournalError
+    from gpunode.fleet.rollout.place import LockedError
+    from gpunode.fleet.run.child import ProgramError
+
+    try:
+        yield
+    except (JournalError, LockedError, ProgramError) as error:
+        say(str(error), err=True)
+        sys.exit(ExitCode.ERROR)
+    except OSError as error:
+        say(f"{error.filename}: {error.strerror}" if error.filename else str(error), err=True)
+        sys.exit(ExitCode.ERROR)
+
+
+def _allowed(plans: Plans, yes: bool) -> None:
+    """Go on where a node can be changed, and a person, or --yes, wants it."""
     nodes = _nodes(plans)
     if not nodes:
         say("no node can be changed: see above", err=True)
         sys.exit(ExitCode.ERROR if any(isinstance(found, str) for found in plans.values()) else ExitCode.NEGATIVE)
     if not yes:
         _ask(nodes, plans)
-    again = f"gpunode apply {inventory}"
-    with interruptible(f"interrupted: what a node was in the middle of ends or is undone there; `{again}` goes on"):
-        progress, files = _run(inventory, nodes)
-    _finish(inventory, plans, progress, files)
 
 
 def _nodes(plans: Plans) -> list[str]:
@@ -68,65 +92,68 @@ def _ask(nodes: Sequence[str], plans: Plans) -> None:
         sys.exit(ExitCode.GOOD)
 
 
-def _run(inventory: Path, nodes: Sequence[str]) -> tuple[Progress, Files]:
+def _run(inventory: Path, limit: tuple[str, ...], yes: bool, plans: Plans) -> tuple[Plans, int, Progress, Files]:
+    """Run on the nodes that can be changed; return the plans that it was run by, and how that ended."""
     from gpunode.cli.live import live
     from gpunode.fleet.inventory import load_inventory
     from gpunode.fleet.rollout import place as rollouts
     from gpunode.fleet.run import child, place
 
-    name = str(inventory)
+    name, what = str(inventory), f"`gpunode apply {inventory}`"
+    folder, waited = rollouts.place(name), False
+
+    def waits(line: str) -> None:
+        nonlocal waited
+        waited = True
+        say(line, err=True)
+
     with told():
         groups = tuple(map(str, load_inventory(inventory).groups))
-    try:
+    with _refused():
         pyinfra = child.program()
         files = place.begin(rollouts.place(name, place.ROOT))
         say(f"log: {files.log}", err=True)
-        # A rollout's wave of the same inventory is waited for, and waits for this.
-        with (
-            rollouts.run_lock(rollouts.place(name), partial(say, err=True)) as lock,
-            live(partial(say, err=True)) as watch,
-        ):
-            words = child.command(pyinfra, name, nodes, groups)
-            code, progress = child.run(words, files, lock, len(nodes), {}, watch, partial(rollouts.name_holder, lock))
-    except (child.ProgramError, OSError) as error:
-        said = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
-        say(said, err=True)
-        sys.exit(ExitCode.ERROR)
-    if progress.ends is None and not progress.unreached:
-        how = f"was ended by signal {-code}" if code < 0 else f"exited {code}"
-        say(f"pyinfra {how} before it could say how the nodes are. Its last lines:", err=True)
-        say(child.last_lines(files.log), err=True)
-        say(f"log: {files.log}", err=True)
-        sys.exit(ExitCode.ERROR)
-    return progress, files
+        # Another run on the same inventory is waited for, and waits for this.
+        with rollouts.run_lock(folder, waits, what) as lock:
+            # One may have begun since; from now on its waves wait.
+            rollouts.refuse_beside_rollout(folder, name)
+            if waited:
+                plans = _planned_anew(inventory, limit, yes, plans)
+            nodes = _nodes(plans)
+            words, started = child.command(pyinfra, name, nodes, groups), partial(rollouts.name_holder, lock, what=what)
+            with live(partial(say, err=True)) as watch:
+                code, progress = child.run(words, files, lock, len(nodes), {}, watch, started)
+    return plans, code, progress, files
 
 
-def _finish(inventory: Path, plans: Plans, progress: Progress, files: Files) -> NoReturn:
+def _planned_anew(inventory: Path, limit: tuple[str, ...], yes: bool, shown: Plans) -> Plans:
+    """Return what is to be done now that another run has ended; where that is another plan, show it, and ask again."""
+    from gpunode.cli.plan import as_text, live_plans
+
+    with told():
+        plans = live_plans(inventory, limit)
+    if as_text(plans) == as_text(shown):
+        say("that has ended; the plan is the same as before", err=True)
+        return plans
+    say("that has ended, and the plan is another one now:")
+    say(as_text(plans))
+    _allowed(plans, yes)
+    return plans
+
+
+def _finish(inventory: Path, plans: Plans, code: int, progress: Progress, files: Files) -> NoReturn:
     from gpunode.fleet.reports.findings_text import width
-    from gpunode.fleet.reports.run_end import report_of, verdict_text
+    from gpunode.fleet.reports.run_end import verdict_text
+    from gpunode.fleet.run.child import last_lines
+    from gpunode.fleet.run.ends import ends_of, how_it_ended, is_lost, status_of
 
-    ends = _ends(plans, progress)
+    ends = ends_of(plans, progress, code)
     say(verdict_text(ends, width(), str(inventory)))
-    findings = [item for end in ends if (report := report_of(end)) is not None for item in report.findings]
-    status = verdict(findings)
+    if is_lost(ends, progress, len(_nodes(plans))):
+        before = " before it could say how the nodes are" if progress.ends is None else ""
+        say(f"{how_it_ended(code)}{before}. Its last lines:", err=True)
+        say(last_lines(files.log), err=True)
+    status = status_of(ends)
     if status is not ExitCode.GOOD:
         say(f"log: {files.log}", err=True)
     sys.exit(status)
-
-
-def _ends(plans: Plans, progress: Progress) -> list[HostEnd]:
-    """Return how the run ended on each host that was planned for, those that it was not made on among them."""
-    from gpunode.fleet.reports.run_end import HostEnd, host_end_from, refusal_finding
-
-    run = {end.name: end for end in map(host_end_from, progress.ends or ())}
-    ends = []
-    for name, found in plans.items():
-        if isinstance(found, str):
-            ends.append(HostEnd(name, unreached=found))
-        elif found.refusals:
-            ends.append(HostEnd(name, refused=tuple(map(refusal_finding, found.refusals))))
-        elif name in progress.unreached and name not in run:
-            ends.append(HostEnd(name, unreached=progress.unreached[name]))
-        else:
-            ends.append(run.get(name, HostEnd(name)))
-    return ends

@@ -26,6 +26,10 @@ from gpunode.fleet.access import errors
 from gpunode.fleet.reports.findings_text import NARROWEST, UNBOUND
 from gpunode.fleet.reports.run_end import Failure, HostEnd, refusal_finding, verdict_text
 from gpunode.fleet.run import events
+from gpunode.fleet.run.stopping import is_part, stops
+
+# Characters of an error that is told as the cause.
+_MOST = 300
 
 
 @dataclass
@@ -54,8 +58,21 @@ class Watcher(BaseStateCallback):
         state: State, host: Host, op_hash: str, retry_count: int = 0, max_retries: int = 0
     ) -> None:
         """Note the operation that failed, with what it said itself."""
-        name = next(iter(sorted(state.get_op_meta(op_hash).names)), "an operation")
-        _note(host, failure=Failure(name, "\n".join(_of(host).reasons)))
+        if stops(state, host, op_hash):
+            name = next(iter(sorted(state.get_op_meta(op_hash).names)), "an operation")
+            _note(host, failure=Failure(name, "\n".join(_of(host).reasons)))
+        elif not is_part(state, host, op_hash):
+            _of(host).reasons.clear()
+
+    @staticmethod
+    def operation_host_retry(state: State, host: Host, op_hash: str, retry_num: int, max_retries: int) -> None:
+        """Forget what the attempt said that failed: there is another one (pyinfra's --retry)."""
+        _of(host).reasons.clear()
+
+    @staticmethod
+    def operation_host_success(state: State, host: Host, op_hash: str, retry_count: int = 0) -> None:
+        """Forget what was said on the way by something that this operation did not fail by."""
+        _of(host).reasons.clear()
 
 
 def watch(state: State) -> None:
@@ -81,6 +98,11 @@ def left_alone(host: Host, reason: str) -> None:
     _note(host, left_alone=reason)
 
 
+def unverified(host: Host, reason: str) -> None:
+    """Note why the run comes to no verdict on a host, though it does all that is asked."""
+    _note(host, unverified=reason)
+
+
 def said(host: Host, reason: str) -> None:
     """Note what an operation says that is about to fail."""
     _of(host).reasons.append(reason)
@@ -94,6 +116,7 @@ def judged(host: Host, findings: Iterable[Finding]) -> None:
 def tell(state: State) -> None:
     """Log the verdict of a run that was carried out, where gpunode had a part in it: the last that a person reads."""
     hosts = [host for host in state.inventory if state.is_host_in_limit(host)]
+    _note_cut_off(state, hosts)
     known = [_of(host) for host in hosts]
     if state.current_stage < StateStage.Execute or not any(each.ours for each in known):
         return
@@ -104,6 +127,26 @@ def tell(state: State) -> None:
     logger.info("--> Verdict:")
     for line in verdict_text([each.end for each in known], columns, inventory).splitlines():
         logger.info(logged(line))
+
+
+def _note_cut_off(state: State, hosts: Iterable[Host]) -> None:
+    """Note the hosts that were in the midst of a run which ended by something that is no host's own failure."""
+    # pyinfra is through with the operations when it sets the next stage; it disconnects whatever ended it.
+    if state.current_stage != StateStage.Execute:
+        return
+    for host in hosts:
+        if host in state.active_hosts and _of(host).end.left_alone is None:
+            _note(host, cut_off=f"pyinfra ended before its last operation: {_what_ended_it()}")
+
+
+def _what_ended_it() -> str:
+    """Return what is on its way through pyinfra's own `finally`."""
+    error = sys.exc_info()[1]
+    # The command line's own errors hold what they are about.
+    error = getattr(error, "exception", error)
+    if error is None or isinstance(error, SystemExit | KeyboardInterrupt):
+        return "it was interrupted"
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:_MOST]}"
 
 
 def _of(host: Host) -> _Known:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpunode.base.findings import FindingClass, NodeReport
+from gpunode.fleet.rollout import place as rollouts
 from gpunode.fleet.rollout.choice import sorted_out
 from gpunode.fleet.rollout.conduct import Hands, conduct
 from gpunode.fleet.rollout.document import exit_code
@@ -22,7 +25,16 @@ from gpunode.fleet.rollout.entries import Ended, Outcome, Resumed, WaveBegun, Wa
 from gpunode.fleet.rollout.gate import RunResult
 from gpunode.fleet.rollout.journal import Journal, JournalError
 from gpunode.fleet.rollout.opening import Asked, ChangedError, difference, fingerprints, refuse_beside, resumable
-from gpunode.fleet.rollout.place import LockedError, begin, controller_lock, latest, place, run_lock
+from gpunode.fleet.rollout.place import (
+    LockedError,
+    begin,
+    controller_lock,
+    latest,
+    name_holder,
+    place,
+    refuse_beside_rollout,
+    run_lock,
+)
 from gpunode.fleet.rollout.progress import Progress, Wave
 from gpunode.settings import settings_from
 from tests.unit.test_rollout_waves import AT, PASSED, REPORTS, report, rollout
@@ -316,4 +328,47 @@ def test_a_run_that_outlives_its_controller_is_waited_for(tmp_path: Path) -> Non
 
     with run_lock(tmp_path, waits):
         assert child.returncode == 0
-    assert len(told) == 1 and "outlived its controller" in told[0]
+    assert len(told) == 1
+
+
+def test_whoever_waits_is_told_for_whom_since_when_and_that_waiting_is_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    with contextlib.ExitStack() as first:
+        lock = first.enter_context(run_lock(tmp_path, told.append, "`gpunode apply x.py`"))
+        name_holder(lock, 4711, "`gpunode apply x.py`")
+        monkeypatch.setattr(rollouts.time, "sleep", lambda _: first.close())
+        with run_lock(tmp_path, told.append):
+            pass
+    (line,) = told
+    who = "waiting: `gpunode apply x.py` is at work on this inventory (process 4711) since "
+    assert re.match(re.escape(who) + r"\d{4}-\d\d-\d\d \d\d:\d\d UTC, ", line)
+    assert "Let it end: this goes on then. Only where you know that it hangs, end it: `kill 4711`" in line
+
+
+@pytest.mark.parametrize("content", [b"", b"4711\n", b"\xff\n\n"])
+def test_a_lock_of_which_little_is_known_is_waited_for_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    told: list[str] = []
+    with contextlib.ExitStack() as first:
+        lock = first.enter_context(run_lock(tmp_path, told.append))
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, content, 0)
+        monkeypatch.setattr(rollouts.time, "sleep", lambda _: first.close())
+        with run_lock(tmp_path, told.append):
+            pass
+    assert "waiting: another run is at work" in told[0] and ("`kill 4711`" in told[0]) is content.startswith(b"4711")
+
+
+def test_a_run_beside_a_rollout_is_refused_and_a_rollout_behind_that_look_is_not(tmp_path: Path) -> None:
+    refuse_beside_rollout(tmp_path / "none", "x.py")
+    with controller_lock(tmp_path, "x.py"), pytest.raises(LockedError) as refused:
+        refuse_beside_rollout(tmp_path, "x.py")
+    said = str(refused.value)
+    assert said.startswith(f"a rollout of x.py is at work (process {os.getpid()}) since 2")
+    assert "Wait until it has ended" in said and "`gpunode rollout --resume x.py`" in said
+    refuse_beside_rollout(tmp_path, "x.py")
+    with controller_lock(tmp_path, "x.py"):
+        pass

@@ -47,6 +47,8 @@ def _fleet() -> list[HostEnd]:
         HostEnd("gpu-10", unreached="Connection refused"),
         HostEnd("gpu-11", refused=(REFUSED,)),
         HostEnd("gpu-12", left_alone="its node is cordoned by somebody else"),
+        HostEnd("gpu-13", findings=GOOD, cut_off="pyinfra ended before its last operation: KeyError: 'x'"),
+        HostEnd("gpu-14", unverified="an image is made here, which its first boot verifies"),
     ]
 
 
@@ -91,12 +93,14 @@ def test_a_long_reason_is_told_by_its_first_lines() -> None:
     assert report is not None and (report.findings[0].cause or "").endswith("line 5\n(the log has more)")
 
 
-def _state(host: Host, stage: StateStage = StateStage.Execute) -> Any:
+def _state(host: Host, stage: StateStage = StateStage.Disconnect) -> Any:
     return SimpleNamespace(
         inventory=[host],
         current_stage=stage,
         is_host_in_limit=lambda each: True,
         get_op_meta=lambda op_hash: SimpleNamespace(names={op_hash}),
+        ops={},
+        active_hosts={host},
     )
 
 
@@ -123,6 +127,26 @@ def test_a_run_that_was_not_carried_out_has_no_verdict(lines: list[str]) -> None
     run_end.takes_part(host)  # type: ignore[arg-type]
     run_end.tell(_state(host, StateStage.Prepare))
     assert lines == []
+
+
+def test_a_host_in_the_midst_of_a_run_that_ended_is_told_by_what_ended_it(lines: list[str]) -> None:
+    host = Host({})
+    run_end.takes_part(host)  # type: ignore[arg-type]
+    run_end.judged(host, GOOD)  # type: ignore[arg-type]
+    try:
+        raise ValueError("no\nsuch thing")
+    except ValueError:
+        run_end.tell(_state(host, StateStage.Execute))
+    assert "  cause    pyinfra ended before its last operation: ValueError: no such thing" in lines
+    assert "gpu-1: error, 3 of 4 as desired" in lines and "Nothing is left to do." not in lines
+
+
+def test_a_host_that_is_left_alone_loses_nothing_by_a_crash(lines: list[str]) -> None:
+    host = Host({})
+    run_end.takes_part(host)  # type: ignore[arg-type]
+    run_end.left_alone(host, "a cordon of somebody else's")  # type: ignore[arg-type]
+    run_end.tell(_state(host, StateStage.Execute))
+    assert lines[1:] == ["gpu-1: left alone: a cordon of somebody else's"]
 
 
 def test_what_others_do_with_pyinfra_has_no_verdict_of_ours(lines: list[str]) -> None:

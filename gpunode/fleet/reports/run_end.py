@@ -32,7 +32,8 @@ class HostEnd:
     """Hold how a run ended on one host.
 
     unreached: why no connection came about; refused: what preflight says; left_alone: why nothing was done to it;
-    failure: what stopped it; findings: of the verdict on the node, None where the run came to none
+    failure: what stopped it; findings: of the verdict on the node, None where the run came to none; cut_off: how the
+    run itself ended before its last operation on the host; unverified: why a run that did all comes to no verdict
     """
 
     name: str
@@ -41,6 +42,8 @@ class HostEnd:
     left_alone: str | None = None
     failure: Failure | None = None
     findings: tuple[Finding, ...] | None = None
+    cut_off: str | None = None
+    unverified: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain JSON types."""
@@ -51,6 +54,8 @@ class HostEnd:
             "left_alone": self.left_alone,
             "failure": None if self.failure is None else [self.failure.operation, self.failure.reason],
             "findings": None if self.findings is None else [item.to_json() for item in self.findings],
+            "cut_off": self.cut_off,
+            "unverified": self.unverified,
         }
 
 
@@ -64,6 +69,8 @@ def host_end_from(found: Mapping[str, Any]) -> HostEnd:
         found["left_alone"],
         None if failure is None else Failure(*map(str, failure)),
         None if findings is None else tuple(map(finding_from, findings)),
+        found["cut_off"],
+        found["unverified"],
     )
 
 
@@ -90,6 +97,8 @@ def report_of(end: HostEnd) -> NodeReport | None:
     findings = end.findings or ()
     if end.failure is not None and not _says_why(end):
         findings = (*findings, _failed(end.failure))
+    if end.cut_off is not None:
+        findings = (*findings, _cut_off(end.cut_off))
     return None if not findings and end.findings is None else NodeReport(end.name, findings)
 
 
@@ -110,6 +119,16 @@ def _failed(failure: Failure) -> Finding:
     )
 
 
+def _cut_off(how: str) -> Finding:
+    return Finding(
+        "run",
+        FindingClass.ERROR,
+        "cut off",
+        cause=how,
+        remedy=f"look at the last lines of the log, mend what they tell, and {RUN}",
+    )
+
+
 def verdict_text(ends: Collection[HostEnd], columns: int = UNBOUND, inventory: str = "INVENTORY") -> str:
     """Return what stands at the end of a run: what differs, how each node is, the totals, and what to do next.
 
@@ -117,14 +136,14 @@ def verdict_text(ends: Collection[HostEnd], columns: int = UNBOUND, inventory: s
     """
     reports = {end.name: report for end in ends if (report := report_of(end)) is not None}
     alone = [end for end in ends if end.name not in reports and end.left_alone is not None]
-    unjudged = [end.name for end in ends if end.name not in reports and end.left_alone is None]
+    unjudged = [end for end in ends if end.name not in reports and end.left_alone is None]
     parts = [report_text(tuple(reports.values()), False, columns, inventory)] if reports else []
     for reason, names in _alike((end.left_alone or "", end.name) for end in alone):
         parts.append(fold(f"{folded(names)}: left alone: {reason}", columns, "  "))
-    if unjudged:
-        command = f"`pyinfra {inventory} deploys/verify.py`"
-        parts.append(fold(f"{folded(unjudged)}: no operation failed; not verified: {command} does", columns, "  "))
-    for said, command in _next(tuple(reports.values()), inventory):
+    command = f"`pyinfra {inventory} deploys/verify.py` does"
+    for why, names in _alike((end.unverified or command, end.name) for end in unjudged):
+        parts.append(fold(f"{folded(names)}: no operation failed; not verified: {why}", columns, "  "))
+    for said, command in _next(tuple(reports.values()), inventory, len(reports) == len(ends)):
         # A command is never folded: it is to be pasted.
         parts += [fold(said, columns, "  "), *([f"  {command}"] if command else [])]
     return "\n".join(parts)
@@ -137,14 +156,17 @@ def _alike(pairs: Iterable[tuple[str, str]]) -> Iterable[tuple[str, list[str]]]:
     return found.items()
 
 
-def _next(reports: Collection[NodeReport], inventory: str) -> Iterable[tuple[str, str]]:
-    """Yield (what to do next, the command for it), one for each kind of thing; each finding has its own remedy."""
+def _next(reports: Collection[NodeReport], inventory: str, are_all: bool) -> Iterable[tuple[str, str]]:
+    """Yield (what to do next, the command for it), one for each kind of thing; each finding has its own remedy.
+
+    are_all: there is a report of every node of the run
+    """
     if not reports:
         return
     classes = {report.name: worst(report.findings) for report in reports}
     pending = [name for name, gravest in classes.items() if gravest in PENDING]
     wrong = [name for name, gravest in classes.items() if gravest not in (FindingClass.OK, *PENDING)]
-    if not pending and not wrong:
+    if not pending and not wrong and are_all:
         yield "Nothing is left to do.", ""
     if wrong:
         yield f"Next: mend what is told of {folded(wrong)} above, then run", f"pyinfra {inventory} deploys/gpu_node.py"

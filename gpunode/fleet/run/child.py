@@ -85,8 +85,8 @@ def run(
     """Run pyinfra to its end; return its exit status, negative for a signal, and all that it told.
 
     lock: a descriptor for pyinfra to inherit, so that it is held as long as pyinfra lives; hosts: how many it is run
-    on; environment: beside this process's own; started: called with pyinfra's process id. Raise OSError where a file
-    cannot be written.
+    on; environment: beside this process's own; watch: not called any more once it raised an Exception; started: called
+    with pyinfra's process id. Raise OSError where a file cannot be written.
     """
     with files.log.open("ab") as errors, files.output.open("wb") as printed:
         errors.write(f"# {datetime.now(UTC).isoformat(timespec='seconds')} {shlex.join(words)}\n".encode())
@@ -105,7 +105,7 @@ def run(
         )
         try:
             started(process.pid)
-            return _followed(process, files.events, Progress(hosts), watch)
+            return _followed(process, files.events, Progress(hosts), _while_it_shows(watch, errors.fileno()))
         except BaseException:
             _end(process)
             raise
@@ -125,6 +125,27 @@ def _followed(process: subprocess.Popen[bytes], events: Path, progress: Progress
                 return code, progress
             watch(progress)
             time.sleep(_LOOK)
+
+
+def _while_it_shows(watch: Watch, log: int) -> Watch:
+    """Return what shows how far a run is, until that fails: nodes are in the middle of a step, whatever becomes of it.
+
+    log: a descriptor of pyinfra's log, which then says so
+    """
+    shows = watch
+
+    def shown(progress: Progress) -> None:
+        nonlocal shows
+        try:
+            shows(progress)
+        except Exception as error:
+            # A signal's SystemExit is none, and ends the run.
+            shows = unwatched
+            said = f"# gpunode cannot show any more how far the run is: {type(error).__name__}: {error}\n"
+            with suppress(OSError):
+                os.write(log, said.encode(errors="replace"))
+
+    return shown
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
