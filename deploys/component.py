@@ -85,6 +85,7 @@ def accepted() -> bool:
         _seen[current] = None if reasons else reading
         if reading is not None and reading.is_image:
             begin_image()
+            run_end.becomes_image(current)
             host.log("an image is made here: what is started, loaded and verified is left to its first boot")
         if reasons:
             run_end.refused(current, reasons)

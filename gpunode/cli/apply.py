@@ -15,10 +15,11 @@ from gpunode.base.host_names import folded
 from gpunode.base.terminal import say
 from gpunode.cli.errors import told
 from gpunode.cli.interruption import interruptible
-from gpunode.cli.selection import limit_option, set_option
+from gpunode.cli.selection import called, limit_option, set_option
 
 if TYPE_CHECKING:
     from gpunode.cli.plan import Plans
+    from gpunode.fleet.call import Call
     from gpunode.fleet.reports.run_end import HostEnd
     from gpunode.fleet.run.child import Files
     from gpunode.fleet.run.progress import Progress
@@ -47,10 +48,11 @@ def apply(inventory: Path, yes: bool, limit: tuple[str, ...]) -> None:
         sys.exit(ExitCode.ERROR if any(isinstance(found, str) for found in plans.values()) else ExitCode.NEGATIVE)
     if not yes:
         _ask(nodes, plans)
-    again = f"gpunode apply {inventory}"
+    call = called(inventory, limit)
+    again = call.of("apply")
     with interruptible(f"interrupted: what a node was in the middle of ends or is undone there; `{again}` goes on"):
-        progress, files = _run(inventory, nodes)
-    _finish(inventory, plans, progress, files)
+        progress, files = _run(inventory, nodes, call)
+    _finish(call, plans, progress, files)
 
 
 def _nodes(plans: Plans) -> list[str]:
@@ -68,7 +70,7 @@ def _ask(nodes: Sequence[str], plans: Plans) -> None:
         sys.exit(ExitCode.GOOD)
 
 
-def _run(inventory: Path, nodes: Sequence[str]) -> tuple[Progress, Files]:
+def _run(inventory: Path, nodes: Sequence[str], call: Call) -> tuple[Progress, Files]:
     from gpunode.cli.live import live
     from gpunode.fleet.inventory import load_inventory
     from gpunode.fleet.rollout import place as rollouts
@@ -87,7 +89,8 @@ def _run(inventory: Path, nodes: Sequence[str]) -> tuple[Progress, Files]:
             live(partial(say, err=True)) as watch,
         ):
             words = child.command(pyinfra, name, nodes, groups)
-            code, progress = child.run(words, files, lock, len(nodes), {}, watch, partial(rollouts.name_holder, lock))
+            name_holder = partial(rollouts.name_holder, lock)
+            code, progress = child.run(words, files, lock, len(nodes), call.environment(), watch, name_holder)
     except (child.ProgramError, OSError) as error:
         said = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
         say(said, err=True)
@@ -101,12 +104,12 @@ def _run(inventory: Path, nodes: Sequence[str]) -> tuple[Progress, Files]:
     return progress, files
 
 
-def _finish(inventory: Path, plans: Plans, progress: Progress, files: Files) -> NoReturn:
+def _finish(call: Call, plans: Plans, progress: Progress, files: Files) -> NoReturn:
     from gpunode.fleet.reports.findings_text import width
     from gpunode.fleet.reports.run_end import report_of, verdict_text
 
     ends = _ends(plans, progress)
-    say(verdict_text(ends, width(), str(inventory)))
+    say(verdict_text(ends, width(), call))
     findings = [item for end in ends if (report := report_of(end)) is not None for item in report.findings]
     status = verdict(findings)
     if status is not ExitCode.GOOD:
