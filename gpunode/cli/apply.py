@@ -16,10 +16,11 @@ from gpunode.base.host_names import folded
 from gpunode.base.terminal import say
 from gpunode.cli.errors import told
 from gpunode.cli.interruption import interruptible
-from gpunode.cli.selection import limit_option, set_option
+from gpunode.cli.selection import called, limit_option, set_option
 
 if TYPE_CHECKING:
     from gpunode.cli.plan import Plans
+    from gpunode.fleet.call import Call
     from gpunode.fleet.run.child import Files
     from gpunode.fleet.run.progress import Progress
 
@@ -44,10 +45,11 @@ def apply(inventory: Path, yes: bool, limit: tuple[str, ...]) -> None:
         plans = live_plans(inventory, limit)
     say(as_text(plans))
     _allowed(plans, yes)
-    again = f"gpunode apply {inventory}"
+    call = called(inventory, limit)
+    again = call.of("apply")
     with interruptible(f"interrupted: what a node was in the middle of ends or is undone there; `{again}` goes on"):
-        plans, code, progress, files = _run(inventory, limit, yes, plans)
-    _finish(inventory, plans, code, progress, files)
+        plans, code, progress, files = _run(inventory, limit, yes, plans, call)
+    _finish(call, plans, code, progress, files)
 
 
 @contextmanager
@@ -92,7 +94,9 @@ def _ask(nodes: Sequence[str], plans: Plans) -> None:
         sys.exit(ExitCode.GOOD)
 
 
-def _run(inventory: Path, limit: tuple[str, ...], yes: bool, plans: Plans) -> tuple[Plans, int, Progress, Files]:
+def _run(
+    inventory: Path, limit: tuple[str, ...], yes: bool, plans: Plans, call: Call
+) -> tuple[Plans, int, Progress, Files]:
     """Run on the nodes that can be changed; return the plans that it was run by, and how that ended."""
     from gpunode.cli.live import live
     from gpunode.fleet.inventory import load_inventory
@@ -122,7 +126,7 @@ def _run(inventory: Path, limit: tuple[str, ...], yes: bool, plans: Plans) -> tu
             nodes = _nodes(plans)
             words, started = child.command(pyinfra, name, nodes, groups), partial(rollouts.name_holder, lock, what=what)
             with live(partial(say, err=True)) as watch:
-                code, progress = child.run(words, files, lock, len(nodes), {}, watch, started)
+                code, progress = child.run(words, files, lock, len(nodes), call.environment(), watch, started)
     return plans, code, progress, files
 
 
@@ -141,14 +145,14 @@ def _planned_anew(inventory: Path, limit: tuple[str, ...], yes: bool, shown: Pla
     return plans
 
 
-def _finish(inventory: Path, plans: Plans, code: int, progress: Progress, files: Files) -> NoReturn:
+def _finish(call: Call, plans: Plans, code: int, progress: Progress, files: Files) -> NoReturn:
     from gpunode.fleet.reports.findings_text import width
     from gpunode.fleet.reports.run_end import verdict_text
     from gpunode.fleet.run.child import last_lines
     from gpunode.fleet.run.ends import ends_of, how_it_ended, is_lost, status_of
 
     ends = ends_of(plans, progress, code)
-    say(verdict_text(ends, width(), str(inventory)))
+    say(verdict_text(ends, width(), call))
     if is_lost(ends, progress, len(_nodes(plans))):
         before = " before it could say how the nodes are" if progress.ends is None else ""
         say(f"{how_it_ended(code)}{before}. Its last lines:", err=True)

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 def check(inventory: str, as_json: bool, limit: tuple[str, ...]) -> None:
     """Validate the settings of every host in INVENTORY; no host is contacted.
 
-    With --limit the settings of all hosts must be right all the same, and these alone are told of.
+    With --limit the settings of all hosts must be right all the same, and these alone are told of; what --set gives is
+    for these, and for no other is it judged.
 
     Refused is also what no node can become: a CUDA release that the driver is too old for, a branch that no repository
     has. Exit status: 0 all are right, 1 the inventory cannot be read, 3 settings are refused (one message names every
@@ -42,6 +43,7 @@ def check(inventory: str, as_json: bool, limit: tuple[str, ...]) -> None:
         from gpunode.fleet.inventory import InventoryError, foreign_names, layered_data, limited, load_inventory
         from gpunode.settings import SettingsError, check_hosts
         from gpunode.settings.host_data import REPLACE
+        from gpunode.settings.overrides import OverrideError
 
     try:
         layered = layered_data(inventory)
@@ -53,6 +55,11 @@ def check(inventory: str, as_json: bool, limit: tuple[str, ...]) -> None:
             say(json.dumps({"ok": False, "error": str(error), "problems": [], "hosts": {}}, indent=2))
         say(f"cannot read the inventory: {error}", err=True)
         sys.exit(ExitCode.ERROR)
+    except OverrideError as error:
+        if as_json:
+            say(json.dumps({"ok": False, "error": str(error), "problems": [], "hosts": {}}, indent=2))
+        say(str(error), err=True)
+        sys.exit(ExitCode.INPUT_REFUSED)
     except SettingsError as error:
         if as_json:
             problems = [problem.to_json() for problem in error.problems]

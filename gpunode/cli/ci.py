@@ -15,6 +15,7 @@ from gpunode.base.terminal import say
 from gpunode.cli.drift import print_reports, write_reports
 from gpunode.cli.errors import told
 from gpunode.cli.report_file import REPORT, writable
+from gpunode.cli.selection import called
 
 if TYPE_CHECKING:
     from gpunode.system.readiness import Outcome, Readiness
@@ -59,7 +60,7 @@ def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
     status = _provisioned(inventory)
     with told():
         reports = inspect(inventory)
-    print_reports(reports, show_all=False, inventory=inventory)
+    print_reports(reports, show_all=False, call=called(inventory))
     reports = tuple(replace(one, findings=(up[one.name], _run(status), *one.findings)) for one in reports)
     write_reports(reports, junit)
     sys.exit(ExitCode.ERROR if status else verdict(item for one in reports for item in one.findings))

@@ -18,10 +18,11 @@ def told() -> Iterator[None]:
     from gpunode.fleet.inventory import InventoryError
     from gpunode.node.recorded import FactsError
     from gpunode.settings import SettingsError
+    from gpunode.settings.overrides import OverrideError
 
     try:
         yield
-    except (SettingsError, FactsError) as error:
+    except (SettingsError, OverrideError, FactsError) as error:
         say(str(error), err=True)
         sys.exit(ExitCode.INPUT_REFUSED)
     except (InventoryError, MachinesError) as error:

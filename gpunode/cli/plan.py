@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +17,7 @@ from gpunode.base.importing import uncollected
 from gpunode.base.terminal import say
 from gpunode.cli.errors import told
 from gpunode.cli.report_file import html_option, write_page
-from gpunode.cli.selection import limit_option, set_option
+from gpunode.cli.selection import called, limit_option, set_option
 
 if TYPE_CHECKING:
     from gpunode.fleet.nodes import Answer
@@ -54,7 +55,8 @@ def plan(
         raise click.UsageError("--limit names hosts of an inventory; of --facts all hosts are planned")
     with told():
         plans = live_plans(inventory, limit) if inventory else _offline(facts_file, settings_file)  # type: ignore[arg-type]
-    document = as_json(plans, version("gpunode"), datetime.now(UTC), str(inventory) if inventory else None)
+    named, words = str(inventory) if inventory else None, called(str(inventory)).settings
+    document = as_json(plans, version("gpunode"), datetime.now(UTC), named, limit, words)
     if wants_json:
         say(json.dumps(document, indent=2))
     else:
@@ -112,10 +114,18 @@ def _planned(settings: Any, node: Any) -> Plan | str:
         return f"cannot be judged: {type(error).__name__}: {error}"
 
 
-def as_json(plans: Plans, version: str, at: datetime, inventory: str | None = None) -> dict[str, Any]:
+def as_json(
+    plans: Plans,
+    version: str,
+    at: datetime,
+    inventory: str | None = None,
+    limit: Sequence[str] = (),
+    settings: Sequence[str] = (),
+) -> dict[str, Any]:
     """Return what `--json` prints.
 
-    version: gpunode's; at: when it was planned; inventory: its path as it was given, None of a file of facts
+    version: gpunode's; at: when it was planned; inventory: its path as it was given, None of a file of facts; limit,
+    settings: the patterns behind --limit, and the words behind --set as they may be shown
     """
     from gpunode.node.plan import SCHEMA, Plan
 
@@ -124,7 +134,15 @@ def as_json(plans: Plans, version: str, at: datetime, inventory: str | None = No
         for name, found in plans.items()
     }
     told_at = at.astimezone(UTC).isoformat(timespec="seconds")
-    return {"schema": SCHEMA, "gpunode": version, "inventory": inventory, "at": told_at, "hosts": hosts}
+    return {
+        "schema": SCHEMA,
+        "gpunode": version,
+        "inventory": inventory,
+        "limit": list(limit),
+        "set": list(settings),
+        "at": told_at,
+        "hosts": hosts,
+    }
 
 
 def _exit_code(plans: Plans) -> ExitCode:

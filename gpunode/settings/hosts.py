@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from gpunode.settings import overrides
 from gpunode.settings.cluster import node_name
 from gpunode.settings.component import Component
 from gpunode.settings.domains import domains
@@ -45,12 +46,18 @@ def check_hosts(hosts: Mapping[str, Mapping[str, Any]], foreign: Collection[str]
         except SettingsError as error:
             problems += (replace(problem, host=host) for problem in error.problems)
     found, of_domains = domains(found, hosts)
-    problems += of_domains
-    problems += _at_odds(found)
-    problems += _disagreements(found)
+    problems += map(_set_for_some, (*of_domains, *_at_odds(found), *_disagreements(found)))
     if problems:
         raise SettingsError(problems)
     return found
+
+
+def _set_for_some(problem: Problem) -> Problem:
+    """Return what hosts must have alike with the way out, where --set gave it to those of --limit alone."""
+    if not overrides.limit() or problem.key.partition(".")[0] not in overrides.given():
+        return problem
+    why = "--set gave it to the hosts of --limit alone: leave out --limit, or write it into the inventory for all"
+    return replace(problem, message=f"{problem.message} ({why})")
 
 
 def _at_odds(settings: Mapping[str, Settings]) -> Iterator[Problem]:

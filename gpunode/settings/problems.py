@@ -65,6 +65,11 @@ def written(value: object) -> str:
     return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "…"
 
 
+def hides(value: object) -> bool:
+    """Say whether a value has something in it that `written` does not show, or more than a person reads."""
+    return _masked(value, DEEPEST, iter(range(_MOST_SHOWN))) != value
+
+
 def _masked(value: object, depth: int, left: Iterator[int]) -> object:
     """Return a value without credentials, at any depth; before it is cut, since the cut may take away the @.
 

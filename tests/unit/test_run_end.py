@@ -16,6 +16,7 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.verdicts import Refusal
 from gpunode.fleet import run_end
+from gpunode.fleet.call import Call
 from gpunode.fleet.reports.run_end import Failure, HostEnd, host_end_from, report_of, verdict_text
 from gpunode.operations.failure import fail, has_work, node_operation
 from tests.unit.simulated_host import Host
@@ -54,7 +55,7 @@ def _fleet() -> list[HostEnd]:
 
 @pytest.mark.parametrize("columns", [40, 80, 160])
 def test_the_end_of_a_run_says_how_each_node_is_and_what_to_do_at_any_width(columns: int) -> None:
-    text = verdict_text(_fleet(), columns, "inventories/prod.py") + "\n"
+    text = verdict_text(_fleet(), columns, Call("inventories/prod.py")) + "\n"
     assert text == (GOLDEN / f"{columns}.txt").read_text()
 
 
@@ -70,8 +71,11 @@ def test_one_node_needs_no_totals() -> None:
 
 
 def test_a_deploy_alone_that_verifies_nothing_does_not_say_that_all_is_well() -> None:
-    text = verdict_text([HostEnd("a"), HostEnd("b")], inventory="inventories/prod.py")
-    assert text == "a, b: no operation failed; not verified: `pyinfra inventories/prod.py deploys/verify.py` does"
+    text = verdict_text([HostEnd("a"), HostEnd("b")], call=Call("inventories/prod.py"))
+    assert text.splitlines() == [
+        "a, b: no operation failed; how they are was not looked at. To see it, run",
+        "  gpunode drift inventories/prod.py",
+    ]
 
 
 def test_a_verdict_that_failed_is_told_by_its_findings_and_not_twice() -> None:

@@ -13,11 +13,12 @@ from gpunode.fleet.page.view import (
     Item,
     Kind,
     View,
+    call_of,
     columns,
     counted,
+    healing,
     in_words,
     pairs,
-    run_command,
 )
 
 KINDS = (
@@ -41,10 +42,9 @@ def view(document: Mapping[str, Any]) -> View:
     verdicts = Counter(plan["verdict"] for plan in document["hosts"].values())
     done = f"{verdicts['can be done']:,} of {counted(len(hosts), 'host')} can be done"
     others = (f"{words}: {verdicts[each]:,}" for each, words in _OTHERS.items() if verdicts[each])
-    inventory = document.get("inventory")
     return View(
         "Plan",
-        inventory,
+        document.get("inventory"),
         "; ".join((done, *others)) + ".",
         KINDS,
         columns(hosts),
@@ -52,7 +52,7 @@ def view(document: Mapping[str, Any]) -> View:
         document.get("gpunode"),
         document.get("at"),
         "A run, by host",
-        run_command(inventory),
+        healing(call_of(document)),
     )
 
 

@@ -41,6 +41,7 @@ class Outcome(_Part):
 class Begun(_Part):
     """Open a journal. `hosts` maps each host of the inventory to its fingerprint, `nodes` are taken in their order.
 
+    `settings` are the words behind --set as they may be shown; null in a journal of a gpunode that did not note them.
     `format` is raised when a journal of an earlier gpunode can no longer be gone on with.
     """
 
@@ -53,6 +54,7 @@ class Begun(_Part):
     policy: Policy
     nodes: tuple[str, ...]
     left_out: dict[str, LeftOut]
+    settings: tuple[str, ...] | None = None
 
 
 WaveKind = Literal["canary", "wave", "retry"]
