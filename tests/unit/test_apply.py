@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
@@ -236,7 +237,7 @@ def _waiting(monkeypatch: pytest.MonkeyPatch, before: dict[str, Plan | str], now
     """Have another run be at work until it has been waited for once; and the plan before, and the one behind it."""
     at_work = contextlib.ExitStack()
     at_work.enter_context(rollouts.run_lock(rollouts.place("fleet.py"), print, "`gpunode apply fleet.py`"))
-    monkeypatch.setattr("gpunode.fleet.rollout.place.time.sleep", lambda _: at_work.close())
+    monkeypatch.setattr(rollouts, "time", SimpleNamespace(sleep=lambda _: at_work.close()))
     found = iter([before, now])
     monkeypatch.setattr(plans, "live_plans", lambda *_: next(found))
 

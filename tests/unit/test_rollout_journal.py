@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import pytest
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 from gpunode.base.findings import FindingClass, NodeReport
 from gpunode.fleet.call import Call
+from gpunode.fleet.rollout import place as rollouts
 from gpunode.fleet.rollout.choice import sorted_out
 from gpunode.fleet.rollout.conduct import Hands, conduct
 from gpunode.fleet.rollout.document import exit_code
@@ -359,7 +361,7 @@ def test_whoever_waits_is_told_for_whom_since_when_and_that_waiting_is_right(
     with contextlib.ExitStack() as first:
         lock = first.enter_context(run_lock(tmp_path, told.append, "`gpunode apply x.py`"))
         name_holder(lock, 4711, "`gpunode apply x.py`")
-        monkeypatch.setattr("gpunode.fleet.rollout.place.time.sleep", lambda _: first.close())
+        monkeypatch.setattr(rollouts, "time", SimpleNamespace(sleep=lambda _: first.close()))
         with run_lock(tmp_path, told.append):
             pass
     (line,) = told
@@ -377,7 +379,7 @@ def test_a_lock_of_which_little_is_known_is_waited_for_all_the_same(
         lock = first.enter_context(run_lock(tmp_path, told.append))
         os.ftruncate(lock, 0)
         os.pwrite(lock, content, 0)
-        monkeypatch.setattr("gpunode.fleet.rollout.place.time.sleep", lambda _: first.close())
+        monkeypatch.setattr(rollouts, "time", SimpleNamespace(sleep=lambda _: first.close()))
         with run_lock(tmp_path, told.append):
             pass
     assert "waiting: another run is at work" in told[0] and ("`kill 4711`" in told[0]) is content.startswith(b"4711")
