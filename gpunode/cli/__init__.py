@@ -8,8 +8,10 @@ import sys
 
 import click
 
+from gpunode.base.codes import has_code, with_code
 from gpunode.base.findings import ExitCode
 from gpunode.base.terminal import say
+from gpunode.cli.errors import CRASHED, INTERRUPTED, USAGE
 
 # Command -> (module, attribute, one line for --help).
 _COMMANDS = {
@@ -18,6 +20,11 @@ _COMMANDS = {
     "ci": ("gpunode.cli.ci", "ci", "Provision and verify the test machines of a CI job."),
     "cluster": ("gpunode.cli.cluster", "cluster", "Show what a Kubernetes cluster is to get: values, labels."),
     "drift": ("gpunode.cli.drift", "drift", "Compare every node with its settings; nothing is changed."),
+    "explain": (
+        "gpunode.cli.explain",
+        "explain",
+        "Say what a code such as driver.loaded-module means, and the remedy.",
+    ),
     "facts": ("gpunode.cli.facts", "facts", "Record what every node is, as JSON; nothing is changed."),
     "init": ("gpunode.cli.init", "init", "Write a repository of your own: settings, inventories, the main job."),
     "mig": ("gpunode.cli.mig", "mig", "Multi-Instance GPU: judge a declaration, and where its instances go."),
@@ -50,6 +57,7 @@ def gpunode() -> None:
     """Turn machines into verified GPU nodes, and see that they stay so.
 
     Exit codes: 0 good, 1 error, 2 negative verdict, 3 input refused, 64 usage.
+    What a message means that ends in [CODE]: gpunode explain CODE.
     """
 
 
@@ -58,16 +66,18 @@ def main() -> None:
     try:
         gpunode.main(standalone_mode=False)
     except click.UsageError as error:
-        error.show()
+        said = error.format_message()
+        click.UsageError(said if has_code(said) else with_code(said, USAGE), error.ctx).show()
         sys.exit(ExitCode.USAGE)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        say("interrupted", err=True)
+        say(with_code("interrupted", INTERRUPTED), err=True)
         sys.exit(ExitCode.ERROR)
     except Exception as error:
-        say(f"error: {type(error).__name__}: {error}; GPUNODE_DEBUG=1 shows where", err=True)
+        said = f"error: {type(error).__name__}: {error}; GPUNODE_DEBUG=1 shows where"
+        say(with_code(said, CRASHED), err=True)
         if os.environ.get("GPUNODE_DEBUG"):
             raise
         sys.exit(ExitCode.ERROR)

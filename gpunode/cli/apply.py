@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from gpunode.base.codes import with_code
+from gpunode.base.errors import CodedError
 from gpunode.base.findings import ExitCode, verdict
 from gpunode.base.host_names import folded
 from gpunode.base.terminal import say
-from gpunode.cli.errors import told
+from gpunode.cli.errors import BROKEN_OFF, NOT_READ, NOTHING_TO_CHANGE, end, end_by, told
 from gpunode.cli.interruption import interruptible
 from gpunode.cli.selection import limit_option, set_option
 
@@ -43,8 +45,8 @@ def apply(inventory: Path, yes: bool, limit: tuple[str, ...]) -> None:
     say(as_text(plans))
     nodes = _nodes(plans)
     if not nodes:
-        say("no node can be changed: see above", err=True)
-        sys.exit(ExitCode.ERROR if any(isinstance(found, str) for found in plans.values()) else ExitCode.NEGATIVE)
+        unread = any(isinstance(found, str) for found in plans.values())
+        end("no node can be changed: see above", NOTHING_TO_CHANGE, ExitCode.ERROR if unread else ExitCode.NEGATIVE)
     if not yes:
         _ask(nodes, plans)
     again = f"gpunode apply {inventory}"
@@ -88,13 +90,14 @@ def _run(inventory: Path, nodes: Sequence[str]) -> tuple[Progress, Files]:
         ):
             words = child.command(pyinfra, name, nodes, groups)
             code, progress = child.run(words, files, lock, len(nodes), {}, watch, partial(rollouts.name_holder, lock))
-    except (child.ProgramError, OSError) as error:
-        said = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
-        say(said, err=True)
-        sys.exit(ExitCode.ERROR)
+    except CodedError as error:
+        end_by(error, ExitCode.ERROR)
+    except OSError as error:
+        end(f"{error.filename}: {error.strerror}" if error.filename else str(error), NOT_READ, ExitCode.ERROR)
     if progress.ends is None and not progress.unreached:
         how = f"was ended by signal {-code}" if code < 0 else f"exited {code}"
-        say(f"pyinfra {how} before it could say how the nodes are. Its last lines:", err=True)
+        said = f"pyinfra {how} before it could say how the nodes are. Its last lines:"
+        say(with_code(said, BROKEN_OFF), err=True)
         say(child.last_lines(files.log), err=True)
         say(f"log: {files.log}", err=True)
         sys.exit(ExitCode.ERROR)

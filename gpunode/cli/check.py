@@ -13,6 +13,7 @@ import click
 from gpunode.base.findings import ExitCode
 from gpunode.base.importing import uncollected
 from gpunode.base.terminal import say
+from gpunode.cli.errors import end_by
 from gpunode.cli.selection import limit_option, set_option
 
 if TYPE_CHECKING:
@@ -50,15 +51,17 @@ def check(inventory: str, as_json: bool, limit: tuple[str, ...]) -> None:
         hosts, layered = {name: every[name] for name in told_of}, {name: layered[name] for name in told_of}
     except InventoryError as error:
         if as_json:
-            say(json.dumps({"ok": False, "error": str(error), "problems": [], "hosts": {}}, indent=2))
-        say(f"cannot read the inventory: {error}", err=True)
-        sys.exit(ExitCode.ERROR)
+            say(
+                json.dumps(
+                    {"ok": False, "error": str(error), "code": error.code, "problems": [], "hosts": {}}, indent=2
+                )
+            )
+        end_by(error, ExitCode.ERROR, "cannot read the inventory: ")
     except SettingsError as error:
         if as_json:
             problems = [problem.to_json() for problem in error.problems]
             say(json.dumps({"ok": False, "problems": problems, "hosts": {}}, indent=2))
-        say(str(error), err=True)
-        sys.exit(ExitCode.INPUT_REFUSED)
+        end_by(error, ExitCode.INPUT_REFUSED)
     refused, told = _anywhere(hosts)
     if as_json:
         found = {host: {**settings.to_json(), "digest": settings.digest()} for host, settings in hosts.items()}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from gpunode.base.codes import with_code
+
 limit_option = click.option(
     "--limit",
     multiple=True,
@@ -22,7 +24,7 @@ def _set(context: click.Context, option: click.Parameter, words: tuple[str, ...]
         # Now: what reads settings, in this process and in its children, finds them there.
         overrides.give(words)
     except overrides.OverrideError as error:
-        raise click.BadParameter(str(error)) from None
+        raise click.BadParameter(with_code(str(error), error.code)) from None
     return words
 
 

@@ -13,6 +13,7 @@ from gpunode.fleet.page.view import (
     View,
     columns,
     counted,
+    explained,
     in_words,
     pairs,
     run_command,
@@ -47,6 +48,7 @@ def view(document: Mapping[str, Any]) -> View:
 def _item(finding: Mapping[str, Any], heal: str | None) -> Item:
     is_caution = finding["class"] == "ok" and finding["cause"] is not None
     told = {"why": finding["cause"], "remedy": with_command(finding["remedy"], heal), "source": finding["source"]}
+    told["code"] = explained(finding.get("code")) if finding["class"] != "ok" or is_caution else None
     return Item(
         finding["component"],
         CAUTION if is_caution else finding["class"],

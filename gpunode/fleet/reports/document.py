@@ -46,6 +46,7 @@ def schema() -> dict[str, Any]:
     text: dict[str, Any] = {"type": ["string", "null"]}
     count = {"type": "object", "propertyNames": {"enum": classes}, "additionalProperties": {"type": "integer"}}
     finding = dict.fromkeys(fields, text) | {
+        "code": {"type": "string"},
         "component": {"type": "string"},
         "what": {"type": "string"},
         "class": {"enum": classes},
