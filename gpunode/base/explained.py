@@ -60,7 +60,7 @@ def pages() -> Mapping[str, Page]:
 
 
 def asked(text: str) -> tuple[Page, ...]:
-    """Return the pages that are asked for: of a code, of words that stand in a text, of a component; none, where none is.
+    """Return the pages that are asked for: of a code, of words that stand in a text, or of a component; else none.
 
     A code of an earlier gpunode is the one that it is now.
     """

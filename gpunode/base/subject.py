@@ -122,7 +122,6 @@ class Subject(StrEnum):
     TAKEN = "taken of"
     STATE = "state"
     CONNECTION = "connection"
-    PREFLIGHT = "preflight"
     CAME_UP = "came up"
     XID = "Xid"
     NO_XIDS = "Xids"
