@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpunode.base.codes import has_code, with_code
 from gpunode.base.findings import ExitCode
 from gpunode.base.terminal import say
+from gpunode.cli.errors import CRASHED, INTERRUPTED, USAGE
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -23,6 +25,11 @@ _COMMANDS = {
     "cluster": ("gpunode.cli.cluster", "cluster", "Show what a Kubernetes cluster is to get: values, labels."),
     "completion": ("gpunode.cli.completion", "completion", "Print what bash, zsh or fish reads to complete gpunode."),
     "drift": ("gpunode.cli.drift", "drift", "Compare every node with its settings; nothing is changed."),
+    "explain": (
+        "gpunode.cli.explain",
+        "explain",
+        "Say what a code such as driver.loaded-module means, and the remedy.",
+    ),
     "facts": ("gpunode.cli.facts", "facts", "Record what every node is, as JSON; nothing is changed."),
     "init": ("gpunode.cli.init", "init", "Write a repository of your own: settings, inventories, the main job."),
     "man": ("gpunode.cli.man", "man", "Write the manual pages of all commands."),
@@ -76,6 +83,7 @@ def gpunode() -> None:
     """Turn machines into verified GPU nodes, and see that they stay so.
 
     Exit codes: 0 good, 1 error, 2 negative verdict, 3 input refused, 64 usage.
+    What a message means that ends in [CODE]: gpunode explain CODE.
     """
 
 
@@ -84,16 +92,18 @@ def main() -> None:
     try:
         gpunode.main(standalone_mode=False)
     except click.UsageError as error:
-        error.show()
+        said = error.format_message()
+        click.UsageError(said if has_code(said) else with_code(said, USAGE), error.ctx).show()
         sys.exit(ExitCode.USAGE)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        say("interrupted", err=True)
+        say(with_code("interrupted", INTERRUPTED), err=True)
         sys.exit(ExitCode.ERROR)
     except Exception as error:
-        say(f"error: {type(error).__name__}: {error}; GPUNODE_DEBUG=1 shows where", err=True)
+        said = f"error: {type(error).__name__}: {error}; GPUNODE_DEBUG=1 shows where"
+        say(with_code(said, CRASHED), err=True)
         if os.environ.get("GPUNODE_DEBUG"):
             raise
         sys.exit(ExitCode.ERROR)

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from gpunode.base.codes import with_code
+from gpunode.base.errors import CodedError
 from gpunode.base.findings import ExitCode
 from gpunode.base.host_names import folded
 from gpunode.base.terminal import say
-from gpunode.cli.errors import told
+from gpunode.cli.errors import BROKEN_OFF, NOT_READ, NOTHING_TO_CHANGE, end, end_by, told
 from gpunode.cli.interruption import interruptible
 from gpunode.cli.selection import called, limit_option, set_option
 
@@ -55,26 +57,20 @@ def apply(inventory: Path, yes: bool, limit: tuple[str, ...]) -> None:
 @contextmanager
 def _refused() -> Iterator[None]:
     """Say in one message why nothing can be run."""
-    from gpunode.fleet.rollout.journal import JournalError
-    from gpunode.fleet.rollout.place import LockedError
-    from gpunode.fleet.run.child import ProgramError
-
     try:
         yield
-    except (JournalError, LockedError, ProgramError) as error:
-        say(str(error), err=True)
-        sys.exit(ExitCode.ERROR)
+    except CodedError as error:
+        end_by(error, ExitCode.ERROR)
     except OSError as error:
-        say(f"{error.filename}: {error.strerror}" if error.filename else str(error), err=True)
-        sys.exit(ExitCode.ERROR)
+        end(f"{error.filename}: {error.strerror}" if error.filename else str(error), NOT_READ, ExitCode.ERROR)
 
 
 def _allowed(plans: Plans, yes: bool) -> None:
     """Go on where a node can be changed, and a person, or --yes, wants it."""
     nodes = _nodes(plans)
     if not nodes:
-        say("no node can be changed: see above", err=True)
-        sys.exit(ExitCode.ERROR if any(isinstance(found, str) for found in plans.values()) else ExitCode.NEGATIVE)
+        unread = any(isinstance(found, str) for found in plans.values())
+        end("no node can be changed: see above", NOTHING_TO_CHANGE, ExitCode.ERROR if unread else ExitCode.NEGATIVE)
     if not yes:
         _ask(nodes, plans)
 
@@ -155,7 +151,7 @@ def _finish(call: Call, plans: Plans, code: int, progress: Progress, files: File
     say(verdict_text(ends, width(), call))
     if is_lost(ends, progress, len(_nodes(plans))):
         before = " before it could say how the nodes are" if progress.ends is None else ""
-        say(f"{how_it_ended(code)}{before}. Its last lines:", err=True)
+        say(with_code(f"{how_it_ended(code)}{before}. Its last lines:", BROKEN_OFF), err=True)
         say(last_lines(files.log), err=True)
     status = status_of(ends)
     if status is not ExitCode.GOOD:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from importlib.resources import files
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import click
 from gpunode.base.findings import ExitCode
 from gpunode.base.terminal import say
 from gpunode.cli import known_machines
+from gpunode.cli.errors import ALREADY_THERE, NOT_MADE, end
 
 _IGNORED = "/.apply/\n/.lab/\n/.rollout/\n__pycache__/\npyinfra-debug.log\n"
 _NEXT = """\
@@ -69,8 +69,8 @@ def _write(directory: Path, texts: dict[Path, str], what: str = "directory") -> 
     try:
         actual = sorted(str(path) for path in texts if (directory / path).exists() or (directory / path).is_symlink())
         if actual:
-            say(f"{directory} has {', '.join(actual)} already; nothing was written. Name another {what}", err=True)
-            sys.exit(ExitCode.INPUT_REFUSED)
+            said = f"{directory} has {', '.join(actual)} already; nothing was written. Name another {what}"
+            end(said, ALREADY_THERE, ExitCode.INPUT_REFUSED)
         for path, text in texts.items():
             (directory / path).parent.mkdir(parents=True, exist_ok=True)
             with (directory / path).open("x", encoding="utf-8") as file:
@@ -79,8 +79,8 @@ def _write(directory: Path, texts: dict[Path, str], what: str = "directory") -> 
     except OSError as error:
         for path in written:
             path.unlink(missing_ok=True)
-        say(f"cannot write {error.filename or directory}: {error.strerror}; no file was left behind", err=True)
-        sys.exit(ExitCode.ERROR)
+        said = f"cannot write {error.filename or directory}: {error.strerror}; no file was left behind"
+        end(said, NOT_MADE, ExitCode.ERROR)
     say("\n".join(f"{directory / path}" for path in texts))
 
 

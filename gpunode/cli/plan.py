@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpunode.base.codes import with_code
 from gpunode.base.findings import ExitCode
 from gpunode.base.importing import uncollected
 from gpunode.base.terminal import say
@@ -169,7 +170,7 @@ def as_text(plans: Plans) -> str:
         if found.drains:
             lines.append("  the node is drained before the first step that says so, and given back after the verdict")
         for refusal in found.refusals:
-            lines.append(f"  refused: {refusal.component}: {refusal.reason}")
+            lines.append(with_code(f"  refused: {refusal.component}: {refusal.reason}", refusal.code))
             lines.append(f"    remedy: {refusal.remedy}")
             lines.append(f"    source: {refusal.source}")
         for number, step in enumerate(found.steps, 1):
@@ -182,5 +183,6 @@ def as_text(plans: Plans) -> str:
             if step.packages:
                 lines.append(f"     packages: {', '.join(step.packages)}")
         for caution in found.cautions:
-            lines.append(f"  caution: {caution.component}: {caution.reason}; {caution.remedy}")
+            told = f"  caution: {caution.component}: {caution.reason}; {caution.remedy}"
+            lines.append(with_code(told, caution.code))
     return "\n".join(lines)

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 from click.core import ParameterSource
 
+from gpunode.base.codes import with_code
 from gpunode.base.findings import ExitCode
 from gpunode.base.host_names import folded
 from gpunode.base.terminal import say
-from gpunode.cli.errors import told
+from gpunode.cli.errors import end_by, told
 from gpunode.cli.interruption import interruptible
 from gpunode.cli.report_file import html_option, write_page
 from gpunode.cli.selection import called, set_option
@@ -41,7 +42,7 @@ def _amount(context: click.Context, option: click.Parameter, text: str | None) -
     try:
         return None if text is None else amount(text, least=1 if option.name == "most" else 0)
     except AmountError as error:
-        raise click.BadParameter(str(error)) from None
+        raise click.BadParameter(with_code(str(error), error.code)) from None
 
 
 @click.command()
@@ -142,10 +143,9 @@ def _refused() -> Iterator[None]:
     try:
         yield
     except CanaryError as error:
-        raise click.BadParameter(str(error), param_hint="--canary") from None
+        raise click.BadParameter(with_code(str(error), error.code), param_hint="--canary") from None
     except (ChangedError, JournalError, LockedError, ProgramError) as error:
-        say(str(error), err=True)
-        sys.exit(ExitCode.INPUT_REFUSED if isinstance(error, ChangedError) else ExitCode.ERROR)
+        end_by(error, ExitCode.INPUT_REFUSED if isinstance(error, ChangedError) else ExitCode.ERROR)
 
 
 def _planned(inventory: Path, call: Call, request: Request | None, tell: Tell) -> Progress:

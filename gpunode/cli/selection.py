@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpunode.base.codes import with_code
+
 if TYPE_CHECKING:
     from gpunode.fleet.call import Call
 
@@ -31,7 +33,7 @@ def _set(context: click.Context, option: click.Parameter, words: tuple[str, ...]
         # Now: what reads settings, in this process and in its children, finds them there.
         overrides.give(words, context.params.get("limit", ()))
     except overrides.OverrideError as error:
-        raise click.BadParameter(str(error)) from None
+        raise click.BadParameter(with_code(str(error), error.code)) from None
     return words
 
 

@@ -20,6 +20,7 @@ from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.host import Host
 from pyinfra.api.state import BaseStateCallback, State, StateStage
 
+from gpunode.base.codes import preflight
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.terminal import logged
 from gpunode.base.verdicts import Refusal
@@ -177,4 +178,7 @@ def _finding_of(reason: Refusal | str) -> Finding:
     if isinstance(reason, Refusal):
         return refusal_finding(reason)
     cause, remedy = errors.parted(reason)
-    return Finding("node", FindingClass.UNSUPPORTED, "preflight", None, None, cause, remedy or "look at the node")
+    remedy = remedy or "look at the node"
+    return Finding(
+        "node", FindingClass.UNSUPPORTED, "preflight", cause=cause, remedy=remedy, code=preflight("not-judged")
+    )

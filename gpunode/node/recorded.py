@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from gpunode.base.errors import CodedError
 from gpunode.components.containerd.state import Containerd
 from gpunode.components.cuda import CudaToolkits
 from gpunode.components.docker.state import Docker
@@ -47,8 +48,10 @@ _BARE: dict[str, Any] = {
 }
 
 
-class FactsError(Exception):
+class FactsError(CodedError):
     """Say what in a file of facts or of settings cannot be used: which file, where, why, and what to do."""
+
+    code = "facts.refused"
 
 
 @dataclass(frozen=True)

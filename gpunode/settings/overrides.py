@@ -15,6 +15,7 @@ from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
+from gpunode.base.errors import CodedError
 from gpunode.settings.component import Component
 from gpunode.settings.model import component_models
 from gpunode.settings.problems import SECRET, hides, is_secret, nearest
@@ -30,8 +31,10 @@ _KEY = re.compile(r"[a-z_][a-z0-9_]*(\.[^.=\s]([^.=\x00-\x1f]*[^.=\s])?)+", re.A
 _PINNED = re.compile(r"[\w.:/-]+@sha256:[0-9a-f]{64}", re.ASCII)
 
 
-class OverrideError(ValueError):
+class OverrideError(CodedError, ValueError):
     """Say what is wrong with a word behind --set, and what is allowed."""
+
+    code = "settings.override"
 
 
 def parse(words: Iterable[str]) -> dict[str, Any]:

@@ -8,9 +8,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from gpunode.base.codes import with_code
+from gpunode.base.errors import CodedError
 from gpunode.base.host_names import folded
 from gpunode.base.reading import Reading
 
+# Codes of mistakes that are found in several places; a contradiction has its row of contradictions.yaml.
+WRONG_VALUE = "settings.wrong-value"
+CONTRADICTION = "settings.contradiction"
+UNKNOWN_HOST = "settings.unknown-host"
+NOT_ALIKE = "settings.not-alike"
+NODE_NAME = "settings.node-name"
+IMEX_DOMAIN = "settings.imex-domain"
 _LONGEST_VALUE = 120
 # Each is written by a character at least.
 _MOST_SHOWN = 2 * _LONGEST_VALUE
@@ -22,23 +31,29 @@ _SECRET_NAME = re.compile(r"pass(w|phrase|$)|pwd|secret|token|credential|auth|us
 
 @dataclass(frozen=True)
 class Problem(Reading):
-    """Hold one mistake: dotted key, the value as written, what is wrong, what is allowed, and the host if known."""
+    """Hold one mistake: dotted key, the value as written, what is wrong, what is allowed, and the host if known.
+
+    code: what `gpunode explain` knows it by
+    """
 
     key: str
     value: str
     message: str
     allowed: tuple[str, ...] = ()
     host: str | None = None
+    code: str = WRONG_VALUE
 
     def __str__(self) -> str:
-        """Return `HOST: KEY = VALUE: MESSAGE; allowed: A, B`."""
+        """Return `HOST: KEY = VALUE: MESSAGE; allowed: A, B [CODE]`."""
         where = f"{self.host}: " if self.host else ""
         allowed = f"; allowed: {', '.join(self.allowed)}" if self.allowed else ""
-        return f"{where}{self.key} = {self.value}: {self.message}{allowed}"
+        return with_code(f"{where}{self.key} = {self.value}: {self.message}{allowed}", self.code)
 
 
-class SettingsError(ValueError):
+class SettingsError(CodedError, ValueError):
     """Hold every problem of one host's, or of all hosts', settings; its text is the one message that lists them."""
+
+    code = "settings.refused"
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         """Take the problems in the order in which they are listed."""

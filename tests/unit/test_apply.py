@@ -33,7 +33,9 @@ pytestmark = pytest.mark.starts_programs
 GOOD = (Finding("driver", FindingClass.OK, "flavour", "open", "open"),)
 WAITS = Finding("driver", FindingClass.REBOOT_PENDING, "loaded module", "570", "580", disruption=Disruption.reboot)
 CAN = Plan((), (), ())
-REFUSED = Plan((Refusal("mig", "an L4 has no MIG", "the table", "take mig.config away"),), (), ())
+REFUSED = Plan(
+    (Refusal("mig", "an L4 has no MIG", "the table", "take mig.config away", "preflight.mig-has-none"),), (), ()
+)
 
 
 @pytest.fixture

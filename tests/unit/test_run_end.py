@@ -33,7 +33,10 @@ MODULE = Finding(
     "the driver was changed while the old module was loaded", "reboot the node",
     disruption=Disruption.reboot,
 )  # fmt: skip
-REFUSED = Finding("mig", FindingClass.UNSUPPORTED, "preflight", cause="an L4 has no MIG", remedy="take mig.config away")
+REFUSED = Finding(
+    "mig", FindingClass.UNSUPPORTED, "preflight", cause="an L4 has no MIG", remedy="take mig.config away",
+    code="preflight.mig-has-none",
+)  # fmt: skip
 INSTALL = "Install NVIDIA driver 580.95.05 (open)"
 
 
@@ -123,7 +126,7 @@ def test_what_an_operation_says_before_it_fails_is_why_it_failed(lines: list[str
     run_end.tell(_state(host))
     assert lines[0] == "--> Verdict:"
     assert "  cause    the archive has no such version" in lines
-    assert f"run: “{INSTALL}”: error, gpu-1" in lines
+    assert f"run: “{INSTALL}”: error, gpu-1 [run.operation-failed]" in lines
 
 
 def test_a_run_that_was_not_carried_out_has_no_verdict(lines: list[str]) -> None:
@@ -182,7 +185,10 @@ def test_findings_on_the_cluster_come_behind_those_on_the_node(lines: list[str])
 def test_a_refusal_is_told_with_its_remedy(lines: list[str]) -> None:
     host = Host({})
     run_end.takes_part(host)  # type: ignore[arg-type]
-    reasons = [Refusal("mig", "an L4 has no MIG", "the table", "take mig.config away"), "odd. Remedy: look"]
+    reasons = [
+        Refusal("mig", "an L4 has no MIG", "the table", "take mig.config away", "preflight.mig-has-none"),
+        "odd. Remedy: look",
+    ]
     run_end.refused(host, reasons)  # type: ignore[arg-type]
     run_end.tell(_state(host))
     assert "  remedy   take mig.config away" in lines and "  remedy   look" in lines

@@ -15,6 +15,7 @@ from gpunode.fleet.page.view import (
     call_of,
     columns,
     counted,
+    explained,
     healing,
     in_words,
     pairs,
@@ -58,6 +59,7 @@ def view(document: Mapping[str, Any]) -> View:
 def _item(finding: Mapping[str, Any], call: Call | None) -> Item:
     is_caution = finding["class"] == "ok" and finding["cause"] is not None
     told = {"why": finding["cause"], "remedy": with_command(finding["remedy"], call), "source": finding["source"]}
+    told["code"] = explained(finding.get("code")) if finding["class"] != "ok" or is_caution else None
     return Item(
         finding["component"],
         CAUTION if is_caution else finding["class"],

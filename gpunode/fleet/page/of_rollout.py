@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpunode.fleet.call import Call
-from gpunode.fleet.page.view import Host, Item, Kind, View, call_of, counted, in_words, pairs, with_command
+from gpunode.fleet.page.view import Host, Item, Kind, View, call_of, counted, explained, in_words, pairs, with_command
 
 KINDS = (
     Kind("failed", "!", "error", "did not pass the gate behind its wave"),
@@ -34,9 +34,8 @@ def view(document: Mapping[str, Any]) -> View:
         found.setdefault(name, [Item("wave", "not touched", "no wave has taken it")])
     for name, left in document["left_out"].items():
         kind = "unreachable" if left["class"] == "unreachable" else "left out"
-        found.setdefault(
-            name, [Item("wave", kind, "left out", left["class"], told=pairs({"why": left["reason"]}, "why"))]
-        )
+        told = {"why": left["reason"], "code": explained(left.get("code"))}
+        found.setdefault(name, [Item("wave", kind, "left out", left["class"], told=pairs(told, *told))])
     hosts = tuple(Host(name, items[-1].kind, tuple(items)) for name, items in found.items())
     return View(
         "Rollout",
@@ -58,7 +57,8 @@ def _outcome(wave: Mapping[str, Any], outcome: Mapping[str, Any] | None, call: C
         return Item(wave["kind"], "at work", what, told=pairs(told, *told))
     gone = outcome["class"] == "unreachable"
     kind = "passed" if outcome["passed"] else "unreachable" if gone else "failed"
-    told = {"why": outcome["reason"], "remedy": with_command(outcome["remedy"], call), **told}
+    code = explained(outcome.get("code"))
+    told = {"why": outcome["reason"], "remedy": with_command(outcome["remedy"], call), "code": code, **told}
     return Item(wave["kind"], kind, what, outcome["class"], "ok", pairs(told, *told))
 
 

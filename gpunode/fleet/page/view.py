@@ -130,6 +130,11 @@ def with_command(remedy: str | None, call: Call | None) -> str | None:
     return remedy.replace(RUN, f"run `{call.run}`") if remedy and call else remedy
 
 
+def explained(code: str | None) -> str | None:
+    """Return the command that explains a code, between backquotes; None where the document has no code."""
+    return f"`gpunode explain {code}`" if code else None
+
+
 def counted(number: int, one: str, many: str | None = None) -> str:
     """Return `1 host`, `1,000 hosts`."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"

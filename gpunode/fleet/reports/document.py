@@ -56,6 +56,7 @@ def schema() -> dict[str, Any]:
     words = {"type": "array", "items": {"type": "string"}}
     count = {"type": "object", "propertyNames": {"enum": classes}, "additionalProperties": {"type": "integer"}}
     finding = dict.fromkeys(fields, text) | {
+        "code": {"type": "string"},
         "component": {"type": "string"},
         "what": {"type": "string"},
         "class": {"enum": classes},

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from gpunode.base.codes import with_code
 from gpunode.base.comparison import RUN
 from gpunode.base.findings import Finding, FindingClass, NodeReport, worst
 from gpunode.base.host_names import folded
@@ -98,12 +99,12 @@ def _entry(item: Finding, names: list[str], columns: int, style: Callable[[Findi
         "remedy": item.remedy,
         "costs": None if item.disruption is None else item.disruption.name,
     }
-    head = fold(f"{_what(item)}: {style(item.finding_class)}, {_of(names)}", columns, "  ")
+    head = fold(with_code(f"{_what(item)}: {style(item.finding_class)}, {_of(names)}", item.code), columns, "  ")
     return "\n".join([head, *_fields(told, columns)])
 
 
 def _caution(item: Finding, names: list[str], columns: int) -> str:
-    head = fold(f"{_what(item)}: caution, {_of(names)}", columns, "  ")
+    head = fold(with_code(f"{_what(item)}: caution, {_of(names)}", item.code), columns, "  ")
     return "\n".join([head, *_fields({"actual": item.actual, "cause": item.cause, "remedy": item.remedy}, columns)])
 
 

@@ -84,6 +84,7 @@ def refusal_finding(refusal: Refusal) -> Finding:
         cause=refusal.reason,
         remedy=refusal.remedy,
         source=refusal.source,
+        code=refusal.code,
     )
 
 
@@ -117,6 +118,7 @@ def _failed(failure: Failure) -> Finding:
         f"“{failure.operation}”",
         cause=reason or "the log says why",
         remedy=f"mend that, and {RUN}; what comes behind it was not begun on this node",
+        code="run.operation-failed",
     )
 
 

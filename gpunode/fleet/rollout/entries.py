@@ -27,15 +27,17 @@ class LeftOut(_Part):
 
     finding_class: FindingClass
     reason: str
+    code: str | None = None
 
 
 class Outcome(_Part):
-    """Hold what the gate said of a node after its wave; `reason` and `remedy` where it did not pass."""
+    """Hold what the gate said of a node after its wave; `reason`, `remedy` and `code` where it did not pass."""
 
     finding_class: FindingClass
     passed: bool
     reason: str | None = None
     remedy: str | None = None
+    code: str | None = None
 
 
 class Begun(_Part):

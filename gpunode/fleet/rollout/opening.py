@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpunode.base.disruption import Disruption
+from gpunode.base.errors import CodedError
 from gpunode.base.findings import NodeReport
 from gpunode.fleet.call import Call
 from gpunode.fleet.inventory import foreign_names, load_inventory
@@ -80,8 +81,10 @@ def _named(what: str, hosts: list[str]) -> str:
     return f"{what}: {', '.join(hosts[:_MOST_NAMED])}{more}" if hosts else ""
 
 
-class ChangedError(Exception):
+class ChangedError(CodedError):
     """Say that the inventory, or gpunode, is no longer what the rollout was begun with, and what to do."""
+
+    code = "rollout.changed"
 
     def __init__(self, changed: str, way_back: str = "Put it back and --resume") -> None:
         """Take what changed, and how what the rollout was begun with is had again."""

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from glob import escape
 from pathlib import Path
 
+from gpunode.base.errors import CodedError
 from gpunode.fleet.call import set_words
 from gpunode.fleet.run.events import EVENTS, read
 from gpunode.fleet.run.progress import Progress, after
@@ -29,8 +30,10 @@ _LOOK, _PATIENCE = 0.1, 10.0
 Watch = Callable[[Progress], None]
 
 
-class ProgramError(Exception):
+class ProgramError(CodedError):
     """Say what of pyinfra is missing, and what to do."""
+
+    code = "run.no-program"
 
 
 def unwatched(progress: Progress) -> None:
