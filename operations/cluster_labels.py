@@ -16,6 +16,7 @@ from pyinfra.api.state import BaseStateCallback
 from pyinfra.context import ctx_host
 
 from gpunode.base.reading import ParseError
+from gpunode.fleet.run.stopping import stops
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_labels import DesiredLabels
 from gpunode.kubernetes.foreign_cordon import asks, left_alone
@@ -56,7 +57,7 @@ class _Failures(BaseStateCallback):
         Where none is asked for, a run that was killed may have taken labels off for an earlier one.
         """
         part = _parts.get(host)
-        if part is not None and not part.labelled:
+        if part is not None and not part.labelled and stops(state, host, op_hash):
             _tell(host, part)
 
 
@@ -135,7 +136,8 @@ def relabelled(everyone: Mapping[str, Settings]) -> frozenset[str]:
     taking = {
         each.name
         for each in state.active_hosts
-        if state.is_host_in_limit(each)
+        if each.name in everyone
+        and state.is_host_in_limit(each)
         and (each in _parts or (not is_executing() and not _is_left_alone(each, everyone)))
     }
     return frozenset(node_name(name, settings) for name, settings in everyone.items() if name in taking)

@@ -17,6 +17,7 @@ from pyinfra.api import FunctionCommand, Host, State
 from pyinfra.api.state import BaseStateCallback
 
 from gpunode.facts.reboot import RunningBoot as RunningBootFact
+from gpunode.fleet.run.stopping import stops
 from gpunode.kubernetes.drain import WAVE
 from gpunode.kubernetes.drain.commands import Drain
 from gpunode.kubernetes.drain.session import DrainError, Session
@@ -42,7 +43,7 @@ class _Run(BaseStateCallback):
     ) -> None:
         """Have the annotation tell why the node stays cordoned; pyinfra asks an operation that failed nothing more."""
         session = self.sessions.get(host.name)
-        if session is None:
+        if session is None or not stops(state, host, op_hash):
             return
         try:
             session.failed(f"this failed on it: {', '.join(sorted(state.get_op_meta(op_hash).names))}")

@@ -76,13 +76,12 @@ def each(value: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "additionalProperties": dict(value)}
 
 
-def error_document(message: str, code: ExitCode) -> dict[str, Any]:
-    """Return what is printed instead of a command's document where it came to none."""
-    return {**head(ERROR_SCHEMA, {}, code), "error": message}
+def error_document(message: str, code: str, status: ExitCode) -> dict[str, Any]:
+    """Return what is printed instead of a command's document where it came to none; code: of the message."""
+    return {**head(ERROR_SCHEMA, {}, status), "error": message, "code": code}
 
 
 def error_schema() -> dict[str, Any]:
     """Return the JSON schema of that."""
-    return document_schema(
-        ERROR_SCHEMA, {}, (ExitCode.ERROR, ExitCode.NEGATIVE, ExitCode.INPUT_REFUSED), {"error": TEXT}
-    )
+    codes = (ExitCode.ERROR, ExitCode.NEGATIVE, ExitCode.INPUT_REFUSED)
+    return document_schema(ERROR_SCHEMA, {}, codes, {"error": TEXT, "code": TEXT})

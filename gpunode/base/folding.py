@@ -11,6 +11,8 @@ UNBOUND = 1_000_000
 NARROWEST = 40
 # A command in backticks is one piece, for whoever pastes it.
 _PIECE = re.compile("( *)([^ `]*`[^`]+`[^ ]*|[^ ]+)")
+# What a node says may have lone backquotes.
+_OURS = re.compile(r"`(?:gpunode|pyinfra) [^`]*`")
 _WORD = re.compile("( *)([^ ]+)")
 # The colours that click writes take no room.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -19,8 +21,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 def fold(text: str, columns: int, indent: str) -> str:
     """Return a text folded between words, whose further lines stand under the first of it.
 
-    One word that is longer than the columns has a line of its own, as it is. A command in backticks stays in one line
-    where one has room for it.
+    One word that is longer than the columns has a line of its own, as it is. A command between backquotes stays in one
+    line where one has room for it, and one of gpunode's or pyinfra's in any case: it is to be pasted.
     """
     lines = text.split("\n")
     return "\n".join(_folded(line if at == 0 else f"{indent}{line}", columns, indent) for at, line in enumerate(lines))
@@ -43,7 +45,7 @@ def _folded(line: str, columns: int, indent: str) -> str:
 def _pieces(line: str, room: int) -> Iterator[tuple[str, str]]:
     """Yield (the spaces before it, what is not to be folded)."""
     for space, piece in _PIECE.findall(line):
-        if len(piece) <= room:
+        if len(piece) <= room or _OURS.search(piece):
             yield space, piece
         else:
             yield from _WORD.findall(space + piece)

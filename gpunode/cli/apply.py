@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from gpunode.base.findings import ExitCode, NodeReport, verdict
+from gpunode.base.codes import with_code
+from gpunode.base.errors import CodedError
+from gpunode.base.findings import ExitCode, NodeReport
 from gpunode.base.host_names import folded
 from gpunode.base.terminal import say, say_coloured
-from gpunode.cli.errors import told
+from gpunode.cli.errors import BROKEN_OFF, NOT_READ, NOTHING_TO_CHANGE, end, end_by, told
 from gpunode.cli.interruption import interruptible
-from gpunode.cli.output import Mode, columns, end, is_json, is_quiet, mode, output_option, say_document, talk
-from gpunode.cli.selection import limit_option, set_option
+from gpunode.cli.output import Mode, columns, is_json, is_quiet, mode, output_option, say_document, talk
+from gpunode.cli.selection import called, limit_option, set_option
 
 if TYPE_CHECKING:
     from gpunode.cli.plan import Plans
+    from gpunode.fleet.call import Call
     from gpunode.fleet.reports.run_end import HostEnd
     from gpunode.fleet.run.child import Files
     from gpunode.fleet.run.progress import Progress
@@ -36,27 +40,66 @@ _UNJUDGED = "no operation failed on it, and it was not verified"
 def apply(inventory: Path, yes: bool, limit: tuple[str, ...]) -> None:
     """Bring the nodes of INVENTORY to what its settings ask, all at once: show the plan, ask, run, say how they are.
 
-    It is `pyinfra INVENTORY deploys/gpu_node.py` with a plan before it; `gpunode rollout` does the same in waves. Exits
-    0 where all is as desired, 2 where something is not, waits or is refused, 1 where a node did not answer or the run
-    failed, 3 on wrong settings, 64 usage.
+    It is `pyinfra INVENTORY deploys/gpu_node.py` with a plan before it; `gpunode rollout` does the same in waves, and
+    is not run beside. Exits 0 where all is as desired, 2 where something is not, waits or is refused, 1 where a node
+    did not answer or the run failed, 3 on wrong settings, 64 usage.
     """
-    from gpunode.cli.plan import live_plans, say_plans
+    from gpunode.cli.plan import live_plans
+    from gpunode.fleet.rollout import place as rollouts
 
+    with _refused():
+        rollouts.refuse_beside_rollout(rollouts.place(str(inventory)), str(inventory))
+    # Apart: of settings that are refused the exit status is another one.
     with told():
         plans = live_plans(inventory, limit)
-    # Whoever is asked has to see it, in any mode.
+    call = called(inventory, limit)
+    _shown(plans, call, yes)
+    _allowed(plans, yes, call)
+    again = call.of("apply")
+    with interruptible(f"interrupted: what a node was in the middle of ends or is undone there; `{again}` goes on"):
+        plans, code, progress, files = _run(inventory, limit, yes, plans, call)
+    _finish(call, plans, code, progress, files)
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """Say in one message why nothing can be run."""
+    try:
+        yield
+    except CodedError as error:
+        end_by(error, ExitCode.ERROR)
+    except OSError as error:
+        end(f"{error.filename}: {error.strerror}" if error.filename else str(error), NOT_READ, ExitCode.ERROR)
+
+
+def _shown(plans: Plans, call: Call, yes: bool) -> None:
+    """Show the plan where the mode has it; whoever is asked has to see it, in any mode."""
+    from gpunode.cli.plan import say_plans
+
     if not yes or not is_quiet():
-        say_plans(plans, inventory, err=mode() in (Mode.JSON, Mode.QUIET))
+        say_plans(plans, call, err=mode() in (Mode.JSON, Mode.QUIET))
+
+
+def _allowed(plans: Plans, yes: bool, call: Call) -> None:
+    """Go on where a node can be changed, and a person, or --yes, wants it."""
     nodes = _nodes(plans)
     if not nodes:
-        say("no node can be changed" + ("" if yes and is_quiet() else ": see above"), err=True)
-        _finish(inventory, plans, None, None)
+        told_of = "" if yes and is_quiet() else ": see above"
+        say(with_code(f"no node can be changed{told_of}", NOTHING_TO_CHANGE), err=True)
+        _nobody(call, plans)
     if not yes:
-        _ask(inventory, nodes, plans)
-    again = f"gpunode apply {inventory}"
-    with interruptible(f"interrupted: what a node was in the middle of ends or is undone there; `{again}` goes on"):
-        progress, files = _run(inventory, nodes)
-    _finish(inventory, plans, progress, files)
+        _ask(nodes, plans, call)
+
+
+def _nobody(call: Call, plans: Plans) -> NoReturn:
+    """End where no node takes part, with what there is to say of them where nobody has seen the plan."""
+    from gpunode.fleet.run.ends import ends_of, status_of
+    from gpunode.fleet.run.progress import Progress
+
+    ends = ends_of(plans, Progress(0), 0)
+    if is_json() or is_quiet():
+        _say_ends(ends, call)
+    sys.exit(status_of(ends))
 
 
 def _nodes(plans: Plans) -> list[str]:
@@ -64,7 +107,7 @@ def _nodes(plans: Plans) -> list[str]:
     return [name for name, found in plans.items() if not isinstance(found, str) and not found.refusals]
 
 
-def _ask(inventory: Path, nodes: Sequence[str], plans: Plans) -> None:
+def _ask(nodes: Sequence[str], plans: Plans, call: Call) -> None:
     if not sys.stdin.isatty():
         raise click.UsageError("nobody is there to be asked: give --yes to run without a question")
     others = len(plans) - len(nodes)
@@ -73,88 +116,101 @@ def _ask(inventory: Path, nodes: Sequence[str], plans: Plans) -> None:
     if not click.confirm(asked, err=is_json() or is_quiet()):
         if is_json():
             # The one document: nobody looked again at a node that nothing was done to.
-            say_document(_document(inventory, [], {name: "nothing was done: somebody said no" for name in nodes}))
+            say_document(
+                _document(call, [], {name: "nothing was done: somebody said no" for name in nodes}, ExitCode.GOOD)
+            )
         talk("nothing was done")
         sys.exit(ExitCode.GOOD)
 
 
-def _run(inventory: Path, nodes: Sequence[str]) -> tuple[Progress, Files]:
+def _run(
+    inventory: Path, limit: tuple[str, ...], yes: bool, plans: Plans, call: Call
+) -> tuple[Plans, int, Progress, Files]:
+    """Run on the nodes that can be changed; return the plans that it was run by, and how that ended."""
     from gpunode.cli.live import live
     from gpunode.fleet.inventory import load_inventory
     from gpunode.fleet.rollout import place as rollouts
     from gpunode.fleet.run import child, place
 
-    name = str(inventory)
+    name, what = str(inventory), f"`gpunode apply {inventory}`"
+    folder, waited = rollouts.place(name), False
+
+    def waits(line: str) -> None:
+        nonlocal waited
+        waited = True
+        talk(line, err=True)
+
     with told():
         groups = tuple(map(str, load_inventory(inventory).groups))
-    try:
+    with _refused():
         pyinfra = child.program()
         files = place.begin(rollouts.place(name, place.ROOT))
         talk(f"log: {files.log}", err=True)
-        # A rollout's wave of the same inventory is waited for, and waits for this.
-        with (
-            rollouts.run_lock(rollouts.place(name), partial(talk, err=True)) as lock,
-            live(partial(talk, err=True)) as watch,
-        ):
-            words = child.command(pyinfra, name, nodes, groups)
-            code, progress = child.run(words, files, lock, len(nodes), {}, watch, partial(rollouts.name_holder, lock))
-    except (child.ProgramError, OSError) as error:
-        said = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
-        end(said, ExitCode.ERROR)
-    if progress.ends is None and not progress.unreached:
-        how = f"was ended by signal {-code}" if code < 0 else f"exited {code}"
-        last = child.last_lines(files.log)
-        end(
-            f"pyinfra {how} before it could say how the nodes are. Its last lines:\n{last}\nlog: {files.log}",
-            ExitCode.ERROR,
-        )
-    return progress, files
+        # Another run on the same inventory is waited for, and waits for this.
+        with rollouts.run_lock(folder, waits, what) as lock:
+            # One may have begun since; from now on its waves wait.
+            rollouts.refuse_beside_rollout(folder, name)
+            if waited:
+                plans = _planned_anew(inventory, limit, yes, plans, call)
+            nodes = _nodes(plans)
+            words, started = child.command(pyinfra, name, nodes, groups), partial(rollouts.name_holder, lock, what=what)
+            with live(partial(talk, err=True)) as watch:
+                code, progress = child.run(words, files, lock, len(nodes), call.environment(), watch, started)
+    return plans, code, progress, files
 
 
-def _finish(inventory: Path, plans: Plans, progress: Progress | None, files: Files | None) -> NoReturn:
-    """Say how the nodes are, and end; progress: None where no run was made."""
-    from gpunode.cli.drift import coloured
-    from gpunode.fleet.reports.run_end import report_of, verdict_text
+def _planned_anew(inventory: Path, limit: tuple[str, ...], yes: bool, shown: Plans, call: Call) -> Plans:
+    """Return what is to be done now that another run has ended; where that is another plan, show it, and ask again."""
+    from gpunode.cli.plan import live_plans
+    from gpunode.fleet.reports.plan_text import plan_text
 
-    ends = _ends(plans, progress)
-    reports = [report for each in ends if (report := report_of(each)) is not None]
-    if is_json():
-        alone = {each.name: each.left_alone or _UNJUDGED for each in ends if report_of(each) is None}
-        say_document(_document(inventory, reports, alone, files))
-    elif progress is not None or is_quiet():
-        text = verdict_text(ends, columns(), str(inventory), coloured, is_quiet())
-        if text:
-            say_coloured(text)
-    status = verdict(item for report in reports for item in report.findings)
-    if files is not None and status is not ExitCode.GOOD:
+    with told():
+        plans = live_plans(inventory, limit)
+    if plan_text(plans) == plan_text(shown):
+        talk("that has ended; the plan is the same as before", err=True)
+        return plans
+    talk("that has ended, and the plan is another one now:")
+    _shown(plans, call, yes)
+    _allowed(plans, yes, call)
+    return plans
+
+
+def _finish(call: Call, plans: Plans, code: int, progress: Progress, files: Files) -> NoReturn:
+    from gpunode.fleet.run.child import last_lines
+    from gpunode.fleet.run.ends import ends_of, how_it_ended, is_lost, status_of
+
+    ends = ends_of(plans, progress, code)
+    _say_ends(ends, call, files)
+    if is_lost(ends, progress, len(_nodes(plans))):
+        before = " before it could say how the nodes are" if progress.ends is None else ""
+        say(with_code(f"{how_it_ended(code)}{before}. Its last lines:", BROKEN_OFF), err=True)
+        say(last_lines(files.log), err=True)
+    status = status_of(ends)
+    if status is not ExitCode.GOOD:
         talk(f"log: {files.log}", err=True)
     sys.exit(status)
 
 
+def _say_ends(ends: Collection[HostEnd], call: Call, files: Files | None = None) -> None:
+    """Say how the nodes are; files: of the run, None where none was made."""
+    from gpunode.cli.drift import coloured
+    from gpunode.fleet.reports.run_end import report_of, verdict_text
+    from gpunode.fleet.run.ends import status_of
+
+    if is_json():
+        reports = [report for each in ends if (report := report_of(each)) is not None]
+        alone = {end.name: end.left_alone or end.unverified or _UNJUDGED for end in ends if report_of(end) is None}
+        say_document(_document(call, reports, alone, status_of(ends), files))
+    elif text := verdict_text(ends, columns(), call, coloured, is_quiet()):
+        say_coloured(text)
+
+
 def _document(
-    inventory: Path, reports: Sequence[NodeReport], alone: Mapping[str, str], files: Files | None = None
+    call: Call, reports: Sequence[NodeReport], alone: Mapping[str, str], status: ExitCode, files: Files | None = None
 ) -> dict[str, Any]:
     """Return what drift's document says, of the nodes as the run left them; `alone`: why others were not judged."""
     from gpunode.fleet.reports.document import document
 
-    found = document(reports, inventory=str(inventory))
-    return {**found, "left_alone": dict(alone), "log": None if files is None else str(files.log)}
-
-
-def _ends(plans: Plans, progress: Progress | None) -> list[HostEnd]:
-    """Return how the run ended on each host that was planned for, those that it was not made on among them."""
-    from gpunode.fleet.reports.run_end import HostEnd, host_end_from, refusal_finding
-
-    run = {each.name: each for each in map(host_end_from, progress.ends or ())} if progress is not None else {}
-    unreached = progress.unreached if progress is not None else {}
-    ends = []
-    for name, found in plans.items():
-        if isinstance(found, str):
-            ends.append(HostEnd(name, unreached=found))
-        elif found.refusals:
-            ends.append(HostEnd(name, refused=tuple(map(refusal_finding, found.refusals))))
-        elif name in unreached and name not in run:
-            ends.append(HostEnd(name, unreached=unreached[name]))
-        else:
-            ends.append(run.get(name, HostEnd(name)))
-    return ends
+    found = document(reports, inventory=call.inventory, limit=call.limit, settings=call.settings)
+    log = None if files is None else str(files.log)
+    return {**found, "exit_code": int(status), "left_alone": dict(alone), "log": log}

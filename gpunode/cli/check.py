@@ -14,7 +14,8 @@ from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.host_names import folded_in_a_line
 from gpunode.base.importing import uncollected
 from gpunode.base.terminal import say
-from gpunode.cli.output import columns, end, is_json, is_quiet, output_option, say_document
+from gpunode.cli.errors import end_by
+from gpunode.cli.output import columns, is_json, is_quiet, output_option, say_document
 from gpunode.cli.selection import limit_option, set_option
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ SCHEMA = 1
 
 
 @click.command()
-@click.argument("inventory")
+@click.argument("inventory", type=click.Path())
 @output_option("the verdict, with every host's settings (docs/output.md)", "what is refused", short=True)
 @click.option("--all", "show_all", is_flag=True, help="Name every host, however many are alike.")
 @limit_option
@@ -37,7 +38,8 @@ SCHEMA = 1
 def check(inventory: str, show_all: bool, limit: tuple[str, ...]) -> None:
     """Validate the settings of every host in INVENTORY; no host is contacted.
 
-    With --limit the settings of all hosts must be right all the same, and these alone are told of.
+    With --limit the settings of all hosts must be right all the same, and these alone are told of; what --set gives is
+    for these, and for no other is it judged.
 
     Refused is also what no node can become: a CUDA release that the driver is too old for, a branch that no repository
     has. Exit status: 0 all are right, 1 the inventory cannot be read, 3 settings are refused (one message names every
@@ -48,6 +50,7 @@ def check(inventory: str, show_all: bool, limit: tuple[str, ...]) -> None:
         from gpunode.fleet.inventory import InventoryError, foreign_names, layered_data, limited, load_inventory
         from gpunode.settings import SettingsError, check_hosts
         from gpunode.settings.host_data import REPLACE
+        from gpunode.settings.overrides import OverrideError
 
     try:
         layered = layered_data(inventory)
@@ -55,10 +58,9 @@ def check(inventory: str, show_all: bool, limit: tuple[str, ...]) -> None:
         told_of = limited(load_inventory(inventory), limit) if limit else tuple(every)
         hosts, layered = {name: every[name] for name in told_of}, {name: layered[name] for name in told_of}
     except InventoryError as error:
-        end(f"cannot read the inventory: {error}", ExitCode.ERROR, **_nothing(inventory))
-    except SettingsError as error:
-        problems = [problem.to_json() for problem in error.problems]
-        end(str(error), ExitCode.INPUT_REFUSED, **{**_nothing(inventory), "problems": problems})
+        end_by(error, ExitCode.ERROR, "cannot read the inventory: ", **_nothing(inventory))
+    except (OverrideError, SettingsError) as error:
+        end_by(error, ExitCode.INPUT_REFUSED, **_nothing(inventory))
     refused, told = _anywhere(hosts)
     code = ExitCode.INPUT_REFUSED if refused else ExitCode.GOOD
     dropped = {name: found.dropped for name, found in layered.items() if found.dropped}
@@ -108,6 +110,7 @@ def document(
         **head(SCHEMA, counts, code, {"inventory": inventory}),
         "ok": not refused,
         "error": None,
+        "code": None,
         "problems": [],
         "refusals": _as_json(refused),
         "cautions": _as_json(told),
@@ -125,6 +128,7 @@ def schema() -> dict[str, Any]:
     keys = {
         "ok": {"type": "boolean"},
         "error": MAYBE,
+        "code": MAYBE,
         "problems": {"type": "array", "items": problem},
         "refusals": {"type": "array", "items": verdict},
         "cautions": {"type": "array", "items": verdict},

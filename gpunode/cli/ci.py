@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpunode.base.codes import with_code
 from gpunode.base.findings import ExitCode, Finding, FindingClass, NodeReport, verdict
 from gpunode.base.host_names import folded
 from gpunode.base.terminal import say
@@ -19,6 +20,7 @@ from gpunode.cli.drift import print_reports, write_reports
 from gpunode.cli.errors import told
 from gpunode.cli.output import Mode, is_json, is_quiet, mode, no_color, output_option, say_document, talk
 from gpunode.cli.report_file import REPORT, writable
+from gpunode.cli.selection import called
 
 if TYPE_CHECKING:
     from gpunode.system.readiness import Outcome, Readiness
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 _DEPLOY = Path("deploys/gpu_node.py")
 # Lines of a run that failed, where nothing else of it is shown.
 _LAST = 20
+_RUN = "run.failed"
 
 
 @click.command()
@@ -82,14 +85,14 @@ def _print(reports: tuple[NodeReport, ...], inventory: Path, text: bool = True) 
 
         say_document(document(reports, inventory=str(inventory)))
     elif text:
-        print_reports(reports, show_all=False, inventory=inventory)
+        print_reports(reports, show_all=False, call=called(inventory))
 
 
 def _alike(late: Mapping[str, Finding]) -> dict[str, list[str]]:
     """Return what is to be said -> the machines of which it is."""
     found: dict[str, list[str]] = {}
     for name, item in late.items():
-        found.setdefault(f"{item.cause}. Remedy: {item.remedy}", []).append(name)
+        found.setdefault(with_code(f"{item.cause}. Remedy: {item.remedy}", item.code), []).append(name)
     return found
 
 
@@ -138,7 +141,7 @@ def _provisioned(inventory: Path) -> int:
 
 def _run(status: int) -> Finding:
     if status == 0:
-        return Finding("run", FindingClass.OK, f"pyinfra {_DEPLOY}", "exit 0", "exit 0")
+        return Finding("run", FindingClass.OK, f"pyinfra {_DEPLOY}", "exit 0", "exit 0", code=_RUN)
     return Finding(
         "run",
         FindingClass.ERROR,
@@ -147,4 +150,5 @@ def _run(status: int) -> Finding:
         "exit 0",
         "an operation failed on this machine or on another of the job",
         "read the run's output in the job's log",
+        code=_RUN,
     )

@@ -9,14 +9,15 @@ from typing import Any
 import click
 
 from gpunode.base.findings import ExitCode
-from gpunode.cli.output import end, is_json, is_quiet, output_option, say_document
+from gpunode.cli.errors import NO_CLUSTER, end, told
+from gpunode.cli.output import is_json, is_quiet, output_option, say_document
 
 # Raised when a key of the document goes away or changes its meaning; a new key raises nothing.
 SCHEMA = 1
 
 
 @click.command()
-@click.argument("inventory")
+@click.argument("inventory", type=click.Path())
 @click.option("--values", "values_alone", is_flag=True, help="Print the chart's values alone, for `helm --values`.")
 @output_option("the same in JSON (docs/output.md), with --values the values alone", "nothing", short=True)
 def cluster(inventory: str, values_alone: bool) -> None:
@@ -26,7 +27,6 @@ def cluster(inventory: str, values_alone: bool) -> None:
     name; 1 where the inventory cannot be read; 64 usage.
     """
     # Late, because reading inventories imports pyinfra.
-    from gpunode.cli.errors import told
     from gpunode.fleet.inventory import foreign_names, host_data
     from gpunode.kubernetes.device_plugin.desired_cluster import desired_cluster
     from gpunode.kubernetes.device_plugin.methods import to_json
@@ -42,7 +42,8 @@ def cluster(inventory: str, values_alone: bool) -> None:
         others["gpu_operator"] = beside.to_json()
     if not by_helm and not others:
         desired = "'helm' or 'gpu-operator'" if values_alone else "'helm', 'manifest', 'gpu-operator' or 'gpushare'"
-        end(f"no host has kubernetes.enabled = True with device_plugin.method {desired}", ExitCode.NEGATIVE)
+        said = f"no host has kubernetes.enabled = True with device_plugin.method {desired}"
+        end(said, NO_CLUSTER, ExitCode.NEGATIVE)
     labels = {**by_helm.get("labels", {}), **others.get("labels", {})}
     content: dict[str, Any] = {**by_helm, **others, "labels": labels}
     if is_json() and not values_alone:

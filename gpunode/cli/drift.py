@@ -29,7 +29,8 @@ from gpunode.cli.output import (
     say_document,
 )
 from gpunode.cli.report_file import REPORT, html_option, writable, write_page, written
-from gpunode.cli.selection import limit_option, set_option
+from gpunode.cli.selection import called, limit_option, set_option
+from gpunode.fleet.call import SOME_CALL, Call
 from gpunode.fleet.reports.findings_text import report_text
 
 if TYPE_CHECKING:
@@ -90,11 +91,12 @@ def drift(
     took = time.monotonic() - began
     from gpunode.fleet.reports.document import document
 
-    told_of = document(reports, version("gpunode"), datetime.now(UTC), str(inventory))
+    call = called(inventory, limit)
+    told_of = document(reports, version("gpunode"), datetime.now(UTC), str(inventory), limit, call.settings)
     if is_json():
         say_document(told_of, indent=None)
     else:
-        print_reports(reports, show_all, inventory)
+        print_reports(reports, show_all, call)
     write_reports(reports, junit, prometheus, took)
     if html is not None:
         write_page(html, "drift", told_of)
@@ -141,10 +143,9 @@ def write_reports(
             write_metrics(reports, prometheus, time.time(), took)
 
 
-def print_reports(reports: tuple[NodeReport, ...], show_all: bool, inventory: Path | None = None) -> None:
+def print_reports(reports: tuple[NodeReport, ...], show_all: bool, call: Call = SOME_CALL) -> None:
     """Print what is not as desired (or all of it), and a line for the nodes that are alike."""
-    named = "INVENTORY" if inventory is None else str(inventory)
-    if text := report_text(reports, show_all, columns(), named, coloured, is_quiet()):
+    if text := report_text(reports, show_all, columns(), call, coloured, is_quiet()):
         say_coloured(text)
 
 

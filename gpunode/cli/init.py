@@ -11,7 +11,8 @@ import click
 
 from gpunode.base.findings import ExitCode
 from gpunode.cli import known_machines
-from gpunode.cli.output import end, is_json, output_option, say_document, talk
+from gpunode.cli.errors import ALREADY_THERE, NOT_MADE, end
+from gpunode.cli.output import is_json, output_option, say_document, talk
 
 # Raised when a key of the document goes away or changes its meaning; a new key raises nothing.
 SCHEMA = 1
@@ -22,6 +23,10 @@ Next, in {directory}:
   gpunode check inventories/prod.py
   gpunode plan inventories/prod.py
   pyinfra inventories/prod.py deploys/gpu_node.py"""
+_SHELL = """\
+For your shell:
+  gpunode completion --help             how TAB completes commands, options and files
+  gpunode man ~/.local/share/man/man1   manual pages of all commands"""
 
 
 @click.command()
@@ -52,6 +57,7 @@ def init(directory: Path | None, **chosen: object) -> None:
         _write(directory, texts)
         _say(directory, texts, ())
         talk(_NEXT.format(directory=directory))
+        talk(_SHELL)
         return
     directory = directory or Path()
     texts = {path: text for path, text in {**_texts(), Path(".gitignore"): _IGNORED}.items() if path.stem != "prod"}
@@ -61,6 +67,7 @@ def init(directory: Path | None, **chosen: object) -> None:
     _write(directory, new, "inventory by --inventory")
     _say(directory, new, told, sorted(map(str, kept)))
     known_machines.say_told(choice, directory, told, sorted(map(str, kept)))
+    talk(_SHELL)
 
 
 def _write(directory: Path, texts: dict[Path, str], what: str = "directory") -> None:
@@ -69,8 +76,8 @@ def _write(directory: Path, texts: dict[Path, str], what: str = "directory") -> 
     try:
         actual = sorted(str(path) for path in texts if (directory / path).exists() or (directory / path).is_symlink())
         if actual:
-            there = f"{directory} has {', '.join(actual)} already"
-            end(f"{there}; nothing was written. Name another {what}", ExitCode.INPUT_REFUSED)
+            said = f"{directory} has {', '.join(actual)} already; nothing was written. Name another {what}"
+            end(said, ALREADY_THERE, ExitCode.INPUT_REFUSED)
         for path, text in texts.items():
             (directory / path).parent.mkdir(parents=True, exist_ok=True)
             with (directory / path).open("x", encoding="utf-8") as file:
@@ -80,7 +87,7 @@ def _write(directory: Path, texts: dict[Path, str], what: str = "directory") -> 
         for path in written:
             path.unlink(missing_ok=True)
         said = f"cannot write {error.filename or directory}: {error.strerror}; no file was left behind"
-        end(said, ExitCode.ERROR)
+        end(said, NOT_MADE, ExitCode.ERROR)
 
 
 def _say(directory: Path, written: Iterable[Path], told: Sequence[str], kept: Sequence[str] = ()) -> None:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from gpunode.base.findings import ExitCode
-from gpunode.cli.output import end, talk
+from gpunode.cli.errors import NOT_READ, end, end_by
+from gpunode.cli.output import talk
 from gpunode.cli.selection import limit_option
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def texts(choice: Choice, directory: Path, template: str) -> tuple[dict[Path, st
         written, told = files(known, choice.name, template, stems - {choice.name})
     except KnownError as error:
         where = "standard input" if choice.document == "-" else choice.document
-        end(str(error) if str(error).startswith(f"{where} ") else f"{where}: {error}", ExitCode.INPUT_REFUSED)
+        end_by(error, ExitCode.INPUT_REFUSED, "" if str(error).startswith(f"{where} ") else f"{where}: ")
     return {Path("inventories") / path: text for path, text in written.items()}, [*known.told, *told]
 
 
@@ -139,7 +140,7 @@ def _document(choice: Choice) -> Any:
         else:
             text = Path(choice.document).read_text(encoding="utf-8")
     except OSError as error:
-        end(f"{choice.document}: {error.strerror}", ExitCode.ERROR)
+        end(f"{choice.document}: {error.strerror}", NOT_READ, ExitCode.ERROR)
     except UnicodeDecodeError as error:
         raise KnownError(f"is no text in UTF-8: {error}") from error
     try:

@@ -14,7 +14,8 @@ import click
 from gpunode.base.findings import ExitCode
 from gpunode.base.folding import fold
 from gpunode.base.terminal import say
-from gpunode.cli.output import columns, end, is_json, is_quiet, output_option, say_document, talk
+from gpunode.cli.errors import end
+from gpunode.cli.output import columns, is_json, is_quiet, output_option, say_document, talk
 
 # Raised when a key of the document goes away or changes its meaning; a new key raises nothing.
 SCHEMA = 1
@@ -38,7 +39,7 @@ def _of_a_lab(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **kwargs)
         except (LabError, OSError) as error:
-            end(str(error), ExitCode.ERROR)
+            end(str(error), LabError.code, ExitCode.ERROR)
 
     return click.option("--lab", "lab_asked", metavar="NAME", help="Which lab; else $GPUNODE_LAB, else default.")(
         wrapped

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpunode.base.codes import with_code
 from gpunode.base.findings import ExitCode
 from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.terminal import say
@@ -57,7 +58,7 @@ def check(file: Path | None, name: str | None, wants_all: bool, gpu: str | None)
     except DeclarationError as error:
         if is_json():
             say_document(refused_json(error.source, error.mistakes))
-        say(str(error), err=True)
+        say(with_code(str(error), error.code), err=True)
         sys.exit(ExitCode.INPUT_REFUSED)
     report = judged(declaration, names, target)
     if is_json():

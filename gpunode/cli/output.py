@@ -12,7 +12,7 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -133,14 +133,12 @@ def say_document(document: Mapping[str, Any], indent: int | None = 2) -> None:
     say(json.dumps(document, indent=indent))
 
 
-def end(message: str, code: ExitCode, **more: Any) -> NoReturn:
-    """End the command with an error: its message on standard error, and a document of it where JSON is asked for.
+def say_error(message: str, code: str, status: ExitCode, **more: Any) -> None:
+    """Print the document of an error, where JSON is asked for; whoever calls ends the command.
 
-    more: what the document says besides
+    code: what `gpunode explain` knows it by; more: what the document says besides
     """
     from gpunode.base.document import error_document
 
     if is_json():
-        say_document({**error_document(message, code), **more})
-    say(message, err=True)
-    sys.exit(code)
+        say_document({**error_document(message, code, status), **more})

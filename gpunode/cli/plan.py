@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,10 @@ from gpunode.base.terminal import say
 from gpunode.cli.errors import told
 from gpunode.cli.output import columns, is_json, is_quiet, output_option, say_document
 from gpunode.cli.report_file import html_option, write_page
-from gpunode.cli.selection import limit_option, set_option
+from gpunode.cli.selection import called, limit_option, set_option
 
 if TYPE_CHECKING:
+    from gpunode.fleet.call import Call
     from gpunode.fleet.nodes import Answer
     from gpunode.node import Node
     from gpunode.node.plan import Plan
@@ -54,11 +56,12 @@ def plan(
         raise click.UsageError("--limit names hosts of an inventory; of --facts all hosts are planned")
     with told():
         plans = live_plans(inventory, limit) if inventory else _offline(facts_file, settings_file)  # type: ignore[arg-type]
-    document = as_json(plans, inventory=str(inventory) if inventory else None)
+    call = called(str(inventory) if inventory else "INVENTORY", limit)
+    document = as_json(plans, None, None, str(inventory) if inventory else None, limit, call.settings)
     if is_json():
         say_document(document)
     else:
-        say_plans(plans, inventory, show_all)
+        say_plans(plans, call, show_all)
     if html is not None:
         write_page(html, "plan", document)
     sys.exit(_exit_code(plans))
@@ -112,23 +115,29 @@ def _planned(settings: Any, node: Any) -> Plan | str:
         return f"cannot be judged: {type(error).__name__}: {error}"
 
 
-def say_plans(plans: Plans, inventory: Path | None, show_all: bool = False, err: bool = False) -> None:
+def say_plans(plans: Plans, call: Call, show_all: bool = False, err: bool = False) -> None:
     """Print what a person reads of plans; nothing where quiet is asked for and no node is refused."""
     # Late, as all that the help does not need.
     from gpunode.fleet.reports.plan_text import plan_text
 
-    text = plan_text(plans, columns(), str(inventory) if inventory else None, show_all, is_quiet() and not err)
+    text = plan_text(plans, columns(), call, show_all, is_quiet() and not err)
     if text:
         say(text, err=err)
 
 
 def as_json(
-    plans: Plans, version: str | None = None, at: datetime | None = None, inventory: str | None = None
+    plans: Plans,
+    version: str | None = None,
+    at: datetime | None = None,
+    inventory: str | None = None,
+    limit: Sequence[str] = (),
+    settings: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return what `--json` prints.
 
     version: gpunode's, of the one that runs where none is given; at: when it was planned, now where it is not given
-    inventory: its path as it was given, None of a file of facts
+    inventory: its path as it was given, None of a file of facts; limit, settings: the patterns behind --limit, and the
+    words behind --set as they may be shown
     """
     from gpunode.base.document import head
     from gpunode.fleet.reports.plan_text import verdicts
@@ -138,8 +147,8 @@ def as_json(
         name: found.to_json() if isinstance(found, Plan) else {"verdict": "unreachable", "reason": found}
         for name, found in plans.items()
     }
-    counts = {"hosts": verdicts(plans)}
-    return {**head(SCHEMA, counts, _exit_code(plans), {"inventory": inventory}, version, at), "hosts": hosts}
+    counts, of = {"hosts": verdicts(plans)}, {"inventory": inventory, "limit": list(limit), "set": list(settings)}
+    return {**head(SCHEMA, counts, _exit_code(plans), of, version, at), "hosts": hosts}
 
 
 def _exit_code(plans: Plans) -> ExitCode:

@@ -81,6 +81,7 @@ def contained_report(answer: Answer[Node]) -> NodeReport:
 
 
 def _report(answer: Answer[Node]) -> NodeReport:
+    cause, remedy = errors.parted(answer.reason)
     if answer.reading is None:
         cause, remedy = errors.parted(answer.reason)
         finding = Finding(
@@ -94,7 +95,6 @@ def _report(answer: Answer[Node]) -> NodeReport:
         )
         return NodeReport(answer.name, (finding,))
     if isinstance(answer.reading, Unknown):
-        cause, remedy = errors.parted(answer.reason)
         finding = Finding(
             "node", FindingClass.ERROR, "state", "unreadable", "readable", cause, remedy or "look at the node"
         )

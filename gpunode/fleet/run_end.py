@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from glob import escape
 from shutil import get_terminal_size
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -19,13 +20,20 @@ from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.host import Host
 from pyinfra.api.state import BaseStateCallback, State, StateStage
 
+from gpunode.base.codes import preflight
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.folding import NARROWEST, UNBOUND
 from gpunode.base.terminal import logged
 from gpunode.base.verdicts import Refusal
 from gpunode.fleet.access import errors
+from gpunode.fleet.call import Call, told_call
 from gpunode.fleet.reports.run_end import Failure, HostEnd, refusal_finding, verdict_text
 from gpunode.fleet.run import events
+from gpunode.fleet.run.stopping import is_part, stops
+from gpunode.settings import overrides
+
+# Characters of an error that is told as the cause.
+_MOST = 300
 
 
 @dataclass
@@ -54,8 +62,21 @@ class Watcher(BaseStateCallback):
         state: State, host: Host, op_hash: str, retry_count: int = 0, max_retries: int = 0
     ) -> None:
         """Note the operation that failed, with what it said itself."""
-        name = next(iter(sorted(state.get_op_meta(op_hash).names)), "an operation")
-        _note(host, failure=Failure(name, "\n".join(_of(host).reasons)))
+        if stops(state, host, op_hash):
+            name = next(iter(sorted(state.get_op_meta(op_hash).names)), "an operation")
+            _note(host, failure=Failure(name, "\n".join(_of(host).reasons)))
+        elif not is_part(state, host, op_hash):
+            _of(host).reasons.clear()
+
+    @staticmethod
+    def operation_host_retry(state: State, host: Host, op_hash: str, retry_num: int, max_retries: int) -> None:
+        """Forget what the attempt said that failed: there is another one (pyinfra's --retry)."""
+        _of(host).reasons.clear()
+
+    @staticmethod
+    def operation_host_success(state: State, host: Host, op_hash: str, retry_count: int = 0) -> None:
+        """Forget what was said on the way by something that this operation did not fail by."""
+        _of(host).reasons.clear()
 
 
 def watch(state: State) -> None:
@@ -81,6 +102,11 @@ def left_alone(host: Host, reason: str) -> None:
     _note(host, left_alone=reason)
 
 
+def unverified(host: Host, reason: str) -> None:
+    """Note why the run comes to no verdict on a host, though it does all that is asked."""
+    _note(host, unverified=reason)
+
+
 def said(host: Host, reason: str) -> None:
     """Note what an operation says that is about to fail."""
     _of(host).reasons.append(reason)
@@ -94,16 +120,47 @@ def judged(host: Host, findings: Iterable[Finding]) -> None:
 def tell(state: State) -> None:
     """Log the verdict of a run that was carried out, where gpunode had a part in it: the last that a person reads."""
     hosts = [host for host in state.inventory if state.is_host_in_limit(host)]
-    known = [_of(host) for host in hosts]
-    if state.current_stage < StateStage.Execute or not any(each.ours for each in known):
+    _note_cut_off(state, hosts)
+    if state.current_stage < StateStage.Execute or not any(_of(host).ours for host in hosts):
         return
-    events.tell("ended", hosts=[each.end.to_json() for each in known])
-    context = click.get_current_context(silent=True)
-    inventory = str((context.params.get("inventory") if context else None) or "INVENTORY")
+    # Of a host that was not reached no deploy could say whether it takes part.
+    ends = [known.end for known in map(_of, hosts) if known.ours or known.end.unreached is not None]
+    events.tell("ended", hosts=[end.to_json() for end in ends])
     columns = max(NARROWEST, get_terminal_size((100, 24)).columns) if sys.stderr.isatty() else UNBOUND
     logger.info("--> Verdict:")
-    for line in verdict_text([each.end for each in known], columns, inventory).splitlines():
+    for line in verdict_text(ends, columns, _call(hosts)).splitlines():
         logger.info(logged(line))
+
+
+def _note_cut_off(state: State, hosts: Iterable[Host]) -> None:
+    """Note the hosts that were in the midst of a run which ended by something that is no host's own failure."""
+    # pyinfra is through with the operations when it sets the next stage; it disconnects whatever ended it.
+    if state.current_stage != StateStage.Execute:
+        return
+    for host in hosts:
+        if host in state.active_hosts and _of(host).end.left_alone is None:
+            _note(host, cut_off=f"pyinfra ended before its last operation: {_what_ended_it()}")
+
+
+def _what_ended_it() -> str:
+    """Return what is on its way through pyinfra's own `finally`."""
+    error = sys.exc_info()[1]
+    # The command line's own errors hold what they are about.
+    error = getattr(error, "exception", error)
+    if error is None or isinstance(error, SystemExit | KeyboardInterrupt):
+        return "it was interrupted"
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:_MOST]}"
+
+
+def _call(hosts: Iterable[Host]) -> Call:
+    """Return how the run was called: by a command of gpunode's that says so, or by pyinfra's own command line."""
+    if (told := told_call(os.environ)) is not None:
+        return told
+    context = click.get_current_context(silent=True)
+    words = context.params if context else {}
+    # gpunode's commands have no --exclude: the hosts that were left stand by their names.
+    limit = [escape(host.name) for host in hosts] if words.get("exclude") else words.get("limit") or ()
+    return Call(str(words.get("inventory") or "INVENTORY"), tuple(limit), overrides.shown())
 
 
 def _of(host: Host) -> _Known:
@@ -121,4 +178,7 @@ def _finding_of(reason: Refusal | str) -> Finding:
     if isinstance(reason, Refusal):
         return refusal_finding(reason)
     cause, remedy = errors.parted(reason)
-    return Finding("node", FindingClass.UNSUPPORTED, "preflight", None, None, cause, remedy or "look at the node")
+    remedy = remedy or "look at the node"
+    return Finding(
+        "node", FindingClass.UNSUPPORTED, "preflight", cause=cause, remedy=remedy, code=preflight("not-judged")
+    )

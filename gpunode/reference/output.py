@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from gpunode.base.document import error_schema
-from gpunode.cli import check, cluster, gpunode, init, lab
+from gpunode.cli import check, cluster, explain, gpunode, init, lab
 from gpunode.cli.output import VARIABLE
 from gpunode.components.mig import check as mig
 from gpunode.fleet.reports import document as drift
@@ -25,6 +25,7 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "ci": drift.schema,
     "cluster": cluster.schema,
     "drift": drift.schema,
+    "explain": explain.schema,
     "facts": recorded.document_of_facts_schema,
     "init": init.schema,
     "lab down": lab.schema,
@@ -37,6 +38,8 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
 }
 # Commands without --output, and why.
 WITHOUT = {
+    "completion": "what a shell reads is printed, to the byte",
+    "man": "it writes manual pages, and prints their names",
     "lab ssh": "it becomes ssh: what is printed is the command's on the node",
     "runtime render": "it prints a file to the byte",
 }
@@ -46,6 +49,7 @@ _COUNTS = {
     "ci": "hosts and findings by class",
     "cluster": "hosts of the inventory, and those with labels",
     "drift": "hosts and findings by class",
+    "explain": "pages",
     "facts": "hosts that were read, or not reached",
     "init": "files written, sentences to look at, files that were there",
     "lab down": "nodes by state",

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from gpunode.base.disruption import Disruption
-from gpunode.base.document import COUNT, MAYBE, TEXT, document_schema, each, objects
+from gpunode.base.document import COUNT, MAYBE, TEXT, TEXTS, document_schema, each, objects
 from gpunode.cli.plan import Plans, as_json
 from gpunode.fleet.reports.plan_text import plan_text
 from gpunode.node import recorded
@@ -60,8 +60,10 @@ feel is always allowed.
 
 _JSON = """## The plan as JSON
 
-With `--json` the plan is `{"schema": 2, "gpunode": VERSION, "inventory": PATH, "at": TIME,
+With `--json` the plan is
+`{"schema": 2, "gpunode": VERSION, "inventory": PATH, "limit": […], "set": […], "at": TIME,
 "counts": {"hosts": {VERDICT: NUMBER}}, "exit_code": CODE, "hosts": {NAME: PLAN}}`;
+`limit` and `set` are what stood behind `--limit` and `--set` (of a value that may be secret: `<not shown>`),
 `inventory` is null with `--facts`, and a host that did not answer has `{"verdict": "unreachable", "reason": …}`.
 `--output` has other ways of printing ([output](output.md)).
 [plan.schema.json](examples/plan/plan.schema.json) is the JSON schema of a PLAN,
@@ -114,9 +116,9 @@ def whole_schema() -> dict[str, Any]:
     one = plan_schema()
     definitions = one.pop("$defs")
     silent = objects({"verdict": {"const": "unreachable"}, "reason": TEXT})
-    verdicts = {"hosts": each(COUNT)}
+    verdicts, of = {"hosts": each(COUNT)}, {"inventory": MAYBE, "limit": TEXTS, "set": TEXTS}
     hosts = each({"anyOf": [one, silent]})
-    whole = document_schema(SCHEMA, verdicts, (0, 1, 2), {"hosts": hosts}, {"inventory": MAYBE})
+    whole = document_schema(SCHEMA, verdicts, (0, 1, 2), {"hosts": hosts}, of)
     return {**whole, "$defs": definitions}
 
 

@@ -85,6 +85,11 @@ def test_cluster_prints_values_and_labels_behind_the_head(tmp_path: Path) -> Non
     assert nobody.exit_code == 2
 
 
+def test_explain_prints_the_pages_that_are_asked_for() -> None:
+    found = judged("explain", run("explain", "--output", "json", "driver.loaded-module").stdout, 0)
+    assert [page["code"] for page in found["pages"]] == ["driver.loaded-module"] and found["counts"] == {"pages": 1}
+
+
 def test_plan_counts_verdicts(tmp_path: Path) -> None:
     words = ("--facts", "docs/examples/plan/facts.json", "--settings", "docs/examples/plan/settings.yaml")
     done = warm.run("gpunode", "plan", "--json", *words)

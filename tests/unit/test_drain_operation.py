@@ -53,6 +53,8 @@ class State:
     def __init__(self) -> None:
         self.is_executing = True
         self.handlers: list[Any] = []
+        # Operations, by host and hash, of which more is known than that they fail.
+        self.ops: dict[Host, dict[str, Any]] = {}
 
     def add_callback_handler(self, handler: Any) -> None:
         self.handlers.append(handler)
@@ -220,6 +222,10 @@ def test_what_failed_on_a_drained_node_is_noted_and_on_another_one_nothing(host:
     done(containerd.configuration._inner(**ASKED, drain=drain()), host)
     host.state.fail(replace(host, name="gpu-2"))
     assert cluster.note is not None and cluster.note["state"] == "drained"
+    host.state.ops = {host: {"hash": SimpleNamespace(global_arguments={"_ignore_errors": True}, parent_op_hash=None)}}
+    host.state.fail(host)
+    assert cluster.note["state"] == "drained", "the run goes on behind an error that is ignored"
+    host.state.ops = {}
     host.state.fail(host)
     assert cluster.note["state"] == "failed" and "Reboot into the driver on disk" in cluster.note["message"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -111,6 +112,8 @@ class State:
         self.is_executing = True
         self.print_output = self.print_input = False
         self.handlers: list[Any] = []
+        # Operations, by host and hash, of which more is known than that they fail.
+        self.ops: dict[Host, dict[str, Any]] = {}
 
     def add_callback_handler(self, handler: Any) -> None:
         self.handlers.append(handler)
@@ -234,6 +237,16 @@ def test_what_fails_behind_it_has_the_labels_come_back_at_once_and_the_state_say
     assert PRESENT not in cluster.labels
     ask.host.state.fail(ask.host)
     assert cluster.labels[PRESENT] == "true" and cluster.labels[MIG_STATE] == "failed"
+
+
+def test_an_error_that_is_ignored_tells_the_cluster_nothing(ask: Ask) -> None:
+    cluster = Cluster(ASKED, PLUGIN)
+    ask(cluster, gpu(0, DISABLED))
+    before = dict(cluster.labels)
+    ignores = SimpleNamespace(global_arguments={"_ignore_errors": True}, parent_op_hash=None)
+    ask.host.state.ops = {ask.host: {"hash": ignores}}
+    ask.host.state.fail(ask.host)
+    assert cluster.labels == before
 
 
 def test_what_fails_once_the_labels_are_there_says_nothing_of_mig(ask: Ask) -> None:

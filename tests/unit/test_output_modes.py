@@ -95,7 +95,7 @@ def test_no_color_takes_the_colours_out_of_every_mode(
 def test_quiet_has_what_is_not_ok_and_nothing_else(printed: Callable[..., Result]) -> None:
     done = printed("--output", "quiet")
     assert done.exit_code == 2 and done.stderr == ""
-    assert done.stdout.splitlines()[0] == "containerd: default runtime: drift, gpu-2"
+    assert done.stdout.splitlines()[0] == "containerd: default runtime: drift, gpu-2 [containerd.default-runtime]"
     assert done.stdout.splitlines()[-1] == "gpu-2: drift, 1 of 2 as desired"
     assert "gpu-1" not in done.stdout and "caution" not in done.stdout and "nodes:" not in done.stdout
 
@@ -245,7 +245,7 @@ def test_a_quiet_rollout_tells_the_nodes_that_failed_and_why_it_stopped(lab: Lab
     done = CliRunner().invoke(cli.gpunode, ["rollout", "--output", "quiet", "fleet.py"])
     assert done.exit_code == 2 and done.stderr == ""
     first, last = done.stdout.splitlines()
-    assert first.startswith("gpu-1: failed: the run failed") and last == "stopped: the canary gpu-1 failed"
+    assert first.startswith("gpu-1: failed: the run was cut off") and last == "stopped: the canary gpu-1 failed"
 
 
 @pytest.mark.starts_programs

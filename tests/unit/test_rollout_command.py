@@ -88,7 +88,7 @@ def test_a_canary_that_fails_stops_it_and_no_other_node_is_touched(lab: Lab) -> 
     assert lab.runs == [["gpu-1"]]
     node = found["waves"][0]["nodes"]["gpu-1"]
     assert (node["class"], node["passed"], node["remedy"]) == ("drift", False, "run")
-    assert node["reason"].startswith("the run failed, pyinfra exited 1: .rollout/")
+    assert node["reason"].startswith("the run was cut off, pyinfra exited 1 without its results: .rollout/")
     assert found["gate"] == ["run", "drift", "cluster"]
     # Mended, and gone on with: the canary is tried again.
     lab.fail()
@@ -115,6 +115,12 @@ def test_what_is_as_asked_and_what_does_not_answer_is_left_out(lab: Lab) -> None
     lab.find({"gpu-2": FindingClass.OK})
     assert document("--all", "--max-unavailable", "100%")["exit_code"] == 0
     assert lab.runs[2:] == [["gpu-1"], ["gpu-2", "gpu-3", "gpu-4"]]
+
+
+def test_nodes_that_are_left_out_for_one_reason_share_a_line(lab: Lab) -> None:
+    lab.find(dict.fromkeys(("gpu-1", "gpu-2", "gpu-3"), FindingClass.OK))
+    told = rollout("--dry").stdout
+    assert "  left out: gpu-1 to gpu-3: as desired\n" in told and told.count("left out") == 1
 
 
 def test_a_dry_rollout_prints_the_waves_and_leaves_no_trace(lab: Lab) -> None:
@@ -154,6 +160,44 @@ def test_other_settings_are_refused_on_the_way_and_may_be_begun_anew(lab: Lab) -
     assert found["exit_code"] == 0
     assert found["left_out"] == {"gpu-1": {"class": "ok", "reason": "as desired"}}
     assert lab.runs[1:] == [["gpu-2"], ["gpu-3"], ["gpu-4"]]
+
+
+@pytest.fixture
+def unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUNODE_SET", "")
+    monkeypatch.setenv("GPUNODE_SET_LIMIT", "")
+
+
+@pytest.mark.usefixtures("unset")
+def test_each_hint_has_the_settings_of_the_command_line(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("--set", "driver.branch=580", "--set", "device_plugin.values.extra.token=hunter2")
+    again = (
+        "gpunode rollout --resume fleet.py --set 'device_plugin.values.extra.token=<not shown>' --set driver.branch=580"
+    )
+    done = rollout("--pause", *words)
+    assert f"  go on: {again}\n" in done.stdout
+    (journal,) = lab.folder.glob(".rollout/fleet-*/*/journal")
+    (log,) = lab.folder.glob(".rollout/fleet-*/*/wave-1.log")
+    assert (
+        log.read_text()
+        .splitlines()[1]
+        .startswith("# with --set 'device_plugin.values.extra.token=<not shown>' --set driver")
+    )
+    # Without them it is another rollout.
+    monkeypatch.setenv("GPUNODE_SET", "")
+    refused = rollout("--resume")
+    assert refused.exit_code == 3 and f"Give the same --set as when it was begun: `{again}`" in refused.stderr
+    beside = rollout()
+    assert beside.exit_code == 1 and f"go on with it by `{again}`" in beside.stderr
+    assert not any("hunter2" in each for each in (done.output, refused.output, journal.read_text(), log.read_text()))
+    assert document("--resume", *words)["set"] == ["device_plugin.values.extra.token=<not shown>", "driver.branch=580"]
+
+
+@pytest.mark.usefixtures("unset")
+def test_a_rollout_that_cannot_be_gone_on_with_is_begun_again_with_the_same_settings(lab: Lab) -> None:
+    lab.find({f"gpu-{number}": FindingClass.UNREACHABLE for number in (1, 2)})
+    done = rollout("--max-unavailable", "1", "--set", "driver.branch=580")
+    assert "it reads all nodes anew: gpunode rollout fleet.py --set driver.branch=580\n" in done.stdout
 
 
 def test_the_commands_of_the_page_do_what_it_says(tmp_path: Path, enter: Callable[[Lab], Lab]) -> None:
@@ -234,7 +278,10 @@ def test_a_host_is_named_to_pyinfra_so_that_no_other_can_be_meant() -> None:
 @pytest.mark.parametrize(
     ("code", "printed", "failed"),
     [
-        (0, b"", ()),
+        (0, b'{"results": {"failed_hosts": []}}', ()),
+        # By SIGINT, in the midst of its operations.
+        (0, b"", ("a", "b")),
+        (0, b'{"results": {"failed_hosts": ["b"]}}', ("b",)),
         (1, b'{"results": {"failed_hosts": ["b"]}}', ("b",)),
         (1, b'{"results": {"failed_hosts": []}}', ("a", "b")),
         (1, b'{"results": null}', ("a", "b")),
@@ -289,7 +336,7 @@ def until(true: Callable[[], bool]) -> None:
 def pyinfra_of(lab: Lab) -> int:
     """Return the process that a wave's run has written into its lock."""
     (lock,) = lab.folder.glob(".rollout/*/run.lock")
-    return int(lock.read_text())
+    return int(lock.read_text().split()[0])
 
 
 def alive(process: int) -> bool:

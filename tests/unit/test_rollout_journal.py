@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import pytest
@@ -15,6 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpunode.base.findings import FindingClass, NodeReport
+from gpunode.fleet.call import Call
+from gpunode.fleet.rollout import place as rollouts
 from gpunode.fleet.rollout.choice import sorted_out
 from gpunode.fleet.rollout.conduct import Hands, conduct
 from gpunode.fleet.rollout.document import exit_code
@@ -22,7 +27,16 @@ from gpunode.fleet.rollout.entries import Ended, Outcome, Resumed, WaveBegun, Wa
 from gpunode.fleet.rollout.gate import RunResult
 from gpunode.fleet.rollout.journal import Journal, JournalError
 from gpunode.fleet.rollout.opening import Asked, ChangedError, difference, fingerprints, refuse_beside, resumable
-from gpunode.fleet.rollout.place import LockedError, begin, controller_lock, latest, place, run_lock
+from gpunode.fleet.rollout.place import (
+    LockedError,
+    begin,
+    controller_lock,
+    latest,
+    name_holder,
+    place,
+    refuse_beside_rollout,
+    run_lock,
+)
 from gpunode.fleet.rollout.progress import Progress, Wave
 from gpunode.settings import settings_from
 from tests.unit.test_rollout_waves import AT, PASSED, REPORTS, report, rollout
@@ -228,16 +242,37 @@ def asked_by(journal: Journal) -> Asked:
 
 def test_only_a_rollout_of_this_inventory_that_is_not_at_its_end_can_be_gone_on_with(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="begin one without --resume"):
-        resumable(None, "x.py", Asked({}, frozenset(), 1), "1")
+        resumable(None, Call("x.py"), Asked({}, frozenset(), 1), "1")
     journal = opened(tmp_path)
-    assert resumable(journal, "x.py", asked_by(journal), "1") == (journal, journal.known)
+    assert resumable(journal, Call("x.py"), asked_by(journal), "1") == (journal, journal.known)
     with pytest.raises(ChangedError, match=r"gone: gpu-1.*--anew"):
-        resumable(journal, "x.py", Asked({}, frozenset(), 1), "1")
+        resumable(journal, Call("x.py"), Asked({}, frozenset(), 1), "1")
     with pytest.raises(ChangedError, match="gpunode is 2, and was 1"):
-        resumable(journal, "x.py", asked_by(journal), "2")
+        resumable(journal, Call("x.py"), asked_by(journal), "2")
     conduct(journal, Nodes().hands())
     with pytest.raises(JournalError, match="came to its end"):
-        resumable(journal, "x.py", asked_by(journal), "1")
+        resumable(journal, Call("x.py"), asked_by(journal), "1")
+
+
+@pytest.mark.parametrize(
+    ("begun_with", "given", "said"),
+    [
+        (("driver.branch=580",), (), "Give the same --set as when it was begun: "
+         "`gpunode rollout --resume x.py --set driver.branch=580`, or begin another"),
+        ((), ("driver.branch=580",), "Give no --set, as when it was begun: `gpunode rollout --resume x.py`, or"),
+        (None, (), "with the same --set as when it was begun if there was one"),
+        (("proxy.https=<not shown>",), ("proxy.https=<not shown>",), "begun (proxy.https=<not shown>), and --resume"),
+        (("driver.branch=580",), ("driver.branch=580",), "Put it back and --resume, or begin another"),
+    ],
+)  # fmt: skip
+def test_a_resumption_with_another_set_is_told_which_one_the_rollout_was_begun_with(
+    tmp_path: Path, begun_with: tuple[str, ...] | None, given: tuple[str, ...], said: str
+) -> None:
+    journal = Journal(tmp_path / "journal")
+    journal.append(rollout(3).begun.model_copy(update={"settings": begun_with}))
+    known = Journal(tmp_path / "journal")
+    with pytest.raises(ChangedError, match=re.escape(said)):
+        resumable(known, Call("x.py", settings=given), Asked({}, frozenset(), 1), "1")
 
 
 def test_a_rollout_that_no_wave_can_come_of_is_not_gone_on_with_and_the_remedy_named(tmp_path: Path) -> None:
@@ -245,17 +280,17 @@ def test_a_rollout_that_no_wave_can_come_of_is_not_gone_on_with_and_the_remedy_n
     journal.append(rollout(3, most=1, away=1).begun)
     assert not conduct(journal, Nodes().hands()).passed
     with pytest.raises(JournalError, match=r"away-0 \(left out\).*Begin another one.*--max-unavailable"):
-        resumable(journal, "x.py", asked_by(journal), "1")
-    refuse_beside(journal)
+        resumable(journal, Call("x.py"), asked_by(journal), "1")
+    refuse_beside(journal, Call())
 
 
 def test_another_rollout_is_not_begun_beside_one_that_was_broken_off(tmp_path: Path) -> None:
     journal = opened(tmp_path)
     with pytest.raises(JournalError, match=r"begun 2026-01-02 00:00 UTC, was broken off: .*--resume.*--anew"):
-        refuse_beside(journal)
-    refuse_beside(None)
+        refuse_beside(journal, Call())
+    refuse_beside(None, Call())
     conduct(journal, Nodes(failing=("gpu-1",)).hands())
-    refuse_beside(journal)
+    refuse_beside(journal, Call())
 
 
 def test_exit_codes_are_drifts() -> None:
@@ -316,4 +351,47 @@ def test_a_run_that_outlives_its_controller_is_waited_for(tmp_path: Path) -> Non
 
     with run_lock(tmp_path, waits):
         assert child.returncode == 0
-    assert len(told) == 1 and "outlived its controller" in told[0]
+    assert len(told) == 1
+
+
+def test_whoever_waits_is_told_for_whom_since_when_and_that_waiting_is_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    with contextlib.ExitStack() as first:
+        lock = first.enter_context(run_lock(tmp_path, told.append, "`gpunode apply x.py`"))
+        name_holder(lock, 4711, "`gpunode apply x.py`")
+        monkeypatch.setattr(rollouts, "time", SimpleNamespace(sleep=lambda _: first.close()))
+        with run_lock(tmp_path, told.append):
+            pass
+    (line,) = told
+    who = "waiting: `gpunode apply x.py` is at work on this inventory (process 4711) since "
+    assert re.match(re.escape(who) + r"\d{4}-\d\d-\d\d \d\d:\d\d UTC, ", line)
+    assert "Let it end: this goes on then. Only where you know that it hangs, end it: `kill 4711`" in line
+
+
+@pytest.mark.parametrize("content", [b"", b"4711\n", b"\xff\n\n"])
+def test_a_lock_of_which_little_is_known_is_waited_for_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    told: list[str] = []
+    with contextlib.ExitStack() as first:
+        lock = first.enter_context(run_lock(tmp_path, told.append))
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, content, 0)
+        monkeypatch.setattr(rollouts, "time", SimpleNamespace(sleep=lambda _: first.close()))
+        with run_lock(tmp_path, told.append):
+            pass
+    assert "waiting: another run is at work" in told[0] and ("`kill 4711`" in told[0]) is content.startswith(b"4711")
+
+
+def test_a_run_beside_a_rollout_is_refused_and_a_rollout_behind_that_look_is_not(tmp_path: Path) -> None:
+    refuse_beside_rollout(tmp_path / "none", "x.py")
+    with controller_lock(tmp_path, "x.py"), pytest.raises(LockedError) as refused:
+        refuse_beside_rollout(tmp_path, "x.py")
+    said = str(refused.value)
+    assert said.startswith(f"a rollout of x.py is at work (process {os.getpid()}) since 2")
+    assert "Wait until it has ended" in said and "`gpunode rollout --resume x.py`" in said
+    refuse_beside_rollout(tmp_path, "x.py")
+    with controller_lock(tmp_path, "x.py"):
+        pass

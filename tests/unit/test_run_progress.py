@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+import time
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.cli.live import lines
+from gpunode.cli.live import lines, live
 from gpunode.fleet.run import child, events
 from gpunode.fleet.run.child import Files
 from gpunode.fleet.run.progress import Progress, after
@@ -79,6 +80,71 @@ def test_a_log_gets_one_line_for_each_step() -> None:
     assert told == ["[ 1/41] Set apt's proxy: changed gpu-3 to gpu-5; FAILED on gpu-2; 19 as desired (3 s)"]
 
 
+def test_an_error_that_a_step_ignores_is_no_failure_and_not_as_desired() -> None:
+    told = [
+        {"kind": "step", "at": 0, "name": "Ask", "number": 1, "steps": 2, "hosts": ["a", "b", "c"]},
+        *({"kind": "begun", "at": 0, "host": name} for name in "abc"),
+        {"kind": "ignored", "at": 1, "host": "a"},
+        {"kind": "done", "at": 1, "host": "b"},
+        {"kind": "failed", "at": 1, "host": "c"},
+        # What failed half way has changed something, too.
+        {"kind": "stepped", "at": 2, "changed": ["c"]},
+    ]
+    assert _after(told[:5]).step.waiting == () and _after(told).failed == {"c": "Ask"}  # type: ignore[union-attr]
+    assert step_line(_after(told)) == (
+        "[1/2] Ask: changed c; FAILED on c; an error on a, which the step ignores; 1 as desired (2 s)"
+    )
+
+
+def test_a_step_in_which_pyinfra_ends_has_its_line_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    told: list[str] = []
+    events = [
+        {"kind": "step", "at": time.time() - 65, "name": "Ask", "number": 1, "steps": 2, "hosts": ["a", "b", "c", "d"]},
+        *({"kind": "begun", "at": 0, "host": name} for name in "abc"),
+        {"kind": "failed", "at": 1, "host": "a"},
+        {"kind": "done", "at": 1, "host": "b"},
+    ]
+    # pytest's standard error is no terminal.
+    with live(told.append) as watch:
+        for number in range(len(events)):
+            watch(_after(events[: number + 1]))
+        assert told == []
+    assert told == ["[1/2] Ask: FAILED on a; cut off on c; done on b; not begun on d (1 min 5 s)"]
+    with live(told.append) as watch:
+        watch(_after([*events, {"kind": "stepped", "at": time.time(), "changed": []}]))
+    assert len(told) == 2, "a step that ended has one line"
+
+
+class Gone(io.StringIO):
+    """Stand in for a terminal whose window is closed."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__()
+        self.error = error
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        raise self.error
+
+    def flush(self) -> None:
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(32, "Broken pipe"), OSError(5, "Input/output error")])
+def test_a_terminal_that_is_gone_costs_no_more_than_the_display(
+    monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    monkeypatch.setattr(sys, "stderr", Gone(error))
+    monkeypatch.setenv("TERM", "xterm")
+    before = sys.stdout
+    # By rich's own means it ends the program, with standard output turned to /dev/null.
+    with live(print) as watch, pytest.raises(OSError):
+        watch(_after(_events()))
+    assert sys.stdout is before
+
+
 def test_a_step_that_is_under_way_has_no_line_yet() -> None:
     assert step_line(_after(_events())) is None
 
@@ -139,3 +205,42 @@ def test_what_a_run_told_last_is_read_though_it_has_ended(tmp_path: Path) -> Non
             [sys.executable, "-c", script], files, lock.fileno(), 2, {}, lambda told: seen.append(len(told.connected))
         )
     assert (code, progress.connected, seen[-1]) == (3, ("a", "b"), 2)
+
+
+def _told_by(tmp_path: Path, watch: child.Watch) -> tuple[int, Progress]:
+    """Run a program that tells of two hosts, one after the other."""
+    script = (
+        "import os, time\n"
+        "for name in ('a', 'b'):\n"
+        "    with open(os.environ['GPUNODE_EVENTS'], 'a') as file:\n"
+        '        file.write(\'{"kind": "connected", "host": "\' + name + \'"}\\n\')\n'
+        "    time.sleep(0.3)\n"
+    )
+    files = Files(tmp_path / "log", tmp_path / "printed", tmp_path / "events")
+    with (tmp_path / "lock").open("wb") as lock:
+        return child.run([sys.executable, "-c", script], files, lock.fileno(), 2, {}, watch)
+
+
+@pytest.mark.starts_programs
+def test_a_display_that_fails_ends_no_run_and_is_told_in_the_log(tmp_path: Path) -> None:
+    asked: list[Progress] = []
+
+    def watch(progress: Progress) -> None:
+        asked.append(progress)
+        raise OSError(5, "Input/output error")
+
+    code, progress = _told_by(tmp_path, watch)
+    assert (code, progress.connected, len(asked)) == (0, ("a", "b"), 1)
+    log = (tmp_path / "log").read_text()
+    assert log.count("cannot show any more how far the run is: OSError: [Errno 5] Input/output error") == 1
+
+
+@pytest.mark.starts_programs
+@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
+def test_a_signal_in_the_midst_of_drawing_ends_the_run_all_the_same(tmp_path: Path, end: type[BaseException]) -> None:
+    def watch(progress: Progress) -> None:
+        raise end
+
+    with pytest.raises(end):
+        _told_by(tmp_path, watch)
+    assert "cannot show" not in (tmp_path / "log").read_text()

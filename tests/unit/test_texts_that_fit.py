@@ -21,6 +21,7 @@ from gpunode.base.verdicts import Caution, Refusal
 from gpunode.cli.lab import table
 from gpunode.cli.mig import as_text
 from gpunode.components.mig.check import check, target
+from gpunode.fleet.call import Call
 from gpunode.fleet.reports.plan_text import plan_text
 from gpunode.node.plan import Plan, Step
 from gpunode.settings.mig_parted.declaration import read_declaration
@@ -38,7 +39,7 @@ BOOT = Step(
 DONE = Plan((), (), ())
 CHANGES = Plan(
     (),
-    (Caution("driver", "driver branch 590 ended in 2026", "the table", "take branch 595"),),
+    (Caution("driver", "driver branch 590 ended in 2026", "the table", "take branch 595", "preflight.driver-ended"),),
     (
         Step(
             "driver", "change to driver 580.95.05, open kernel module", "580.82.07", "580.95.05", Disruption.nothing,
@@ -49,7 +50,11 @@ CHANGES = Plan(
              drains=True),
     ),
 )  # fmt: skip
-REFUSED = Plan((Refusal("mig", "an L4 has no MIG", "NVIDIA MIG guide", f"take mig.config away, and {RUN}"),), (), ())
+REFUSED = Plan(
+    (Refusal("mig", "an L4 has no MIG", "NVIDIA MIG guide", f"take mig.config away, and {RUN}", "preflight.mig"),),
+    (),
+    (),
+)
 LATER = replace(CHANGES, steps=(CHANGES.steps[0], replace(BOOT, since="2026-01-10T09:30:00Z"), CHANGES.steps[2]))
 
 
@@ -74,7 +79,7 @@ def golden(folder: str, columns: int, text: str) -> None:
 
 @WIDTHS
 def test_a_plan_of_many_nodes_is_told_in_few_lines(columns: int) -> None:
-    golden("plan_text", columns, plan_text(_fleet(), columns, "inventories/prod.py"))
+    golden("plan_text", columns, plan_text(_fleet(), columns, Call("inventories/prod.py")))
 
 
 def test_a_plan_names_every_node_where_all_are_asked_for_or_nobody_looks() -> None:
@@ -99,7 +104,7 @@ def test_a_quiet_plan_tells_what_cannot_be_done_and_nothing_else() -> None:
 
 def test_a_plan_s_remedy_has_the_inventory_s_name() -> None:
     assert "run `pyinfra inventories/prod.py deploys/gpu_node.py`" in plan_text(
-        _fleet(), inventory="inventories/prod.py"
+        _fleet(), call=Call("inventories/prod.py")
     )
 
 
@@ -153,9 +158,12 @@ def test_names_in_a_line_are_the_first_and_the_number_of_the_others(names: list[
 
 
 def test_a_command_in_backticks_is_folded_only_where_no_line_has_room_for_it() -> None:
-    said = "mend that, and run `pyinfra fleet.py deploys/gpu_node.py` again"
-    assert "`pyinfra fleet.py deploys/gpu_node.py`" in fold(said, 42, "  ")
-    assert fold(said, 20, "  ").split() == said.split()
+    said = "mend that, and run `ssh-keyscan gpu-1.example.org >> known_hosts` again"
+    assert "`ssh-keyscan gpu-1.example.org >> known_hosts`" in fold(said, 50, "  ")
+    assert all(len(line) <= 30 for line in fold(said, 30, "  ").splitlines())
+    # In any case one of ours.
+    ours = "`pyinfra fleet.py deploys/gpu_node.py`"
+    assert ours in fold(f"run {ours}", 20, "  ")
 
 
 @given(st.lists(st.text("abc", min_size=1, max_size=12), min_size=1, max_size=30), st.integers(4, 40))

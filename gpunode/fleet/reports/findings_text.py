@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from gpunode.base.codes import with_code
 from gpunode.base.comparison import RUN
 from gpunode.base.findings import Finding, FindingClass, NodeReport, worst
 from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.host_names import folded_in_a_line
 from gpunode.base.terminal import printable
+from gpunode.fleet.call import SOME_CALL, Call
 
 _UNJUDGED = (FindingClass.UNREACHABLE, FindingClass.UNSUPPORTED, FindingClass.ERROR)
 _LABELS = ("actual", "desired", "cause", "since", "remedy", "costs")
@@ -20,7 +22,7 @@ def report_text(
     reports: tuple[NodeReport, ...],
     show_all: bool,
     columns: int = UNBOUND,
-    inventory: str = "INVENTORY",
+    call: Call = SOME_CALL,
     style: Callable[[FindingClass], str] = str,
     quiet: bool = False,
 ) -> str:
@@ -30,13 +32,11 @@ def report_text(
     is one long word is longer than the columns. Where many names would take more than a line, the first stand there,
     and how many follow; all of them where all is shown.
 
-    inventory: its path, for the commands that a remedy names; style: how a class is written; quiet: leave out the nodes
-    that are as desired, what to know, and the totals
+    call: how the command was called, for those that a remedy names; style: how a class is written; quiet: leave out the
+    nodes that are as desired, what to know, and the totals
     """
     room = UNBOUND if show_all else columns
-    reports = tuple(
-        replace(each, findings=tuple(_pasted(item, inventory) for item in each.findings)) for each in reports
-    )
+    reports = tuple(replace(each, findings=tuple(_pasted(item, call) for item in each.findings)) for each in reports)
     parts = [
         *(_entry(item, _of(names, room), columns, style) for item, names in _grouped(reports, show_all)),
         *(_caution(item, _of(names, room), columns) for item, names in _cautions(() if quiet else reports)),
@@ -45,10 +45,9 @@ def report_text(
     return "\n".join(parts)
 
 
-def _pasted(item: Finding, inventory: str) -> Finding:
+def _pasted(item: Finding, call: Call) -> Finding:
     """Return the finding with its remedy's run as a command that can be pasted."""
-    command = f"run `pyinfra {inventory} deploys/gpu_node.py`"
-    return replace(item, remedy=item.remedy.replace(RUN, command)) if item.remedy else item
+    return replace(item, remedy=item.remedy.replace(RUN, f"run `{call.run}`")) if item.remedy else item
 
 
 def _grouped(reports: Iterable[NodeReport], show_all: bool) -> Iterable[tuple[Finding, list[str]]]:
@@ -88,12 +87,12 @@ def _entry(item: Finding, names: str, columns: int, style: Callable[[FindingClas
         "remedy": item.remedy,
         "costs": None if item.disruption is None else item.disruption.name,
     }
-    head = fold(f"{_what(item)}: {style(item.finding_class)}, {names}", columns, "  ")
+    head = fold(with_code(f"{_what(item)}: {style(item.finding_class)}, {names}", item.code), columns, "  ")
     return "\n".join([head, *_fields(told, columns)])
 
 
 def _caution(item: Finding, names: str, columns: int) -> str:
-    head = fold(f"{_what(item)}: caution, {names}", columns, "  ")
+    head = fold(with_code(f"{_what(item)}: caution, {names}", item.code), columns, "  ")
     return "\n".join([head, *_fields({"actual": item.actual, "cause": item.cause, "remedy": item.remedy}, columns)])
 
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from gpunode.base.codes import with_code
 from gpunode.base.comparison import RUN
 from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.host_names import folded_in_a_line
 from gpunode.base.terminal import printable
+from gpunode.fleet.call import SOME_CALL, Call
 from gpunode.node.plan import Plan, Step
 
 
 def plan_text(
     plans: Mapping[str, Plan | str],
     columns: int = UNBOUND,
-    inventory: str | None = None,
+    call: Call = SOME_CALL,
     show_all: bool = False,
     quiet: bool = False,
 ) -> str:
@@ -24,10 +26,9 @@ def plan_text(
     Nodes of which the same is to be said stand together, and so do those that gave no answer for the same reason.
     Where many names would take more than a line, the first stand there, and how many follow.
 
-    inventory: its path, for commands that can be pasted; None where there is none (recorded facts). show_all: every
-    name; quiet: nothing of nodes that can be done or have nothing to do
+    call: how the command was called, for those that can be pasted; show_all: every name; quiet: nothing of nodes that
+    can be done or have nothing to do
     """
-    named = inventory or "INVENTORY"
     lines: list[str] = []
     room = UNBOUND if show_all else columns
     for found, names, since in _alike(plans):
@@ -38,14 +39,14 @@ def plan_text(
         for line in told:
             # A folded line stands under the text of the first: behind `  3. `, or two columns in.
             indent = len(line) - len(line.lstrip(" "))
-            lines.append(fold(_pasted(printable(line), named), columns, " " * (indent + (3 if indent else 2))))
+            lines.append(fold(_pasted(printable(line), call), columns, " " * (indent + (3 if indent else 2))))
     if len(plans) > 1 and not quiet:
         lines.append(fold(_totals(plans), columns, "  "))
     return "\n".join(lines)
 
 
-def _pasted(text: str, inventory: str) -> str:
-    return text.replace(RUN, f"run `pyinfra {inventory} deploys/gpu_node.py`")
+def _pasted(text: str, call: Call) -> str:
+    return text.replace(RUN, f"run `{call.run}`")
 
 
 def _alike(plans: Mapping[str, Plan | str]) -> Iterator[tuple[Plan | str, list[str], list[str | None]]]:
@@ -71,11 +72,11 @@ def _since(alike: Iterable[Plan | str]) -> list[str | None]:
 
 
 def _lines(who: str, found: Plan, since: list[str | None]) -> Iterator[str]:
-    yield f"{who}: {found.verdict}" + (f", disruption: {found.disruption.name}" if found.steps else "")
+    yield f"{who}: {_headline(found)}"
     if found.drains:
         yield "  the node is drained before the first step that says so, and given back after the verdict"
     for refusal in found.refusals:
-        yield f"  refused: {refusal.component}: {refusal.reason}"
+        yield with_code(f"  refused: {refusal.component}: {refusal.reason}", refusal.code)
         yield f"    remedy: {refusal.remedy}"
         yield f"    source: {refusal.source}"
     for number, (step, waits) in enumerate(zip(found.steps, since, strict=True), 1):
@@ -83,7 +84,13 @@ def _lines(who: str, found: Plan, since: list[str | None]) -> Iterator[str]:
         if step.packages:
             yield f"     packages: {', '.join(step.packages)}"
     for caution in found.cautions:
-        yield f"  caution: {caution.component}: {caution.reason}; {caution.remedy}"
+        yield with_code(f"  caution: {caution.component}: {caution.reason}; {caution.remedy}", caution.code)
+
+
+def _headline(found: Plan) -> str:
+    if found.steps and all(step.pending for step in found.steps):
+        return "nothing that a run does now"
+    return found.verdict + (f", disruption: {found.disruption.name}" if found.steps else "")
 
 
 def _step(number: int, step: Step, since: str | None) -> str:
@@ -91,7 +98,7 @@ def _step(number: int, step: Step, since: str | None) -> str:
     drains = "; drains the node" if step.drains else ""
     waits = f", since {since}" if since else ""
     pending = f"; PENDING: a run does not do it now{waits}" if step.pending else ""
-    now = f"now {step.actual or 'none'}, desired {step.desired}"
+    now = f"now: {step.actual or 'none'}; desired: {step.desired}"
     return f"  {number}. {step.component}: {step.action} ({now}{effect}{drains}{pending})"
 
 

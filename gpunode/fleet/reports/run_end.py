@@ -13,6 +13,7 @@ from gpunode.base.host_names import folded_in_a_line
 from gpunode.base.verdicts import Refusal
 from gpunode.base.waiting import PENDING
 from gpunode.fleet.access import errors
+from gpunode.fleet.call import SOME_CALL, Call
 from gpunode.fleet.reports.findings_text import report_text
 
 NOT_REACHED = "check address, key and known hosts"
@@ -33,7 +34,8 @@ class HostEnd:
     """Hold how a run ended on one host.
 
     unreached: why no connection came about; refused: what preflight says; left_alone: why nothing was done to it;
-    failure: what stopped it; findings: of the verdict on the node, None where the run came to none
+    failure: what stopped it; findings: of the verdict on the node, None where the run came to none; cut_off: how the
+    run itself ended before its last operation on the host; unverified: why a run that did all comes to no verdict
     """
 
     name: str
@@ -42,6 +44,8 @@ class HostEnd:
     left_alone: str | None = None
     failure: Failure | None = None
     findings: tuple[Finding, ...] | None = None
+    cut_off: str | None = None
+    unverified: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain JSON types."""
@@ -52,6 +56,8 @@ class HostEnd:
             "left_alone": self.left_alone,
             "failure": None if self.failure is None else [self.failure.operation, self.failure.reason],
             "findings": None if self.findings is None else [item.to_json() for item in self.findings],
+            "cut_off": self.cut_off,
+            "unverified": self.unverified,
         }
 
 
@@ -65,6 +71,8 @@ def host_end_from(found: Mapping[str, Any]) -> HostEnd:
         found["left_alone"],
         None if failure is None else Failure(*map(str, failure)),
         None if findings is None else tuple(map(finding_from, findings)),
+        found["cut_off"],
+        found["unverified"],
     )
 
 
@@ -77,13 +85,14 @@ def refusal_finding(refusal: Refusal) -> Finding:
         cause=refusal.reason,
         remedy=refusal.remedy,
         source=refusal.source,
+        code=refusal.code,
     )
 
 
 def report_of(end: HostEnd) -> NodeReport | None:
     """Return a host's report, as drift has them; None where the run neither judged the host nor failed on it."""
     if end.unreached is not None:
-        cause, remedy = errors.parted(end.unreached)
+        cause, remedy = errors.parted(errors.unreached(end.unreached))
         item = Finding("node", FindingClass.UNREACHABLE, "connection", "none", "ssh", cause, remedy or NOT_REACHED)
         return NodeReport(end.name, (item,))
     if end.refused:
@@ -91,6 +100,8 @@ def report_of(end: HostEnd) -> NodeReport | None:
     findings = end.findings or ()
     if end.failure is not None and not _says_why(end):
         findings = (*findings, _failed(end.failure))
+    if end.cut_off is not None:
+        findings = (*findings, _cut_off(end.cut_off))
     return None if not findings and end.findings is None else NodeReport(end.name, findings)
 
 
@@ -108,40 +119,59 @@ def _failed(failure: Failure) -> Finding:
         f"“{failure.operation}”",
         cause=reason or "the log says why",
         remedy=f"mend that, and {RUN}; what comes behind it was not begun on this node",
+        code="run.operation-failed",
+    )
+
+
+def _cut_off(how: str) -> Finding:
+    return Finding(
+        "run",
+        FindingClass.ERROR,
+        "cut off",
+        cause=how,
+        remedy=f"look at the last lines of the log, mend what they tell, and {RUN}",
     )
 
 
 def verdict_text(
     ends: Collection[HostEnd],
     columns: int = UNBOUND,
-    inventory: str = "INVENTORY",
+    call: Call = SOME_CALL,
     style: Callable[[FindingClass], str] = str,
     quiet: bool = False,
 ) -> str:
     """Return what stands at the end of a run: what differs, how each node is, the totals, and what to do next.
 
-    inventory: as it was named on the command line, for commands that can be pasted; style: how a class is written
-    quiet: leave out the nodes that are as desired, the totals, and what comes next
+    call: how the run was called, for the commands that go on with it; style: how a class is written; quiet: leave out
+    the nodes that are as desired, the totals, and what comes next
     """
     reports = {end.name: report for end in ends if (report := report_of(end)) is not None}
-    alone = [end for end in ends if end.name not in reports and end.left_alone is not None]
-    unjudged = [end.name for end in ends if end.name not in reports and end.left_alone is None]
-    parts = [report_text(tuple(reports.values()), False, columns, inventory, style, quiet)] if reports else []
+    others = [end for end in ends if end.name not in reports]
+    alone = [end for end in others if end.left_alone is not None]
+    unverified = [end for end in others if end.left_alone is None and end.unverified is not None]
+    unjudged = [end.name for end in others if end.left_alone is None and end.unverified is None]
+    parts = [report_text(tuple(reports.values()), False, columns, call, style, quiet)] if reports else []
     for reason, names in _alike((end.left_alone or "", end.name) for end in alone):
         parts.append(fold(f"{folded_in_a_line(names, columns)}: left alone: {reason}", columns, "  "))
+    for reason, names in _alike((end.unverified or "", end.name) for end in unverified):
+        named = folded_in_a_line(names, columns)
+        parts.append(fold(f"{named}: no operation failed; not verified: {reason}", columns, "  "))
     if unjudged:
-        command = f"`pyinfra {inventory} deploys/verify.py`"
-        parts.append(
-            fold(
-                f"{folded_in_a_line(unjudged, columns)}: no operation failed; not verified: {command} does",
-                columns,
-                "  ",
-            )
-        )
-    for said, command in () if quiet else _next(tuple(reports.values()), inventory, columns):
+        # By gpunode itself: a repository of the user's own has no deploy for it.
+        named = folded_in_a_line(unjudged, columns)
+        said = f"{named}: no operation failed; how {_it_is(unjudged)} was not looked at. To see it, run"
+        parts += [fold(said, columns, "  "), f"  {call.of('drift')}"]
+    good = all(worst(each.findings) is FindingClass.OK for each in reports.values())
+    if reports and not others and good and not quiet:
+        parts.append("Nothing is left to do.")
+    for said, command in () if quiet else _next(tuple(reports.values()), call, columns):
         # A command is never folded: it is to be pasted.
-        parts += [fold(said, columns, "  "), *([f"  {command}"] if command else [])]
+        parts += [fold(said, columns, "  "), f"  {command}"]
     return "\n".join(part for part in parts if part)
+
+
+def _it_is(names: Collection[str]) -> str:
+    return "it is" if len(names) == 1 else "they are"
 
 
 def _alike(pairs: Iterable[tuple[str, str]]) -> Iterable[tuple[str, list[str]]]:
@@ -151,22 +181,14 @@ def _alike(pairs: Iterable[tuple[str, str]]) -> Iterable[tuple[str, list[str]]]:
     return found.items()
 
 
-def _next(reports: Collection[NodeReport], inventory: str, columns: int) -> Iterable[tuple[str, str]]:
+def _next(reports: Collection[NodeReport], call: Call, columns: int) -> Iterable[tuple[str, str]]:
     """Yield (what to do next, the command for it), one for each kind of thing; each finding has its own remedy."""
-    if not reports:
-        return
     classes = {report.name: worst(report.findings) for report in reports}
     pending = [name for name, gravest in classes.items() if gravest in PENDING]
     wrong = [name for name, gravest in classes.items() if gravest not in (FindingClass.OK, *PENDING)]
-    if not pending and not wrong:
-        yield "Nothing is left to do.", ""
     if wrong:
-        named = folded_in_a_line(wrong, columns)
-        yield f"Next: mend what is told of {named} above, then run", f"pyinfra {inventory} deploys/gpu_node.py"
+        yield f"Next: mend what is told of {folded_in_a_line(wrong, columns)} above, then run", call.run
     if pending:
-        named = folded_in_a_line(pending, columns)
-        wait = "waits" if len(pending) == 1 else "wait"
-        yield (
-            f"Next: allow what {named} {wait} for (disruption.allow), then, wave by wave, run",
-            f"gpunode rollout {inventory}",
-        )
+        wait = f"{folded_in_a_line(pending, columns)} {'waits' if len(pending) == 1 else 'wait'}"
+        how = ", wave by wave, run" if call.waves else " run"
+        yield f"Next: allow what {wait} for (disruption.allow), then{how}", call.waves or call.run

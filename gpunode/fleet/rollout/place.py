@@ -1,7 +1,7 @@
 """Where a rollout keeps its journal and logs, and the locks that let one rollout of an inventory run at a time.
 
 .rollout/prod-1f2e3d4c/lock                          held by the controller
-.rollout/prod-1f2e3d4c/run.lock                      held by a wave's pyinfra as well, which may outlive it
+.rollout/prod-1f2e3d4c/run.lock                      held by pyinfra as well, a wave's or apply's, which may outlive it
 .rollout/prod-1f2e3d4c/20261122T030405Z/journal      one folder for each rollout
 .rollout/prod-1f2e3d4c/20261122T030405Z/wave-1.log
 """
@@ -19,14 +19,17 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from gpunode.base.errors import CodedError
 from gpunode.fleet.rollout.journal import Journal, JournalError, flush_folder
 
 ROOT = Path(".rollout")
 _SECONDS_BETWEEN_LOOKS = 0.5
 
 
-class LockedError(Exception):
+class LockedError(CodedError):
     """Say who holds a lock, and what to do."""
+
+    code = "rollout.at-work"
 
 
 def place(inventory: str, root: Path = ROOT) -> Path:
@@ -66,7 +69,7 @@ def controller_lock(folder: Path, inventory: str) -> Iterator[None]:
     try:
         if not _taken(descriptor):
             raise LockedError(
-                f"another rollout of {inventory} is at work (process {_holder(descriptor)}): wait until it has ended, "
+                f"another rollout of {inventory} is at work {_holder(descriptor)}: wait until it has ended, "
                 "or end it with Ctrl-C"
             )
         yield
@@ -74,19 +77,40 @@ def controller_lock(folder: Path, inventory: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-@contextmanager
-def run_lock(folder: Path, waits: Callable[[str], None]) -> Iterator[int]:
-    """Yield a locked descriptor for a wave's pyinfra to inherit: it stays locked as long as either of them lives.
+def refuse_beside_rollout(folder: Path, inventory: str) -> None:
+    """Raise LockedError where a rollout of the inventory is at work, JournalError where that cannot be told."""
+    path = folder / "lock"
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _unopened(path, error) from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise LockedError(
+            f"a rollout of {inventory} is at work {_holder(descriptor)}, and says how many nodes may be unavailable at "
+            "once: a run on all of them beside it is refused. Wait until it has ended, or end it with Ctrl-C, run, and "
+            f"go on with it by `gpunode rollout --resume {inventory}`"
+        ) from None
+    finally:
+        os.close(descriptor)
 
-    waits: is told, once, for whom it waits: the run of a wave that outlived its controller
+
+@contextmanager
+def run_lock(folder: Path, waits: Callable[[str], None], what: str = "a run") -> Iterator[int]:
+    """Yield a locked descriptor for pyinfra to inherit: it stays locked as long as either of them lives.
+
+    waits: is told, once, for whom it waits: another run, or one that outlived its controller; what: is about to run,
+    for whoever waits for it
     """
     descriptor = _opened(folder, "run.lock")
     try:
         told = False
-        while not _taken(descriptor):
+        while not _taken(descriptor, what):
             if not told:
-                holder = _holder(descriptor)
-                waits(f"waiting for a wave's pyinfra that outlived its controller: process {holder}, `kill` ends it")
+                waits(_waiting(descriptor))
                 told = True
             time.sleep(_SECONDS_BETWEEN_LOOKS)
         yield descriptor
@@ -94,10 +118,20 @@ def run_lock(folder: Path, waits: Callable[[str], None]) -> Iterator[int]:
         os.close(descriptor)
 
 
-def name_holder(descriptor: int, process: int) -> None:
-    """Write into a lock which process holds it."""
+def _waiting(descriptor: int) -> str:
+    process, _, what = _named(descriptor)
+    hangs = f" Only where you know that it hangs, end it: `kill {process}`" if process.isdecimal() else ""
+    return (
+        f"waiting: {what or 'another run'} is at work on this inventory {_holder(descriptor)}, and nodes may be in the "
+        f"middle of a step. Let it end: this goes on then.{hangs}"
+    )
+
+
+def name_holder(descriptor: int, process: int, what: str = "") -> None:
+    """Write into a lock which process holds it, since now, and what that is."""
     os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{process}\n".encode(), 0)
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    os.pwrite(descriptor, "\n".join((str(process), now, what, "")).encode(), 0)
 
 
 def _opened(folder: Path, name: str) -> int:
@@ -105,16 +139,29 @@ def _opened(folder: Path, name: str) -> int:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise JournalError(f"{folder / name} cannot be opened: {error.strerror}") from None
+        raise _unopened(folder / name, error) from None
 
 
-def _taken(descriptor: int) -> bool:
+def _unopened(path: Path, error: OSError) -> JournalError:
+    return JournalError(
+        f"{path} cannot be opened: {error.strerror}; whoever runs gpunode here has to be able to write in {path.parent}"
+    )
+
+
+def _taken(descriptor: int, what: str = "") -> bool:
     with contextlib.suppress(BlockingIOError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        name_holder(descriptor, os.getpid())
+        name_holder(descriptor, os.getpid(), what)
         return True
     return False
 
 
 def _holder(descriptor: int) -> str:
-    return os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+    process, since, _ = _named(descriptor)
+    return f"(process {process or 'unknown'})" + (f" since {since}" if since else "")
+
+
+def _named(descriptor: int) -> tuple[str, str, str]:
+    """Return the process that holds a lock, since when, and what it is; empty where that is not written yet."""
+    process, since, what, *_ = [*os.pread(descriptor, 4096, 0).decode(errors="replace").split("\n"), "", "", ""]
+    return process, since, what

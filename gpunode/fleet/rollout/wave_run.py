@@ -14,6 +14,7 @@ from gpunode.fleet.rollout.place import name_holder, run_lock
 from gpunode.fleet.rollout.progress import Wave
 from gpunode.fleet.run import child
 from gpunode.fleet.run.child import Files, Watch, command
+from gpunode.fleet.run.ends import how_it_ended
 from gpunode.kubernetes.drain import WAVE
 
 
@@ -38,7 +39,8 @@ class WaveRunner:
         log, output = log_of(self.files, wave.number), self.files / f"wave-{wave.number}.json"
         files = Files(log, output, self.files / f"wave-{wave.number}.events")
         words = command(self.pyinfra, self.inventory, wave.nodes, self.groups)
-        with run_lock(self.folder, self.tell) as lock:
+        what = f"a wave of `gpunode rollout {self.inventory}`"
+        with run_lock(self.folder, self.tell, what) as lock:
             try:
                 code, _ = child.run(
                     words,
@@ -47,7 +49,7 @@ class WaveRunner:
                     len(wave.nodes),
                     {WAVE: str(len(wave.nodes))},
                     self.watch,
-                    partial(name_holder, lock),
+                    partial(name_holder, lock, what=what),
                 )
             except OSError as error:
                 raise JournalError(f"{error.filename or self.pyinfra}: {error.strerror}") from None
@@ -62,14 +64,14 @@ def log_of(files: Path, number: int) -> Path:
 def result(nodes: Sequence[str], code: int, printed: bytes, log: str) -> RunResult:
     """Return on which of the wave's nodes the run failed, by pyinfra's exit code and JSON.
 
-    pyinfra prints none where no host was left, or anything else ended it: then no node counts as done.
+    pyinfra prints none where no host was left, or anything else ended it: then no node counts as done, whatever it
+    exits. By SIGINT it exits 0.
     """
-    if code == 0:
-        return RunResult()
-    how = f"pyinfra was ended by signal {-code}" if code < 0 else f"pyinfra exited {code}"
     try:
         failed = frozenset(json.loads(printed)["results"]["failed_hosts"])
     except (ValueError, KeyError, TypeError):
-        return RunResult(frozenset(nodes), f"the run failed, {how}: {log}")
+        return RunResult(frozenset(nodes), f"the run was cut off, {how_it_ended(code)} without its results: {log}")
+    if code == 0 and not failed:
+        return RunResult()
     # It failed, and on none of ours that it would name.
     return RunResult(failed & set(nodes) or frozenset(nodes), f"the run failed on it: {log}")

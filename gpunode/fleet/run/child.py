@@ -16,8 +16,11 @@ from datetime import UTC, datetime
 from glob import escape
 from pathlib import Path
 
+from gpunode.base.errors import CodedError
+from gpunode.fleet.call import set_words
 from gpunode.fleet.run.events import EVENTS, read
 from gpunode.fleet.run.progress import Progress, after
+from gpunode.settings import overrides
 
 DEPLOY = "deploys/gpu_node.py"
 # Seconds: between two looks at pyinfra, and from asking it to end to ending it.
@@ -27,8 +30,10 @@ _LOOK, _PATIENCE = 0.1, 10.0
 Watch = Callable[[Progress], None]
 
 
-class ProgramError(Exception):
+class ProgramError(CodedError):
     """Say what of pyinfra is missing, and what to do."""
+
+    code = "run.no-program"
 
 
 def unwatched(progress: Progress) -> None:
@@ -85,11 +90,13 @@ def run(
     """Run pyinfra to its end; return its exit status, negative for a signal, and all that it told.
 
     lock: a descriptor for pyinfra to inherit, so that it is held as long as pyinfra lives; hosts: how many it is run
-    on; environment: beside this process's own; started: called with pyinfra's process id. Raise OSError where a file
-    cannot be written.
+    on; environment: beside this process's own; watch: not called any more once it raised an Exception; started: called
+    with pyinfra's process id. Raise OSError where a file cannot be written.
     """
     with files.log.open("ab") as errors, files.output.open("wb") as printed:
         errors.write(f"# {datetime.now(UTC).isoformat(timespec='seconds')} {shlex.join(words)}\n".encode())
+        if settings := overrides.shown():
+            errors.write(f"# with {shlex.join(set_words(settings))}\n".encode())
         errors.flush()
         # Of this run alone: a wave that is taken again has its files already.
         files.events.write_bytes(b"")
@@ -105,7 +112,7 @@ def run(
         )
         try:
             started(process.pid)
-            return _followed(process, files.events, Progress(hosts), watch)
+            return _followed(process, files.events, Progress(hosts), _while_it_shows(watch, errors.fileno()))
         except BaseException:
             _end(process)
             raise
@@ -125,6 +132,27 @@ def _followed(process: subprocess.Popen[bytes], events: Path, progress: Progress
                 return code, progress
             watch(progress)
             time.sleep(_LOOK)
+
+
+def _while_it_shows(watch: Watch, log: int) -> Watch:
+    """Return what shows how far a run is, until that fails: nodes are in the middle of a step, whatever becomes of it.
+
+    log: a descriptor of pyinfra's log, which then says so
+    """
+    shows = watch
+
+    def shown(progress: Progress) -> None:
+        nonlocal shows
+        try:
+            shows(progress)
+        except Exception as error:
+            # A signal's SystemExit is none, and ends the run.
+            shows = unwatched
+            said = f"# gpunode cannot show any more how far the run is: {type(error).__name__}: {error}\n"
+            with suppress(OSError):
+                os.write(log, said.encode(errors="replace"))
+
+    return shown
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -16,6 +16,8 @@ from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.host import Host
 from pyinfra.api.state import BaseStateCallback, State
 
+from gpunode.fleet.run.stopping import is_part, stops
+
 # Names the file, in the child's environment.
 EVENTS = "GPUNODE_EVENTS"
 
@@ -23,7 +25,7 @@ EVENTS = "GPUNODE_EVENTS"
 def tell(kind: str, **about: Any) -> None:
     """Add a line to the parent's file, where there is a parent that asks for it; a run never fails for its being told.
 
-    + kind: connected, unreached, judged, steps, step, begun, done, failed, stepped, ended
+    + kind: connected, unreached, judged, step, begun, done, failed, ignored, stepped, ended
     """
     path = os.environ.get(EVENTS)
     if path is None:
@@ -58,7 +60,10 @@ def _events(lines: list[bytes]) -> Iterator[dict[str, Any]]:
 
 
 class Teller(BaseStateCallback):
-    """Tell of a run as pyinfra calls back: hosts that are reached or not, and steps as hosts begin and end them."""
+    """Tell of a run as pyinfra calls back: hosts that are reached or not, and steps as hosts begin and end them.
+
+    What a step calls is no step.
+    """
 
     @staticmethod
     def host_connect(state: State, host: Host) -> None:
@@ -80,20 +85,22 @@ class Teller(BaseStateCallback):
     @staticmethod
     def operation_host_start(state: State, host: Host, op_hash: str) -> None:
         """Tell that a host begins the step."""
-        if op_hash in state.ops[host]:
+        if op_hash in state.ops[host] and not is_part(state, host, op_hash):
             tell("begun", host=host.name)
 
     @staticmethod
     def operation_host_success(state: State, host: Host, op_hash: str, retry_count: int = 0) -> None:
         """Tell that a host is through with the step."""
-        tell("done", host=host.name)
+        if not is_part(state, host, op_hash):
+            tell("done", host=host.name)
 
     @staticmethod
     def operation_host_error(
         state: State, host: Host, op_hash: str, retry_count: int = 0, max_retries: int = 0
     ) -> None:
-        """Tell that the step failed on a host: nothing behind it is begun there."""
-        tell("failed", host=host.name)
+        """Tell that the step failed on a host, and nothing behind it is begun there; or that its error is ignored."""
+        if not is_part(state, host, op_hash):
+            tell("failed" if stops(state, host, op_hash) else "ignored", host=host.name)
 
     @staticmethod
     def operation_end(state: State, op_hash: str) -> None:

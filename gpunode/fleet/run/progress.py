@@ -12,7 +12,7 @@ class Step:
     """Hold one step of a run: its name and number, the hosts that have it, and how they came through it.
 
     `begun` is host -> when it began (seconds since 1970), of those that are at work; `ended` is None while it is under
-    way.
+    way. `ignored` are those on which it failed, and which go on all the same.
     """
 
     name: str
@@ -22,13 +22,14 @@ class Step:
     begun: Mapping[str, float] = field(default_factory=dict)
     done: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     ended: float | None = None
 
     @property
     def waiting(self) -> tuple[str, ...]:
         """Return the hosts that have not begun it yet."""
-        known = {*self.begun, *self.done, *self.failed}
+        known = {*self.begun, *self.done, *self.failed, *self.ignored}
         return tuple(name for name in self.hosts if name not in known)
 
 
@@ -84,6 +85,8 @@ def _in_step(progress: Progress, step: Step, event: Mapping[str, Any], at: float
         return replace(progress, step=replace(step, begun={**left, name: at}))
     if kind == "done":
         return replace(progress, step=replace(step, begun=left, done=(*step.done, name)))
+    if kind == "ignored":
+        return replace(progress, step=replace(step, begun=left, ignored=(*step.ignored, name)))
     if kind == "failed":
         failed = replace(step, begun=left, failed=(*step.failed, name))
         return replace(progress, step=failed, failed={**progress.failed, name: step.name})

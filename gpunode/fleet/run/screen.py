@@ -40,7 +40,7 @@ def screen(progress: Progress, now: float, columns: int, lines_per_state: int = 
     lines = textwrap.wrap(f"[{step.number}/{progress.steps}] {printable(step.name)}{since}", columns)
     for label, text in (
         ("at work", _at_work(step, now)),
-        ("done", folded(step.done)),
+        ("done", folded((*step.done, *step.ignored))),
         ("waiting", folded(step.waiting)),
     ):
         lines += _state(label, text, columns, lines_per_state)
@@ -52,17 +52,43 @@ def step_line(progress: Progress) -> str | None:
     step = progress.step
     if step is None or step.ended is None:
         return None
-    took = duration(step.ended - step.at)
-    same = len(step.done) - len(step.changed)
+    same = len(set(step.done) - set(step.changed))
     told = [
         f"changed {folded(step.changed)}" if step.changed else "",
-        f"FAILED on {folded(step.failed)}" if step.failed else "",
+        *_errors(step),
         f"{same} as desired" if same > 0 else "",
     ]
-    width = len(str(progress.steps))
-    return printable(
-        f"[{step.number:>{width}}/{progress.steps}] {step.name}: {'; '.join(filter(None, told)) or 'nobody'} ({took})"
+    return _line(progress, step, told, step.ended)
+
+
+def cut_line(progress: Progress, now: float) -> str | None:
+    """Return the line of the step that a run ended in the midst of, for a log; None where it ended behind one.
+
+    now: when it ended, seconds since 1970. What of it changed something only pyinfra's own end of the step tells.
+    """
+    step = progress.step
+    if step is None or step.ended is not None:
+        return None
+    told = [
+        *_errors(step),
+        f"cut off on {folded(step.begun)}" if step.begun else "",
+        f"done on {folded(step.done)}" if step.done else "",
+        f"not begun on {folded(step.waiting)}" if step.waiting else "",
+    ]
+    return _line(progress, step, told, now)
+
+
+def _errors(step: Step) -> Sequence[str]:
+    return (
+        f"FAILED on {folded(step.failed)}" if step.failed else "",
+        f"an error on {folded(step.ignored)}, which the step ignores" if step.ignored else "",
     )
+
+
+def _line(progress: Progress, step: Step, told: Iterable[str], ended: float) -> str:
+    where = f"[{step.number:>{len(str(progress.steps))}}/{progress.steps}]"
+    found = "; ".join(filter(None, told)) or "nobody"
+    return printable(f"{where} {step.name}: {found} ({duration(ended - step.at)})")
 
 
 def _before(progress: Progress) -> str:

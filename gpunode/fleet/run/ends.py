@@ -1,0 +1,72 @@
+"""How a run ended on each host that was planned for, as pyinfra's parent knows it, and what that comes to. Pure.
+
+pyinfra may crash, be killed, or be ended by SIGINT, by which it exits 0: no node looks good that it did not judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gpunode.base.findings import ExitCode, verdict
+from gpunode.fleet.reports.run_end import Failure, HostEnd, host_end_from, refusal_finding, report_of
+from gpunode.fleet.run.progress import Progress
+
+if TYPE_CHECKING:
+    from gpunode.node.plan import Plan
+
+
+def ends_of(plans: Mapping[str, Plan | str], progress: Progress, code: int) -> list[HostEnd]:
+    """Return how it ended on each host, those that the run was not made on among them.
+
+    code: pyinfra's exit status, negative for a signal
+    """
+    told = {end.name: end for end in map(host_end_from, progress.ends or ())}
+    ends = [_not_run(name, found) or _run(told.get(name), name, progress, code) for name, found in plans.items()]
+    nodes = [end for end in ends if _not_run(end.name, plans[end.name]) is None]
+    if code and not any(map(_explains, nodes)):
+        how = f"{how_it_ended(code)}, and says of no node why"
+        lost = {end.name: replace(end, cut_off=how) for end in nodes}
+        return [lost.get(end.name, end) for end in ends]
+    return ends
+
+
+def how_it_ended(code: int) -> str:
+    """Return how pyinfra ended, in words."""
+    return f"pyinfra was ended by signal {-code}" if code < 0 else f"pyinfra exited {code}"
+
+
+def status_of(ends: Collection[HostEnd]) -> ExitCode:
+    """Return the exit status: that of all findings; a node that nobody judged waits at the least."""
+    reports = [report_of(end) for end in ends]
+    status = verdict(item for report in reports if report is not None for item in report.findings)
+    return ExitCode.NEGATIVE if status is ExitCode.GOOD and None in reports else status
+
+
+def is_lost(ends: Iterable[HostEnd], progress: Progress, nodes: int) -> bool:
+    """Say whether the end of pyinfra's log has to tell how it ended.
+
+    nodes: how many the run was made on
+    """
+    return any(end.cut_off for end in ends) or (progress.ends is None and len(progress.unreached) < nodes)
+
+
+def _not_run(name: str, found: Plan | str) -> HostEnd | None:
+    if isinstance(found, str):
+        return HostEnd(name, unreached=found)
+    return HostEnd(name, refused=tuple(map(refusal_finding, found.refusals))) if found.refusals else None
+
+
+def _run(told: HostEnd | None, name: str, progress: Progress, code: int) -> HostEnd:
+    end = told or HostEnd(name, unreached=progress.unreached.get(name))
+    if told is None and end.unreached is None and name in progress.failed:
+        end = replace(end, failure=Failure(progress.failed[name]))
+    if report_of(end) is None and end.left_alone is None and end.unverified is None:
+        return replace(end, cut_off=f"{how_it_ended(code)} before it came to a verdict on this node")
+    return end
+
+
+def _explains(end: HostEnd) -> bool:
+    """Say whether pyinfra failed by this host."""
+    return bool(end.unreached is not None or end.refused or end.failure or end.cut_off)
