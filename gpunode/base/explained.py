@@ -53,10 +53,12 @@ def _data() -> Mapping[str, Any]:
 @cache
 def pages() -> Mapping[str, Page]:
     """Return code -> its page, in the order of the codes."""
-    return {
-        code: Page(code, **{name: tuple(each) if isinstance(each, list) else each for name, each in page.items()})
-        for code, page in _data()["pages"].items()
-    }
+    return {code: _page(code, page) for code, page in _data()["pages"].items()}
+
+
+def _page(code: str, page: Mapping[str, Any]) -> Page:
+    fields: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in page.items()}
+    return Page(code, **fields)
 
 
 def asked(text: str) -> tuple[Page, ...]:
