@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpunode.base.findings import FindingClass, NodeReport, verdict
+from gpunode.base.findings import FindingClass, NodeReport, verdict, worst
 from gpunode.base.importing import uncollected
 from gpunode.base.terminal import say, say_coloured
 from gpunode.cli.errors import told
@@ -142,3 +142,6 @@ def print_reports(reports: tuple[NodeReport, ...], show_all: bool, call: Call = 
         return click.style(finding_class, fg=_COLOURS.get(finding_class, "red"))
 
     say_coloured(report_text(reports, show_all, columns, call, str if columns == UNBOUND else style))
+    # A log has it once, in the documentation; whoever looks at a terminal may never have seen a code.
+    if columns != UNBOUND and any(worst(each.findings) is not FindingClass.OK for each in reports):
+        say("What is in brackets: `gpunode explain CODE` says more")

@@ -128,6 +128,7 @@ def _cut_off(how: str) -> Finding:
         FindingClass.ERROR,
         "cut off",
         cause=how,
+        code="run.broken-off",
         remedy=f"look at the last lines of the log, mend what they tell, and {RUN}",
     )
 
