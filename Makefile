@@ -28,10 +28,10 @@ help:
 	@echo "make test-slow  what takes long"
 	@echo "make test-real  what needs something that not everybody has, such as GPUNODE_REAL_REPOSITORIES=1: live repositories (CONTRIBUTING.md)"
 	@echo "make test-hardware  on a machine with a GPU: gpunode's facts beside nvidia-smi's, CUDA, MPS; writes docs/hardware.md"
-	@echo "make lint       ruff, mypy, and shellcheck"
+	@echo "make lint       ruff, mypy, shellcheck, and the site of docs/ (into .site)"
 	@echo "make audit      look for known vulnerabilities in uv.lock; says so where it could not"
 	@echo "make pictures   make docs/pictures by a chromium without a window, of SIMULATED fleets"
-	@echo "make docs       generate the reference pages, docs/coverage.md and the table of docs/support.md"
+	@echo "make docs       generate the reference pages, docs/coverage.md and the tables of docs/support.md"
 
 setup: .venv/.complete
 
@@ -68,6 +68,7 @@ lint: setup
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
 	@.venv/bin/python -m tests.shell_files
+	@.venv/bin/python -m tests.docs_site
 
 audit: setup
 	@.venv/bin/python -m tests.advisories

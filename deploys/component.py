@@ -38,6 +38,7 @@ from gpunode.operations import applied, files
 from gpunode.operations.announcement import announcing, is_announcing
 from gpunode.operations.control_plane import cluster_nodes
 from gpunode.operations.failure import has_work
+from gpunode.operations.own_files import keeps_no_others
 from gpunode.operations.phase import begin_image, is_image, is_unattended
 from gpunode.operations.refusal import leave_alone, refuse
 from gpunode.settings import Settings, component_models, settings_from
@@ -57,7 +58,10 @@ _whole: WeakSet[Host] = WeakSet()
 
 def begin_whole_run() -> None:
     """Have it known that this host's deploys are not run alone."""
-    _whole.add(ctx_host.get())
+    current = ctx_host.get()
+    _whole.add(current)
+    # A run lists no operation that has nothing to do: it may come to its end without one about own files.
+    keeps_no_others(current)
 
 
 def is_whole_run() -> bool:

@@ -2,7 +2,7 @@
 
 from pyinfra import host
 
-from gpunode.deploys.component import cluster, component, everyone, node, settings
+from gpunode.deploys.component import cluster, component, everyone, needed, node, settings
 from gpunode.kubernetes.dcgm_exporter import asks_for_monitor, nodes_with_exporter
 from gpunode.kubernetes.device_plugin.methods import class_alone, extender, schedulers, wanted_objects
 from gpunode.kubernetes.device_plugin.pod_security import namespaces
@@ -87,14 +87,17 @@ def device_plugin() -> None:
             _serial=True,
         )
     by_turns = desired is not None and is_node_by_node(desired.values)
-    if by_turns:
-        # Before another node has its turn: the one that is empty counts.
-        plugin.labels(
+    if desired is not None:
+        # Before another node has its turn: the one that is empty counts. Also where the last MPS node goes, of which
+        # the settings say nothing any more.
+        needed(
+            by_turns,
+            plugin.labels,
             name="Go on with the node where an earlier run was cut off",
             settings=settings(),
             gpus=node().pci.gpus,
             cluster_of=cluster_of,
-            by_turns=True,
+            by_turns=by_turns,
             cut_off=True,
         )
     plugin.labels(

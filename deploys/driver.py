@@ -11,6 +11,7 @@ from gpunode.deploys.drain import uncordon
 from gpunode.deploys.repositories import distrust, trust
 from gpunode.kubernetes.drain.commands import Drain
 from gpunode.node.own_files.driver import BLACKLIST, DRACUT, NOUVEAU, PARAMETERS, PEERMEM, SOFTDEP, UMAD, UMAD_MODULES
+from gpunode.node.own_files.repositories import forgets_cuda
 from gpunode.operations import (
     apt_archive,
     driver_packages,
@@ -140,8 +141,7 @@ def _forget_others(source: DriverSource | None) -> None:
     """Drop the repositories of other sources; not before the change: the way back may need what they still have."""
     if source is None or _archive() is None:
         needed(False, files.absent, name="Remove the entry of the distribution's archive", path=apt_archive.SOURCE)
-    cuda = resolve_for_os(settings(), node().operating_system).cuda
-    if (source is None or source.origin is not None) and not (cuda.enabled and cuda.source == "cuda-repository"):
+    if forgets_cuda(resolve_for_os(settings(), node().operating_system), node()):
         distrust("cuda")
 
 

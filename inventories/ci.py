@@ -1,4 +1,4 @@
-"""The machines of a continuous-integration job, from one of three sources (docs/how-to/ci.md).
+"""The machines of a continuous-integration job, from one of three sources (docs/how-to/ci.md of gpunode's checkout).
 
 GPUNODE_CI_HOST         address of the machine, or several with commas between
 GPUNODE_CI_MACHINES     a JSON file of them, as `terraform output -json` writes it;

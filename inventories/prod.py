@@ -9,6 +9,6 @@ pyinfra inventories/prod.py deploys/gpu_node.py --dry
 gpu_nodes = [
     "gpu-1.example.org",
     "gpu-2.example.org",
-    # One that differs; a host's mapping replaces the group's as a whole:
+    # One that differs; a host's mapping is merged with its group's, key by key:
     # ("gpu-3.example.org", {"driver": {"branch": "580", "flavour": "proprietary"}}),
 ]

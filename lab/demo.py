@@ -17,7 +17,7 @@ Look around:
   {sudo}.venv/bin/pyinfra inventories/lab.py deploys/gpu_node.py --dry     # what would change: nothing
   {sudo}.venv/bin/gpunode lab ssh gpu-1 rm /etc/profile.d/cuda.sh          # break something
   {sudo}.venv/bin/gpunode drift inventories/lab.py                         # what strayed, and what heals it
-  {sudo}.venv/bin/pyinfra inventories/lab.py deploys/gpu_node.py           # heal it
+  {sudo}.venv/bin/gpunode apply inventories/lab.py                         # heal it: the plan, a question, the run
 Tear down:
   make demo-down
 The GPUs are SIMULATED, at the kernel's boundary; packages, services and configuration are real."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from gpunode.base.errors import CodedError
 
-class LabError(Exception):
+
+class LabError(CodedError):
     """Say what is wrong, where, and what to do; the command line prints it without a traceback."""
+
+    code = "lab.failed"

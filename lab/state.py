@@ -50,7 +50,7 @@ def lab_folder(lab: str) -> Path:
 
 def told_command(lab: str, verb: str, *words: str) -> str:
     """Return a command on a lab as it can be pasted: `gpunode lab ssh --lab demo gpu-1`; the option where it counts."""
-    option = [] if lab == DEFAULT else ["--lab", lab]
+    option = [] if lab == DEFAULT == (os.environ.get("GPUNODE_LAB") or DEFAULT) else ["--lab", lab]
     return " ".join(["gpunode", "lab", verb, *option, *words])
 
 
@@ -83,7 +83,14 @@ def read_json(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        raise LabError(f"{path} is not valid JSON ({error}): remove the lab with `gpunode lab down`") from error
+        raise LabError(f"{path} is not valid JSON ({error}): {removal(path)}") from error
     if not isinstance(value, dict):
-        raise LabError(f"{path} holds no JSON object: remove the lab with `gpunode lab down`")
+        raise LabError(f"{path} holds no JSON object: {removal(path)}")
     return value
+
+
+def removal(path: Path) -> str:
+    """Return how the lab is removed that a file is of: `remove the lab with …`."""
+    of_a_lab = path.is_relative_to(labs_folder()) and path != labs_folder()
+    lab = path.relative_to(labs_folder()).parts[0] if of_a_lab else DEFAULT
+    return f"remove the lab with `{told_command(lab, 'down')}`"

@@ -136,7 +136,8 @@ def relabelled(everyone: Mapping[str, Settings]) -> frozenset[str]:
     taking = {
         each.name
         for each in state.active_hosts
-        if state.is_host_in_limit(each)
+        if each.name in everyone
+        and state.is_host_in_limit(each)
         and (each in _parts or (not is_executing() and not _is_left_alone(each, everyone)))
     }
     return frozenset(node_name(name, settings) for name, settings in everyone.items() if name in taking)

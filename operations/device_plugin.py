@@ -33,7 +33,7 @@ from gpunode.kubernetes.nodes.extended_resources import UNBACKED
 from gpunode.kubernetes.nodes.labels import LabelChange
 from gpunode.kubernetes.objects.runtime_class import NAME
 from gpunode.operations.cluster_command import answered, decided, told
-from gpunode.operations.cluster_labels import are_labels_changed, labelled
+from gpunode.operations.cluster_labels import are_labels_changed, labelled, labels_changed
 from gpunode.operations.control_plane import runner
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.mps_clients import drained, may_restart, release_waits, restart_of
@@ -123,12 +123,14 @@ def labels(
     for item in theirs:
         host.log(f"conflict: {item.what} is {item.actual!r}, and somebody else's; {item.desired!r} is wanted")
     change = next((step.change for step in decision.steps), None)
-    anew = Change(settings, cluster, name, change, partial(_label, cluster, name, change))
-    if _stays(settings, cluster, by_turns) and anew.is_to_begin_anew(_release_pods(settings, cluster, cut_off)):
-        if change is None:
-            labelled()
-        yield from begun_anew(anew)
-        return
+    anew = Change(settings, cluster, name, change, partial(_label, cluster, name, change, cut_off))
+    if _stays(settings, cluster, by_turns):
+        view = _release_pods(settings, cluster, cut_off)
+        if anew.is_to_begin_anew(view):
+            if change is None:
+                labelled()
+            yield from begun_anew(anew, view)
+            return
     if change is not None:
         restarting, what = (name,) if label_restarts(change, node) else (), f"labels of {name}"
         own = restart_of(cluster, restarting, nodes(cluster), {host.name: settings}, what)
@@ -173,9 +175,12 @@ def _node(cluster: Cluster, name: str) -> ClusterNode | None:
     return answered(f"node {name}", partial(cluster.node, name))
 
 
-def _label(cluster: Cluster, name: str, change: LabelChange | None) -> None:
+def _label(cluster: Cluster, name: str, change: LabelChange | None, again: bool = False) -> None:
+    """Change the labels of a node; `again`: they are looked at once more in this run, which is to see them as now."""
     if change is not None:
         cluster.label(name, change)
+        if again:
+            labels_changed()
     labelled()
 
 

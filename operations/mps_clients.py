@@ -54,7 +54,7 @@ def restart_of(
     if not restarting:
         return NONE
     try:
-        every = parse_clients(cluster.told("kubectl get pods", asking(cluster.kubernetes)))
+        every = parse_clients(cluster.told("kubectl get pods", asking(cluster.kubernetes, restarting)))
     except (ClusterError, ParseError) as error:
         raise OperationRefused(f"{what}: {error}\nnothing was changed in the cluster") from None
     wave = os.environ.get(WAVE, "")
@@ -113,19 +113,17 @@ def what_waits(
         return restarts.of_node(host.name, settings, state), release
 
 
-def drained(restart: Decision[str], everyone: Mapping[str, Settings], what: str) -> Iterator[Any]:
+def drained(
+    restart: Decision[str], everyone: Mapping[str, Settings], what: str, reason: str | None = None
+) -> Iterator[Any]:
     """Yield what drains the nodes whose MPS daemon restarts under clients, in the order of their names.
 
     + everyone: host -> settings of the whole inventory; what: as for `restart_of`
+    + reason: for what, as the annotation has it; None: for the restart
     """
     hosts = {node_name(name, settings): name for name, settings in everyone.items()}
     for step in restart.steps:
         host.log(f"{what}: {step.action}")
         if (node := step.change) is not None:
             drain = drain_of(hosts[node], everyone[hosts[node]])
-            yield from drain_before(drain, reason_of(node))
-
-
-def reason_of(node: str) -> str:
-    """Return for what a node is drained whose MPS daemon restarts, as its annotation has it."""
-    return f"the MPS daemon of {node} is to restart"
+            yield from drain_before(drain, reason or f"the MPS daemon of {node} is to restart")

@@ -19,6 +19,7 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
 
 from gpunode.base.decision import Decision, bad
+from gpunode.base.reading import ParseError
 from gpunode.components.mps.plugin import PluginMps
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.plugin_mps import PluginMps as PluginMpsFact
@@ -35,7 +36,7 @@ from gpunode.kubernetes.nodes.labels import LabelChange
 from gpunode.operations.cluster_command import answered, told
 from gpunode.operations.drain import given_back
 from gpunode.operations.failure import OperationRefused, require
-from gpunode.operations.mps_clients import drained, may_restart, reason_of, release_waits, restart_of
+from gpunode.operations.mps_clients import drained, may_restart, release_waits, restart_of
 from gpunode.operations.phase import is_executing
 from gpunode.settings import Settings
 from gpunode.system.gpu import Gpus
@@ -91,15 +92,26 @@ class Change:
         return node is not None and (bool(self.decide(node, view).steps) or was_cut_off(node))
 
 
+def reason_of(node: str) -> str:
+    """Return for what a node is drained in its turn, as its annotation has it: nothing else is drained for that."""
+    return f"the MPS daemon of {node} is to restart in the node's turn"
+
+
 def was_cut_off(node: ClusterNode) -> bool:
-    """Say whether an earlier run was cut off in the node's turn: gpunode holds it empty for that alone."""
+    """Say whether an earlier run was cut off in the node's turn: gpunode holds it empty for that alone.
+
+    One that was emptied for anything else waits for its verdict, whatever its turn finds.
+    """
     return node.is_held_back and node.note is not None and node.note.reason == reason_of(node.name)
 
 
-def begun_anew(change: Change) -> Iterator[Any]:
-    """Yield what brings labels and pods of a node to what is desired, in the node's turn; raise OperationRefused."""
+def begun_anew(change: Change, view: View) -> Iterator[Any]:
+    """Yield what brings labels and pods of a node to what is desired, in the node's turn; raise OperationRefused.
+
+    + view: the cluster's, as it was read for all hosts; a run that is carried out looks at the node again in its turn
+    """
     if not is_executing():
-        yield from _steps(change)
+        yield from _steps(change, view)
         return
     turns, name = _turns.setdefault(host.state, _Turns()), host.name
     turns.begin(name)
@@ -110,7 +122,7 @@ def begun_anew(change: Change) -> Iterator[Any]:
                 f"the plugin's pods on {change.name} stay as they are: the release came to {turns.failed} before, and "
                 "that failed; see what it is told, and run again"
             )
-        for command in _steps(change):
+        for command in _steps(change, _seen_now(change)):
             begun = True
             # pyinfra asks for nothing more behind a command that fails.
             yield FunctionCommand(_watched, [turns, name, command], {})
@@ -131,20 +143,32 @@ def _watched(state: State, host: Host, turns: _Turns, name: str, command: Functi
     return well
 
 
-def _steps(change: Change) -> Iterator[Any]:
+def _seen_now(change: Change) -> View:
+    cluster, namespace = change.cluster, change.settings.device_plugin.namespace
+    return answered(
+        f"the plugin's pods on {change.name}",
+        lambda: cluster.with_revisions(cluster.view_of_node(change.name, namespace), namespace),
+    )
+
+
+def _steps(change: Change, view: View) -> Iterator[Any]:
     settings, cluster, name, what = change.settings, change.cluster, change.name, f"the plugin's pods on {change.name}"
-    view = answered(what, partial(cluster.view, settings.device_plugin.namespace))
-    node = view.nodes[name]
+    node = view.nodes.get(name)
+    if node is None:
+        raise OperationRefused(f"the cluster has no node {name} any more: let it join the cluster, and run again")
     names = next((step.change or () for step in change.decide(node, view).steps), ())
     labels_restart = change.labels is not None and label_restarts(change.labels, node)
     restarting = (name,) if labels_restart or restarts_daemon(names, view) else ()
-    own = restart_of(cluster, restarting, view.nodes, {host.name: settings}, what)
+    # Whoever else is held empty counts, as it is by now.
+    nodes = answered("the cluster's nodes", cluster.nodes) if restarting and is_executing() else view.nodes
+    own = restart_of(cluster, restarting, nodes, {host.name: settings}, what)
     restart = own if change.labels is None else decide_label(own, release_waits(), change.labels)
     if not may_restart(restart, what, name):
         return
     # One that is empty for something else stays so until the verdict.
-    gives_back = was_cut_off(node) or not node.is_held_back
-    yield from drained(own, {host.name: settings}, what)
+    held_for = node.note.reason if node.is_held_back and node.note is not None and not was_cut_off(node) else None
+    gives_back = held_for is None
+    yield from drained(own, {host.name: settings}, what, held_for or reason_of(name))
     if change.labels is not None:
         yield told(change.label)
     if names:
@@ -161,7 +185,7 @@ def _steps(change: Change) -> Iterator[Any]:
 def _back(settings: Settings, cluster: Cluster, name: str, removed: tuple[str, ...]) -> None:
     """Wait until the node's pods are back; raise ClusterError where they are not in time."""
     namespace, began = settings.device_plugin.namespace, monotonic()
-    while reason := still_coming(settings, name, cluster.view(namespace), removed):
+    while reason := _not_back(settings, cluster, name, removed):
         if monotonic() - began >= settings.kubernetes.timeout:
             raise ClusterError(
                 f"after {settings.kubernetes.timeout} s (kubernetes.timeout) the plugin's pods are not back on {name}: "
@@ -171,22 +195,33 @@ def _back(settings: Settings, cluster: Cluster, name: str, removed: tuple[str, .
         sleep(_PAUSE)
 
 
+def _not_back(settings: Settings, cluster: Cluster, name: str, removed: tuple[str, ...]) -> str | None:
+    try:
+        return still_coming(settings, name, cluster.view_of_node(name, settings.device_plugin.namespace), removed)
+    except (ClusterError, ParseError) as error:
+        # An API server may begin anew meanwhile: the node's pods are no worse for that.
+        return f"the cluster does not tell: {' '.join(str(error).split())[:500]}"
+
+
 def _limits_read_back(state: State, host: Host, settings: Settings) -> bool:
     """Wait until the node's MPS daemons say what the settings ask; say what they do not, where that takes too long."""
     began = monotonic()
-    while True:
-        snapshot(host).forget()
-        try:
-            mps: PluginMps = require(host.get_fact(PluginMpsFact), "the MPS daemons of the device plugin")
-            gpus: Gpus = require(host.get_fact(GpusFact), "GPUs")
-        except OperationRefused as unknown:
-            host.log_styled(str(unknown), fg="red")
-            return False
-        wrong = bad(*judge_mps(settings, mps, gpus))
-        if not wrong:
-            return True
+    while wrong := _not_read_back(host, settings):
         if monotonic() - began >= settings.kubernetes.timeout:
-            for item in wrong:
-                host.log_styled(f"{item.what} is {item.actual}, desired {item.desired}: {item.remedy}", fg="red")
+            for said in wrong:
+                host.log_styled(said, fg="red")
             return False
         sleep(_PAUSE)
+    return True
+
+
+def _not_read_back(host: Host, settings: Settings) -> list[str]:
+    snapshot(host).forget()
+    try:
+        mps: PluginMps = require(host.get_fact(PluginMpsFact), "the MPS daemons of the device plugin")
+        gpus: Gpus = require(host.get_fact(GpusFact), "GPUs")
+    except OperationRefused as unknown:
+        # A daemon that begins may keep who asks it waiting.
+        return [str(unknown)]
+    wrong = bad(*judge_mps(settings, mps, gpus))
+    return [f"{item.what} is {item.actual}, desired {item.desired}: {item.remedy}" for item in wrong]

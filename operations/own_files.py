@@ -16,6 +16,13 @@ from gpunode.system.applied import OwnFile
 _noted: WeakKeyDictionary[Host, dict[bool, dict[str, OwnFile | None]]] = WeakKeyDictionary()
 
 
+def keeps_no_others(host: Host) -> None:
+    """Note that this run, which brings everything about on the host, keeps what it notes and no others, maybe none."""
+    of_phases = _noted.setdefault(host, {})
+    for executing in (False, True):
+        of_phases.setdefault(executing, {})
+
+
 def keeps(path: str, text: str | None, mode: str | None = None) -> None:
     """Note that this run keeps a file at a text; None: that it keeps none there.
 
@@ -40,12 +47,18 @@ def keeps_all(texts: Mapping[str, str], actual: Mapping[str, str] | None = None)
 
 
 def kept() -> Mapping[str, OwnFile] | None:
-    """Return path -> file of what this run keeps on the host, in this phase; None where nothing of it was run."""
+    """Return path -> file of what this run keeps on the host, in this phase; None where nothing of it was run.
+
+    A whole run keeps those files and no others, maybe none.
+    """
     found = noted()
     return None if found is None else {path: file for path, file in found.items() if file is not None}
 
 
 def noted() -> Mapping[str, OwnFile | None] | None:
-    """Return path -> file of what was noted on the host in this phase, None where this run keeps none there."""
+    """Return path -> file of what was noted on the host in this phase, None where this run keeps none there.
+
+    None in place of the mapping: no operation of this run was about own files, and it is no whole run.
+    """
     current = ctx_host.get()
     return None if current is None else _noted.get(current, {}).get(is_executing())

@@ -11,6 +11,7 @@ from pyinfra import host
 from pyinfra.api import Host
 from pyinfra.context import ctx_host
 
+from gpunode.base.comparison import RUN
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.waiting import PENDING, with_since
 from gpunode.facts.node import Node
@@ -47,8 +48,12 @@ def verified(settings: Settings) -> Iterator[Any]:
         _left[current] = tuple(pending)
         run_end.judged(current, findings)
     for item in pending:
+        if item.remedy == RUN and not is_executing():
+            # The run that is being shown does it.
+            continue
         since = f" It has waited since {item.since}." if item.since else ""
-        host.log(f"{item.finding_class}: {item.what} is {item.actual}, {item.desired} is to come.{since} {item.remedy}")
+        sides = f"{item.what} is {item.actual}, {item.desired} is to come"
+        host.log(f"{item.finding_class}: {sides}.{since} Remedy: {item.remedy}")
     for item in findings:
         if item.is_caution:
             host.log(f"caution: {item.component}: {item.what}: {item.actual} ({item.cause}). Remedy: {item.remedy}")

@@ -6,7 +6,7 @@ Every node waits for itself; the cluster is read for all of them at once, every 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from time import monotonic, sleep
 from typing import Any
@@ -40,6 +40,7 @@ from gpunode.kubernetes.device_plugin.verdict import (
     resources_to_ask_for,
 )
 from gpunode.kubernetes.device_plugin.view import View
+from gpunode.kubernetes.mig_manager import asking_pods, is_about, parse_pods
 from gpunode.operations.control_plane import runner
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.mps_clients import what_waits
@@ -120,7 +121,8 @@ def verified(
         host.log(f"{item.finding_class}: {_compared(item)}")
     run_end.judged(ctx_host.get(), findings)
     if bad := _wrong(findings):
-        log = node.plugin_log() if any(map(comes_by_itself, bad)) else []
+        log = node.plugin_log() if any(comes_by_itself(item) and not is_about(item) for item in bad) else []
+        log += node.mig_manager_log() if any(map(is_about, bad)) else []
         raise OperationRefused("\n".join([*map(_said, bad), *log]))
     # Whose plugin is none of gpunode's has no GPU by it.
     image = settings.verify.vector_add if settings.device_plugin.method != "none" else None
@@ -231,6 +233,17 @@ class _Node:
         sets = daemon_sets_of(self.settings, view)
         pods = [pod.name for each in sets if (pod := view.pod(each, self.name)) is not None]
         return [f"{name} said: {line}" for name in pods for line in self.vectors.log(name).splitlines()]
+
+    def mig_manager_log(self) -> list[str]:
+        """Return the last lines of the operator's MIG manager on the node, for people, or why there are none."""
+        try:
+            pods = parse_pods(self.cluster.told("kubectl get pods", asking_pods(self.settings, self.name)))
+        except (ClusterError, ParseError) as error:
+            return [f"what the MIG manager said is not known: {error}"]
+        vectors = replace(self.vectors, namespace=self.settings.gpu_operator.namespace)
+        return [f"{name} said: {line}" for name in pods for line in vectors.log(name).splitlines()] or [
+            f"no pod of the MIG manager is on {self.name}"
+        ]
 
     def vectors_added(self, image: str) -> str:
         """Add vectors by pods, as many at once as are asked for, and return what is to be said; OperationRefused."""

@@ -59,7 +59,7 @@ zypper_exits = table(Table[int, Exit], "explanations.yaml", "zypper_exits")  # t
 
 @cache
 def rules(program: str) -> tuple[Rule, ...]:
-    """Return the rows of a program: apt, zypper or helm; or of `access`, what a node says that runs nothing."""
+    """Return the rows of a program: apt, zypper or helm; of `access`, what a node says; or of `connection`."""
     rows = content("explanations.yaml")
     for row in rows[program]:
         for name, part in rows["parts"].items():

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any
 
+from gpunode.base.codes import code_of
 from gpunode.base.disruption import Disruption
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ class Finding:
     `remedy` say why and what to do, `source` says where the desired value is stated. `disturbs` is what its remedy
     costs the node; None where there is none, or nobody can say. `by_person`: no step of a run mends it before a person
     has done something. `since`: when a run first left it as it is, as 2026-01-31T12:00:00Z; None where none did. Two
-    findings that differ in that alone are equal.
+    findings that differ in that alone are equal. `code`: what `gpunode explain` knows it by, which follows from
+    component and `what` unless it is given.
     """
 
     component: str
@@ -78,6 +80,12 @@ class Finding:
     disruption: Disruption | None = None
     by_person: bool = False
     since: str | None = field(default=None, compare=False)
+    code: str = ""
+
+    def __post_init__(self) -> None:
+        """Take the code from what the finding is about, where none is given."""
+        if not self.code:
+            object.__setattr__(self, "code", code_of(self.component, self.what))
 
     @property
     def is_caution(self) -> bool:
@@ -87,6 +95,7 @@ class Finding:
     def to_json(self) -> dict[str, str | None]:
         """Return the fields as plain JSON types; the class stands under `class`."""
         return {
+            "code": self.code,
             "component": self.component,
             "class": self.finding_class.value,
             "what": self.what,
@@ -114,6 +123,7 @@ def finding_from(found: Mapping[str, Any]) -> Finding:
         remedy=found["remedy"],
         source=found["source"],
         since=found["since"],
+        code=str(found["code"]),
     )
 
 

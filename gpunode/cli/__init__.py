@@ -5,11 +5,17 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
+from gpunode.base.codes import has_code, with_code
 from gpunode.base.findings import ExitCode
 from gpunode.base.terminal import say
+from gpunode.cli.errors import CRASHED, INTERRUPTED, USAGE
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 # Command -> (module, attribute, one line for --help).
 _COMMANDS = {
@@ -17,9 +23,16 @@ _COMMANDS = {
     "check": ("gpunode.cli.check", "check", "Validate an inventory's settings; no connection is made."),
     "ci": ("gpunode.cli.ci", "ci", "Provision and verify the test machines of a CI job."),
     "cluster": ("gpunode.cli.cluster", "cluster", "Show what a Kubernetes cluster is to get: values, labels."),
+    "completion": ("gpunode.cli.completion", "completion", "Print what bash, zsh or fish reads to complete gpunode."),
     "drift": ("gpunode.cli.drift", "drift", "Compare every node with its settings; nothing is changed."),
+    "explain": (
+        "gpunode.cli.explain",
+        "explain",
+        "Say what a code such as driver.loaded-module means, and the remedy.",
+    ),
     "facts": ("gpunode.cli.facts", "facts", "Record what every node is, as JSON; nothing is changed."),
     "init": ("gpunode.cli.init", "init", "Write a repository of your own: settings, inventories, the main job."),
+    "man": ("gpunode.cli.man", "man", "Write the manual pages of all commands."),
     "mig": ("gpunode.cli.mig", "mig", "Multi-Instance GPU: judge a declaration, and where its instances go."),
     "plan": ("gpunode.cli.plan", "plan", "Say what a run would do to every node, or why not; nothing is changed."),
     "rollout": ("gpunode.cli.rollout", "rollout", "Bring nodes to what is asked in waves, with a gate between them."),
@@ -39,9 +52,29 @@ class _LazyGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in _COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            # click looks for a near name among the commands that it has imported, which are none here.
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, _COMMANDS, n=1)
+            ctx.fail(f"No such command {name!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, _COMMANDS[name][2]) for name in sorted(_COMMANDS)])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete a command's name from the table: a group of click's would import each of them for its help."""
+        from click.shell_completion import CompletionItem
+
+        names = [name for name in sorted(_COMMANDS) if name.startswith(incomplete)]
+        own = [CompletionItem(name, help=_COMMANDS[name][2]) for name in names]
+        return own + super(click.Group, self).shell_complete(ctx, incomplete)
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -50,6 +83,7 @@ def gpunode() -> None:
     """Turn machines into verified GPU nodes, and see that they stay so.
 
     Exit codes: 0 good, 1 error, 2 negative verdict, 3 input refused, 64 usage.
+    What a message means that ends in [CODE]: gpunode explain CODE.
     """
 
 
@@ -58,16 +92,18 @@ def main() -> None:
     try:
         gpunode.main(standalone_mode=False)
     except click.UsageError as error:
-        error.show()
+        said = error.format_message()
+        click.UsageError(said if has_code(said) else with_code(said, USAGE), error.ctx).show()
         sys.exit(ExitCode.USAGE)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        say("interrupted", err=True)
+        say(with_code("interrupted", INTERRUPTED), err=True)
         sys.exit(ExitCode.ERROR)
     except Exception as error:
-        say(f"error: {type(error).__name__}: {error}; GPUNODE_DEBUG=1 shows where", err=True)
+        said = f"error: {type(error).__name__}: {error}; GPUNODE_DEBUG=1 shows where"
+        say(with_code(said, CRASHED), err=True)
         if os.environ.get("GPUNODE_DEBUG"):
             raise
         sys.exit(ExitCode.ERROR)

@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from gpunode.base.codes import with_code
+from gpunode.base.errors import CodedError
 from gpunode.base.findings import ExitCode
 from gpunode.base.host_names import folded
 from gpunode.base.terminal import say
-from gpunode.cli.errors import told
+from gpunode.cli.errors import BROKEN_OFF, NOT_READ, NOTHING_TO_CHANGE, end, end_by, told
 from gpunode.cli.interruption import interruptible
-from gpunode.cli.selection import limit_option, set_option
+from gpunode.cli.selection import called, limit_option, set_option
 
 if TYPE_CHECKING:
     from gpunode.cli.plan import Plans
+    from gpunode.fleet.call import Call
     from gpunode.fleet.run.child import Files
     from gpunode.fleet.run.progress import Progress
 
@@ -46,35 +49,30 @@ def apply(inventory: Path, yes: bool, limit: tuple[str, ...]) -> None:
         plans = live_plans(inventory, limit)
     say(as_text(plans))
     _allowed(plans, yes)
-    again = f"gpunode apply {inventory}"
+    call = called(inventory, limit)
+    again = call.of("apply")
     with interruptible(f"interrupted: what a node was in the middle of ends or is undone there; `{again}` goes on"):
-        plans, code, progress, files = _run(inventory, limit, yes, plans)
-    _finish(inventory, plans, code, progress, files)
+        plans, code, progress, files = _run(inventory, limit, yes, plans, call)
+    _finish(call, plans, code, progress, files)
 
 
 @contextmanager
 def _refused() -> Iterator[None]:
     """Say in one message why nothing can be run."""
-    from gpunode.fleet.rollout.journal import JournalError
-    from gpunode.fleet.rollout.place import LockedError
-    from gpunode.fleet.run.child import ProgramError
-
     try:
         yield
-    except (JournalError, LockedError, ProgramError) as error:
-        say(str(error), err=True)
-        sys.exit(ExitCode.ERROR)
+    except CodedError as error:
+        end_by(error, ExitCode.ERROR)
     except OSError as error:
-        say(f"{error.filename}: {error.strerror}" if error.filename else str(error), err=True)
-        sys.exit(ExitCode.ERROR)
+        end(f"{error.filename}: {error.strerror}" if error.filename else str(error), NOT_READ, ExitCode.ERROR)
 
 
 def _allowed(plans: Plans, yes: bool) -> None:
     """Go on where a node can be changed, and a person, or --yes, wants it."""
     nodes = _nodes(plans)
     if not nodes:
-        say("no node can be changed: see above", err=True)
-        sys.exit(ExitCode.ERROR if any(isinstance(found, str) for found in plans.values()) else ExitCode.NEGATIVE)
+        unread = any(isinstance(found, str) for found in plans.values())
+        end("no node can be changed: see above", NOTHING_TO_CHANGE, ExitCode.ERROR if unread else ExitCode.NEGATIVE)
     if not yes:
         _ask(nodes, plans)
 
@@ -94,7 +92,9 @@ def _ask(nodes: Sequence[str], plans: Plans) -> None:
         sys.exit(ExitCode.GOOD)
 
 
-def _run(inventory: Path, limit: tuple[str, ...], yes: bool, plans: Plans) -> tuple[Plans, int, Progress, Files]:
+def _run(
+    inventory: Path, limit: tuple[str, ...], yes: bool, plans: Plans, call: Call
+) -> tuple[Plans, int, Progress, Files]:
     """Run on the nodes that can be changed; return the plans that it was run by, and how that ended."""
     from gpunode.cli.live import live
     from gpunode.fleet.inventory import load_inventory
@@ -124,7 +124,7 @@ def _run(inventory: Path, limit: tuple[str, ...], yes: bool, plans: Plans) -> tu
             nodes = _nodes(plans)
             words, started = child.command(pyinfra, name, nodes, groups), partial(rollouts.name_holder, lock, what=what)
             with live(partial(say, err=True)) as watch:
-                code, progress = child.run(words, files, lock, len(nodes), {}, watch, started)
+                code, progress = child.run(words, files, lock, len(nodes), call.environment(), watch, started)
     return plans, code, progress, files
 
 
@@ -143,17 +143,17 @@ def _planned_anew(inventory: Path, limit: tuple[str, ...], yes: bool, shown: Pla
     return plans
 
 
-def _finish(inventory: Path, plans: Plans, code: int, progress: Progress, files: Files) -> NoReturn:
+def _finish(call: Call, plans: Plans, code: int, progress: Progress, files: Files) -> NoReturn:
     from gpunode.fleet.reports.findings_text import width
     from gpunode.fleet.reports.run_end import verdict_text
     from gpunode.fleet.run.child import last_lines
     from gpunode.fleet.run.ends import ends_of, how_it_ended, is_lost, status_of
 
     ends = ends_of(plans, progress, code)
-    say(verdict_text(ends, width(), str(inventory)))
+    say(verdict_text(ends, width(), call))
     if is_lost(ends, progress, len(_nodes(plans))):
         before = " before it could say how the nodes are" if progress.ends is None else ""
-        say(f"{how_it_ended(code)}{before}. Its last lines:", err=True)
+        say(with_code(f"{how_it_ended(code)}{before}. Its last lines:", BROKEN_OFF), err=True)
         say(last_lines(files.log), err=True)
     status = status_of(ends)
     if status is not ExitCode.GOOD:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpunode.base.errors import CodedError
 from gpunode.base.findings import ExitCode
 from gpunode.base.importing import uncollected
 from gpunode.base.terminal import say
+from gpunode.cli.errors import end_by
 from gpunode.cli.selection import limit_option, set_option
 
 if TYPE_CHECKING:
@@ -24,14 +26,15 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("inventory")
+@click.argument("inventory", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON, with every host's settings.")
 @limit_option
 @set_option
 def check(inventory: str, as_json: bool, limit: tuple[str, ...]) -> None:
     """Validate the settings of every host in INVENTORY; no host is contacted.
 
-    With --limit the settings of all hosts must be right all the same, and these alone are told of.
+    With --limit the settings of all hosts must be right all the same, and these alone are told of; what --set gives is
+    for these, and for no other is it judged.
 
     Refused is also what no node can become: a CUDA release that the driver is too old for, a branch that no repository
     has. Exit status: 0 all are right, 1 the inventory cannot be read, 3 settings are refused (one message names every
@@ -42,6 +45,7 @@ def check(inventory: str, as_json: bool, limit: tuple[str, ...]) -> None:
         from gpunode.fleet.inventory import InventoryError, foreign_names, layered_data, limited, load_inventory
         from gpunode.settings import SettingsError, check_hosts
         from gpunode.settings.host_data import REPLACE
+        from gpunode.settings.overrides import OverrideError
 
     try:
         layered = layered_data(inventory)
@@ -50,15 +54,17 @@ def check(inventory: str, as_json: bool, limit: tuple[str, ...]) -> None:
         hosts, layered = {name: every[name] for name in told_of}, {name: layered[name] for name in told_of}
     except InventoryError as error:
         if as_json:
-            say(json.dumps({"ok": False, "error": str(error), "problems": [], "hosts": {}}, indent=2))
-        say(f"cannot read the inventory: {error}", err=True)
-        sys.exit(ExitCode.ERROR)
+            say(_unread(error))
+        end_by(error, ExitCode.ERROR, "cannot read the inventory: ")
+    except OverrideError as error:
+        if as_json:
+            say(_unread(error))
+        end_by(error, ExitCode.INPUT_REFUSED)
     except SettingsError as error:
         if as_json:
             problems = [problem.to_json() for problem in error.problems]
             say(json.dumps({"ok": False, "problems": problems, "hosts": {}}, indent=2))
-        say(str(error), err=True)
-        sys.exit(ExitCode.INPUT_REFUSED)
+        end_by(error, ExitCode.INPUT_REFUSED)
     refused, told = _anywhere(hosts)
     if as_json:
         found = {host: {**settings.to_json(), "digest": settings.digest()} for host, settings in hosts.items()}
@@ -97,3 +103,9 @@ def _anywhere(hosts: Mapping[str, Settings]) -> tuple[Told, Told]:
 
 def _as_json(told: Told) -> list[dict[str, object]]:
     return [{**item.to_json(), "hosts": names} for item, names in told.items()]
+
+
+def _unread(error: CodedError) -> str:
+    """Return the document of an inventory, or of a --set, that could not be read."""
+    told = {"ok": False, "error": str(error), "code": error.code, "problems": [], "hosts": {}}
+    return json.dumps(told, indent=2)

@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpunode.base.codes import with_code
 from gpunode.base.findings import ExitCode, Finding, FindingClass, NodeReport, verdict
 from gpunode.base.terminal import say
 from gpunode.cli.drift import print_reports, write_reports
 from gpunode.cli.errors import told
 from gpunode.cli.report_file import REPORT, writable
+from gpunode.cli.selection import called
 
 if TYPE_CHECKING:
     from gpunode.system.readiness import Outcome, Readiness
 
 _DEPLOY = Path("deploys/gpu_node.py")
+_RUN = "run.failed"
 
 
 @click.command()
@@ -53,13 +56,13 @@ def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
     late = {name: item for name, item in up.items() if item.finding_class is not FindingClass.OK}
     if late:
         for name, item in late.items():
-            say(f"{name}: {item.cause}. Remedy: {item.remedy}", err=True)
+            say(with_code(f"{name}: {item.cause}. Remedy: {item.remedy}", item.code), err=True)
         write_reports(tuple(NodeReport(name, (item,)) for name, item in up.items()), junit)
         sys.exit(ExitCode.ERROR)
     status = _provisioned(inventory)
     with told():
         reports = inspect(inventory)
-    print_reports(reports, show_all=False, inventory=inventory)
+    print_reports(reports, show_all=False, call=called(inventory))
     reports = tuple(replace(one, findings=(up[one.name], _run(status), *one.findings)) for one in reports)
     write_reports(reports, junit)
     sys.exit(ExitCode.ERROR if status else verdict(item for one in reports for item in one.findings))
@@ -97,7 +100,7 @@ def _provisioned(inventory: Path) -> int:
 
 def _run(status: int) -> Finding:
     if status == 0:
-        return Finding("run", FindingClass.OK, f"pyinfra {_DEPLOY}", "exit 0", "exit 0")
+        return Finding("run", FindingClass.OK, f"pyinfra {_DEPLOY}", "exit 0", "exit 0", code=_RUN)
     return Finding(
         "run",
         FindingClass.ERROR,
@@ -106,4 +109,5 @@ def _run(status: int) -> Finding:
         "exit 0",
         "an operation failed on this machine or on another of the job",
         "read the run's output in the job's log",
+        code=_RUN,
     )

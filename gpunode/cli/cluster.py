@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 import click
 
 from gpunode.base.findings import ExitCode
-from gpunode.base.terminal import say
+from gpunode.cli.errors import NO_CLUSTER, end, told
 
 
 @click.command()
-@click.argument("inventory")
+@click.argument("inventory", type=click.Path())
 @click.option("--values", "values_alone", is_flag=True, help="Print the chart's values alone, for `helm --values`.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of YAML.")
 def cluster(inventory: str, values_alone: bool, as_json: bool) -> None:
@@ -23,7 +22,6 @@ def cluster(inventory: str, values_alone: bool, as_json: bool) -> None:
     name; 1 where the inventory cannot be read; 64 usage.
     """
     # Late, because reading inventories imports pyinfra.
-    from gpunode.cli.errors import told
     from gpunode.fleet.inventory import foreign_names, host_data
     from gpunode.kubernetes.device_plugin.desired_cluster import desired_cluster
     from gpunode.kubernetes.device_plugin.methods import to_json
@@ -39,8 +37,8 @@ def cluster(inventory: str, values_alone: bool, as_json: bool) -> None:
         others["gpu_operator"] = beside.to_json()
     if not by_helm and not others:
         desired = "'helm' or 'gpu-operator'" if values_alone else "'helm', 'manifest', 'gpu-operator' or 'gpushare'"
-        say(f"no host has kubernetes.enabled = True with device_plugin.method {desired}", err=True)
-        sys.exit(ExitCode.NEGATIVE)
+        said = f"no host has kubernetes.enabled = True with device_plugin.method {desired}"
+        end(said, NO_CLUSTER, ExitCode.NEGATIVE)
     labels = {**by_helm.get("labels", {}), **others.get("labels", {})}
     content: Any = by_helm["values"] if values_alone else {**by_helm, **others, "labels": labels}
     click.echo(json.dumps(content, indent=2) if as_json else _yaml(content), nl=as_json)

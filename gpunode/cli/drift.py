@@ -19,7 +19,8 @@ from gpunode.base.importing import uncollected
 from gpunode.base.terminal import say, say_coloured
 from gpunode.cli.errors import told
 from gpunode.cli.report_file import REPORT, html_option, writable, write_page, written
-from gpunode.cli.selection import limit_option, set_option
+from gpunode.cli.selection import called, limit_option, set_option
+from gpunode.fleet.call import SOME_CALL, Call
 from gpunode.fleet.reports.findings_text import UNBOUND, report_text, width
 
 if TYPE_CHECKING:
@@ -81,11 +82,12 @@ def drift(
     took = time.monotonic() - began
     from gpunode.fleet.reports.document import document
 
-    told_of = document(reports, version("gpunode"), datetime.now(UTC), str(inventory))
+    call = called(inventory, limit)
+    told_of = document(reports, version("gpunode"), datetime.now(UTC), str(inventory), limit, call.settings)
     if as_json:
         say(json.dumps(told_of))
     else:
-        print_reports(reports, show_all, inventory)
+        print_reports(reports, show_all, call)
     write_reports(reports, junit, prometheus, took)
     if html is not None:
         write_page(html, "drift", told_of)
@@ -132,12 +134,11 @@ def write_reports(
             write_metrics(reports, prometheus, time.time(), took)
 
 
-def print_reports(reports: tuple[NodeReport, ...], show_all: bool, inventory: Path | None = None) -> None:
+def print_reports(reports: tuple[NodeReport, ...], show_all: bool, call: Call = SOME_CALL) -> None:
     """Print what is not as desired (or all of it), and a line for the nodes that are alike."""
     columns = width()
 
     def style(finding_class: FindingClass) -> str:
         return click.style(finding_class, fg=_COLOURS.get(finding_class, "red"))
 
-    named = "INVENTORY" if inventory is None else str(inventory)
-    say_coloured(report_text(reports, show_all, columns, named, str if columns == UNBOUND else style))
+    say_coloured(report_text(reports, show_all, columns, call, str if columns == UNBOUND else style))

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import click
 
+from gpunode.base.codes import with_code
 from gpunode.base.findings import ExitCode
 from gpunode.base.importing import uncollected
 from gpunode.base.terminal import say
-from gpunode.cli.errors import told
+from gpunode.cli.errors import NO_FACTS, told
 from gpunode.cli.selection import limit_option
 
 
@@ -39,5 +40,5 @@ def facts(inventory: Path, limit: tuple[str, ...]) -> None:
     say(json.dumps(facts_json(found, version("gpunode")), indent=2))
     missing = {name: reason for name, reason in found.items() if isinstance(reason, str)}
     for name, reason in missing.items():
-        say(f"{name}: no facts: {reason}", err=True)
+        say(with_code(f"{name}: no facts: {reason}", NO_FACTS), err=True)
     sys.exit(ExitCode.ERROR if missing else ExitCode.GOOD)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from importlib.resources import files
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import click
 from gpunode.base.findings import ExitCode
 from gpunode.base.terminal import say
 from gpunode.cli import known_machines
+from gpunode.cli.errors import ALREADY_THERE, NOT_MADE, end
 
 _IGNORED = "/.apply/\n/.lab/\n/.rollout/\n__pycache__/\npyinfra-debug.log\n"
 _NEXT = """\
@@ -19,6 +19,10 @@ Next, in {directory}:
   gpunode check inventories/prod.py
   gpunode plan inventories/prod.py
   pyinfra inventories/prod.py deploys/gpu_node.py"""
+_SHELL = """\
+For your shell:
+  gpunode completion --help             how TAB completes commands, options and files
+  gpunode man ~/.local/share/man/man1   manual pages of all commands"""
 
 
 @click.command()
@@ -46,6 +50,7 @@ def init(directory: Path | None, **chosen: object) -> None:
             raise click.UsageError("name the DIRECTORY to write into, or a source of machines by --from-ansible FILE")
         _write(directory, {**_texts(), Path(".gitignore"): _IGNORED})
         say(_NEXT.format(directory=directory))
+        say(_SHELL)
         return
     directory = directory or Path()
     texts = {path: text for path, text in {**_texts(), Path(".gitignore"): _IGNORED}.items() if path.stem != "prod"}
@@ -55,6 +60,7 @@ def init(directory: Path | None, **chosen: object) -> None:
         directory, {path: text for path, text in texts.items() if path not in kept} | own, "inventory by --inventory"
     )
     known_machines.say_told(choice, directory, told, sorted(map(str, kept)))
+    say(_SHELL)
 
 
 def _write(directory: Path, texts: dict[Path, str], what: str = "directory") -> None:
@@ -63,8 +69,8 @@ def _write(directory: Path, texts: dict[Path, str], what: str = "directory") -> 
     try:
         actual = sorted(str(path) for path in texts if (directory / path).exists() or (directory / path).is_symlink())
         if actual:
-            say(f"{directory} has {', '.join(actual)} already; nothing was written. Name another {what}", err=True)
-            sys.exit(ExitCode.INPUT_REFUSED)
+            said = f"{directory} has {', '.join(actual)} already; nothing was written. Name another {what}"
+            end(said, ALREADY_THERE, ExitCode.INPUT_REFUSED)
         for path, text in texts.items():
             (directory / path).parent.mkdir(parents=True, exist_ok=True)
             with (directory / path).open("x", encoding="utf-8") as file:
@@ -73,8 +79,8 @@ def _write(directory: Path, texts: dict[Path, str], what: str = "directory") -> 
     except OSError as error:
         for path in written:
             path.unlink(missing_ok=True)
-        say(f"cannot write {error.filename or directory}: {error.strerror}; no file was left behind", err=True)
-        sys.exit(ExitCode.ERROR)
+        said = f"cannot write {error.filename or directory}: {error.strerror}; no file was left behind"
+        end(said, NOT_MADE, ExitCode.ERROR)
     say("\n".join(f"{directory / path}" for path in texts))
 
 

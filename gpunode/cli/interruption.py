@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from gpunode.base.findings import ExitCode
-from gpunode.base.terminal import say
+from gpunode.cli.errors import INTERRUPTED, end
 
 
 class Interrupted(SystemExit):
@@ -29,8 +28,7 @@ def interruptible(remedy: str) -> Iterator[None]:
     try:
         yield
     except Interrupted:
-        say(remedy, err=True)
-        sys.exit(ExitCode.ERROR)
+        end(remedy, INTERRUPTED, ExitCode.ERROR)
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)

@@ -14,6 +14,7 @@ import click
 
 from gpunode.base.findings import ExitCode
 from gpunode.base.terminal import say
+from gpunode.cli.errors import NOT_READ, end, end_by
 from gpunode.cli.selection import limit_option
 
 if TYPE_CHECKING:
@@ -113,8 +114,7 @@ def texts(choice: Choice, directory: Path, template: str) -> tuple[dict[Path, st
         written, told = files(known, choice.name, template, stems - {choice.name})
     except KnownError as error:
         where = "standard input" if choice.document == "-" else choice.document
-        say(str(error) if str(error).startswith(f"{where} ") else f"{where}: {error}", err=True)
-        sys.exit(ExitCode.INPUT_REFUSED)
+        end_by(error, ExitCode.INPUT_REFUSED, "" if str(error).startswith(f"{where} ") else f"{where}: ")
     return {Path("inventories") / path: text for path, text in written.items()}, [*known.told, *told]
 
 
@@ -140,8 +140,7 @@ def _document(choice: Choice) -> Any:
         else:
             text = Path(choice.document).read_text(encoding="utf-8")
     except OSError as error:
-        say(f"{choice.document}: {error.strerror}", err=True)
-        sys.exit(ExitCode.ERROR)
+        end(f"{choice.document}: {error.strerror}", NOT_READ, ExitCode.ERROR)
     except UnicodeDecodeError as error:
         raise KnownError(f"is no text in UTF-8: {error}") from error
     try:

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from gpunode.base.codes import with_code
 from gpunode.base.terminal import say
 
 _Folder = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -34,7 +35,7 @@ def _of_a_lab(command: Callable[..., None]) -> Callable[..., None]:
             command(*args, **kwargs)
         except (LabError, OSError) as error:
             # Its exit code is 1, gpunode's word for an error.
-            raise click.ClickException(str(error)) from error
+            raise click.ClickException(with_code(str(error), LabError.code)) from error
 
     return click.option("--lab", "lab_asked", metavar="NAME", help="Which lab; else $GPUNODE_LAB, else default.")(
         wrapped

@@ -11,6 +11,7 @@ import click
 
 from gpunode.base.findings import ExitCode
 from gpunode.base.terminal import say
+from gpunode.cli.errors import end_by
 
 if TYPE_CHECKING:
     from gpunode.components.mig.check import EntryReport, Report, Target
@@ -56,8 +57,7 @@ def check(file: Path | None, name: str | None, wants_all: bool, gpu: str | None,
     except DeclarationError as error:
         if as_json:
             say(json.dumps(refused_json(error.source, error.mistakes), indent=2))
-        say(str(error), err=True)
-        sys.exit(ExitCode.INPUT_REFUSED)
+        end_by(error, ExitCode.INPUT_REFUSED)
     report = judged(declaration, names, target)
     say(json.dumps(report.to_json(), indent=2) if as_json else as_text(report))
     sys.exit(_exit_code(report))

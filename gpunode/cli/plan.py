@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -11,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpunode.base.codes import with_code
 from gpunode.base.findings import ExitCode
 from gpunode.base.importing import uncollected
 from gpunode.base.terminal import say
 from gpunode.cli.errors import told
 from gpunode.cli.report_file import html_option, write_page
-from gpunode.cli.selection import limit_option, set_option
+from gpunode.cli.selection import called, limit_option, set_option
 
 if TYPE_CHECKING:
     from gpunode.fleet.nodes import Answer
@@ -54,7 +56,8 @@ def plan(
         raise click.UsageError("--limit names hosts of an inventory; of --facts all hosts are planned")
     with told():
         plans = live_plans(inventory, limit) if inventory else _offline(facts_file, settings_file)  # type: ignore[arg-type]
-    document = as_json(plans, version("gpunode"), datetime.now(UTC), str(inventory) if inventory else None)
+    named, words = str(inventory) if inventory else None, called(str(inventory)).settings
+    document = as_json(plans, version("gpunode"), datetime.now(UTC), named, limit, words)
     if wants_json:
         say(json.dumps(document, indent=2))
     else:
@@ -112,10 +115,18 @@ def _planned(settings: Any, node: Any) -> Plan | str:
         return f"cannot be judged: {type(error).__name__}: {error}"
 
 
-def as_json(plans: Plans, version: str, at: datetime, inventory: str | None = None) -> dict[str, Any]:
+def as_json(
+    plans: Plans,
+    version: str,
+    at: datetime,
+    inventory: str | None = None,
+    limit: Sequence[str] = (),
+    settings: Sequence[str] = (),
+) -> dict[str, Any]:
     """Return what `--json` prints.
 
-    version: gpunode's; at: when it was planned; inventory: its path as it was given, None of a file of facts
+    version: gpunode's; at: when it was planned; inventory: its path as it was given, None of a file of facts; limit,
+    settings: the patterns behind --limit, and the words behind --set as they may be shown
     """
     from gpunode.node.plan import SCHEMA, Plan
 
@@ -124,7 +135,15 @@ def as_json(plans: Plans, version: str, at: datetime, inventory: str | None = No
         for name, found in plans.items()
     }
     told_at = at.astimezone(UTC).isoformat(timespec="seconds")
-    return {"schema": SCHEMA, "gpunode": version, "inventory": inventory, "at": told_at, "hosts": hosts}
+    return {
+        "schema": SCHEMA,
+        "gpunode": version,
+        "inventory": inventory,
+        "limit": list(limit),
+        "set": list(settings),
+        "at": told_at,
+        "hosts": hosts,
+    }
 
 
 def _exit_code(plans: Plans) -> ExitCode:
@@ -134,6 +153,12 @@ def _exit_code(plans: Plans) -> ExitCode:
     return ExitCode.NEGATIVE if refused else ExitCode.GOOD
 
 
+def _headline(found: Plan) -> str:
+    if found.steps and all(step.pending for step in found.steps):
+        return "nothing that a run does now"
+    return found.verdict + (f", disruption: {found.disruption.name}" if found.steps else "")
+
+
 def as_text(plans: Plans) -> str:
     """Return what a person reads: each node's verdict, its steps in order or its refusals, and what to know."""
     lines: list[str] = []
@@ -141,11 +166,11 @@ def as_text(plans: Plans) -> str:
         if isinstance(found, str):
             lines.append(f"{name}: no answer: {found}")
             continue
-        lines.append(f"{name}: {found.verdict}" + (f", disruption: {found.disruption.name}" if found.steps else ""))
+        lines.append(f"{name}: {_headline(found)}")
         if found.drains:
             lines.append("  the node is drained before the first step that says so, and given back after the verdict")
         for refusal in found.refusals:
-            lines.append(f"  refused: {refusal.component}: {refusal.reason}")
+            lines.append(with_code(f"  refused: {refusal.component}: {refusal.reason}", refusal.code))
             lines.append(f"    remedy: {refusal.remedy}")
             lines.append(f"    source: {refusal.source}")
         for number, step in enumerate(found.steps, 1):
@@ -153,10 +178,11 @@ def as_text(plans: Plans) -> str:
             drains = "; drains the node" if step.drains else ""
             since = f", since {step.since}" if step.since else ""
             pending = f"; PENDING: a run does not do it now{since}" if step.pending else ""
-            now = f"now {step.actual or 'none'}, desired {step.desired}"
+            now = f"now: {step.actual or 'none'}; desired: {step.desired}"
             lines.append(f"  {number}. {step.component}: {step.action} ({now}{effect}{drains}{pending})")
             if step.packages:
                 lines.append(f"     packages: {', '.join(step.packages)}")
         for caution in found.cautions:
-            lines.append(f"  caution: {caution.component}: {caution.reason}; {caution.remedy}")
+            told = f"  caution: {caution.component}: {caution.reason}; {caution.remedy}"
+            lines.append(with_code(told, caution.code))
     return "\n".join(lines)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import click
 
 from gpunode.base.findings import ExitCode
-from gpunode.base.terminal import say
+from gpunode.cli.errors import NOT_WRITTEN, end
 
 REPORT = click.Path(path_type=Path, dir_okay=False)
 
@@ -39,8 +38,7 @@ def written(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        say(f"{path}: the report was not written: {error.strerror}", err=True)
-        sys.exit(ExitCode.ERROR)
+        end(f"{path}: the report was not written: {error.strerror}", NOT_WRITTEN, ExitCode.ERROR)
 
 
 def write_page(path: Path, command: str, document: dict[str, Any]) -> None:

@@ -14,16 +14,19 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 from click.core import ParameterSource
 
+from gpunode.base.codes import with_code
 from gpunode.base.findings import ExitCode
+from gpunode.base.host_names import folded
 from gpunode.base.terminal import say
-from gpunode.cli.errors import told
+from gpunode.cli.errors import end_by, told
 from gpunode.cli.interruption import interruptible
 from gpunode.cli.report_file import html_option, write_page
-from gpunode.cli.selection import set_option
+from gpunode.cli.selection import called, set_option
 from gpunode.fleet.rollout.amount import Amount, AmountError, amount
 
 if TYPE_CHECKING:
     from gpunode.base.findings import NodeReport
+    from gpunode.fleet.call import Call
     from gpunode.fleet.rollout.gate import RunResult
     from gpunode.fleet.rollout.journal import Journal
     from gpunode.fleet.rollout.opening import Asked, Request
@@ -39,7 +42,7 @@ def _amount(context: click.Context, option: click.Parameter, text: str | None) -
     try:
         return None if text is None else amount(text, least=1 if option.name == "most" else 0)
     except AmountError as error:
-        raise click.BadParameter(str(error)) from None
+        raise click.BadParameter(with_code(str(error), error.code)) from None
 
 
 @click.command()
@@ -113,17 +116,19 @@ def rollout(
         raise click.UsageError(f"--resume goes on as the rollout was begun: leave out {', '.join(given)}")
     request = None if resume else Request(canary, most, budget, everyone)
     tell: Tell = partial(say, err=as_json)
+    with told():
+        call = called(inventory)
     files: Path | None = None
     with (
         told(),
         _refused(),
-        interruptible(f"interrupted. Where a wave was begun: gpunode rollout --resume {inventory}"),
+        interruptible(f"interrupted. Where a wave was begun: {call.of('rollout', '--resume')}"),
     ):
         if dry:
-            progress = _planned(inventory, request, tell)
+            progress = _planned(inventory, call, request, tell)
         else:
-            progress, files = _carried_out(inventory, request, anew, interval, pauses, tell)
-    _finish(inventory, progress, files, tell, as_json, html)
+            progress, files = _carried_out(inventory, call, request, anew, interval, pauses, tell)
+    _finish(call, progress, files, tell, as_json, html)
 
 
 @contextmanager
@@ -138,13 +143,12 @@ def _refused() -> Iterator[None]:
     try:
         yield
     except CanaryError as error:
-        raise click.BadParameter(str(error), param_hint="--canary") from None
+        raise click.BadParameter(with_code(str(error), error.code), param_hint="--canary") from None
     except (ChangedError, JournalError, LockedError, ProgramError) as error:
-        say(str(error), err=True)
-        sys.exit(ExitCode.INPUT_REFUSED if isinstance(error, ChangedError) else ExitCode.ERROR)
+        end_by(error, ExitCode.INPUT_REFUSED if isinstance(error, ChangedError) else ExitCode.ERROR)
 
 
-def _planned(inventory: Path, request: Request | None, tell: Tell) -> Progress:
+def _planned(inventory: Path, call: Call, request: Request | None, tell: Tell) -> Progress:
     from gpunode.fleet.rollout.conduct import wave_line
     from gpunode.fleet.rollout.entries import Resumed, now
     from gpunode.fleet.rollout.opening import asked, begun, resumable
@@ -153,10 +157,10 @@ def _planned(inventory: Path, request: Request | None, tell: Tell) -> Progress:
 
     name, found, ours = str(inventory), asked(inventory), version("gpunode")
     if request is None:
-        _, last = resumable(latest(place(name)), name, found, ours)
+        _, last = resumable(latest(place(name)), call, found, ours)
         progress = last.after(Resumed(at=now()))
     else:
-        progress = Progress(begun(name, request, found, _everybody(inventory), ours))
+        progress = Progress(begun(call, request, found, _everybody(inventory), ours))
     _header(progress, tell)
     waves, end = waves_to_come(progress)
     for wave in waves:
@@ -166,7 +170,7 @@ def _planned(inventory: Path, request: Request | None, tell: Tell) -> Progress:
 
 
 def _carried_out(
-    inventory: Path, request: Request | None, anew: bool, interval: float, pauses: bool, tell: Tell
+    inventory: Path, call: Call, request: Request | None, anew: bool, interval: float, pauses: bool, tell: Tell
 ) -> tuple[Progress, Path]:
     from gpunode.cli.live import live
     from gpunode.fleet.drift import inspect
@@ -181,7 +185,7 @@ def _carried_out(
     pyinfra, found = program(), asked(inventory)
     folder = place(str(inventory))
     with controller_lock(folder, str(inventory)):
-        journal = _journal(inventory, request, anew, found, folder)
+        journal = _journal(inventory, call, request, anew, found, folder)
         _header(journal.known, tell)
         hosts, files = journal.known.begun.hosts, journal.path.parent
         tell(f"log of each wave: {files}/wave-N.log")
@@ -203,21 +207,21 @@ def _carried_out(
         return conduct(journal, hands, interval, pauses), files
 
 
-def _journal(inventory: Path, request: Request | None, anew: bool, found: Asked, folder: Path) -> Journal:
+def _journal(inventory: Path, call: Call, request: Request | None, anew: bool, found: Asked, folder: Path) -> Journal:
     """Return the journal of the rollout that is resumed, or of one that begins now."""
     from gpunode.fleet.rollout.entries import Resumed, now
     from gpunode.fleet.rollout.opening import begun, refuse_beside, resumable
     from gpunode.fleet.rollout.place import begin, latest
 
-    name, ours = str(inventory), version("gpunode")
+    ours = version("gpunode")
     if request is None:
-        journal, _ = resumable(latest(folder), name, found, ours)
+        journal, _ = resumable(latest(folder), call, found, ours)
         journal.append(Resumed(at=now()))
         return journal
     if not anew:
-        refuse_beside(latest(folder))
+        refuse_beside(latest(folder), call)
     # Before there is a journal all nodes are read: nothing is begun where that cannot be done.
-    entry = begun(name, request, found, _everybody(inventory), ours)
+    entry = begun(call, request, found, _everybody(inventory), ours)
     journal = begin(folder)
     journal.append(entry)
     return journal
@@ -240,15 +244,19 @@ def _header(progress: Progress, tell: Tell) -> None:
         f"{policy.max_unavailable} unavailable; {policy.failure_budget or 'none'} may fail"
     )
     tell("gate: pyinfra's run, a reading as `gpunode drift` has it, and the cluster where there is one")
+    # Of a large fleet most are as desired, and one line says so.
+    reasons: dict[str, list[str]] = {}
     for name, left in begun.left_out.items():
-        tell(f"  left out: {name}: {left.reason}")
+        reasons.setdefault(left.reason, []).append(name)
+    for reason, names in reasons.items():
+        tell(f"  left out: {folded(names)}: {reason}")
 
 
 def _finish(
-    inventory: Path, progress: Progress, files: Path | None, tell: Tell, as_json: bool, html: Path | None
+    call: Call, progress: Progress, files: Path | None, tell: Tell, as_json: bool, html: Path | None
 ) -> NoReturn:
     from gpunode.fleet.rollout.document import document, exit_code
-    from gpunode.fleet.rollout.opening import ANOTHER
+    from gpunode.fleet.rollout.opening import ANOTHER, resumption
     from gpunode.fleet.rollout.progress import stopped_for_good
 
     ended = progress.ended
@@ -260,9 +268,9 @@ def _finish(
             tell(f"  not touched: {', '.join(progress.untouched)}")
         tell(f"  journal and logs: {files}")
         if stopped_for_good(progress):
-            tell(f"  {ANOTHER}: gpunode rollout {inventory}")
+            tell(f"  {ANOTHER}: {call.of('rollout')}")
         elif ended.how != "finished":
-            tell(f"  go on: gpunode rollout --resume {inventory}")
+            tell(f"  go on: {resumption(call, progress.begun)}")
     told_of = document(progress, files)
     if as_json:
         say(json.dumps(told_of))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import sys
 from typing import IO
 
 import click
 
 from gpunode.base.findings import ExitCode
 from gpunode.base.terminal import say
+from gpunode.cli.errors import RUNTIME_REFUSED, end
 
 
 @click.group()
@@ -55,8 +55,7 @@ def render(
             after = _containerd(before, version, default, systemd_cgroup, nvidia, cdi, wants_drop_in)
     except ValueError as refusal:
         # UnicodeDecodeError is a ValueError as well: neither format may hold such bytes.
-        say(f"{name}: refused: {refusal}", err=True)
-        sys.exit(ExitCode.INPUT_REFUSED)
+        end(f"{name}: refused: {refusal}", RUNTIME_REFUSED, ExitCode.INPUT_REFUSED)
     if wants_diff:
         old = "" if wants_drop_in else before or ""
         lines = difflib.unified_diff(

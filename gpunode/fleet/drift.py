@@ -81,6 +81,7 @@ def contained_report(answer: Answer[Node]) -> NodeReport:
 
 
 def _report(answer: Answer[Node]) -> NodeReport:
+    cause, remedy = errors.parted(answer.reason)
     if answer.reading is None:
         finding = Finding(
             "node",
@@ -88,12 +89,11 @@ def _report(answer: Answer[Node]) -> NodeReport:
             "connection",
             "none",
             "ssh",
-            answer.reason,
-            "check address, key and known hosts",
+            cause,
+            remedy or "check address, key and known hosts",
         )
         return NodeReport(answer.name, (finding,))
     if isinstance(answer.reading, Unknown):
-        cause, remedy = errors.parted(answer.reason)
         finding = Finding(
             "node", FindingClass.ERROR, "state", "unreadable", "readable", cause, remedy or "look at the node"
         )

@@ -224,12 +224,13 @@ def _contained(connect: Method, self: SSHConnector, *args: Any, **kwargs: Any) -
 def _validated(init: Method, self: State, inventory: Inventory, *args: Any, **kwargs: Any) -> Any:
     from gpunode.fleet.inventory import validate_state
     from gpunode.settings import SettingsError
+    from gpunode.settings.overrides import OverrideError
 
     result = init(self, inventory, *args, **kwargs)
     _begun[self] = time.monotonic()
     try:
         validate_state(inventory)
-    except SettingsError as error:
+    except (SettingsError, OverrideError) as error:
         raise SettingsRefused(str(error)) from None
     return result
 

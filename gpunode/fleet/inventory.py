@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from gpunode.base.errors import CodedError
 from gpunode.fleet.known import recognised
 from gpunode.settings import Settings, check_hosts
 from gpunode.settings.host_data import HostData, data_of
@@ -27,8 +28,10 @@ _judged: WeakKeyDictionary[Inventory, dict[str, Settings]] = WeakKeyDictionary()
 _WITHOUT_CLASS = frozenset({"chroot_directory"})
 
 
-class InventoryError(Exception):
+class InventoryError(CodedError):
     """Say why an inventory could not be read."""
+
+    code = "inventory.unreadable"
 
 
 @cache

@@ -74,7 +74,7 @@ class _ConnectErrors(BaseStateCallback):
         self._step = step
 
     def host_connect_error(self, state: State, host: Host, error: Exception) -> None:  # type: ignore[override]
-        self.reasons[host.name] = str(error)
+        self.reasons[host.name] = errors.unreached(str(error))
         if isinstance(error, hooks.Unconnectable):
             self.lasting.add(host.name)
         self._step()

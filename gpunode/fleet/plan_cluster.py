@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from gpunode.base.codes import preflight
 from gpunode.base.decision import Decision
 from gpunode.base.disruption import Disruption
 from gpunode.base.reading import ParseError
@@ -74,7 +75,8 @@ def _unknown(found: Plan | str, words: str) -> Plan | str:
     if isinstance(found, str):
         return found
     reason = f"whether MPS daemons of the plugin's restart is not known: {' '.join(words.split())[:300]}"
-    return replace(found, cautions=(*found.cautions, Caution(COMPONENT, reason, _SOURCE, _REMEDY)))
+    caution = Caution(COMPONENT, reason, _SOURCE, _REMEDY, preflight("restarts-not-known"))
+    return replace(found, cautions=(*found.cautions, caution))
 
 
 def _with(found: Plan | str, host: str, settings: Settings, node: Node, restarts: Restarts) -> Plan | str:
@@ -90,7 +92,8 @@ def _with(found: Plan | str, host: str, settings: Settings, node: Node, restarts
         return _unknown(found, str(errors[0].cause))
     steps = (*found.steps, *_steps(settings, name, release, label))
     reasons = dict.fromkeys(each.refusal for each in (release, label) if each.refusal is not None)
-    refused = tuple(Refusal(COMPONENT, reason, _SOURCE, WAYS_OUT) for reason in reasons)
+    code = preflight("mps-clients-would-end")
+    refused = tuple(Refusal(COMPONENT, reason, _SOURCE, WAYS_OUT, code) for reason in reasons)
     unread = [f"{what}: {each}" for what, each in restarts.releases.items() if isinstance(each, Exception)]
     told = replace(found, refusals=(*found.refusals, *refused), steps=steps)
     return _unknown(told, "; ".join(unread)) if unread else told

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from glob import escape
 from shutil import get_terminal_size
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -19,14 +20,17 @@ from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.host import Host
 from pyinfra.api.state import BaseStateCallback, State, StateStage
 
+from gpunode.base.codes import preflight
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.terminal import logged
 from gpunode.base.verdicts import Refusal
 from gpunode.fleet.access import errors
+from gpunode.fleet.call import Call, told_call
 from gpunode.fleet.reports.findings_text import NARROWEST, UNBOUND
 from gpunode.fleet.reports.run_end import Failure, HostEnd, refusal_finding, verdict_text
 from gpunode.fleet.run import events
 from gpunode.fleet.run.stopping import is_part, stops
+from gpunode.settings import overrides
 
 # Characters of an error that is told as the cause.
 _MOST = 300
@@ -117,15 +121,14 @@ def tell(state: State) -> None:
     """Log the verdict of a run that was carried out, where gpunode had a part in it: the last that a person reads."""
     hosts = [host for host in state.inventory if state.is_host_in_limit(host)]
     _note_cut_off(state, hosts)
-    known = [_of(host) for host in hosts]
-    if state.current_stage < StateStage.Execute or not any(each.ours for each in known):
+    if state.current_stage < StateStage.Execute or not any(_of(host).ours for host in hosts):
         return
-    events.tell("ended", hosts=[each.end.to_json() for each in known])
-    context = click.get_current_context(silent=True)
-    inventory = str((context.params.get("inventory") if context else None) or "INVENTORY")
+    # Of a host that was not reached no deploy could say whether it takes part.
+    ends = [known.end for known in map(_of, hosts) if known.ours or known.end.unreached is not None]
+    events.tell("ended", hosts=[end.to_json() for end in ends])
     columns = max(NARROWEST, get_terminal_size((100, 24)).columns) if sys.stderr.isatty() else UNBOUND
     logger.info("--> Verdict:")
-    for line in verdict_text([each.end for each in known], columns, inventory).splitlines():
+    for line in verdict_text(ends, columns, _call(hosts)).splitlines():
         logger.info(logged(line))
 
 
@@ -149,6 +152,17 @@ def _what_ended_it() -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:_MOST]}"
 
 
+def _call(hosts: Iterable[Host]) -> Call:
+    """Return how the run was called: by a command of gpunode's that says so, or by pyinfra's own command line."""
+    if (told := told_call(os.environ)) is not None:
+        return told
+    context = click.get_current_context(silent=True)
+    words = context.params if context else {}
+    # gpunode's commands have no --exclude: the hosts that were left stand by their names.
+    limit = [escape(host.name) for host in hosts] if words.get("exclude") else words.get("limit") or ()
+    return Call(str(words.get("inventory") or "INVENTORY"), tuple(limit), overrides.shown())
+
+
 def _of(host: Host) -> _Known:
     if host not in _hosts:
         _hosts[host] = _Known(HostEnd(host.name))
@@ -164,4 +178,7 @@ def _finding_of(reason: Refusal | str) -> Finding:
     if isinstance(reason, Refusal):
         return refusal_finding(reason)
     cause, remedy = errors.parted(reason)
-    return Finding("node", FindingClass.UNSUPPORTED, "preflight", None, None, cause, remedy or "look at the node")
+    remedy = remedy or "look at the node"
+    return Finding(
+        "node", FindingClass.UNSUPPORTED, "preflight", cause=cause, remedy=remedy, code=preflight("not-judged")
+    )

@@ -176,6 +176,15 @@ def asking_monitors(kubernetes: KubernetesSettings) -> tuple[str, ...]:
     return kubectl(kubernetes, "api-resources", "--api-group", _GROUP, "--no-headers", "--output", "name")
 
 
+def is_of_others(words: str) -> bool:
+    """Say whether kubectl failed for groups of others alone, such as metrics-server's where that is down.
+
+    It prints what it knows, and fails all the same, for any group of the cluster that does not answer.
+    source: kubernetes/client-go, discovery/discovery_client.go (ErrGroupDiscoveryFailed)
+    """
+    return "unable to retrieve the complete list of server APIs" in words and _GROUP not in words
+
+
 def decide_monitor(hosts: Mapping[str, Settings], printed: str) -> Decision[None]:
     """Return whether the cluster can have the ServiceMonitor that is asked for; nothing where none is.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gpunode.base.codes import preflight
 from gpunode.base.reading import Unknown
 from gpunode.base.verdicts import Refusal
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
@@ -39,4 +40,5 @@ def left_alone(host: str, settings: Settings, nodes: Mapping[str, ClusterNode] |
         f"somebody else has cordoned node {node.name}, and kubernetes.drain.foreign_cordon is 'skip': it is left alone",
         _SOURCE,
         f"run again when it takes pods: `kubectl uncordon {node.name}`",
+        preflight("foreign-cordon"),
     )

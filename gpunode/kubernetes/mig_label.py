@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gpunode.base.codes import preflight
 from gpunode.base.reading import Unknown
 from gpunode.base.verdicts import Refusal
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
@@ -42,6 +43,7 @@ def by_label(host: str, settings: Settings, nodes: Mapping[str, ClusterNode] | U
             f"mig.config_from_label is True, and the cluster has no node {name}",
             _SOURCE,
             "set kubernetes.node_name to its name there, or let it join first, with mig.config_from_label left out",
+            preflight("label-of-no-node"),
         )
     value = node.labels.get(MIG_CONFIG)
     if not value:
@@ -62,6 +64,7 @@ def _named(settings: Settings, name: str, value: str) -> Settings | Refusal:
             f"node {name} has the label {MIG_CONFIG}={written(value)}: {key}{first.message}",
             _SOURCE,
             f"label it with a configuration that there is: kubectl label node {name} --overwrite {MIG_CONFIG}=NAME",
+            preflight("label-wrong"),
         )
     # The label stays what people say, and none of gpunode's.
     mig = actual.mig.model_copy(update={"config_from_label": True})

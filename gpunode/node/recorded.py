@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from gpunode.base.errors import CodedError
 from gpunode.components.containerd.state import Containerd
 from gpunode.components.cuda import CudaToolkits
 from gpunode.components.docker.state import Docker
@@ -20,6 +21,7 @@ from gpunode.node import Node
 from gpunode.packages.apt_sources import AptSources
 from gpunode.packages.keyring import Keyrings
 from gpunode.settings import Settings, check_hosts
+from gpunode.settings.host_data import overridden
 from gpunode.system.boot import Boot
 from gpunode.system.disk import Disk
 from gpunode.system.gpu import Gpus
@@ -46,8 +48,10 @@ _BARE: dict[str, Any] = {
 }
 
 
-class FactsError(Exception):
+class FactsError(CodedError):
     """Say what in a file of facts or of settings cannot be used: which file, where, why, and what to do."""
+
+    code = "facts.refused"
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,7 @@ def _recorded(path: Path, name: str, host: Any) -> Recorded:
 
 
 def read_settings(path: Path, hosts: tuple[str, ...]) -> dict[str, Settings]:
-    """Return host -> settings of a YAML file: settings for all, and below `hosts` what differs for one of them.
+    """Return host -> settings of a YAML file: settings for all, below `hosts` what differs for one, --set above both.
 
     Raises FactsError where the file cannot be read, SettingsError with every mistake in the settings.
     """
@@ -135,7 +139,7 @@ def read_settings(path: Path, hosts: tuple[str, ...]) -> dict[str, Settings]:
     strangers = sorted(str(name) for name in own if name not in hosts)
     if strangers:
         raise FactsError(f"{path}: hosts.{strangers[0]} has no facts; there are facts of {', '.join(hosts)}")
-    return check_hosts({name: {**content, **own.get(name, {})} for name in hosts}, frozenset())
+    return check_hosts({name: overridden({**content, **own.get(name, {})}) for name in hosts}, frozenset())
 
 
 def _loaded(path: Path) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpunode.base import tables
+from gpunode.base.codes import preflight
 from gpunode.base.verdicts import Caution, Refusal
 from gpunode.packages.apt_sources import AptSources
 from gpunode.packages.families.pacman import CONFIGURATION, unsafe
@@ -40,6 +41,7 @@ def key_refusals(settings: Settings, system: OperatingSystem) -> Iterator[Refusa
                 "names: it signs itself by SHA-1",
                 "NVIDIA/cuda-repo-management issues 30, 34 and 39 (gpunode/data/distributions.yaml, refused_keys)",
                 f"leave key_url and key_fingerprint out for {found.name}, whose own key gpunode knows",
+                preflight("key-not-taken"),
             )
     if found is not None and found.unverified_key and not named and uses_repository(settings, "cuda"):
         yield Refusal(
@@ -49,6 +51,7 @@ def key_refusals(settings: Settings, system: OperatingSystem) -> Iterator[Refusa
             "gpunode/data/distributions.yaml (unverified_key)",
             "look the key's full fingerprint up where you trust it, and set repositories.cuda.key_fingerprint; or take "
             "driver and CUDA from NVIDIA's runfiles (driver.source and cuda.source = 'runfile')",
+            preflight("key-not-verified"),
         )
 
 
@@ -61,6 +64,7 @@ def trust_refusals(sources: AptSources) -> Iterator[Refusal]:
             f"{CONFIGURATION}, `pacman-conf -r {name} SigLevel`",
             f"set SigLevel = Required for [{name}], sign its packages and trust the key (pacman-key --lsign-key), or "
             "take it out",
+            preflight("repository-not-signed"),
         )
 
 
@@ -72,6 +76,7 @@ def proxy_cautions(settings: Settings, sources: AptSources) -> Iterator[Caution]
             "pacman has no setting for a proxy, and gpunode sets none for it",
             "pacman.conf(5)",
             "where its mirrors are reached by the proxy alone, set http_proxy and https_proxy in /etc/environment",
+            preflight("pacman-without-proxy"),
         )
 
 
@@ -85,6 +90,7 @@ def trust_cautions(sources: AptSources) -> Iterator[Caution]:
                 "repository stays and may offer other versions",
                 path,
                 "remove it, if nobody needs it",
+                preflight("repository-named-twice"),
             )
     retired = tables.drivers().retired_key_ids
     for path, keys in sources.trusted:
@@ -95,4 +101,5 @@ def trust_cautions(sources: AptSources) -> Iterator[Caution]:
                     f"{path} trusts the retired key {key} for every repository; the run takes it out",
                     "NVIDIA's notice of 2022 (gpunode/data/drivers.yaml, retired_key_ids)",
                     "nothing to do",
+                    preflight("retired-key"),
                 )

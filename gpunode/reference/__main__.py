@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from gpunode.reference import drift, findings, plan, rollout, settings
+from gpunode.reference import codes, drift, findings, plan, rollout, settings
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 PAGES: dict[str, Callable[[], str]] = {
@@ -14,6 +14,10 @@ PAGES: dict[str, Callable[[], str]] = {
     **plan.FILES,
     "drift.md": drift.document,
     "findings.md": findings.document,
+    "codes.md": codes.document,
+    # The package has no docs: `gpunode explain` reads this.
+    "../gpunode/data/codes.json": codes.data,
+    "../gpunode/reference/pages/ever.txt": codes.ever,
     "rollout.md": rollout.document,
 }
 

@@ -81,7 +81,8 @@ def document() -> str:
         _HEAD,
         f"## Classes\n\n| class | meaning | exit code |\n|---|---|---|\n{classes}\n",
         f"The exit code of the command is that of the gravest class:\n\n| code | says |\n|---|---|\n{codes}\n",
-        "## JSON\n\n`at` is when the nodes had been read, `inventory` its path as it was given. "
+        "## JSON\n\n`at` is when the nodes had been read, `inventory` its path as it was given, `limit` and `set` what "
+        "stood behind `--limit` and `--set` (of a value that may be secret: `<not shown>`). "
         "`disruption` is what healing costs the node: "
         + ", ".join(f"`{level.name}`" for level in Disruption)
         + ", or null where there is nothing to heal or nobody can say. `since` is when a run first left the node to "

@@ -58,7 +58,9 @@ feel is always allowed.
 
 _JSON = """## The plan as JSON
 
-With `--json` the plan is `{"schema": 2, "gpunode": VERSION, "inventory": PATH, "at": TIME, "hosts": {NAME: PLAN}}`;
+With `--json` the plan is
+`{"schema": 2, "gpunode": VERSION, "inventory": PATH, "limit": […], "set": […], "at": TIME, "hosts": {NAME: PLAN}}`;
+`limit` and `set` are what stood behind `--limit` and `--set` (of a value that may be secret: `<not shown>`),
 `inventory` is null with `--facts`, and a host that did not answer has `{"verdict": "unreachable", "reason": …}`.
 [plan.schema.json](examples/plan/plan.schema.json) is the JSON schema of a PLAN,
 [plan.json](examples/plan/plan.json) the example above.

@@ -51,6 +51,7 @@ def example() -> tuple[Begun, WaveBegun, WaveEnded, WaveBegun, WaveEnded, Ended,
             policy=Policy(canaries=("gpu-1",), max_unavailable=2, failure_budget=0),
             nodes=names,
             left_out={"gpu-5": LeftOut(finding_class=FindingClass.OK, reason="it is as desired")},
+            settings=("driver.branch=580",),
         ),
         WaveBegun(number=1, kind="canary", nodes=("gpu-1",), at=at),
         WaveEnded(number=1, outcomes={"gpu-1": good}, at=at),
@@ -76,7 +77,8 @@ def document() -> str:
         "The schema:\n",
         fenced("json", json.dumps(schema(), indent=2)),
         "## The journal\n\nOne JSON object a line. `format` is raised when a journal of an earlier gpunode can no "
-        "longer be gone on with. Each host stands with a fingerprint of its address and settings.\n",
+        "longer be gone on with. Each host stands with a fingerprint of its address and settings; `settings` is what "
+        "was given by `--set` (of a value that may be secret: `<not shown>`).\n",
         fenced("json", lines),
         "The schema of a line:\n",
         fenced("json", json.dumps(journal_schema(), indent=2)),

@@ -78,7 +78,8 @@ def matching(pattern: str, desired: str) -> AfterValidator:
 LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 DnsLabel = Annotated[str, matching(LABEL, "lower-case letters, digits and '-' inside, 63 at most")]
 AbsolutePath = Annotated[str, matching(r"/([A-Za-z0-9._+@:=,-]+/?)*", "an absolute path, without spaces")]
-DriverVersion = Annotated[str, matching(r"\d{3}\.\d{2,3}(\.\d{2})?", "an exact upstream version such as '580.95.05'")]
+_EXACT = "an exact upstream version such as '580.95.05'; for the newest version of a branch, set driver.branch"
+DriverVersion = Annotated[str, matching(r"\d{3}\.\d{2,3}(\.\d{2})?", _EXACT)]
 Sha256 = Annotated[
     str, matching(r"[0-9a-f]{64}", "a SHA-256: 64 hexadecimal digits, lower case, as sha256sum prints it")
 ]

@@ -54,7 +54,7 @@ class CudaSettings(Component):
     """With `source: runfile`, where it is required: the installer's SHA-256, checked before it is run. Every release
     and every architecture has its own."""
     profile: bool = True
-    """Put a script into /etc/profile.d that exports CUDA_PATH and extends PATH."""
+    """Put a script into /etc/profile.d that exports CUDA_PATH, and puts CUDA and the toolkit's Nsight on PATH."""
     compatibility: Literal["minor", "full"] = "minor"
     """Which driver is enough: `minor` the oldest one of CUDA's minor-version compatibility, `full` the one that ships
     with the toolkit, which all of its features need."""

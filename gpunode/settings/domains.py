@@ -7,7 +7,7 @@ from typing import Any
 
 from gpunode.settings.imex import address_of, twice
 from gpunode.settings.model import Settings
-from gpunode.settings.problems import Problem, written
+from gpunode.settings.problems import IMEX_DOMAIN, NOT_ALIKE, Problem, written
 
 
 def domains(
@@ -23,7 +23,9 @@ def domains(
         if settings.imex.enabled and settings.imex.nodes:
             if host not in settings.imex.nodes:
                 message = "does not name this host, whose own address has to stand in the list, too"
-                problems.append(Problem("imex.nodes", written(dict(settings.imex.nodes)), message, host=host))
+                problems.append(
+                    Problem("imex.nodes", written(dict(settings.imex.nodes)), message, host=host, code=IMEX_DOMAIN)
+                )
         elif settings.imex.enabled:
             members.setdefault(str(settings.imex.domain), {})[host] = settings
     for domain, every in members.items():
@@ -54,15 +56,15 @@ def _mistakes(domain: str, addresses: Mapping[str, str | None], *, is_whole: boo
             f"has one node, {host}, whose GPUs need no IMEX: give the domain's other hosts the same imex.domain "
             "(group_data of their group), name every node in imex.nodes, or leave imex out"
         )
-        yield Problem("imex.domain", written(domain), message, host=host)
+        yield Problem("imex.domain", written(domain), message, host=host, code=IMEX_DOMAIN)
     for host, address in addresses.items():
         if address is None:
             message = "is missing: neither the host's name nor its ssh_hostname is an address that other nodes reach"
-            yield Problem("imex.address", written(None), message, host=host)
+            yield Problem("imex.address", written(None), message, host=host, code=IMEX_DOMAIN)
     for address, names in twice({host: address for host, address in addresses.items() if address is not None}):
         host = names.split(", ")[0]
         message = f"is the address of {names}: each node of {domain} needs one of its own"
-        yield Problem("imex.address", written(address), message, host=host)
+        yield Problem("imex.address", written(address), message, host=host, code=IMEX_DOMAIN)
 
 
 def _drivers(every: Mapping[str, Settings]) -> Iterator[Problem]:
@@ -76,5 +78,5 @@ def _drivers(every: Mapping[str, Settings]) -> Iterator[Problem]:
                     f"must be the same for all nodes of IMEX domain {settings.imex.domain}, whose daemons talk to none "
                     f"of another version; {first} has {written(there)}"
                 )
-                yield Problem(f"driver.{name}", written(here), message, host=host)
+                yield Problem(f"driver.{name}", written(here), message, host=host, code=NOT_ALIKE)
                 break

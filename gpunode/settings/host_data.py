@@ -66,6 +66,13 @@ def merged(layers: Sequence[Mapping[str, Any]], plain: Mapping[str, Any]) -> Hos
     return HostData(data, tuple(sorted(merge.dropped)))
 
 
+def overridden(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings of no inventory with those of --set on top, key by key."""
+    merge, given, components = _Merge(), overrides.given(), component_models()
+    above = {name: merge.of(data.get(name), value, (name,)) for name, value in given.items() if name in components}
+    return {**data, **above}
+
+
 def data_of(host: Host) -> HostData:
     """Return the data of a host of pyinfra's."""
     inventory = host.inventory
@@ -75,6 +82,6 @@ def data_of(host: Host) -> HostData:
         inventory.get_host_data(host.name),
         inventory.get_override_data(),
         host.data.override_datas,
-        overrides.given(),
+        overrides.given_for(host.name, tuple(map(str, host.groups)), inventory.groups),
     ]
     return merged(layers, host.data.dict())

@@ -7,12 +7,21 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from gpunode.settings import overrides
 from gpunode.settings.cluster import node_name
 from gpunode.settings.component import Component
 from gpunode.settings.domains import domains
 from gpunode.settings.kubernetes import LOCAL
 from gpunode.settings.model import Settings, settings_from
-from gpunode.settings.problems import Problem, SettingsError, written
+from gpunode.settings.problems import (
+    CONTRADICTION,
+    NODE_NAME,
+    NOT_ALIKE,
+    UNKNOWN_HOST,
+    Problem,
+    SettingsError,
+    written,
+)
 
 _NODE_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", re.ASCII)
 # What each node has for itself.
@@ -45,12 +54,18 @@ def check_hosts(hosts: Mapping[str, Mapping[str, Any]], foreign: Collection[str]
         except SettingsError as error:
             problems += (replace(problem, host=host) for problem in error.problems)
     found, of_domains = domains(found, hosts)
-    problems += of_domains
-    problems += _at_odds(found)
-    problems += _disagreements(found)
+    problems += map(_set_for_some, (*of_domains, *_at_odds(found), *_disagreements(found)))
     if problems:
         raise SettingsError(problems)
     return found
+
+
+def _set_for_some(problem: Problem) -> Problem:
+    """Return what hosts must have alike with the way out, where --set gave it to those of --limit alone."""
+    if not overrides.limit() or problem.key.partition(".")[0] not in overrides.given():
+        return problem
+    why = "--set gave it to the hosts of --limit alone: leave out --limit, or write it into the inventory for all"
+    return replace(problem, message=f"{problem.message} ({why})")
 
 
 def _at_odds(settings: Mapping[str, Settings]) -> Iterator[Problem]:
@@ -60,7 +75,7 @@ def _at_odds(settings: Mapping[str, Settings]) -> Iterator[Problem]:
     for host, limit in limits.items():
         if first is not None and limit != first[1]:
             message = f"must be one number for all hosts of a run; {first[0]} has {first[1]}"
-            yield Problem("disruption.max_parallel", str(limit), message, host=host)
+            yield Problem("disruption.max_parallel", str(limit), message, host=host, code=NOT_ALIKE)
 
 
 def _disagreements(hosts: Mapping[str, Settings]) -> Iterator[Problem]:
@@ -74,15 +89,15 @@ def _disagreements(hosts: Mapping[str, Settings]) -> Iterator[Problem]:
         name = node_name(host, settings)
         if name in names:
             message = f"is the name of {names[name]}, too; a cluster has one node of each name"
-            yield Problem("kubernetes.node_name", written(name), message, host=host)
+            yield Problem("kubernetes.node_name", written(name), message, host=host, code=NODE_NAME)
         elif _NODE_NAME.fullmatch(name) is None:
             message = "is missing: the host's name in the inventory is none that a node can have"
-            yield Problem("kubernetes.node_name", written(name), message, host=host)
+            yield Problem("kubernetes.node_name", written(name), message, host=host, code=NODE_NAME)
         names.setdefault(name, host)
         runner = settings.kubernetes.run_on
         if runner != LOCAL and runner not in hosts:
             message = "is no host of this inventory; name a control-plane host of it, or '@local'"
-            yield Problem("kubernetes.run_on", written(runner), message, tuple(hosts)[:20], host)
+            yield Problem("kubernetes.run_on", written(runner), message, tuple(hosts)[:20], host, UNKNOWN_HOST)
         if settings.device_plugin.method == "gpushare":
             yield from _schedulers(host, settings, hosts)
         yield from _differences(host, settings, first, nodes[first])
@@ -95,7 +110,7 @@ def _differences(host: str, settings: Settings, first: str, model: Settings) -> 
         for field in type(here).model_fields:
             if field not in own and getattr(here, field) != getattr(actual, field):
                 message = f"must be the same for all nodes of a cluster; {first} has {written(getattr(actual, field))}"
-                yield Problem(f"{component}.{field}", written(getattr(here, field)), message, host=host)
+                yield Problem(f"{component}.{field}", written(getattr(here, field)), message, host=host, code=NOT_ALIKE)
 
 
 def _of_plugins(nodes: Mapping[str, Settings]) -> Iterator[Problem]:
@@ -117,7 +132,7 @@ def _of_plugins(nodes: Mapping[str, Settings]) -> Iterator[Problem]:
                 own = field == "resources" and key != "rdma_shared_device_plugin"
                 if here != there and not own:
                     message = f"must be the same for all nodes that have it; {first} has {written(there)}"
-                    yield Problem(f"{key}.{field}", written(here), message, host=host)
+                    yield Problem(f"{key}.{field}", written(here), message, host=host, code=NOT_ALIKE)
 
 
 def _schedulers(host: str, settings: Settings, hosts: Mapping[str, Settings]) -> Iterator[Problem]:
@@ -127,8 +142,8 @@ def _schedulers(host: str, settings: Settings, hosts: Mapping[str, Settings]) ->
             "is missing: name the control-plane hosts, whose kube-scheduler is to ask the extender, or set "
             "gpushare.scheduler to 'theirs'"
         )
-        yield Problem("gpushare.schedulers", written(desired), message, host=host)
+        yield Problem("gpushare.schedulers", written(desired), message, host=host, code=CONTRADICTION)
     for name in desired:
         if name not in hosts:
             message = f"has {written(name)} in it, which is no host of this inventory"
-            yield Problem("gpushare.schedulers", written(desired), message, tuple(hosts)[:20], host)
+            yield Problem("gpushare.schedulers", written(desired), message, tuple(hosts)[:20], host, UNKNOWN_HOST)

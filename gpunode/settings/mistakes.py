@@ -8,6 +8,10 @@ from typing import Any, Literal, get_args, get_origin
 from gpunode.settings.component import Component
 from gpunode.settings.problems import SECRET, Problem, is_secret, nearest, written
 
+UNKNOWN_NAME = "settings.unknown-name"
+FORMER_NAME = "settings.former-name"
+NOT_ALLOWED = "settings.not-allowed"
+WRONG_TYPE = "settings.wrong-type"
 _LONGEST_KEY = 120
 _EXPECTED = {
     "string_type": "a string",
@@ -67,15 +71,19 @@ def problem_of(component: str, model: type[Component], error: Mapping[str, Any])
     kind, value = error["type"], error["input"]
     if kind == "extra_forbidden":
         if now := _submodel(model, path[:-1]).former.get(str(path[-1])):
-            return Problem(key, written(value), f"is the former name of {now}, which is set, too; leave it out")
+            message = f"is the former name of {now}, which is set, too; leave it out"
+            return Problem(key, written(value), message, code=FORMER_NAME)
         allowed = tuple(_submodel(model, path[:-1]).model_fields)
         near = nearest(str(path[-1]), allowed)
         shown = SECRET if is_secret(path[-1]) else written(value)
-        return Problem(key, shown, f"unknown setting{f'; did you mean {near!r}?' if near else ''}", allowed)
+        message = f"unknown setting{f'; did you mean {near!r}?' if near else ''}"
+        return Problem(key, shown, message, allowed, code=UNKNOWN_NAME)
     if kind == "literal_error":
-        return Problem(key, written(value), "not allowed", _choices(_submodel(model, path[:-1]), path[-1]))
+        return Problem(
+            key, written(value), "not allowed", _choices(_submodel(model, path[:-1]), path[-1]), code=NOT_ALLOWED
+        )
     if kind == "not_listed":
-        return Problem(key, written(value), str(error["msg"]), tuple(error["ctx"]["allowed"]))
+        return Problem(key, written(value), str(error["msg"]), tuple(error["ctx"]["allowed"]), code=NOT_ALLOWED)
     if kind == "value_error":
         return Problem(key, written(value), str(error["ctx"]["error"]))
     if kind == "too_long":
@@ -84,7 +92,8 @@ def problem_of(component: str, model: type[Component], error: Mapping[str, Any])
         return Problem(key, written(value), f"must be {error['ctx']['ge']} or more")
     if kind == "string_type" and isinstance(value, int | float) and not isinstance(value, bool):
         # 12.10 would be read as 12.1: numbers are refused even where they happen to come out right.
-        return Problem(key, written(value), f"must be a string: quote it, '{value}'")
+        return Problem(key, written(value), f"must be a string: quote it, '{value}'", code=WRONG_TYPE)
     if kind in _EXPECTED:
-        return Problem(key, written(value), f"must be {_EXPECTED[kind]}, not {type(value).__name__}")
+        message = f"must be {_EXPECTED[kind]}, not {type(value).__name__}"
+        return Problem(key, written(value), message, code=WRONG_TYPE)
     return Problem(key, written(value), str(error["msg"]))

@@ -22,11 +22,20 @@ from gpunode.settings.imex import ImexSettings
 from gpunode.settings.imex import known as imex_known
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.mig import MigSettings
-from gpunode.settings.mistakes import component_of, dotted, problem_of
+from gpunode.settings.mistakes import UNKNOWN_NAME, WRONG_TYPE, component_of, dotted, problem_of
 from gpunode.settings.mps import MpsSettings
 from gpunode.settings.podman import PodmanSettings
 from gpunode.settings.power import PowerSettings
-from gpunode.settings.problems import DEEPEST, SECRET, Problem, SettingsError, is_too_deep, nearest, written
+from gpunode.settings.problems import (
+    CONTRADICTION,
+    DEEPEST,
+    SECRET,
+    Problem,
+    SettingsError,
+    is_too_deep,
+    nearest,
+    written,
+)
 from gpunode.settings.proxy import ProxySettings
 from gpunode.settings.rdma import RdmaSharedDevicePluginSettings
 from gpunode.settings.repositories import RepositoriesSettings
@@ -105,19 +114,22 @@ def _component(name: str, model: type[Component], value: object) -> tuple[Compon
     if not isinstance(value, Mapping):
         hint = "; to leave the component out: {'enabled': False}" if "enabled" in model.model_fields else ""
         message = f"must be a mapping of settings, not {type(value).__name__}{hint}"
-        return None, [Problem(name, written(value), message, tuple(model.model_fields))]
+        return None, [Problem(name, written(value), message, tuple(model.model_fields), code=WRONG_TYPE)]
     odd = [key for key in value if not isinstance(key, str)]
     if odd:
-        return None, [Problem(dotted(name, key), written(value[key]), "the key must be a string") for key in odd]
+        message = "the key must be a string"
+        return None, [Problem(dotted(name, key), written(value[key]), message, code=WRONG_TYPE) for key in odd]
     for key, item in value.items():
         if is_too_deep(item):
-            return None, [Problem(dotted(name, key), written(item), f"is nested deeper than {DEEPEST} levels")]
+            message = f"is nested deeper than {DEEPEST} levels"
+            return None, [Problem(dotted(name, key), written(item), message, code=WRONG_TYPE)]
     try:
         found = model.of(value)
     except ValidationError as error:
         return None, [problem_of(name, model, detail) for detail in error.errors(include_url=False)]
     problems = [
-        Problem(f"{name}.{key}", written(_value(found, key)), message) for key, message in found.contradictions()
+        Problem(f"{name}.{key}", written(_value(found, key)), message, code=CONTRADICTION)
+        for key, message in found.contradictions()
     ]
     return (None, problems) if problems else (found, [])
 
@@ -138,7 +150,7 @@ def _value(settings: Component, key: str) -> object:
 def _between(parts: Mapping[str, Component]) -> Iterator[Problem]:
     for name, part in parts.items():
         for key, message in part.beside(parts):
-            yield Problem(f"{name}.{key}", written(getattr(part, key)), message)
+            yield Problem(f"{name}.{key}", written(getattr(part, key)), message, code=CONTRADICTION)
     yield from _same_release(parts)
     driver = parts.get("driver")
     if not isinstance(driver, DriverSettings) or not driver.removes:
@@ -147,7 +159,7 @@ def _between(parts: Mapping[str, Component]) -> Iterator[Problem]:
         if value := getattr(parts.get(name), key, None):
             out = f"set {name}.enabled = False (what is there of it stays)" if key == "enabled" else "leave it out"
             message = f"needs the driver, which driver.source = 'absent' removes; {out}, or keep the driver"
-            yield Problem(f"{name}.{key}", written(value), message)
+            yield Problem(f"{name}.{key}", written(value), message, code=CONTRADICTION)
 
 
 def _same_release(parts: Mapping[str, Component]) -> Iterator[Problem]:
@@ -160,14 +172,14 @@ def _same_release(parts: Mapping[str, Component]) -> Iterator[Problem]:
         at = getattr(own, "namespace", ""), getattr(own, "release", "")
         if (whose := taken.setdefault(at, key)) != key and key == "dcgm_exporter_chart":
             message = f"is the release {at[0]}/{at[1]} of {whose}, too; give it a release or a namespace of its own"
-            yield Problem(f"{key}.release", repr(at[1]), message)
+            yield Problem(f"{key}.release", repr(at[1]), message, code=CONTRADICTION)
     for name, plugin in getattr(parts.get("kubernetes"), "device_plugins", {}).items():
         if plugin.chart is None or plugin.namespace is None:
             continue
         at, key = (plugin.namespace, plugin.release or name), f"kubernetes.device_plugins.{name}"
         if (whose := taken.setdefault(at, key)) != key:
             message = f"is the release {at[0]}/{at[1]} of {whose}, too; give it a release or a namespace of its own"
-            yield Problem(f"{key}.release", repr(at[1]), message)
+            yield Problem(f"{key}.release", repr(at[1]), message, code=CONTRADICTION)
 
 
 def _unknown_names(data: Mapping[str, Any], foreign: Collection[str]) -> Iterator[Problem]:
@@ -180,7 +192,7 @@ def _unknown_names(data: Mapping[str, Any], foreign: Collection[str]) -> Iterato
         allowed = (*ours, "pyinfra's own names", f"your own data as {OWN_DATA_PREFIX}…")
         # A misspelt ssh_password is still a password: a value shows only under a name that was meant to be one of ours.
         value = written(data[name]) if near in ours else SECRET
-        yield Problem(dotted(name), value, message, allowed)
+        yield Problem(dotted(name), value, message, allowed, code=UNKNOWN_NAME)
 
 
 def settings_from(data: Mapping[str, Any], foreign: Collection[str] | None = None) -> Settings:

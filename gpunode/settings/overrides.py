@@ -1,6 +1,7 @@
 """Settings of the command line (`--set driver.version=580.95.05`), above all that an inventory says.
 
 They stand in the environment, so that the children of a command (pyinfra, processes that read nodes) have them, too.
+With --limit they are the settings of those hosts alone, for no other takes part; but what a run has one of is for all.
 """
 
 from __future__ import annotations
@@ -8,22 +9,32 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from fnmatch import fnmatch
 from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
+from gpunode.base.errors import CodedError
 from gpunode.settings.component import Component
 from gpunode.settings.model import component_models
-from gpunode.settings.problems import nearest
+from gpunode.settings.problems import SECRET, hides, is_secret, nearest
 
-# Holds the mapping as JSON.
-SET = "GPUNODE_SET"
-_KEY = re.compile(r"[a-z_][a-z0-9_]*(\.[^.=\s]+)+", re.ASCII)
+# The mapping, and the patterns of the hosts that it is for (none: all of them), as JSON.
+SET, LIMIT = "GPUNODE_SET", "GPUNODE_SET_LIMIT"
+# What a run has one of, whichever hosts it is limited to.
+_OF_A_RUN = {"disruption": ("max_parallel",)}
+# A GPU's name has spaces in it.
+_KEY = re.compile(r"[a-z_][a-z0-9_]*(\.[^.=\s]([^.=\x00-\x1f]*[^.=\s])?)+", re.ASCII)
+
+# An image by its digest: what stands before its @ is no password.
+_PINNED = re.compile(r"[\w.:/-]+@sha256:[0-9a-f]{64}", re.ASCII)
 
 
-class OverrideError(ValueError):
+class OverrideError(CodedError, ValueError):
     """Say what is wrong with a word behind --set, and what is allowed."""
+
+    code = "settings.override"
 
 
 def parse(words: Iterable[str]) -> dict[str, Any]:
@@ -37,9 +48,12 @@ def parse(words: Iterable[str]) -> dict[str, Any]:
         key, given, text = word.partition("=")
         if not given or not _KEY.fullmatch(key):
             raise OverrideError(f"{word!r}: give COMPONENT.SETTING=VALUE, such as driver.version=580.95.05")
-        component, *path = key.split(".")
+        if text == SECRET:
+            raise OverrideError(f"{key}: {SECRET} stands for a value that is never shown; give the value itself")
+        component, *names = key.split(".")
         if component not in component_models():
             raise OverrideError(f"{key}: there is no component {component}{_near(component, component_models())}")
+        path = _path(component_models()[component], names, text)
         target = found.setdefault(component, {})
         for name in path[:-1]:
             target = target.setdefault(name, {})
@@ -49,26 +63,115 @@ def parse(words: Iterable[str]) -> dict[str, Any]:
     return found
 
 
-def give(words: Iterable[str]) -> None:
-    """Have the words count for whatever reads settings in this process and its children; raise OverrideError."""
+def give(words: Iterable[str], limit: Collection[str] = ()) -> None:
+    """Have the words count for whatever reads settings in this process and its children; raise OverrideError.
+
+    limit: patterns of the hosts that they are for, as --limit takes them; of all hosts where there is none
+    """
     if found := parse(words):
         os.environ[SET] = json.dumps(found)
+        os.environ[LIMIT] = json.dumps(list(limit))
 
 
 def given() -> Mapping[str, Any]:
     """Return what --set gave, component -> settings; empty where nothing was given."""
-    return _given(os.environ.get(SET))
+    found: Mapping[str, Any] = _read(SET, os.environ.get(SET), dict)
+    return found
+
+
+def given_for(name: str, groups: Collection[str], every: Collection[str]) -> Mapping[str, Any]:
+    """Return what --set gave for a host; where --limit leaves it out, only what a run has one of.
+
+    groups: the host's own; every: all groups of the inventory, for a pattern that names one is no host's
+    """
+    patterns = limit()
+    if not patterns or any(each in groups if each in every else fnmatch(name, each) for each in patterns):
+        return given()
+    of_a_run = {name: _those(given().get(name), keys) for name, keys in _OF_A_RUN.items()}
+    return {name: found for name, found in of_a_run.items() if found}
+
+
+def _those(settings: Any, keys: Collection[str]) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key in keys} if isinstance(settings, dict) else {}
+
+
+def limit() -> tuple[str, ...]:
+    """Return the patterns of the hosts that --set is for; none: it is for all of them."""
+    return tuple(map(str, _read(LIMIT, os.environ.get(LIMIT), list)))
+
+
+def shown() -> tuple[str, ...]:
+    """Return the words behind --set that give what was given, in one order; what may be secret is not shown."""
+    words = [
+        f"{word.partition('=')[0]}={SECRET}" if _hides(word.partition("=")[0], value) else word
+        for component, settings in given().items()
+        if component in component_models() and isinstance(settings, dict)
+        for word, value in _words(component, (), settings)
+    ]
+    return tuple(sorted(words))
+
+
+def _hides(key: str, value: Any) -> bool:
+    is_pinned = isinstance(value, str) and _PINNED.fullmatch(value) is not None
+    return any(map(is_secret, key.split("."))) or (hides(value) and not is_pinned)
+
+
+def _words(component: str, path: tuple[str, ...], value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield (word, value), which `parse` makes what was given of; a word for each setting where that can be."""
+    if isinstance(value, dict) and value:
+        words = [each for name, inner in value.items() for each in _words(component, (*path, name), inner)]
+        if not path or _makes([word for word, _ in words], component, path, value):
+            yield from words
+            return
+    if path:
+        key = ".".join((component, *path))
+        plain = isinstance(value, str) and _makes([f"{key}={value}"], component, path, value)
+        yield f"{key}={value if plain else json.dumps(value)}", value
+
+
+def _makes(words: Iterable[str], component: str, path: Iterable[str], value: Any) -> bool:
+    for name in reversed((component, *path)):
+        value = {name: value}
+    try:
+        return bool(parse(words) == value)
+    except OverrideError:
+        return False
 
 
 @cache
-def _given(text: str | None) -> Mapping[str, Any]:
+def _read(variable: str, text: str | None, kind: type[Any]) -> Any:
     try:
-        found = json.loads(text) if text else {}
-    except ValueError:
+        found = json.loads(text) if text else kind()
+    except (ValueError, RecursionError):
         found = None
-    if not isinstance(found, dict):
-        raise OverrideError(f"the environment variable {SET} holds no JSON mapping: unset it, and use --set")
+    if not isinstance(found, kind):
+        what = "mapping" if kind is dict else "list"
+        raise OverrideError(f"the environment variable {variable} holds no JSON {what}: unset it, and use --set")
     return found
+
+
+def _path(model: type[Component], names: list[str], text: str) -> list[str]:
+    """Return the path to a setting; behind one that is a mapping by names of the user's own, dots are of the name."""
+    at: Any = model
+    for done, name in enumerate(names):
+        if _is_component(at):
+            field = at.model_fields.get(name)
+            at = None if field is None else _inner(field.annotation)
+        elif get_origin(at) is dict:
+            inner, rest = get_args(at)[1], names[done:]
+            if inner is Any:
+                # Of a chart's values: a dot leads into a mapping, as with helm's own --set.
+                return names
+            if not _is_component(inner):
+                return [*names[:done], ".".join(rest)]
+            # Up to what the entry has a setting of that name for; else the word gives the entry whole, or a mistake.
+            ends = (end for end in range(1, len(rest)) if rest[end] in inner.model_fields)
+            end = next(ends, len(rest) if text.startswith("{") else 1)
+            tail = _path(inner, rest[end:], text) if rest[end:] else []
+            return [*names[:done], ".".join(rest[:end]), *tail]
+        else:
+            return names
+    return names
 
 
 def _value(model: type[Component], path: list[str], text: str) -> Any:
@@ -78,7 +181,7 @@ def _value(model: type[Component], path: list[str], text: str) -> Any:
         return text
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         # The settings' own message says what is allowed.
         return text
 
@@ -87,7 +190,8 @@ def _annotation(model: type[Component], path: list[str]) -> Any:
     """Return what a setting may be; None where the settings have no such key, or its mapping any."""
     at: Any = model
     for name in path:
-        if isinstance(at, type) and issubclass(at, Component):
+        at = _inner(at)
+        if _is_component(at):
             field = at.model_fields.get(name)
             if field is None:
                 return None
@@ -97,6 +201,16 @@ def _annotation(model: type[Component], path: list[str]) -> Any:
         else:
             return None
     return at
+
+
+def _inner(annotation: Any) -> Any:
+    """Return of what may be several things the one that has keys; else the annotation itself."""
+    found = (each for each in _alternatives(annotation) if _is_component(each) or get_origin(each) is dict)
+    return next(found, annotation)
+
+
+def _is_component(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, Component)
 
 
 def _alternatives(annotation: Any) -> tuple[Any, ...]:

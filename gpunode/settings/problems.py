@@ -5,11 +5,21 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
+from gpunode.base.codes import with_code
+from gpunode.base.errors import CodedError
+from gpunode.base.host_names import folded
 from gpunode.base.reading import Reading
 
+# Codes of mistakes that are found in several places; a contradiction has its row of contradictions.yaml.
+WRONG_VALUE = "settings.wrong-value"
+CONTRADICTION = "settings.contradiction"
+UNKNOWN_HOST = "settings.unknown-host"
+NOT_ALIKE = "settings.not-alike"
+NODE_NAME = "settings.node-name"
+IMEX_DOMAIN = "settings.imex-domain"
 _LONGEST_VALUE = 120
 # Each is written by a character at least.
 _MOST_SHOWN = 2 * _LONGEST_VALUE
@@ -21,36 +31,58 @@ _SECRET_NAME = re.compile(r"pass(w|phrase|$)|pwd|secret|token|credential|auth|us
 
 @dataclass(frozen=True)
 class Problem(Reading):
-    """Hold one mistake: dotted key, the value as written, what is wrong, what is allowed, and the host if known."""
+    """Hold one mistake: dotted key, the value as written, what is wrong, what is allowed, and the host if known.
+
+    code: what `gpunode explain` knows it by
+    """
 
     key: str
     value: str
     message: str
     allowed: tuple[str, ...] = ()
     host: str | None = None
+    code: str = WRONG_VALUE
 
     def __str__(self) -> str:
-        """Return `HOST: KEY = VALUE: MESSAGE; allowed: A, B`."""
+        """Return `HOST: KEY = VALUE: MESSAGE; allowed: A, B [CODE]`."""
         where = f"{self.host}: " if self.host else ""
         allowed = f"; allowed: {', '.join(self.allowed)}" if self.allowed else ""
-        return f"{where}{self.key} = {self.value}: {self.message}{allowed}"
+        return with_code(f"{where}{self.key} = {self.value}: {self.message}{allowed}", self.code)
 
 
-class SettingsError(ValueError):
+class SettingsError(CodedError, ValueError):
     """Hold every problem of one host's, or of all hosts', settings; its text is the one message that lists them."""
+
+    code = "settings.refused"
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         """Take the problems in the order in which they are listed."""
         self.problems = tuple(problems)
-        count = len(self.problems)
-        head = f"{count} mistake{'' if count == 1 else 's'} in the settings; nothing was done:"
-        super().__init__("\n".join([head, *(f"  {problem}" for problem in self.problems)]))
+        lines = tuple(_once(self.problems))
+        head = f"{len(lines)} mistake{'' if len(lines) == 1 else 's'} in the settings; nothing was done:"
+        super().__init__("\n".join([head, *(f"  {line}" for line in lines)]))
+
+
+def _once(problems: Iterable[Problem]) -> Iterator[Problem]:
+    """Yield each mistake once, for all hosts that have it: what a group's data says is said of every host."""
+    hosts: dict[Problem, list[str]] = {}
+    for problem in problems:
+        of = hosts.setdefault(replace(problem, host=None), [])
+        if problem.host is not None and problem.host not in of:
+            of.append(problem.host)
+    for problem, of in hosts.items():
+        yield replace(problem, host=folded(of) or None)
 
 
 def written(value: object) -> str:
     """Return a value as a person wrote it, without what stands before an @ (a password), cut to a readable length."""
     text = repr(_masked(value, DEEPEST, iter(range(_MOST_SHOWN))))
     return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "…"
+
+
+def hides(value: object) -> bool:
+    """Say whether a value has something in it that `written` does not show, or more than a person reads."""
+    return _masked(value, DEEPEST, iter(range(_MOST_SHOWN))) != value
 
 
 def _masked(value: object, depth: int, left: Iterator[int]) -> object:

@@ -1,6 +1,6 @@
 """Settings of the production nodes: fill in, then run `gpunode check inventories/prod.py`.
 
-Versions are strings, in quotes. docs/settings.md lists every setting.
+Versions are strings, in quotes. docs/settings.md of gpunode's checkout lists every setting.
 """
 
 # --- how to reach them ---------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -103,7 +104,7 @@ def kubeconfig_of(lab: str) -> Path | None:
 
 def how_to_reach(kubeconfig: Path) -> str:
     """Return the command by which a person looks into the cluster."""
-    return f"{program()} --kubeconfig {kubeconfig} get nodes"
+    return shlex.join([str(program()), "--kubeconfig", str(kubeconfig), "get", "nodes"])
 
 
 def _check_same(lab: str, given: Path | None, real_kubelets: bool) -> None:
@@ -112,10 +113,10 @@ def _check_same(lab: str, given: Path | None, real_kubelets: bool) -> None:
     if state and state["kubeconfig"] != wanted:
         raise LabError(
             f"lab {lab} has a cluster by {state['kubeconfig']} already: ask for that one, or take the lab down first "
-            "(gpunode lab down)"
+            f"by `{told_command(lab, 'down')}`"
         )
     if state and state.get("real_kubelets", False) != real_kubelets:
         raise LabError(
             f"lab {lab} has a cluster whose kubelets are {'SIMULATED' if real_kubelets else 'real'} already: ask for "
-            "those, or take the lab down first (gpunode lab down)"
+            f"those, or take the lab down first by `{told_command(lab, 'down')}`"
         )

@@ -21,6 +21,7 @@ from gpunode.lab.cluster.kubectl import ready
 from gpunode.lab.cluster.ports import ADDRESS, port
 from gpunode.lab.cluster.programs import NAMES
 from gpunode.lab.errors import LabError
+from gpunode.lab.state import removal
 
 Report = Callable[[str], None]
 
@@ -118,7 +119,7 @@ def kubelet_token(folder: Path) -> str:
     """Return the token of all kubelets; raise LabError where the cluster is none of those that have one."""
     token = _tokens(folder).get(_KUBELET[0])
     if token is None:
-        raise LabError("the lab's cluster is of an older gpunode: take the lab down (gpunode lab down), and begin anew")
+        raise LabError(f"the lab's cluster is of an older gpunode: {removal(folder)}, and begin anew")
     return token
 
 

@@ -23,7 +23,7 @@ from gpunode.lab.chroot import run as run_here
 from gpunode.lab.errors import LabError
 from gpunode.lab.nodes import nodes
 from gpunode.lab.repository import BUILT, build_mirror
-from gpunode.lab.state import lab_folder, lab_name, labs_folder, read_json, write_json
+from gpunode.lab.state import lab_folder, lab_name, labs_folder, read_json, told_command, write_json
 from gpunode.lab.vm.image import disk, releases
 
 Report = Callable[[str], None]
@@ -88,7 +88,7 @@ def machine(lab: str) -> VirtualMachine:
     """Return the lab's virtual machine; raise LabError where there is none."""
     found = _found(lab_name(lab))
     if found is None:
-        raise LabError(f"lab {lab} has no virtual machine: run `gpunode lab vm up`")
+        raise LabError(f"lab {lab} has no virtual machine: run `{told_command(lab, 'vm up')}`")
     return found
 
 

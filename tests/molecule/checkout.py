@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.molecule.conftest import CHECKOUT
 
 # What a checkout has that its copy needs no copy of.
-_LEFT_OUT = (".venv", ".lab", ".git", ".reports", ".mypy_cache", ".ruff_cache", ".hypothesis", ".pytest_cache")
+_LEFT_OUT = (".venv", ".lab", ".git", ".reports", ".site", ".mypy_cache", ".ruff_cache", ".hypothesis", ".pytest_cache")
 
 
 def copied(folder: Path, *shared: str) -> Path:

@@ -66,6 +66,12 @@ def plugin_objects():
 state["calls"].append([program, *words])
 call = " ".join([program, *words])
 failure = next((said for part, said in state["failures"].items() if call.startswith(part)), None)
+if failure is None and (part := next((each for each in state.get("hiccups", {{}}) if call.startswith(each)), None)):
+    # What the API server does not answer so many times.
+    state["hiccups"][part] -= 1
+    failure = "The connection to the server 10.0.0.1:6443 was refused"
+    if not state["hiccups"][part]:
+        del state["hiccups"][part]
 if failure is not None:
     pass
 elif program == "kubectl":
@@ -76,6 +82,10 @@ elif program == "kubectl":
     elif words[:2] == ["get", "configmaps"]:
         there = words[2] in state.get("config_maps", {{}})
         printed = {{"kind": "ConfigMap", "data": state["config_maps"][words[2]]}} if there else ""
+    elif words[:2] == ["get", "pods"] and "--namespace" in words and state.get("plugin_pods"):
+        node = options("--field-selector").removeprefix("spec.nodeName=")
+        items = [each for each in plugin_objects() if each["spec"].get("nodeName") == node]
+        printed = {{"kind": "List", "items": items}}
     elif words[:2] == ["get", "pods"]:
         printed = {{"kind": "List", "items": state["objects"].get("pods", [])}}
     elif words[0] == "logs" and "log" in state:
@@ -102,6 +112,9 @@ elif program == "kubectl":
         metadata, patch = state["nodes"][words[2]]["metadata"], json.loads(options("--patch"))
         if "unschedulable" in patch.get("spec", {{}}):
             state["nodes"][words[2]]["spec"] = {{"unschedulable": patch["spec"]["unschedulable"] is True}}
+            # What had no room meanwhile.
+            if not patch["spec"]["unschedulable"]:
+                state["objects"].get("pods", []).extend(state.get("come_back", []))
         for part, values in patch["metadata"].items():
             if part == "resourceVersion":
                 continue
@@ -121,6 +134,7 @@ elif program == "kubectl":
             old = state["plugin_pods"].pop(name)
             made = {{**old, "generation": state["generation"], "ready": old["node"] not in state.get("sick", ())}}
             state["plugin_pods"][name + "x"] = made
+        state["hiccups"] = state.pop("hiccups_after_delete", {{}})
     elif words[0] == "version":
         printed = {{"serverVersion": {{"gitVersion": "v1.31.4"}}}}
     elif words[0] == "api-versions":
@@ -132,6 +146,8 @@ elif program == "kubectl":
         printed = {{"kind": "List", "items": [state["own"][name] for name in asked if name in state["own"]]}}
     elif words[0] == "get" and "--selector" in words and "--all-namespaces" in words:
         printed = {{"kind": "List", "items": [each for each in state["own"].values() if "labels" in each["metadata"]]}}
+    elif words[:2] == ["get", "daemonsets.apps"] and "--namespace" in words and state.get("plugin_pods"):
+        printed = {{"kind": "List", "items": [each for each in plugin_objects() if each["kind"] == "DaemonSet"]}}
     elif words[:2] == ["get", "daemonsets.apps"]:
         made = [each for each in state["own"].values() if each["kind"] == "DaemonSet"]
         printed = {{"kind": "List", "items": made + state["objects"].get("daemonsets.apps", [])}}

@@ -120,6 +120,10 @@ class Cluster:
         return Output(0, "node/gpu-1 patched", "")
 
     def _drained(self, words: tuple[str, ...]) -> Output:
+        alone = [each for each in self.pods if not each["metadata"].get("ownerReferences")]
+        if alone and "--force" not in words:
+            # Also where it ends already.
+            return Output(1, "", "error: unable to drain node: cannot delete Pods that declare no controller")
         spent = any(not each["status"]["disruptionsAllowed"] for each in self.budgets)
         stuck = [each for each in self.pods if spent and each["metadata"]["labels"] == {"app": "web"}]
         self.pods = stuck

@@ -12,7 +12,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from paramiko import RSAKey, SSHException
 from pyinfra.connectors.sshuserclient import SSHClient
+from pyinfra.connectors.sshuserclient.client import StrictPolicy
 from pyinfra.connectors.util import CommandOutput, OutputLine
 from pyinfra.context import ctx_host
 
@@ -22,6 +24,7 @@ from gpunode.fleet import nodes as fleet
 from gpunode.fleet.access import connection, errors, login_shell
 from gpunode.fleet.drift import contained_report
 from gpunode.fleet.nodes import Answer
+from gpunode.fleet.reports.run_end import HostEnd, report_of
 from gpunode.settings import settings_from
 
 pytestmark = pytest.mark.pure
@@ -75,6 +78,38 @@ def test_what_a_node_says_that_runs_nothing_has_a_cause_and_a_remedy(kind: str) 
 )
 def test_other_failures_are_left_to_their_own_words(text: str) -> None:
     assert errors.explained(text.splitlines()) is None
+
+
+def _of_pyinfra() -> str:
+    with pytest.raises(SSHException) as refused:
+        StrictPolicy().missing_host_key(SSHClient(), "10.0.0.7", RSAKey.generate(1024))
+    return f"SSH error ({refused.value})"
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        (_of_pyinfra, "(`ssh-keyscan 10.0.0.7`), once its fingerprint"),
+        (
+            lambda: "Could not resolve hostname ([Errno -2] Name or service not known)",
+            "`ssh_hostname` in the inventory",
+        ),
+        (lambda: "Authentication error (no password or key)", None),
+    ],
+)
+def test_who_is_not_reached_is_told_with_what_to_do_by_drift_and_at_the_end_of_a_run(
+    said: Callable[[], str], remedy: str | None
+) -> None:
+    text = said()
+    cause, found = errors.parted(errors.unreached(text))
+    assert cause == text
+    assert (found is None) if remedy is None else remedy in str(found)
+    otherwise = "check address, key and known hosts"
+    (of_drift,) = contained_report(Answer("gpu-1", settings_from({}), None, errors.unreached(text))).findings
+    ended = report_of(HostEnd("gpu-1", unreached=text))
+    assert ended is not None
+    for item in (of_drift, *ended.findings):
+        assert (item.cause, item.remedy) == (text, found or otherwise)
 
 
 def test_a_text_without_a_remedy_is_a_cause_alone() -> None:

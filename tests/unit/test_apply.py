@@ -28,7 +28,9 @@ pytestmark = pytest.mark.starts_programs
 GOOD = (Finding("driver", FindingClass.OK, "flavour", "open", "open"),)
 WAITS = Finding("driver", FindingClass.REBOOT_PENDING, "loaded module", "570", "580", disruption=Disruption.reboot)
 CAN = Plan((), (), ())
-REFUSED = Plan((Refusal("mig", "an L4 has no MIG", "the table", "take mig.config away"),), (), ())
+REFUSED = Plan(
+    (Refusal("mig", "an L4 has no MIG", "the table", "take mig.config away", "preflight.mig-has-none"),), (), ()
+)
 
 
 @pytest.fixture
@@ -204,14 +206,44 @@ def test_a_lock_that_cannot_be_had_is_told_with_its_file_and_who_needs_it(lab: L
     assert "error:" not in done.stderr and isinstance(done.exception, SystemExit)
 
 
-def test_a_setting_of_the_command_line_reaches_the_run(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def unset(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUNODE_SET", "")
+    monkeypatch.setenv("GPUNODE_SET_LIMIT", "")
+
+
+@pytest.mark.usefixtures("unset")
+def test_a_setting_of_the_command_line_reaches_the_run_and_how_it_was_called(lab: Lab) -> None:
     program = lab.folder / "bin" / "pyinfra"
-    told = 'print(os.environ["GPUNODE_SET"], file=sys.stderr)\nlimits = ['
-    program.write_text(program.read_text().replace("limits = [", told, 1))
-    assert apply("--yes", "--set", "driver.branch=580").exit_code == 0
+    told = "".join(f'print(os.environ["{name}"], file=sys.stderr)\n' for name in ("GPUNODE_SET", "GPUNODE_CALL"))
+    program.write_text(program.read_text().replace("limits = [", told + "limits = [", 1))
+    assert apply("--yes", "--limit", "gpu-*", "--set", "driver.branch=580").exit_code == 0
     (log,) = lab.folder.glob(".apply/fleet-*/*/run.log")
     assert '{"driver": {"branch": "580"}}' in log.read_text()
+    assert '{"inventory": "fleet.py", "limit": ["gpu-*"], "settings": ["driver.branch=580"]}' in log.read_text()
+
+
+@pytest.mark.usefixtures("unset")
+def test_the_log_begins_with_what_was_set_but_for_what_may_be_secret(lab: Lab) -> None:
+    words = ["--set", "driver.branch=580", "--set", "proxy.https=http://me:hunter2@proxy:3128"]
+    assert apply("--yes", *words).exit_code == 0
+    (log,) = lab.folder.glob(".apply/fleet-*/*/run.log")
+    assert log.read_text().splitlines()[1] == "# with --set driver.branch=580 --set 'proxy.https=<not shown>'"
+    assert "hunter2" not in log.read_text()
+
+
+def test_without_settings_the_log_has_no_such_line(lab: Lab) -> None:
+    assert apply("--yes").exit_code == 0
+    (log,) = lab.folder.glob(".apply/fleet-*/*/run.log")
+    assert "# with" not in log.read_text()
+
+
+@pytest.mark.usefixtures("unset")
+def test_what_is_left_to_do_names_the_limit_and_the_settings(lab: Lab) -> None:
+    _end(lab, HostEnd("gpu-1", failure=Failure("Install it", "no space left")))
+    done = apply("--yes", "--limit", "gpu-*", "--set", "driver.branch=580")
+    again = "gpunode apply fleet.py --limit 'gpu-*' --set driver.branch=580"
+    assert f"then run\n  {again}\n" in done.stdout and f"mend that, and run `{again}`" in done.stdout
 
 
 @pytest.mark.builds
@@ -221,7 +253,8 @@ def test_ctrl_c_ends_pyinfra_and_says_how_to_go_on(lab: Lab, number: signal.Sign
     root = Path(__file__).parents[2]
     path = f"{lab.folder}/bin:{os.environ['PATH']}"
     with subprocess.Popen(
-        [root / ".venv/bin/python", "-m", "tests.unit.simulated_rollout", "apply", "--yes", "fleet.py"],
+        [root / ".venv/bin/python", "-m", "tests.unit.simulated_rollout", "apply", "--yes", "fleet.py",
+         "--limit", "gpu-*", "--set", "driver.branch=580"],
         cwd=lab.folder, env={**os.environ, "PYTHONPATH": str(root), "PATH": path}, text=True,
         preexec_fn=with_default_signals, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as controller:  # fmt: skip
@@ -234,5 +267,5 @@ def test_ctrl_c_ends_pyinfra_and_says_how_to_go_on(lab: Lab, number: signal.Sign
             lab.hang(False)
             controller.kill()
     assert controller.returncode == 1, out + err
-    assert "`gpunode apply fleet.py` goes on" in err and "Traceback" not in err
+    assert "`gpunode apply fleet.py --limit 'gpu-*' --set driver.branch=580` goes on" in err and "Traceback" not in err
     assert not alive(pyinfra)

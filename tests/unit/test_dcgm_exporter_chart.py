@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.base.decision import bad, marked
+from gpunode.base.decision import Decision, bad, marked
 from gpunode.base.reading import ParseError
 from gpunode.components.dcgm.decide import Desired, decide
 from gpunode.components.dcgm.drop_ins import ENGINE_FILE
@@ -25,7 +25,7 @@ from gpunode.kubernetes.dcgm_exporter import (
     exporter_namespace,
     parse_exporters,
 )
-from gpunode.kubernetes.device_plugin.cluster import Cluster
+from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.evict_daemonsets import taking
 from gpunode.kubernetes.device_plugin.methods import class_alone, to_json
 from gpunode.kubernetes.device_plugin.pod_security import namespaces
@@ -260,6 +260,24 @@ def test_a_service_monitor_without_its_kind_is_told_with_its_setting() -> None:
     known = decide_monitor(hosts, "prometheusrules.monitoring.coreos.com\nservicemonitors.monitoring.coreos.com\n")
     assert known.refusal is None and not bad(*known.findings)
     assert decide_monitor(check_hosts({"gpu-1": NODE}), "").findings == ()
+
+
+@pytest.mark.parametrize("kind", ["servicemonitors.monitoring.coreos.com\n", ""])
+def test_an_api_of_others_that_is_down_does_not_hide_the_kind(kind: str) -> None:
+    """kubectl prints what it knows, and fails for metrics-server's group, say."""
+    hosts, words = (
+        check_hosts({"gpu-1": _asked(service_monitor=True)}),
+        "error: unable to retrieve the complete list of ",
+    )
+    first = hosts["gpu-1"]
+
+    def decided(group: str) -> Decision[None]:
+        said = Output(1, kind, f"{words}server APIs: {group}: the server is currently unable to handle the request")
+        return Cluster(first.kubernetes, first.proxy, lambda _: said).decide_monitor(hosts)
+
+    assert (decided("metrics.k8s.io/v1beta1").refusal is None) is bool(kind)
+    with pytest.raises(ClusterError, match=r"monitoring\.coreos\.com"):
+        decided("monitoring.coreos.com/v1")
 
 
 def test_a_cluster_that_is_too_old_for_the_chart_is_told_by_the_field_that_it_does_not_know() -> None:

@@ -23,7 +23,7 @@ from gpunode.node.components import decisions
 from gpunode.node.plan import plan
 from gpunode.node.verdict import judge
 from gpunode.operations import driver, reboot
-from gpunode.packages.driver_packages import belongs
+from gpunode.packages.driver_packages import DriverPackages, belongs
 from gpunode.settings import Settings, settings_from
 from gpunode.system.boot import Boot, Kernel
 from gpunode.system.gpu import Gpus
@@ -397,3 +397,47 @@ def test_a_rollout_takes_no_node_for_what_no_run_mends(asked: str, parts: dict[s
     left = left_out(report, everyone=False)
     assert (left is None) is (what is None)
     assert left is None or f"driver: {what}" in left.reason
+
+
+WHOLE = tuple((name, f"{VERSION}-1") for name in ("nvidia-open", "nvidia-driver-cuda"))
+
+
+@pytest.mark.parametrize(
+    ("packages", "by_a_run"),
+    [
+        (WHOLE, False),
+        ((), True),
+        ((("nvidia-open", f"{OLD}-1"),), True),
+        ((*WHOLE, ("cuda-drivers", f"{OLD}-1")), True),
+    ],
+)
+def test_a_library_that_is_lost_under_installed_packages_is_a_person_s_and_no_run_is_promised_to_bring_it(
+    packages: tuple[tuple[str, str], ...], by_a_run: bool
+) -> None:
+    state = replace(GOOD.driver, packages=packages, held=tuple(name for name, _ in packages), library_version=None)
+    node, desired = replace(GOOD, driver=state), settings({"source": "cuda-repository"}, "restart")
+    (step, *_) = plan(desired, node).steps
+    assert step.pending is not by_a_run
+    library = next(item for item in judge(desired, node) if item.what == "library")
+    assert (library.remedy == "run deploys/gpu_node.py again") is by_a_run
+    if not by_a_run:
+        # What the operation goes by: it finds nothing to install.
+        assert DriverPackages(packages).missing({"nvidia-open": VERSION}) == ()
+        assert "`apt-get install --reinstall PACKAGE …`" in str(library.remedy)
+        assert "nvidia-open is installed as asked" in str(library.cause)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "cause"),
+    [
+        (Gpus("absent", None, "nvidia-smi is not installed", ()), "nvidia-smi is lost, or of another version"),
+        (Gpus("no library", 12, "couldn't find libnvidia-ml.so", ()), "libnvidia-ml is not there"),
+    ],
+)
+def test_a_program_or_library_that_is_gone_is_no_gpu_that_is_not_driven(gpus: Gpus, cause: str) -> None:
+    state = replace(GOOD.driver, packages=WHOLE, held=tuple(name for name, _ in WHOLE))
+    node = replace(GOOD, driver=state, gpus=gpus)
+    desired = settings({"source": "cuda-repository"}, "restart")
+    (found,) = _bad(desired, node)
+    assert found.what == "GPUs by nvidia-smi" and cause in str(found.cause)
+    assert found.by_person

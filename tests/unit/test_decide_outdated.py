@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from gpunode.kubernetes.device_plugin.view import View, parse_objects, parse_rev
 from gpunode.kubernetes.helm.commands import Commands
 from gpunode.kubernetes.helm.program import Helm
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
-from gpunode.kubernetes.nodes.labels import CONFIG, LabelChange
+from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, LabelChange
 from gpunode.settings import Settings, settings_from
 from gpunode.settings.sharing import SharingSettings
 
@@ -138,6 +139,21 @@ def test_pods_are_back_when_others_are_ready_in_their_place() -> None:
     # No daemon is waited for where none is asked for.
     alone = settings(sharing={"strategy": "none"})
     assert still_coming(alone, "gpu-1", view(*sets, pod("c", PLUGIN, 2)), ("a",)) is None
+
+
+def test_a_node_that_shares_by_mps_no_more_is_back_when_feature_discovery_says_so() -> None:
+    """Else the release is kept as for a node with a daemon, and the next run has something to change."""
+    sets, back = (daemon_set(PLUGIN), daemon_set(DAEMON)), pod("c", PLUGIN, 2)
+
+    def said(label: str, **plugin: Any) -> str | None:
+        of_node = replace(NODE, labels={**NODE.labels, MPS_CAPABLE: label})
+        found = replace(view(*sets, back), nodes={"gpu-1": of_node})
+        return still_coming(settings(sharing={}, device_plugin=plugin), "gpu-1", found, ())
+
+    assert MPS_CAPABLE in str(said("true", gfd=True, nfd="present")) and said("false", gfd=True, nfd="present") is None
+    # Without it the label is gpunode's, or a person's; and of a person's own entry nobody knows what it shares by.
+    assert said("true") is None
+    assert said("true", gfd=True, nfd="present", config_name="ours") is None
 
 
 @given(st.one_of(st.text(), st.recursive(st.none() | st.text(), lambda x: st.lists(x)).map(json.dumps)))

@@ -78,11 +78,18 @@ def test_all_nodes_with_clients_are_drained_within_the_bounds_or_every_one_waits
         (_bounds(gpu_1=_settings("nothing"), gpu_2=_settings()), "gpu-1 has 1 GPU pod and disruption.allow is nothing"),
         (_bounds(gpu_1=_settings()), "gpu-2 is not in this run and has 1 GPU pod"),
         (_bounds(gpu_1=_settings(), gpu_2=_settings()), "gpu-1, gpu-2 would be empty at the same time"),
+        (_bounds(gpu_1=_settings(), gpu_2=_settings()), "time, for these daemons restart at once, and"),
         (_bounds(("gpu-9",), gpu_1=_settings(most=2), gpu_2=_settings(most=2)), "gpu-1, gpu-2, gpu-9 would be empty"),
     ],
 )
 def test_the_reason_names_nodes_pods_and_setting(bounds: Bounds, reason: str) -> None:
     assert reason in str(waits(decide_restart({"gpu-1": POD, "gpu-2": POD}, bounds)))
+
+
+def test_one_node_that_has_its_turn_alone_is_told_who_is_in_its_way() -> None:
+    said = str(waits(decide_restart({"gpu-1": POD}, _bounds(("gpu-9",), gpu_1=_settings()))))
+    assert "gpu-1, gpu-9 would be empty at the same time, for gpunode holds gpu-9 so already" in said
+    assert "at once" not in said
 
 
 @pytest.mark.parametrize(

@@ -156,11 +156,48 @@ def test_comments_of_others_stay() -> None:
     assert [entry[0] for entry in entries(left)] == ["dkms", "curl"]
 
 
-@pytest.mark.parametrize("text", ["broken [", 'version = "1.0"\npackages = []\n', 'version = "1.0"\npackages = 3\n'])
-def test_a_list_that_cannot_be_added_to_is_refused_and_not_written_over(text: str) -> None:
-    # dnf 5 itself aborts over the first.
-    with pytest.raises(ValueError, match=r"/etc/dnf/versionlock\.toml"):
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        # dnf 5 itself aborts over the first.
+        ("broken [", "cannot be read .* by dnf either"),
+        ('version = "1.0"\npackages = 3\n', "is in a layout that no entry can be added to: have dnf write it anew"),
+        ('version = "1.0"\nx = """\n[[packages]]\n"""\n', "is in a layout that no entry can be added to"),
+        ('version = "1.0"\n[packages]\nname = "dkms"\n', "is in a layout that no entry can be added to"),
+    ],
+)
+def test_a_list_that_cannot_be_added_to_is_refused_and_not_written_over(text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=rf"^/etc/dnf/versionlock\.toml {says}"):
         dnf5.locked(text, SET)
+
+
+# The second form is what is left of the list where somebody had dnf 5 drop the last lock.
+INLINE = """\
+# by the site
+version = "1.0"
+packages = [
+  {name = "dkms", comment = "by hand", conditions = [{key = "evr", comparator = "=", value = "3.4.3-2.el9"}]}, # old
+]
+"""
+
+
+@pytest.mark.parametrize(
+    "text", [INLINE, INLINE.replace('version = "1.0"\n', ""), 'version = "1.0"\npackages = []\n', "packages = []\n"]
+)
+def test_a_list_in_brackets_gets_its_entries_there_and_loses_ours_again(text: str) -> None:
+    theirs = [entry for entry in (("dkms", "3.4.3-2.el9", "by hand"),) if entry[0] in text]
+    new = dnf5.locked(text, SET)
+    assert sorted(entry[:2] for entry in entries(new)[len(theirs) :]) == sorted(
+        (name, version if ":" in version else f"0:{version}") for name, version in SET.items()
+    )
+    assert entries(new)[: len(theirs)] == theirs and ("# by the site" in new, "# old" in new) == (bool(theirs),) * 2
+    assert dnf5.locked(new, SET) == new
+    moved = dnf5.locked(new, {**SET, "nvidia-open": "3:580.95.05-1.fc42"})
+    assert len(entries(moved)) == len(entries(new)) and "580.95.05" in moved
+    both = dnf5.locked(new, {"nvidia-container-toolkit": "1.17.8-1"}, group="toolkit")
+    assert len(entries(both)) == len(entries(new)) + 1
+    left = dnf5.locked(dnf5.locked(both, {}), {}, group="toolkit")
+    assert entries(left) == theirs and bool(left) is bool(theirs)
 
 
 NAMES = st.sampled_from(["nvidia-open", "libnvidia-ml", "dkms", "kernel-core"])
@@ -193,6 +230,10 @@ def test_any_text_is_read_or_refused_in_words(text: str) -> None:
         assert len(entries(new)) >= len(SET)
 
 
+VALUE_FIRST = f'{{value = "{EVR}", key = "evr", comparator = "="}}'
+ON_ARM = '{key = "arch", comparator = "=", value = "aarch64"}'
+
+
 @pytest.mark.starts_programs
 @pytest.mark.parametrize(
     ("text", "held"),
@@ -205,6 +246,13 @@ def test_any_text_is_read_or_refused_in_words(text: str) -> None:
         # Without its version dnf reads none of it; other conditions lock no one version.
         (dnf5.locked("", SET).replace('version = "1.0"', ""), []),
         (THEIRS.replace("dkms", "nvidia-open").replace('"="', '">="').replace("3.4.3-2.el9", EVR), []),
+        # Lists in brackets, as hands write them: in any order, with other conditions, the version behind them.
+        (dnf5.locked('version = "1.0"\npackages = []\n', SET), ["libnvidia-ml", "nvidia-open"]),
+        (dnf5.locked(INLINE, {"nvidia-open": EVR}), ["nvidia-open"]),
+        (f"packages = [{{conditions = [{VALUE_FIRST}], name = 'nvidia-open'}}]\nversion = \"1.0\"", ["nvidia-open"]),
+        (f'version = "1.0"\n[[packages]]\nname = "nvidia-open" # {{"\nconditions = [{VALUE_FIRST}]', ["nvidia-open"]),
+        (f'version = "1.0"\npackages = [{{name = "nvidia-open", conditions = [{VALUE_FIRST}, {ON_ARM}]}}]', []),
+        (f"packages = [{{conditions = [{VALUE_FIRST}], name = 'nvidia-open'}}]", []),
         ("", []),
         (None, []),
     ],

@@ -5,6 +5,7 @@ SIMULATED: dnf 5 and rpm; tests/molecule/dnf5 has the real ones.
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -101,6 +102,13 @@ def test_repositories_that_cannot_be_read_are_named_and_ours_must_answer(
     assert told in done.stderr and bool(told) == bool(done.stderr)
 
 
+# As dnf 5 prints it, with a name that dnf.conf added at the end.
+_CONFIGURATION = (
+    "installonly_limit = 3\ninstallonlypkgs = kernel, kernel-PAE, installonlypkg(kernel), "
+    "installonlypkg(kernel-module), installonlypkg(vm), multiversion(kernel), site-boots\nip_resolve = whatever"
+)
+
+
 @pytest.mark.parametrize("newer", [True, False])
 def test_what_is_there_twice_is_ended_by_dnf_5_4_itself_and_before_by_rpm(newer: bool, tmp_path: Path) -> None:
     listed = "\\n".join(
@@ -110,11 +118,17 @@ def test_what_is_there_twice_is_ended_by_dnf_5_4_itself_and_before_by_rpm(newer:
             "kernel-core x86_64 0:6.1-1",
             "kernel-core x86_64 0:6.2-1",
             "bash x86_64 0:5-1",
+            "kmod-site x86_64 0:1-1 installonlypkg(kernel-module) kmod-site",
+            "kmod-site x86_64 0:2-1 kmod-site installonlypkg(kernel-module)",
+            "site-kernel noarch 0:1-1 multiversion(kernel)",
+            "site-kernel noarch 0:2-1 multiversion(kernel)",
+            "site-image noarch 0:1-1 site-image site-boots",
+            "site-image noarch 0:2-1 site-image site-boots",
         )
     )
     help_text = "--duplicates" if newer else "--oldinstallonly"
     programs = {
-        "dnf5": f'case "$*" in *--help*) echo "{help_text}";; esac',
+        "dnf5": f'case "$*" in *--help*) echo "{help_text}";; *main-config) echo "{_CONFIGURATION}";; esac',
         "rpm": f'case "$*" in -qa*) printf "{listed}\\n";; esac',
     }
     done = run(tmp_path, f'dnf_unlocked() {{ dnf5 "$@"; }}\n{script_file("dnf5_finish")}', programs)
@@ -124,4 +138,70 @@ def test_what_is_there_twice_is_ended_by_dnf_5_4_itself_and_before_by_rpm(newer:
         assert "dnf5 remove --duplicates" in asked and "rpm -e" not in asked
     else:
         assert "rpm -e --nodeps --noscripts --notriggers nvidia-open-580.82.07-1.noarch" in asked
-        assert "dnf5 reinstall nvidia-open\n" in asked and "kernel-core" not in asked
+        assert asked.count("rpm -e") == 1 and "dnf5 reinstall nvidia-open\n" in asked
+
+
+# Two versions of each: what a cut-off change left, and what dnf only ever installs, which a module by DKMS is not.
+_SPEC = """
+Name: nvidia-open
+Version: %{at}
+Release: 1
+Summary: x
+License: x
+BuildArch: noarch
+%description
+%package -n kmod-nvidia-open-dkms
+Summary: x
+%description -n kmod-nvidia-open-dkms
+%package -n kmod-site
+Summary: x
+Provides: installonlypkg(kernel-module)
+%description -n kmod-site
+%package -n site-kernel
+Summary: x
+Provides: multiversion(kernel)
+%description -n site-kernel
+%package -n site-image
+Summary: x
+Provides: site-boots = %{at}
+%description -n site-image
+%package -n kernel-core
+Summary: x
+%description -n kernel-core
+%files
+%files -n kmod-nvidia-open-dkms
+%files -n kmod-site
+%files -n site-kernel
+%files -n site-image
+%files -n kernel-core
+"""
+
+
+@pytest.mark.real
+@pytest.mark.skipif(shutil.which("rpmbuild") is None, reason="needs rpm and rpmbuild")
+def test_what_dnf_only_ever_installs_stays_in_all_its_versions_in_a_real_database_of_rpm(tmp_path: Path) -> None:
+    """dnf 5 is SIMULATED; rpm, its packages and its database are real."""
+    (tmp_path / "site.spec").write_text(_SPEC)
+    rpm = f"{shutil.which('rpm')} --dbpath {tmp_path}/db"
+    for at in "1", "2":
+        build = ["rpmbuild", "-bb", "--quiet", "-D", f"_topdir {tmp_path}/build", "-D", f"at {at}", "site.spec"]
+        subprocess.run(build, cwd=tmp_path, check=True, capture_output=True)
+    text = f"{rpm} -i --force --nodeps --justdb --nosignature $(ls {tmp_path}/build/RPMS/noarch/*.rpm)"
+    # Debian's rpm takes packages for itself by a word of its own alone.
+    debian = "--force-debian " if Path("/etc/debian_version").exists() else ""
+    subprocess.run(["sh", "-c", text.replace(" -i ", f" -i {debian}")], check=True, capture_output=True)
+    (tmp_path / "configuration").write_text(_CONFIGURATION)
+    programs = {
+        "dnf5": f'case "$*" in --dump-main-config) cat {tmp_path}/configuration;; esac',
+        "rpm": f'exec {rpm} "$@"',
+    }
+    done = run(tmp_path, f'dnf_unlocked() {{ dnf5 "$@"; }}\n{script_file("dnf5_finish")}', programs)
+    assert done.returncode == 0, done.stderr
+    left = subprocess.run(
+        ["sh", "-c", f"{rpm} -qa --qf '%{{NAME}}-%{{VERSION}}\\n'"], check=True, capture_output=True, text=True
+    )
+    both = ("kernel-core", "kmod-site", "site-image", "site-kernel")
+    assert sorted(left.stdout.split()) == sorted(
+        ["kmod-nvidia-open-dkms-2", "nvidia-open-2", *(f"{name}-{at}" for name in both for at in "12")]
+    )
+    assert "dnf5 reinstall kmod-nvidia-open-dkms nvidia-open\n" in (tmp_path / "asked").read_text()

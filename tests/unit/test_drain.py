@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -103,6 +104,47 @@ def test_a_drain_that_a_budget_blocks_ends_in_a_visible_state_that_names_pod_and
     cluster.budgets = []
     assert session(cluster).empty("a reboot")
     assert cluster.note["state"] == "drained" and "message" not in cluster.note
+
+
+def alone(name: str, **metadata: Any) -> dict[str, Any]:
+    """Return a pod of no controller's."""
+    return pod(name, metadata={"ownerReferences": [], **metadata})
+
+
+def test_pods_of_no_controller_that_end_already_are_waited_for_before_anything_is_evicted() -> None:
+    """kubectl refuses the whole drain for them, at once."""
+    cluster = Cluster()
+    cluster.pods = [alone("job", deletionTimestamp=NOW), pod("web-1")]
+    made, looks = session(cluster), iter(range(9))
+
+    def sleep(_: float) -> None:
+        if next(looks) == 2:
+            cluster.pods = [pod("web-1")]
+
+    assert replace(made, sleep=sleep).empty("a reboot")
+    assert cluster.pods == [] and cluster.note is not None and cluster.note["state"] == "drained"
+    assert [each for each in cluster.asked if each == "drain gpu-1"] == ["drain gpu-1"] * 2
+
+
+def test_one_that_ended_while_kubectl_refused_it_is_no_obstacle() -> None:
+    cluster = Cluster()
+    cluster.pods = [alone("job", deletionTimestamp=NOW)]
+    cluster.meanwhile["get pods"] = cluster.pods.clear
+    assert session(cluster).empty("a reboot") and cluster.note is not None and cluster.note["state"] == "drained"
+
+
+def test_one_that_does_not_end_in_time_or_that_nobody_told_to_end_blocks_the_drain() -> None:
+    for each, reason, looks in (
+        (alone("job", deletionTimestamp=NOW), "it was told to end, and has not ended", 10),
+        (alone("job"), "no controller makes it anew elsewhere", 1),
+    ):
+        cluster = Cluster()
+        cluster.pods = [each, alone("other", deletionTimestamp=NOW)]
+        with pytest.raises(DrainError, match=reason):
+            session(cluster, timeout=600).empty("a reboot")
+        # The last look is for the words.
+        assert cluster.asked.count("get pods") == looks + 1 and cluster.asked.count("drain gpu-1") == 1
+        assert len(cluster.pods) == 2 and cluster.note is not None and cluster.note["state"] == "drain blocked"
 
 
 def test_what_failed_is_noted_unless_it_is_the_drain_itself() -> None:

@@ -16,6 +16,7 @@ from pyinfra.context import ctx_host
 
 from gpunode.base.decision import bad
 from gpunode.kubernetes.device_plugin.cluster import Cluster
+from gpunode.kubernetes.device_plugin.promise import missing
 from gpunode.kubernetes.device_plugin.verdict import comes_by_itself, judge_node
 from gpunode.kubernetes.device_plugin.view import View
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, parse_nodes
@@ -44,6 +45,16 @@ _ANNOTATIONS = st.one_of(
     st.sampled_from([None, "{", "[1]", '["nvidia.com/gpu"]', "[]"]),
     st.sets(_NAMES).map(lambda names: json.dumps(sorted(names), separators=(",", ":"))),
 )
+
+
+def test_a_count_of_thousands_is_as_desired_whatever_text_the_api_server_has_for_it() -> None:
+    """It writes 3000 as 3k: read as a text, that is another count for ever, and each run sets it again."""
+    status = {"capacity": {DONGLE: "3k"}, "allocatable": {DONGLE: "3k", "nvidia.com/gpu": "1k"}}
+    item = {"metadata": {"name": "gpu-1", "annotations": {RESOURCES: json.dumps([DONGLE])}}, "status": status}
+    (node,) = parse_nodes(json.dumps({"items": [item]})).values()
+    decision = decide_resources("gpu-1", {DONGLE: 3000}, node)
+    assert not decision.steps and not bad(*decision.findings)
+    assert missing({"nvidia.com/gpu": 1000}, node.allocatable) == {}
 
 
 def applied(node: dict[str, Any], operations: list[dict[str, Any]]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from gpunode.base.comparison import RUN
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.base.host_names import folded
+from gpunode.fleet.call import Call
 from gpunode.fleet.reports.findings_text import UNBOUND, report_text
 
 pytestmark = pytest.mark.pure
@@ -39,12 +40,12 @@ def _fleet() -> tuple[NodeReport, ...]:
 
 @pytest.mark.parametrize("columns", [40, 80, 160])
 def test_a_fleet_of_24_is_told_in_few_lines_at_any_width(columns: int) -> None:
-    text = report_text(_fleet(), show_all=False, columns=columns, inventory="inventories/prod.py") + "\n"
+    text = report_text(_fleet(), show_all=False, columns=columns, call=Call("inventories/prod.py")) + "\n"
     assert text == (GOLDEN / f"{columns}.txt").read_text()
 
 
 def test_where_nobody_looks_at_a_terminal_no_line_is_folded() -> None:
-    text = report_text(_fleet(), show_all=False, inventory="inventories/prod.py")
+    text = report_text(_fleet(), show_all=False, call=Call("inventories/prod.py"))
     assert "  cause    somebody edited /etc/containerd/config.toml after gpunode did\n" in text
     assert "  remedy   run `pyinfra inventories/prod.py deploys/gpu_node.py`\n" in text
 

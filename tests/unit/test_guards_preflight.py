@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gpunode.base import tables
+from gpunode.base.explained import pages
 from gpunode.components.driver import DriverState
 from gpunode.components.driver.flavour import (
     WantedDriver,
@@ -73,13 +74,13 @@ def test_a_driver_that_is_to_be_there_and_is_not_is_refused_with_both_ways_out()
     assert list(present_refusals(driver(source="present"), NO_DRIVER)) == [Refusal(
         "driver", "driver.source is 'present', but the node has no NVIDIA driver",
         "/sys/module/nvidia and modinfo nvidia",
-        "install it by its own way, or set driver.source = 'cuda-repository'",
+        "install it by its own way, or set driver.source = 'cuda-repository'", "preflight.driver-not-there",
     )]  # fmt: skip
     (wrong,) = present_refusals(driver(source="present", branch="580"), OPEN_550)
     assert wrong == Refusal(
         "driver", "driver.source is 'present', and 550.54.15 is there, not branch 580",
         "/sys/module/nvidia and modinfo nvidia",
-        "ask for the one that is there, or set driver.source = 'cuda-repository'",
+        "ask for the one that is there, or set driver.source = 'cuda-repository'", "preflight.driver-another-there",
     )  # fmt: skip
     (wrong,) = present_refusals(driver(source="present", version="550.54.14"), OPEN_550)
     assert wrong.reason.endswith(", not 550.54.14")
@@ -94,7 +95,7 @@ def test_only_a_branch_below_the_newest_that_the_table_knows_is_known_not_to_be_
         "gpunode/data/distributions.yaml (driver_branches)",
         "set driver.branch to one of these"
         + (f", or driver.source = 'distribution' (branch {found.own_branch})" if found.own_branch else "")
-        + ", or take that branch by driver.source = 'runfile'",
+        + ", or take that branch by driver.source = 'runfile'", "preflight.driver-branch-not-offered",
     )]  # fmt: skip
     for branch in (*found.driver_branches, "999"):
         assert list(offered_branch_refusals(driver(branch=branch, source="cuda-repository"), system)) == []
@@ -110,6 +111,7 @@ def test_another_branch_is_refused_by_what_is_installed_and_else_by_what_is_load
         "driver", "the node has driver 550.54.15, and branch 580 is another one",
         "/sys/module/nvidia and modinfo nvidia",
         "set driver.allow_branch_change = True for this change, or driver.branch = '550'",
+        "preflight.driver-branch-change",
     )]  # fmt: skip
     assert list(branch_change_refusals(asked, replace(OPEN_550, module_version="580.65.06"))) == []
     assert len(list(branch_change_refusals(asked, replace(OPEN_550, module_version=None)))) == 1
@@ -225,11 +227,11 @@ def test_the_module_that_does_not_drive_a_gpu_is_refused_by_that_gpu_s_name() ->
     one, other = WantedDriver(None, "580", "open"), WantedDriver(None, "580", "proprietary")
     assert list(flavour_refusals((T4, V100, P100), one)) == [Refusal(
         "driver", f"the open kernel module does not drive {named(V100)} (volta)", source,
-        "set driver.flavour = 'proprietary' or 'auto'",
+        "set driver.flavour = 'proprietary' or 'auto'", "preflight.flavour-not-open",
     )]  # fmt: skip
     assert list(flavour_refusals((T4, B200), other)) == [Refusal(
         "driver", f"the proprietary kernel module does not drive {named(B200)} (blackwell)", source,
-        "set driver.flavour = 'open' or 'auto'",
+        "set driver.flavour = 'open' or 'auto'", "preflight.flavour-not-proprietary",
     )]  # fmt: skip
     for wanted in (one, other):
         assert list(flavour_refusals((T4, H100, UNKNOWN_GPU), wanted)) == []
@@ -254,6 +256,7 @@ def test_a_generation_s_last_branch_is_let_through_and_the_next_is_refused_once(
     assert told == Refusal(
         "driver", f"driver branch 595 no longer drives {named(V100)} (volta): its last branch is 580",
         "NVIDIA driver life-cycle page (gpunode/data/drivers.yaml, last_branch)", "set driver.branch = '580'",
+        "preflight.driver-dropped-gpu",
     )  # fmt: skip
     assert [each.remedy for each in last_branch_refusals((V100,), wanted, ("580", "595"))] == [told.remedy]
     (lacking,) = last_branch_refusals((V100,), wanted, ("590", "595"))
@@ -265,6 +268,7 @@ def test_a_gpu_that_no_table_knows_is_told_of_and_one_that_a_table_knows_is_not(
     assert told == Caution(
         "gpu", f"{named(UNKNOWN_GPU)} is in no table; it is taken for one that the open kernel module drives",
         "gpunode/data/pci_ids.json", "set driver.flavour yourself, or make the table anew from a current pci.ids",
+        "preflight.gpu-in-no-table",
     )  # fmt: skip
 
 
@@ -280,7 +284,7 @@ def test_a_disk_with_just_what_is_needed_is_enough_and_one_byte_less_is_not() ->
         f"/ has {(needed - 1) / GIB:.1f} GiB free, and {needed / GIB:.1f} GiB are needed "
         f"({', '.join(f'driver in {folder}' for folder in sizes)})",
         "df; gpunode/data/disk.yaml",
-        f"free {1 / GIB:.1f} GiB on /, or leave a component out (cuda.enabled = False)",
+        f"free {1 / GIB:.1f} GiB on /, or leave a component out (cuda.enabled = False)", "preflight.disk-full",
     )]  # fmt: skip
     # What is there needs no room, nor what is not asked for.
     assert list(disk_refusals(asked, less, OPEN_550, ())) == []
@@ -385,5 +389,6 @@ def test_whatever_is_said_names_component_reason_source_and_what_to_do(
         for field in fields(each):
             said = getattr(each, field.name)
             assert isinstance(said, str) and said and "None" not in said, each
-        assert str(each) == f"{each.component}: {each.reason}; {each.remedy} (source: {each.source})"
+        assert str(each) == f"{each.component}: {each.reason}; {each.remedy} (source: {each.source}) [{each.code}]"
+        assert each.code in pages()
     assert any(type(each) is Refusal for each in found)

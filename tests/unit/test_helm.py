@@ -12,11 +12,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpunode.base.quantity import quantity
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.helm.change import Reading, ReleaseChange, Wanted, change, removal
 from gpunode.kubernetes.helm.commands import Command, Commands
 from gpunode.kubernetes.helm.difference import differences, drifted
-from gpunode.kubernetes.helm.manifest import Identity, Object, objects, quantity
+from gpunode.kubernetes.helm.manifest import Identity, Object, objects
 from gpunode.kubernetes.helm.program import Helm, HelmError, helm_of, version_command
 from gpunode.kubernetes.helm.release import MARK, Release, Revision, Status, StoredRevision, parse_history, parse_list
 from gpunode.settings import SettingsError, settings_from
@@ -434,6 +435,20 @@ def test_a_release_that_was_left_behind_is_recovered_first(
     revisions: list[tuple[str, str]], good: StoredRevision | None, acts: list[str]
 ) -> None:
     assert _acts(change(WANTED, Reading(_release(*revisions), good), NOW, TIMEOUT)) == acts
+
+
+def test_it_is_known_whose_pods_stay_by_the_revision_that_is_gone_back_to() -> None:
+    """By that one, whatever the desired revision and the one that was cut off say."""
+    stays = MANIFEST.replace("spec:\n  template:", "spec:\n  updateStrategy: {type: OnDelete}\n  template:", 1)
+    daemon_set = Identity("apps", "DaemonSet", "", "nvdp")
+    behind, release = StoredRevision(1, stays), _release(("deployed", ""), ("pending-upgrade", ""))
+    for desired, ours in ((stays, {daemon_set}), (MANIFEST, set())):
+        found = change(replace(WANTED, manifest=desired), Reading(release, behind), NOW, TIMEOUT)
+        assert found.stays_behind == {daemon_set} and (found.stays == ours or _acts(found) == ["rollback 1"])
+    assert change(WANTED, Reading(release, _stored(1)), NOW, TIMEOUT).stays_behind == frozenset()
+    # Where nothing is gone back to, it is no matter.
+    upgraded = change(WANTED, Reading(_release(("deployed", "")), behind), NOW, TIMEOUT)
+    assert _acts(upgraded) == ["upgrade"] and upgraded.stays_behind == frozenset()
 
 
 @pytest.mark.parametrize("status", ["pending-install", "pending-upgrade", "pending-rollback", "uninstalling"])

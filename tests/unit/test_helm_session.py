@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from gpunode.base.decision import Decision, bad
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.helm.change import Act, ReleaseChange, Step, change
 from gpunode.kubernetes.helm.commands import Command
@@ -92,6 +93,63 @@ class SimulatedHelm:
         return ""
 
     _rollback = _uninstall = _upgrade
+
+
+class Salted(SimulatedHelm):
+    """Hash a password anew with each rendering, as charts do by htpasswd, and make certificates by genCA."""
+
+    renderings = 0
+    values = '{"password": "one"}'
+
+    def _get(self, command: Command) -> str:
+        return self.values if command.words[2] == "values" else super()._get(command)
+
+    def _template(self, command: Command) -> str:
+        self.renderings += 1
+        return MANIFEST + SALTED.format(self.renderings)
+
+
+SALTED = """---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: web-config}}
+data: {{web-config.yaml: "alice: $2a$10$salt-{}"}}
+"""
+
+
+def _decided(helm: SimulatedHelm, **values: str) -> Decision[ReleaseChange]:
+    return Session(commands(namespace="gpu", take_over=True), helm).decide(values, (), NOW)[2]
+
+
+def test_what_a_chart_makes_anew_with_each_rendering_is_no_difference() -> None:
+    """Else each run has a new revision, drift never ends, and what is told has a hash of the password in it."""
+    helm = Salted([("deployed", "", MANIFEST + SALTED.format(0))])
+    decision = _decided(helm, password="one")
+    assert not decision.steps and not bad(*decision.findings) and helm.renderings == 2
+    # The values are another password's: that shows nowhere else.
+    (step,) = _decided(helm, password="two").steps
+    assert step.change is not None and [each.act for each in step.change.steps] == [Act.UPGRADE]
+    assert "other values" in step.change.steps[0].reason and "salt" not in repr(step)
+
+
+def test_beside_that_a_real_difference_is_told_alone_and_a_failed_upgrade_is_not_tried_again() -> None:
+    old = OTHER + SALTED.format(0)
+    (step,) = _decided(Salted([("deployed", "", old)]), password="one").steps
+    assert step.change is not None and "plugin:v0" in step.change.steps[0].reason and "salt" not in repr(step)
+    undone = [
+        ("superseded", "", old),
+        ("failed", "boom", MANIFEST + SALTED.format(9)),
+        ("deployed", "Rollback to 1", old),
+    ]
+    decision = _decided(Salted(undone), password="one")
+    assert not decision.steps and "revision 2 with the same content failed" in str(decision.refusal)
+
+
+def test_a_chart_that_renders_the_same_is_asked_for_no_values() -> None:
+    helm = SimulatedHelm([("deployed", "", OTHER)])
+    assert _decided(helm).steps and helm.told.count("template") == 2 and helm.told.count("get") == 1
+    helm = SimulatedHelm([("deployed", "", SAME)])
+    assert not _decided(helm).steps and helm.told.count("template") == 1
 
 
 def _run(helm: SimulatedHelm) -> ReleaseChange:

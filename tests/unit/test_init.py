@@ -28,6 +28,7 @@ def test_the_repository_has_what_the_commands_of_its_last_lines_need(tmp_path: P
     for path in FILES - {".gitignore"}:
         assert (tmp_path / "mine" / path).read_text() == (warm.CHECKOUT / path).read_text()
     assert "gpunode check inventories/prod.py" in done.stdout
+    assert "gpunode completion --help " in done.stdout and "gpunode man ~/.local/share/man/man1 " in done.stdout
     checked = warm.run("gpunode", "check", "inventories/prod.py", cwd=tmp_path / "mine")
     assert checked.returncode == 0, checked.stderr
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyinfra.connectors.sshuserclient.client import get_ssh_config
 
 from gpunode.fleet.inventory import InventoryError, load_inventory
 from gpunode.fleet.known import recognised
@@ -96,6 +97,45 @@ def test_a_repository_that_is_there_gets_an_inventory_more_and_keeps_its_files(t
     assert (code, said) == (3, "")
     assert "inventories/site.py, inventories/site.ssh_config already; nothing was written." in wrong
     assert "Name another inventory by --inventory" in wrong
+
+
+def behind(*configs: str | None, jump: str | None = "bastion") -> tuple[str, list[str]]:
+    """Return ssh's file for hosts behind another one, each with this file of its own, and what is told."""
+    data = [{} if config is None else {"ssh_config_file": config} for config in configs]
+    hosts = tuple(KnownHost(f"gpu-{at}", each, jump) for at, each in enumerate(data))
+    written, told = files(Known("x", hosts, {}), "site", TEMPLATE)
+    return written.get("site.ssh_config", ""), told
+
+
+@pytest.mark.parametrize("config", ["/etc/gpu/ssh.cfg", "~/gpu/ssh.cfg"])
+def test_the_file_that_ssh_was_told_to_read_is_included_for_hosts_behind_another(config: str) -> None:
+    text, told = behind(config, config)
+    assert text.endswith(f"\nInclude {config}\n") and "~/.ssh/config" not in text and told == []
+    text, told = behind(None)
+    assert text.endswith("\nInclude ~/.ssh/config\n") and told == []
+
+
+@pytest.mark.parametrize(
+    "configs", [("ssh.cfg",), ("/a", None), (None, "/b"), ("/a", "/b"), ("/a b",), ("/a\nHost *",)]
+)
+def test_a_file_that_one_include_cannot_stand_for_is_told_by_host_and_name(configs: tuple[str | None, ...]) -> None:
+    text, told = behind(*configs)
+    assert text.endswith("\nInclude ~/.ssh/config\n")
+    named = [(at, config) for at, config in enumerate(configs) if config is not None]
+    assert len(told) == len(named)
+    for (at, config), said in zip(named, told, strict=True):
+        assert said.startswith(f"gpu-{at}: ssh's -F {config!r} is not carried over") and "site.ssh_config" in said
+    assert behind(*configs, jump=None) == ("", [])
+
+
+def test_pyinfra_reads_the_file_that_is_included(tmp_path: Path) -> None:
+    (tmp_path / "own.cfg").write_text("Host gpu-1\n  Port 2222\n")
+    host = {"ansible_ssh_common_args": f"-F {tmp_path}/own.cfg -J bastion"}
+    document = {"_meta": {"hostvars": {"gpu-1": host}}, "all": {"hosts": ["gpu-1"]}}
+    assert init(tmp_path, "mine", "--from-ansible", "-", stdin=json.dumps(document))[0] == 0
+    found = load_inventory(tmp_path / "mine" / "inventories" / "prod.py").get_host("gpu-1").data
+    config = get_ssh_config(found.ssh_config_file).lookup("gpu-1")
+    assert (config["proxyjump"], config["port"], config["stricthostkeychecking"]) == ("bastion", "2222", "yes")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -85,6 +86,19 @@ def test_a_release_that_leaves_its_pods_restarts_none_and_outdates_them_by_anoth
     change = ReleaseChange(steps, found, stays=frozenset([DAEMON]))
     assert not release_restarts(change) and release_outdates(change) is outdates
     assert release_restarts(ReleaseChange(steps, found)) and not release_outdates(ReleaseChange(steps, found))
+
+
+@pytest.mark.parametrize("acts", [(Act.ROLLBACK,), (Act.ROLLBACK, Act.UPGRADE)])
+def test_going_back_to_a_revision_whose_daemons_stay_restarts_none(acts: tuple[Act, ...]) -> None:
+    """A helm that was cut off is recovered so: all nodes would have to be empty together for it, and it would wait."""
+    steps, found = tuple(Step(act, "asked") for act in acts), (Difference(DAEMON, "spec.template.spec", "a", "b"),)
+    stays = frozenset([DAEMON, PLUGIN])
+    change = ReleaseChange(steps, found, stays=stays, stays_behind=stays)
+    assert not release_restarts(change) and release_outdates(change) is (Act.UPGRADE in acts)
+    # One by which the controller begins them anew does so for all of them.
+    assert release_restarts(replace(change, stays_behind=frozenset([PLUGIN])))
+    gone = replace(change, steps=(Step(Act.UNINSTALL, "asked"),))
+    assert release_restarts(gone)
 
 
 @pytest.mark.parametrize(

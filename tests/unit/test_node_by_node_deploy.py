@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ from unittest.mock import patch
 
 import pytest
 
+from gpunode.kubernetes.nodes.cordon import ANNOTATION
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE
+from gpunode.operations.node_by_node import reason_of
 from tests.unit import test_device_plugin_deploy as deploy
 from tests.unit.simulated_cluster import SimulatedCluster
 from tests.unit.test_device_plugin_deploy import Run, data
@@ -129,6 +132,71 @@ def test_a_node_that_fails_in_its_turn_stays_cordoned_and_the_others_stay_as_the
     assert done.code == 0, done.said
     assert anew(cluster) == {"gpu-1", "gpu-2"} and held(cluster) == set()
     assert not cluster.called("helm upgrade") and not cluster.called(f"kubectl drain {broken}")
+
+
+def test_an_api_server_that_begins_anew_while_pods_come_back_stops_nothing(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    cluster.write(hiccups_after_delete={"kubectl get pods --namespace": 2})
+    done = run(tmp_path, hosts(cluster, 4, 4, **IMAGE))
+    assert done.code == 0 and anew(cluster) == {"gpu-1", "gpu-2"} and held(cluster) == set(), done.said
+    assert not cluster.state()["hiccups"]
+
+
+def noted(cluster: SimulatedCluster, name: str, reason: str, state: str = "failed") -> None:
+    """Have a node held empty by an earlier run, for a reason."""
+    nodes = cluster.state()["nodes"]
+    note = {"state": state, "reason": reason, "since": "2026-11-26T12:00:00Z", "cordon": "gpunode"}
+    nodes[name]["spec"]["unschedulable"] = True
+    nodes[name]["metadata"].setdefault("annotations", {})[ANNOTATION] = json.dumps(note)
+    cluster.write(nodes=nodes)
+
+
+@pytest.mark.parametrize("options", [{}, IMAGE])
+def test_a_node_that_was_emptied_for_something_else_is_not_given_back_by_its_turn(
+    cluster: SimulatedCluster, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """It waits for the verdict, which it failed: also where the release had it emptied, and where pods come anew."""
+    reason = "the MPS daemon of gpu-1 is to restart"
+    noted(cluster, "gpu-1", reason)
+    done = run(tmp_path, hosts(cluster, 4, 4, disruption={"max_parallel": 2}, **options))
+    assert done.code == 0 and anew(cluster) == ({"gpu-1", "gpu-2"} if options else set()), done.said
+    assert held(cluster) == {"gpu-1"}
+    assert json.loads(cluster.state()["nodes"]["gpu-1"]["metadata"]["annotations"][ANNOTATION])["reason"] == reason
+
+
+def test_the_node_where_a_run_was_cut_off_comes_first_also_when_nobody_is_to_share_by_mps_any_more(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    """Else the other one, which may not be empty at the same time, is refused."""
+    noted(cluster, "gpu-2", reason_of("gpu-2"), "drained")
+    cluster.write(objects={"daemonsets.apps,pods": [], "pods": [gpu_pod("training")]})
+    asked = {name: {**each, "sharing": {}} for name, each in hosts(cluster, 4, 4).items()}
+    done = run(tmp_path, asked)
+    assert done.code == 0 and held(cluster) == set(), done.said
+    calls = [" ".join(call[:3]) for call in cluster.state()["calls"]]
+    assert "kubectl drain gpu-1" in calls and "kubectl drain gpu-2" not in calls
+
+
+def test_a_node_whose_run_was_cut_off_before_it_got_its_labels_is_not_drained_again_for_them(
+    cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    """Its clients are back by the time that the others get theirs."""
+    noted(cluster, "gpu-2", reason_of("gpu-2"), "drained")
+    cluster.write(objects={"daemonsets.apps,pods": [], "pods": []}, come_back=[gpu_pod("serving", node="gpu-2")])
+    done = run(tmp_path, hosts(cluster, 4, 8))
+    assert done.code == 0 and cluster.labels("gpu-2")[CONFIG] == "mps-8", done.said
+    assert anew(cluster) == {"gpu-2"} and held(cluster) == set() and not cluster.called("kubectl drain")
+
+
+def test_a_turn_looks_at_its_own_node_and_reads_the_pods_of_no_other(cluster: SimulatedCluster, tmp_path: Path) -> None:
+    """A cluster has thousands, and a turn looks every second."""
+    done = run(tmp_path, hosts(cluster, 4, 4, **IMAGE))
+    assert done.code == 0, done.said
+    calls = [" ".join(call) for call in cluster.state()["calls"]]
+    turns = calls[next(number for number, each in enumerate(calls) if each.startswith("helm upgrade")) :]
+    pods = [each for each in turns if each.startswith("kubectl get pods ")]
+    assert pods and all("--field-selector spec.nodeName=gpu-" in each for each in pods)
 
 
 def test_daemons_that_do_not_say_what_is_asked_stop_the_release_at_their_node(

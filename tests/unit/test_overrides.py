@@ -12,8 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode import cli
+from gpunode.fleet import hooks
+from gpunode.fleet.inventory import host_data, load_inventory
 from gpunode.settings import overrides
 from gpunode.settings.overrides import OverrideError, parse
+from gpunode.settings.problems import SECRET
 
 pytestmark = pytest.mark.pure
 
@@ -34,11 +37,30 @@ pytestmark = pytest.mark.pure
         ('driver.module_parameters={"NVreg_X":"1"}', {"driver": {"module_parameters": {"NVreg_X": "1"}}}),
         ("driver.module_parameters.NVreg_X=1", {"driver": {"module_parameters": {"NVreg_X": "1"}}}),
         ("driver.runfile_url=https://a.example/x?a=b", {"driver": {"runfile_url": "https://a.example/x?a=b"}}),
+        # Behind a mapping by names of the user's own, dots and spaces are the name's.
+        ("kubernetes.expected_resources.nvidia.com/gpu=8",
+         {"kubernetes": {"expected_resources": {"nvidia.com/gpu": 8}}}),
+        ("power.limits.0000:01:00.0=250", {"power": {"limits": {"0000:01:00.0": 250}}}),
+        ("power.limits.NVIDIA H100 80GB HBM3=600", {"power": {"limits": {"NVIDIA H100 80GB HBM3": 600}}}),
+        ("imex.nodes.gpu-1.example.com=10.0.0.1", {"imex": {"nodes": {"gpu-1.example.com": "10.0.0.1"}}}),
+        ("kubernetes.kubelet.eviction_hard.nodefs.available=5%",
+         {"kubernetes": {"kubelet": {"eviction_hard": {"nodefs.available": "5%"}}}}),
+        # Of settings by such names, the name ends where a setting begins.
+        ("rdma_shared_device_plugin.resources.example.com/hca.count=4",
+         {"rdma_shared_device_plugin": {"resources": {"example.com/hca": {"count": 4}}}}),
+        ('rdma_shared_device_plugin.resources.example.com/hca={"count":4}',
+         {"rdma_shared_device_plugin": {"resources": {"example.com/hca": {"count": 4}}}}),
+        ("kubernetes.device_plugins.fpga.namespace=x",
+         {"kubernetes": {"device_plugins": {"fpga": {"namespace": "x"}}}}),
+        ("kubernetes.device_plugins.fpga.namespce=x",
+         {"kubernetes": {"device_plugins": {"fpga": {"namespce": "x"}}}}),
+        # A chart's values, as with helm's own --set.
+        ("device_plugin.values.image.tag=v1", {"device_plugin": {"values": {"image": {"tag": "v1"}}}}),
         # What the settings then refuse, by its key.
         ("mps.enabled=yes", {"mps": {"enabled": "yes"}}),
         ("driver.verzion=580", {"driver": {"verzion": 580}}),
     ],
-)
+)  # fmt: skip
 def test_a_word_is_a_setting_read_as_its_kind_asks(word: str, found: dict[str, object]) -> None:
     assert parse([word]) == found
 
@@ -55,6 +77,7 @@ def test_words_are_put_together_and_the_last_counts() -> None:
         ("driver=580", "COMPONENT.SETTING=VALUE"),
         ("=1", "COMPONENT.SETTING=VALUE"),
         ("drivr.version=580", "did you mean driver?"),
+        ("proxy.https=<not shown>", "stands for a value that is never shown"),
     ],
 )
 def test_a_word_that_is_no_setting_is_refused_with_what_is_allowed(word: str, said: str) -> None:
@@ -76,9 +99,83 @@ def test_whatever_is_given_is_a_mapping_or_a_refusal(word: str) -> None:
     assert json.loads(json.dumps(found)) == found
 
 
+# Settings of each kind, with names that settings of that kind take.
+_LABEL = st.from_regex(r"[a-z][a-z0-9-]{0,8}[a-z0-9]", fullmatch=True)
+_DOMAIN = st.lists(_LABEL, min_size=1, max_size=3).map(".".join)
+_RESOURCE = st.builds(
+    "{}/{}".format, _DOMAIN, st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,9}[A-Za-z0-9]", fullmatch=True)
+)
+_NAMED = st.one_of(
+    st.tuples(st.just(("kubernetes", "expected_resources")), _RESOURCE, st.integers(1, 9)),
+    st.tuples(st.just(("kubernetes", "extended_resources")), _RESOURCE, st.integers(1, 9)),
+    st.tuples(st.just(("power", "limits")), st.sampled_from(["0000:01:00.0", "NVIDIA H100 80GB HBM3"]), st.integers(1)),
+    st.tuples(st.just(("imex", "nodes")), _DOMAIN, st.sampled_from(["10.0.0.1", "fd00::1"])),
+    st.tuples(st.just(("sharing", "resources")), st.just("nvidia.com/mig-1g.10gb"), st.integers(2, 9)),
+)
+
+
+def _plain(name: str) -> bool:
+    # Two dots in a row, or one at an end, are no key.
+    return ".." not in name and not name.endswith(".")
+
+
+@given(_NAMED.filter(lambda each: _plain(each[1])))
+def test_a_name_of_the_users_own_is_one_key_whatever_dots_it_has(named: tuple[tuple[str, str], str, object]) -> None:
+    (component, setting), name, value = named
+    assert parse([f"{component}.{setting}.{name}={value}"]) == {component: {setting: {name: value}}}
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=6), inner, max_size=2),
+    max_leaves=5,
+)
+_KEYS = st.sampled_from([
+    "driver.version", "driver.branch", "driver.module_parameters", "driver.module_parameters.NVreg_X", "mps.enabled",
+    "mps.clients", "kubernetes.drain", "kubernetes.drain.timeout", "device_plugin.values", "device_plugin.values.a.b",
+    "kubernetes.device_plugins.fpga.values", "imex.nodes.gpu-1.example.com", "driver.verzion", "driver.x.y",
+])  # fmt: skip
+
+
+@given(st.lists(st.builds("{}={}".format, _KEYS, _JSON.map(json.dumps) | st.text(max_size=6)), max_size=4))
+def test_the_words_that_are_told_again_give_what_was_given(words: list[str]) -> None:
+    try:
+        found = parse(words)
+    except OverrideError:
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(overrides.SET, json.dumps(found))
+        again = overrides.shown()
+    if not any(word.endswith(f"={SECRET}") for word in again):
+        assert parse(again) == found
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["driver.branch=580", "mps.enabled=true"], ("driver.branch=580", "mps.enabled=true")),
+        (["power.limits.NVIDIA H100 80GB HBM3=600"], ("power.limits.NVIDIA H100 80GB HBM3=600",)),
+        (["proxy.https=http://me:hunter2@proxy:3128"], (f"proxy.https={SECRET}",)),
+        (
+            [f"device_plugin.image=a.example/b@sha256:{'0' * 64}"],
+            (f"device_plugin.image=a.example/b@sha256:{'0' * 64}",),
+        ),
+        (["device_plugin.values.registry.password=hunter2"], (f"device_plugin.values.registry.password={SECRET}",)),
+        (['device_plugin.values={"env":[{"token":"hunter2"}]}'], (f"device_plugin.values.env={SECRET}",)),
+    ],
+)
+def test_what_may_be_secret_is_not_told_again(
+    words: list[str], shown: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(overrides.SET, json.dumps(parse(words)))
+    assert overrides.shown() == shown
+    assert "hunter2" not in str(shown)
+
+
 @pytest.fixture
 def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(overrides.SET, "")
+    monkeypatch.setenv(overrides.LIMIT, "")
     path = tmp_path / "fleet.py"
     path.write_text("nodes = [('gpu-1', {'driver': {'branch': '570', 'hold': False}}), 'gpu-2']\n")
     return path
@@ -116,3 +213,80 @@ def test_what_others_left_in_the_environment_is_refused(inventory: Path, monkeyp
     monkeypatch.setenv(overrides.SET, "[1]")
     with pytest.raises(OverrideError, match="unset it"):
         overrides.given()
+
+
+@pytest.mark.parametrize("variable", [overrides.SET, overrides.LIMIT])
+@pytest.mark.parametrize(
+    "command",
+    [["check"], ["check", "--json"], ["plan"], ["drift"], ["apply", "--yes"], ["rollout", "--dry"], ["facts"]],
+)
+def test_every_command_refuses_it_in_a_message(
+    command: list[str], variable: str, inventory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "5")
+    done = CliRunner().invoke(cli.gpunode, [*command, str(inventory)])
+    assert done.exit_code == 3, done.output
+    assert f"the environment variable {variable} holds no JSON" in done.stderr
+
+
+def test_pyinfra_itself_refuses_it_in_a_message(inventory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # It stands for the state, too, of which nothing is asked.
+    found = load_inventory(inventory)
+    monkeypatch.setenv(overrides.SET, "5")
+    with pytest.raises(hooks.SettingsRefused, match="unset it"):
+        hooks._validated(lambda *given: None, found, found)  # type: ignore[arg-type]
+
+
+MIXED = """\
+big = ["gpu-1"]
+small = [("gpu-2", {"driver": {"branch": "570"}})]
+"""
+
+
+def test_with_a_limit_it_is_judged_on_those_hosts_alone(inventory: Path) -> None:
+    inventory.write_text(MIXED)
+    word = "driver.version=580.95.05"
+    # gpu-2 is to have another branch.
+    everywhere = CliRunner().invoke(cli.gpunode, ["check", "--set", word, str(inventory)])
+    assert everywhere.exit_code == 3 and "gpu-2: driver.version" in everywhere.stderr
+    for words in (("--limit", "gpu-1", "--set", word), ("--set", word, "--limit", "big")):
+        assert _settings(inventory, *words)["gpu-1"]["driver"]["version"] == "580.95.05"
+
+
+@pytest.mark.parametrize(
+    ("patterns", "hosts"), [(["big"], ["gpu-1"]), (["gpu-?"], ["gpu-1", "gpu-2"]), (["gpu-2"], ["gpu-2"]), ([], "both")]
+)
+def test_it_is_for_the_hosts_that_a_limit_names(
+    inventory: Path, monkeypatch: pytest.MonkeyPatch, patterns: list[str], hosts: list[str] | str
+) -> None:
+    inventory.write_text(MIXED)
+    monkeypatch.setenv(overrides.SET, '{"driver": {"branch": "580"}, "disruption": {"max_parallel": 3}}')
+    monkeypatch.setenv(overrides.LIMIT, json.dumps(patterns))
+    data = host_data(inventory)
+    found = [name for name in data if data[name].get("driver", {}).get("branch") == "580"]
+    assert found == (["gpu-1", "gpu-2"] if hosts == "both" else hosts)
+    # One number for the whole run, whomever it is limited to.
+    assert {each["disruption"]["max_parallel"] for each in data.values()} == {3}
+
+
+def test_what_a_cluster_has_one_of_is_refused_with_the_way_out(inventory: Path) -> None:
+    inventory.write_text("nodes = [(f'gpu-{n}', {'kubernetes': {'enabled': True}}) for n in (1, 2)]\n")
+    words = ["--limit", "gpu-1", "--set", "device_plugin.namespace=x"]
+    done = CliRunner().invoke(cli.gpunode, ["check", *words, str(inventory)])
+    assert done.exit_code == 3
+    assert "must be the same for all nodes of a cluster" in done.stderr and "leave out --limit" in done.stderr
+    done = CliRunner().invoke(cli.gpunode, ["check", *words[2:], str(inventory)])
+    assert done.exit_code == 0, done.output
+
+
+FACTS = Path(__file__).parents[2] / "docs" / "examples" / "plan"
+
+
+def test_it_counts_above_the_settings_of_recorded_facts_too(inventory: Path) -> None:
+    words = ["plan", "--facts", f"{FACTS}/facts.json", "--settings", f"{FACTS}/settings.yaml"]
+    plain = CliRunner().invoke(cli.gpunode, words)
+    other = CliRunner().invoke(cli.gpunode, [*words, "--set", "cuda.version=12.8"])
+    assert plain.exit_code == other.exit_code, other.output
+    assert "12.8" in other.stdout and "12.8" not in plain.stdout
+    wrong = CliRunner().invoke(cli.gpunode, [*words, "--set", "driver.flavour=opne"])
+    assert wrong.exit_code == 3 and "driver.flavour = 'opne'" in wrong.stderr

@@ -17,6 +17,8 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.file import File
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.probe_output import checked
+from gpunode.deploys import component
+from gpunode.deploys import driver as driver_deploy
 from gpunode.facts.applied import Applied as AppliedFact
 from gpunode.facts.deb import AptRepository as AptRepositoryFact
 from gpunode.facts.families.dnf import DnfRepository
@@ -25,6 +27,7 @@ from gpunode.facts.node import Node as NodeFact
 from gpunode.node import Node
 from gpunode.node.components import desired_files
 from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES as PINS
+from gpunode.node.own_files.repositories import forgets_cuda
 from gpunode.node.plan import plan
 from gpunode.node.verdict import judge
 from gpunode.operations import applied, apt, dnf, files
@@ -155,6 +158,34 @@ def test_a_repository_that_nothing_is_taken_from_any_more_goes_with_the_driver_t
     # CUDA still comes from there, or nobody brings a driver from elsewhere.
     for more in ({"driver": {"source": "distribution"}}, {"driver": {"source": "present"}, "cuda": {"enabled": False}}):
         assert desired_files(settings_from(more), GOOD.machine).get(cuda, "") is not None
+
+
+@pytest.mark.parametrize(
+    ("more", "goes"),
+    [
+        ({}, True),
+        ({"dcgm": {"enabled": True}}, False),
+        ({"cuda": {"enabled": True}}, False),
+        ({"cuda": {"enabled": True, "source": "runfile", "release": "12.9.1", "runfile_sha256": "0" * 64}}, True),
+        ({"driver": {"source": "runfile", "version": "580.95.05", "runfile_sha256": "0" * 64}}, True),
+        ({"driver": {"source": "present"}}, False),
+    ],
+)
+def test_the_driver_s_deploy_takes_no_repository_away_that_another_component_brings_back(
+    monkeypatch: pytest.MonkeyPatch, more: dict[str, Any], goes: bool
+) -> None:
+    asked = settings_from({"driver": {"source": "distribution"}, "cuda": {"enabled": False}, **more})
+    assert forgets_cuda(asked, GOOD.machine) is goes
+    distrusted: list[str] = []
+    monkeypatch.setattr(driver_deploy, "settings", lambda: asked)
+    monkeypatch.setattr(driver_deploy, "node", lambda: GOOD.machine)
+    monkeypatch.setattr(driver_deploy, "needed", lambda *_, **__: None)
+    monkeypatch.setattr(driver_deploy, "distrust", distrusted.append)
+    driver_deploy._forget_others(None)
+    assert distrusted == ["cuda"] * goes
+    # Drift says the same of the file.
+    cuda = "/etc/apt/sources.list.d/gpunode-cuda.sources"
+    assert (cuda in (found := desired_files(asked, GOOD.machine)) and found[cuda] is None) is goes
 
 
 @pytest.mark.parametrize("runtime", ["containerd", "docker"])
@@ -413,6 +444,27 @@ def test_the_verdict_run_alone_forgets_no_file(host: Host) -> None:
         True, "", "", (("/etc/a", LEFT),), ((PATH, PresentFile("644 root:root", digest(text))),)
     )
     assert (commands(applied.recorded, host, settings=SETTINGS), host.refusals) == ([], [])
+
+
+@pytest.mark.parametrize("executing", [True, False])
+def test_a_whole_run_that_keeps_no_own_file_clears_the_record_of_an_earlier_one(host: Host, executing: bool) -> None:
+    component.begin_whole_run()
+    host.state.is_executing = executing
+    there = Applied(True, "0.1", "digest", (("/etc/a", LEFT),), (("/etc/a", PresentFile("644 root:root", "1")),))
+    host.readings[AppliedFact] = there
+    (command,) = commands(applied.recorded, host, settings=SETTINGS, whole=component.is_whole_run())
+    assert base64.b64encode(record_text(version("gpunode"), SETTINGS.digest(), {}).encode()).decode() in command
+
+
+def test_the_verdict_of_a_whole_run_that_keeps_no_own_file_asks_for_none_of_an_earlier_one(host: Host) -> None:
+    now = PresentFile("644 root:root", digest("a hand's"))
+    there = Applied(True, "0.1", SETTINGS.digest(), (("/etc/a", LEFT),), (("/etc/a", now),))
+    host.readings[NodeFact] = replace(GOOD, applied=there)
+    # A deploy that is run alone knows of no file that nobody wants any more.
+    assert commands(verdict.verified, host, settings=SETTINGS) == [] and len(host.refusals) == 1
+    host.refusals.clear()
+    component.begin_whole_run()
+    assert (commands(verdict.verified, host, settings=SETTINGS), host.refusals) == ([], [])
 
 
 def test_the_verdict_of_a_run_goes_by_its_own_files_and_that_of_a_dry_run_by_the_record(host: Host) -> None:

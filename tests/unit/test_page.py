@@ -23,7 +23,7 @@ from gpunode import cli
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.base.host_names import folded_first
 from gpunode.cli.plan import as_json
-from gpunode.fleet.page import groups, of_drift, of_plan, of_rollout
+from gpunode.fleet.page import groups, html, of_drift, of_plan, of_rollout
 from gpunode.fleet.page.html import PAGES, drift_page
 from gpunode.fleet.page.view import cleaned, in_words
 from gpunode.fleet.reports.document import document
@@ -261,6 +261,32 @@ def test_without_a_script_each_difference_is_a_row_of_a_table_with_its_hosts_and
 def test_what_is_too_much_for_the_plain_table_is_counted_there() -> None:
     text = drift_page(document(fleet.all_different(), "0", fleet.AT))
     assert re.search(r"[\d,]+ more differences: too many for a plain table", text)
+
+
+def long_and_short(length: int) -> str:
+    """Return the page of two hosts of which the first, and gravest, has said something long."""
+    long = Finding("driver", FindingClass.ERROR, "driver", "<x>" + "y" * length, "580.95.05", remedy="z" * length)
+    short = Finding("mig", FindingClass.DRIFT, "MIG mode", "off", "on")
+    return drift_page(document((NodeReport("gpu-1", (long,)), NodeReport("gpu-2", (short,))), "0", fleet.AT))
+
+
+def test_a_long_text_is_cut_in_the_plain_table_and_the_differences_behind_it_are_there() -> None:
+    text = long_and_short(700_000)
+    table = text[text.index("<tbody>") : text.index("</tbody>")]
+    assert "gpu-1 (1 host)" in table and "MIG mode" in table and "more difference" not in text
+    assert table.count("y") < 1_100 and "(cut: it has 700,003 characters)" in table
+    assert "(cut: it has 700,000 characters)" in table
+    assert "(cut" not in long_and_short(900)
+
+
+def test_a_difference_without_room_is_counted_and_leaves_its_room_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(html, "PLAIN_ROOM", 1_000)
+    text = long_and_short(900)
+    assert "MIG mode" in text and "1 more difference: too many for a plain table" in text
+    monkeypatch.setattr(html, "PLAIN_ROOM", 10)
+    nothing = long_and_short(900)
+    assert "<tbody>" not in nothing and "2 differences: too much for a plain table" in nothing
+    assert "<p>Nothing.</p>" not in nothing
 
 
 def test_the_same_document_makes_the_same_page() -> None:

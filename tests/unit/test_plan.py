@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass
+from gpunode.cli.plan import as_text
 from gpunode.components.driver import DriverState, Service
 from gpunode.node import Node, recorded
 from gpunode.node.plan import Plan, plan
@@ -139,6 +140,17 @@ def test_a_gpu_that_needs_a_reset_is_a_person_s_step_with_its_cost() -> None:
     (step,) = plan(SETTINGS, sick).steps
     assert step.pending and step.disruption is Disruption.reset
     assert "uncorrected ECC errors" in step.action and "nvidia-smi --gpu-reset -i 0000:1a:00.0" in step.action
+
+
+def test_a_step_says_what_is_and_what_is_to_be_though_both_have_commas() -> None:
+    loose = replace(GOOD.driver, packages=(("nvidia-open", "580.95.05-1"), ("nvidia-smi", "580.95.05-1")), held=())
+    told = as_text({"gpu-1": plan(SETTINGS, replace(GOOD, driver=loose))})
+    assert "hold the driver's packages (now: not nvidia-open, nvidia-smi; desired: all)" in told
+
+
+def test_a_node_whose_steps_all_wait_is_not_said_to_be_done() -> None:
+    sick = replace(GOOD, health=replace(GOOD.health, gpus=(GpuHealth("0000:1a:00.0", remap_failed=True),)))
+    assert as_text({"gpu-1": plan(SETTINGS, sick)}).startswith("gpu-1: nothing that a run does now\n  1. ")
 
 
 _WORSE = [

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.pure
 
 OK = Finding("driver", FindingClass.OK, "loaded module", "580.95.05", "580.95.05")
 DRIFT = Finding(
-    "containerd", FindingClass.DRIFT, "SystemdCgroup", "false", "true", "edited by hand", "run the deploy",
+    "containerd", FindingClass.DRIFT, "SystemdCgroup of runc", "false", "true", "edited by hand", "run the deploy",
     disruption=Disruption.restart,
 )  # fmt: skip
 GONE = Finding("node", FindingClass.UNREACHABLE, "connection", "none", "ssh", "timed out", "check the address")
@@ -76,7 +76,7 @@ def test_the_document_names_its_schema_and_each_hosts_gravest_class() -> None:
     assert {name: host["class"] for name, host in found["hosts"].items()} == {
         "gpu-1": "ok", "gpu-2": "drift", "gpu-3": "unreachable",
     }  # fmt: skip
-    assert [item["what"] for item in found["hosts"]["gpu-2"]["findings"]] == ["loaded module", "SystemdCgroup"]
+    assert [item["what"] for item in found["hosts"]["gpu-2"]["findings"]] == ["loaded module", "SystemdCgroup of runc"]
 
 
 @given(st.lists(FINDINGS, max_size=4))
@@ -104,7 +104,10 @@ def test_junit_has_a_suite_per_node_and_tells_failures_from_errors(tmp_path: Pat
         and failure.get("type") == "drift"
         and failure.get("message") == "actual false, desired true"
     )
-    assert failure.text == "cause: edited by hand\nremedy: run the deploy\ndisruption: restart"
+    assert (
+        failure.text
+        == "code: containerd.systemdcgroup\ncause: edited by hand\nremedy: run the deploy\ndisruption: restart"
+    )
 
 
 @given(st.lists(FINDINGS, max_size=4))
@@ -118,12 +121,17 @@ def test_junit_can_be_read_whatever_a_node_said(
 
 def test_metrics_say_state_counts_and_each_deviation() -> None:
     found = samples(metrics(REPORTS, 1000.5).decode())
-    # The labels' values in the order of their names: class, component, node, what.
+    # The labels' values in the order of their names: class, code, component, node, what.
     assert found["gpunode_node_state", "drift", "gpu-2"] == 1
     assert found["gpunode_node_state", "ok", "gpu-2"] == 0
     assert found["gpunode_node_state", "unreachable", "gpu-3"] == 1
     assert found["gpunode_node_findings", "ok", "driver", "gpu-2"] == 1
-    assert found["gpunode_node_finding", "drift", "containerd", "gpu-2", "SystemdCgroup"] == 1
+    assert (
+        found[
+            "gpunode_node_finding", "drift", "containerd.systemdcgroup", "containerd", "gpu-2", "SystemdCgroup of runc"
+        ]
+        == 1
+    )
     assert not any(key[0] == "gpunode_node_finding" and "gpu-1" in key for key in found)
     assert found["gpunode_drift_checked_timestamp_seconds",] == 1000.5
 
@@ -246,5 +254,7 @@ def test_a_report_that_was_not_written_is_named_and_no_other(
     with pytest.raises(SystemExit) as ended:
         write_reports(REPORTS, written, full)
     assert ended.value.code == 1
-    assert capsys.readouterr().err == f"{full}: the report was not written: No space left on device\n"
+    assert (
+        capsys.readouterr().err == f"{full}: the report was not written: No space left on device [report.not-written]\n"
+    )
     assert written.exists()

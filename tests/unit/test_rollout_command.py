@@ -117,6 +117,12 @@ def test_what_is_as_asked_and_what_does_not_answer_is_left_out(lab: Lab) -> None
     assert lab.runs[2:] == [["gpu-1"], ["gpu-2", "gpu-3", "gpu-4"]]
 
 
+def test_nodes_that_are_left_out_for_one_reason_share_a_line(lab: Lab) -> None:
+    lab.find(dict.fromkeys(("gpu-1", "gpu-2", "gpu-3"), FindingClass.OK))
+    told = rollout("--dry").stdout
+    assert "  left out: gpu-1 to gpu-3: as desired\n" in told and told.count("left out") == 1
+
+
 def test_a_dry_rollout_prints_the_waves_and_leaves_no_trace(lab: Lab) -> None:
     before = sorted(lab.folder.rglob("*"))
     done = rollout("--dry", "--max-unavailable", "2")
@@ -154,6 +160,44 @@ def test_other_settings_are_refused_on_the_way_and_may_be_begun_anew(lab: Lab) -
     assert found["exit_code"] == 0
     assert found["left_out"] == {"gpu-1": {"class": "ok", "reason": "as desired"}}
     assert lab.runs[1:] == [["gpu-2"], ["gpu-3"], ["gpu-4"]]
+
+
+@pytest.fixture
+def unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUNODE_SET", "")
+    monkeypatch.setenv("GPUNODE_SET_LIMIT", "")
+
+
+@pytest.mark.usefixtures("unset")
+def test_each_hint_has_the_settings_of_the_command_line(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("--set", "driver.branch=580", "--set", "device_plugin.values.extra.token=hunter2")
+    again = (
+        "gpunode rollout --resume fleet.py --set 'device_plugin.values.extra.token=<not shown>' --set driver.branch=580"
+    )
+    done = rollout("--pause", *words)
+    assert f"  go on: {again}\n" in done.stdout
+    (journal,) = lab.folder.glob(".rollout/fleet-*/*/journal")
+    (log,) = lab.folder.glob(".rollout/fleet-*/*/wave-1.log")
+    assert (
+        log.read_text()
+        .splitlines()[1]
+        .startswith("# with --set 'device_plugin.values.extra.token=<not shown>' --set driver")
+    )
+    # Without them it is another rollout.
+    monkeypatch.setenv("GPUNODE_SET", "")
+    refused = rollout("--resume")
+    assert refused.exit_code == 3 and f"Give the same --set as when it was begun: `{again}`" in refused.stderr
+    beside = rollout()
+    assert beside.exit_code == 1 and f"go on with it by `{again}`" in beside.stderr
+    assert not any("hunter2" in each for each in (done.output, refused.output, journal.read_text(), log.read_text()))
+    assert document("--resume", *words)["set"] == ["device_plugin.values.extra.token=<not shown>", "driver.branch=580"]
+
+
+@pytest.mark.usefixtures("unset")
+def test_a_rollout_that_cannot_be_gone_on_with_is_begun_again_with_the_same_settings(lab: Lab) -> None:
+    lab.find({f"gpu-{number}": FindingClass.UNREACHABLE for number in (1, 2)})
+    done = rollout("--max-unavailable", "1", "--set", "driver.branch=580")
+    assert "it reads all nodes anew: gpunode rollout fleet.py --set driver.branch=580\n" in done.stdout
 
 
 def test_the_commands_of_the_page_do_what_it_says(tmp_path: Path, enter: Callable[[Lab], Lab]) -> None:

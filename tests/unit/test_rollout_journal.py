@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpunode.base.findings import FindingClass, NodeReport
+from gpunode.fleet.call import Call
 from gpunode.fleet.rollout import place as rollouts
 from gpunode.fleet.rollout.choice import sorted_out
 from gpunode.fleet.rollout.conduct import Hands, conduct
@@ -241,16 +242,37 @@ def asked_by(journal: Journal) -> Asked:
 
 def test_only_a_rollout_of_this_inventory_that_is_not_at_its_end_can_be_gone_on_with(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="begin one without --resume"):
-        resumable(None, "x.py", Asked({}, frozenset(), 1), "1")
+        resumable(None, Call("x.py"), Asked({}, frozenset(), 1), "1")
     journal = opened(tmp_path)
-    assert resumable(journal, "x.py", asked_by(journal), "1") == (journal, journal.known)
+    assert resumable(journal, Call("x.py"), asked_by(journal), "1") == (journal, journal.known)
     with pytest.raises(ChangedError, match=r"gone: gpu-1.*--anew"):
-        resumable(journal, "x.py", Asked({}, frozenset(), 1), "1")
+        resumable(journal, Call("x.py"), Asked({}, frozenset(), 1), "1")
     with pytest.raises(ChangedError, match="gpunode is 2, and was 1"):
-        resumable(journal, "x.py", asked_by(journal), "2")
+        resumable(journal, Call("x.py"), asked_by(journal), "2")
     conduct(journal, Nodes().hands())
     with pytest.raises(JournalError, match="came to its end"):
-        resumable(journal, "x.py", asked_by(journal), "1")
+        resumable(journal, Call("x.py"), asked_by(journal), "1")
+
+
+@pytest.mark.parametrize(
+    ("begun_with", "given", "said"),
+    [
+        (("driver.branch=580",), (), "Give the same --set as when it was begun: "
+         "`gpunode rollout --resume x.py --set driver.branch=580`, or begin another"),
+        ((), ("driver.branch=580",), "Give no --set, as when it was begun: `gpunode rollout --resume x.py`, or"),
+        (None, (), "with the same --set as when it was begun if there was one"),
+        (("proxy.https=<not shown>",), ("proxy.https=<not shown>",), "begun (proxy.https=<not shown>), and --resume"),
+        (("driver.branch=580",), ("driver.branch=580",), "Put it back and --resume, or begin another"),
+    ],
+)  # fmt: skip
+def test_a_resumption_with_another_set_is_told_which_one_the_rollout_was_begun_with(
+    tmp_path: Path, begun_with: tuple[str, ...] | None, given: tuple[str, ...], said: str
+) -> None:
+    journal = Journal(tmp_path / "journal")
+    journal.append(rollout(3).begun.model_copy(update={"settings": begun_with}))
+    known = Journal(tmp_path / "journal")
+    with pytest.raises(ChangedError, match=re.escape(said)):
+        resumable(known, Call("x.py", settings=given), Asked({}, frozenset(), 1), "1")
 
 
 def test_a_rollout_that_no_wave_can_come_of_is_not_gone_on_with_and_the_remedy_named(tmp_path: Path) -> None:
@@ -258,17 +280,17 @@ def test_a_rollout_that_no_wave_can_come_of_is_not_gone_on_with_and_the_remedy_n
     journal.append(rollout(3, most=1, away=1).begun)
     assert not conduct(journal, Nodes().hands()).passed
     with pytest.raises(JournalError, match=r"away-0 \(left out\).*Begin another one.*--max-unavailable"):
-        resumable(journal, "x.py", asked_by(journal), "1")
-    refuse_beside(journal)
+        resumable(journal, Call("x.py"), asked_by(journal), "1")
+    refuse_beside(journal, Call())
 
 
 def test_another_rollout_is_not_begun_beside_one_that_was_broken_off(tmp_path: Path) -> None:
     journal = opened(tmp_path)
     with pytest.raises(JournalError, match=r"begun 2026-01-02 00:00 UTC, was broken off: .*--resume.*--anew"):
-        refuse_beside(journal)
-    refuse_beside(None)
+        refuse_beside(journal, Call())
+    refuse_beside(None, Call())
     conduct(journal, Nodes(failing=("gpu-1",)).hands())
-    refuse_beside(journal)
+    refuse_beside(journal, Call())
 
 
 def test_exit_codes_are_drifts() -> None:

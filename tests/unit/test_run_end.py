@@ -16,6 +16,7 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.verdicts import Refusal
 from gpunode.fleet import run_end
+from gpunode.fleet.call import Call
 from gpunode.fleet.reports.run_end import Failure, HostEnd, host_end_from, report_of, verdict_text
 from gpunode.operations.failure import fail, has_work, node_operation
 from tests.unit.simulated_host import Host
@@ -32,7 +33,10 @@ MODULE = Finding(
     "the driver was changed while the old module was loaded", "reboot the node",
     disruption=Disruption.reboot,
 )  # fmt: skip
-REFUSED = Finding("mig", FindingClass.UNSUPPORTED, "preflight", cause="an L4 has no MIG", remedy="take mig.config away")
+REFUSED = Finding(
+    "mig", FindingClass.UNSUPPORTED, "preflight", cause="an L4 has no MIG", remedy="take mig.config away",
+    code="preflight.mig-has-none",
+)  # fmt: skip
 INSTALL = "Install NVIDIA driver 580.95.05 (open)"
 
 
@@ -54,7 +58,7 @@ def _fleet() -> list[HostEnd]:
 
 @pytest.mark.parametrize("columns", [40, 80, 160])
 def test_the_end_of_a_run_says_how_each_node_is_and_what_to_do_at_any_width(columns: int) -> None:
-    text = verdict_text(_fleet(), columns, "inventories/prod.py") + "\n"
+    text = verdict_text(_fleet(), columns, Call("inventories/prod.py")) + "\n"
     assert text == (GOLDEN / f"{columns}.txt").read_text()
 
 
@@ -70,8 +74,11 @@ def test_one_node_needs_no_totals() -> None:
 
 
 def test_a_deploy_alone_that_verifies_nothing_does_not_say_that_all_is_well() -> None:
-    text = verdict_text([HostEnd("a"), HostEnd("b")], inventory="inventories/prod.py")
-    assert text == "a, b: no operation failed; not verified: `pyinfra inventories/prod.py deploys/verify.py` does"
+    text = verdict_text([HostEnd("a"), HostEnd("b")], call=Call("inventories/prod.py"))
+    assert text.splitlines() == [
+        "a, b: no operation failed; how they are was not looked at. To see it, run",
+        "  gpunode drift inventories/prod.py",
+    ]
 
 
 def test_a_verdict_that_failed_is_told_by_its_findings_and_not_twice() -> None:
@@ -119,7 +126,7 @@ def test_what_an_operation_says_before_it_fails_is_why_it_failed(lines: list[str
     run_end.tell(_state(host))
     assert lines[0] == "--> Verdict:"
     assert "  cause    the archive has no such version" in lines
-    assert f"run: “{INSTALL}”: error, gpu-1" in lines
+    assert f"run: “{INSTALL}”: error, gpu-1 [run.operation-failed]" in lines
 
 
 def test_a_run_that_was_not_carried_out_has_no_verdict(lines: list[str]) -> None:
@@ -178,7 +185,10 @@ def test_findings_on_the_cluster_come_behind_those_on_the_node(lines: list[str])
 def test_a_refusal_is_told_with_its_remedy(lines: list[str]) -> None:
     host = Host({})
     run_end.takes_part(host)  # type: ignore[arg-type]
-    reasons = [Refusal("mig", "an L4 has no MIG", "the table", "take mig.config away"), "odd. Remedy: look"]
+    reasons = [
+        Refusal("mig", "an L4 has no MIG", "the table", "take mig.config away", "preflight.mig-has-none"),
+        "odd. Remedy: look",
+    ]
     run_end.refused(host, reasons)  # type: ignore[arg-type]
     run_end.tell(_state(host))
     assert "  remedy   take mig.config away" in lines and "  remedy   look" in lines

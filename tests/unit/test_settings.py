@@ -51,6 +51,7 @@ def test_a_present_driver_is_of_any_branch() -> None:
         ({"cuda": {"enabled": 1}}, "cuda.enabled", "True or False, not int"),
         ({"driver": {"verson": "580.95.05"}}, "driver.verson", "did you mean 'version'?"),
         ({"driver": {"version": "580"}}, "driver.version", "exact upstream version"),
+        ({"driver": {"version": "580"}}, "driver.version", "for the newest version of a branch, set driver.branch"),
         ({"driver": {"version": "-o580.95.05"}}, "driver.version", "begins with '-'"),
         ({"driver": {"version": "580.95.05\n"}}, "driver.version", "control character"),
         ({"driver": {"version": ""}}, "driver.version", "is empty"),
@@ -134,6 +135,20 @@ def test_every_mistake_of_every_host_stands_in_one_message() -> None:
         "gpu-2: toolkit.channel",
         "gpu-3: containerd.version",
     ]
+
+
+def test_a_mistake_of_a_group_is_told_once_with_all_hosts_that_have_it() -> None:
+    group = {"driver": {"flavor": "open"}}
+    own = {**group, "cuda": {"versoin": "12.9"}}
+    with pytest.raises(SettingsError) as refused:
+        check_hosts({"gpu-1": group, "gpu-2": own, "gpu-3": group, "gpu-4": {}, "gpu-9": group})
+    head, *lines = str(refused.value).splitlines()
+    assert head == "2 mistakes in the settings; nothing was done:"
+    assert [line.partition(" = ")[0].strip() for line in lines] == [
+        "gpu-1 to gpu-3, gpu-9: driver.flavor",
+        "gpu-2: cuda.versoin",
+    ]
+    assert len(refused.value.problems) == 5, "programs get each host's own"
 
 
 def test_a_mirror_overrides_the_address_and_keeps_the_pinned_key() -> None:

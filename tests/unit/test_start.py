@@ -61,8 +61,12 @@ def test_the_list_of_commands_needs_click_and_nothing_else_that_was_installed() 
     assert ours == {
         "gpunode.base",
         "gpunode.cli",
+        "gpunode.cli.errors",
+        "gpunode.base.codes",
+        "gpunode.base.errors",
         "gpunode.base.findings",
         "gpunode.base.disruption",
+        "gpunode.base.subject",
         "gpunode.base.terminal",
     }
 
@@ -94,6 +98,12 @@ def test_each_command_within_a_command_has_help_of_its_own(name: str) -> None:
 def test_a_command_that_there_is_not_is_wrong_usage() -> None:
     done = Ended(_COMMAND, "drfit")
     assert done.status == 64 and "drfit" in done.err and "Traceback" not in done.err
+
+
+def test_a_code_is_explained_without_anything_that_takes_long() -> None:
+    done = Ended(_COMMAND, "explain", "driver.loaded-module")
+    assert done.status == 0 and done.out.startswith("driver.loaded-module: "), done.err
+    assert not done.packages & HEAVY
 
 
 def test_a_plan_from_recorded_facts_needs_no_pyinfra(tmp_path: Path) -> None:

@@ -233,7 +233,7 @@ def test_two_pods_one_after_the_other_on_a_gpu_are_not_told_as_at_once() -> None
     for name in ("a", "b"):
         container = _container(name, A, ("MIG-1",))
         proof.look(GpuUsers("ok", None, (A,), (GpuProcess(A, 7, "x", None, container.id),), (container,)))
-    assert proof.said() == "2 on MIG-1 (never two at once, 0 of their processes by nvidia-smi)"
+    assert proof.said() == "2 on MIG-1 (never two at once, 1 of their processes by nvidia-smi)"
 
 
 # --- what is taken
@@ -265,6 +265,15 @@ def test_what_pods_have_is_counted_with_those_that_run_before_and_beside() -> No
         _pod("elsewhere", node="gpu-2", containers=[_has(gpu=8)]),
     )
     assert found == {"gpu-1": Taken({"nvidia.com/gpu": 5}), "gpu-2": Taken({"nvidia.com/gpu": 8})}
+
+
+def test_a_count_of_thousands_is_read_as_the_api_server_writes_it() -> None:
+    """`2000` comes back as `2k`: one such pod, of anybody's, hides what all the others have."""
+    memory = {"resources": {"limits": {"aliyun.com/gpu-mem": "2k", "nvidia.com/gpumem": "1500"}}}
+    found = _taken(_pod("a", index="0", containers=[memory]), _pod("b", containers=[_has(gpu=1)]))
+    assert found == {
+        "gpu-1": Taken({"aliyun.com/gpu-mem": 2000, "nvidia.com/gpu": 1, "nvidia.com/gpumem": 1500}, {0: 2000})
+    }
 
 
 def test_gpushare_s_memory_is_told_by_gpu_as_its_scheduler_noted_it() -> None:

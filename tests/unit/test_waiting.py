@@ -108,6 +108,20 @@ def test_a_run_records_since_when_the_node_waits_and_says_so_the_next_time(
     assert any(f"It has waited since {BEFORE}" in line for line in said)
 
 
+def test_a_forecast_is_silent_on_what_the_run_itself_restarts_and_a_run_is_not(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(Host, "log", lambda self, text: said.append(text))
+    monkeypatch.setattr(verify, "_waited", lambda *_: False)
+    host.readings[NodeFact] = replace(GOOD, containerd=replace(GOOD.containerd, configured_at=20.0))
+    for executing in (False, True):
+        monkeypatch.setattr(verify, "is_executing", lambda executing=executing: executing)
+        list(verify.verified._inner(settings=SETTINGS))
+        assert bool(said) is executing
+    assert said[0].startswith("restart pending: running configuration is ") and "Remedy: run deploys" in said[0]
+
+
 def test_a_node_that_waits_no_more_is_recorded_without(host: Host) -> None:
     host.readings[NodeFact] = GOOD
     assert _recorded(host, Applied(waiting=((KEY, BEFORE),))) == {}

@@ -14,6 +14,7 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.subject import Subject
 from gpunode.components.driver.coming import bring, bring_modules, brings_modules, hold
 from gpunode.components.driver.loading import Loading, decide_loading, gpus
+from gpunode.components.driver.lost import installs_nothing, told_lost
 from gpunode.components.driver.next_boot import next_boot, nouveau_steps, other_kernels
 from gpunode.components.driver.peermem import decide_peermem
 from gpunode.components.driver.removal import decide_removal
@@ -40,11 +41,17 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     module, flavour = tuple(_module(desired, actual)), tuple(_flavour(desired, driver))
     library = _library(desired, actual)
     another = bad(*module, *flavour) if settings.installs else ()
-    answers = (gpus(len(actual.pci.gpus), actual.gpus),) if actual.has_gpu and not driver.reboot_pending else ()
+    answers: tuple[Finding, ...] = (
+        (gpus(len(actual.pci.gpus), actual.gpus),) if actual.has_gpu and not driver.reboot_pending else ()
+    )
     coming = (*bad(*way), *another, *bad(library, *dkms)) if settings.installs else ()
+    if coming and coming == bad(library) and installs_nothing(desired, actual):
+        coming, library = (), told_lost(library, desired, actual)
     if not coming and driver.loaded_version is not None and desired.lacks(driver):
         # What a GPU does not answer by may be the package that is missing.
         coming = bad(*(item for item in answers if item.finding_class is FindingClass.DRIFT))
+    if actual.gpus.status == "absent" and not coming and installs_nothing(desired, actual):
+        answers = tuple(told_lost(item, desired, actual) for item in answers)
     loading = Decision[Any]((_no_gpu(),))
     if actual.has_gpu:
         what = Loading(desired.rule, desired.parameters, desired.allowed)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from gpunode.base import tables, versions
+from gpunode.base.codes import preflight
 from gpunode.base.verdicts import Caution, Refusal
 from gpunode.components import runfile
 from gpunode.components.driver import DriverState
@@ -111,6 +112,7 @@ def flavour_refusals(gpus: Sequence[PciGpu], desired: WantedDriver) -> Iterator[
             f"({new[0].generation}) the open one: one node cannot drive both",
             _FLAVOURS,
             "take one of the two out of the machine",
+            preflight("flavour-of-both"),
         )
         return
     if desired.flavour == "open" and old:
@@ -119,6 +121,7 @@ def flavour_refusals(gpus: Sequence[PciGpu], desired: WantedDriver) -> Iterator[
             f"the open kernel module does not drive {named(old[0])} ({old[0].generation})",
             _FLAVOURS,
             "set driver.flavour = 'proprietary' or 'auto'",
+            preflight("flavour-not-open"),
         )
     if desired.flavour == "proprietary" and new:
         yield Refusal(
@@ -126,6 +129,7 @@ def flavour_refusals(gpus: Sequence[PciGpu], desired: WantedDriver) -> Iterator[
             f"the proprietary kernel module does not drive {named(new[0])} ({new[0].generation})",
             _FLAVOURS,
             "set driver.flavour = 'open' or 'auto'",
+            preflight("flavour-not-proprietary"),
         )
 
 
@@ -151,6 +155,7 @@ def last_branch_refusals(
                 if not offered or last in offered
                 else f"set driver.source = 'runfile' with a version of branch {last}, or 'distribution' where the "
                 "distribution has a driver that old: NVIDIA's repository for it has none",
+                preflight("driver-dropped-gpu"),
             )
 
 
@@ -163,4 +168,5 @@ def unknown_gpus(gpus: Sequence[PciGpu]) -> Iterator[Caution]:
                 f"{named(gpu)} is in no table; it is taken for one that the open kernel module drives",
                 "gpunode/data/pci_ids.json",
                 "set driver.flavour yourself, or make the table anew from a current pci.ids",
+                preflight("gpu-in-no-table"),
             )

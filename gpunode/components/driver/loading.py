@@ -72,6 +72,8 @@ def gpus(on_bus: int, actual: Gpus) -> Finding:
         "lost": "a GPU fell off the bus",
         "mismatch": "the library is not of the loaded module's version",
         "no driver": "the module is not loaded or does not drive this GPU",
+        "no library": "libnvidia-ml is not there, by which nvidia-smi asks",
+        "absent": "nvidia-smi is gone, or was never installed",
     }
     remedies = {"hangs": "drain and reboot the node; look for Xid in dmesg", "lost": "drain and reboot the node"}
     answering = len(actual.gpus)

@@ -1,4 +1,4 @@
-"""What a node says where it runs no command at all for the user who came: sudo, the login shell, an expired password.
+"""Why no connection came about, or a node runs nothing for the user who came: sudo, the shell, an expired password.
 
 Pure: lines of text in, an explanation out.
 """
@@ -22,6 +22,12 @@ def explained(lines: Iterable[str]) -> Explanation | None:
     """
     first = [line.strip() for line, _ in zip(lines, range(_LINES), strict=False)]
     return next((told for rule in rules("access") for line in first if (told := rule.told(line))), None)
+
+
+def unreached(error: str) -> str:
+    """Return why no connection came about, in the words that pyinfra has, with what to do where that is known."""
+    told = next((told for rule in rules("connection") if (told := rule.told(error))), None)
+    return error if told is None else f"{error}{REMEDY}{told.remedy}"
 
 
 def sentence(explanation: Explanation) -> str:

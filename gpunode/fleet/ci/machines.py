@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from gpunode.base.errors import CodedError
+
 Machine = tuple[str, dict[str, Any]]
 
 # The variable that names a source -> what it holds.
@@ -27,8 +29,10 @@ _FIELDS = ("name", "address", "port", "user", "key")
 _NAME = re.compile(r"[A-Za-z0-9_.:\[\]-]+")
 
 
-class MachinesError(Exception):
+class MachinesError(CodedError):
     """Say what is wrong with the source of a CI job's machines."""
+
+    code = "ci.machines"
 
 
 def machines_from(environment: Mapping[str, str]) -> list[Machine]:

@@ -37,7 +37,8 @@ def connection(name: str, variables: Mapping[str, Any], notes: Notes) -> KnownHo
         if isinstance(said.get(key), str):
             ssh = read(said[key], ssh, lambda what, key=key: notes.add(name, f"{key}: {what}"))  # type: ignore[misc]
         elif said.get(key) is not None:
-            notes.add(name, f"{key}: {said[key]!r} is no text, and not carried over")
+            # It may be a list of options, of which any may hold a password.
+            notes.add(name, f"{key}: is no text, and not carried over")
     data: dict[str, Any] = {}
     key, address = last(_ADDRESS)
     if is_name(address):

@@ -9,6 +9,7 @@ from fnmatch import fnmatch
 from keyword import iskeyword
 from typing import Any
 
+from gpunode.base.errors import CodedError
 from gpunode.base.host_names import folded
 
 # pyinfra takes a name that begins with @ for a connector, and ssh one that begins with - for an option.
@@ -17,8 +18,10 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:%-]*", re.ASCII)
 LOCAL = "@local"
 
 
-class KnownError(Exception):
+class KnownError(CodedError):
     """Say why a document cannot be read as a source of machines: what, where, and what to do."""
+
+    code = "init.source-refused"
 
 
 @dataclass(frozen=True)

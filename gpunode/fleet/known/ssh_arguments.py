@@ -1,4 +1,7 @@
-"""Options of ssh's command line, as Ansible's variables have them, as pyinfra's data."""
+"""Options of ssh's command line, as Ansible's variables have them, as pyinfra's data.
+
+What cannot be carried over is told by the option's name alone: its value may hold a password (a ProxyCommand, SetEnv).
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from typing import Any
 _TAKE = set("BbcDEeFIiJLlmOoPpQRSWw")
 _HOP = r"([\w.-]+@)?[A-Za-z0-9][\w.-]*(:\d{1,5})?"
 _JUMP = re.compile(rf"{_HOP}(,{_HOP})*", re.ASCII)
+# How an option is called: `-o` of something else may be anything.
+_NAMED = re.compile(r"-[A-Za-z0-9]|[a-z]{1,40}")
 # The older words for a jump: `ssh -W %h:%p -q user@bastion`, in whatever order.
 _PIPE = ("%h:%p", "[%h]:%p")
 # What changes nothing of what is reached: connections that are shared, kept alive, compressed.
@@ -72,9 +77,9 @@ def _with(ssh: Ssh, option: str, value: str, tell: Callable[[str], None]) -> Ssh
         case "identityfile" | "-i":
             return replace(ssh, key=value)
         case "proxyjump" | "-J":
-            return _through(ssh, value, tell)
+            return _through(ssh, value, tell, "ProxyJump" if option == "proxyjump" else option)
         case "proxycommand":
-            return _through(ssh, _piped(value) or "", tell, value)
+            return _through(ssh, _piped(value) or "", tell, "ProxyCommand")
         case "userknownhostsfile":
             if value == "/dev/null":
                 tell("UserKnownHostsFile=/dev/null is not carried over: host keys are checked")
@@ -83,23 +88,30 @@ def _with(ssh: Ssh, option: str, value: str, tell: Callable[[str], None]) -> Ssh
         case "stricthostkeychecking":
             if value.lower() in ("yes", "accept-new"):
                 return replace(ssh, data={**ssh.data, "ssh_strict_host_key_checking": value.lower()})
-            tell(f"StrictHostKeyChecking={value} is not carried over: host keys are checked, put them into known_hosts")
+            said = f"={value}" if value.lower() in ("no", "off", "ask") else ""
+            tell(f"StrictHostKeyChecking{said} is not carried over: host keys are checked, put them into known_hosts")
             return ssh
         case "forwardagent" | "-A":
             return replace(ssh, data={**ssh.data, "ssh_forward_agent": value.lower() in ("", "yes")})
         case "-F":
             return replace(ssh, data={**ssh.data, "ssh_config_file": value})
     if not _OF_NO_MATTER.fullmatch(option) and option not in ("-C", "-q", "-4", "-T", "-n"):
-        tell(f"{f'{option} {value}'.strip()!r} is not carried over; where it matters, enter it in an ssh_config_file")
+        tell(f"{_named(option)} is not carried over; where it matters, enter it in an ssh_config_file")
     return ssh
 
 
-def _through(ssh: Ssh, jump: str, tell: Callable[[str], None], said: str | None = None) -> Ssh:
+def _named(option: str) -> str:
+    if _NAMED.fullmatch(option):
+        return option
+    return "an option without a name" if option else "a word that is no option"
+
+
+def _through(ssh: Ssh, jump: str, tell: Callable[[str], None], option: str) -> Ssh:
     if jump.lower() == "none":
         return replace(ssh, jump=None)
     if _JUMP.fullmatch(jump):
         return replace(ssh, jump=jump)
-    tell(f"{said or jump!r} is no jump that can be carried over; enter it in an ssh_config_file")
+    tell(f"{option} names no jump that can be carried over; enter it in an ssh_config_file")
     return ssh
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from gpunode.base.host_names import folded
 from gpunode.fleet.known.machines import LOCAL, Known, KnownError, KnownHost, python_names
 
 _REACH, _SHALL = "# --- how to reach them", "# --- what they shall have"
 # Every group that the files have besides.
 _ALL, _THROUGH = "nodes", "_through"
+# ssh(1) reads it where no -F names another.
+_OWN_CONFIG = "~/.ssh/config"
+# What pyinfra and ssh find alike behind Include, whatever folder they work in.
+_INCLUDED = re.compile(r"[~/][\w./@+-]*", re.ASCII)
 _ALWAYS = {"ssh_known_hosts_file": "~/.ssh/known_hosts", "ssh_strict_host_key_checking": "yes"}
 
 
@@ -30,7 +36,9 @@ def files(known: Known, name: str, template: str, taken: Collection[str] = ()) -
         f"group_data/{name}.py": _group_data(known, name, shared, template),
     }
     if any(host.jump for host in known.hosts):
-        written[f"{name}.ssh_config"] = _ssh_config(known.hosts)
+        included, lost = _included(known.hosts, name)
+        written[f"{name}.ssh_config"] = _ssh_config(known.hosts, included)
+        told += lost
     return written, told
 
 
@@ -92,16 +100,36 @@ def _group_data(known: Known, name: str, shared: Mapping[str, Any], template: st
     return text.replace("inventories/prod.py", f"inventories/{name}.py")
 
 
-def _ssh_config(hosts: Collection[KnownHost]) -> str:
+def _included(hosts: Collection[KnownHost], name: str) -> tuple[str, list[str]]:
+    """Return what the file for hosts behind others includes, and what is to be told of other files that they named.
+
+    One file is for all of them: pyinfra puts an included file's lines in place of the Include, whichever Host it is of.
+    """
+    of: dict[str | None, list[str]] = {}
+    for host in hosts:
+        if host.jump:
+            of.setdefault(host.data.get("ssh_config_file"), []).append(host.name)
+    (first, *others) = of
+    if first is not None and not others and _INCLUDED.fullmatch(first):
+        return first, []
+    return _OWN_CONFIG, [
+        f"{folded(names)}: ssh's -F {file!r} is not carried over: ssh goes there through another host, by "
+        f"inventories/{name}.ssh_config; enter there what it says, or an Include with its absolute path"
+        for file, names in of.items()
+        if file is not None
+    ]
+
+
+def _ssh_config(hosts: Collection[KnownHost], included: str) -> str:
     through: dict[str, list[str]] = {}
     for host in hosts:
         if host.jump:
             through.setdefault(host.jump, []).append(str(host.data.get("ssh_hostname", host.name)))
-    lines = ["# By `gpunode init`: through which hosts ssh goes to others. pyinfra reads it in place of ~/.ssh/config."]
+    lines = [f"# By `gpunode init`: through which hosts ssh goes to others. pyinfra reads it in place of {included}."]
     for jump, names in through.items():
         lines += ["", f"Host {' '.join(dict.fromkeys(names))}", f"  ProxyJump {jump}"]
     # Without it pyinfra asks on the terminal whether the key of such a host is to be trusted.
-    lines += ["", "Host *", "  StrictHostKeyChecking yes", "", "Include ~/.ssh/config"]
+    lines += ["", "Host *", "  StrictHostKeyChecking yes", "", f"Include {included}"]
     return "\n".join(lines) + "\n"
 
 

@@ -12,6 +12,7 @@ import gzip
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -29,6 +30,8 @@ _NAMES = 6
 _SCRIPTS = ("data.js", "filters.js", "map.js", "panel.js", "start.js")
 # What the plain table may take of the page's 3 MB, in characters.
 PLAIN_ROOM = 600_000
+# What one text may take there: a node may say anything, at any length.
+PLAIN_TEXT = 1_000
 _PAGES = Environment(
     loader=FileSystemLoader(_HERE),
     undefined=StrictUndefined,
@@ -122,14 +125,31 @@ def _plain(view: View) -> tuple[list[tuple[Item, str, str]], int]:
     """Return (item, sign, hosts) of each difference that there is room for, and how many are left out."""
     found, room = [], PLAIN_ROOM
     every = groups.differences(view)
-    for item, names in every:
-        named = folded_first(names, _NAMES)
-        room -= len(named) + sum(len(text or "") for text in (item.what, item.actual, item.desired))
-        room -= sum(len(text) for _, text in item.told) + 300
-        if room < 0:
-            break
+    for whole, names in every:
+        item, named = _cut(whole), folded_first(names, _NAMES)
+        takes = len(named) + sum(len(text or "") for text in (item.what, item.actual, item.desired))
+        takes += sum(len(text) for _, text in item.told) + 300
+        # One that is too much by itself leaves its room to those behind it.
+        if takes > room:
+            continue
+        room -= takes
         found.append((item, view.kind(item.kind).mark, f"{named} ({counted(len(names), 'host')})"))
     return found, len(every) - len(found)
+
+
+def _cut(item: Item) -> Item:
+    """Return an item whose texts are short enough for the plain table, each with how long it is where it was cut."""
+
+    def cut(text: str) -> str:
+        return text if len(text) <= PLAIN_TEXT else f"{text[:PLAIN_TEXT]}… (cut: it has {len(text):,} characters)"
+
+    return replace(
+        item,
+        what=cut(item.what),
+        actual=item.actual and cut(item.actual),
+        desired=item.desired and cut(item.desired),
+        told=tuple((label, cut(text)) for label, text in item.told),
+    )
 
 
 def _time(at: str | None) -> tuple[str, str] | None:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gpunode.fleet.call import Call
 from gpunode.fleet.page.view import (
     CAUTION,
     Host,
     Item,
     Kind,
     View,
+    call_of,
     columns,
     counted,
+    explained,
+    healing,
     in_words,
     pairs,
-    run_command,
     with_command,
 )
 
@@ -33,20 +36,30 @@ KINDS = (
 
 def view(document: Mapping[str, Any]) -> View:
     """Return what the page of a drift document shows."""
-    inventory = document.get("inventory")
-    heal = run_command(inventory)
+    call = call_of(document)
     hosts = tuple(
-        Host(name, host["class"], tuple(_item(each, heal) for each in host["findings"]))
+        Host(name, host["class"], tuple(_item(each, call) for each in host["findings"]))
         for name, host in document["hosts"].items()
     )
     good = sum(host.kind == "ok" for host in hosts)
     said = f"{good:,} of {counted(len(hosts), 'host')} {'is' if len(hosts) == 1 else 'are'} as desired."
-    return View("Drift", inventory, said, KINDS, columns(hosts), hosts, document["gpunode"], document["at"], heal=heal)
+    return View(
+        "Drift",
+        document.get("inventory"),
+        said,
+        KINDS,
+        columns(hosts),
+        hosts,
+        document["gpunode"],
+        document["at"],
+        heal=healing(call),
+    )
 
 
-def _item(finding: Mapping[str, Any], heal: str | None) -> Item:
+def _item(finding: Mapping[str, Any], call: Call | None) -> Item:
     is_caution = finding["class"] == "ok" and finding["cause"] is not None
-    told = {"why": finding["cause"], "remedy": with_command(finding["remedy"], heal), "source": finding["source"]}
+    told = {"why": finding["cause"], "remedy": with_command(finding["remedy"], call), "source": finding["source"]}
+    told["code"] = explained(finding.get("code")) if finding["class"] != "ok" or is_caution else None
     return Item(
         finding["component"],
         CAUTION if is_caution else finding["class"],

@@ -13,11 +13,13 @@ from gpunode.fleet.page.view import (
     Item,
     Kind,
     View,
+    call_of,
     columns,
     counted,
+    explained,
+    healing,
     in_words,
     pairs,
-    run_command,
 )
 
 KINDS = (
@@ -41,10 +43,9 @@ def view(document: Mapping[str, Any]) -> View:
     verdicts = Counter(plan["verdict"] for plan in document["hosts"].values())
     done = f"{verdicts['can be done']:,} of {counted(len(hosts), 'host')} can be done"
     others = (f"{words}: {verdicts[each]:,}" for each, words in _OTHERS.items() if verdicts[each])
-    inventory = document.get("inventory")
     return View(
         "Plan",
-        inventory,
+        document.get("inventory"),
         "; ".join((done, *others)) + ".",
         KINDS,
         columns(hosts),
@@ -52,7 +53,7 @@ def view(document: Mapping[str, Any]) -> View:
         document.get("gpunode"),
         document.get("at"),
         "A run, by host",
-        run_command(inventory),
+        healing(call_of(document)),
     )
 
 
@@ -67,7 +68,7 @@ def _host(name: str, plan: Mapping[str, Any]) -> Host:
 
 def _items(plan: Mapping[str, Any]) -> Iterator[Item]:
     for refusal in plan["refusals"]:
-        yield Item(refusal["component"], "refused", refusal["reason"], told=pairs(refusal, "remedy", "source"))
+        yield Item(refusal["component"], "refused", refusal["reason"], told=_told(refusal))
     for number, step in enumerate(plan["steps"], 1):
         told = {
             "order": f"step {number} of {len(plan['steps'])}",
@@ -90,4 +91,9 @@ def _items(plan: Mapping[str, Any]) -> Iterator[Item]:
             step["since"] and in_words(step["since"]),
         )
     for caution in plan["cautions"]:
-        yield Item(caution["component"], CAUTION, caution["reason"], told=pairs(caution, "remedy", "source"))
+        yield Item(caution["component"], CAUTION, caution["reason"], told=_told(caution))
+
+
+def _told(verdict: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    told = {"remedy": verdict["remedy"], "source": verdict["source"], "code": explained(verdict.get("code"))}
+    return pairs(told, *told)

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from gpunode.fleet.page.view import Host, Item, Kind, View, counted, in_words, pairs, run_command, with_command
+from gpunode.fleet.call import Call
+from gpunode.fleet.page.view import Host, Item, Kind, View, call_of, counted, explained, in_words, pairs, with_command
 
 KINDS = (
     Kind("failed", "!", "error", "did not pass the gate behind its wave"),
@@ -25,7 +26,7 @@ def view(document: Mapping[str, Any]) -> View:
     found: dict[str, list[Item]] = {}
     for wave in document["waves"]:
         for name, outcome in wave["nodes"].items():
-            found.setdefault(name, []).append(_outcome(wave, outcome, run_command(document["inventory"])))
+            found.setdefault(name, []).append(_outcome(wave, outcome, call_of(document)))
     for wave in document["to_come"]:
         for name in wave["nodes"]:
             found.setdefault(name, []).append(Item(wave["kind"], "to come", f"wave {wave['number']}"))
@@ -33,9 +34,8 @@ def view(document: Mapping[str, Any]) -> View:
         found.setdefault(name, [Item("wave", "not touched", "no wave has taken it")])
     for name, left in document["left_out"].items():
         kind = "unreachable" if left["class"] == "unreachable" else "left out"
-        found.setdefault(
-            name, [Item("wave", kind, "left out", left["class"], told=pairs({"why": left["reason"]}, "why"))]
-        )
+        told = {"why": left["reason"], "code": explained(left.get("code"))}
+        found.setdefault(name, [Item("wave", kind, "left out", left["class"], told=pairs(told, *told))])
     hosts = tuple(Host(name, items[-1].kind, tuple(items)) for name, items in found.items())
     return View(
         "Rollout",
@@ -50,14 +50,15 @@ def view(document: Mapping[str, Any]) -> View:
     )
 
 
-def _outcome(wave: Mapping[str, Any], outcome: Mapping[str, Any] | None, run: str | None) -> Item:
+def _outcome(wave: Mapping[str, Any], outcome: Mapping[str, Any] | None, call: Call | None) -> Item:
     what = f"wave {wave['number']}"
     told = {"begun": in_words(wave["begun"]), "ended": wave["ended"] and in_words(wave["ended"]), "log": wave["log"]}
     if outcome is None:
         return Item(wave["kind"], "at work", what, told=pairs(told, *told))
     gone = outcome["class"] == "unreachable"
     kind = "passed" if outcome["passed"] else "unreachable" if gone else "failed"
-    told = {"why": outcome["reason"], "remedy": with_command(outcome["remedy"], run), **told}
+    code = explained(outcome.get("code"))
+    told = {"why": outcome["reason"], "remedy": with_command(outcome["remedy"], call), "code": code, **told}
     return Item(wave["kind"], kind, what, outcome["class"], "ok", pairs(told, *told))
 
 

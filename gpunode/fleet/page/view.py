@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from gpunode.base.comparison import RUN
+from gpunode.fleet.call import Call
 
 # What a document calls `disruption`, in words; the least first.
 COSTS = {
@@ -112,14 +112,27 @@ def in_words(at: str) -> str:
         return at
 
 
-def run_command(inventory: str | None) -> str | None:
-    """Return the command of a run on all hosts, as a shell takes it; None where no inventory is known."""
-    return f"pyinfra {shlex.quote(inventory)} deploys/gpu_node.py" if inventory else None
+def call_of(document: Mapping[str, Any]) -> Call | None:
+    """Return how the command was called whose document this is; None where no inventory is known."""
+    inventory = document.get("inventory")
+    # A page may be made of a document of an earlier version.
+    limit, words = (tuple(map(str, document.get(key) or ())) for key in ("limit", "set"))
+    return Call(str(inventory), limit, words) if inventory else None
 
 
-def with_command(remedy: str | None, command: str | None) -> str | None:
+def healing(call: Call | None) -> str | None:
+    """Return the command of a run without --limit: the page adds a row's hosts, and a second pattern adds more."""
+    return None if call is None else call.of_all.run
+
+
+def with_command(remedy: str | None, call: Call | None) -> str | None:
     """Return the remedy with its run as a command between backquotes, which can be pasted."""
-    return remedy.replace(RUN, f"run `{command}`") if remedy and command else remedy
+    return remedy.replace(RUN, f"run `{call.run}`") if remedy and call else remedy
+
+
+def explained(code: str | None) -> str | None:
+    """Return the command that explains a code, between backquotes; None where the document has no code."""
+    return f"`gpunode explain {code}`" if code else None
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,11 +13,18 @@ from gpunode.base.findings import Finding, FindingClass, NodeReport, verdict, wo
 SCHEMA = 2
 
 
-def document(reports: Iterable[NodeReport], version: str, at: datetime, inventory: str | None = None) -> dict[str, Any]:
+def document(
+    reports: Iterable[NodeReport],
+    version: str,
+    at: datetime,
+    inventory: str | None = None,
+    limit: Sequence[str] = (),
+    settings: Sequence[str] = (),
+) -> dict[str, Any]:
     """Return the document: schema, gpunode's version, when, exit code, counts, and per host its class and findings.
 
-    at: when the nodes had been read; inventory: its path as it was given; counts: class -> how many hosts, and how
-    many findings, are of it
+    at: when the nodes had been read; inventory: its path as it was given; limit, settings: the patterns behind --limit,
+    and the words behind --set as they may be shown; counts: class -> how many hosts, and how many findings, are of it
     """
     reports = tuple(reports)
     hosts = Counter(worst(report.findings).value for report in reports)
@@ -26,6 +33,8 @@ def document(reports: Iterable[NodeReport], version: str, at: datetime, inventor
         "schema": SCHEMA,
         "gpunode": version,
         "inventory": inventory,
+        "limit": list(limit),
+        "set": list(settings),
         "at": at.astimezone(UTC).isoformat(timespec="seconds"),
         "counts": {"hosts": dict(sorted(hosts.items())), "findings": dict(sorted(findings.items()))},
         "exit_code": int(verdict(item for report in reports for item in report.findings)),
@@ -44,8 +53,10 @@ def schema() -> dict[str, Any]:
     classes = [item.value for item in FindingClass]
     fields = Finding("driver", FindingClass.OK, "loaded module").to_json()
     text: dict[str, Any] = {"type": ["string", "null"]}
+    words = {"type": "array", "items": {"type": "string"}}
     count = {"type": "object", "propertyNames": {"enum": classes}, "additionalProperties": {"type": "integer"}}
     finding = dict.fromkeys(fields, text) | {
+        "code": {"type": "string"},
         "component": {"type": "string"},
         "what": {"type": "string"},
         "class": {"enum": classes},
@@ -53,11 +64,13 @@ def schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
-        "required": ["schema", "gpunode", "inventory", "at", "counts", "exit_code", "hosts"],
+        "required": ["schema", "gpunode", "inventory", "limit", "set", "at", "counts", "exit_code", "hosts"],
         "properties": {
             "schema": {"const": SCHEMA},
             "gpunode": {"type": "string"},
             "inventory": text,
+            "limit": words,
+            "set": words,
             "at": {"type": "string", "format": "date-time"},
             "counts": {
                 "type": "object",

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from gpunode.base.codes import with_code
 from gpunode.base.comparison import RUN
 from gpunode.base.findings import Finding, FindingClass, NodeReport, worst
 from gpunode.base.host_names import folded
 from gpunode.base.terminal import printable
+from gpunode.fleet.call import SOME_CALL, Call
 
 # Nobody looks at a terminal: a line of a log is one line, for whoever searches it.
 UNBOUND = 1_000_000
@@ -20,6 +23,10 @@ NARROWEST = 40
 _UNJUDGED = (FindingClass.UNREACHABLE, FindingClass.UNSUPPORTED, FindingClass.ERROR)
 _LABELS = ("actual", "desired", "cause", "since", "remedy", "costs")
 _COLUMN = max(map(len, _LABELS)) + 2
+# A command of ours within a text; what a node says may have lone backquotes.
+_COMMAND = re.compile(r"`(?:gpunode|pyinfra) [^`\n]*`")
+# Stands for a space at which no line ends; no text has one, see `printable`.
+_KEPT = "\0"
 
 
 def width() -> int:
@@ -31,7 +38,7 @@ def report_text(
     reports: tuple[NodeReport, ...],
     show_all: bool,
     columns: int = UNBOUND,
-    inventory: str = "INVENTORY",
+    call: Call = SOME_CALL,
     style: Callable[[FindingClass], str] = str,
 ) -> str:
     """Return the report: what is not as desired (or all), what to know, then how the nodes are, each in a line.
@@ -39,11 +46,9 @@ def report_text(
     Equal findings of several nodes are one entry, and nodes that are alike one line. A name is never cut: a line that
     is one long word is longer than the columns.
 
-    inventory: its path, for the commands that a remedy names; style: how a class is written
+    call: how the command was called, for those that a remedy names; style: how a class is written
     """
-    reports = tuple(
-        replace(each, findings=tuple(_pasted(item, inventory) for item in each.findings)) for each in reports
-    )
+    reports = tuple(replace(each, findings=tuple(_pasted(item, call) for item in each.findings)) for each in reports)
     parts = [
         *(_entry(item, names, columns, style) for item, names in _grouped(reports, show_all)),
         *(_caution(item, names, columns) for item, names in _cautions(reports)),
@@ -52,10 +57,9 @@ def report_text(
     return "\n".join(parts)
 
 
-def _pasted(item: Finding, inventory: str) -> Finding:
+def _pasted(item: Finding, call: Call) -> Finding:
     """Return the finding with its remedy's run as a command that can be pasted."""
-    command = f"run `pyinfra {inventory} deploys/gpu_node.py`"
-    return replace(item, remedy=item.remedy.replace(RUN, command)) if item.remedy else item
+    return replace(item, remedy=item.remedy.replace(RUN, f"run `{call.run}`")) if item.remedy else item
 
 
 def _grouped(reports: Iterable[NodeReport], show_all: bool) -> Iterable[tuple[Finding, list[str]]]:
@@ -95,12 +99,12 @@ def _entry(item: Finding, names: list[str], columns: int, style: Callable[[Findi
         "remedy": item.remedy,
         "costs": None if item.disruption is None else item.disruption.name,
     }
-    head = fold(f"{_what(item)}: {style(item.finding_class)}, {_of(names)}", columns, "  ")
+    head = fold(with_code(f"{_what(item)}: {style(item.finding_class)}, {_of(names)}", item.code), columns, "  ")
     return "\n".join([head, *_fields(told, columns)])
 
 
 def _caution(item: Finding, names: list[str], columns: int) -> str:
-    head = fold(f"{_what(item)}: caution, {_of(names)}", columns, "  ")
+    head = fold(with_code(f"{_what(item)}: caution, {_of(names)}", item.code), columns, "  ")
     return "\n".join([head, *_fields({"actual": item.actual, "cause": item.cause, "remedy": item.remedy}, columns)])
 
 
@@ -138,11 +142,14 @@ def _lines(reports: Iterable[NodeReport], columns: int, style: Callable[[Finding
 
 
 def fold(text: str, columns: int, indent: str) -> str:
-    """Return a text folded between words, whose further lines stand under the first of it."""
-    lines = text.split("\n")
+    """Return a text folded between words, whose further lines stand under the first of it.
+
+    A command between backquotes stays in one line, as long as it may be: it is to be pasted.
+    """
+    lines = _COMMAND.sub(lambda found: found[0].replace(" ", _KEPT), text).split("\n")
     found = [_wrapped(lines[0], columns, indent)]
     found += [_wrapped(f"{indent}{line}", columns, indent) for line in lines[1:]]
-    return "\n".join(found)
+    return "\n".join(found).replace(_KEPT, " ")
 
 
 def _wrapped(line: str, columns: int, indent: str) -> str:

@@ -37,7 +37,13 @@ def _case(item: Finding) -> TestCase:
             _text(f"actual {item.actual or 'nothing'}, desired {item.desired or 'nothing'}"), item.finding_class
         )
         disruption = None if item.disruption is None else item.disruption.name
-        told = {"cause": item.cause, "remedy": item.remedy, "source": item.source, "disruption": disruption}
+        told = {
+            "code": item.code,
+            "cause": item.cause,
+            "remedy": item.remedy,
+            "source": item.source,
+            "disruption": disruption,
+        }
         result.text = _text("\n".join(f"{name}: {value}" for name, value in told.items() if value))
         case.result = [result]
     return case

@@ -53,7 +53,7 @@ def _findings(reports: Iterable[NodeReport], registry: CollectorRegistry) -> Non
     bad = Gauge(
         "gpunode_node_finding",
         "1 for each finding that is not as desired.",
-        ["node", "component", "what", "class"],
+        ["node", "component", "what", "class", "code"],
         registry=registry,
     )
     waiting = Gauge(
@@ -72,7 +72,7 @@ def _findings(reports: Iterable[NodeReport], registry: CollectorRegistry) -> Non
         since: dict[str, float] = {}
         for item in report.findings:
             if item.finding_class is not FindingClass.OK:
-                bad.labels(report.name, item.component, item.what, item.finding_class.value).set(1)
+                bad.labels(report.name, item.component, item.what, item.finding_class.value, item.code).set(1)
             if (at := _seconds(item.since)) is not None:
                 since[item.finding_class.value] = min(at, since.get(item.finding_class.value, at))
         for waits, at in since.items():

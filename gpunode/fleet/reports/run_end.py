@@ -11,6 +11,8 @@ from gpunode.base.findings import Finding, FindingClass, NodeReport, finding_fro
 from gpunode.base.host_names import folded
 from gpunode.base.verdicts import Refusal
 from gpunode.base.waiting import PENDING
+from gpunode.fleet.access import errors
+from gpunode.fleet.call import SOME_CALL, Call
 from gpunode.fleet.reports.findings_text import UNBOUND, fold, report_text
 
 NOT_REACHED = "check address, key and known hosts"
@@ -82,13 +84,15 @@ def refusal_finding(refusal: Refusal) -> Finding:
         cause=refusal.reason,
         remedy=refusal.remedy,
         source=refusal.source,
+        code=refusal.code,
     )
 
 
 def report_of(end: HostEnd) -> NodeReport | None:
     """Return a host's report, as drift has them; None where the run neither judged the host nor failed on it."""
     if end.unreached is not None:
-        item = Finding("node", FindingClass.UNREACHABLE, "connection", "none", "ssh", end.unreached, NOT_REACHED)
+        cause, remedy = errors.parted(errors.unreached(end.unreached))
+        item = Finding("node", FindingClass.UNREACHABLE, "connection", "none", "ssh", cause, remedy or NOT_REACHED)
         return NodeReport(end.name, (item,))
     if end.refused:
         return NodeReport(end.name, end.refused)
@@ -114,6 +118,7 @@ def _failed(failure: Failure) -> Finding:
         f"“{failure.operation}”",
         cause=reason or "the log says why",
         remedy=f"mend that, and {RUN}; what comes behind it was not begun on this node",
+        code="run.operation-failed",
     )
 
 
@@ -127,24 +132,35 @@ def _cut_off(how: str) -> Finding:
     )
 
 
-def verdict_text(ends: Collection[HostEnd], columns: int = UNBOUND, inventory: str = "INVENTORY") -> str:
+def verdict_text(ends: Collection[HostEnd], columns: int = UNBOUND, call: Call = SOME_CALL) -> str:
     """Return what stands at the end of a run: what differs, how each node is, the totals, and what to do next.
 
-    inventory: as it was named on the command line, for commands that can be pasted
+    call: how the run was called, for the commands that go on with it
     """
     reports = {end.name: report for end in ends if (report := report_of(end)) is not None}
-    alone = [end for end in ends if end.name not in reports and end.left_alone is not None]
-    unjudged = [end for end in ends if end.name not in reports and end.left_alone is None]
-    parts = [report_text(tuple(reports.values()), False, columns, inventory)] if reports else []
+    others = [end for end in ends if end.name not in reports]
+    alone = [end for end in others if end.left_alone is not None]
+    unverified = [end for end in others if end.left_alone is None and end.unverified is not None]
+    unjudged = [end.name for end in others if end.left_alone is None and end.unverified is None]
+    parts = [report_text(tuple(reports.values()), False, columns, call)] if reports else []
     for reason, names in _alike((end.left_alone or "", end.name) for end in alone):
         parts.append(fold(f"{folded(names)}: left alone: {reason}", columns, "  "))
-    command = f"`pyinfra {inventory} deploys/verify.py` does"
-    for why, names in _alike((end.unverified or command, end.name) for end in unjudged):
-        parts.append(fold(f"{folded(names)}: no operation failed; not verified: {why}", columns, "  "))
-    for said, command in _next(tuple(reports.values()), inventory, len(reports) == len(ends)):
+    for reason, names in _alike((end.unverified or "", end.name) for end in unverified):
+        parts.append(fold(f"{folded(names)}: no operation failed; not verified: {reason}", columns, "  "))
+    if unjudged:
+        # By gpunode itself: a repository of the user's own has no deploy for it.
+        said = f"{folded(unjudged)}: no operation failed; how {_it_is(unjudged)} was not looked at. To see it, run"
+        parts += [fold(said, columns, "  "), f"  {call.of('drift')}"]
+    if reports and not others and all(worst(each.findings) is FindingClass.OK for each in reports.values()):
+        parts.append("Nothing is left to do.")
+    for said, command in _next(tuple(reports.values()), call):
         # A command is never folded: it is to be pasted.
-        parts += [fold(said, columns, "  "), *([f"  {command}"] if command else [])]
+        parts += [fold(said, columns, "  "), f"  {command}"]
     return "\n".join(parts)
+
+
+def _it_is(names: Collection[str]) -> str:
+    return "it is" if len(names) == 1 else "they are"
 
 
 def _alike(pairs: Iterable[tuple[str, str]]) -> Iterable[tuple[str, list[str]]]:
@@ -154,23 +170,14 @@ def _alike(pairs: Iterable[tuple[str, str]]) -> Iterable[tuple[str, list[str]]]:
     return found.items()
 
 
-def _next(reports: Collection[NodeReport], inventory: str, are_all: bool) -> Iterable[tuple[str, str]]:
-    """Yield (what to do next, the command for it), one for each kind of thing; each finding has its own remedy.
-
-    are_all: there is a report of every node of the run
-    """
-    if not reports:
-        return
+def _next(reports: Collection[NodeReport], call: Call) -> Iterable[tuple[str, str]]:
+    """Yield (what to do next, the command for it), one for each kind of thing; each finding has its own remedy."""
     classes = {report.name: worst(report.findings) for report in reports}
     pending = [name for name, gravest in classes.items() if gravest in PENDING]
     wrong = [name for name, gravest in classes.items() if gravest not in (FindingClass.OK, *PENDING)]
-    if not pending and not wrong and are_all:
-        yield "Nothing is left to do.", ""
     if wrong:
-        yield f"Next: mend what is told of {folded(wrong)} above, then run", f"pyinfra {inventory} deploys/gpu_node.py"
+        yield f"Next: mend what is told of {folded(wrong)} above, then run", call.run
     if pending:
-        yield (
-            f"Next: allow what {folded(pending)} {'waits' if len(pending) == 1 else 'wait'} for (disruption.allow), "
-            "then, wave by wave, run",
-            f"gpunode rollout {inventory}",
-        )
+        wait = f"{folded(pending)} {'waits' if len(pending) == 1 else 'wait'}"
+        how = ", wave by wave, run" if call.waves else " run"
+        yield f"Next: allow what {wait} for (disruption.allow), then{how}", call.waves or call.run

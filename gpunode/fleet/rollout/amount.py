@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from gpunode.base.errors import CodedError
+
 _WRITTEN = re.compile(r"([0-9]{1,9})(%?)", re.ASCII)
 
 
-class AmountError(ValueError):
+class AmountError(CodedError, ValueError):
     """Say what is no amount, and what is allowed."""
+
+    code = "rollout.amount"
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpunode.base.disruption import Disruption
+from gpunode.base.errors import CodedError
 from gpunode.base.findings import Finding, FindingClass, NodeReport, worst
 from gpunode.fleet.rollout.entries import LeftOut
 
@@ -12,8 +13,10 @@ _PENDING = (FindingClass.RESTART_PENDING, FindingClass.REBOOT_PENDING)
 _HEALED_BY_A_RUN = (FindingClass.DRIFT, *_PENDING)
 
 
-class CanaryError(ValueError):
+class CanaryError(CodedError, ValueError):
     """Say which canary cannot be one, and what to do."""
+
+    code = "rollout.canary"
 
 
 def left_out(report: NodeReport, everyone: bool, allowed: Disruption = Disruption.reboot) -> LeftOut | None:
@@ -31,7 +34,7 @@ def left_out(report: NodeReport, everyone: bool, allowed: Disruption = Disruptio
         first = max(waiting, key=lambda item: item.finding_class is FindingClass.REBOOT_PENDING)
         since = f" since {first.since}" if first.since else ""
         reason = f"{said(first)}, it waits{since}, and disruption.allow is {allowed.name}"
-        return LeftOut(finding_class=first.finding_class, reason=reason)
+        return LeftOut(finding_class=first.finding_class, reason=reason, code=first.code)
     if FindingClass.ERROR in classes:
         return _left(report, FindingClass.ERROR)
     if by_person := [item for item in report.findings if item.by_person and item.finding_class in _HEALED_BY_A_RUN]:
@@ -54,7 +57,7 @@ def _waits(item: Finding, allowed: Disruption) -> bool:
 
 def _left(report: NodeReport, gravest: FindingClass) -> LeftOut:
     (first, *_) = (item for item in report.findings if item.finding_class is gravest)
-    return LeftOut(finding_class=gravest, reason=said(first))
+    return LeftOut(finding_class=gravest, reason=said(first), code=first.code)
 
 
 def said(item: Finding) -> str:

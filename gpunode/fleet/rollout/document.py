@@ -37,6 +37,7 @@ def document(progress: Progress, files: Path | None) -> dict[str, Any]:
         "schema": SCHEMA,
         "gpunode": begun.gpunode,
         "inventory": begun.inventory,
+        "set": list(begun.settings or ()),
         "begun": begun.at.isoformat(),
         "at": _latest(progress).isoformat(),
         "state": "planned" if files is None else ended.how if ended is not None else "at work",
@@ -49,7 +50,8 @@ def document(progress: Progress, files: Path | None) -> dict[str, Any]:
         "to_come": [{"number": wave.number, "kind": wave.kind, "nodes": list(wave.nodes)} for wave in to_come],
         "untouched": list(progress.untouched),
         "left_out": {
-            name: {"class": left.finding_class.value, "reason": left.reason} for name, left in begun.left_out.items()
+            name: {"class": left.finding_class.value, "reason": left.reason, "code": left.code}
+            for name, left in begun.left_out.items()
         },
     }
 
@@ -90,14 +92,15 @@ def schema() -> dict[str, Any]:
     kind = {"enum": ["canary", "wave", "retry"]}
     number = {"type": "integer", "minimum": 1}
     classes = {"enum": [item.value for item in FindingClass]}
-    node = _object({"class": classes, "passed": {"type": "boolean"}, "reason": maybe, "remedy": maybe})
+    node = _object({"class": classes, "passed": {"type": "boolean"}, "reason": maybe, "remedy": maybe, "code": maybe})
     nodes = {"type": "object", "additionalProperties": {"anyOf": [node, {"type": "null"}]}}
     wave = {"number": number, "kind": kind, "begun": text, "ended": maybe, "log": maybe, "nodes": nodes}
-    left_out = _object({"class": classes, "reason": text})
+    left_out = _object({"class": classes, "reason": text, "code": maybe})
     keys = {
         "schema": {"const": SCHEMA},
         "gpunode": text,
         "inventory": text,
+        "set": names,
         "begun": text,
         "at": text,
         "state": {"enum": ["planned", "at work", "finished", "stopped", "paused", "interrupted"]},

@@ -27,20 +27,23 @@ class LeftOut(_Part):
 
     finding_class: FindingClass
     reason: str
+    code: str | None = None
 
 
 class Outcome(_Part):
-    """Hold what the gate said of a node after its wave; `reason` and `remedy` where it did not pass."""
+    """Hold what the gate said of a node after its wave; `reason`, `remedy` and `code` where it did not pass."""
 
     finding_class: FindingClass
     passed: bool
     reason: str | None = None
     remedy: str | None = None
+    code: str | None = None
 
 
 class Begun(_Part):
     """Open a journal. `hosts` maps each host of the inventory to its fingerprint, `nodes` are taken in their order.
 
+    `settings` are the words behind --set as they may be shown; null in a journal of a gpunode that did not note them.
     `format` is raised when a journal of an earlier gpunode can no longer be gone on with.
     """
 
@@ -53,6 +56,7 @@ class Begun(_Part):
     policy: Policy
     nodes: tuple[str, ...]
     left_out: dict[str, LeftOut]
+    settings: tuple[str, ...] | None = None
 
 
 WaveKind = Literal["canary", "wave", "retry"]

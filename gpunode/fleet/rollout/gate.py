@@ -13,6 +13,8 @@ from gpunode.base.findings import FindingClass, NodeReport, worst
 from gpunode.fleet.rollout.choice import said
 from gpunode.fleet.rollout.entries import Outcome
 
+# Where a run failed and no finding says more, nobody read the node, or only the cluster is against it.
+_RUN_FAILED, _NOT_READ, _AGAINST = "run.failed", "rollout.not-read", "rollout.cluster-against"
 # Asked for a wave's nodes, returns node -> why the cluster would not give it work.
 ClusterView = Callable[[Sequence[str]], Mapping[str, str]]
 
@@ -36,16 +38,23 @@ def outcomes(
 
 def _outcome(name: str, run: RunResult, report: NodeReport | None, against: str | None) -> Outcome:
     if report is None:
-        return Outcome(finding_class=FindingClass.ERROR, passed=False, reason="the node was not read after its run")
+        reason = "the node was not read after its run"
+        return Outcome(finding_class=FindingClass.ERROR, passed=False, reason=reason, code=_NOT_READ)
     found = worst(report.findings)
     # A run that failed is the cause of what is found then.
-    reasons, remedy = [run.reason or "the run failed on it"] if name in run.failed else [], None
+    reasons: list[str] = []
+    remedy: str | None = None
+    code: str | None = None
+    if name in run.failed:
+        reasons, code = [run.reason or "the run failed on it"], _RUN_FAILED
     if found is not FindingClass.OK:
         bad = [item for item in report.findings if item.finding_class is not FindingClass.OK]
         gravest = next(item for item in bad if item.finding_class is found)
         more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""
         reasons.append(said(gravest) + more)
-        remedy = gravest.remedy
+        remedy, code = gravest.remedy, gravest.code
     if against is not None:
         reasons.append(f"the cluster: {against}")
-    return Outcome(finding_class=found, passed=not reasons, reason="; ".join(reasons) or None, remedy=remedy)
+        code = code or _AGAINST
+    said_of = "; ".join(reasons) or None
+    return Outcome(finding_class=found, passed=not reasons, reason=said_of, remedy=remedy, code=code)

@@ -10,12 +10,15 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from gpunode.base.errors import CodedError
 from gpunode.fleet.rollout.entries import Begun, Ended, Resumed, WaveBegun, WaveEnded, read_entry
 from gpunode.fleet.rollout.progress import OutOfOrder, Progress
 
 
-class JournalError(Exception):
+class JournalError(CodedError):
     """Say which journal cannot be read or written, where, and what to do."""
+
+    code = "rollout.journal"
 
 
 def fold(lines: Iterable[bytes]) -> Progress | None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from gpunode.base.disruption import Disruption
+from gpunode.base.errors import CodedError
 from gpunode.base.findings import NodeReport
+from gpunode.fleet.call import Call
 from gpunode.fleet.inventory import foreign_names, load_inventory
 from gpunode.fleet.rollout.amount import Amount
 from gpunode.fleet.rollout.choice import canaries, sorted_out
@@ -19,6 +21,7 @@ from gpunode.fleet.rollout.journal import Journal, JournalError
 from gpunode.fleet.rollout.progress import Progress, stopped_for_good
 from gpunode.settings import Settings, check_hosts
 from gpunode.settings.host_data import data_of
+from gpunode.settings.problems import SECRET
 
 # What says which machine a host is; the rest of pyinfra's own data says how it is reached.
 _ADDRESS = ("ssh_hostname", "ssh_port")
@@ -78,15 +81,33 @@ def _named(what: str, hosts: list[str]) -> str:
     return f"{what}: {', '.join(hosts[:_MOST_NAMED])}{more}" if hosts else ""
 
 
-class ChangedError(Exception):
+class ChangedError(CodedError):
     """Say that the inventory, or gpunode, is no longer what the rollout was begun with, and what to do."""
 
-    def __init__(self, changed: str) -> None:
-        """Take what changed."""
+    code = "rollout.changed"
+
+    def __init__(self, changed: str, way_back: str = "Put it back and --resume") -> None:
+        """Take what changed, and how what the rollout was begun with is had again."""
         super().__init__(
-            f"not what this rollout was begun with: {changed}. Its canary proved nothing of what is asked now. Put it "
-            "back and --resume, or begin another rollout with --anew: it leaves out the nodes that are as desired"
+            f"not what this rollout was begun with: {changed}. Its canary proved nothing of what is asked now. "
+            f"{way_back}, or begin another rollout with --anew: it leaves out the nodes that are as desired"
         )
+
+
+def _way_back(call: Call, begun_with: tuple[str, ...] | None) -> str:
+    """Return how to resume as the rollout was begun, where --set may be what differs.
+
+    begun_with: the words behind --set then; None where nobody noted them
+    """
+    if begun_with is None:
+        return "Put it back, with the same --set as when it was begun if there was one, and --resume"
+    if begun_with != call.settings:
+        again = replace(call, settings=begun_with).of("rollout", "--resume")
+        words = "the same --set as when it was begun" if begun_with else "no --set, as when it was begun"
+        return f"Give {words}: `{again}`"
+    if any(word.endswith(f"={SECRET}") for word in begun_with):
+        return f"Put it back, with the same --set as when it was begun ({', '.join(begun_with)}), and --resume"
+    return "Put it back and --resume"
 
 
 @dataclass(frozen=True)
@@ -99,7 +120,7 @@ class Request:
     everyone: bool
 
 
-def begun(inventory: str, request: Request, desired: Asked, reports: Iterable[NodeReport], gpunode: str) -> Begun:
+def begun(call: Call, request: Request, desired: Asked, reports: Iterable[NodeReport], gpunode: str) -> Begun:
     """Return the entry that opens a rollout's journal, by a reading of every node; raise CanaryError.
 
     Percentages are of all the inventory's hosts; gpunode is its version.
@@ -113,22 +134,35 @@ def begun(inventory: str, request: Request, desired: Asked, reports: Iterable[No
         failure_budget=request.failure_budget.of(hosts),
     )
     return Begun(
-        gpunode=gpunode, inventory=inventory, at=now(), hosts=desired.hosts, policy=policy, nodes=nodes, left_out=left
+        gpunode=gpunode,
+        inventory=call.inventory,
+        at=now(),
+        hosts=desired.hosts,
+        policy=policy,
+        nodes=nodes,
+        left_out=left,
+        settings=call.settings,
     )
 
 
-def refuse_beside(last: Journal | None) -> None:
+def refuse_beside(last: Journal | None, call: Call) -> None:
     """Raise JournalError where the last rollout was broken off: somebody must say what becomes of it."""
     if last is not None and last.progress is not None and last.progress.open:
         begun = last.progress.begun
         raise JournalError(
             f"the last rollout of {begun.inventory}, begun {begun.at:%Y-%m-%d %H:%M} UTC, was broken off: go on with "
-            "it by --resume, or begin another one by --anew"
+            f"it by `{resumption(call, begun)}`, or begin another one by --anew"
         )
 
 
-def resumable(last: Journal | None, inventory: str, desired: Asked, gpunode: str) -> tuple[Journal, Progress]:
+def resumption(call: Call, begun: Begun) -> str:
+    """Return the command that goes on with a rollout, with the --set that it was begun with where that is known."""
+    return (call if begun.settings is None else replace(call, settings=begun.settings)).of("rollout", "--resume")
+
+
+def resumable(last: Journal | None, call: Call, desired: Asked, gpunode: str) -> tuple[Journal, Progress]:
     """Return the rollout to go on with; raise JournalError where there is none, ChangedError where it is another's."""
+    inventory = call.inventory
     if last is None or last.progress is None:
         raise JournalError(f"there is no rollout of {inventory} to go on with: begin one without --resume")
     progress = last.progress
@@ -142,5 +176,5 @@ def resumable(last: Journal | None, inventory: str, desired: Asked, gpunode: str
     if progress.begun.gpunode != gpunode:
         changes.insert(0, f"gpunode is {gpunode}, and was {progress.begun.gpunode}")
     if changed := "; ".join(change for change in changes if change):
-        raise ChangedError(changed)
+        raise ChangedError(changed, _way_back(call, progress.begun.settings))
     return last, progress

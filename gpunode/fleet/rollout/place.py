@@ -19,14 +19,17 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from gpunode.base.errors import CodedError
 from gpunode.fleet.rollout.journal import Journal, JournalError, flush_folder
 
 ROOT = Path(".rollout")
 _SECONDS_BETWEEN_LOOKS = 0.5
 
 
-class LockedError(Exception):
+class LockedError(CodedError):
     """Say who holds a lock, and what to do."""
+
+    code = "rollout.at-work"
 
 
 def place(inventory: str, root: Path = ROOT) -> Path:

@@ -16,8 +16,11 @@ from datetime import UTC, datetime
 from glob import escape
 from pathlib import Path
 
+from gpunode.base.errors import CodedError
+from gpunode.fleet.call import set_words
 from gpunode.fleet.run.events import EVENTS, read
 from gpunode.fleet.run.progress import Progress, after
+from gpunode.settings import overrides
 
 DEPLOY = "deploys/gpu_node.py"
 # Seconds: between two looks at pyinfra, and from asking it to end to ending it.
@@ -27,8 +30,10 @@ _LOOK, _PATIENCE = 0.1, 10.0
 Watch = Callable[[Progress], None]
 
 
-class ProgramError(Exception):
+class ProgramError(CodedError):
     """Say what of pyinfra is missing, and what to do."""
+
+    code = "run.no-program"
 
 
 def unwatched(progress: Progress) -> None:
@@ -90,6 +95,8 @@ def run(
     """
     with files.log.open("ab") as errors, files.output.open("wb") as printed:
         errors.write(f"# {datetime.now(UTC).isoformat(timespec='seconds')} {shlex.join(words)}\n".encode())
+        if settings := overrides.shown():
+            errors.write(f"# with {shlex.join(set_words(settings))}\n".encode())
         errors.flush()
         # Of this run alone: a wave that is taken again has its files already.
         files.events.write_bytes(b"")

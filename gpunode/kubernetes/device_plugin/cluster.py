@@ -17,6 +17,7 @@ from gpunode.kubernetes.device_plugin.view import (
     View,
     asking,
     asking_gpushare,
+    asking_of_node,
     asking_revisions,
     parse_objects,
     parse_revisions,
@@ -24,7 +25,7 @@ from gpunode.kubernetes.device_plugin.view import (
 from gpunode.kubernetes.helm.asked import AskedRelease
 from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.errors import explained
-from gpunode.kubernetes.helm.session import Run
+from gpunode.kubernetes.helm.session import Output, Run
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl, label_patch, listing, parse_nodes
 from gpunode.kubernetes.nodes.extended_resources import ResourceChange, resource_patch
 from gpunode.kubernetes.nodes.labels import LabelChange
@@ -75,7 +76,22 @@ class Cluster:
         if exporter is not None:
             answer = self.told("kubectl get pods", asking(self.kubernetes, exporter))
             beside = View(nodes, *parse_objects(answer))
-        view = View(nodes, *parse_objects(*found), exporter=beside)
+        return self.with_revisions(View(nodes, *parse_objects(*found), exporter=beside), namespace)
+
+    def view_of_node(self, name: str, namespace: str) -> View:
+        """Return what a view has of one node, by three small questions: a cluster may have thousands of others.
+
+        Pods that nobody ends are compared by their templates' numbers; `with_revisions` knows better.
+        """
+        node = self.node(name)
+        asked = asking_of_node(self.kubernetes, namespace, name)
+        found = [
+            self.told(f"kubectl get {kind}", words) for kind, words in zip(("daemonsets", "pods"), asked, strict=True)
+        ]
+        return View({} if node is None else {name: node}, *parse_objects(*found))
+
+    def with_revisions(self, view: View, namespace: str) -> View:
+        """Return the view with the names of the newest templates, by one more question where a pod may be outdated."""
         if not view.has_outdated:
             return view
         # Who may not ask goes by the templates' numbers, which are others after a rollback, too.
@@ -155,8 +171,10 @@ class Cluster:
 
     def decide_monitor(self, hosts: Mapping[str, Settings]) -> Decision[None]:
         """Return whether the cluster can have the ServiceMonitor that is asked for; `hosts`: the whole inventory."""
-        words = dcgm_exporter.asking_monitors(self.kubernetes)
-        return dcgm_exporter.decide_monitor(hosts, self.told("kubectl api-resources", words))
+        output = self._ran(dcgm_exporter.asking_monitors(self.kubernetes))
+        if output.status != 0 and not dcgm_exporter.is_of_others(output.err):
+            raise ClusterError(explained("kubectl api-resources", output.err))
+        return dcgm_exporter.decide_monitor(hosts, output.out)
 
     def config_map(self, namespace: str, name: str) -> dict[str, str] | None:
         """Return a ConfigMap's entries, with their texts; None where there is no such ConfigMap."""
@@ -176,11 +194,14 @@ class Cluster:
 
     def told(self, what: str, words: tuple[str, ...], stdin: str | None = None) -> str:
         """Run a command of kubectl's and return what it printed; `what` names it for people."""
-        limited = (*words, "--request-timeout", "30s")
-        output = self.run(Command(limited, self.proxy.environment, _SECONDS, stdin=stdin))
+        output = self._ran(words, stdin)
         if output.status != 0:
             raise ClusterError(explained(what, output.err))
         return output.out
+
+    def _ran(self, words: tuple[str, ...], stdin: str | None = None) -> Output:
+        limited = (*words, "--request-timeout", "30s")
+        return self.run(Command(limited, self.proxy.environment, _SECONDS, stdin=stdin))
 
 
 def nodes_or_unknown(cluster: Cluster) -> Mapping[str, ClusterNode] | Unknown:

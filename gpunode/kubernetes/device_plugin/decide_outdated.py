@@ -16,7 +16,7 @@ from gpunode.base.subject import Subject
 from gpunode.kubernetes.device_plugin.view import FEATURE_DISCOVERY, MPS_DAEMON, View
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
-from gpunode.kubernetes.nodes.labels import CONFIG, LabelChange
+from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, LabelChange
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART
 
@@ -66,12 +66,17 @@ def still_coming(settings: Settings, node: str, view: View, removed: Sequence[st
 
 
 def _still_coming(settings: Settings, node: str, view: View, removed: Sequence[str]) -> Iterator[str]:
+    plugin, shares = settings.device_plugin, settings.sharing.strategy == "mps"
+    labels = view.nodes[node].labels if node in view.nodes else {}
+    if plugin.gfd and plugin.config_name is None and not shares and labels.get(MPS_CAPABLE) == "true":
+        # While it stands the release takes the node for one with a daemon, and goes on as long as one is left.
+        yield f"GPU feature discovery has not taken {MPS_CAPABLE} off the node"
     for pod in view.pods:
         if pod.name in removed:
             yield f"{pod.name} has not ended"
     for name in sets_that_stay(settings, view):
         # A node that shares its GPUs otherwise has no daemon; where the others are, the labels of the node say.
-        if name.endswith(FEATURE_DISCOVERY) or (name.endswith(MPS_DAEMON) and settings.sharing.strategy != "mps"):
+        if name.endswith(FEATURE_DISCOVERY) or (name.endswith(MPS_DAEMON) and not shares):
             continue
         found = view.pod(name, node)
         if found is None or found.name in removed:

@@ -161,8 +161,11 @@ def _too_many(felt: Collection[str], bounds: Bounds) -> Iterator[str]:
     most = min((bounds.settings[node].disruption.max_parallel for node in to_come), default=0)
     empty = sorted({*drained, *bounds.held})
     if to_come and len(empty) > max(most, bounds.wave):
+        beside = sorted(set(bounds.held) - set(drained))
+        held = f"gpunode holds {_few(beside, ', ')} so already (give them back, or run again when they are well)"
+        together = (*((held,) if beside else ()), *(("these daemons restart at once",) if len(drained) > 1 else ()))
         yield (
-            f"{_few(empty, ', ')} would be empty at the same time, for these daemons restart at once, and "
+            f"{_few(empty, ', ')} would be empty at the same time, for {' and '.join(together)}, and "
             f"disruption.max_parallel is {most}"
         )
 

@@ -7,7 +7,7 @@ source: NVIDIA/k8s-device-plugin, cmd/mps-control-daemon/main.go (SIGHUP) and th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from gpunode.kubernetes.device_plugin.view import MPS_DAEMON
@@ -24,9 +24,11 @@ _SHARED = (WHOLE_GPU, f"{WHOLE_GPU}.shared")
 _FINISHED = ("Succeeded", "Failed")
 
 
-def asking(kubernetes: KubernetesSettings) -> tuple[str, ...]:
-    """Return the command that asks for every pod of the cluster."""
-    return kubectl(kubernetes, "get", "pods", "--all-namespaces", "--output", "json")
+def asking(kubernetes: KubernetesSettings, nodes: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the command that asks for every pod of the cluster, or for those of the one node that is named."""
+    of_one = [f"spec.nodeName={name}" for name in nodes] if len(nodes) == 1 else []
+    only = ("--field-selector", *of_one) if of_one else ()
+    return kubectl(kubernetes, "get", "pods", "--all-namespaces", *only, "--output", "json")
 
 
 def parse_clients(text: str) -> dict[str, tuple[str, ...]]:
@@ -65,8 +67,8 @@ def label_restarts(change: LabelChange, node: ClusterNode) -> bool:
 def release_restarts(change: ReleaseChange) -> bool:
     """Say whether every MPS daemon of the cluster ends, or begins anew, by what helm is told."""
     acts = [step.act for step in change.steps]
-    if Act.ROLLBACK in acts or Act.UNINSTALL in acts:
-        # Nobody has looked at what these change.
+    # Nobody has looked at what these change; but a revision by which the daemons stay ends none, whatever is in it.
+    if Act.UNINSTALL in acts or (Act.ROLLBACK in acts and not any(map(_is_daemon, change.stays_behind))):
         return True
     ids = [each.identity for each in change.differences]
     return Act.UPGRADE in acts and any(_is_daemon(each) and each not in change.stays for each in ids)

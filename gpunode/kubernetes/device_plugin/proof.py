@@ -13,7 +13,7 @@ class Proof:
     """Hold what looks at the node, while the pods ran, have shown of them.
 
     places: pod -> the GPU, or MIG device, that it had; together: GPU -> the most of them that had it at one look;
-    processes: GPU -> the most of them whose processes nvidia-smi had at one look.
+    processes: GPU, or MIG device -> the most of them whose processes nvidia-smi had at one look.
     """
 
     namespace: str
@@ -36,8 +36,10 @@ class Proof:
         _most(self.together, now)
         now = {}
         for process in users.processes:
-            if process.container in of_container:
-                now.setdefault(process.gpu, set()).add(of_container[process.container])
+            # nvidia-smi names the GPU of a MIG device alone.
+            its_pod = of_container.get(process.container or "")
+            if its_pod is not None and its_pod in self.places:
+                now.setdefault(self.places[its_pod], set()).add(its_pod)
         _most(self.processes, now)
 
     def said(self) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.quantity import quantity
 from gpunode.kubernetes.device_plugin.promise import GPU_COUNT, GPU_MEMORY, gpus_of
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl
 from gpunode.kubernetes.nodes.component import COMPONENT
@@ -78,7 +79,8 @@ def _asked(spec: Mapping[str, Any]) -> Counter[str]:
 
 def _limits(container: Mapping[str, Any]) -> Counter[str]:
     limits = (container.get("resources") or {}).get("limits") or {}
-    return Counter({str(name): int(str(count)) for name, count in limits.items() if str(name).startswith(_VENDORS)})
+    ours = {str(name): quantity(count) for name, count in limits.items() if str(name).startswith(_VENDORS)}
+    return Counter({name: int(count) for name, count in ours.items()})
 
 
 def judge_taken(node: ClusterNode, taken: Mapping[str, Taken]) -> Iterator[Finding]:

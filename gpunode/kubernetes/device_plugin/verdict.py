@@ -22,6 +22,7 @@ from gpunode.kubernetes.device_plugin.promise import GPU_MEMORY, gpus_of
 from gpunode.kubernetes.device_plugin.static_manifest import daemon_set_name
 from gpunode.kubernetes.device_plugin.view import FEATURE_DISCOVERY, MPS_DAEMON, View
 from gpunode.kubernetes.gpushare.objects import EXTENDER, NAMESPACE, PLUGIN
+from gpunode.kubernetes.mig_manager import judge_mig_manager
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
 from gpunode.kubernetes.nodes.configuration import configuration
@@ -75,11 +76,13 @@ def judge_node(
     by_hand = (*marked(resources_of(settings, node)).findings, *_counted(settings, node), *others, *exporter)
     if settings.device_plugin.method == "none":
         return (*labels, *by_hand)
+    managed = judge_mig_manager(settings, node.labels)
     registered = decide_registered(settings, node, daemon_sets_of(settings, view), view, mig, gpus)
     return (
         _ready(node),
         *labels,
         *by_hand,
+        *managed,
         *marked(with_restart(decide_outdated(settings, node, view), restart)).findings,
         *marked(decide_current(settings, name, daemon_sets_of(settings, view), view, boot or MigBoot())).findings,
         *_behind(release, _behind(restart, _of_pods(settings, node, view), (Subject.POD,)), _RELEASED),

@@ -172,6 +172,13 @@ def asking(kubernetes: KubernetesSettings, namespace: str) -> tuple[str, ...]:
     return kubectl(kubernetes, "get", "daemonsets.apps,pods", "--namespace", namespace, "--output", "json")
 
 
+def asking_of_node(kubernetes: KubernetesSettings, namespace: str, node: str) -> tuple[tuple[str, ...], ...]:
+    """Return the commands that ask for the namespace's DaemonSets, and for its pods on one node alone."""
+    where = ("--namespace", namespace, "--output", "json")
+    on_node = ("--field-selector", f"spec.nodeName={node}")
+    return kubectl(kubernetes, "get", "daemonsets.apps", *where), kubectl(kubernetes, "get", "pods", *where, *on_node)
+
+
 def asking_gpushare(kubernetes: KubernetesSettings) -> tuple[str, ...]:
     """Return the command that asks for gpushare's workloads and pods, which are among others' in their namespace."""
     kinds, (label, value) = "daemonsets.apps,deployments.apps,pods", *APP.items()

@@ -31,6 +31,13 @@ class Pod:
         """Say whether a drain leaves it where it is: it belongs to the node, or has ended."""
         return self.static or self.controller == "DaemonSet" or self.finished
 
+    def forbids(self, *, force: bool, emptydir: bool) -> bool:
+        """Say whether kubectl evicts nothing of the node as long as the pod is there, also where it ends already.
+
+        source: kubernetes/kubectl, pkg/drain/filters.go (unreplicatedFilter, localStorageFilter)
+        """
+        return not self.stays and ((self.controller is None and not force) or (self.emptydir and not emptydir))
+
     def __str__(self) -> str:
         """Return namespace and name."""
         return f"{self.namespace}/{self.name}"

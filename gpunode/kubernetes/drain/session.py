@@ -34,6 +34,8 @@ from gpunode.kubernetes.nodes.cordon import (
 _TRIES = 8
 _LOOK = 2.0
 _LONGEST = 600
+# What kubectl says where it evicts none of a node. source: kubernetes/kubectl, pkg/drain/filters.go
+_REFUSED = "cannot delete"
 
 
 class DrainError(Exception):
@@ -92,7 +94,10 @@ class Session:
         note = self._taken(reason)
         if note is None:
             return False
+        began = self.clock()
         output = self.run(self.commands.drain())
+        if output.status != 0 and self._ended(began, output.err):
+            output = self.run(self.commands.drain())
         if output.status != 0:
             raise DrainError(self._blocked(note, output.err))
         self._told(self.commands.patch(noted(replace(note, state=DRAINED))))
@@ -179,6 +184,24 @@ class Session:
             return tuple(pod for pod in parse_pods(self._told(self.commands.pods())) if not pod.stays)
         except ParseError as error:
             raise DrainError(f"node {self.node}: {error}") from None
+
+    def _ended(self, began: float, words: str) -> bool:
+        """Wait for pods that are told to end already, for which kubectl evicts none; say whether they have ended.
+
+        False where there is none of that kind, or one that nobody has told to end. `words`: kubectl's
+        """
+        desired, refused = self.commands.kubernetes.drain, _REFUSED in words
+        while True:
+            try:
+                left = self.leaving()
+            except DrainError:
+                return False
+            still = [each for each in left if each.forbids(force=desired.force, emptydir=desired.delete_emptydir_data)]
+            if not still:
+                return refused
+            if not all(each.ending for each in still) or self.clock() - began >= desired.timeout:
+                return False
+            self.sleep(_LOOK)
 
     def _reasons(self) -> tuple[str, ...]:
         desired = self.commands.kubernetes.drain

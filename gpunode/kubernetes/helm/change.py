@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from gpunode.kubernetes.helm.difference import Difference, differences, drifted
+from gpunode.kubernetes.helm.difference import Difference, Place, differences, drifted
 from gpunode.kubernetes.helm.manifest import Identity, Object, objects
 from gpunode.kubernetes.helm.release import Release, Revision, Status, StoredRevision
 
@@ -38,6 +38,8 @@ class Wanted:
     """Hold what a release is to be: chart's name and version, namespace, and the manifest that its values render to.
 
     `subcharts`: names and aliases of the charts that it brings along.
+    `varies`: places whose content the chart makes anew with each rendering (a certificate, a hash with its salt): a
+    difference there says nothing. `other_values`: the release has other ones than are desired, which may show there.
     `takes_over`: one that bears no mark of gpunode's is changed, too; `component` is whose setting says so.
     """
 
@@ -48,6 +50,12 @@ class Wanted:
     takes_over: bool = False
     component: str = "device_plugin"
     subcharts: tuple[str, ...] = ()
+    varies: frozenset[Place] = frozenset()
+    other_values: bool = False
+
+    def lasting(self, found: tuple[Difference, ...]) -> tuple[Difference, ...]:
+        """Return the differences that another rendering has, too."""
+        return tuple(each for each in found if each.place not in self.varies)
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,8 @@ class ReleaseChange:
     """Hold what is to be done, in order (nothing: all is as desired), or why no more may be done (`refused`).
 
     `by_hand` says that the differences are of the cluster's objects from the release's own manifest, `stays` names the
-    DaemonSets whose pods stay as they are until somebody ends them (OnDelete).
+    DaemonSets whose pods stay as they are until somebody ends them (OnDelete), and `stays_behind` those of the revision
+    that is gone back to.
     """
 
     steps: tuple[Step, ...] = ()
@@ -63,6 +72,7 @@ class ReleaseChange:
     refused: str | None = None
     by_hand: bool = False
     stays: frozenset[Identity] = frozenset()
+    stays_behind: frozenset[Identity] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -100,22 +110,26 @@ def change(desired: Wanted, reading: Reading, now: datetime, timeout: int) -> Re
         return ReleaseChange(refused="what the release consists of was not read: run it again")
     target = objects(desired.manifest, desired.namespace)
     actual = objects(stored.manifest, desired.namespace)
-    found = differences(target, actual)
+    found = desired.lasting(differences(target, actual))
     reason = _few(found)
+    if not reason and desired.other_values:
+        reason = "other values, of which the chart makes something else with each rendering"
     if not reason and good.chart_version != desired.version:
         reason = f"chart {good.chart_version}, desired {desired.version}"
     by_hand = False
     if not reason and reading.live is not None and (found := drifted(actual, reading.live)):
         reason, by_hand = f"changed by hand: {_few(found)}", True
     steps = () if recovery is None else (recovery,)
+    behind = _on_delete(actual) if steps else frozenset()
     why = reason or (recovery.reason if recovery is not None else "")
     if why and not (desired.takes_over or release.is_gpunode_s):
         return ReleaseChange((), found, _somebody_s(desired, why))
     if not reason:
-        return ReleaseChange(steps)
-    if given_up := _given_up(release, reading.undone, target, desired.namespace):
-        return ReleaseChange(steps, found, given_up)
-    return ReleaseChange((*steps, Step(Act.UPGRADE, reason)), found, by_hand=by_hand, stays=_on_delete(target))
+        return ReleaseChange(steps, stays_behind=behind)
+    if given_up := _given_up(release, reading.undone, target, desired):
+        return ReleaseChange(steps, found, given_up, stays_behind=behind)
+    stays, every = _on_delete(target), (*steps, Step(Act.UPGRADE, reason))
+    return ReleaseChange(every, found, by_hand=by_hand, stays=stays, stays_behind=behind)
 
 
 def _on_delete(target: Mapping[Identity, Object]) -> frozenset[Identity]:
@@ -192,13 +206,13 @@ def _recovery(release: Release) -> Step | None:
 
 
 def _given_up(
-    release: Release, stored: StoredRevision | None, target: Mapping[Identity, Object], namespace: str
+    release: Release, stored: StoredRevision | None, target: Mapping[Identity, Object], desired: Wanted
 ) -> str | None:
     """Return why an upgrade is not tried again: the same failed, and was rolled back."""
     undone = release.undone
     if undone is None or stored is None or stored.number != undone.number:
         return None
-    if differences(target, objects(stored.manifest, namespace)):
+    if desired.lasting(differences(target, objects(stored.manifest, desired.namespace))):
         return None
     return (
         f"revision {undone.number} with the same content failed and was rolled back{_words(undone)}; it is tried again "

@@ -68,6 +68,10 @@ class Commands:
         """Return the question for a revision's manifest, which may hold secrets."""
         return self._command(("get", "manifest", self.asked.release, "--revision", str(revision)))
 
+    def values(self, revision: int) -> Command:
+        """Return the question for the values that a revision was given, which may hold secrets."""
+        return self._command(("get", "values", self.asked.release, "--revision", str(revision), "--output", "json"))
+
     def live(self, manifest: str) -> Command:
         """Return the question for the objects of a manifest as the API server has them; kubectl's, not helm's."""
         namespace = ("--namespace", self.asked.namespace)

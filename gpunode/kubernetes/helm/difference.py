@@ -11,6 +11,8 @@ from gpunode.settings.problems import SECRET, is_secret
 
 _LONGEST = 80
 _DATA = ("data", "stringData", "binaryData")
+# An object, and where in it.
+Place = tuple[Identity, str]
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,11 @@ class Difference:
     path: str
     actual: str | None
     desired: str | None
+
+    @property
+    def place(self) -> Place:
+        """Return where it is."""
+        return self.identity, self.path
 
     def __str__(self) -> str:
         """Return `DaemonSet gpu/nvdp: spec.paused: true, desired false`."""

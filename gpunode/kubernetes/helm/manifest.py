@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from functools import cache
 from typing import Any
 
@@ -14,12 +12,10 @@ import yaml
 
 from gpunode.base import tables
 from gpunode.base.kubernetes_yaml import Loader
+from gpunode.base.quantity import quantity
 from gpunode.base.reading import ParseError
 
 _HOOK = "helm.sh/hook"
-_QUANTITY = re.compile(r"(?P<number>[+-]?(\d+\.?\d*|\.\d+))(?P<unit>[KMGTPE]i|[numkMGTPE]|[eE][+-]?\d{1,2})?", re.ASCII)
-_UNITS = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 
 
 @dataclass(frozen=True, order=True)
@@ -207,20 +203,3 @@ def _without_blanks(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _without_blanks(item) for name, item in value.items() if not says_nothing(item)}
     return [_without_blanks(item) for item in value] if isinstance(value, list) else value
-
-
-def quantity(value: Any) -> Any:
-    """Return a Kubernetes quantity as one number's text: `1000m` and 1 are the same; anything else as it is."""
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return value
-    match = _QUANTITY.fullmatch(str(value))
-    if match is None or len(str(value)) > 40:
-        return value
-    number, unit = Decimal(match["number"]), match["unit"] or ""
-    if unit in _BINARY:
-        number *= 1024 ** _BINARY[unit]
-    elif unit in _UNITS:
-        number = number.scaleb(_UNITS[unit])
-    elif unit:
-        number = number.scaleb(int(unit[1:]))
-    return f"{number.normalize():f}"

@@ -16,6 +16,7 @@ from gpunode.base.reading import ParseError
 from gpunode.kubernetes.helm.change import Act, Reading, ReleaseChange, Step, Wanted
 from gpunode.kubernetes.helm.commands import Command, Commands
 from gpunode.kubernetes.helm.decide import decide, decide_absence
+from gpunode.kubernetes.helm.difference import Place, differences
 from gpunode.kubernetes.helm.errors import explained
 from gpunode.kubernetes.helm.manifest import live_objects, objects
 from gpunode.kubernetes.helm.own_values import unknown_values
@@ -77,10 +78,33 @@ class Session:
         reading = self.reading()
         if in_use:
             values = with_entries_in_use(values, reading.good.manifest if reading.good else "", in_use)
-        desired = self.desired(values, *self.cluster())
+        cluster, timeout = self.cluster(), self.commands.kubernetes.timeout
+        desired = self.desired(values, *cluster)
         if is_known:
             desired = replace(desired, takes_over=True)
-        return desired, values, decide(self.name, desired, reading, now, self.commands.kubernetes.timeout)
+        decision = decide(self.name, desired, reading, now, timeout)
+        if _differs(decision) and (varies := self._varies(desired, values, cluster)):
+            desired = replace(desired, varies=varies, other_values=self._has_other_values(reading.good, values))
+            decision = decide(self.name, desired, reading, now, timeout)
+        return desired, values, decision
+
+    def _varies(
+        self, desired: Wanted, values: Mapping[str, Any], cluster: tuple[str, tuple[str, ...]]
+    ) -> frozenset[Place]:
+        """Return where the chart makes something else of the same values each time, as genCA and htpasswd do."""
+        again = self._told("helm template", self.commands.template(values, *cluster))
+        first = objects(desired.manifest, desired.namespace)
+        return frozenset(each.place for each in differences(first, objects(again, desired.namespace)))
+
+    def _has_other_values(self, good: StoredRevision | None, values: Mapping[str, Any]) -> bool:
+        if good is None:
+            return False
+        answer = self._told("helm get values", self.commands.values(good.number))
+        try:
+            # As helm was given them.
+            return bool((json.loads(answer) or {}) != json.loads(json.dumps(values)))
+        except (ValueError, RecursionError):
+            raise ParseError("helm's answer is no JSON") from None
 
     def decide_absence(self, chart: str, now: datetime) -> Decision[ReleaseChange]:
         """Return what takes the release away where it is of that chart; raise HelmError or ParseError."""
@@ -189,6 +213,11 @@ class Session:
         if output.status != 0:
             raise HelmError(explained(what, output.err, self.commands.asked.component))
         return output.out
+
+
+def _differs(decision: Decision[ReleaseChange]) -> bool:
+    changes = (step.change for step in decision.steps)
+    return any(each is not None and each.differences and not each.by_hand for each in changes)
 
 
 def _names_of(dependencies: Any) -> Iterator[str]:

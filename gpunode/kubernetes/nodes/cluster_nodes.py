@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpunode.base.quantity import quantity
 from gpunode.kubernetes.nodes.cordon import ANNOTATION, MANAGER, Note, parse_note, told
 from gpunode.kubernetes.nodes.labels import CONFIG, OURS, RESOURCES, LabelChange
 from gpunode.settings.kubernetes import KubernetesSettings
@@ -17,8 +18,8 @@ class ClusterNode:
     """Hold what the API server says of a node.
 
     `ours` is the annotation that names gpunode's labels, `resources` that of the extended resources that it counts,
-    `capacity` and `allocatable` resource -> quantity as text, `note` what gpunode noted of its drain, `is_annotated`
-    whether it has any annotation.
+    `capacity` and `allocatable` resource -> number as text (16000, where the API server writes 16k), `note` what
+    gpunode noted of its drain, `is_annotated` whether it has any annotation.
     """
 
     name: str
@@ -75,7 +76,7 @@ def _node(item: Mapping[str, Any]) -> ClusterNode:
 
 
 def _counts(status: Mapping[str, Any], kind: str) -> dict[str, str]:
-    return {str(name): str(count) for name, count in (status.get(kind) or {}).items()}
+    return {str(name): str(quantity(count)) for name, count in (status.get(kind) or {}).items()}
 
 
 def labelled_for(nodes: Mapping[str, ClusterNode]) -> frozenset[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from gpunode.base.codes import code_of
 from gpunode.base.comparison import compared
 from gpunode.base.decision import Decision, Step
 from gpunode.base.disruption import Disruption
@@ -13,6 +14,8 @@ from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
 from gpunode.kubernetes.objects.own_objects import METHOD, Document, ObjectsChange, look_at, objects_change
 
 _FEW = 5
+# A caution names the objects themselves.
+_CODE = code_of(COMPONENT, Subject.OWN_OBJECTS)
 
 
 def decide(
@@ -56,7 +59,8 @@ def _cautions(change: ObjectsChange) -> Iterator[Finding]:
     if change.kept:
         names = ", ".join(f"{each.kind} {each.name}" for each in change.kept[:_FEW])
         cause = "no longer asked for, and left: nodes that this run does not change are labelled for it"
-        yield Finding(COMPONENT, FindingClass.OK, names, "there", "there", cause)
+        yield Finding(COMPONENT, FindingClass.OK, names, "there", "there", cause, code=_CODE)
     for each in change.ill:
         cause = "as desired, and does not run wherever it is to"
-        yield Finding(COMPONENT, FindingClass.OK, str(each), "as desired", "as desired", cause, look_at(each))
+        remedy = look_at(each)
+        yield Finding(COMPONENT, FindingClass.OK, str(each), "as desired", "as desired", cause, remedy, code=_CODE)

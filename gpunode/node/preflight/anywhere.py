@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 
 from gpunode.base import tables
@@ -31,10 +32,7 @@ def refused_anywhere(settings: Settings) -> tuple[Refusal, ...]:
     fewest = min(by_system, key=len)
     count = len(by_system)
     return tuple(
-        Refusal(
-            item.component, f"{item.reason}; none of the {count} supported systems has it", item.source, item.remedy
-        )
-        for item in fewest
+        replace(item, reason=f"{item.reason}; none of the {count} supported systems has it") for item in fewest
     )
 
 

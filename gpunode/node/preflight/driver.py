@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 
 from gpunode.base import tables, versions
+from gpunode.base.codes import preflight
 from gpunode.base.tables.driver_versions import Branch
 from gpunode.base.tables.sources import DriverSource
 from gpunode.base.verdicts import Caution, Refusal
@@ -121,7 +122,7 @@ def proprietary_refusals(
     """
     told = _without_proprietary(settings, desired, today)
     if told is not None and not _has_proprietary(driver, desired):
-        yield Refusal("driver", *told)
+        yield Refusal("driver", *told, preflight("driver-no-proprietary"))
 
 
 def proprietary_cautions(
@@ -130,7 +131,7 @@ def proprietary_cautions(
     """Tell of such a branch where the node has its packages already: it was to be had, and need not be again."""
     told = _without_proprietary(settings, desired, today)
     if told is not None and _has_proprietary(driver, desired):
-        yield Caution("driver", *told)
+        yield Caution("driver", *told, preflight("driver-no-proprietary-again"))
 
 
 def _has_proprietary(driver: DriverState, desired: WantedDriver) -> bool:

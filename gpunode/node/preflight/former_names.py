@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpunode.base.codes import preflight
 from gpunode.base.verdicts import Caution
 from gpunode.settings import Settings, component_models
 
@@ -13,4 +14,5 @@ def former_names(settings: Settings) -> Iterator[Caution]:
     for name in component_models():
         for former, now in getattr(settings, name).by_former_name:
             reason = f"{name}.{former} is called {name}.{now} now, and the next release does not know the old name"
-            yield Caution(name, reason, "CHANGELOG.md", f"write {name}.{now} in the host's data")
+            remedy = f"write {name}.{now} in the host's data"
+            yield Caution(name, reason, "CHANGELOG.md", remedy, preflight("former-name"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpunode.base import tables, versions
+from gpunode.base.codes import preflight
 from gpunode.base.verdicts import Caution, Refusal
 from gpunode.components.podman.decide import desired_of, lacks
 from gpunode.node.machine import Machine
@@ -23,7 +24,8 @@ def podman_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     if desired.source == "present" and (program := lacks(desired_of(settings), machine.podman)):
         reason = f"podman.default_runtime is {program!r}, and the node has no {program}: no container would start"
         remedy = f"install {program} on the node, or leave podman.default_runtime out"
-        yield Refusal("podman", reason, "the node's PATH, and podman's containers.conf", remedy)
+        where = "the node's PATH, and podman's containers.conf"
+        yield Refusal("podman", reason, where, remedy, preflight("podman-without-runtime"))
     # What is there stays as it is, unless another version is desired.
     found = desired.version or machine.podman.version
     whose, source = f"podman {found}", "podman.version" if desired.version else "podman --version on the node"
@@ -31,18 +33,21 @@ def podman_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
         found, whose, source = archive.podman, f"podman {archive.podman} of {_name(machine)}'s archive", _TABLE
         if not found:
             remedy = f"{_ELSEWHERE.format(first=row.first_with_cdi)}, or set podman.enabled = False"
-            yield Refusal("podman", f"{_name(machine)} has no package podman", _TABLE, remedy)
+            reason = f"{_name(machine)} has no package podman"
+            yield Refusal("podman", reason, _TABLE, remedy, preflight("podman-not-packaged"))
     if not found:
         return
     if not versions.at_least(found, versions.major_minor(row.first_with_cdi)):
         remedy = f"{_ELSEWHERE.format(first=row.first_with_cdi)}, or set podman.enabled = False"
-        yield Refusal("podman", f"{whose} knows no CDI, by which containers get GPUs", source, remedy)
+        reason = f"{whose} knows no CDI, by which containers get GPUs"
+        yield Refusal("podman", reason, source, remedy, preflight("podman-without-cdi"))
     elif (toolkit := settings.toolkit.version or machine.toolkit.version) and _cannot_read(found, toolkit):
         yield Refusal(
             "podman",
             f"{whose} cannot read CDI specifications of toolkit {toolkit} (additionalGids)",
             _TABLE,
             f"set toolkit.version = '1.18.2', or {_ELSEWHERE.format(first=row.first_with_gids)}",
+            preflight("podman-reads-no-gids"),
         )
 
 
@@ -61,6 +66,7 @@ def podman_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
                 f"{desired.version} is asked for: another repository of the node has to have it",
                 _TABLE,
                 "give the node that repository before the run, or leave podman.version out",
+                preflight("podman-version-elsewhere"),
             )
     found = desired.version or there or (archive.podman if archive else None)
     undecided = settings.toolkit.version is None and machine.toolkit.version is None
@@ -71,6 +77,7 @@ def podman_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
             "(additionalGids), and the newest toolkit is to come",
             _TABLE,
             f"set toolkit.version = '1.18.2', or {_ELSEWHERE.format(first=row.first_with_gids)}",
+            preflight("podman-may-read-no-gids"),
         )
 
 

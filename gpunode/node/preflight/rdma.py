@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpunode.base.codes import preflight
 from gpunode.base.verdicts import Refusal
 from gpunode.components.rdma import decide as rdma
 from gpunode.node.machine import Machine
@@ -20,4 +21,5 @@ def rdma_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     for item in rdma.decide(settings.rdma_shared_device_plugin, machine.rdma).findings:
         if item.cause is not None:
             reason, _, remedy = item.cause.partition(". ")
-            yield Refusal(rdma.COMPONENT, reason, _SOURCE, remedy or "do that, or disable the plugin for this host")
+            remedy = remedy or "do that, or disable the plugin for this host"
+            yield Refusal(rdma.COMPONENT, reason, _SOURCE, remedy, preflight("rdma-nothing-to-offer"))

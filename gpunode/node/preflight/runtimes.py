@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpunode.base import tables, versions
+from gpunode.base.codes import preflight
 from gpunode.base.verdicts import Caution, Refusal
 from gpunode.components.crio.decide import INSTALL
 from gpunode.components.runtime_packages import containerd_packages, docker_packages, removed_for, told_source, way_out
@@ -41,7 +42,7 @@ def toolkit_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
     if not desired.enabled:
         return
     for item in _below_minimum(settings, machine, "security"):
-        yield Caution(item.component, item.reason, item.source, item.remedy)
+        yield Caution(item.component, item.reason, item.source, item.remedy, preflight("toolkit-with-known-hole"))
     by_variable = desired.accept_nvidia_visible_devices_envvar_when_unprivileged is not False
     if not by_variable and not desired.accept_nvidia_visible_devices_as_volume_mounts and desired.cdi == "off":
         yield caution("toolkit-no-way-in")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpunode.base.codes import preflight
 from gpunode.base.verdicts import Caution, Refusal
 from gpunode.components.slurm.decide import lacks
 from gpunode.components.slurm.state import FOLDER
@@ -16,7 +17,7 @@ def slurm_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     """Refuse a node without a slurmd, without its slurm.conf, or with one that cannot do what is asked."""
     if settings.slurm.enabled and (lacking := lacks(settings.slurm, machine.slurm)) is not None:
         reason, remedy = lacking
-        yield Refusal("slurm", reason, f"slurmd and {FOLDER} of this node", remedy)
+        yield Refusal("slurm", reason, f"slurmd and {FOLDER} of this node", remedy, preflight("slurm-lacks"))
 
 
 def slurm_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:

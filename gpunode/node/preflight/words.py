@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from gpunode.base.codes import preflight
 from gpunode.base.tables.reading import Row, Table, table
 from gpunode.base.verdicts import Caution, Refusal
 
@@ -22,11 +24,15 @@ class Words(Row):
 words = table(Table[str, Words], "preflight.yaml")  # type: ignore[type-abstract]
 
 
+def _said(row: str, said: Mapping[str, Any]) -> dict[str, str]:
+    return {name: text.format(**said) for name, text in asdict(words()[row]).items()}
+
+
 def refusal(row: str, /, **said: Any) -> Refusal:
     """Return the refusal of a row of the table; raise KeyError where there is none, or where something is not said."""
-    return Refusal(*(text.format(**said) for text in astuple(words()[row])))
+    return Refusal(**_said(row, said), code=preflight(row))
 
 
 def caution(row: str, /, **said: Any) -> Caution:
     """Return the caution of a row of the table; raise KeyError as `refusal` does."""
-    return Caution(*(text.format(**said) for text in astuple(words()[row])))
+    return Caution(**_said(row, said), code=preflight(row))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError
+from gpunode.base.toml_edit import ConfigurationRefused, edited
 from gpunode.packages.driver_packages.choice import Offers
 from gpunode.packages.driver_packages.installed import DriverPackages
 from gpunode.packages.driver_packages.names import belongs
@@ -20,6 +21,10 @@ LOCKLIST = "/etc/dnf/versionlock.toml"
 # dnf 5 passes over a list that does not say this. source: libdnf5/rpm/versionlock_config.cpp (5.4)
 _FORMAT = "1.0"
 _HEAD = f'version = "{_FORMAT}"\n'
+_LAYOUT = (
+    f"{LOCKLIST} is in a layout that no entry can be added to: have dnf write it anew (`dnf5 versionlock add NAME`, "
+    "for a package that you lock), or remove it"
+)
 _TABLE = re.compile(r"^(?=[ \t]*\[\[[ \t]*packages[ \t]*\]\])", re.MULTILINE)
 
 
@@ -53,19 +58,42 @@ def locked(text: str, keep: Mapping[str, str], group: str = "driver", every: Ite
     is_read = not text or not desired or found.get("version") == _FORMAT
     if is_read and sorted(_entries(found, mark)) == desired:
         return text
+    # dnf takes either layout; a header behind a list in brackets would be no TOML.
+    change = _listed if "packages" in found and not _TABLE.search(text) else _tabled
+    try:
+        new = change(text if "version" in found else _HEAD + (f"\n{text}" if text else ""), desired, mark)
+        now = tomllib.loads(new) if new else {}
+    except ValueError as error:
+        raise ValueError(_LAYOUT) from error
+    if now in ({"version": _FORMAT}, {"version": _FORMAT, "packages": []}) and "#" not in new:
+        return ""
+    if sorted(_entries(now, mark)) != desired or now.get("version") != _FORMAT:
+        raise ValueError(_LAYOUT)
+    return new
+
+
+def _tabled(text: str, desired: Sequence[tuple[str, str]], mark: str) -> str:
+    """Return a list of tables, as dnf writes it, with our entries at its end."""
     head, *tables = _TABLE.split(text)
     kept = [_rest(table) if _comment(table) == mark else table for table in tables]
-    new = head + "".join(kept)
-    if "version" not in found:
-        new = _HEAD + (f"\n{new}" if new else "")
-    new += "".join(_entry(name, evr, mark) for name, evr in desired)
-    if _parsed(new) == {"version": _FORMAT} and "#" not in new:
-        return ""
-    if sorted(_entries(_parsed(new), mark)) != desired or _parsed(new)["version"] != _FORMAT:
-        raise ValueError(
-            f"{LOCKLIST} is in a layout that no entry can be added to: have dnf write it anew, or remove it"
-        )
-    return new
+    return head + "".join(kept) + "".join(_entry(name, evr, mark) for name, evr in desired)
+
+
+def _listed(text: str, desired: Sequence[tuple[str, str]], mark: str) -> str:
+    """Return a list in brackets (`packages = [{name = …}]`, or the empty one that dnf leaves) with our entries."""
+
+    def edit(table: MutableMapping[str, Any]) -> None:
+        packages = table["packages"]
+        if not isinstance(packages, list):
+            raise ConfigurationRefused("'packages' is no list", "packages")
+        for at in reversed(range(len(packages))):
+            if isinstance(packages[at], dict) and packages[at].get("comment") == mark:
+                del packages[at]
+        for name, evr in desired:
+            condition = {"key": "evr", "comparator": "=", "value": evr}
+            packages.append({"name": name, "comment": mark, "conditions": [condition]})
+
+    return edited(text, edit)
 
 
 def _parsed(text: str) -> dict[str, Any]:
@@ -90,7 +118,7 @@ def _entries(found: Mapping[str, Any], mark: str) -> Iterator[tuple[str, str]]:
 
 
 def _comment(table: str) -> str | None:
-    entry = _parsed(table)["packages"][0]
+    entry = tomllib.loads(table)["packages"][0]
     return entry.get("comment") if isinstance(entry, dict) else None
 
 

@@ -10,18 +10,40 @@
 
 locks() {
   [ -s "$VERSIONLOCK" ] || return 0
-  awk '
-    function told() {if (read && name != "" && evr != "") print name "=" (evr ~ /:/ ? "" : "0:") evr; name = evr = ""}
+  # An entry is a table of its own or one of a list in brackets; so are its conditions, each of which has to hold.
+  awk -v quote="'" '
+    BEGIN {
+      string = "(\"([^\"\\\\]|\\\\.)*\"|" quote "[^" quote "]*" quote ")"
+      pair = "^[A-Za-z0-9_-]+[ \t]*=[ \t]*" string; string = "^" string
+    }
+    function judged() {
+      if (value != "") {if (of == "evr" && sign ~ /^==?$/) evr = value; else other = 1}
+      of = sign = value = ""
+    }
+    function told() {
+      if (name != "" && evr != "" && !other) locks = locks name "=" (evr ~ /:/ ? "" : "0:") evr "\n"
+      name = evr = ""; other = 0
+    }
+    function said(key, text) {
+      if (key == "name") name = text; else if (key == "key") of = text
+      else if (key == "comparator") sign = text; else if (key == "value") value = text
+    }
     {sub(/^[ \t]+/, "")}
     /^version[ \t]*=[ \t]*"1[.]0"/ {read = 1}
-    /^\[\[[ \t]*packages[ \t]*\]\]/ {told()}
-    /^\[\[/ {of = sign = ""}
-    /^(name|key|comparator|value)[ \t]*=[ \t]*"/ {
-      what = $0; sub(/[ \t]*=.*/, "", what); text = $0; sub(/^[^"]*"/, "", text); sub(/".*/, "", text)
-      if (what == "name") name = text; else if (what == "key") of = text; else if (what == "comparator") sign = text
-      else if (of == "evr" && sign ~ /^==?$/) evr = text
-      else name = ""}
-    END {told()}' "$VERSIONLOCK"
+    /^packages[ \t]*=/ {list = 1}
+    /^\[\[/ {judged(); if ($0 ~ /^\[\[[ \t]*packages[ \t]*\]\]/) told(); next}
+    {
+      for (left = $0; left != "" && left !~ /^#/; left = substr(left, length(part) + 1)) {
+        part = substr(left, 1, 1)
+        if (part == "{") {judged(); depth++}
+        else if (part == "}") {judged(); depth--; if (list && depth == 0) told()}
+        else if (match(left, pair)) {
+          part = substr(left, 1, RLENGTH); key = part; sub(/[ \t]*=.*/, "", key)
+          text = part; sub(/^[^=]*=[ \t]*/, "", text); said(key, substr(text, 2, length(text) - 2))
+        } else if (match(left, string)) part = substr(left, 1, RLENGTH)
+      }
+    }
+    END {judged(); told(); if (read) printf "%s", locks}' "$VERSIONLOCK"
 }
 is_locked() (
   set -f

@@ -29,7 +29,7 @@ _OF_THE_CHART = {
     "config_name": "names a ConfigMap for the chart",
 }
 # (key, what is wrong)
-Wrong = Iterator[tuple[str, str]]
+Wrong = Iterator[tuple[str, str, str]]
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,14 @@ class Words(Row):
 words = table(Table[str, Words], "contradictions.yaml")  # type: ignore[type-abstract]
 
 
-def _said(row: str, /, **said: Any) -> tuple[str, str]:
-    return words()[row].key.format(**said), words()[row].message.format(**said)
+def _said(row: str, /, **said: Any) -> tuple[str, str, str]:
+    return words()[row].key.format(**said), words()[row].message.format(**said), f"settings.{row}"
 
 
 def contradictions(settings: Settings) -> Iterator[Problem]:
     """Yield what a node's settings cannot have together, where it is a node of a cluster."""
-    for key, message in _wrong(settings):
-        yield Problem(key, written(attrgetter(key)(settings)), message)
+    for key, message, code in _wrong(settings):
+        yield Problem(key, written(attrgetter(key)(settings)), message, code=code)
 
 
 def _wrong(settings: Settings) -> Wrong:

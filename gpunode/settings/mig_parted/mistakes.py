@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gpunode.base.errors import CodedError
 from gpunode.base.reading import Reading
 
 _LONGEST = 80
@@ -49,8 +50,10 @@ class Mistake(Reading):
         return f"{self.path}{value}: {self.message}{allowed}"
 
 
-class DeclarationError(Exception):
+class DeclarationError(CodedError):
     """Hold every mistake of a declaration; its text is the one message that lists them."""
+
+    code = "mig.declaration"
 
     def __init__(self, source: str, mistakes: Iterable[Mistake]) -> None:
         """Take what the declaration is called (its file), and the mistakes in the order in which they are listed."""

@@ -194,7 +194,32 @@ def test_who_connects_while_a_node_begins_anew_finds_known_hosts_and_keys_whole(
 
 
 @pytest.mark.parametrize(
-    "lab, line", [("default", "gpunode lab ssh gpu-1"), ("demo", "gpunode lab ssh --lab demo gpu-1")]
+    ("variable", "lab", "line"),
+    [
+        ("", "default", "gpunode lab ssh gpu-1"),
+        ("", "demo", "gpunode lab ssh --lab demo gpu-1"),
+        ("demo", "demo", "gpunode lab ssh --lab demo gpu-1"),
+        # Without the option it would enter the other one.
+        ("demo", "default", "gpunode lab ssh --lab default gpu-1"),
+    ],
 )
-def test_a_command_that_is_suggested_can_be_pasted_whatever_the_lab_s_name(lab: str, line: str) -> None:
+def test_a_command_that_is_suggested_can_be_pasted_whatever_the_lab_s_name(
+    monkeypatch: pytest.MonkeyPatch, variable: str, lab: str, line: str
+) -> None:
+    monkeypatch.setenv("GPUNODE_LAB", variable)
     assert state.told_command(lab, "ssh", "gpu-1") == line
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [("demo/nodes.json", "down --lab demo`"), ("default/nodes.json", "down`"), ("a/cluster/x.json", "down --lab a`")],
+)
+def test_a_broken_file_of_a_lab_names_the_removal_of_that_lab(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, line: str
+) -> None:
+    monkeypatch.delenv("GPUNODE_LAB", raising=False)
+    monkeypatch.setattr(state, "labs_folder", lambda: tmp_path)
+    for text in ("{half", "[]"):
+        state.write_whole(tmp_path / path, text)
+        with pytest.raises(LabError, match=f"gpunode lab {line}$"):
+            state.read_json(tmp_path / path)

@@ -1,0 +1,91 @@
+"""The pages of all codes, as `make docs` generated them: what a message means, and which code somebody asks for."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from gpunode.base.codes import code_of, slug
+
+_MOST_NEAR = 3
+
+
+@dataclass(frozen=True)
+class Page:
+    """Hold what is to be said of a code.
+
+    kind: what sort of message it is; seen: how texts name it; summary: one sentence that stands alone; detail: what it
+    means and when it comes; causes, remedies: those that there are, an ellipsis where a node decides; exit: what it
+    does to the exit code
+    """
+
+    code: str
+    kind: str
+    seen: tuple[str, ...]
+    summary: str
+    detail: str
+    causes: tuple[str, ...]
+    remedies: tuple[str, ...]
+    exit: str
+    source: str = ""
+
+    @property
+    def component(self) -> str:
+        """Return the part of the code before the dot, under which it is listed."""
+        return self.code.partition(".")[0]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as plain JSON types."""
+        return {name: list(each) if isinstance(each, tuple) else each for name, each in vars(self).items()}
+
+
+@cache
+def _data() -> Mapping[str, Any]:
+    found: dict[str, Any] = json.loads(resources.files("gpunode.data").joinpath("codes.json").read_text("utf-8"))
+    return found
+
+
+@cache
+def pages() -> Mapping[str, Page]:
+    """Return code -> its page, in the order of the codes."""
+    return {code: _page(code, page) for code, page in _data()["pages"].items()}
+
+
+def _page(code: str, page: Mapping[str, Any]) -> Page:
+    fields: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in page.items()}
+    return Page(code, **fields)
+
+
+def asked(text: str) -> tuple[Page, ...]:
+    """Return the pages that are asked for: of a code, of words that stand in a text, or of a component; else none.
+
+    A code of an earlier gpunode is the one that it is now.
+    """
+    known, code = pages(), _code(text)
+    if code in known:
+        return (known[code],)
+    name = slug(text)
+    of_component = tuple(page for page in known.values() if page.component == name)
+    return of_component or tuple(page for page in known.values() if page.code.partition(".")[2] == name)
+
+
+def _code(text: str) -> str:
+    """Return the code that a text is: as it stands in brackets, in capitals, or as the head of a finding says it."""
+    bare = text.strip().strip("[]").lower().replace("_", "-")
+    former: Mapping[str, str] = _data()["former"]
+    component, colon, rest = text.partition(": ")
+    return code_of(component, rest.partition(": ")[0]) if colon else former.get(bare, bare)
+
+
+def near(text: str) -> tuple[str, ...]:
+    """Return codes that somebody may have meant, the nearest first."""
+    name = _code(text)
+    found = difflib.get_close_matches(name, pages(), _MOST_NEAR, 0.6)
+    subjects = {page.code.partition(".")[2]: page.code for page in pages().values()}
+    found += [subjects[each] for each in difflib.get_close_matches(name.rpartition(".")[2], subjects, _MOST_NEAR, 0.75)]
+    return tuple(dict.fromkeys(found))[:_MOST_NEAR]

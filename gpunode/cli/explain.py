@@ -1,0 +1,64 @@
+"""`gpunode explain`: what a message means, by its code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import click
+
+from gpunode.base.codes import with_code
+from gpunode.base.explained import Page, asked, near, pages
+from gpunode.base.terminal import say
+from gpunode.cli.errors import UNKNOWN_CODE
+from gpunode.fleet.reports.findings_text import fold, width
+
+_LABELS = ("seen as", "why", "remedy", "exit code", "source")
+_COLUMN = max(map(len, _LABELS)) + 2
+
+
+@click.command()
+@click.argument("words", metavar="[CODE]", nargs=-1)
+@click.option("--json", "as_json", is_flag=True, help="Print the pages as JSON; all of them where no CODE is given.")
+def explain(words: tuple[str, ...], as_json: bool) -> None:
+    """Say what a message means that ends in [CODE], why it comes, and what to do.
+
+    CODE may also be what a text says (`driver: loaded module`), or a component, whose codes are listed. Without CODE
+    all codes are listed. Exits 0; 64 where there is no such code.
+    """
+    text = " ".join(words)
+    found = asked(text) if text else tuple(pages().values())
+    if not found:
+        meant = f"; did you mean {' or '.join(near(text))}?" if near(text) else ""
+        said = f"there is no message with the code {text!r}{meant} `gpunode explain` lists all"
+        raise click.BadParameter(with_code(said, UNKNOWN_CODE), param_hint="CODE")
+    if as_json:
+        say(json.dumps([page.to_json() for page in found], indent=2, ensure_ascii=False))
+    elif len(found) == 1:
+        say(page_text(found[0], width()))
+    else:
+        say(list_text(found, width()))
+
+
+def page_text(page: Page, columns: int) -> str:
+    """Return a code's page: its summary, the detail, and what is known of it in lines with a label."""
+    told = {
+        "seen as": page.seen,
+        "why": page.causes,
+        "remedy": page.remedies,
+        "exit code": (page.exit,),
+        "source": (page.source,) if page.source else (),
+    }
+    parts = [fold(f"{page.code}: {page.summary}", columns, "  "), "", fold(page.detail, columns, ""), ""]
+    for label, texts in told.items():
+        for at, text in enumerate(texts):
+            parts.append(fold(f"{'' if at else label:<{_COLUMN}}{text}", columns, " " * _COLUMN))
+    return "\n".join(parts)
+
+
+def list_text(found: Iterable[Page], columns: int) -> str:
+    """Return codes with their summaries, a block for each component."""
+    blocks: dict[str, list[str]] = {}
+    for page in found:
+        blocks.setdefault(page.component, []).append(fold(f"{page.code}: {page.summary}", columns, "  "))
+    return "\n\n".join("\n".join(block) for block in blocks.values())

@@ -1,0 +1,73 @@
+"""A command as it can be pasted again: of the same inventory, hosts and settings of the command line. Pure.
+
+Whatever names a next command takes it from here, so that none forgets `--limit` (more nodes would be touched) or
+`--set` (a run without it puts back what it set).
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+
+# Where a run that is a command's child finds how that one was called.
+CALL = "GPUNODE_CALL"
+_DEPLOY = "deploys/gpu_node.py"
+
+
+@dataclass(frozen=True)
+class Call:
+    """Hold what a command was given: the inventory's name, the patterns behind --limit, the words behind --set.
+
+    settings: as they may be shown (gpunode.settings.overrides.shown)
+    """
+
+    inventory: str = "INVENTORY"
+    limit: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+
+    @property
+    def run(self) -> str:
+        """Return the command of a run on these hosts; `gpunode apply` where pyinfra's own would undo what --set set."""
+        return self.of("apply") if self.settings else shlex.join(["pyinfra", self.inventory, _DEPLOY, *self._limit])
+
+    @property
+    def waves(self) -> str | None:
+        """Return the command of a rollout; None where some hosts are looked at alone, for it takes the others, too."""
+        return None if self.limit else self.of("rollout")
+
+    @property
+    def of_all(self) -> Call:
+        """Return the call of all hosts."""
+        return replace(self, limit=())
+
+    def of(self, command: str, *options: str) -> str:
+        """Return a command of gpunode's on these hosts: `gpunode drift prod.py --limit gpu-1`, and --set as it was."""
+        return shlex.join(["gpunode", command, *options, self.inventory, *self._limit, *set_words(self.settings)])
+
+    @property
+    def _limit(self) -> list[str]:
+        return [word for pattern in self.limit for word in ("--limit", pattern)]
+
+    def environment(self) -> dict[str, str]:
+        """Return what tells a child how this was called."""
+        return {CALL: json.dumps(asdict(self))}
+
+
+# Stands where nobody says how the command was called.
+SOME_CALL = Call()
+
+
+def set_words(settings: tuple[str, ...]) -> list[str]:
+    """Return the words of a command line that give these settings."""
+    return [word for setting in settings for word in ("--set", setting)]
+
+
+def told_call(environment: Mapping[str, str]) -> Call | None:
+    """Return how the command was called whose child this is; None where this is no such child."""
+    try:
+        found = json.loads(environment[CALL])
+        return Call(str(found["inventory"]), tuple(map(str, found["limit"])), tuple(map(str, found["settings"])))
+    except (KeyError, ValueError, TypeError):
+        return None

@@ -1,0 +1,70 @@
+"""The GPU Operator's MIG manager on a node: what it says of its work by the node's label, and in its log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from gpunode.base.comparison import compared
+from gpunode.base.findings import Finding
+from gpunode.base.reading import ParseError
+from gpunode.base.subject import Subject
+from gpunode.kubernetes.nodes.cluster_nodes import kubectl
+from gpunode.kubernetes.nodes.component import COMPONENT
+from gpunode.kubernetes.nodes.labels import MIG_CONFIG, MIG_STATE
+from gpunode.settings import Settings
+from gpunode.settings.cluster.gpu_operator import METHOD
+
+# Of the manager's pods, and of the nodes that they go to: those whose GPUs the operator knows to have MIG.
+# source: gpu-operator, assets/state-mig-manager/0600_daemonset.yaml, controllers/state_manager.go
+_SELECTOR = "app=nvidia-mig-manager"
+_GOES_TO = ("nvidia.com/gpu.deploy.mig-manager", "true")
+_DONE, _FAILED = "success", "failed"
+
+
+def judge_mig_manager(settings: Settings, labels: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield whether the manager has done what the node's label asks of it.
+
+    Nothing where nobody asks for the manager, or it does not go to the node.
+
+    It says `pending` and `rebooting` while it is at work, and begins again when the label changes.
+    source: nvidia/mig-parted, deployments/container/reconfigure-mig.sh
+
+    + labels: the node's
+    """
+    if settings.device_plugin.method != METHOD or not settings.gpu_operator.mig_manager:
+        return
+    if MIG_CONFIG not in labels or _GOES_TO not in labels.items():
+        return
+    state, namespace = labels.get(MIG_STATE), settings.gpu_operator.namespace
+    item = compared(
+        COMPONENT,
+        Subject.MIG_MANAGER.of(labels[MIG_CONFIG]),
+        state,
+        _DONE,
+        state == _DONE,
+        f"see `kubectl --namespace {namespace} logs --selector {_SELECTOR}`, mend what it says, and set the label "
+        f"{MIG_CONFIG} anew",
+    )
+    yield replace(item, by_person=True) if state == _FAILED else item
+
+
+def is_about(finding: Finding) -> bool:
+    """Say whether a finding is the manager's."""
+    return Subject.MIG_MANAGER.named(finding.what) is not None
+
+
+def asking_pods(settings: Settings, node: str) -> tuple[str, ...]:
+    """Return the question for the manager's pods on a node."""
+    where = ("--namespace", settings.gpu_operator.namespace, "--selector", _SELECTOR)
+    by_node = ("--field-selector", f"spec.nodeName={node}")
+    return kubectl(settings.kubernetes, "get", "pods", *where, *by_node, "--output", "json")
+
+
+def parse_pods(answer: str) -> tuple[str, ...]:
+    """Return the pods' names; raise ParseError where kubectl did not list any kind of thing."""
+    try:
+        return tuple(item["metadata"]["name"] for item in json.loads(answer)["items"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ParseError(f"kubectl listed no pods: {answer[:100]!r}") from error

@@ -1,0 +1,241 @@
+"""Generate gpunode/data/codes.json, which `gpunode explain` reads, and docs/codes.md from it.
+
+What a code is stands in `pages/`, written by hand; causes, remedies and classes of findings come from the judges'
+source, reasons and remedies of refusals and contradictions from their tables.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gpunode.base.codes import OTHER, code_of, preflight
+from gpunode.base.findings import ExitCode, Finding, FindingClass, verdict
+from gpunode.base.tables.reading import content
+from gpunode.reference import findings
+
+_PAGES = Path(__file__).resolve().parent / "pages"
+# Every code that there ever was, a line each; `make docs` adds to it and takes nothing away.
+EVER = _PAGES / "ever.txt"
+_FILLED_IN = re.compile(r"\{[^{}]*\}")
+_BY_NODE = "…"
+FINDING, REFUSAL, CAUTION, MISTAKE, ERROR = "finding", "refusal", "caution", "mistake in settings", "error of a command"
+# Of a row in the table of preflight the code says whether it refuses: `refusal("ROW"` or `caution("ROW"`.
+_ROW_OF = re.compile(r'\bcaution\(\s*"([a-z0-9-]+)"')
+
+_CLASSES = frozenset(each.value for each in FindingClass)
+
+Page = dict[str, Any]
+
+
+def _written(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((_PAGES / f"{name}.yaml").read_text(encoding="utf-8"))
+    return found
+
+
+def _expanded(pages: dict[str, Any]) -> Iterator[tuple[str, Page]]:
+    """Yield (code, page) of what is written for findings; `*` stands for each of several components."""
+    for code, page in pages.items():
+        if not code.startswith("*"):
+            yield code, dict(page)
+            continue
+        own = {key: text for key, text in page.items() if key != "of"}
+        for component in page["of"]:
+            said = {key: text.format(component=component) for key, text in own.items()}
+            yield code.replace("*", component.replace("_", "-")), said
+
+
+def _codes(row: findings.Row) -> Iterator[tuple[str, str]]:
+    """Yield (component, what) of each finding that a row of the source may be."""
+    for what in row.what.split(" / "):
+        yield row.component, what
+
+
+def codes_of_source() -> dict[str, list[findings.Row]]:
+    """Return code -> the rows of the judges' source that have it; what any component may have has the code of none."""
+    found: dict[str, list[findings.Row]] = {}
+    for path in findings.JUDGES:
+        for row in findings.rows(path):
+            # What is handed on from elsewhere has its row there.
+            for component, what in _codes(row) if row.what != _BY_NODE else ():
+                found.setdefault(code_of(component, what), []).append(row)
+    return found
+
+
+def _waits() -> dict[str, list[findings.Row]]:
+    found: dict[str, list[findings.Row]] = {}
+    for path in findings.JUDGES:
+        for row in dict.fromkeys(findings.pending(path)):
+            found.setdefault(row.component.replace("_", "-"), []).append(row)
+    return found
+
+
+def _said(texts: Iterable[str]) -> list[str]:
+    """Return what of these says anything, each once."""
+    return [text for text in dict.fromkeys(map(str.strip, texts)) if text.strip("… :;/,.")]
+
+
+def _exit_code(kind: str) -> str:
+    if kind not in _CLASSES:
+        return ""
+    return f"{kind}: {int(verdict([Finding('node', FindingClass(kind), 'state')]))}"
+
+
+def _finding(code: str, page: Page, rows: list[findings.Row], waits: list[findings.Row]) -> Page:
+    classes = dict.fromkeys(row.kind for row in rows if row.kind != _BY_NODE)
+    if FindingClass.DRIFT in classes:
+        classes |= dict.fromkeys(row.kind for row in waits if row.kind in _CLASSES)
+    else:
+        waits = []
+    causes = _said(row.cause for row in [*rows, *waits])
+    remedies = _said([page.pop("remedy", ""), *(row.remedy for row in rows), *(row.remedy for row in waits)])
+    seen = [f"{row.component}: {what}" for row in rows for what in row.what.split(" / ")]
+    fallen = [text for text in seen if code_of(*text.split(": ", 1)) == code]
+    exits = "; ".join(filter(None, map(_exit_code, classes))) or "0: it is told, and changes none"
+    return {
+        "kind": FINDING,
+        "seen": list(dict.fromkeys(fallen)),
+        **page,
+        "causes": causes,
+        "remedies": remedies,
+        "exit": page.get("exit", f"of gpunode drift, by its class: {exits}" if classes else exits),
+    }
+
+
+def _findings() -> Iterator[tuple[str, Page]]:
+    source, waits = codes_of_source(), _waits()
+    for code, page in _expanded(_written("findings")):
+        component, _, subject = code.partition(".")
+        rows = source.get(code) or source.get(f"any-component.{subject}", [])
+        yield code, _finding(code, page, rows, waits.get(component, []))
+
+
+def _shown(text: str) -> str:
+    """Return a text of a table with an ellipsis where something is filled in."""
+    return _FILLED_IN.sub(_BY_NODE, text).replace("……", _BY_NODE)
+
+
+def _cautions() -> set[str]:
+    """Return the rows of preflight's table that are told as cautions."""
+    return {row for path in (_PAGES.parents[1] / "node").rglob("*.py") for row in _ROW_OF.findall(path.read_text())}
+
+
+def _preflight() -> Iterator[tuple[str, Page]]:
+    table, cautions = content("preflight.yaml"), _cautions()
+    for row, written in _written("preflight").items():
+        page = {"summary": written} if isinstance(written, str) else dict(written)
+        kind = page.pop("kind", CAUTION if row in cautions else REFUSAL)
+        said = table.get(row, {})
+        refused = "Preflight says it before anything is touched: nothing is done to this node, and the others go on."
+        told = "The run goes on all the same."
+        detail = [page.pop("detail", ""), refused if kind == REFUSAL else told]
+        exits = "2, of gpunode drift, plan and a run; 3 of gpunode check, where no node can have it"
+        yield (
+            preflight(row),
+            {
+                "kind": kind,
+                "seen": [],
+                "summary": page.pop("summary"),
+                "detail": " ".join(filter(None, detail)),
+                "causes": _said([_shown(said.get("reason", ""))]),
+                "remedies": _said([_shown(said.get("remedy", "")), page.pop("remedy", "")])
+                or ["do as the message says: what helps depends on the node"],
+                "source": _shown(said.get("source", "")),
+                "exit": exits if kind == REFUSAL else "0: it changes none",
+            },
+        )
+
+
+def _settings() -> Iterator[tuple[str, Page]]:
+    table = content("contradictions.yaml")
+    for row, written in _written("settings").items():
+        page = {"summary": written} if isinstance(written, str) else dict(written)
+        said = table.get(row)
+        yield (
+            f"settings.{row}",
+            {
+                "kind": MISTAKE,
+                "seen": [],
+                "summary": page["summary"],
+                "detail": page.get(
+                    "detail", "Both cannot be had together in a cluster. No host was contacted, nothing was done."
+                ),
+                "causes": [f"{_shown(said['key'])}: {_shown(said['message'])}"] if said else [],
+                "remedies": [page.get("remedy", "change one of the settings that the message names")],
+                "exit": str(page.get("exit", int(ExitCode.INPUT_REFUSED))),
+            },
+        )
+
+
+def _errors() -> Iterator[tuple[str, Page]]:
+    for code, page in _written("commands").items():
+        found = {"kind": ERROR, "seen": [], "summary": page["summary"], "detail": page["detail"], "causes": []}
+        yield code, {**found, "remedies": [page["remedy"]], "exit": str(page["exit"])}
+
+
+def pages() -> dict[str, Page]:
+    """Return code -> its page, in the order of the codes; raise ValueError where a code has two."""
+    found: dict[str, Page] = {}
+    for code, page in (*_findings(), *_preflight(), *_settings(), *_errors()):
+        if code in found:
+            raise ValueError(f"{code} is written twice in {_PAGES}")
+        found[code] = page
+    return dict(sorted(found.items()))
+
+
+def former() -> dict[str, str]:
+    """Return code of an earlier gpunode -> the one that it is now."""
+    return dict(_written("former"))
+
+
+def data() -> str:
+    """Return the text of gpunode/data/codes.json."""
+    return json.dumps({"former": former(), "pages": pages()}, indent=1, ensure_ascii=False) + "\n"
+
+
+def ever() -> str:
+    """Return the text of the list of all codes that there ever were, with those that are new."""
+    before = EVER.read_text(encoding="utf-8").splitlines() if EVER.is_file() else []
+    return "\n".join(sorted({*before, *pages()} - {OTHER, ""})) + "\n"
+
+
+_HEAD = """# Codes
+
+Generated by `make docs`; a test keeps it current. Do not edit by hand.
+
+Every finding, refusal, mistake and error of a command ends in its code, a finding's head for example:
+`driver: loaded module: drift, gpu-1 [driver.loaded-module]`. A code stays the same whatever a node filled in, and from
+release to release: where one goes away, its former name leads to the one that it is now. It stands in the JSON
+documents (`code`), in JUnit, in Prometheus' metrics (the label `code` of `gpunode_node_finding`) and on the pages of
+`--html`.
+
+```sh
+gpunode explain driver.loaded-module       # what it means, why it comes, what to do, what it does to the exit code
+gpunode explain "driver: loaded module"    # as a text says it
+gpunode explain driver                     # the codes of a component
+gpunode explain                            # all codes, each with its summary
+gpunode explain --json                     # all pages, for programs
+```
+"""
+_TITLES = {
+    FINDING: "Findings",
+    REFUSAL: "Refusals of preflight",
+    CAUTION: "Cautions of preflight",
+    MISTAKE: "Mistakes in settings",
+    ERROR: "Errors of commands",
+}
+
+
+def document() -> str:
+    """Return the text of docs/codes.md."""
+    parts, every = [_HEAD], pages()
+    for kind, title in _TITLES.items():
+        parts += [f"## {title}\n", "| code | says |", "|---|---|"]
+        parts += [f"| `{code}` | {page['summary']} |" for code, page in every.items() if page["kind"] == kind]
+        parts.append("")
+    return "\n".join(parts)
