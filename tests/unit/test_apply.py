@@ -148,7 +148,7 @@ def test_a_node_that_came_without_a_report_is_an_error(lab: Lab, code: int) -> N
     _tell(lab, [{"kind": "ended", "hosts": [end.to_json() for end in ends]}], code)
     done = apply("--yes")
     assert done.exit_code == 1
-    assert "run: cut off: error, gpu-1\n" in done.stdout and "no operation failed" not in done.stdout
+    assert "run: cut off: error, gpu-1 [run.broken-off]\n" in done.stdout and "no operation failed" not in done.stdout
     assert f"pyinfra exited {code} before it came to a verdict on this node" in done.stdout
     assert "gpu-2 to gpu-4: ok" in done.stdout
     assert f"pyinfra exited {code}. Its last lines:" in done.stderr and "SIMULATED pyinfra" in done.stderr
@@ -160,7 +160,8 @@ def test_a_pyinfra_that_failed_by_no_node_is_an_error_on_all(lab: Lab) -> None:
     done = apply("--yes")
     assert done.exit_code == 1
     assert (
-        "run: cut off: error, 4 nodes: gpu-1 to gpu-4\n" in done.stdout and "Nothing is left to do" not in done.stdout
+        "run: cut off: error, 4 nodes: gpu-1 to gpu-4 [run.broken-off]\n" in done.stdout
+        and "Nothing is left to do" not in done.stdout
     )
     assert "pyinfra exited 1. Its last lines:" in done.stderr
 
@@ -175,9 +176,9 @@ def test_where_one_node_was_not_reached_and_pyinfra_crashed_the_others_are_lost_
     program.write_text(program.read_text().replace("sys.exit(-9)", "os.kill(os.getpid(), 9)"))
     done = apply("--yes")
     assert done.exit_code == 1
-    assert "node: connection: unreachable, gpu-1\n" in done.stdout
-    assert "run: “Install it”: error, gpu-2\n" in done.stdout
-    assert "run: cut off: error, 2 nodes: gpu-3, gpu-4\n" in done.stdout
+    assert "node: connection: unreachable, gpu-1 [" in done.stdout
+    assert "run: “Install it”: error, gpu-2 [run.operation-failed]\n" in done.stdout
+    assert "run: cut off: error, 2 nodes: gpu-3, gpu-4 [run.broken-off]\n" in done.stdout
     assert "pyinfra was ended by signal 9 before it could say how the nodes are. Its last lines:" in done.stderr
     assert "SIMULATED pyinfra" in done.stderr
 
