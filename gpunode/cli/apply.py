@@ -40,9 +40,11 @@ def apply(inventory: Path, yes: bool, limit: tuple[str, ...]) -> None:
     did not answer or the run failed, 3 on wrong settings, 64 usage.
     """
     from gpunode.cli.plan import as_text, live_plans
-    from gpunode.fleet.rollout import place as rollouts
 
     with told(), _refused():
+        # Behind pyinfra, which `told` imports: it patches the process's sockets.
+        from gpunode.fleet.rollout import place as rollouts
+
         rollouts.refuse_beside_rollout(rollouts.place(str(inventory)), str(inventory))
         plans = live_plans(inventory, limit)
     say(as_text(plans))
