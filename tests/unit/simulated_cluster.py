@@ -113,7 +113,8 @@ elif program == "kubectl":
         if "unschedulable" in patch.get("spec", {{}}):
             state["nodes"][words[2]]["spec"] = {{"unschedulable": patch["spec"]["unschedulable"] is True}}
             # What had no room meanwhile.
-            state["objects"].get("pods", []).extend([] if patch["spec"]["unschedulable"] else state.get("come_back", []))
+            back = [] if patch["spec"]["unschedulable"] else state.get("come_back", [])
+            state["objects"].get("pods", []).extend(back)
         for part, values in patch["metadata"].items():
             if part == "resourceVersion":
                 continue

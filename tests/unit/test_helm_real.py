@@ -79,8 +79,8 @@ def test_helm_says_its_version(program: str) -> None:
 def test_helm_knows_every_option(program: str) -> None:
     commands = _commands(program, Path("/none"), chart="plugin", ca_file="/etc/ssl/a.pem")
     made = (
-        commands.listing(), commands.history(), commands.manifest(1), commands.values(1), commands.chart(), commands.own_values(),
-        commands.template({}, "1.31.0", ["v1"]),
+        commands.listing(), commands.history(), commands.manifest(1), commands.values(1),
+        commands.chart(), commands.own_values(), commands.template({}, "1.31.0", ["v1"]),
         commands.upgrade({}), commands.upgrade({}, by_force=True), commands.rollback(1, {}), commands.uninstall(),
     )  # fmt: skip
     for command in made:
