@@ -42,7 +42,7 @@ def apply(inventory: Path, yes: bool, limit: tuple[str, ...]) -> None:
     from gpunode.cli.plan import as_text, live_plans
     from gpunode.fleet.rollout import place as rollouts
 
-    with told(), _refused():
+    with _refused(), told():
         rollouts.refuse_beside_rollout(rollouts.place(str(inventory)), str(inventory))
         plans = live_plans(inventory, limit)
     say(as_text(plans))
