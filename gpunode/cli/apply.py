@@ -41,7 +41,7 @@ def apply(inventory: Path, yes: bool, limit: tuple[str, ...]) -> None:
     """
     from gpunode.cli.plan import as_text, live_plans
 
-    with told(), _refused():
+    with _refused(), told():
         # Behind pyinfra, which `told` imports: it patches the process's sockets.
         from gpunode.fleet.rollout import place as rollouts
 

@@ -128,7 +128,6 @@ def _cut_off(how: str) -> Finding:
         FindingClass.ERROR,
         "cut off",
         cause=how,
-        code="run.broken-off",
         remedy=f"look at the last lines of the log, mend what they tell, and {RUN}",
         code="run.broken-off",
     )
