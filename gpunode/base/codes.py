@@ -19,6 +19,7 @@ PREFLIGHT = "preflight"
 _SHORT = {
     Subject.KUBELET: "setting",
     Subject.MPS_DAEMON: "mps-daemon",
+    Subject.MIG_MANAGER: "mig-manager",
     Subject.OWN_OBJECTS: "own-objects",
     Subject.CUDA_DEFAULT: "default-version",
     Subject.AT_BOOT: "starts-at-boot",

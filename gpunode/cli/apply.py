@@ -45,12 +45,12 @@ def apply(inventory: Path, yes: bool, limit: tuple[str, ...]) -> None:
     did not answer or the run failed, 3 on wrong settings, 64 usage.
     """
     from gpunode.cli.plan import live_plans
-    from gpunode.fleet.rollout import place as rollouts
 
-    with _refused():
+    with _refused(), told():
+        # Behind pyinfra, which `told` imports: it patches the process's sockets.
+        from gpunode.fleet.rollout import place as rollouts
+
         rollouts.refuse_beside_rollout(rollouts.place(str(inventory)), str(inventory))
-    # Apart: of settings that are refused the exit status is another one.
-    with told():
         plans = live_plans(inventory, limit)
     call = called(inventory, limit)
     _shown(plans, call, yes)

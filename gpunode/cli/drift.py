@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpunode.base.findings import FindingClass, NodeReport, verdict
+from gpunode.base.findings import FindingClass, NodeReport, verdict, worst
+from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.importing import uncollected
-from gpunode.base.terminal import say_coloured
+from gpunode.base.terminal import say, say_coloured
 from gpunode.cli.errors import told
 from gpunode.cli.output import (
     Mode,
@@ -147,6 +148,11 @@ def print_reports(reports: tuple[NodeReport, ...], show_all: bool, call: Call = 
     """Print what is not as desired (or all of it), and a line for the nodes that are alike."""
     if text := report_text(reports, show_all, columns(), call, coloured, is_quiet()):
         say_coloured(text)
+
+    # A log has it once, in the documentation; whoever looks at a terminal may never have seen a code.
+    is_bad = any(worst(each.findings) is not FindingClass.OK for each in reports)
+    if columns() != UNBOUND and is_bad and not is_quiet():
+        say(fold("What is in brackets: `gpunode explain CODE` says more", columns(), "  "))
 
 
 def coloured(finding_class: FindingClass) -> str:

@@ -73,6 +73,12 @@ def overridden(data: Mapping[str, Any]) -> dict[str, Any]:
     return {**data, **above}
 
 
+def _given(host: Host) -> Mapping[str, Any]:
+    if not overrides.limit():
+        return overrides.given()
+    return overrides.given_for(host.name, tuple(map(str, host.groups)), host.inventory.groups)
+
+
 def data_of(host: Host) -> HostData:
     """Return the data of a host of pyinfra's."""
     inventory = host.inventory
@@ -82,6 +88,6 @@ def data_of(host: Host) -> HostData:
         inventory.get_host_data(host.name),
         inventory.get_override_data(),
         host.data.override_datas,
-        overrides.given_for(host.name, tuple(map(str, host.groups)), inventory.groups),
+        _given(host),
     ]
     return merged(layers, host.data.dict())

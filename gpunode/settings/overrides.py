@@ -84,8 +84,7 @@ def given_for(name: str, groups: Collection[str], every: Collection[str]) -> Map
 
     groups: the host's own; every: all groups of the inventory, for a pattern that names one is no host's
     """
-    patterns = limit()
-    if not patterns or any(each in groups if each in every else fnmatch(name, each) for each in patterns):
+    if not limit() or any(each in groups if each in every else fnmatch(name, each) for each in limit()):
         return given()
     of_a_run = {name: _those(given().get(name), keys) for name, keys in _OF_A_RUN.items()}
     return {name: found for name, found in of_a_run.items() if found}

@@ -29,7 +29,8 @@ modprobe nvidia_uvm || { echo "gpunode: nvidia is loaded, but nvidia_uvm, withou
 # The module does not make its device: nvidia-modprobe does, or who has none reads the major number, as its sources do.
 if [ ! -c /dev/nvidia-uvm ]; then
   rm -f /dev/nvidia-uvm
-  nvidia-modprobe -u -c=0 2>/dev/null
+  # `|| :`, for the script would end here without a word.
+  nvidia-modprobe -u -c=0 2>/dev/null || :
   major=$(sed -n 's/^ *\([0-9][0-9]*\) nvidia-uvm$/\1/p' /proc/devices)
   if [ ! -c /dev/nvidia-uvm ] && [ -n "$major" ]; then
     mknod -m 666 /dev/nvidia-uvm c "$major" 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +24,7 @@ from gpunode.fleet.call import CALL, Call, told_call
 from gpunode.fleet.page import of_drift, of_plan, of_rollout
 from gpunode.fleet.reports.findings_text import report_text
 from gpunode.fleet.reports.run_end import HostEnd, verdict_text
+from gpunode.fleet.rollout import place
 from gpunode.settings import overrides
 from tests.unit.simulated_host import Host
 from tests.unit.test_run_end import GOOD, MODULE, RUNTIME, _state
@@ -210,6 +212,14 @@ def test_drift_tells_its_own_limit_and_settings(tmp_path: Path, monkeypatch: pyt
     else:
         again = "gpunode apply prod.py --limit 'gpu-*' --set driver.branch=580 --set 'proxy.https=<not shown>'"
         assert f"run `{again}`" in done.stdout
+
+
+def test_whoever_is_refused_beside_a_rollout_is_told_its_resumption_as_a_shell_takes_it(tmp_path: Path) -> None:
+    folder = place.place(HOSTILE, tmp_path)
+    with place.controller_lock(folder, HOSTILE), pytest.raises(place.LockedError) as refused:
+        place.refuse_beside_rollout(folder, HOSTILE)
+    (command,) = re.findall(r"`(gpunode .*)`", str(refused.value))
+    assert shlex.split(command) == ["gpunode", "rollout", "--resume", HOSTILE]
 
 
 def test_a_value_that_is_not_shown_is_refused_where_a_command_is_pasted_as_it_is() -> None:

@@ -38,7 +38,7 @@ def test_a_page_says_what_it_is_what_it_means_and_what_to_do(code: str) -> None:
     page = pages()[code]
     assert re.fullmatch(r"[a-z0-9-]+\.[a-z0-9-]+", code) and page.code == code
     # One sentence, in which nothing is left to be filled in.
-    assert re.fullmatch(r"\w.*\.", page.summary) and not re.search(r"…|\{|\}|\n", page.summary)
+    assert re.fullmatch(r"[\w/].*\.", page.summary) and not re.search(r"…|\{|\}|\n", page.summary)
     assert page.summary.count(". ") == 0 and len(page.summary) <= 130
     assert page.detail.endswith(".") and page.detail != page.summary
     assert page.remedies and all(page.remedies) and page.summary not in page.remedies and page.exit

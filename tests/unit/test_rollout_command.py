@@ -158,7 +158,7 @@ def test_other_settings_are_refused_on_the_way_and_may_be_begun_anew(lab: Lab) -
     assert lab.runs == [["gpu-1"]]
     found = document("--anew")
     assert found["exit_code"] == 0
-    assert found["left_out"] == {"gpu-1": {"class": "ok", "reason": "as desired"}}
+    assert found["left_out"] == {"gpu-1": {"class": "ok", "reason": "as desired", "code": None}}
     assert lab.runs[1:] == [["gpu-2"], ["gpu-3"], ["gpu-4"]]
 
 

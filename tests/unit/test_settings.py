@@ -86,7 +86,7 @@ def test_a_wrong_setting_is_named_and_explained(data: dict[str, Any], key: str, 
 
 def test_a_wrong_choice_lists_the_allowed_ones() -> None:
     assert str(_only({"driver": {"flavour": "opne"}})) == (
-        "driver.flavour = 'opne': not allowed; allowed: auto, open, proprietary"
+        "driver.flavour = 'opne': not allowed; allowed: auto, open, proprietary [settings.not-allowed]"
     )
 
 

@@ -130,6 +130,7 @@ def _cut_off(how: str) -> Finding:
         "cut off",
         cause=how,
         remedy=f"look at the last lines of the log, mend what they tell, and {RUN}",
+        code="run.broken-off",
     )
 
 

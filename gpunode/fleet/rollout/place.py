@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gpunode.base.errors import CodedError
+from gpunode.fleet.call import Call
 from gpunode.fleet.rollout.journal import Journal, JournalError, flush_folder
 
 ROOT = Path(".rollout")
@@ -92,7 +93,7 @@ def refuse_beside_rollout(folder: Path, inventory: str) -> None:
         raise LockedError(
             f"a rollout of {inventory} is at work {_holder(descriptor)}, and says how many nodes may be unavailable at "
             "once: a run on all of them beside it is refused. Wait until it has ended, or end it with Ctrl-C, run, and "
-            f"go on with it by `gpunode rollout --resume {inventory}`"
+            f"go on with it by `{Call(inventory).of('rollout', '--resume')}`"
         ) from None
     finally:
         os.close(descriptor)

@@ -38,10 +38,14 @@ def how_it_ended(code: int) -> str:
 
 
 def status_of(ends: Collection[HostEnd]) -> ExitCode:
-    """Return the exit status: that of all findings; a node that nobody judged waits at the least."""
-    reports = [report_of(end) for end in ends]
-    status = verdict(item for report in reports if report is not None for item in report.findings)
-    return ExitCode.NEGATIVE if status is ExitCode.GOOD and None in reports else status
+    """Return the exit status: that of all findings; a node that nobody judged waits at the least.
+
+    An image does not: nobody could judge it before it boots, and it is made.
+    """
+    reports = {end: report_of(end) for end in ends}
+    status = verdict(item for report in reports.values() if report is not None for item in report.findings)
+    waits = any(report is None and end.unverified is None for end, report in reports.items())
+    return ExitCode.NEGATIVE if status is ExitCode.GOOD and waits else status
 
 
 def is_lost(ends: Iterable[HostEnd], progress: Progress, nodes: int) -> bool:

@@ -160,6 +160,9 @@ def test_an_allowed_reboot_ends_in_a_new_boot_with_the_driver_and_without_nouvea
     assert REBOOT in run.operations("success")
     assert vm.boot_id(machine) not in ("", before)
     assert (modules(machine), loaded(machine)) == ({"nvidia", "nvidia_uvm"}, OLD)
+    # By the number that the module has from the kernel: there is no nvidia-modprobe on this machine.
+    number = out(machine, "sed -n 's/^ *\\([0-9]*\\) nvidia-uvm$/\\1/p' /proc/devices")
+    assert number and int(out(machine, "stat -c %t /dev/nvidia-uvm"), 16) == int(number)
     assert f"SIMULATED: loading the module of gpunode's lab {OLD}" in out(machine, "dmesg")
     assert driver.drift(OLD) == (0, set())
     before = vm.boot_id(machine)
