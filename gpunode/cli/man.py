@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import click
 
 from gpunode.base.findings import ExitCode
 from gpunode.base.terminal import say
+from gpunode.cli.errors import NOT_READ, end
 
 
 @click.command()
@@ -37,6 +37,6 @@ def man(directory: Path) -> None:
             (directory / name).write_text(text, encoding="ascii")
     except OSError as error:
         where = error.filename or directory
-        say(f"cannot write {where}: {error.strerror}; name a DIRECTORY that you may write into", err=True)
-        sys.exit(ExitCode.ERROR)
+        said = f"cannot write {where}: {error.strerror}; name a DIRECTORY that you may write into"
+        end(said, NOT_READ, ExitCode.ERROR)
     say(f"{len(pages)} pages in {directory}; begin with: man -l {directory / 'gpunode.1'}")

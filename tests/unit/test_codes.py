@@ -193,3 +193,28 @@ def test_no_code_goes_away_without_the_one_that_it_is_now() -> None:
     gone = ever - set(pages())
     assert gone == set(codes.former()), "a code that goes needs an entry OLD: NEW in pages/former.yaml"
     assert set(codes.former().values()) <= set(pages()) and set(pages()) <= ever, "run: make docs"
+
+
+def bodies(path: Path) -> Iterator[list[ast.stmt]]:
+    """Yield each block of statements of a file."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for name in ("body", "orelse", "finalbody"):
+            if isinstance(block := getattr(node, name, None), list):
+                yield block
+
+
+def calls(statement: ast.stmt) -> str:
+    """Return the call that a statement is; nothing where it is another one."""
+    is_call = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
+    return ast.unparse(statement) if is_call else ""
+
+
+def test_no_command_ends_with_a_message_that_has_no_code() -> None:
+    uncoded = []
+    for path in sorted((GPUNODE / "cli").glob("*.py")):
+        for block in bodies(path):
+            said = [call for call in map(calls, block) if call.startswith("say(") and "err=True" in call]
+            ends = any(re.match(r"sys\.exit\(ExitCode\.(?!GOOD)", call) for call in map(calls, block))
+            if said and ends and not any("with_code(" in call for call in said):
+                uncoded.append((path.name, said))
+    assert uncoded == []
