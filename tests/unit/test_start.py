@@ -62,6 +62,8 @@ def test_the_list_of_commands_needs_click_and_nothing_else_that_was_installed() 
         "gpunode.base",
         "gpunode.cli",
         "gpunode.cli.errors",
+        "gpunode.cli.output",
+        "gpunode.base.folding",
         "gpunode.base.codes",
         "gpunode.base.errors",
         "gpunode.base.findings",
