@@ -33,7 +33,7 @@ def explain(words: tuple[str, ...]) -> None:
     text = " ".join(words)
     found = asked(text) if text else tuple(pages().values())
     if not found:
-        meant = f"; did you mean {' or '.join(near(text))}?" if near(text) else ""
+        meant = f"; did you mean {' or '.join(near(text))}?" if near(text) else ";"
         said = f"there is no message with the code {text!r}{meant} `gpunode explain` lists all"
         raise click.BadParameter(with_code(said, UNKNOWN_CODE), param_hint="CODE")
     if is_json():
