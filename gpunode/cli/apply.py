@@ -46,6 +46,8 @@ def apply(inventory: Path, yes: bool, limit: tuple[str, ...]) -> None:
     """
     from gpunode.cli.plan import live_plans
 
+    if not yes:
+        _somebody_is_there()
     with _refused(), told():
         # Behind pyinfra, which `told` imports: it patches the process's sockets.
         from gpunode.fleet.rollout import place as rollouts
@@ -107,9 +109,13 @@ def _nodes(plans: Plans) -> list[str]:
     return [name for name, found in plans.items() if not isinstance(found, str) and not found.refusals]
 
 
-def _ask(nodes: Sequence[str], plans: Plans, call: Call) -> None:
+def _somebody_is_there() -> None:
+    """Refuse to ask nobody, before any node is read."""
     if not sys.stdin.isatty():
         raise click.UsageError("nobody is there to be asked: give --yes to run without a question")
+
+
+def _ask(nodes: Sequence[str], plans: Plans, call: Call) -> None:
     others = len(plans) - len(nodes)
     left = f"; {others} stay as they are" if others else ""
     asked = f"Run this on {len(nodes)} node{'' if len(nodes) == 1 else 's'} ({folded(nodes)}){left}?"

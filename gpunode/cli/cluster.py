@@ -19,7 +19,7 @@ SCHEMA = 1
 @click.command()
 @click.argument("inventory", type=click.Path())
 @click.option("--values", "values_alone", is_flag=True, help="Print the chart's values alone, for `helm --values`.")
-@output_option("the same in JSON (docs/output.md), with --values the values alone", "nothing", short=True)
+@output_option("the same in JSON (docs/output.md), with --values the values alone", "nothing but --values", short=True)
 def cluster(inventory: str, values_alone: bool) -> None:
     """Print charts, values, RuntimeClass, own objects and node labels for the hosts of INVENTORY; nothing is contacted.
 
@@ -49,7 +49,8 @@ def cluster(inventory: str, values_alone: bool) -> None:
     if is_json() and not values_alone:
         say_document(document(content, len(hosts), inventory))
         return
-    if is_quiet():
+    # The values alone are what was asked for: an empty file would make helm take the chart's own.
+    if is_quiet() and not values_alone:
         return
     if values_alone:
         content = by_helm["values"]

@@ -47,7 +47,8 @@ def parse(words: Iterable[str]) -> dict[str, Any]:
     for word in words:
         key, given, text = word.partition("=")
         if not given or not _KEY.fullmatch(key):
-            raise OverrideError(f"{word!r}: give COMPONENT.SETTING=VALUE, such as driver.version=580.95.05")
+            # What stands behind = may be secret.
+            raise OverrideError(f"{key!r}: give COMPONENT.SETTING=VALUE, such as driver.version=580.95.05")
         if text == SECRET:
             raise OverrideError(f"{key}: {SECRET} stands for a value that is never shown; give the value itself")
         component, *names = key.split(".")

@@ -26,7 +26,9 @@ _MOST_SHOWN = 2 * _LONGEST_VALUE
 # No setting is a mapping of so many in each other, and none takes more; Python itself ends at some hundreds.
 DEEPEST = 48
 SECRET = "<not shown>"
-_SECRET_NAME = re.compile(r"pass(w|phrase|$)|pwd|secret|token|credential|auth|user|login", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    r"pass(w|phrase|$)|pwd|secret|token|credential|auth|user|login|(api|private|access)[_-]?key", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -96,8 +98,12 @@ def _masked(value: object, depth: int, left: Iterator[int]) -> object:
         before, at, after = value.rpartition("@")
         return f"{before.partition('//')[0] + '//' if '//' in before else ''}***@{after}" if at else value
     if isinstance(value, Mapping):
+        # As Kubernetes writes a container's variable: {"name": "DB_PASSWORD", "value": "…"}.
+        named = "value" if is_secret(value.get("name", "")) else None
         return {
-            _key(_masked(key, depth - 1, left)): SECRET if is_secret(key) else _masked(item, depth - 1, left)
+            _key(_masked(key, depth - 1, left)): SECRET
+            if is_secret(key) or key == named
+            else _masked(item, depth - 1, left)
             for key, item in islice(value.items(), _LONGEST_VALUE)
         }
     if isinstance(value, list | tuple | set | frozenset):

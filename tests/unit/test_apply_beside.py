@@ -66,7 +66,7 @@ def test_behind_another_run_the_plan_is_made_anew_and_what_it_says_now_is_run(
     assert lab.runs == [["gpu-2"]]
     assert "waiting: `gpunode apply fleet.py` is at work" in done.stderr
     changed = done.stdout.index("the plan is another one now:\ngpu-1: refused")
-    assert done.stdout.index("gpu-1: nothing to do\ngpu-2: nothing to do") < changed
+    assert done.stdout.index("gpu-1, gpu-2: nothing to do") < changed
     assert done.exit_code == 2
 
 

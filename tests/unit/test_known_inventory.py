@@ -148,7 +148,7 @@ def test_pyinfra_reads_the_file_that_is_included(tmp_path: Path) -> None:
             ["--from-ansible", "-"],
             '{"g": {"hosts": ["@x"]}}',
             3,
-            "has no host that can be carried over\n'@x': left out",
+            r"has no host that can be carried over \[init.source-refused\]\n'@x': left out",
         ),
         (["--from-ansible", "none.json"], "", 1, "none.json: No such file"),
         (["--from-ansible", "-", "--limit", "cpu"], '{"g": {"hosts": ["x"]}}', 3, "--limit cpu: .*its groups: g"),

@@ -130,6 +130,7 @@ def test_a_cell_shows_both_sides_the_reason_the_command_and_the_cost(at: Any) ->
     commands = seen.evaluate("[...document.querySelectorAll('#panel .command code')].map(e => e.textContent)")
     assert commands == [
         "pyinfra inventories/prod.py deploys/gpu_node.py",
+        "gpunode explain containerd.systemdcgroup",
         "pyinfra inventories/prod.py deploys/gpu_node.py --limit gpu-0220",
     ]
 

@@ -106,6 +106,7 @@ def _data(view: View) -> dict[str, Any]:
         "columns": view.columns,
         "costs": COSTS,
         "heal": view.heal,
+        "heal_all": view.heal_all,
         "order": [host.name for host in view.hosts],
         "items": [
             [item.component, kinds[item.kind], item.what, item.actual, item.desired, item.cost, since, item.told]

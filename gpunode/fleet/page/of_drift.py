@@ -53,6 +53,7 @@ def view(document: Mapping[str, Any]) -> View:
         document["gpunode"],
         document["at"],
         heal=healing(call),
+        heal_all=call.run if call else None,
     )
 
 

@@ -39,6 +39,7 @@ _STEPS = {"reboot": "reboot", "reset": "reset", "restart": "restart", "nothing":
 
 def view(document: Mapping[str, Any]) -> View:
     """Return what the page of a plan document shows."""
+    call = call_of(document)
     hosts = tuple(_host(name, plan) for name, plan in document["hosts"].items())
     verdicts = Counter(plan["verdict"] for plan in document["hosts"].values())
     done = f"{verdicts['can be done']:,} of {counted(len(hosts), 'host')} can be done"
@@ -53,7 +54,8 @@ def view(document: Mapping[str, Any]) -> View:
         document.get("gpunode"),
         document.get("at"),
         "A run, by host",
-        healing(call_of(document)),
+        healing(call),
+        heal_all=call.run if call else None,
     )
 
 

@@ -61,7 +61,7 @@ function healing(data, row, bad) {
   if (!data.heal || !bad.some((item) => item.cost)) return null;
   const few = row.hosts.length <= 8;
   const limits = few ? row.hosts.map((name) => ` --limit ${quoted(name)}`).join("") : "";
-  return made("div", { class: "heal" }, made("h3", {}, few ? "A run on these hosts" : "A run on all hosts"), command(data.heal + limits));
+  return made("div", { class: "heal" }, made("h3", {}, few ? "A run on these hosts" : "A run on all hosts that were looked at"), command(few ? data.heal + limits : data.heal_all));
 }
 
 function goodList(items, component) {

@@ -81,6 +81,8 @@ class View:
     at: str | None
     costs: str | None = "Healing, by host"
     heal: str | None = None
+    # Of all hosts that were looked at: where --limit chose them, a run without it would change others.
+    heal_all: str | None = None
 
     def kind(self, name: str) -> Kind:
         """Return the kind of this name."""
