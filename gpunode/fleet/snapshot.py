@@ -14,6 +14,7 @@ announce it), the first question fetches all answers in one round trip. The rule
 from __future__ import annotations
 
 import secrets
+import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +28,8 @@ T = TypeVar("T")
 
 # Seconds. What a command started may go on after the command has ended, and other people work on nodes too.
 MAX_AGE = 30.0
+# Characters of one word of a command line: Linux takes 131,072 (MAX_ARG_STRLEN), with all quotes that are around it.
+LONGEST = 120_000
 
 
 class Announced(BaseException):
@@ -97,6 +100,7 @@ class Snapshot(Generic[T]):
         if known.issuperset(probe.texts):
             return True, answer_of(probe.lines(self._selected(arguments)))
         texts: list[str] = [text for text in dict.fromkeys(probe.texts) if text not in known]
+        own = len(texts)
         if self._settled:
             texts += [
                 text
@@ -106,6 +110,9 @@ class Snapshot(Generic[T]):
         # While every operation changes something, each asks for its own alone: the rest would be outdated unread.
         self._settled = True
         valid, mark = self._valid, secrets.token_hex(8)
+        # What has no room is asked by itself, when an operation comes to it.
+        while len(texts) > own and not _fits(batch_command(texts, mark)):
+            texts.pop()
         succeeded, answer = run(batch_command(texts, mark))
         # From its end: a node that is slow to answer (a wedged GPU) would else be asked anew by every operation.
         taken = self.clock()
@@ -135,3 +142,10 @@ class Snapshot(Generic[T]):
         if now != self._valid or self.clock() - self._taken > MAX_AGE:
             self._answers.clear()
         self._valid = now
+
+
+def _fits(command: str) -> bool:
+    """Say whether a node takes a command: sh, chroot or sudo, and the local shell each put quotes around it."""
+    for _ in range(3):
+        command = shlex.quote(command)
+    return len(command) <= LONGEST

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 from collections.abc import Callable
 
@@ -67,6 +68,18 @@ def node() -> Node:
 def test_one_round_trip_answers_all_that_was_announced(node: Node) -> None:
     assert (node.ask("one"), node.ask("two"), node.ask("three")) == (["one=1"], ["two=2"], ["three=3"])
     assert len(node.commands) == 1
+
+
+def test_what_has_no_room_in_a_command_line_is_asked_by_itself(node: Node) -> None:
+    for number in range(5):
+        node.snapshot.announce(Probe([(None, f"echo long={number}; : {'x' * 30_000}")]))
+    assert (node.ask("one"), node.ask("two")) == (["one=1"], ["two=2"])
+    assert len(node.commands) == 1 and 60_000 < len(node.commands[0]) < 131_072
+    # As @chroot's connector puts it: a shell, chroot's own, and the local one.
+    command = node.commands[0]
+    for _ in range(2):
+        command = f"sh -c {shlex.quote(command)}"
+    assert shell(command) == shell(node.commands[0])
 
 
 def test_what_time_alone_may_have_changed_is_asked_anew_where_that_is_asked_for(node: Node) -> None:
