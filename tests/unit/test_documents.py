@@ -211,7 +211,9 @@ def test_ci_prints_a_document_also_where_a_machine_does_not_come_up(
 @pytest.mark.parametrize("command", ["plan", "drift", "facts", "apply", "rollout", "cluster", "ci"])
 def test_settings_that_are_refused_are_a_document_of_the_error(command: str, tmp_path: Path) -> None:
     path = inventory(tmp_path, a={"driver": {"branch": 580}})
-    done = run(command, "--output", "json", path)
+    # Nobody is there to be asked.
+    asked = ["--yes"] if command == "apply" else []
+    done = run(command, *asked, "--output", "json", path)
     found = json.loads(done.stdout)
     jsonschema.validate(found, error_schema())
     assert (found["exit_code"], done.exit_code) == (3, 3) and "driver.branch" in found["error"]
