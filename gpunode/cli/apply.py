@@ -59,7 +59,7 @@ def apply(inventory: Path, yes: bool, limit: tuple[str, ...]) -> None:
     _allowed(plans, yes, call)
     again = call.of("apply")
     with interruptible(f"interrupted: what a node was in the middle of ends or is undone there; `{again}` goes on"):
-        plans, code, progress, files = _run(inventory, limit, yes, plans, call)
+        plans, code, progress, files = _run(inventory, yes, plans, call)
     _finish(call, plans, code, progress, files)
 
 
@@ -129,16 +129,14 @@ def _ask(nodes: Sequence[str], plans: Plans, call: Call) -> None:
         sys.exit(ExitCode.GOOD)
 
 
-def _run(
-    inventory: Path, limit: tuple[str, ...], yes: bool, plans: Plans, call: Call
-) -> tuple[Plans, int, Progress, Files]:
+def _run(inventory: Path, yes: bool, plans: Plans, call: Call) -> tuple[Plans, int, Progress, Files]:
     """Run on the nodes that can be changed; return the plans that it was run by, and how that ended."""
     from gpunode.cli.live import live
     from gpunode.fleet.inventory import load_inventory
     from gpunode.fleet.rollout import place as rollouts
     from gpunode.fleet.run import child, place
 
-    name, what = str(inventory), f"`gpunode apply {inventory}`"
+    name, what = call.inventory, f"`gpunode apply {inventory}`"
     folder, waited = rollouts.place(name), False
 
     def waits(line: str) -> None:
@@ -157,7 +155,7 @@ def _run(
             # One may have begun since; from now on its waves wait.
             rollouts.refuse_beside_rollout(folder, name)
             if waited:
-                plans = _planned_anew(inventory, limit, yes, plans, call)
+                plans = _planned_anew(inventory, yes, plans, call)
             nodes = _nodes(plans)
             words, started = child.command(pyinfra, name, nodes, groups), partial(rollouts.name_holder, lock, what=what)
             with live(partial(talk, err=True)) as watch:
@@ -165,13 +163,13 @@ def _run(
     return plans, code, progress, files
 
 
-def _planned_anew(inventory: Path, limit: tuple[str, ...], yes: bool, shown: Plans, call: Call) -> Plans:
+def _planned_anew(inventory: Path, yes: bool, shown: Plans, call: Call) -> Plans:
     """Return what is to be done now that another run has ended; where that is another plan, show it, and ask again."""
     from gpunode.cli.plan import live_plans
     from gpunode.fleet.reports.plan_text import plan_text
 
     with told():
-        plans = live_plans(inventory, limit)
+        plans = live_plans(inventory, call.limit)
     if plan_text(plans) == plan_text(shown):
         talk("that has ended; the plan is the same as before", err=True)
         return plans

@@ -110,10 +110,12 @@ class Snapshot(Generic[T]):
         # While every operation changes something, each asks for its own alone: the rest would be outdated unread.
         self._settled = True
         valid, mark = self._valid, secrets.token_hex(8)
+        command = batch_command(texts, mark)
         # What has no room is asked by itself, when an operation comes to it.
-        while len(texts) > own and not _fits(batch_command(texts, mark)):
+        while len(texts) > own and not _fits(command):
             texts.pop()
-        succeeded, answer = run(batch_command(texts, mark))
+            command = batch_command(texts, mark)
+        succeeded, answer = run(command)
         # From its end: a node that is slow to answer (a wedged GPU) would else be asked anew by every operation.
         taken = self.clock()
         if not succeeded:
