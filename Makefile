@@ -5,11 +5,11 @@ PYTHON ?= python3
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo "sudo -E")
 APT := $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get -q -y
 # What the lab needs of the system; a program of each package that is there means that it is installed.
-LAB_PACKAGES := podman runc netavark aardvark-dns iptables nftables debootstrap dpkg-dev apt-utils gnupg openssh-client zstd
+LAB_PACKAGES := podman runc netavark aardvark-dns iptables nftables debootstrap dpkg-dev apt-utils gnupg openssh-client openssl zstd
 # A browser for the tests of the page that `--html` writes, and letters for its pictures; where the system has none, those tests skip.
 BROWSER_PACKAGES := chromium fonts-dejavu-core
-# What its virtual machine needs beside these, which only test-slow boots.
-VM_PACKAGES := qemu-system-x86 grub-pc-bin grub-common e2fsprogs
+# What its virtual machine needs beside these, which only test-slow boots, and the real vagrant with the keys it reads.
+VM_PACKAGES := qemu-system-x86 grub-pc-bin grub-common e2fsprogs genisoimage vagrant ruby-ed25519 ruby-bcrypt-pbkdf
 # The tests start hundreds of short programs; where nothing may be cached, each of them compiles gpunode anew.
 CACHED := env -u PYTHONDONTWRITEBYTECODE
 # The unit tests in parts side by side, then the scenarios, which are side by side by themselves.
@@ -17,7 +17,7 @@ UNIT := $(SUDO) $(CACHED) .venv/bin/python -m tests.fast
 SCENARIOS := $(SUDO) $(CACHED) .venv/bin/pytest
 TIMED = date +"==> %H:%M:%S $(1)"
 
-.PHONY: help setup lab-tools lab-vm-tools demo demo-down test-fast test test-slow test-real test-hardware lint docs pictures audit browser-tools
+.PHONY: help setup lab-tools lab-vm-tools demo demo-down test-fast test test-slow test-real test-hardware lint docs pictures audit browser-tools database-tools
 
 help:
 	@echo "make setup      make .venv, so that .venv/bin/pyinfra and .venv/bin/gpunode work"
@@ -57,6 +57,12 @@ browser-tools:
 	  $(APT) update >/dev/null && $(APT) install --no-install-recommends $(BROWSER_PACKAGES) >/dev/null; } || \
 	  echo "no chromium to be had here: the page's tests in a browser are skipped"
 
+# The tests start a server of their own from it, and leave the one that Debian starts alone.
+database-tools:
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { $(call TIMED,Installing postgresql (half a minute)); \
+	  $(APT) update >/dev/null && $(APT) install --no-install-recommends postgresql >/dev/null; } || \
+	  echo "no PostgreSQL to be had here: the history's tests with it are skipped"
+
 demo: setup lab-tools
 	@$(SUDO) .venv/bin/python -m gpunode.lab.demo
 
@@ -84,13 +90,13 @@ pictures: setup browser-tools
 test-fast: setup
 	@$(CACHED) .venv/bin/python -m tests.fast
 
-test: setup lab-tools browser-tools
+test: setup lab-tools browser-tools database-tools
 	@$(UNIT) -m "not slow"
 	@$(SCENARIOS) -m "not slow" tests/test_scenarios.py
 
 test-slow: export GPUNODE_TEST_ALL = 1
 test-slow: export GPUNODE_TEST_EXAMPLES = 1000
-test-slow: setup lab-vm-tools browser-tools
+test-slow: setup lab-vm-tools browser-tools database-tools
 	@$(UNIT) -m "slow or not slow"
 	@$(SCENARIOS) tests/test_scenarios.py
 	@$(call TIMED,Mutants of what gpunode promises most (ten minutes))

@@ -2,10 +2,15 @@
 
 from gpunode.deploys.component import accepted, begin_whole_run, read_at_once
 from gpunode.deploys.verify import verify
+from gpunode.operations import agent_turn
 
 
 def preflight() -> bool:
     """Judge settings, node and tables; a refused node gets one operation, the refusal."""
     begin_whole_run()
     read_at_once(verify)
-    return accepted()
+    if not accepted():
+        return False
+    if agent_turn.pulls():
+        agent_turn.taken(name="Wait until the node is at no bundle, and keep it from beginning one")
+    return True

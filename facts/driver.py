@@ -7,7 +7,9 @@ from gpunode.components.driver import DriverState as Reading
 from gpunode.components.driver import parse_driver
 from gpunode.facts.base import NodeFact
 from gpunode.facts.shared import PACKAGES, UNITS
+from gpunode.node.own_files.holds import PREFERENCES
 from gpunode.node.reboot import RECORD
+from gpunode.packages.families import dnf, dnf5
 
 _SERVICES = ("nvidia-fabricmanager", "nvidia-persistenced")
 _UNITS = tuple(f"{name}.service" for name in _SERVICES)
@@ -17,6 +19,12 @@ class Driver(NodeFact[Reading]):
     """Read every place where a driver version shows, and whether nvidia_uvm is loaded."""
 
     probe = shell_text(
-        "components/driver/state", shared=(PACKAGES, UNITS.of(*_UNITS)), RECORD=RECORD, SERVICES=" ".join(_SERVICES)
+        "components/driver/state",
+        shared=(PACKAGES, UNITS.of(*_UNITS)),
+        RECORD=RECORD,
+        SERVICES=" ".join(_SERVICES),
+        PREFERENCES=PREFERENCES,
+        LOCKLIST=dnf.LOCKLIST,
+        VERSIONLOCK=dnf5.LOCKLIST,
     )
     parse = staticmethod(parse_driver)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpunode.agent.files import PLACES
 from gpunode.base.probe import shell_text
 from gpunode.facts.base import NodeFact
 from gpunode.facts.transaction import FOLDER
@@ -23,6 +24,7 @@ _FOLDERS = (
     "/etc/docker",
     "/etc/dracut.conf.d",
     "/etc/environment.d",
+    "/etc/gpunode",
     "/etc/modprobe.d",
     "/etc/modules-load.d",
     "/etc/nvidia-container-runtime",
@@ -57,5 +59,5 @@ LEFT = (
 class Interrupted(NodeFact[Reading]):
     """Read which transactions of gpunode's have begun and not ended, and what others left that were cut off."""
 
-    probe = shell_text("system/interrupted", FOLDER=FOLDER, LEFT=" ".join(LEFT), AGED="-cmin +1")
+    probe = shell_text("system/interrupted", FOLDER=FOLDER, LEFT=" ".join(LEFT), AGED="-cmin +1", LOCK=str(PLACES.lock))
     parse = staticmethod(parse_interrupted)

@@ -19,12 +19,14 @@ DEFAULT = "default"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 
 
-def lab_name(asked: str | None = None) -> str:
-    """Return the lab's name: the one asked for, else $GPUNODE_LAB, else `default`.
+def given(asked: str | None = None) -> str:
+    """Return the name that was given to a lab, right or wrong: the one asked for, else $GPUNODE_LAB, else `default`."""
+    return asked or os.environ.get("GPUNODE_LAB") or DEFAULT
 
-    Raises LabError if it could not be part of a container's name.
-    """
-    name = asked or os.environ.get("GPUNODE_LAB") or DEFAULT
+
+def lab_name(asked: str | None = None) -> str:
+    """Return the lab's name as `given` has it; raise LabError if it could not be part of a container's name."""
+    name = given(asked)
     if not _NAME.fullmatch(name):
         raise LabError(
             f"lab name {name!r}: not allowed; allowed are lower-case letters, digits and hyphens, at most 32, "

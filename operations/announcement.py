@@ -13,7 +13,7 @@ from typing import Any
 from pyinfra.api import Host
 from pyinfra.api.arguments import all_argument_meta
 
-from gpunode.fleet.hooks import snapshot
+from gpunode.fleet.shared_readings import snapshot
 from gpunode.fleet.snapshot import Announced
 
 

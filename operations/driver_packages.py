@@ -36,6 +36,7 @@ from gpunode.packages.driver_packages import (
     leftovers,
     module_behind,
     of_another_source,
+    taken_away,
     unversioned_packages,
 )
 
@@ -77,6 +78,9 @@ def installed(
         yield from family.finish()
         state = family.state()
     rule = next(filter(None, desired.values()), None)
+    names = sorted(desired)
+    # Whoever needs it would be refused all else until it is back.
+    desired = {**desired, **taken_away(source, desired, state.driver, state.pinned)}
     obsolete = leftovers(source, desired, state.driver, rule)
     # Modules for further kernels come along with a driver, and are no reason to change one that is right.
     missing = [name for name in state.missing(desired) if name not in source.beside]
@@ -155,7 +159,7 @@ def installed(
         target,
         arguments=" ".join(arguments),
         expected=" ".join(expected),
-        names=" ".join(sorted(desired)),
+        names=" ".join(name for name in names if name in desired),
         upstream=upstream,
         kernel=kernel or "",
         rollback=rollback,

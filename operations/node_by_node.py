@@ -23,7 +23,7 @@ from gpunode.base.reading import ParseError
 from gpunode.components.mps.plugin import PluginMps
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.plugin_mps import PluginMps as PluginMpsFact
-from gpunode.fleet.hooks import snapshot
+from gpunode.fleet.shared_readings import snapshot
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_outdated import decide_outdated, restarts_daemon, still_coming
 from gpunode.kubernetes.device_plugin.decide_restart import decide_label

@@ -7,7 +7,7 @@ from weakref import WeakSet
 from pyinfra.api import Host
 from pyinfra.context import ctx_host
 
-from gpunode.fleet import hooks
+from gpunode.fleet import shared_readings
 
 
 def is_executing() -> bool:
@@ -32,4 +32,4 @@ def is_image() -> bool:
 def is_unattended() -> bool:
     """Say whether the run shows no plan before it is carried out, and asks nobody (`pyinfra -y`)."""
     current = ctx_host.get()
-    return current is not None and current.state is not None and hooks.is_unattended(current.state)
+    return current is not None and current.state is not None and shared_readings.is_unattended(current.state)

@@ -26,6 +26,7 @@ from gpunode.facts.node import Node
 from gpunode.facts.reboot import RunningBoot as RunningBootFact
 from gpunode.kubernetes.drain.commands import Drain
 from gpunode.node.reboot import RECORD, NotBack, RunningBoot, awaited, obstacles, parse_running_boot, target
+from gpunode.operations.agent_turn import retaken
 from gpunode.operations.drain import drain_before
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, fail, node_operation, require
@@ -122,7 +123,7 @@ def _wait(state: State, host: Host, connector: SSHConnector, before: RunningBoot
         return bool(fail(str(reason)).function(state, host))
     host.connected = True
     host.log(f"answers from a new boot after {time.monotonic() - began:.0f} s")
-    return True
+    return retaken(state, host)
 
 
 def _look(connector: SSHConnector, seconds: float) -> RunningBoot | str:

@@ -15,7 +15,7 @@ from gpunode.base.comparison import RUN
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.waiting import PENDING, with_since
 from gpunode.facts.node import Node
-from gpunode.fleet import hooks, run_end
+from gpunode.fleet import hooks, run_end, shared_readings
 from gpunode.node import Node as State
 from gpunode.node.verdict import judge
 from gpunode.operations.failure import fail, node_operation, require
@@ -95,5 +95,5 @@ def _waited(settings: Settings, node: State) -> bool:
     names = " and ".join(name for name, service in services.items() if seconds_until_steady([service], since))
     host.log(f"{names} started a moment ago: looking again in {wait:.0f} s")
     sleep(wait)
-    hooks.read_anew(ctx_host.get())
+    shared_readings.read_anew(ctx_host.get())
     return True

@@ -7,19 +7,17 @@ finds a shell that does not start.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
-import socket
+import resource
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import paramiko
-from paramiko.common import AUTH_FAILED, AUTH_SUCCESSFUL, OPEN_SUCCEEDED
+import asyncssh
 
 from gpunode.base.probe import batch_command
 from gpunode.facts.node import Node as NodeFact
@@ -34,60 +32,36 @@ _SECONDS = 0.5
 _MARK_OF = re.compile(rb"gpunode:reading ([0-9a-f]+) end")
 
 
-class _Transport(paramiko.Transport):
-    """Begin an answer after the word that the question was accepted: among a thousand threads it came before it."""
+class _Login(asyncssh.SSHServer):
+    """Let one key in."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        super().__init__(connection)
-        self.accepted: list[threading.Thread] = []
+    def __init__(self, client: asyncssh.SSHKey) -> None:
+        self._client = client
 
-    def _send_user_message(self, data: paramiko.Message) -> None:
-        accepted, self.accepted = self.accepted, []
-        super()._send_user_message(data)  # type: ignore[misc]
-        for answer in accepted:
-            answer.start()
-
-
-class _Answers(paramiko.ServerInterface):
-    """Let one key in, and answer every question with the recorded answer."""
-
-    def __init__(self, recorded: bytes, client: str) -> None:
-        self._recorded, self._client, self._user = recorded, client, ""
-
-    def get_allowed_auths(self, username: str) -> str:
-        return "publickey"
-
-    def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
-        self._user = username
-        known = key.get_base64() == self._client
-        return AUTH_SUCCESSFUL if known else AUTH_FAILED
-
-    def check_channel_request(self, kind: str, chanid: int) -> int:
-        return OPEN_SUCCEEDED
-
-    def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
-        if self._user != "hangs":
-            transport = channel.get_transport()
-            assert isinstance(transport, _Transport)
-            transport.accepted.append(threading.Thread(target=self._answer, args=(channel, command), daemon=True))
+    def begin_auth(self, username: str) -> bool:
         return True
 
-    def _answer(self, channel: paramiko.Channel, command: bytes) -> None:
-        mark = _MARK_OF.search(command)
-        time.sleep(_SECONDS)
-        if mark is None or self._user == "broken":
-            channel.sendall_stderr(b"sh: libc.so.6: bad ELF magic\n")
-            channel.send_exit_status(127)
-        else:
-            channel.sendall(self._recorded.replace(MARK.encode(), mark[1]))
-            channel.send_exit_status(0)
-        channel.close()
+    def public_key_auth_supported(self) -> bool:
+        return True
+
+    def validate_public_key(self, username: str, key: asyncssh.SSHKey) -> bool:
+        return key.public_data == self._client.public_data
 
 
-def _serve(connection: socket.socket, host_key: paramiko.PKey, answers: _Answers) -> None:
-    transport = _Transport(connection)
-    transport.add_server_key(host_key)
-    transport.start_server(server=answers)
+async def _answer(process: asyncssh.SSHServerProcess[bytes], known: bytes) -> None:
+    """Answer a question with the recorded answer."""
+    user = process.get_extra_info("username")
+    if user == "hangs":
+        await process.wait_closed()
+        return
+    mark = _MARK_OF.search((process.command or "").encode())
+    await asyncio.sleep(_SECONDS)
+    if mark is None or user == "broken":
+        process.stderr.write(b"sh: libc.so.6: bad ELF magic\n")
+        process.exit(127)
+    else:
+        process.stdout.write(known.replace(MARK.encode(), mark[1]))
+        process.exit(0)
 
 
 def recorded(node: Node) -> bytes:
@@ -139,18 +113,24 @@ def inventory(folder: Path, lab: str, hosts: dict[str, dict[str, object]], group
     return path
 
 
+async def serve(known: bytes, host_key: str, client: asyncssh.SSHKey) -> None:
+    """Print the port, and serve until the process is ended: in one loop, for a thread of each connection is one that
+    wakes ten times a second.
+    """
+    listening = await asyncssh.listen(
+        "127.0.0.1", 0, server_host_keys=[host_key], server_factory=lambda: _Login(client),
+        process_factory=lambda process: _answer(process, known), encoding=None, backlog=1000, login_timeout=0,
+    )  # fmt: skip
+    print(listening.get_port(), flush=True)
+    await listening.wait_closed()
+
+
 def main(arguments: list[str]) -> None:
-    """Serve until the process is ended."""
+    """Serve one answer."""
     answer, host_key, client_key = arguments
-    recorded, client = Path(answer).read_bytes(), Path(client_key).read_text(encoding="utf-8").split()[1]
-    key = paramiko.Ed25519Key.from_private_key_file(host_key)
-    with socket.create_server(("127.0.0.1", 0), backlog=1000) as listening:
-        print(listening.getsockname()[1], flush=True)
-        while True:
-            connection, _ = listening.accept()
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # A thread of its own: the first words of a connection are waited for.
-            threading.Thread(target=_serve, args=(connection, key, _Answers(recorded, client)), daemon=True).start()
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    asyncio.run(serve(Path(answer).read_bytes(), host_key, asyncssh.read_public_key(client_key)))
 
 
 if __name__ == "__main__":

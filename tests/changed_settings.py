@@ -34,6 +34,7 @@ _SLURM = "counts where there is a slurmd, which the lab's nodes have not (scenar
 _IMEX = "counts on GPUs whose NVLink reaches other machines (scenario imex, tests/unit/test_imex.py)"
 _DCGM = "counts where DCGM is asked for (tests/unit/test_dcgm.py)"
 METHODS: Mapping[str, str] = {
+    "engine.site": "says whose workers reach the machine, and nothing of what it is to be",
     "driver.enabled": _STAYS,
     "driver.root": "counts with a driver of somebody else's below a root of its own (scenario toolkit)",
     "cuda.enabled": _STAYS,

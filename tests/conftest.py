@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.lives import TIMES, forget, taken
+
+# What tests find is nobody's history; those of the history name their own.
+os.environ["GPUNODE_HISTORY"] = "none"
 
 
 @pytest.fixture(scope="session", autouse=True)

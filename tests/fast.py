@@ -37,6 +37,8 @@ TOGETHER = (
 _OTHERWISE = 0.1
 _WORTH_TELLING = 0.2
 _NOTHING_COLLECTED = 5
+# Seconds of one test, many times what the longest takes: whatever hangs is told by name, with where it stood.
+_HANGS = 1800
 # Many times what the tests' files take; a container's own may be 64 MB.
 _ROOM = 4 << 30
 _running: list[subprocess.Popen[bytes]] = []
@@ -90,7 +92,7 @@ def run_part(number: int, files: list[str], options: list[str], folder: Path, me
     measure = ["-p", "tests.measured", "--measure", str(folder / f"{number}.tsv")] if measured else []
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}",
-         f"--basetemp={temporary / 'pytest'}",
+         f"--basetemp={temporary / 'pytest'}", f"--timeout={_HANGS}", "--timeout-method=thread",
          *measure, *options, *(f"tests/unit/{file}" for file in files)],
         cwd=UNIT.parents[1], env={**os.environ, "TMPDIR": str(temporary)}, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

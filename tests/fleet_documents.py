@@ -11,13 +11,14 @@ from typing import Any
 from gpunode.base.comparison import DRAIN_FIRST, RUN
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport
+from gpunode.fleet.call import Call
 from gpunode.fleet.reports.document import document
 from gpunode.node.verdict import judge
 from tests.unit.test_verify import GOOD, SETTINGS
 
 AT = datetime(2026, 1, 15, 12, tzinfo=UTC)
 VERSION = "0.1.0"
-INVENTORY = "inventories/prod.py"
+CALL = Call("inventories/prod.py")
 # Components beside those that a small node's settings ask for: (component, what, value).
 _MORE = (
     ("imex", "IMEX domain", "rack1"),
@@ -159,7 +160,7 @@ def all_different(number: int = 1000) -> tuple[NodeReport, ...]:
 
 def fleet(number: int = 1000) -> dict[str, Any]:
     """Return the document of `reports`."""
-    return document(reports(number), VERSION, AT, INVENTORY)
+    return document(reports(number), CALL, VERSION, AT)
 
 
 def _own(item: Finding, name: str, at: int) -> Finding:

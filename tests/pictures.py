@@ -61,7 +61,7 @@ def take(seen: Browser, picture: Picture, page: Path) -> bytes:
 def main() -> None:
     """Take all of them."""
     FOLDER.mkdir(exist_ok=True)
-    planned = as_json(plan.example(), fleet.VERSION, datetime(2026, 1, 15, 12, tzinfo=UTC), fleet.INVENTORY)
+    planned = as_json(plan.example(), fleet.CALL, fleet.VERSION, datetime(2026, 1, 15, 12, tzinfo=UTC))
     documents = {"drift": fleet.fleet(), "plan": planned}
     with tempfile.TemporaryDirectory() as name, browser() as seen:
         for command, document in documents.items():

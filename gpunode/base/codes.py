@@ -24,7 +24,7 @@ _SHORT = {
     Subject.CUDA_DEFAULT: "default-version",
     Subject.AT_BOOT: "starts-at-boot",
 }
-_BEHIND = re.compile(r" \[[a-z0-9-]+\.[a-z0-9-]+\]$")
+_BEHIND = re.compile(r" \[([a-z0-9-]+\.[a-z0-9-]+)\]$")
 _NO_WORD = re.compile(r"[^a-z0-9]+")
 # What only leads to the name behind it: `SystemdCgroup of runc`.
 _LEADS = re.compile(r"-(of|in)$")
@@ -59,14 +59,20 @@ def preflight(row: str) -> str:
 
 
 def has_code(text: str) -> bool:
-    """Say whether a message of one line has its code behind it already."""
+    """Say whether a message has its code behind it already."""
     return _BEHIND.search(text) is not None
 
 
 def with_code(text: str, code: str) -> str:
-    """Return a message with its code behind it, of several lines behind the first: `TEXT [CODE]`.
+    """Return a message with its code at its end, of several lines behind the last: `TEXT [CODE]`.
 
-    It is the one form for all messages: what to do comes first, and what looks it up stands apart.
+    It is the one form for all messages: what to do comes first, and what looks it up stands apart. No sentence is
+    parted by it, such as `3 mistakes:` with the list below.
     """
-    head, newline, rest = text.partition("\n")
-    return f"{head} [{code}]{newline}{rest}"
+    return f"{text.rstrip()} [{code}]"
+
+
+def parted(text: str) -> tuple[str, str | None]:
+    """Return a message and the code that `with_code` put at its end; None where there is none."""
+    found = _BEHIND.search(text)
+    return (text, None) if found is None else (text[: found.start()], found[1])

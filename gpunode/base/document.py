@@ -14,6 +14,8 @@ TEXT: dict[str, Any] = {"type": "string"}
 MAYBE: dict[str, Any] = {"type": ["string", "null"]}
 TEXTS: dict[str, Any] = {"type": "array", "items": TEXT}
 COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
+# What the document of a command that takes an inventory is of (gpunode.fleet.call.Call.to_json).
+OF_CALL: dict[str, Any] = {"inventory": MAYBE, "limit": TEXTS, "set": TEXTS}
 ERROR_SCHEMA = 1
 
 
@@ -76,12 +78,21 @@ def each(value: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "additionalProperties": dict(value)}
 
 
-def error_document(message: str, code: str, status: ExitCode) -> dict[str, Any]:
-    """Return what is printed instead of a command's document where it came to none; code: of the message."""
-    return {**head(ERROR_SCHEMA, {}, status), "error": message, "code": code}
+# What of a command itself failed beside what its document is about: a report that could not be written, say.
+ERRORS: dict[str, Any] = {"type": "array", "items": objects({"error": TEXT, "code": TEXT})}
+
+
+def error_document(message: str, code: str, status: ExitCode, of: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return what is printed instead of a command's document where it came to none.
+
+    code: of the message; of: what the document would be of, as far as the command line could be read
+    """
+    return {**head(ERROR_SCHEMA, {}, status, of), "error": message, "code": code}
 
 
 def error_schema() -> dict[str, Any]:
     """Return the JSON schema of that."""
-    codes = (ExitCode.ERROR, ExitCode.NEGATIVE, ExitCode.INPUT_REFUSED)
-    return document_schema(ERROR_SCHEMA, {}, codes, {"error": TEXT, "code": TEXT})
+    codes = (ExitCode.ERROR, ExitCode.NEGATIVE, ExitCode.INPUT_REFUSED, ExitCode.USAGE)
+    of = {**OF_CALL, "source": MAYBE, "lab": TEXT}
+    keys = {"error": TEXT, "code": TEXT, "problems": {"type": "array", "items": {"type": "object"}}}
+    return document_schema(ERROR_SCHEMA, {}, codes, keys, of, optional=(*of, "problems"))

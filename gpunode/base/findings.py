@@ -129,11 +129,15 @@ def finding_from(found: Mapping[str, Any]) -> Finding:
 
 @dataclass(frozen=True)
 class NodeReport:
-    """Hold one node's findings; `summary`: what it is, where it could be read, which makes no report another one."""
+    """Hold one node's findings; `summary`: what it is, where it could be read, which makes no report another one.
+
+    at: when the node itself found them, as 2026-01-31T12:00:00Z, but for those of `agent`; None where they are new
+    """
 
     name: str
     findings: tuple[Finding, ...]
     summary: NodeSummary | None = field(default=None, compare=False)
+    at: str | None = None
 
 
 def worst(findings: Iterable[Finding]) -> FindingClass:

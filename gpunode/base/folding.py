@@ -28,6 +28,11 @@ def fold(text: str, columns: int, indent: str) -> str:
     return "\n".join(_folded(line if at == 0 else f"{indent}{line}", columns, indent) for at, line in enumerate(lines))
 
 
+def fold_lines(text: str, columns: int) -> str:
+    """Return a text of which each line is folded by itself: what goes on stands two columns behind its beginning."""
+    return "\n".join(fold(line, columns, " " * (len(line) - len(line.lstrip(" ")) + 2)) for line in text.split("\n"))
+
+
 def _folded(line: str, columns: int, indent: str) -> str:
     rows = [""]
     taken = 0

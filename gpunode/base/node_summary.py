@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -22,3 +24,12 @@ class NodeSummary:
     gpus_on_bus: int
     gpus: int
     gpunode: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as plain JSON types."""
+        return {**asdict(self), "gpu_models": list(self.gpu_models)}
+
+
+def summary_from(found: Mapping[str, Any]) -> NodeSummary:
+    """Return the summary of which `to_json` gave this; raise KeyError or TypeError where it did not."""
+    return NodeSummary(**{**found, "gpu_models": tuple(found["gpu_models"])})

@@ -44,7 +44,7 @@ class Subject(StrEnum):
     NVCC = "nvcc"
     CUDA_PROFILE = "profile script"
     TOOLKIT = "nvidia-container-toolkit"
-    TOOLKIT_PACKAGES = "packages"
+    PACKAGES = "packages"
     TOOLKIT_RUNTIME = "nvidia-container-runtime"
     TOOLKIT_LEGACY = "nvidia-docker2"
     TOOLKIT_HELD = "held packages"

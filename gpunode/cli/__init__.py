@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import importlib
-import os
-import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpunode.base.codes import has_code, with_code
-from gpunode.base.findings import ExitCode
-from gpunode.base.terminal import say
-from gpunode.cli.errors import CRASHED, INTERRUPTED, USAGE
+from gpunode.cli.no_result import documented, ended
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 # Command -> (module, attribute, one line for --help).
 _COMMANDS = {
+    "agent": ("gpunode.cli.agent", "agent", "Nodes that ask for themselves: signed bundles, and who pulls them."),
     "apply": ("gpunode.cli.apply", "apply", "Show the plan, ask, bring nodes to what is asked, and say how they are."),
     "check": ("gpunode.cli.check", "check", "Validate an inventory's settings; no connection is made."),
     "ci": ("gpunode.cli.ci", "ci", "Provision and verify the test machines of a CI job."),
@@ -31,6 +27,7 @@ _COMMANDS = {
         "Say what a code such as driver.loaded-module means, and the remedy.",
     ),
     "facts": ("gpunode.cli.facts", "facts", "Record what every node is, as JSON; nothing is changed."),
+    "history": ("gpunode.cli.history", "history", "Say since when a host is not as desired, and what changed."),
     "init": ("gpunode.cli.init", "init", "Write a repository of your own: settings, inventories, the main job."),
     "man": ("gpunode.cli.man", "man", "Write the manual pages of all commands."),
     "mig": ("gpunode.cli.mig", "mig", "Multi-Instance GPU: judge a declaration, and where its instances go."),
@@ -41,7 +38,20 @@ _COMMANDS = {
 }
 
 
+# Where the words of the command line stand in click's context.
+_WORDS = "gpunode.words"
+
+
 class _LazyGroup(click.Group):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_WORDS] = tuple(args)
+        with documented(ctx, ctx.meta[_WORDS]):
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with documented(ctx, ctx.meta[_WORDS]):
+            return super().invoke(ctx)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_COMMANDS)
 
@@ -89,21 +99,5 @@ def gpunode() -> None:
 
 def main() -> None:
     """Run the command line and exit with one of gpunode's exit codes."""
-    try:
+    with ended():
         gpunode.main(standalone_mode=False)
-    except click.UsageError as error:
-        said = error.format_message()
-        click.UsageError(said if has_code(said) else with_code(said, USAGE), error.ctx).show()
-        sys.exit(ExitCode.USAGE)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        say(with_code("interrupted", INTERRUPTED), err=True)
-        sys.exit(ExitCode.ERROR)
-    except Exception as error:
-        said = f"error: {type(error).__name__}: {error}; GPUNODE_DEBUG=1 shows where"
-        say(with_code(said, CRASHED), err=True)
-        if os.environ.get("GPUNODE_DEBUG"):
-            raise
-        sys.exit(ExitCode.ERROR)

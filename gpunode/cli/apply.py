@@ -3,41 +3,46 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
-from gpunode.base.codes import with_code
 from gpunode.base.errors import CodedError
-from gpunode.base.findings import ExitCode, NodeReport
+from gpunode.base.findings import ExitCode
 from gpunode.base.host_names import folded
-from gpunode.base.terminal import say, say_coloured
-from gpunode.cli.errors import BROKEN_OFF, NOT_READ, NOTHING_TO_CHANGE, end, end_by, told
-from gpunode.cli.interruption import interruptible
-from gpunode.cli.output import Mode, columns, is_json, is_quiet, mode, output_option, say_document, talk
-from gpunode.cli.selection import called, limit_option, set_option
+from gpunode.cli.apply_end import document, end_of_no_run, end_of_nodes, end_of_run
+from gpunode.cli.engine import engine_option
+from gpunode.cli.errors import INTERRUPTED, NOT_READ, NOTHING_TO_CHANGE, complain, end, end_by, told
+from gpunode.cli.interruption import NOTHING_DONE, Interruption, end_line, interruptible
+from gpunode.cli.output import Mode, is_json, is_quiet, mode, output_option, say_document, talk
+from gpunode.cli.recording import history_option
+from gpunode.cli.selection import called, inventory_argument, limit_option, set_option
 
 if TYPE_CHECKING:
     from gpunode.cli.plan import Plans
     from gpunode.fleet.call import Call
+    from gpunode.fleet.engine.address import Scheduler
     from gpunode.fleet.reports.run_end import HostEnd
     from gpunode.fleet.run.child import Files
     from gpunode.fleet.run.progress import Progress
 
-_UNJUDGED = "no operation failed on it, and it was not verified"
+# What becomes of nodes that were in the middle of something.
+_LEFT = "what a node was in the middle of ends or is undone there"
 
 
 @click.command()
-@click.argument("inventory", type=click.Path(path_type=Path))
+@inventory_argument()
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @output_option("how each node is then (docs/output.md)", "what is not as desired at the end")
+@history_option
+@engine_option
 @limit_option
 @set_option
-def apply(inventory: Path, yes: bool, limit: tuple[str, ...]) -> None:
+def apply(inventory: Path, yes: bool, scheduler: Scheduler | None, limit: tuple[str, ...]) -> None:
     """Bring the nodes of INVENTORY to what its settings ask, all at once: show the plan, ask, run, say how they are.
 
     It is `pyinfra INVENTORY deploys/gpu_node.py` with a plan before it; `gpunode rollout` does the same in waves, and
@@ -48,19 +53,38 @@ def apply(inventory: Path, yes: bool, limit: tuple[str, ...]) -> None:
 
     if not yes:
         _somebody_is_there()
-    with _refused(), told():
-        # Behind pyinfra, which `told` imports: it patches the process's sockets.
-        from gpunode.fleet.rollout import place as rollouts
+    with interruptible() as interruption:
+        with _refused(), told():
+            # Behind pyinfra, which `told` imports: it patches the process's sockets.
+            from gpunode.fleet.rollout import place as rollouts
 
-        rollouts.refuse_beside_rollout(rollouts.place(str(inventory)), str(inventory))
-        plans = live_plans(inventory, limit)
-    call = called(inventory, limit)
-    _shown(plans, call, yes)
-    _allowed(plans, yes, call)
-    again = call.of("apply")
-    with interruptible(f"interrupted: what a node was in the middle of ends or is undone there; `{again}` goes on"):
-        plans, code, progress, files = _run(inventory, yes, plans, call)
-    _finish(call, plans, code, progress, files)
+            rollouts.refuse_beside_rollout(rollouts.place(str(inventory)), str(inventory))
+            plans = live_plans(inventory, limit, scheduler)
+        call = called(inventory, limit)
+        _shown(plans, call, yes)
+        _allowed(plans, yes, call)
+        if scheduler is not None:
+            end_of_nodes(call, _by_engine(inventory, scheduler, plans, call, interruption))
+        plans, code, progress, files = _run(inventory, yes, plans, call, interruption)
+    end_of_run(call, plans, code, progress, files, len(_nodes(plans)))
+
+
+def _by_engine(
+    inventory: Path, scheduler: Scheduler, plans: Plans, call: Call, interruption: Interruption
+) -> Collection[HostEnd]:
+    """Have the workers run on the nodes that can be changed; return how each node is then."""
+    from gpunode.fleet.engine.apply import ends, looked_again, lost
+    from gpunode.fleet.rollout import place as rollouts
+
+    what, again = f"`gpunode apply {inventory} --engine {scheduler}`", call.of("apply", "--engine", str(scheduler))
+    with _refused(), told(), rollouts.run_lock(rollouts.place(call.name), partial(talk, err=True), what):
+        asked = f"interrupted: the workers were asked to end; {_LEFT}"
+        interruption.said = f"{asked}; `{again}` goes on"
+        found = ends(scheduler, inventory, plans, _nodes(plans), partial(talk, err=True))
+        if gone := lost(found):
+            talk(f"looking again, by other workers, how {folded(gone)} {'is' if len(gone) == 1 else 'are'}", err=True)
+            found = looked_again(scheduler, inventory, found)
+    return found
 
 
 @contextmanager
@@ -87,26 +111,17 @@ def _allowed(plans: Plans, yes: bool, call: Call) -> None:
     nodes = _nodes(plans)
     if not nodes:
         told_of = "" if yes and is_quiet() else ": see above"
-        say(with_code(f"no node can be changed{told_of}", NOTHING_TO_CHANGE), err=True)
-        _nobody(call, plans)
+        complain(f"no node can be changed{told_of}", NOTHING_TO_CHANGE)
+        end_of_no_run(call, plans)
     if not yes:
         _ask(nodes, plans, call)
 
 
-def _nobody(call: Call, plans: Plans) -> NoReturn:
-    """End where no node takes part, with what there is to say of them where nobody has seen the plan."""
-    from gpunode.fleet.run.ends import ends_of, status_of
-    from gpunode.fleet.run.progress import Progress
-
-    ends = ends_of(plans, Progress(0), 0)
-    if is_json() or is_quiet():
-        _say_ends(ends, call)
-    sys.exit(status_of(ends))
-
-
 def _nodes(plans: Plans) -> list[str]:
     """Return the nodes that the run is made on: those that answered and are not refused."""
-    return [name for name, found in plans.items() if not isinstance(found, str) and not found.refusals]
+    from gpunode.node.plan import Plan
+
+    return [name for name, found in plans.items() if isinstance(found, Plan) and not found.refusals]
 
 
 def _somebody_is_there() -> None:
@@ -119,24 +134,31 @@ def _ask(nodes: Sequence[str], plans: Plans, call: Call) -> None:
     others = len(plans) - len(nodes)
     left = f"; {others} stay as they are" if others else ""
     asked = f"Run this on {len(nodes)} node{'' if len(nodes) == 1 else 's'} ({folded(nodes)}){left}?"
-    if not click.confirm(asked, err=is_json() or is_quiet()):
+    try:
+        agreed = click.confirm(asked, err=is_json() or is_quiet())
+    except click.Abort:
+        # By Ctrl-C, or the end of what is typed.
+        end_line()
+        end(NOTHING_DONE, INTERRUPTED, ExitCode.ERROR)
+    if not agreed:
         if is_json():
             # The one document: nobody looked again at a node that nothing was done to.
-            say_document(
-                _document(call, [], {name: "nothing was done: somebody said no" for name in nodes}, ExitCode.GOOD)
-            )
+            no = dict.fromkeys(nodes, "nothing was done: somebody said no")
+            say_document(document(call, [], no, ExitCode.GOOD))
         talk("nothing was done")
         sys.exit(ExitCode.GOOD)
 
 
-def _run(inventory: Path, yes: bool, plans: Plans, call: Call) -> tuple[Plans, int, Progress, Files]:
+def _run(
+    inventory: Path, yes: bool, plans: Plans, call: Call, interruption: Interruption
+) -> tuple[Plans, int, Progress, Files]:
     """Run on the nodes that can be changed; return the plans that it was run by, and how that ended."""
     from gpunode.cli.live import live
     from gpunode.fleet.inventory import load_inventory
     from gpunode.fleet.rollout import place as rollouts
     from gpunode.fleet.run import child, place
 
-    name, what = call.inventory, f"`gpunode apply {inventory}`"
+    name, what = call.name, f"`gpunode apply {inventory}`"
     folder, waited = rollouts.place(name), False
 
     def waits(line: str) -> None:
@@ -158,6 +180,7 @@ def _run(inventory: Path, yes: bool, plans: Plans, call: Call) -> tuple[Plans, i
                 plans = _planned_anew(inventory, yes, plans, call)
             nodes = _nodes(plans)
             words, started = child.command(pyinfra, name, nodes, groups), partial(rollouts.name_holder, lock, what=what)
+            interruption.said = f"interrupted: {_LEFT}; `{call.of('apply')}` goes on"
             with live(partial(talk, err=True)) as watch:
                 code, progress = child.run(words, files, lock, len(nodes), call.environment(), watch, started)
     return plans, code, progress, files
@@ -177,44 +200,3 @@ def _planned_anew(inventory: Path, yes: bool, shown: Plans, call: Call) -> Plans
     _shown(plans, call, yes)
     _allowed(plans, yes, call)
     return plans
-
-
-def _finish(call: Call, plans: Plans, code: int, progress: Progress, files: Files) -> NoReturn:
-    from gpunode.fleet.run.child import last_lines
-    from gpunode.fleet.run.ends import ends_of, how_it_ended, is_lost, status_of
-
-    ends = ends_of(plans, progress, code)
-    _say_ends(ends, call, files)
-    if is_lost(ends, progress, len(_nodes(plans))):
-        before = " before it could say how the nodes are" if progress.ends is None else ""
-        say(with_code(f"{how_it_ended(code)}{before}. Its last lines:", BROKEN_OFF), err=True)
-        say(last_lines(files.log), err=True)
-    status = status_of(ends)
-    if status is not ExitCode.GOOD:
-        talk(f"log: {files.log}", err=True)
-    sys.exit(status)
-
-
-def _say_ends(ends: Collection[HostEnd], call: Call, files: Files | None = None) -> None:
-    """Say how the nodes are; files: of the run, None where none was made."""
-    from gpunode.cli.drift import coloured
-    from gpunode.fleet.reports.run_end import report_of, verdict_text
-    from gpunode.fleet.run.ends import status_of
-
-    if is_json():
-        reports = [report for each in ends if (report := report_of(each)) is not None]
-        alone = {end.name: end.left_alone or end.unverified or _UNJUDGED for end in ends if report_of(end) is None}
-        say_document(_document(call, reports, alone, status_of(ends), files))
-    elif text := verdict_text(ends, columns(), call, coloured, is_quiet()):
-        say_coloured(text)
-
-
-def _document(
-    call: Call, reports: Sequence[NodeReport], alone: Mapping[str, str], status: ExitCode, files: Files | None = None
-) -> dict[str, Any]:
-    """Return what drift's document says, of the nodes as the run left them; `alone`: why others were not judged."""
-    from gpunode.fleet.reports.document import document
-
-    found = document(reports, inventory=call.inventory, limit=call.limit, settings=call.settings)
-    log = None if files is None else str(files.log)
-    return {**found, "exit_code": int(status), "left_alone": dict(alone), "log": log}

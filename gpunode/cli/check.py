@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,11 +15,12 @@ from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.host_names import folded_in_a_line
 from gpunode.base.importing import uncollected
 from gpunode.base.terminal import say
-from gpunode.cli.errors import end_by
-from gpunode.cli.output import columns, is_json, is_quiet, output_option, say_document
-from gpunode.cli.selection import limit_option, set_option
+from gpunode.cli.errors import complain, end_by, refuse_limit
+from gpunode.cli.output import columns, error_columns, is_json, is_quiet, output_option, say_document
+from gpunode.cli.selection import called, inventory_argument, limit_option, set_option
 
 if TYPE_CHECKING:
+    from gpunode.fleet.call import Call
     from gpunode.node.preflight import Refusal
     from gpunode.settings import Settings
 
@@ -30,12 +32,12 @@ SCHEMA = 1
 
 
 @click.command()
-@click.argument("inventory", type=click.Path())
+@inventory_argument()
 @output_option("the verdict, with every host's settings (docs/output.md)", "what is refused", short=True)
 @click.option("--all", "show_all", is_flag=True, help="Name every host, however many are alike.")
 @limit_option
 @set_option
-def check(inventory: str, show_all: bool, limit: tuple[str, ...]) -> None:
+def check(inventory: Path, show_all: bool, limit: tuple[str, ...]) -> None:
     """Validate the settings of every host in INVENTORY; no host is contacted.
 
     With --limit the settings of all hosts must be right all the same, and these alone are told of; what --set gives is
@@ -48,6 +50,7 @@ def check(inventory: str, show_all: bool, limit: tuple[str, ...]) -> None:
     # Late, because reading inventories imports pyinfra.
     with uncollected():
         from gpunode.fleet.inventory import InventoryError, foreign_names, layered_data, limited, load_inventory
+        from gpunode.fleet.limit import LimitError
         from gpunode.settings import SettingsError, check_hosts
         from gpunode.settings.host_data import REPLACE
         from gpunode.settings.overrides import OverrideError
@@ -57,22 +60,25 @@ def check(inventory: str, show_all: bool, limit: tuple[str, ...]) -> None:
         every = check_hosts({name: found.data for name, found in layered.items()}, foreign_names())
         told_of = limited(load_inventory(inventory), limit) if limit else tuple(every)
         hosts, layered = {name: every[name] for name in told_of}, {name: layered[name] for name in told_of}
+    except LimitError as error:
+        refuse_limit(error)
     except InventoryError as error:
-        end_by(error, ExitCode.ERROR, "cannot read the inventory: ", **_nothing(inventory))
+        end_by(error, ExitCode.ERROR, "cannot read the inventory: ", **_nothing())
     except (OverrideError, SettingsError) as error:
-        end_by(error, ExitCode.INPUT_REFUSED, **_nothing(inventory))
+        end_by(error, ExitCode.INPUT_REFUSED, **_nothing())
     refused, told = _anywhere(hosts)
     code = ExitCode.INPUT_REFUSED if refused else ExitCode.GOOD
     dropped = {name: found.dropped for name, found in layered.items() if found.dropped}
     if is_json():
-        say_document(document(hosts, refused, told, dropped, inventory))
+        say_document(document(hosts, refused, told, dropped, called(inventory, limit)))
     elif not is_quiet():
         for name, keys in dropped.items():
             _say(f"{name}: `{REPLACE}` drops what its groups say of {', '.join(keys)}")
         for item, names in told.items():
             _say(f"caution: {_named(names, show_all)}: {item}")
     for item, names in refused.items():
-        say(fold(f"refused: {_named(names, show_all)}: {item}", columns(), "  "), err=True)
+        # With a code of its own.
+        complain(f"refused: {folded_in_a_line(names, UNBOUND if show_all else error_columns())}: {item}")
     if not refused and not is_json() and not is_quiet():
         _say(f"settings of {len(hosts)} host{'' if len(hosts) == 1 else 's'} are right: {_named(hosts, show_all)}")
     sys.exit(code)
@@ -86,11 +92,11 @@ def _say(text: str) -> None:
     say(fold(text, columns(), "  "))
 
 
-def _nothing(inventory: str) -> dict[str, Any]:
+def _nothing() -> dict[str, Any]:
     """Return what the document says where no host's settings could be read."""
     counts = {"hosts": {"right": 0, "refused": 0}}
     nothing: dict[str, Any] = {"problems": [], "refusals": [], "cautions": [], "dropped": {}, "hosts": {}}
-    return {"inventory": inventory, "counts": counts, "ok": False, **nothing}
+    return {"counts": counts, "ok": False, **nothing}
 
 
 def document(
@@ -98,7 +104,7 @@ def document(
     refused: Told,
     told: Told,
     dropped: Mapping[str, Sequence[str]],
-    inventory: str,
+    call: Call,
 ) -> dict[str, Any]:
     """Return what --output json prints of settings that could be read."""
     from gpunode.base.document import head
@@ -107,7 +113,7 @@ def document(
     bad = {name for names in refused.values() for name in names}
     counts = {"hosts": {"right": len(hosts) - len(bad), "refused": len(bad)}}
     return {
-        **head(SCHEMA, counts, code, {"inventory": inventory}),
+        **head(SCHEMA, counts, code, call.to_json()),
         "ok": not refused,
         "error": None,
         "code": None,
@@ -121,7 +127,7 @@ def document(
 
 def schema() -> dict[str, Any]:
     """Return the JSON schema of the document, whatever became of the check."""
-    from gpunode.base.document import COUNT, MAYBE, TEXT, TEXTS, document_schema, each, objects
+    from gpunode.base.document import COUNT, MAYBE, OF_CALL, TEXT, TEXTS, document_schema, each, objects
 
     verdict = objects({**dict.fromkeys(("component", "reason", "source", "remedy"), TEXT), "hosts": TEXTS})
     problem = {"type": "object", "required": ["key", "message"]}
@@ -136,7 +142,7 @@ def schema() -> dict[str, Any]:
         "hosts": each({"type": "object", "required": ["digest"]}),
     }
     counts = {"hosts": objects({"right": COUNT, "refused": COUNT})}
-    return document_schema(SCHEMA, counts, (0, 1, 3), keys, {"inventory": TEXT})
+    return document_schema(SCHEMA, counts, (0, 1, 3), keys, OF_CALL)
 
 
 def _anywhere(hosts: Mapping[str, Settings]) -> tuple[Told, Told]:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -16,11 +16,11 @@ from gpunode.base.codes import with_code
 from gpunode.base.findings import ExitCode, Finding, FindingClass, NodeReport, verdict
 from gpunode.base.host_names import folded
 from gpunode.base.terminal import say
-from gpunode.cli.drift import print_reports, write_reports
-from gpunode.cli.errors import told
-from gpunode.cli.output import Mode, is_json, is_quiet, mode, no_color, output_option, say_document, talk
-from gpunode.cli.report_file import REPORT, writable
-from gpunode.cli.selection import called
+from gpunode.cli.drift import print_reports, unwritten_reports
+from gpunode.cli.errors import complain, told
+from gpunode.cli.output import Mode, is_json, is_quiet, mode, no_color, output_option, talk
+from gpunode.cli.report_file import REPORT, finish, writable
+from gpunode.cli.selection import called, inventory_argument
 
 if TYPE_CHECKING:
     from gpunode.system.readiness import Outcome, Readiness
@@ -32,7 +32,7 @@ _RUN = "run.failed"
 
 
 @click.command()
-@click.argument("inventory", type=click.Path(path_type=Path), default=Path("inventories/ci.py"))
+@inventory_argument(required=False, default=Path("inventories/ci.py"))
 @click.option(
     "--wait",
     "seconds",
@@ -64,28 +64,24 @@ def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
     if late:
         reports = tuple(NodeReport(name, (item,)) for name, item in up.items())
         for said, names in _alike(late).items():
-            say(f"{folded(names)}: {said}", err=True)
-        _print(reports, inventory, text=False)
-        write_reports(reports, junit)
-        sys.exit(ExitCode.ERROR)
+            complain(f"{folded(names)}: {said}")
+        _finish(reports, inventory, junit, ExitCode.ERROR)
     status = _provisioned(inventory)
     with told():
         reports = inspect(inventory)
     whole = tuple(replace(one, findings=(up[one.name], _run(status), *one.findings)) for one in reports)
     # Of the run a person has read the output; of a program's document it is a finding.
-    _print(whole if is_json() else reports, inventory)
-    write_reports(whole, junit)
-    sys.exit(ExitCode.ERROR if status else verdict(item for one in whole for item in one.findings))
-
-
-def _print(reports: tuple[NodeReport, ...], inventory: Path, text: bool = True) -> None:
-    if is_json():
-        # Late, as all that the help does not need.
-        from gpunode.fleet.reports.document import document
-
-        say_document(document(reports, inventory=str(inventory)))
-    elif text:
+    if not is_json():
         print_reports(reports, show_all=False, call=called(inventory))
+    code = ExitCode.ERROR if status else verdict(item for one in whole for item in one.findings)
+    _finish(whole, inventory, junit, code)
+
+
+def _finish(reports: tuple[NodeReport, ...], inventory: Path, junit: Path | None, status: ExitCode) -> NoReturn:
+    # Late, as all that the help does not need.
+    from gpunode.fleet.reports.document import document
+
+    finish(document(reports, called(inventory)), unwritten_reports(reports, junit), status, indent=2)
 
 
 def _alike(late: Mapping[str, Finding]) -> dict[str, list[str]]:
@@ -121,16 +117,19 @@ def _awaited(inventory: Path, seconds: int) -> dict[str, Outcome]:
 
 def _provisioned(inventory: Path) -> int:
     """Run the main job as a user would, its output ours; return its exit status."""
+    from gpunode.fleet.run.child import ended_with_us
+
     program = Path(sys.executable).with_name("pyinfra")
     words = [str(program), "-y", str(inventory), str(_DEPLOY)]
     if mode() in (Mode.AUTO, Mode.TTY) and not no_color():
-        return subprocess.run(words, stdin=subprocess.DEVNULL, check=False).returncode
+        with subprocess.Popen(words, stdin=subprocess.DEVNULL) as shown, ended_with_us(shown):
+            return shown.wait()
     # Through a pipe pyinfra writes no colours and moves no cursor.
     last: deque[str] = deque(maxlen=_LAST)
     with subprocess.Popen(
         words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8",
         errors="replace",
-    ) as run:  # fmt: skip
+    ) as run, ended_with_us(run):  # fmt: skip
         for line in run.stdout or ():
             last.append(line.rstrip("\n"))
             talk(last[-1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,16 +12,17 @@ import click
 from gpunode.base.findings import ExitCode
 from gpunode.cli.errors import NO_CLUSTER, end, told
 from gpunode.cli.output import is_json, is_quiet, output_option, say_document
+from gpunode.cli.selection import inventory_argument
 
 # Raised when a key of the document goes away or changes its meaning; a new key raises nothing.
 SCHEMA = 1
 
 
 @click.command()
-@click.argument("inventory", type=click.Path())
+@inventory_argument()
 @click.option("--values", "values_alone", is_flag=True, help="Print the chart's values alone, for `helm --values`.")
 @output_option("the same in JSON (docs/output.md), with --values the values alone", "nothing but --values", short=True)
-def cluster(inventory: str, values_alone: bool) -> None:
+def cluster(inventory: Path, values_alone: bool) -> None:
     """Print charts, values, RuntimeClass, own objects and node labels for the hosts of INVENTORY; nothing is contacted.
 
     Exits 0; 2 where no host gets its GPUs into a cluster by gpunode; 3 where settings are refused, each by
@@ -47,7 +49,7 @@ def cluster(inventory: str, values_alone: bool) -> None:
     labels = {**by_helm.get("labels", {}), **others.get("labels", {})}
     content: dict[str, Any] = {**by_helm, **others, "labels": labels}
     if is_json() and not values_alone:
-        say_document(document(content, len(hosts), inventory))
+        say_document(document(content, len(hosts), str(inventory)))
         return
     # The values alone are what was asked for: an empty file would make helm take the chart's own.
     if is_quiet() and not values_alone:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +14,7 @@ from gpunode.base.findings import FindingClass, NodeReport, verdict, worst
 from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.importing import uncollected
 from gpunode.base.terminal import say, say_coloured
+from gpunode.cli.engine import engine_option, inspected
 from gpunode.cli.errors import told
 from gpunode.cli.output import (
     Mode,
@@ -27,21 +25,22 @@ from gpunode.cli.output import (
     mode,
     no_color,
     output_option,
-    say_document,
 )
-from gpunode.cli.report_file import REPORT, html_option, writable, write_page, written
-from gpunode.cli.selection import called, limit_option, set_option
+from gpunode.cli.recording import history_option, recorded, with_since
+from gpunode.cli.report_file import REPORT, finish, html_option, unwritten, unwritten_page, writable
+from gpunode.cli.selection import called, inventory_argument, limit_option, set_option
 from gpunode.fleet.call import SOME_CALL, Call
 from gpunode.fleet.reports.findings_text import report_text
 
 if TYPE_CHECKING:
+    from gpunode.fleet.engine.address import Scheduler
     from gpunode.fleet.nodes import Watch
 
 _COLOURS = {FindingClass.OK: "green", FindingClass.RESTART_PENDING: "yellow", FindingClass.REBOOT_PENDING: "yellow"}
 
 
 @click.command()
-@click.argument("inventory", type=click.Path(path_type=Path))
+@inventory_argument()
 @output_option("every finding (docs/drift.md)", "what is not as desired", short=True)
 @click.option("--all", "show_all", is_flag=True, help="Show what is as desired, too, and each node's name.")
 @click.option("--junit", type=REPORT, callback=writable, help="Write a JUnit report to this file, too.")
@@ -52,6 +51,7 @@ _COLOURS = {FindingClass.OK: "green", FindingClass.RESTART_PENDING: "yellow", Fi
     help="Write metrics to this file, too, for node_exporter's textfile collector (name it *.prom).",
 )
 @html_option
+@history_option
 @click.option(
     "--timeout",
     type=click.IntRange(1),
@@ -65,6 +65,7 @@ _COLOURS = {FindingClass.OK: "green", FindingClass.RESTART_PENDING: "yellow", Fi
     default=None,
     help="How many processes read the nodes; by default one per processor and 32 nodes.",
 )
+@engine_option
 @limit_option
 @set_option
 def drift(
@@ -75,6 +76,7 @@ def drift(
     html: Path | None,
     timeout: int,
     processes: int | None,
+    scheduler: Scheduler | None,
     limit: tuple[str, ...],
 ) -> None:
     """Compare every node of INVENTORY with its settings, read-only, in one round trip per node.
@@ -84,24 +86,21 @@ def drift(
     """
     # Imported here: pyinfra patches the process's sockets when it is imported.
     with uncollected():
-        from gpunode.fleet.drift import inspect
+        from gpunode.fleet import drift as _  # noqa: F401
 
     began = time.monotonic()
     with told(), watched() as watch:
-        reports = inspect(inventory, watch, timeout, processes, limit=limit)
+        reports = inspected(inventory, scheduler, watch, timeout, processes, limit=limit)
     took = time.monotonic() - began
     from gpunode.fleet.reports.document import document
 
     call = called(inventory, limit)
-    told_of = document(reports, version("gpunode"), datetime.now(UTC), str(inventory), limit, call.settings)
-    if is_json():
-        say_document(told_of, indent=None)
-    else:
+    told_of = document(reports, call)
+    if not is_json():
         print_reports(reports, show_all, call)
-    write_reports(reports, junit, prometheus, took)
-    if html is not None:
-        write_page(html, "drift", told_of)
-    sys.exit(verdict(item for report in reports for item in report.findings))
+    page = with_since(told_of, recorded(told_of, "drift"))
+    why_not = unwritten_reports(reports, junit, prometheus, took) + unwritten_page(html, "drift", page)
+    finish(told_of, why_not, verdict(item for report in reports for item in report.findings))
 
 
 @contextmanager
@@ -126,22 +125,19 @@ def watched() -> Iterator[Watch]:
         yield watch
 
 
-def write_reports(
+def unwritten_reports(
     reports: tuple[NodeReport, ...], junit: Path | None, prometheus: Path | None = None, took: float = 0
-) -> None:
-    """Write the reports that are asked for; end the program with 1 where one cannot be written.
+) -> tuple[str, ...]:
+    """Write the reports that are asked for; return why one or the other could not be written.
 
     took: the seconds in which the nodes were read and judged
     """
     from gpunode.fleet.reports.junit import write_junit
     from gpunode.fleet.reports.prometheus import write_metrics
 
-    if junit is not None:
-        with written(junit):
-            write_junit(reports, junit)
-    if prometheus is not None:
-        with written(prometheus):
-            write_metrics(reports, prometheus, time.time(), took)
+    return unwritten(junit, lambda file: write_junit(reports, file)) + unwritten(
+        prometheus, lambda file: write_metrics(reports, file, time.time(), took)
+    )
 
 
 def print_reports(reports: tuple[NodeReport, ...], show_all: bool, call: Call = SOME_CALL) -> None:

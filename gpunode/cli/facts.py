@@ -7,17 +7,16 @@ from pathlib import Path
 
 import click
 
-from gpunode.base.codes import with_code
 from gpunode.base.findings import ExitCode
+from gpunode.base.host_names import folded_in_a_line
 from gpunode.base.importing import uncollected
-from gpunode.base.terminal import say
-from gpunode.cli.errors import NO_FACTS, told
-from gpunode.cli.output import output_option, say_document
-from gpunode.cli.selection import limit_option
+from gpunode.cli.errors import NO_FACTS, complain, told
+from gpunode.cli.output import error_columns, output_option, say_document
+from gpunode.cli.selection import called, inventory_argument, limit_option
 
 
 @click.command()
-@click.argument("inventory", type=click.Path(path_type=Path))
+@inventory_argument()
 @output_option("the same", "the same")
 @limit_option
 def facts(inventory: Path, limit: tuple[str, ...]) -> None:
@@ -39,8 +38,11 @@ def facts(inventory: Path, limit: tuple[str, ...]) -> None:
     found = {
         answer.name: answer.reading if isinstance(answer.reading, Node) else str(answer.reason) for answer in answers
     }
-    say_document(facts_json(found, str(inventory)))
+    say_document(facts_json(found, called(inventory, limit).to_json()))
     missing = {name: reason for name, reason in found.items() if isinstance(reason, str)}
+    alike: dict[str, list[str]] = {}
     for name, reason in missing.items():
-        say(with_code(f"{name}: no facts: {reason}", NO_FACTS), err=True)
+        alike.setdefault(reason, []).append(name)
+    for reason, names in alike.items():
+        complain(f"{folded_in_a_line(names, error_columns())}: no facts: {reason}", NO_FACTS)
     sys.exit(ExitCode.ERROR if missing else ExitCode.GOOD)

@@ -13,6 +13,7 @@ from gpunode.base.findings import ExitCode
 from gpunode.cli import known_machines
 from gpunode.cli.errors import ALREADY_THERE, NOT_MADE, end
 from gpunode.cli.output import is_json, output_option, say_document, talk
+from gpunode.cli.selection import tell_of
 
 # Raised when a key of the document goes away or changes its meaning; a new key raises nothing.
 SCHEMA = 1
@@ -50,12 +51,14 @@ def init(directory: Path | None, **chosen: object) -> None:
     Exit status: 0 written, 1 it could not be written, 3 a file is there already or the document is refused, 64 usage.
     """
     choice = known_machines.chosen(**chosen)  # type: ignore[arg-type]
+    source = None if choice is None else choice.where
+    tell_of(source=source)
     if choice is None:
         if directory is None:
             raise click.UsageError("name the DIRECTORY to write into, or a source of machines by --from-ansible FILE")
         texts = {**_texts(), Path(".gitignore"): _IGNORED}
         _write(directory, texts)
-        _say(directory, texts, ())
+        _say(directory, texts)
         talk(_NEXT.format(directory=directory))
         talk(_SHELL)
         return
@@ -65,7 +68,7 @@ def init(directory: Path | None, **chosen: object) -> None:
     kept = {path for path in texts if (directory / path).exists() or (directory / path).is_symlink()}
     new = {path: text for path, text in texts.items() if path not in kept} | own
     _write(directory, new, "inventory by --inventory")
-    _say(directory, new, told, sorted(map(str, kept)))
+    _say(directory, new, source, told, sorted(map(str, kept)))
     known_machines.say_told(choice, directory, told, sorted(map(str, kept)))
     talk(_SHELL)
 
@@ -90,30 +93,40 @@ def _write(directory: Path, texts: dict[Path, str], what: str = "directory") -> 
         end(said, NOT_MADE, ExitCode.ERROR)
 
 
-def _say(directory: Path, written: Iterable[Path], told: Sequence[str], kept: Sequence[str] = ()) -> None:
+def _say(
+    directory: Path,
+    written: Iterable[Path],
+    source: str | None = None,
+    told: Sequence[str] = (),
+    kept: Sequence[str] = (),
+) -> None:
     """Name the files that were written."""
     names = [str(directory / path) for path in written]
     if is_json():
-        say_document(document(names, told, kept))
+        say_document(document(names, source, told, kept))
     else:
         talk("\n".join(names))
 
 
-def document(written: Sequence[str], told: Sequence[str], kept: Sequence[str]) -> dict[str, Any]:
-    """Return what --output json prints: the files, what could not be carried over, and what was there already."""
+def document(written: Sequence[str], source: str | None, told: Sequence[str], kept: Sequence[str]) -> dict[str, Any]:
+    """Return what --output json prints: the files, what could not be carried over, and what was there already.
+
+    source: where the machines are from, None where they are nobody's
+    """
     from gpunode.base.document import head
 
     counts = {"written": len(written), "to_look_at": len(told), "kept": len(kept)}
     lists = {"written": list(written), "to_look_at": list(told), "kept": list(kept)}
-    return {**head(SCHEMA, counts, ExitCode.GOOD), **lists}
+    return {**head(SCHEMA, counts, ExitCode.GOOD, {"source": source}), **lists}
 
 
 def schema() -> dict[str, Any]:
     """Return the JSON schema of that."""
-    from gpunode.base.document import COUNT, TEXTS, document_schema
+    from gpunode.base.document import COUNT, MAYBE, TEXTS, document_schema
 
     names = ("written", "to_look_at", "kept")
-    return document_schema(SCHEMA, {name: COUNT for name in names}, (0,), {name: TEXTS for name in names})
+    counts, lists = {name: COUNT for name in names}, {name: TEXTS for name in names}
+    return document_schema(SCHEMA, counts, (0,), lists, {"source": MAYBE})
 
 
 def _texts() -> dict[Path, str]:

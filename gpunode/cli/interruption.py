@@ -1,34 +1,72 @@
-"""What Ctrl-C, a lost terminal and a termination do to a command that changes nodes: it ends its child, and says so."""
+"""What Ctrl-C, a lost terminal and a termination do to a command: it ends its child, and says so."""
 
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
+from gpunode.base.errors import Interrupted
 from gpunode.base.findings import ExitCode
+from gpunode.base.terminal import say
 from gpunode.cli.errors import INTERRUPTED, end
+from gpunode.cli.output import is_terminal
 
-
-class Interrupted(SystemExit):
-    """Unwind a command for a signal; gevent prints a traceback of KeyboardInterrupt, and none of this."""
+# Where a command had changed no node yet.
+NOTHING_DONE = "interrupted: nothing was done"
 
 
 @contextmanager
-def interruptible(remedy: str) -> Iterator[None]:
-    """Have a lost terminal and a termination do what Ctrl-C does; print the remedy then, and end with 1."""
+def caught(*signals: signal.Signals) -> Iterator[None]:
+    """Have each of these signals raise Interrupted."""
 
     def interrupt(number: int, frame: object) -> None:
-        raise Interrupted
+        if (hub := _hub_of_another_greenlet()) is None:
+            raise Interrupted
+        # Raised here it would end whoever is at work at this moment, the connection of one host say, and nothing else.
+        hub.loop.run_callback(hub.parent.throw, Interrupted)
 
     # Whoever ignores one of them, by nohup say, wants the command to go on.
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    caught = [each for each in signals if signal.getsignal(each) is not signal.SIG_IGN]
-    before = {each: signal.signal(each, interrupt) for each in caught}
+    heeded = [each for each in signals if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {each: signal.signal(each, interrupt) for each in heeded}
     try:
         yield
-    except Interrupted:
-        end(remedy, INTERRUPTED, ExitCode.ERROR)
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+def _hub_of_another_greenlet() -> Any:
+    """Return gevent's hub where another greenlet than the main one runs; None where the main one does, or no gevent."""
+    greenlet, gevent = sys.modules.get("greenlet"), sys.modules.get("gevent")
+    if greenlet is None or gevent is None or greenlet.getcurrent().parent is None:
+        return None
+    return gevent.get_hub()
+
+
+@dataclass
+class Interruption:
+    """Hold what is said of an interruption, which whoever changes nodes says anew: what came of it, and what to do."""
+
+    said: str = NOTHING_DONE
+
+
+@contextmanager
+def interruptible() -> Iterator[Interruption]:
+    """Have a lost terminal and a termination do what Ctrl-C does; say then what was done, and end with 1."""
+    interruption = Interruption()
+    try:
+        with caught(signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            yield interruption
+    except Interrupted:
+        end_line()
+        end(interruption.said, INTERRUPTED, ExitCode.ERROR)
+
+
+def end_line() -> None:
+    """End the line in which the terminal shows ^C, or a question stands that nobody has answered."""
+    if is_terminal(sys.stderr):
+        say("", err=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from gpunode.base.findings import ExitCode
-from gpunode.cli.errors import NOT_READ, end, end_by
+from gpunode.cli.errors import NOT_READ, end, end_by, refuse_limit
 from gpunode.cli.output import talk
 from gpunode.cli.selection import limit_option
 
@@ -54,6 +54,11 @@ class Choice:
     name: str
     limit: tuple[str, ...]
     address: str | None
+
+    @property
+    def where(self) -> str:
+        """Return where the document is."""
+        return "standard input" if self.document == "-" else self.document
 
 
 def options(command: F) -> F:
@@ -106,15 +111,17 @@ def texts(choice: Choice, directory: Path, template: str) -> tuple[dict[Path, st
     """
     from gpunode.fleet.known.machines import KnownError, only
     from gpunode.fleet.known.written import files
+    from gpunode.fleet.limit import LimitError
 
     folders = (directory / "inventories" / "group_data", directory / "group_data")
     stems = {"all", "ci", "lab", *(path.stem for folder in folders for path in folder.glob("*.py"))}
     try:
         known = only(_known(choice), choice.limit)
         written, told = files(known, choice.name, template, stems - {choice.name})
+    except LimitError as error:
+        refuse_limit(error)
     except KnownError as error:
-        where = "standard input" if choice.document == "-" else choice.document
-        end_by(error, ExitCode.INPUT_REFUSED, "" if str(error).startswith(f"{where} ") else f"{where}: ")
+        end_by(error, ExitCode.INPUT_REFUSED, "" if str(error).startswith(f"{choice.where} ") else f"{choice.where}: ")
     return {Path("inventories") / path: text for path, text in written.items()}, [*known.told, *told]
 
 

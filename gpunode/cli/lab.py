@@ -16,6 +16,7 @@ from gpunode.base.folding import fold
 from gpunode.base.terminal import say
 from gpunode.cli.errors import end
 from gpunode.cli.output import columns, is_json, is_quiet, output_option, say_document, talk
+from gpunode.cli.selection import tell_of
 
 # Raised when a key of the document goes away or changes its meaning; a new key raises nothing.
 SCHEMA = 1
@@ -35,7 +36,9 @@ def _of_a_lab(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> None:
         from gpunode.lab.errors import LabError
+        from gpunode.lab.state import given
 
+        tell_of(lab=given(kwargs["lab_asked"]))
         try:
             command(*args, **kwargs)
         except (LabError, OSError) as error:

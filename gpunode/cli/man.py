@@ -9,7 +9,7 @@ import click
 
 from gpunode.base.findings import ExitCode
 from gpunode.base.terminal import say
-from gpunode.cli.errors import NOT_READ, end
+from gpunode.cli.errors import NOT_WRITTEN, end
 
 
 @click.command()
@@ -38,5 +38,5 @@ def man(directory: Path) -> None:
     except OSError as error:
         where = error.filename or directory
         said = f"cannot write {where}: {error.strerror}; name a DIRECTORY that you may write into"
-        end(said, NOT_READ, ExitCode.ERROR)
+        end(said, NOT_WRITTEN, ExitCode.ERROR)
     say(f"{len(pages)} pages in {directory}; begin with: man -l {directory / 'gpunode.1'}")

@@ -10,9 +10,11 @@ import click
 
 from gpunode.base.codes import with_code
 from gpunode.base.findings import ExitCode
-from gpunode.base.folding import UNBOUND, fold
+from gpunode.base.folding import UNBOUND, fold_lines
 from gpunode.base.terminal import say
+from gpunode.cli.errors import complain
 from gpunode.cli.output import columns, is_json, is_quiet, output_option, say_document
+from gpunode.cli.selection import tell_of
 
 if TYPE_CHECKING:
     from gpunode.components.mig.check import EntryReport, Report, Target
@@ -46,6 +48,7 @@ def check(file: Path | None, name: str | None, wants_all: bool, gpu: str | None)
         raise click.UsageError("give either --config NAME or --all")
     if file is None and gpu is None:
         raise click.UsageError("give FILE, or --gpu PRODUCT for the configurations that are published for it")
+    tell_of(source=None if file is None else "standard input" if str(file) == "-" else str(file))
     target = None if gpu is None else _target(gpu)
     try:
         if file is not None and str(file) == "-":
@@ -58,7 +61,7 @@ def check(file: Path | None, name: str | None, wants_all: bool, gpu: str | None)
     except DeclarationError as error:
         if is_json():
             say_document(refused_json(error.source, error.mistakes))
-        say(with_code(str(error), error.code), err=True)
+        complain(str(error), error.code)
         sys.exit(ExitCode.INPUT_REFUSED)
     report = judged(declaration, names, target)
     if is_json():
@@ -95,14 +98,15 @@ def as_text(report: Report, columns: int = UNBOUND, quiet: bool = False) -> str:
     for config in report.configs:
         if quiet and config.verdict in (None, Verdict.PLACED):
             continue
-        lines.append(f"{report.source}: {word(config.name)}: {config.verdict or 'valid'}{where}")
+        said = f"{report.source}: {word(config.name)}: {config.verdict or 'valid'}{where}"
+        lines.append(said if config.code is None else with_code(said, config.code))
         if report.target is not None:
             for entry in config.entries:
                 lines += _entry(entry)
             if not any(entry.judged for entry in config.entries):
                 lines.append("  no entry is for this GPU: it would be left as it is")
-    lines += [] if quiet else [f"caution: {caution}" for caution in report.cautions]
-    return "\n".join(fold(line, columns, f"{' ' * (len(line) - len(line.lstrip(' ')))}  ") for line in lines)
+    lines += [] if quiet else [with_code(f"caution: {caution}", caution.code) for caution in report.cautions]
+    return fold_lines("\n".join(lines), columns)
 
 
 def _entry(report: EntryReport) -> list[str]:

@@ -10,20 +10,20 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from gpunode.base.findings import ExitCode
 from gpunode.base.folding import NARROWEST, UNBOUND
 from gpunode.base.terminal import say
 
 VARIABLE = "GPUNODE_OUTPUT"
-# Where the mode stands in click's context, which ends with the command.
-_MODE, _SHORT = "gpunode.output", "gpunode.output.json"
+# Where the mode stands in click's context, and whether the document is printed: that of the command line, which
+# outlives the command's own.
+_MODE, _SHORT, _SAID = "gpunode.output", "gpunode.output.json", "gpunode.output.said"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -46,13 +46,15 @@ def output_option(json: str, quiet: str, short: bool = False) -> Callable[[F], F
         "How to print. auto: tty at a terminal, else plain; tty: colours, folded lines, a live display; plain: none of "
         f"these, one line per step; quiet: {quiet}, and errors; json: {json}, all talk on standard error."
     )
+    # Eager: what is wrong with another option is told as these say.
     modes = click.option(
         "--output", type=click.Choice([each.value for each in Mode]), default=Mode.AUTO.value, show_default=True,
-        envvar=VARIABLE, show_envvar=True, expose_value=False, callback=_set_mode, help=told,
+        envvar=VARIABLE, show_envvar=True, expose_value=False, callback=_set_mode, is_eager=True, help=told,
     )  # fmt: skip
     alone = click.option(
-        "--json", is_flag=True, expose_value=False, callback=_set_short, help="The same as --output json."
-    )
+        "--json", is_flag=True, expose_value=False, callback=_set_short, is_eager=True,
+        help="The same as --output json.",
+    )  # fmt: skip
 
     def give(command: F) -> F:
         return modes(alone(command) if short else command)
@@ -82,6 +84,23 @@ def _settle(context: click.Context) -> None:
     context.color = False if no_color() else of_mode.get(found)
 
 
+def has_output(command: click.Command) -> bool:
+    """Say whether a command knows the modes; of a group, one of its commands may."""
+    return isinstance(command, click.Group) or any(option.name == "output" for option in command.params)
+
+
+def take_mode_of_words(context: click.Context, words: Sequence[str]) -> None:
+    """Have JSON printed where a command line asks for it that click could not read, by words or by the variable."""
+    named = os.environ.get(VARIABLE)
+    options = words[: words.index("--")] if "--" in words else words
+    for word, behind in zip(options, [*options[1:], ""], strict=True):
+        name, given, value = word.partition("=")
+        if name == "--output":
+            named = value if given else behind
+    if "--json" in options or named == Mode.JSON:
+        context.meta[_SHORT] = True
+
+
 def no_color() -> bool:
     """Say whether colours are unwanted everywhere: NO_COLOR is set and not empty (no-color.org)."""
     return bool(os.environ.get("NO_COLOR"))
@@ -109,12 +128,22 @@ def is_live() -> bool:
     """Say whether a display on standard error may be drawn anew."""
     if mode() in (Mode.PLAIN, Mode.QUIET):
         return False
-    return mode() is Mode.TTY or sys.stderr.isatty()
+    return mode() is Mode.TTY or is_terminal(sys.stderr)
 
 
 def columns() -> int:
     """Return how many columns there are for the result; nobody folds what no terminal shows."""
-    return width() if mode() is Mode.TTY or (mode() is not Mode.PLAIN and sys.stdout.isatty()) else UNBOUND
+    return width() if mode() is Mode.TTY or (mode() is not Mode.PLAIN and is_terminal(sys.stdout)) else UNBOUND
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Say whether somebody reads a stream at a terminal; None: it was closed when the program began."""
+    return stream is not None and stream.isatty()
+
+
+def error_columns() -> int:
+    """Return how many columns there are for an error, which goes to standard error."""
+    return width() if mode() is Mode.TTY or (mode() is not Mode.PLAIN and is_terminal(sys.stderr)) else UNBOUND
 
 
 def width() -> int:
@@ -130,15 +159,14 @@ def talk(text: str, err: bool = False) -> None:
 
 def say_document(document: Mapping[str, Any], indent: int | None = 2) -> None:
     """Print the one document of the mode json; indent: None where it is one line."""
-    say(json.dumps(document, indent=indent))
+    text = json.dumps(document, indent=indent)
+    # Before it is written: what fails in the middle of it is not to print another one.
+    if (context := click.get_current_context(silent=True)) is not None:
+        context.meta[_SAID] = True
+    say(text)
 
 
-def say_error(message: str, code: str, status: ExitCode, **more: Any) -> None:
-    """Print the document of an error, where JSON is asked for; whoever calls ends the command.
-
-    code: what `gpunode explain` knows it by; more: what the document says besides
-    """
-    from gpunode.base.document import error_document
-
-    if is_json():
-        say_document({**error_document(message, code, status), **more})
+def is_said() -> bool:
+    """Say whether the one document has been printed."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(_SAID))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,28 +11,33 @@ import click
 from gpunode.base.findings import ExitCode
 from gpunode.base.importing import uncollected
 from gpunode.base.terminal import say
+from gpunode.cli.drift import watched
+from gpunode.cli.engine import engine_option
 from gpunode.cli.errors import told
-from gpunode.cli.output import columns, is_json, is_quiet, output_option, say_document
-from gpunode.cli.report_file import html_option, write_page
-from gpunode.cli.selection import called, limit_option, set_option
+from gpunode.cli.output import columns, is_json, is_quiet, output_option
+from gpunode.cli.report_file import finish, html_option, unwritten_page
+from gpunode.cli.selection import called, inventory_argument, limit_option, set_option
 
 if TYPE_CHECKING:
+    from gpunode.base.findings import Finding
     from gpunode.fleet.call import Call
+    from gpunode.fleet.engine.address import Scheduler
     from gpunode.fleet.nodes import Answer
     from gpunode.node import Node
     from gpunode.node.plan import Plan
 
-# Host -> its plan, or why there is none.
-Plans = dict[str, "Plan | str"]
+# Host -> its plan, or the finding that says why there is none.
+Plans = dict[str, "Plan | Finding"]
 
 
 @click.command()
-@click.argument("inventory", type=click.Path(path_type=Path), required=False)
+@inventory_argument(required=False)
 @click.option("--facts", "facts_file", type=click.Path(path_type=Path), help="Decide from a file of `gpunode facts`.")
 @click.option("--settings", "settings_file", type=click.Path(path_type=Path), help="Settings as YAML, for --facts.")
 @output_option("every plan (docs/plan.md)", "the nodes that are refused or gave no answer", short=True)
 @click.option("--all", "show_all", is_flag=True, help="Name every node, however many have the same plan.")
 @html_option
+@engine_option
 @limit_option
 @set_option
 def plan(
@@ -43,6 +46,7 @@ def plan(
     settings_file: Path | None,
     show_all: bool,
     html: Path | None,
+    scheduler: Scheduler | None,
     limit: tuple[str, ...],
 ) -> None:
     """Say what a run would do to every node of INVENTORY, or why it refuses one; nothing is changed.
@@ -55,20 +59,21 @@ def plan(
     if limit and not inventory:
         raise click.UsageError("--limit names hosts of an inventory; of --facts all hosts are planned")
     with told():
-        plans = live_plans(inventory, limit) if inventory else _offline(facts_file, settings_file)  # type: ignore[arg-type]
-    call = called(str(inventory) if inventory else "INVENTORY", limit)
-    document = as_json(plans, None, None, str(inventory) if inventory else None, limit, call.settings)
-    if is_json():
-        say_document(document)
-    else:
+        plans = live_plans(inventory, limit, scheduler) if inventory else _offline(facts_file, settings_file)  # type: ignore[arg-type]
+    call = called(inventory, limit)
+    document = as_json(plans, call)
+    if not is_json():
         say_plans(plans, call, show_all)
-    if html is not None:
-        write_page(html, "plan", document)
-    sys.exit(_exit_code(plans))
+    finish(document, unwritten_page(html, "plan", document), _exit_code(plans), indent=2)
 
 
-def live_plans(inventory: Path, limit: tuple[str, ...]) -> Plans:
+def live_plans(inventory: Path, limit: tuple[str, ...], scheduler: Scheduler | None = None) -> Plans:
     """Return the plan of each host of an inventory, which is asked for it, or why there is none."""
+    if scheduler is not None:
+        from gpunode.fleet.engine import readings
+
+        with watched() as watch:
+            return readings.plans(scheduler, inventory, watch, limit=limit)
     # Imported here, fleet first: pyinfra patches the process's sockets when it is imported.
     with uncollected():
         from gpunode.fleet import nodes as fleet  # isort: skip
@@ -85,34 +90,38 @@ def live_plans(inventory: Path, limit: tuple[str, ...]) -> Plans:
     return with_restarts(inventory, answers, plans)
 
 
-def _of(answer: Answer[Node]) -> Plan | str:
+def _of(answer: Answer[Node]) -> Plan | Finding:
+    from gpunode.fleet import no_answer
     from gpunode.node import Node
     from gpunode.node.plan import refused_plan
 
+    if answer.reading is None:
+        return no_answer.unreached(answer.reason)
     if not isinstance(answer.reading, Node):
-        return str(answer.reason)
+        return no_answer.unreadable(answer.reason)
     return refused_plan(answer.refusal) if answer.refusal else _planned(answer.settings, answer.reading)
 
 
 def _offline(facts_file: Path, settings_file: Path) -> Plans:
+    from gpunode.fleet import no_answer
     from gpunode.node.recorded import read_facts, read_settings
 
     hosts = read_facts(facts_file)
     settings = read_settings(settings_file, tuple(host.name for host in hosts))
     return {
-        host.name: _planned(settings[host.name], host.node) if host.node is not None else str(host.reason)
+        host.name: no_answer.unreached(host.reason) if host.node is None else _planned(settings[host.name], host.node)
         for host in hosts
     }
 
 
-def _planned(settings: Any, node: Any) -> Plan | str:
+def _planned(settings: Any, node: Any) -> Plan | Finding:
+    from gpunode.fleet import no_answer
     from gpunode.node.plan import plan as planned
 
     try:
         return planned(settings, node)
     except Exception as error:
-        # One node's odd answer is that node's trouble.
-        return f"cannot be judged: {type(error).__name__}: {error}"
+        return no_answer.unjudged(error)
 
 
 def say_plans(plans: Plans, call: Call, show_all: bool = False, err: bool = False) -> None:
@@ -126,33 +135,32 @@ def say_plans(plans: Plans, call: Call, show_all: bool = False, err: bool = Fals
 
 
 def as_json(
-    plans: Plans,
-    version: str | None = None,
-    at: datetime | None = None,
-    inventory: str | None = None,
-    limit: Sequence[str] = (),
-    settings: Sequence[str] = (),
+    plans: Plans, call: Call | None = None, version: str | None = None, at: datetime | None = None
 ) -> dict[str, Any]:
     """Return what `--json` prints.
 
-    version: gpunode's, of the one that runs where none is given; at: when it was planned, now where it is not given
-    inventory: its path as it was given, None of a file of facts; limit, settings: the patterns behind --limit, and the
-    words behind --set as they may be shown
+    call: how the command was called, None where nobody says; version: gpunode's, of the one that runs where none is
+    given; at: when it was planned, now where it is not given
     """
     from gpunode.base.document import head
+    from gpunode.fleet.call import SOME_CALL
     from gpunode.fleet.reports.plan_text import verdicts
     from gpunode.node.plan import SCHEMA, Plan
 
-    hosts = {
-        name: found.to_json() if isinstance(found, Plan) else {"verdict": "unreachable", "reason": found}
-        for name, found in plans.items()
-    }
-    counts, of = {"hosts": verdicts(plans)}, {"inventory": inventory, "limit": list(limit), "set": list(settings)}
-    return {**head(SCHEMA, counts, _exit_code(plans), of, version, at), "hosts": hosts}
+    hosts = {name: found.to_json() if isinstance(found, Plan) else _silent(found) for name, found in plans.items()}
+    of, counts = (call or SOME_CALL).to_json(), {"hosts": verdicts(plans)}
+    return {**head(SCHEMA, counts, _exit_code(plans), of, version, at), "errors": [], "hosts": hosts}
+
+
+def _silent(found: Finding) -> dict[str, Any]:
+    return {"verdict": "unreachable", "reason": found.cause, "remedy": found.remedy, "code": found.code}
 
 
 def _exit_code(plans: Plans) -> ExitCode:
-    if any(isinstance(found, str) for found in plans.values()):
+    from gpunode.node.plan import Plan
+
+    made = [found for found in plans.values() if isinstance(found, Plan)]
+    if len(made) < len(plans):
         return ExitCode.ERROR
-    refused = any(found.refusals for found in plans.values() if not isinstance(found, str))
+    refused = any(found.refusals for found in made)
     return ExitCode.NEGATIVE if refused else ExitCode.GOOD

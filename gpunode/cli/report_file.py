@@ -1,17 +1,21 @@
-"""Files that a command writes beside what it prints: refused before the work, and told where they could not be."""
+"""Files that a command writes beside what it prints: refused before the work, and told where they could not be.
+
+The one document of JSON comes behind them, so that it says, and counts in its exit code, which could not be written.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from gpunode.base.findings import ExitCode
-from gpunode.cli.errors import NOT_WRITTEN, end
+from gpunode.cli.errors import NOT_WRITTEN, complain
+from gpunode.cli.output import is_json, say_document
 
 REPORT = click.Path(path_type=Path, dir_okay=False)
 
@@ -32,20 +36,37 @@ html_option = click.option(
 )
 
 
-@contextmanager
-def written(path: Path) -> Iterator[None]:
-    """End the program with 1 where the file cannot be written."""
+def unwritten(path: Path | None, write: Callable[[Path], None]) -> tuple[str, ...]:
+    """Write a report where its file is asked for; return why it could not be written, nothing where it was."""
+    if path is None:
+        return ()
     try:
-        yield
+        write(path)
     except OSError as error:
-        end(f"{path}: the report was not written: {error.strerror}", NOT_WRITTEN, ExitCode.ERROR)
+        return (f"{path}: the report was not written: {error.strerror or error}",)
+    return ()
 
 
-def write_page(path: Path, command: str, document: dict[str, Any]) -> None:
-    """Write the page of a command's JSON document as a whole, or leave the file as it was."""
+def unwritten_page(path: Path | None, command: str, document: Mapping[str, Any]) -> tuple[str, ...]:
+    """Write the page of a command's JSON document as a whole, or leave the file as it was; return as above."""
     # Late, as all that only some calls need.
     from gpunode.fleet.page.html import PAGES
     from gpunode.fleet.reports.whole_file import write_whole
 
-    with written(path):
-        write_whole(path, PAGES[command](document))
+    return unwritten(path, lambda file: write_whole(file, PAGES[command](document)))
+
+
+def finish(
+    document: Mapping[str, Any], why_not: Sequence[str], status: ExitCode, indent: int | None = None
+) -> NoReturn:
+    """Print the document where JSON is asked for, say which reports could not be written, and end the program.
+
+    It ends with `status`, and with 1 where one could not; indent: of the document, None where it is one line
+    """
+    status = ExitCode.ERROR if why_not else status
+    if is_json():
+        errors = [{"error": text, "code": NOT_WRITTEN} for text in why_not]
+        say_document({**document, "exit_code": int(status), "errors": errors}, indent)
+    for text in why_not:
+        complain(text, NOT_WRITTEN)
+    sys.exit(status)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -13,29 +11,25 @@ import click
 from click.core import ParameterSource
 
 from gpunode.base.codes import with_code
-from gpunode.base.findings import ExitCode, FindingClass
-from gpunode.base.folding import fold
-from gpunode.base.host_names import folded, folded_in_a_line
-from gpunode.base.terminal import say
+from gpunode.base.findings import ExitCode
+from gpunode.cli.engine import engine_option
 from gpunode.cli.errors import end_by, told
 from gpunode.cli.interruption import interruptible
-from gpunode.cli.output import columns, is_json, is_quiet, output_option, say_document, talk
-from gpunode.cli.report_file import html_option, write_page
-from gpunode.cli.selection import called, set_option
+from gpunode.cli.output import output_option
+from gpunode.cli.recording import history_option, recorded
+from gpunode.cli.report_file import finish, html_option, unwritten_page
+from gpunode.cli.rollout_run import carried_out, planned
+from gpunode.cli.rollout_told import say_end
+from gpunode.cli.selection import called, inventory_argument, set_option
 from gpunode.fleet.rollout.amount import Amount, AmountError, amount
 
 if TYPE_CHECKING:
-    from gpunode.base.findings import NodeReport
     from gpunode.fleet.call import Call
-    from gpunode.fleet.rollout.gate import RunResult
-    from gpunode.fleet.rollout.journal import Journal
-    from gpunode.fleet.rollout.opening import Asked, Request
-    from gpunode.fleet.rollout.progress import Progress, Wave
+    from gpunode.fleet.engine.address import Scheduler
+    from gpunode.fleet.rollout.progress import Progress
 
 # What a rollout is begun with stands in its journal.
 _BEGUN_WITH = {"canary": "--canary", "most": "--max-unavailable", "budget": "--failure-budget", "everyone": "--all"}
-
-Tell = Callable[[str], None]
 
 
 def _amount(context: click.Context, option: click.Parameter, text: str | None) -> Amount | None:
@@ -46,7 +40,7 @@ def _amount(context: click.Context, option: click.Parameter, text: str | None) -
 
 
 @click.command()
-@click.argument("inventory", type=click.Path(path_type=Path))
+@inventory_argument()
 @click.option(
     "--canary",
     metavar="N|NAME,NAME",
@@ -78,12 +72,15 @@ def _amount(context: click.Context, option: click.Parameter, text: str | None) -
 @click.option("--anew", is_flag=True, help="Begin another rollout, though the last one was broken off.")
 @click.option("--dry", is_flag=True, help="Print the waves, and touch nothing.")
 @output_option("the result (docs/rollout.md)", "the nodes that failed or cannot be done", short=True)
+@engine_option
 @set_option
 @html_option
+@history_option
 @click.pass_context
 def rollout(
     context: click.Context,
     inventory: Path,
+    scheduler: Scheduler | None,
     canary: str,
     most: Amount | None,
     budget: Amount,
@@ -117,15 +114,11 @@ def rollout(
     with told():
         call = called(inventory)
     files: Path | None = None
-    with (
-        told(),
-        _refused(),
-        interruptible(f"interrupted. Where a wave was begun: {call.of('rollout', '--resume')}"),
-    ):
+    with told(), _refused(), interruptible() as interruption:
         if dry:
-            progress = _planned(inventory, call, request, _tell)
+            progress = planned(inventory, scheduler, call, request)
         else:
-            progress, files = _carried_out(inventory, call, request, anew, interval, pauses, _tell)
+            progress, files = carried_out(inventory, scheduler, call, request, anew, interval, pauses, interruption)
     _finish(call, progress, files, html)
 
 
@@ -136,168 +129,24 @@ def _refused() -> Iterator[None]:
     from gpunode.fleet.rollout.journal import JournalError
     from gpunode.fleet.rollout.opening import ChangedError
     from gpunode.fleet.rollout.place import LockedError
+    from gpunode.fleet.rollout.together import TogetherError
     from gpunode.fleet.run.child import ProgramError
 
     try:
         yield
     except CanaryError as error:
         raise click.BadParameter(with_code(str(error), error.code), param_hint="--canary") from None
+    except TogetherError as error:
+        raise click.BadParameter(with_code(str(error), error.code), param_hint="--max-unavailable") from None
     except (ChangedError, JournalError, LockedError, ProgramError) as error:
         end_by(error, ExitCode.INPUT_REFUSED if isinstance(error, ChangedError) else ExitCode.ERROR)
 
 
-def _tell(line: str) -> None:
-    """Tell what happens, folded under itself; to standard error where standard output has the document."""
-    indent = " " * (len(line) - len(line.lstrip(" ")) + 2)
-    talk(fold(line, columns(), indent))
-
-
-def _planned(inventory: Path, call: Call, request: Request | None, tell: Tell) -> Progress:
-    from gpunode.fleet.rollout.conduct import wave_line
-    from gpunode.fleet.rollout.entries import Resumed, now
-    from gpunode.fleet.rollout.opening import asked, begun, resumable
-    from gpunode.fleet.rollout.place import latest, place
-    from gpunode.fleet.rollout.progress import Progress, waves_to_come
-
-    name, found, ours = str(inventory), asked(inventory), version("gpunode")
-    if request is None:
-        _, last = resumable(latest(place(name)), call, found, ours)
-        progress = last.after(Resumed(at=now()))
-    else:
-        progress = Progress(begun(call, request, found, _everybody(inventory), ours))
-    _header(progress, tell)
-    waves, end = waves_to_come(progress)
-    for wave in waves:
-        tell(wave_line(wave))
-    tell(f"would stop: {end.reason}" if end.reason else f"waves, where every node passes: {len(waves)}")
-    return progress
-
-
-def _carried_out(
-    inventory: Path, call: Call, request: Request | None, anew: bool, interval: float, pauses: bool, tell: Tell
-) -> tuple[Progress, Path]:
-    from gpunode.cli.live import live
-    from gpunode.fleet.drift import inspect
-    from gpunode.fleet.inventory import foreign_names, host_data
-    from gpunode.fleet.rollout.conduct import Hands, conduct
-    from gpunode.fleet.rollout.opening import asked, difference
-    from gpunode.fleet.rollout.place import controller_lock, place
-    from gpunode.fleet.rollout.wave_run import WaveRunner
-    from gpunode.fleet.run.child import program
-    from gpunode.settings import check_hosts
-
-    pyinfra, found = program(), asked(inventory)
-    folder = place(str(inventory))
-    with controller_lock(folder, str(inventory)):
-        journal = _journal(inventory, call, request, anew, found, folder)
-        _header(journal.known, tell)
-        hosts, files = journal.known.begun.hosts, journal.path.parent
-        tell(f"log of each wave: {files}/wave-N.log")
-
-        def read(nodes: Sequence[str]) -> tuple[NodeReport, ...]:
-            return inspect(inventory, only=nodes)
-
-        def against(nodes: Sequence[str]) -> dict[str, str]:
-            from gpunode.fleet import drift_cluster
-
-            return drift_cluster.against(inventory, check_hosts(host_data(str(inventory)), foreign_names()), nodes)
-
-        def run(wave: Wave) -> RunResult:
-            # In a log too: a wave may take an hour.
-            with live(tell) as watch:
-                return WaveRunner(pyinfra, str(inventory), found.groups, folder, files, tell, watch).run(wave)
-
-        hands = Hands(run, read, lambda: difference(hosts, asked(inventory).hosts), tell, against)
-        return conduct(journal, hands, interval, pauses), files
-
-
-def _journal(inventory: Path, call: Call, request: Request | None, anew: bool, found: Asked, folder: Path) -> Journal:
-    """Return the journal of the rollout that is resumed, or of one that begins now."""
-    from gpunode.fleet.rollout.entries import Resumed, now
-    from gpunode.fleet.rollout.opening import begun, refuse_beside, resumable
-    from gpunode.fleet.rollout.place import begin, latest
-
-    ours = version("gpunode")
-    if request is None:
-        journal, _ = resumable(latest(folder), call, found, ours)
-        journal.append(Resumed(at=now()))
-        return journal
-    if not anew:
-        refuse_beside(latest(folder), call)
-    # Before there is a journal all nodes are read: nothing is begun where that cannot be done.
-    entry = begun(call, request, found, _everybody(inventory), ours)
-    journal = begin(folder)
-    journal.append(entry)
-    return journal
-
-
-def _everybody(inventory: Path) -> tuple[NodeReport, ...]:
-    from gpunode.cli.drift import watched
-    from gpunode.fleet.drift import inspect
-
-    with watched() as watch:
-        return inspect(inventory, watch)
-
-
-def _header(progress: Progress, tell: Tell) -> None:
-    begun, policy = progress.begun, progress.begun.policy
-    first = folded(policy.canaries) or "none"
-    tell(
-        f"{begun.inventory}: {len(begun.nodes) - len(progress.passed)} of {len(begun.hosts)} nodes to do; "
-        f"canary: {first}; at most "
-        f"{policy.max_unavailable} unavailable; {policy.failure_budget or 'none'} may fail"
-    )
-    tell("gate: pyinfra's run, a reading as `gpunode drift` has it, and the cluster where there is one")
-    for reason, names in _left_out(progress):
-        tell(f"  left out: {folded_in_a_line(names, columns())}: {reason}")
-
-
-def _left_out(progress: Progress, bad: bool = False) -> Iterable[tuple[str, list[str]]]:
-    """Yield (why, the nodes that are left out for that); bad: not those that are as desired."""
-    found: dict[str, list[str]] = {}
-    for name, left in progress.begun.left_out.items():
-        if not bad or left.finding_class is not FindingClass.OK:
-            found.setdefault(left.reason, []).append(name)
-    return found.items()
-
-
-def _say_bad(progress: Progress) -> None:
-    """Say what is not as desired, and nothing else."""
-    from gpunode.fleet.rollout.conduct import outcome_lines
-
-    lines = [
-        f"{folded_in_a_line(names, columns())}: left out: {reason}" for reason, names in _left_out(progress, bad=True)
-    ]
-    lines += [line.strip() for line in outcome_lines(progress.failed)]
-    ended = progress.ended
-    if ended is not None and ended.how != "finished":
-        lines.append(f"{ended.how}: {ended.reason}" if ended.reason else ended.how)
-    for line in lines:
-        say(fold(line, columns(), "  "))
-
-
 def _finish(call: Call, progress: Progress, files: Path | None, html: Path | None) -> NoReturn:
     from gpunode.fleet.rollout.document import document, exit_code
-    from gpunode.fleet.rollout.opening import ANOTHER, resumption
-    from gpunode.fleet.rollout.progress import stopped_for_good
 
-    ended, tell = progress.ended, _tell
-    if is_quiet():
-        _say_bad(progress)
-    if files is not None and ended is not None:
-        taken = len(progress.begun.nodes)
-        done = f"{len(progress.passed)} of {taken} nodes are done" if taken else "nothing was to be done"
-        tell(f"{ended.how}: " + (f"{ended.reason}; {done}" if ended.reason else done))
-        if progress.untouched:
-            tell(f"  not touched: {folded_in_a_line(progress.untouched, columns())}")
-        tell(f"  journal and logs: {files}")
-        if stopped_for_good(progress):
-            tell(f"  {ANOTHER}: {call.of('rollout')}")
-        elif ended.how != "finished":
-            tell(f"  go on: {resumption(call, progress.begun)}")
+    say_end(call, progress, files)
     told_of = document(progress, files)
-    if is_json():
-        say_document(told_of, indent=None)
-    if html is not None:
-        write_page(html, "rollout", told_of)
-    sys.exit(exit_code(progress))
+    if files is not None:
+        recorded(told_of, "rollout")
+    finish(told_of, unwritten_page(html, "rollout", told_of), exit_code(progress))

@@ -1,9 +1,10 @@
-"""Which hosts of an inventory a command looks at, and what it takes for their settings."""
+"""Which inventory and hosts a command looks at, what it takes for their settings, and what its document is of."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -12,9 +13,27 @@ from gpunode.base.codes import with_code
 if TYPE_CHECKING:
     from gpunode.fleet.call import Call
 
+# Where it stands in click's context: that of the command line, which outlives the command's own.
+_INVENTORY, _LIMIT, _OF = "gpunode.inventory", "gpunode.limit", "gpunode.of"
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _kept(context: click.Context, option: click.Parameter, value: Any) -> Any:
+    context.meta[_LIMIT if option.name == "limit" else _INVENTORY] = value
+    return value
+
+
+def inventory_argument(required: bool = True, default: Path | None = None) -> Callable[[F], F]:
+    """Give a command the argument INVENTORY, which its document names, whatever becomes of it."""
+    kind = click.Path(path_type=Path)
+    given: dict[str, Any] = {} if default is None else {"default": default}
+    return click.argument("inventory", type=kind, required=required, is_eager=True, callback=_kept, **given)
+
+
 limit_option = click.option(
     "--limit",
     multiple=True,
+    callback=_kept,
     # What is given by --set is for these hosts.
     is_eager=True,
     metavar="PATTERN",
@@ -49,10 +68,34 @@ set_option = click.option(
 )
 
 
-def called(inventory: str | Path, limit: tuple[str, ...] = ()) -> Call:
-    """Return how a command was called, for the commands that it suggests."""
+def called(inventory: str | Path | None, limit: tuple[str, ...] = ()) -> Call:
+    """Return how a command was called, for its document and the commands that it suggests."""
     # Late, as above.
     from gpunode.fleet.call import Call
     from gpunode.settings import overrides
 
-    return Call(str(inventory), limit, overrides.shown())
+    return Call(None if inventory is None else str(inventory), limit, overrides.shown())
+
+
+def tell_of(**of: Any) -> None:
+    """Have an error's document say what the command is of, as its ordinary document does: a source, a lab."""
+    click.get_current_context().meta[_OF] = of
+
+
+def told_of() -> dict[str, Any]:
+    """Return what an error's document is of; nothing where the command line could not be read so far."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return {}
+    if _INVENTORY not in context.meta:
+        return dict(context.meta.get(_OF, {}))
+    # Late, as above.
+    from gpunode.fleet.call import Call
+    from gpunode.settings.overrides import OverrideError
+
+    inventory, limit = context.meta[_INVENTORY], context.meta.get(_LIMIT, ())
+    try:
+        return called(inventory, limit).to_json()
+    except OverrideError:
+        # What the environment gives for --set cannot be read, and cannot be told.
+        return Call(None if inventory is None else str(inventory), limit).to_json()

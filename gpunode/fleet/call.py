@@ -10,6 +10,7 @@ import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 # Where a run that is a command's child finds how that one was called.
 CALL = "GPUNODE_CALL"
@@ -20,17 +21,23 @@ _DEPLOY = "deploys/gpu_node.py"
 class Call:
     """Hold what a command was given: the inventory's name, the patterns behind --limit, the words behind --set.
 
-    settings: as they may be shown (gpunode.settings.overrides.shown)
+    inventory: None of no inventory, such as a file of facts; settings: as they may be shown
+    (gpunode.settings.overrides.shown)
     """
 
-    inventory: str = "INVENTORY"
+    inventory: str | None = None
     limit: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
 
     @property
+    def name(self) -> str:
+        """Return the inventory's name, as a command line has it; INVENTORY where there is none."""
+        return self.inventory or "INVENTORY"
+
+    @property
     def run(self) -> str:
         """Return the command of a run on these hosts; `gpunode apply` where pyinfra's own would undo what --set set."""
-        return self.of("apply") if self.settings else shlex.join(["pyinfra", self.inventory, _DEPLOY, *self._limit])
+        return self.of("apply") if self.settings else shlex.join(["pyinfra", self.name, _DEPLOY, *self._limit])
 
     @property
     def waves(self) -> str | None:
@@ -44,11 +51,15 @@ class Call:
 
     def of(self, command: str, *options: str) -> str:
         """Return a command of gpunode's on these hosts: `gpunode drift prod.py --limit gpu-1`, and --set as it was."""
-        return shlex.join(["gpunode", command, *options, self.inventory, *self._limit, *set_words(self.settings)])
+        return shlex.join(["gpunode", command, *options, self.name, *self._limit, *set_words(self.settings)])
 
     @property
     def _limit(self) -> list[str]:
         return [word for pattern in self.limit for word in ("--limit", pattern)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what a document says at its head of what it is of."""
+        return {"inventory": self.inventory, "limit": list(self.limit), "set": list(self.settings)}
 
     def environment(self) -> dict[str, str]:
         """Return what tells a child how this was called."""
@@ -68,6 +79,8 @@ def told_call(environment: Mapping[str, str]) -> Call | None:
     """Return how the command was called whose child this is; None where this is no such child."""
     try:
         found = json.loads(environment[CALL])
-        return Call(str(found["inventory"]), tuple(map(str, found["limit"])), tuple(map(str, found["settings"])))
+        inventory, limit, settings = (found[name] for name in ("inventory", "limit", "settings"))
+        name = None if inventory is None else str(inventory)
+        return Call(name, tuple(map(str, limit)), tuple(map(str, settings)))
     except (KeyError, ValueError, TypeError):
         return None

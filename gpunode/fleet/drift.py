@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 # Before anything of pyinfra's.
 from gpunode.base import fast_import  # noqa: F401  # isort: skip
 from gpunode.base.findings import Finding, FindingClass, NodeReport, worst
-from gpunode.base.reading import Unknown
 from gpunode.base.waiting import with_since
 from gpunode.facts.node import Node as NodeFact
+from gpunode.fleet import no_answer
 from gpunode.fleet import nodes as fleet
-from gpunode.fleet.access import errors
 from gpunode.fleet.inventory import foreign_names, host_data
 from gpunode.fleet.nodes import Answer
 from gpunode.fleet.reports.run_end import refusal_finding
@@ -75,30 +75,17 @@ def contained_report(answer: Answer[Node]) -> NodeReport:
     try:
         return _report(answer)
     except Exception as error:
-        cause = f"{type(error).__name__}: {error}"
-        finding = Finding("node", FindingClass.ERROR, "state", "cannot be judged", None, cause, "look at the node")
-        return NodeReport(answer.name, (finding,))
+        return NodeReport(answer.name, (no_answer.unjudged(error),))
+
+
+def unread(answer: Answer[Any]) -> Finding:
+    """Return why a node was not reached, or not understood."""
+    return (no_answer.unreached if answer.reading is None else no_answer.unreadable)(answer.reason)
 
 
 def _report(answer: Answer[Node]) -> NodeReport:
-    cause, remedy = errors.parted(answer.reason)
-    if answer.reading is None:
-        cause, remedy = errors.parted(answer.reason)
-        finding = Finding(
-            "node",
-            FindingClass.UNREACHABLE,
-            "connection",
-            "none",
-            "ssh",
-            cause,
-            remedy or "check address, key and known hosts",
-        )
-        return NodeReport(answer.name, (finding,))
-    if isinstance(answer.reading, Unknown):
-        finding = Finding(
-            "node", FindingClass.ERROR, "state", "unreadable", "readable", cause, remedy or "look at the node"
-        )
-        return NodeReport(answer.name, (finding,))
+    if not isinstance(answer.reading, Node):
+        return NodeReport(answer.name, (unread(answer),))
     refused = (answer.refusal,) if answer.refusal else refusals(answer.settings, answer.reading.machine)
     unsupported = tuple(map(refusal_finding, refused))
     findings = unsupported or judge(answer.settings, answer.reading)

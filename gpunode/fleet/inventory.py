@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from gpunode.base.errors import CodedError
+from gpunode.base.standard_output import kept_for_results
+from gpunode.fleet.engine.expected import expected
 from gpunode.fleet.known import recognised
+from gpunode.fleet.limit import LimitError
 from gpunode.settings import Settings, check_hosts
 from gpunode.settings.host_data import HostData, data_of
 
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 _judged: WeakKeyDictionary[Inventory, dict[str, Settings]] = WeakKeyDictionary()
 
 
+# What makes a pattern of fnmatch's match more than itself.
+_GLOB = frozenset("*?[")
 # Of the connector @chroot, which declares no class of its data.
 _WITHOUT_CLASS = frozenset({"chroot_directory"})
 
@@ -59,7 +64,8 @@ def validate_state(inventory: Inventory) -> dict[str, Settings]:
 def load_inventory(inventory: str | os.PathLike[str]) -> Inventory:
     """Return pyinfra's Inventory of a file, or of anything else that pyinfra's command line takes.
 
-    Raise InventoryError where it cannot be read or holds no host. No host is contacted.
+    Raise InventoryError where it cannot be read or holds no host. No host is contacted. An inventory is a program: what
+    it prints goes to standard error.
     """
     name = os.fspath(inventory)
     if (others := recognised.told(Path(name))) is not None:
@@ -73,6 +79,8 @@ def load_inventory(inventory: str | os.PathLike[str]) -> Inventory:
     from pyinfra_cli import util
     from pyinfra_cli.inventory import make_inventory
 
+    from gpunode.fleet.large_inventory import quick
+
     # pyinfra keeps the code of each file that it executed; whoever asks again wants what the file says now.
     util.PYTHON_CODES.clear()
     context: Any = ctx_state
@@ -84,11 +92,13 @@ def load_inventory(inventory: str | os.PathLike[str]) -> Inventory:
     state.cwd = folder
     context.set(state)
     try:
-        found: Inventory = make_inventory(name, cwd=folder)
+        part = expected()
+        with quick(None if part is None else part.names), kept_for_results():
+            found: Inventory = make_inventory(name, cwd=folder)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        # An inventory is a program: it may raise anything, SystemExit too, and none may become a traceback here.
+        # It may raise anything, SystemExit too, and none may become a traceback here.
         raise InventoryError(f"{name}: {_said(error)}") from error
     finally:
         context.set(before)
@@ -100,21 +110,23 @@ def load_inventory(inventory: str | os.PathLike[str]) -> Inventory:
 def limited(inventory: Inventory, patterns: Collection[str]) -> tuple[str, ...]:
     """Return the names of the hosts that patterns name, as pyinfra's own --limit has it: groups, names, and globs.
 
-    All of them where there is no pattern. Raise InventoryError where one of them names no host.
+    All of them where there is no pattern. Raise LimitError where one of them names no host.
     """
     if not patterns:
         return tuple(host.name for host in inventory)
     found: set[str] = set()
+    every = {host.name for host in inventory}
     for pattern in patterns:
         of_group = inventory.groups.get(pattern)
-        names = {host.name for host in (of_group if of_group is not None else inventory)}
-        own = names if of_group is not None else {name for name in names if fnmatch(name, pattern)}
+        if of_group is not None:
+            own = {host.name for host in of_group}
+        elif _GLOB.isdisjoint(pattern):
+            # Of ten thousand hosts some hundred may be named one by one.
+            own = {pattern} & every
+        else:
+            own = {name for name in every if fnmatch(name, pattern)}
         if not own:
-            groups = ", ".join(sorted(str(group) for group in inventory.groups)) or "none"
-            raise InventoryError(
-                f"--limit {pattern}: no host and no group of the inventory has this name; give a host's name, a glob "
-                f"such as 'gpu-*', or a group: {groups}"
-            )
+            raise LimitError(pattern, "the inventory", map(str, inventory.groups))
         found |= own
     return tuple(host.name for host in inventory if host.name in found)
 

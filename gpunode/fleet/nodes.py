@@ -28,9 +28,13 @@ from pyinfra.context import ctx_config, ctx_host, ctx_inventory, ctx_state
 from gpunode.base.reading import Reading, Unknown
 from gpunode.base.verdicts import Refusal
 from gpunode.facts.base import NodeFact
-from gpunode.fleet import hooks, shards
-from gpunode.fleet.access import errors
+from gpunode.fleet import hooks
+from gpunode.fleet.access import connecting, errors
+from gpunode.fleet.engine import local
+from gpunode.fleet.engine.expected import expected, refuse_others
+from gpunode.fleet.fingerprints import fingerprints
 from gpunode.fleet.inventory import foreign_names, limited, load_inventory
+from gpunode.fleet.parallel import hosts_within_open_files
 from gpunode.settings import Settings, check_hosts
 from gpunode.settings.host_data import data_of
 
@@ -58,6 +62,9 @@ class Answer(Generic[T]):
 # Seconds within which a node answers everything that is asked of it. Each command of a probe ends sooner; this is for a
 # node whose shell hangs.
 ANSWER_SECONDS = 120.0
+# Hosts to which one process is connected, or connects, at the same time: each takes an open file and memory, and a host
+# that is off its place for as long as pyinfra tries to connect.
+AT_ONCE = 256
 
 # Told the number of hosts, and how many of them have answered or turned out not to, each time one more has.
 Watch = Callable[[int, int], None]
@@ -75,7 +82,7 @@ class _ConnectErrors(BaseStateCallback):
 
     def host_connect_error(self, state: State, host: Host, error: Exception) -> None:  # type: ignore[override]
         self.reasons[host.name] = errors.unreached(str(error))
-        if isinstance(error, hooks.Unconnectable):
+        if isinstance(error, connecting.Unconnectable):
             self.lasting.add(host.name)
         self._step()
 
@@ -120,11 +127,16 @@ def read(
     only: leave out all other hosts; these are read by this process alone
     limit: leave out the hosts that no pattern of these names (gpunode.fleet.inventory.limited)
 
-    Raises SettingsError before any connection, InventoryError where the inventory cannot be read.
+    Raises SettingsError before any connection, InventoryError where the inventory cannot be read, LimitError where a
+    pattern of `limit` names no host.
     """
     inventory = load_inventory(inventory_path)
-    settings = check_hosts({host.name: data_of(host).data for host in inventory}, foreign_names())
+    part, data = expected(), {host.name: data_of(host).data for host in inventory}
+    settings = check_hosts(data, foreign_names())
     names = [name for name in limited(inventory, limit) if only is None or name in only]
+    if part is not None:
+        refuse_others(part, fingerprints({name: settings[name] for name in names}, data))
+        processes = part.processes or processes
     done = 0
 
     def step() -> None:
@@ -133,23 +145,23 @@ def read(
         watch(len(names), done)
 
     watch(len(names), 0)
-    many = 1 if only is not None else processes or shards.count(len(names), len(os.sched_getaffinity(0)))
+    many = 1 if only is not None else processes or local.count(len(names), len(os.sched_getaffinity(0)))
     if many > 1:
-        rows = shards.read(inventory_path, fact, names, min(many, len(names)), seconds, step)
+        rows = local.read(inventory_path, fact, names, min(many, len(names)), seconds, step)
     else:
         rows = _rows(inventory, fact, names, seconds, step)
     found = {row[0]: row for row in rows}
     return tuple(_answer(settings[name], found[name]) for name in names)
 
 
-def _answer(settings: Settings, row: shards.Row) -> Answer[Any]:
+def _answer(settings: Settings, row: local.Row) -> Answer[Any]:
     name, reading, reason, lasting = row
     return Answer(name, settings, reading, reason, lasting=lasting)
 
 
 def read_here(
     inventory_path: Path, fact: type[NodeFact[Any]], names: list[str], seconds: float, step: Callable[[], None]
-) -> list[shards.Row]:
+) -> list[local.Row]:
     """Return a row for each of the named hosts, read by this process; a row says so where its inventory lacks one."""
     inventory = load_inventory(inventory_path)
     hosts = {host.name for host in inventory}
@@ -164,12 +176,14 @@ def read_here(
 
 def _rows(
     inventory: Inventory, fact: type[NodeFact[Any]], names: list[str], seconds: float, step: Callable[[], None]
-) -> list[shards.Row]:
+) -> list[local.Row]:
     connect_errors, fact_errors = _ConnectErrors(step), _FactErrors()
     logger = logging.getLogger("pyinfra")
     logger.addHandler(fact_errors)
     try:
-        with connected(inventory, names, connect_errors) as state:
+        with _begun(inventory, names, max(1, min(len(names), AT_ONCE))) as state:
+            state.add_callback_handler(connect_errors)
+            state.set_stage(StateStage.Prepare)
             readings = _readings(state, fact, seconds, step)
             return [_row(name, readings.get(name), connect_errors, fact_errors) for name in names]
     finally:
@@ -177,33 +191,37 @@ def _rows(
 
 
 @contextlib.contextmanager
-def connected(
-    inventory: Inventory, names: Collection[str], watcher: BaseStateCallback | None = None
-) -> Iterator[State]:
+def connected(inventory: Inventory, names: Collection[str]) -> Iterator[State]:
     """Connect to the named hosts of an inventory, those that can be reached; one inventory at a time."""
-    hooks.install()
-    state = State(check_for_changes=False)
-    state.cwd = str(Path.cwd())
-    config = Config()
-    ctx_state.set(state)
-    ctx_inventory.set(inventory)
-    ctx_config.set(config)
-    state.init(inventory, config, initial_limit=[host for host in inventory if host.name in set(names)])
-    if watcher is not None:
-        state.add_callback_handler(watcher)
-    logging.getLogger("pyinfra").propagate = False
-    try:
+    with _begun(inventory, names) as state:
         state.set_stage(StateStage.Connect)
         # Raised where no host is left: each has its reason in its callback.
         with contextlib.suppress(PyinfraError):
             connect_all(state)
         state.set_stage(StateStage.Prepare)
         yield state
+
+
+@contextlib.contextmanager
+def _begun(inventory: Inventory, names: Collection[str], at_once: int | None = None) -> Iterator[State]:
+    """Be ready to connect to the named hosts, and leave those that are connected at the end."""
+    hooks.install()
+    state = State(check_for_changes=False)
+    state.cwd = str(Path.cwd())
+    config = Config() if at_once is None else Config(PARALLEL=min(at_once, hosts_within_open_files(at_once)))
+    ctx_state.set(state)
+    ctx_inventory.set(inventory)
+    ctx_config.set(config)
+    desired = set(names)
+    state.init(inventory, config, initial_limit=[host for host in inventory if host.name in desired])
+    logging.getLogger("pyinfra").propagate = False
+    try:
+        yield state
     finally:
         disconnect_all(state)
 
 
-def _row(name: str, reading: Any, connect_errors: _ConnectErrors, fact_errors: _FactErrors) -> shards.Row:
+def _row(name: str, reading: Any, connect_errors: _ConnectErrors, fact_errors: _FactErrors) -> local.Row:
     if isinstance(reading, _Silent):
         return name, None, f"no answer within {reading.seconds:g} s", False
     if reading is None:
@@ -219,7 +237,9 @@ class _Silent:
 
 
 def _readings(state: State, fact: type[NodeFact[Any]], seconds: float, step: Callable[[], None]) -> dict[str, Any]:
-    def read_one(host: Host) -> Any:
+    """Return what each host answered that was reached; it is left as soon as it has, and the next one's turn comes."""
+
+    def ask(host: Host) -> Any:
         with Timeout(seconds) as timeout:
             try:
                 with ctx_config.use(state.config.copy()), ctx_host.use(host):
@@ -228,15 +248,41 @@ def _readings(state: State, fact: type[NodeFact[Any]], seconds: float, step: Cal
                 if passed is not timeout:
                     raise
                 return _Silent(seconds)
-            finally:
+
+    def connect_and_ask(host: Host) -> Any:
+        try:
+            host.connect()
+        except Exception as error:
+            # No ConnectError of pyinfra's, but the host was not reached either.
+            state.trigger_callbacks("host_connect_error", host, error)
+        if not host.connected:
+            # Its step was told with the reason.
+            return None
+        state.activate_host(host)
+        try:
+            return ask(host)
+        finally:
+            if not is_broken_off:
                 step()
 
-    connected = [host for host in state.inventory if host.connected]
-    greenlets = {host.name: state.pool.spawn(read_one, host) for host in connected}
-    found: dict[str, Any] = {}
-    for name, greenlet in greenlets.items():
+    def read_one(host: Host) -> Any:
         try:
-            found[name] = greenlet.get()
-        except Exception as error:
-            found[name] = Unknown(f"{type(error).__name__}: {error}")
+            return connect_and_ask(host)
+        finally:
+            connecting.leave(host)
+            state.activated_hosts.discard(host)
+
+    is_broken_off = False
+    found: dict[str, Any] = {}
+    try:
+        greenlets = {host.name: state.pool.spawn(read_one, host) for host in state.limit_hosts}
+        for name, greenlet in greenlets.items():
+            try:
+                found[name] = greenlet.get()
+            except Exception as error:
+                found[name] = Unknown(f"{type(error).__name__}: {error}")
+    finally:
+        # Whatever ended this, nobody waits for them any more.
+        is_broken_off = True
+        state.pool.kill(timeout=connecting.SECONDS_TO_LEAVE)
     return found

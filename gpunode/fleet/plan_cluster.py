@@ -12,6 +12,7 @@ from pathlib import Path
 from gpunode.base.codes import preflight
 from gpunode.base.decision import Decision
 from gpunode.base.disruption import Disruption
+from gpunode.base.findings import Finding
 from gpunode.base.reading import ParseError
 from gpunode.base.verdicts import Caution, Refusal
 from gpunode.fleet.cluster import reached
@@ -34,8 +35,8 @@ _REMEDY = "look at kubernetes.kubeconfig and kubernetes.run_on; a run asks again
 
 
 def with_restarts(
-    inventory: Path, answers: Collection[Answer[Node]], plans: Mapping[str, Plan | str]
-) -> dict[str, Plan | str]:
+    inventory: Path, answers: Collection[Answer[Node]], plans: Mapping[str, Plan | Finding]
+) -> dict[str, Plan | Finding]:
     """Return the plans with what a run of these hosts disturbs by restarting MPS daemons of the plugin's.
 
     Nothing is asked where none of the hosts is in a cluster, and nodes alone where none has such a daemon. Where the
@@ -66,21 +67,21 @@ def with_restarts(
         }
 
 
-def _is_in(answer: Answer[Node], plans: Mapping[str, Plan | str]) -> bool:
+def _is_in(answer: Answer[Node], plans: Mapping[str, Plan | Finding]) -> bool:
     found = plans.get(answer.name)
     return answer.settings.kubernetes.enabled and isinstance(found, Plan) and not found.refusals
 
 
-def _unknown(found: Plan | str, words: str) -> Plan | str:
-    if isinstance(found, str):
+def _unknown(found: Plan | Finding, words: str) -> Plan | Finding:
+    if isinstance(found, Finding):
         return found
     reason = f"whether MPS daemons of the plugin's restart is not known: {' '.join(words.split())[:300]}"
     caution = Caution(COMPONENT, reason, _SOURCE, _REMEDY, preflight("restarts-not-known"))
     return replace(found, cautions=(*found.cautions, caution))
 
 
-def _with(found: Plan | str, host: str, settings: Settings, node: Node, restarts: Restarts) -> Plan | str:
-    if isinstance(found, str):
+def _with(found: Plan | Finding, host: str, settings: Settings, node: Node, restarts: Restarts) -> Plan | Finding:
+    if isinstance(found, Finding):
         return found
     name = node_name(host, settings)
     release, label = (

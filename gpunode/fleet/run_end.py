@@ -1,6 +1,7 @@
 """What a run of pyinfra's own command line learns of its hosts, and the verdict that it ends with.
 
-pyinfra 3.10 ends with a table of operations, which says nothing of the nodes, and with none where no host is left.
+pyinfra 3.10 ends with a table of operations, which says nothing of the nodes, and with none where no host is left: of
+hosts of which none connects it says no more than "No hosts remaining!".
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from glob import escape
+from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -34,6 +36,8 @@ from gpunode.settings import overrides
 
 # Characters of an error that is told as the cause.
 _MOST = 300
+# What pyinfra's command line may be asked for that is no deploy.
+_NO_DEPLOY = ("debug-inventory", "fact", "exec")
 
 
 @dataclass
@@ -118,13 +122,18 @@ def judged(host: Host, findings: Iterable[Finding]) -> None:
 
 
 def tell(state: State) -> None:
-    """Log the verdict of a run that was carried out, where gpunode had a part in it: the last that a person reads."""
+    """Log the verdict of a run that was carried out, where gpunode had a part in it: the last that a person reads.
+
+    So is one logged that ended while it connected, with no host left or too few (pyinfra's --fail-percent).
+    """
     hosts = [host for host in state.inventory if state.is_host_in_limit(host)]
-    _note_cut_off(state, hosts)
-    if state.current_stage < StateStage.Execute or not any(_of(host).ours for host in hosts):
+    began = state.current_stage >= StateStage.Execute and any(_of(host).ours for host in hosts)
+    unconnected = state.current_stage == StateStage.Connect and any(_of(host).end.unreached for host in hosts)
+    if not began and not (unconnected and _is_asked_for()):
         return
+    _note_cut_off(state, hosts)
     # Of a host that was not reached no deploy could say whether it takes part.
-    ends = [known.end for known in map(_of, hosts) if known.ours or known.end.unreached is not None]
+    ends = [known.end for known in map(_of, hosts) if known.ours or unconnected or known.end.unreached is not None]
     events.tell("ended", hosts=[end.to_json() for end in ends])
     columns = max(NARROWEST, get_terminal_size((100, 24)).columns) if sys.stderr.isatty() else UNBOUND
     logger.info("--> Verdict:")
@@ -135,11 +144,29 @@ def tell(state: State) -> None:
 def _note_cut_off(state: State, hosts: Iterable[Host]) -> None:
     """Note the hosts that were in the midst of a run which ended by something that is no host's own failure."""
     # pyinfra is through with the operations when it sets the next stage; it disconnects whatever ended it.
-    if state.current_stage != StateStage.Execute:
+    if state.current_stage not in (StateStage.Connect, StateStage.Execute):
         return
     for host in hosts:
         if host in state.active_hosts and _of(host).end.left_alone is None:
             _note(host, cut_off=f"pyinfra ended before its last operation: {_what_ended_it()}")
+
+
+def _is_asked_for() -> bool:
+    """Say whether pyinfra's command line asks for a deploy of gpunode's, of which none could say so itself yet."""
+    context = click.get_current_context(silent=True)
+    words = tuple(map(str, context.params.get("operations") or ())) if context else ()
+    if not words or words[0] in _NO_DEPLOY:
+        return False
+    # A file, or the module of a function: deploys/gpu_node.py, deploys.drain.uncordon.
+    files = words if words[0].endswith(".py") else (f"{words[0].rpartition('.')[0].replace('.', '/')}.py",)
+    return any(_names_gpunode(Path(file)) for file in files)
+
+
+def _names_gpunode(file: Path) -> bool:
+    try:
+        return "gpunode" in file.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return False
 
 
 def _what_ended_it() -> str:
@@ -160,7 +187,7 @@ def _call(hosts: Iterable[Host]) -> Call:
     words = context.params if context else {}
     # gpunode's commands have no --exclude: the hosts that were left stand by their names.
     limit = [escape(host.name) for host in hosts] if words.get("exclude") else words.get("limit") or ()
-    return Call(str(words.get("inventory") or "INVENTORY"), tuple(limit), overrides.shown())
+    return Call(str(words.get("inventory") or "") or None, tuple(limit), overrides.shown())
 
 
 def _of(host: Host) -> _Known:

@@ -6,7 +6,7 @@ from the same judgement as the verdict at the end of a run: what is not as desir
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -33,7 +33,9 @@ class Step(Reading):
     `actual` and `desired` are the two sides of the difference; `pending` says that a run will report it, not do it: the
     settings do not allow it now (disruption.allow), or it is for a person to do. `packages` are what it installs,
     as far as settings and tables tell: what else these need comes along. `drains`: the node of the cluster is emptied
-    before it. `since`: when a run first left the node to wait for it, by the node's record; None where none did.
+    before it. `since`: when a run first left the node to wait for it, by the node's record; None where none did. `what`
+    names what the two sides are of, as a finding does (`SystemdCgroup of nvidia`), and `code` is that finding's; None
+    where the step comes with another one and settles none. `cause`: of one that is pending, why, where that is known.
     """
 
     component: str
@@ -45,6 +47,9 @@ class Step(Reading):
     packages: tuple[str, ...] = ()
     drains: bool = False
     since: str | None = None
+    what: str | None = None
+    code: str | None = None
+    cause: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain JSON types; what it disturbs by name."""
@@ -81,6 +86,19 @@ class Plan(Reading):
         return {"verdict": self.verdict, "disruption": self.disruption.name, **super().to_json()}
 
 
+def plan_from(found: Mapping[str, Any]) -> Plan:
+    """Return the plan of which `to_json` gave this; raise KeyError or TypeError where it did not."""
+    steps = (
+        Step(**{**step, "disruption": Disruption[step["disruption"]], "packages": tuple(step["packages"])})
+        for step in found["steps"]
+    )
+    return Plan(
+        tuple(Refusal(**each) for each in found["refusals"]),
+        tuple(Caution(**each) for each in found["cautions"]),
+        tuple(steps),
+    )
+
+
 def refused_plan(refusal: Refusal) -> Plan:
     """Return the plan for a node that is refused before anything of it is judged."""
     return Plan((refusal,), (), ())
@@ -105,19 +123,37 @@ def _steps(settings: Settings, node: Node) -> Iterator[Step]:
         for step in (*of_files, *own.steps):
             for item in step.settles:
                 differences.pop((item.component, item.what), None)
-            sides = (step.settles[0].actual, step.settles[0].desired) if step.settles else (step.actual, step.desired)
+            first = step.settles[0] if step.settles else None
             pending = step.waits is not None or _is_pending(settings, node, component, step.disruption)
-            drains = settings.kubernetes.drains and step.disruption > Disruption.nothing and felt and not pending
-            since = _since(node, step.settles) if pending else None
-            yield Step(component, step.action, *sides, step.disruption, pending, step.packages, drains, since)
+            yield Step(
+                component,
+                step.action,
+                *((first.actual, first.desired) if first else (step.actual, step.desired)),
+                step.disruption,
+                pending,
+                step.packages,
+                drains=settings.kubernetes.drains and step.disruption > Disruption.nothing and felt and not pending,
+                since=_since(node, step.settles) if pending else None,
+                what=str(first.what) if first else None,
+                code=first.code if first else None,
+                cause=step.waits,
+            )
         # What no step of a run mends is a person's, so that a plan leaves out nothing that the verdict would find.
         judged_with = {component, *(item.component for item in own.findings)}
         for item in [item for item in differences.values() if item.component in judged_with]:
             del differences[item.component, item.what]
-            action, disruption = item.remedy or item.cause or item.finding_class, item.disruption or Disruption.nothing
-            said = f"{item.what}: {action}"
-            since = _since(node, (item,))
-            yield Step(item.component, said, item.actual, item.desired, disruption, pending=True, since=since)
+            yield Step(
+                item.component,
+                f"{item.what}: {item.remedy or item.cause or item.finding_class}",
+                item.actual,
+                item.desired,
+                item.disruption or Disruption.nothing,
+                pending=True,
+                since=_since(node, (item,)),
+                what=str(item.what),
+                code=item.code,
+                cause=item.cause if item.remedy else None,
+            )
 
 
 def _since(node: Node, findings: tuple[Finding, ...]) -> str | None:

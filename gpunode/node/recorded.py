@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from gpunode.base.document import COUNT, MAYBE, TEXT, document_schema, each, head, objects
+from gpunode.base.document import COUNT, OF_CALL, TEXT, document_schema, each, head, objects
 from gpunode.base.errors import CodedError
 from gpunode.base.findings import ExitCode
 from gpunode.components.containerd.state import Containerd
@@ -65,10 +65,14 @@ class Recorded:
     reason: str | None
 
 
-def facts_json(nodes: Mapping[str, Node | str], inventory: str | None = None) -> dict[str, Any]:
+# What a document is of where nobody says (gpunode.fleet.call.Call.to_json).
+_OF_NOTHING: dict[str, Any] = {"inventory": None, "limit": [], "set": []}
+
+
+def facts_json(nodes: Mapping[str, Node | str], of: Mapping[str, Any] = _OF_NOTHING) -> dict[str, Any]:
     """Return the file's content; a host that did not answer has its reason instead of its facts.
 
-    inventory: its path as it was given. A file of an older gpunode says neither that nor when, and is read, too.
+    of: the inventory, and which of its hosts. A file of an older gpunode says neither that nor when, and is read, too.
     """
     hosts = {
         name: {"facts": found.to_json()} if isinstance(found, Node) else {"unreachable": found}
@@ -77,7 +81,7 @@ def facts_json(nodes: Mapping[str, Node | str], inventory: str | None = None) ->
     silent = sum(isinstance(found, str) for found in nodes.values())
     counts = {"hosts": {"read": len(nodes) - silent, "unreachable": silent}}
     code = ExitCode.ERROR if silent else ExitCode.GOOD
-    return {**head(SCHEMA, counts, code, {"inventory": inventory}), "hosts": hosts}
+    return {**head(SCHEMA, counts, code, of), "hosts": hosts}
 
 
 def document_of_facts_schema() -> dict[str, Any]:
@@ -88,7 +92,7 @@ def document_of_facts_schema() -> dict[str, Any]:
         {"hosts": objects({"read": COUNT, "unreachable": COUNT})},
         (ExitCode.GOOD, ExitCode.ERROR),
         {"hosts": each(host)},
-        {"inventory": MAYBE},
+        OF_CALL,
     )
 
 

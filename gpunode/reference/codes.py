@@ -174,7 +174,13 @@ def _settings() -> Iterator[tuple[str, Page]]:
 
 def _errors() -> Iterator[tuple[str, Page]]:
     for code, page in _written("commands").items():
-        found = {"kind": ERROR, "seen": [], "summary": page["summary"], "detail": page["detail"], "causes": []}
+        found = {
+            "kind": page.get("kind", ERROR),
+            "seen": [],
+            "summary": page["summary"],
+            "detail": page["detail"],
+            "causes": [],
+        }
         yield code, {**found, "remedies": [page["remedy"]], "exit": str(page["exit"])}
 
 
@@ -225,7 +231,7 @@ gpunode explain --json                     # all pages, for programs
 _TITLES = {
     FINDING: "Findings",
     REFUSAL: "Refusals of preflight",
-    CAUTION: "Cautions of preflight",
+    CAUTION: "Cautions",
     MISTAKE: "Mistakes in settings",
     ERROR: "Errors of commands",
 }

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import ExitCode, Finding, FindingClass, NodeReport, verdict
 from gpunode.base.node_summary import NodeSummary
+from gpunode.fleet.call import Call
 from gpunode.fleet.reports.document import document as json_document
 from gpunode.fleet.reports.document import schema
 from gpunode.fleet.reports.prometheus import metrics
@@ -93,7 +94,8 @@ def document() -> str:
         fenced(
             "json",
             json.dumps(
-                json_document(example(), "0.1.0", datetime(2026, 1, 15, tzinfo=UTC), "inventories/prod.py"), indent=2
+                json_document(example(), Call("inventories/prod.py"), "0.1.0", datetime(2026, 1, 15, tzinfo=UTC)),
+                indent=2,
             ),
         ),
         "The schema:\n",

@@ -20,7 +20,7 @@ _GPUNODE = Path(__file__).resolve().parent.parent
 JUDGES = tuple(
     _GPUNODE / path
     for path in (
-        "fleet/drift.py",
+        "fleet/no_answer.py",
         "system/health.py",
         "kubernetes/drain/judgement.py",
         "kubernetes/components.py",
@@ -45,7 +45,10 @@ JUDGES = tuple(
         "node/own_files/decide.py",
         "system/exposed.py",
         "system/interrupted.py",
-        *(f"components/driver/{topic}.py" for topic in ("loading", "services", "peermem", "next_boot", "removal")),
+        *(
+            f"components/driver/{topic}.py"
+            for topic in ("loading", "lost", "services", "peermem", "next_boot", "removal")
+        ),
         "kubernetes/helm/decide.py",
         "kubernetes/device_plugin/verdict.py",
         "kubernetes/device_plugin/judge_mps.py",

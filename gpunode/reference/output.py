@@ -10,16 +10,21 @@ from typing import Any
 import click
 
 from gpunode.base.document import error_schema
-from gpunode.cli import check, cluster, explain, gpunode, init, lab
+from gpunode.cli import agent, check, cluster, explain, gpunode, init, lab
 from gpunode.cli.output import VARIABLE
 from gpunode.components.mig import check as mig
 from gpunode.fleet.reports import document as drift
 from gpunode.fleet.rollout import document as rollout
+from gpunode.history import document as history
 from gpunode.node import recorded
 from gpunode.reference import plan
 
 # Command -> the schema of its document.
 SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
+    "agent bundle": agent.schema,
+    "agent collect": drift.schema,
+    "agent install": agent.deployed_schema,
+    "agent remove": agent.deployed_schema,
     "apply": drift.apply_schema,
     "check": check.schema,
     "ci": drift.schema,
@@ -27,6 +32,11 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "drift": drift.schema,
     "explain": explain.schema,
     "facts": recorded.document_of_facts_schema,
+    "history changes": history.changes_schema,
+    "history findings": history.findings_schema,
+    "history import": history.import_schema,
+    "history inventories": history.inventories_schema,
+    "history prune": history.prune_schema,
     "init": init.schema,
     "lab down": lab.schema,
     "lab list": lab.schema,
@@ -38,12 +48,17 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
 }
 # Commands without --output, and why.
 WITHOUT = {
+    "agent user-data": "cloud-init's user data is printed, to the byte",
     "completion": "what a shell reads is printed, to the byte",
     "man": "it writes manual pages, and prints their names",
     "lab ssh": "it becomes ssh: what is printed is the command's on the node",
     "runtime render": "it prints a file to the byte",
 }
 _COUNTS = {
+    "agent bundle": "hosts with a bundle",
+    "agent collect": "hosts and findings by class",
+    "agent install": "hosts that it was run on",
+    "agent remove": "hosts that it was run on",
     "apply": "hosts and findings by class",
     "check": "hosts whose settings are right, or refused",
     "ci": "hosts and findings by class",
@@ -51,6 +66,11 @@ _COUNTS = {
     "drift": "hosts and findings by class",
     "explain": "pages",
     "facts": "hosts that were read, or not reached",
+    "history changes": "changes by kind",
+    "history findings": "findings, and the hosts that have one",
+    "history import": "files taken",
+    "history inventories": "inventories",
+    "history prune": "findings, reports and hosts removed",
     "init": "files written, sentences to look at, files that were there",
     "lab down": "nodes by state",
     "lab list": "nodes by state",
@@ -97,14 +117,18 @@ Each begins with
 |---|---|
 | `schema` | the number of this form; raised when a key goes away or changes its meaning, not by a new key |
 | `gpunode` | the version of gpunode |
-| `inventory` (`source`, `lab`) | what it is of, as it was given |
+| `inventory`, `limit`, `set` (`source`, `lab`, `history`) | what it is of, as given; `set` without what may be secret |
 | `at` | when: what is told was so then |
 | `counts` | how many of what |
 | `exit_code` | the exit status of the command |
 
-and has the same exit status and the same facts as the text. Where a command comes to no result (settings that are
-refused, an inventory that cannot be read), the document is [an error](examples/output/error.schema.json): the head, and
-`error`. Wrong usage (exit status 64) prints no document.
+and has the same exit status and the same facts as the text. `errors` is what failed of the command itself, each with
+its code: a report (`--junit`, `--prometheus`, `--html`) that could not be written, which makes the exit status 1.
+
+It is one document, whatever becomes of the command. Where that comes to no result (settings that are refused, an
+inventory that cannot be read, wrong usage, Ctrl-C, a mistake of gpunode's own), the document is [an
+error](examples/output/error.schema.json): the head, `error` and its `code`. What an inventory prints, or a program that
+it starts, goes to standard error.
 """
 
 

@@ -10,8 +10,10 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from gpunode.base.disruption import Disruption
-from gpunode.base.document import COUNT, MAYBE, TEXT, TEXTS, document_schema, each, objects
+from gpunode.base.document import COUNT, ERRORS, OF_CALL, TEXT, document_schema, each, objects
 from gpunode.cli.plan import Plans, as_json
+from gpunode.fleet import no_answer
+from gpunode.fleet.call import SOME_CALL
 from gpunode.fleet.reports.plan_text import plan_text
 from gpunode.node import recorded
 from gpunode.node.plan import SCHEMA, Plan, plan
@@ -62,9 +64,11 @@ _JSON = """## The plan as JSON
 
 With `--json` the plan is
 `{"schema": 2, "gpunode": VERSION, "inventory": PATH, "limit": […], "set": […], "at": TIME,
-"counts": {"hosts": {VERDICT: NUMBER}}, "exit_code": CODE, "hosts": {NAME: PLAN}}`;
+"counts": {"hosts": {VERDICT: NUMBER}}, "exit_code": CODE, "errors": […], "hosts": {NAME: PLAN}}`;
 `limit` and `set` are what stood behind `--limit` and `--set` (of a value that may be secret: `<not shown>`),
-`inventory` is null with `--facts`, and a host that did not answer has `{"verdict": "unreachable", "reason": …}`.
+`inventory` is null with `--facts`, `errors` says why the page of `--html` could not be written, and a host that did not
+answer, or whose answer cannot be judged, has `{"verdict": "unreachable", "reason": …, "remedy": …, "code": …}`. A
+step's `what` names what its two sides are of.
 `--output` has other ways of printing ([output](output.md)).
 [plan.schema.json](examples/plan/plan.schema.json) is the JSON schema of a PLAN,
 [that of the whole](examples/output/plan.schema.json) has it, too;
@@ -73,9 +77,9 @@ With `--json` the plan is
 
 _FACTS = """## facts.json
 
-`schema` is the number of this format; `gpunode`, `inventory`, `at`, `counts` and `exit_code` say by which version, of
-what, when and how many, and may be missing: files of an older gpunode have no more than its version. `hosts` maps a
-name to `{"facts": …}` or, where a node did not answer, to `{"unreachable": "the reason"}`. Of the facts,
+`schema` is the number of this format; `gpunode`, `inventory`, `limit`, `set`, `at`, `counts` and `exit_code` say by
+which version, of what, when and how many, and may be missing: files of an older gpunode have no more than its version.
+`hosts` maps a name to `{"facts": …}` or, where a node did not answer, to `{"unreachable": "the reason"}`. Of the facts,
 `operating_system` and `pci` are needed; every other part may be left out and is then taken as on a bare machine: no
 driver, no kernel of its own, nothing installed. Unknown parts and wrong types are refused with their place.
 [facts.schema.json](examples/plan/facts.schema.json) is the JSON schema of one host's `facts`.
@@ -92,7 +96,10 @@ def example() -> Plans:
     """Return the plans of docs/examples/plan."""
     hosts = recorded.read_facts(EXAMPLE / "facts.json")
     settings = recorded.read_settings(EXAMPLE / "settings.yaml", tuple(host.name for host in hosts))
-    return {host.name: plan(settings[host.name], host.node, DAY) if host.node else str(host.reason) for host in hosts}
+    return {
+        host.name: plan(settings[host.name], host.node, DAY) if host.node else no_answer.unreached(host.reason)
+        for host in hosts
+    }
 
 
 def plan_schema() -> dict[str, Any]:
@@ -115,10 +122,9 @@ def whole_schema() -> dict[str, Any]:
     """Return the JSON schema of what `gpunode plan --json` prints."""
     one = plan_schema()
     definitions = one.pop("$defs")
-    silent = objects({"verdict": {"const": "unreachable"}, "reason": TEXT})
-    verdicts, of = {"hosts": each(COUNT)}, {"inventory": MAYBE, "limit": TEXTS, "set": TEXTS}
+    silent = objects({"verdict": {"const": "unreachable"}, **dict.fromkeys(("reason", "remedy", "code"), TEXT)})
     hosts = each({"anyOf": [one, silent]})
-    whole = document_schema(SCHEMA, verdicts, (0, 1, 2), {"hosts": hosts}, of)
+    whole = document_schema(SCHEMA, {"hosts": each(COUNT)}, (0, 1, 2), {"errors": ERRORS, "hosts": hosts}, OF_CALL)
     return {**whole, "$defs": definitions}
 
 
@@ -149,7 +155,9 @@ def as_document(content: Any) -> str:
 
 # What the page links to.
 FILES = {
-    "examples/plan/plan.json": lambda: as_document(as_json(example(), "0.1.0", datetime(2026, 1, 15, tzinfo=UTC))),
+    "examples/plan/plan.json": lambda: as_document(
+        as_json(example(), SOME_CALL, "0.1.0", datetime(2026, 1, 15, tzinfo=UTC))
+    ),
     "examples/plan/plan.schema.json": lambda: as_document(plan_schema()),
     "examples/plan/facts.schema.json": lambda: as_document(recorded.schema()),
 }

@@ -48,9 +48,14 @@ def check_hosts(hosts: Mapping[str, Mapping[str, Any]], foreign: Collection[str]
     """
     found: dict[str, Settings] = {}
     problems: list[Problem] = []
+    # Thousands of hosts have a few sets of settings between them.
+    known: dict[str, Settings] = {}
     for host, data in hosts.items():
+        alike = repr({name: value for name, value in data.items() if name not in foreign})
         try:
-            found[host] = settings_from(data, foreign)
+            if alike not in known:
+                known[alike] = settings_from(data, foreign)
+            found[host] = known[alike]
         except SettingsError as error:
             problems += (replace(problem, host=host) for problem in error.problems)
     found, of_domains = domains(found, hosts)

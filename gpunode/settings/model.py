@@ -39,7 +39,7 @@ from gpunode.settings.problems import (
 from gpunode.settings.proxy import ProxySettings
 from gpunode.settings.rdma import RdmaSharedDevicePluginSettings
 from gpunode.settings.repositories import RepositoriesSettings
-from gpunode.settings.run import DisruptionSettings, VerifySettings
+from gpunode.settings.run import DisruptionSettings, EngineSettings, VerifySettings
 from gpunode.settings.runtimes import ContainerdSettings, DockerSettings
 from gpunode.settings.sharing import SharingSettings
 from gpunode.settings.slurm import SlurmSettings
@@ -86,6 +86,7 @@ class Settings(BaseModel):
     proxy: ProxySettings = Field(default_factory=lambda: ProxySettings.model_validate({}))
     disruption: DisruptionSettings = Field(default_factory=lambda: DisruptionSettings.model_validate({}))
     verify: VerifySettings = Field(default_factory=lambda: VerifySettings.model_validate({}))
+    engine: EngineSettings = Field(default_factory=lambda: EngineSettings.model_validate({}))
 
     @property
     def module_parameters(self) -> dict[str, str]:

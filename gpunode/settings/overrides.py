@@ -100,6 +100,11 @@ def limit() -> tuple[str, ...]:
     return tuple(map(str, _read(LIMIT, os.environ.get(LIMIT), list)))
 
 
+def environment() -> dict[str, str]:
+    """Return the variables that have a command on another machine find what was given here."""
+    return {name: os.environ[name] for name in (SET, LIMIT) if name in os.environ}
+
+
 def shown() -> tuple[str, ...]:
     """Return the words behind --set that give what was given, in one order; what may be secret is not shown."""
     words = [

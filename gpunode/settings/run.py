@@ -18,6 +18,8 @@ ImageName = Annotated[
     ),
 ]
 
+SiteName = Annotated[str, matching(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", "a name in small letters, digits and -")]
+
 
 class VerifySettings(Component):
     """The verdict at the end of a run."""
@@ -53,3 +55,11 @@ class DisruptionSettings(Component):
     """How many nodes may be disturbed at the same time."""
     reboot_timeout: int = Field(900, ge=10, le=7200)
     """Seconds within which a rebooted node must answer from its new boot, or it failed."""
+
+
+class EngineSettings(Component):
+    """Where a machine is, for whoever reads or changes many at once by `--engine dask://…` (docs/scale.md)."""
+
+    site: SiteName | None = None
+    """The site whose workers reach this machine: those that were started with `--resources site-NAME=1`. Not given:
+    those that were started without a site."""

@@ -32,12 +32,14 @@ class Interrupted(Reading):
     running: tuple[str, ...] = ()
     stale: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    pulls: bool = False
 
 
 def parse_interrupted(lines: list[str]) -> Interrupted:
-    """Parse `interrupted=NAME`, `running=NAME`, `stale=NAME` and `left=PATH` lines."""
+    """Parse `interrupted=NAME`, `running=NAME`, `stale=NAME` and `left=PATH` lines, and `pulls=yes`."""
     names, running, stale, left = (repeated(lines, key) for key in ("interrupted", "running", "stale", "left"))
-    return Interrupted(tuple(names), tuple(running), tuple(dict.fromkeys(stale)), tuple(left))
+    pulls = "yes" in repeated(lines, "pulls")
+    return Interrupted(tuple(names), tuple(running), tuple(dict.fromkeys(stale)), tuple(left), pulls)
 
 
 def decide(actual: Interrupted, unasked: Collection[str] = ()) -> Decision[None]:

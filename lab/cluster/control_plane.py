@@ -39,12 +39,16 @@ _OF_REAL_KUBELETS = "nodelifecycle"
 _ADMINISTRATOR, _KUBELET = ("admin", "system:masters"), ("kubelet", "system:nodes")
 
 
-def start(folder: Path, programs: Path, kubeconfig: Path, report: Report, *, real_kubelets: bool = False) -> None:
+def start(
+    folder: Path, programs: Path, kubeconfig: Path, report: Report, *, real_kubelets: bool = False,
+    rights: bool = False,
+) -> None:  # fmt: skip
     """Start what of it does not run, and return once the API server is ready; raise LabError.
 
     + folder: for its state, which root alone reads; every program runs in it
     + kubeconfig: file to write, 0600
     + real_kubelets: whether nodes say themselves that they are alive
+    + rights: whether users may do only what roles give them (RBAC), and not everything
     """
     if all(processes.runs(folder, name) for name in NAMES) and ready(kubeconfig):
         report("cluster: is up already, kept")
@@ -55,7 +59,7 @@ def start(folder: Path, programs: Path, kubeconfig: Path, report: Report, *, rea
     token, listening = _tokens(folder)[_ADMINISTRATOR[0]], port(folder, "kube-apiserver")
     access.rsa_key(folder / _ACCOUNTS)
     client_certificate.make(folder / CLIENT_CERTIFICATE, folder / _CLIENT_KEY)
-    for name, words in zip(_FIRST, (_etcd(), _api_server(listening)), strict=True):
+    for name, words in zip(_FIRST, (_etcd(), _api_server(listening, rights)), strict=True):
         processes.start(folder, name, [str(programs / name), *words])
     certificate = _wait_for(folder / "certificates" / "apiserver.crt", folder)
     _write_kubeconfig(kubeconfig, listening, token, certificate)
@@ -84,8 +88,9 @@ def _etcd() -> list[str]:
     ]
 
 
-def _api_server(listening: int) -> list[str]:
+def _api_server(listening: int, rights: bool) -> list[str]:
     return [
+        *(("--authorization-mode=RBAC",) if rights else ()),
         f"--etcd-servers={_SOCKET}",
         f"--bind-address={ADDRESS}",
         f"--secure-port={listening}",

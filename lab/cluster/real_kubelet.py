@@ -103,7 +103,7 @@ def _fill(made: Path, folder: Path, node: Node, programs: Path, kubeconfig: Path
     for path in _FILES.iterdir():
         shutil.copy(path, made)
     # podman takes the folder's own mode along.
-    for path in (made, made / "in-own-cgroups.sh"):
+    for path in (made, made / "in-own-cgroups.sh", made / "containerd.sh"):
         path.chmod(0o755)
     for name in (KUBELET, *(f"cni/{name}" for name in CNI)):
         shutil.copy2(programs / name, made)

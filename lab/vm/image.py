@@ -29,6 +29,8 @@ _KERNEL = re.compile(r"^linux-headers-(6\.\d+\.\d+-(\d+)-cloud-amd64)\b", re.MUL
 # initramfs-tools before any kernel: its settings count for the first initial file system already.
 _FIRST = ("initramfs-tools", "zstd", "udev", "grub2-common", "grub-common")
 _BUILD = ("dkms", "gcc", "make", "libc6-dev")
+# It leaves a boot alone that has no seed (gpunode/lab/vm/seed.py).
+_FIRST_BOOT = ("cloud-init",)
 _MASKED = (
     *("apt-daily.service", "apt-daily.timer", "apt-daily-upgrade.service", "apt-daily-upgrade.timer"),
     *("getty.target", "serial-getty@ttyS0.service", "dpkg-db-backup.timer", "e2scrub_all.timer"),
@@ -40,6 +42,7 @@ _PLACES = (
     (_NODE_FILES / "mirror.py", "usr/lib/gpunode-lab-mirror.py", 0o644),
     (_NODE_FILES / "operator.sudoers", "etc/sudoers.d/operator", 0o440),
     (_NODE_FILES / "dpkg-slim.conf", "etc/dpkg/dpkg.cfg.d/gpunode-lab", 0o644),
+    (_FILES / "cloud-init.cfg", "etc/cloud/cloud.cfg.d/99-gpunode-lab.cfg", 0o644),
     (_FILES / "fstab", "etc/fstab", 0o644),
     (_FILES / "network", "etc/systemd/network/10-lab.network", 0o644),
     (_FILES / "default-grub", "etc/default/grub", 0o644),
@@ -120,7 +123,7 @@ def _build(draft: Path, report: Report) -> None:
     for source, place, mode in _PLACES:
         write(root / place, source.read_text(encoding="utf-8"), mode)
     kernels = _kernels(root)
-    _install(root, *_BUILD, *(f"linux-{kind}-{kernels[0]}" for kind in ("image", "headers")))
+    _install(root, *_FIRST_BOOT, *_BUILD, *(f"linux-{kind}-{kernels[0]}" for kind in ("image", "headers")))
     _add_nouveau(root, kernels[0])
     report(f"virtual machine's disk: kernel {kernels[0]} is in; fetching {', '.join(kernels[1:])}")
     _archive(root, kernels[1:])

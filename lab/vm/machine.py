@@ -29,6 +29,8 @@ from gpunode.lab.vm.image import disk, releases
 Report = Callable[[str], None]
 
 NAME = "gpu-vm"
+# The disk, in the machine's folder, that cloud-init takes its user data from; there only where somebody put it.
+SEED = "seed"
 _PROGRAMS = {
     "qemu-system-x86_64": "qemu-system-x86",
     "grub-mkimage": "grub-common",
@@ -38,6 +40,7 @@ _PROGRAMS = {
     "dpkg-deb": "dpkg",
     "gpg": "gpg",
     "ssh": "openssh-client",
+    "genisoimage": "genisoimage",
 }
 _MEMORY_MIB = 1024
 _READY_SECONDS = 300.0
@@ -78,7 +81,7 @@ def up(lab: str, report: Report = lambda line: None, gpu: str = "h100-80gb", gpu
             return there
         shutil.rmtree(lab_folder(lab), ignore_errors=True)
         machine = _prepared(lab, gpu, gpus, report)
-        _start(machine)
+        start(machine)
         report(f"{NAME}: started with {gpus} × {gpu} SIMULATED; it is emulated, so its boot takes about half a minute")
         wait(machine, report)
         return machine
@@ -145,6 +148,16 @@ def reboot(machine: VirtualMachine, report: Report = lambda line: None) -> None:
             raise LabError(f"{machine.name} did not reboot within {_READY_SECONDS:.0f} seconds{_console(machine)}")
         time.sleep(1)
     wait(machine, report)
+
+
+def power_off(machine: VirtualMachine, seconds: float) -> None:
+    """Have it stop all that runs and switch itself off; raise LabError where it has not within `seconds`."""
+    run(machine, "systemctl --no-block poweroff")
+    deadline = time.monotonic() + seconds
+    while _process(machine.folder) is not None:
+        if time.monotonic() > deadline:
+            raise LabError(f"{machine.name} did not switch itself off within {seconds:.0f} seconds{_console(machine)}")
+        time.sleep(0.2)
 
 
 def wait(machine: VirtualMachine, report: Report = lambda line: None) -> None:
@@ -229,9 +242,11 @@ def _free_port() -> int:
         return int(listening.getsockname()[1])
 
 
-def _start(machine: VirtualMachine) -> None:
+def start(machine: VirtualMachine) -> None:
+    """Switch on a machine that is off; it boots meanwhile."""
     folder = machine.folder
-    disks = [part for name in ("root", "lab", "repos") for part in ("-drive", _drive(folder / name, name == "repos"))]
+    names = ("root", "lab", "repos", *([SEED] if (folder / SEED).exists() else []))
+    disks = [part for name in names for part in ("-drive", _drive(folder / name, name in ("repos", SEED)))]
     run_here(
         [
             *("qemu-system-x86_64", "-accel", "tcg,thread=multi,tb-size=512", "-machine", "q35", "-smp", "2"),

@@ -83,7 +83,7 @@ def main(rounds: int) -> None:
         with tempfile.TemporaryDirectory() as folder, browser() as seen:
             for name, reports in fleets.items():
                 page.say(name)
-                told = document(reports, fleet.VERSION, fleet.AT, fleet.INVENTORY)
+                told = document(reports, fleet.CALL, fleet.VERSION, fleet.AT)
                 begun = time.monotonic()
                 text = drift_page(told)
                 made = time.monotonic() - begun

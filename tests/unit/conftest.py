@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,6 +14,9 @@ from gpunode.facts.transaction import TransactionJournal
 from gpunode.system.transaction import Journal
 from tests.unit.generated import EXAMPLES
 from tests.unit.simulated_host import Host
+
+if TYPE_CHECKING:
+    from tests import postgresql
 
 # In a fresh checkout hypothesis first builds its tables of Unicode, which it takes for a slow test; and the time of a
 # busy machine is no property of the code.
@@ -29,6 +33,18 @@ def run_shell() -> Callable[[str], tuple[int, list[str]]]:
         return done.returncode, done.stdout.splitlines()
 
     return run
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[postgresql.Server]:
+    """Return a running PostgreSQL, one for all tests of a process, each of which makes a database of its own."""
+    # Late: most processes have no test that needs it.
+    from tests import postgresql
+
+    if postgresql.programs() is None:
+        pytest.skip(postgresql.MISSING)
+    with postgresql.server() as found:
+        yield found
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.cli.plan import Plans
+from gpunode.fleet.engine.address import Scheduler
 from gpunode.fleet.nodes import Watch, unwatched
 from gpunode.node.plan import Plan
 
@@ -103,7 +104,7 @@ class Lab:
             if only is None or name in only
         )
 
-    def plans(self, inventory: Path, limit: Collection[str]) -> Plans:
+    def plans(self, inventory: Path, limit: Collection[str], scheduler: Scheduler | None = None) -> Plans:
         """Stand in for gpunode.cli.plan.live_plans: each node can be changed."""
         return {name: Plan((), (), ()) for name in json.loads((self.folder / "nodes.json").read_text())}
 

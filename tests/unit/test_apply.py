@@ -18,6 +18,7 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.verdicts import Refusal
 from gpunode.cli import apply as command
 from gpunode.cli import plan as plans
+from gpunode.fleet import no_answer
 from gpunode.fleet.reports.run_end import Failure, HostEnd
 from gpunode.fleet.run import child
 from gpunode.node.plan import Plan
@@ -43,8 +44,8 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     return found
 
 
-def _plan(monkeypatch: pytest.MonkeyPatch, found: dict[str, Plan | str]) -> None:
-    monkeypatch.setattr(plans, "live_plans", lambda inventory, limit: found)
+def _plan(monkeypatch: pytest.MonkeyPatch, found: dict[str, Plan | Finding]) -> None:
+    monkeypatch.setattr(plans, "live_plans", lambda *_: found)
 
 
 def _end(lab: Lab, *ends: HostEnd) -> None:
@@ -96,7 +97,7 @@ def test_a_person_is_asked_and_may_say_no(lab: Lab, monkeypatch: pytest.MonkeyPa
 def test_a_refused_and_a_silent_node_are_left_out_and_told_at_the_end(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _plan(monkeypatch, {"gpu-1": CAN, "gpu-2": REFUSED, "gpu-3": "timed out", "gpu-4": CAN})
+    _plan(monkeypatch, {"gpu-1": CAN, "gpu-2": REFUSED, "gpu-3": no_answer.unreached("timed out"), "gpu-4": CAN})
     done = apply("--yes")
     assert done.exit_code == 1
     assert lab.runs == [["gpu-1", "gpu-4"]]
@@ -107,7 +108,7 @@ def test_a_refused_and_a_silent_node_are_left_out_and_told_at_the_end(
 def test_where_no_node_can_be_changed_nothing_is_run(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     _plan(monkeypatch, {"gpu-2": REFUSED})
     assert apply("--yes").exit_code == 2
-    _plan(monkeypatch, {"gpu-2": "timed out"})
+    _plan(monkeypatch, {"gpu-2": no_answer.unreached("timed out")})
     assert apply("--yes").exit_code == 1
     assert lab.runs == []
 
@@ -134,6 +135,13 @@ def test_a_run_that_ended_without_a_word_is_told_with_the_end_of_its_log(lab: La
     assert "before it could say how the nodes are" in done.stderr and "SIMULATED pyinfra" in done.stderr
 
 
+def test_a_run_that_was_broken_off_is_an_error_of_the_document(lab: Lab) -> None:
+    assert json.loads(apply("--yes", "--output", "json").stdout)["errors"] == []
+    (lab.folder / "ended.json").unlink()
+    (error,) = json.loads(apply("--yes", "--output", "json").stdout)["errors"]
+    assert error["code"] == "run.broken-off" and error["error"].endswith("before it could say how the nodes are")
+
+
 def _tell(lab: Lab, events: list[dict[str, object]], code: int) -> None:
     """Have pyinfra tell these of itself, and exit so."""
     program = lab.folder / "bin" / "pyinfra"
@@ -151,7 +159,8 @@ def test_a_node_that_came_without_a_report_is_an_error(lab: Lab, code: int) -> N
     assert "run: cut off: error, gpu-1 [run.broken-off]\n" in done.stdout and "no operation failed" not in done.stdout
     assert f"pyinfra exited {code} before it came to a verdict on this node" in done.stdout
     assert "gpu-2 to gpu-4: ok" in done.stdout
-    assert f"pyinfra exited {code}. Its last lines:" in done.stderr and "SIMULATED pyinfra" in done.stderr
+    assert f"pyinfra exited {code}. Its last lines are these [run.broken-off]\n" in done.stderr
+    assert "SIMULATED pyinfra" in done.stderr
 
 
 def test_a_pyinfra_that_failed_by_no_node_is_an_error_on_all(lab: Lab) -> None:
@@ -161,7 +170,7 @@ def test_a_pyinfra_that_failed_by_no_node_is_an_error_on_all(lab: Lab) -> None:
     assert done.exit_code == 1
     assert "run: cut off: error, 4 nodes: gpu-1 to gpu-4 [run.broken-off]\n" in done.stdout
     assert "Nothing is left to do" not in done.stdout
-    assert "pyinfra exited 1. Its last lines:" in done.stderr
+    assert "pyinfra exited 1. Its last lines are these [run.broken-off]\n" in done.stderr
 
 
 def test_where_one_node_was_not_reached_and_pyinfra_crashed_the_others_are_lost_and_told(lab: Lab) -> None:
@@ -177,7 +186,8 @@ def test_where_one_node_was_not_reached_and_pyinfra_crashed_the_others_are_lost_
     assert "node: connection: unreachable, gpu-1 [node.connection]\n" in done.stdout
     assert "run: “Install it”: error, gpu-2 [run.operation-failed]\n" in done.stdout
     assert "run: cut off: error, 2 nodes: gpu-3, gpu-4 [run.broken-off]\n" in done.stdout
-    assert "pyinfra was ended by signal 9 before it could say how the nodes are. Its last lines:" in done.stderr
+    how = "pyinfra was ended by signal 9 before it could say how the nodes are. Its last lines are these"
+    assert f"{how} [run.broken-off]\n" in done.stderr
     assert "SIMULATED pyinfra" in done.stderr
 
 

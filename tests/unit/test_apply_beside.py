@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from gpunode.base.findings import Finding
 from gpunode.cli import plan as plans
 from gpunode.fleet.rollout import place as rollouts
 from gpunode.node.plan import Plan
@@ -32,7 +33,7 @@ def test_while_a_rollout_of_the_inventory_is_at_work_nothing_is_run(
     asked: list[str] = []
     with contextlib.ExitStack() as at_work:
 
-        def planned(*_: object) -> dict[str, Plan | str]:
+        def planned(*_: object) -> dict[str, Plan | Finding]:
             asked.append("plan")
             if begins == "behind it":
                 at_work.enter_context(rollouts.controller_lock(rollouts.place("fleet.py"), "fleet.py"))
@@ -49,7 +50,9 @@ def test_while_a_rollout_of_the_inventory_is_at_work_nothing_is_run(
     assert apply("--yes").exit_code == 0
 
 
-def _waiting(monkeypatch: pytest.MonkeyPatch, before: dict[str, Plan | str], now: dict[str, Plan | str]) -> None:
+def _waiting(
+    monkeypatch: pytest.MonkeyPatch, before: dict[str, Plan | Finding], now: dict[str, Plan | Finding]
+) -> None:
     """Have another run be at work until it has been waited for once; and the plan before, and the one behind it."""
     at_work = contextlib.ExitStack()
     at_work.enter_context(rollouts.run_lock(rollouts.place("fleet.py"), print, "`gpunode apply fleet.py`"))

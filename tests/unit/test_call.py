@@ -80,6 +80,13 @@ def test_a_shell_takes_each_word_as_it_was_given_and_a_child_is_told_all(
     assert told_call(call.environment()) == call
 
 
+def test_a_call_of_no_inventory_says_so_in_its_document_and_names_a_placeholder_in_its_commands() -> None:
+    assert Call().to_json() == {"inventory": None, "limit": [], "set": []}
+    assert Call().of("drift") == "gpunode drift INVENTORY" and told_call(Call().environment()) == Call()
+    given = {"inventory": "prod.py", "limit": ["gpu-1"], "set": list(SET)}
+    assert Call("prod.py", ("gpu-1",), SET).to_json() == given
+
+
 @pytest.mark.parametrize("text", ["", "5", "{}", '{"inventory": 1, "limit": 2, "settings": null}'])
 def test_what_others_left_in_the_environment_tells_of_no_call(text: str) -> None:
     assert told_call({CALL: text}) is None and told_call({}) is None

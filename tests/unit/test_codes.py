@@ -80,8 +80,9 @@ def test_a_finding_keeps_a_code_that_it_was_given_also_as_json() -> None:
     assert Finding("driver", FindingClass.OK, "loaded module").to_json()["code"] == "driver.loaded-module"
 
 
-def test_a_message_ends_in_its_code_once_of_several_lines_the_first() -> None:
-    assert with_code("no", "a.b") == "no [a.b]" and with_code("no:\n  x", "a.b") == "no: [a.b]\n  x"
+def test_a_message_ends_in_its_code_once_of_several_lines_the_last() -> None:
+    assert with_code("no", "a.b") == "no [a.b]" and with_code("2 mistakes:\n  x\n", "a.b") == "2 mistakes:\n  x [a.b]"
+    assert has_code("2 mistakes:\n  x [a.b]")
     assert has_code("no [a.b]") and not has_code("no [a.b] more") and not has_code("no [OPTIONS]")
 
 
@@ -215,6 +216,6 @@ def test_no_command_ends_with_a_message_that_has_no_code() -> None:
         for block in bodies(path):
             said = [call for call in map(calls, block) if call.startswith("say(") and "err=True" in call]
             ends = any(re.match(r"sys\.exit\(ExitCode\.(?!GOOD)", call) for call in map(calls, block))
-            if said and ends and not any("with_code(" in call for call in said):
+            if said and ends and not any(call.startswith("complain(") for call in map(calls, block)):
                 uncoded.append((path.name, said))
     assert uncoded == []

@@ -51,6 +51,7 @@ def drivers(draw: Any) -> DriverState:
     return replace(
         GOOD.driver,
         packages=packages,
+        pinned=draw(st.sampled_from([(), (*packages, ("nvidia-persistenced", f"{VERSION}-1"))])),
         module_version=module,
         module_license=draw(st.sampled_from([OPEN, OPEN, PROPRIETARY]))[0] if module else None,
         loaded_version=loaded,
@@ -220,7 +221,8 @@ def _installed(node: Node, step: Step[Any], asked: Settings) -> Node:
     state = replace(
         node.driver, module_version=VERSION, module_license=flavour[0], library_version=VERSION, runfile=by_runfile,
         packages=() if by_runfile else tuple((name, f"{VERSION}-1") for name in _packages(step) if belongs(name)),
-        dkms=by_runfile and asked.driver.dkms, waits_for_kernel=None,
+        # A run keeps what is there then.
+        dkms=by_runfile and asked.driver.dkms, waits_for_kernel=None, pinned=(),
     )  # fmt: skip
     answers = GOOD.gpus if state.loaded_version == VERSION else node.gpus
     return _kernel(replace(node, driver=state, gpus=answers), module_version=VERSION)
@@ -239,6 +241,9 @@ def _apply(node: Node, step: Step[Any], asked: Settings) -> Node:
     """Return the node as a run leaves it that carries out one step."""
     state, action = node.driver, step.action
     match action.split()[:3]:
+        case ["install", "again", *_]:
+            back = tuple((name, f"{state.module_version}-1") for name in step.packages)
+            return _with(node, packages=(*state.packages, *back))
         case ["install" | "change", *_] if "kernel module" in action:
             return _installed(node, step, asked)
         case ["remove", "the", "driver"] if "kept for the way back" not in action:

@@ -139,7 +139,7 @@ def test_a_run_changes_the_release_where_drift_finds_it_otherwise_and_then_it_do
     asked = desired_cluster({"gpu-1": settings})
     assert asked is not None
     decision = _session(settings, simulated).decide(asked.values, (), datetime.now(UTC))[2]
-    changes = _agree(decision)
+    changes, by_hand = _agree(decision), any(simulated.by_hand)
     with _run_on(simulated) as host:
         simulated.told.clear()
         done = _carried_out(
@@ -149,12 +149,15 @@ def test_a_run_changes_the_release_where_drift_finds_it_otherwise_and_then_it_do
         f"rollback {step.revision}" if step.act == "rollback" else "upgrade" if step.act == "install" else step.act
         for each in decision.steps if each.change for step in each.change.steps
     ]  # fmt: skip
+    recovered = any(each.startswith("rollback") for each in simulated.told)
     assert all(done) == (decision.refusal is None)
     assert bool(host.noops) == (not changes and not decision.refusal)
     assert bool(host.refusals) == bool(decision.refusal)
     after = _session(settings, simulated).decide(asked.values, (), datetime.now(UTC))[2]
     assert not _agree(after)
-    assert bool(after.refusal) == bool(decision.refusal)
+    # The rollback that recovers a release takes back what a hand changed, too: then nothing is left to be refused.
+    mended = by_hand and recovered and after.refusal is None
+    assert mended or bool(after.refusal) == bool(decision.refusal)
 
 
 @given(simulated=_RELEASES)

@@ -101,9 +101,15 @@ def test_a_node_without_a_gpu_is_refused_until_the_settings_say_otherwise() -> N
 
 
 PACKAGES = (("nvidia-smi", "535.261.03-1"),)
+# All that a run brings of Debian's own driver.
+BROUGHT = (
+    "nvidia-smi", "libcuda1", "libnvidia-ml1", "libnvidia-cfg1", "nvidia-persistenced", "nvidia-open-kernel-dkms",
+    "nvidia-open-kernel-support",
+)  # fmt: skip
+WHOLE = tuple((name, PACKAGES[0][1]) for name in BROUGHT)
 IMAGE = replace(
     GOOD, pci=PciGpus(()), boot=Boot("6.1.0-40"), gpus=Gpus("no driver", 9, "NVIDIA-SMI has failed", ()),
-    driver=DriverState(PACKAGES, None, None, None, None, "535.261.03", held=("nvidia-smi",)),
+    driver=DriverState(WHOLE, None, None, None, None, "535.261.03", held=BROUGHT),
 )  # fmt: skip
 BUILT = Boot(
     "6.1.0-40", "6.1.0-41", "grub", (Kernel("6.1.0-41", True, "535.261.03"),), blacklist_written=1.0

@@ -17,7 +17,8 @@ from gpunode import cli
 from gpunode.base.document import error_schema
 from gpunode.base.findings import FindingClass
 from gpunode.cli import plan as plans
-from gpunode.fleet import drift
+from gpunode.fleet import drift, no_answer
+from gpunode.fleet.call import Call
 from gpunode.fleet.reports.run_end import HostEnd
 from gpunode.fleet.run import child
 from gpunode.node import recorded
@@ -110,7 +111,7 @@ def test_facts_are_one_document_in_every_mode_and_are_read_again(tmp_path: Path)
 
 def test_facts_of_an_older_gpunode_are_read_and_those_of_another_form_refused(tmp_path: Path) -> None:
     path = tmp_path / "facts.json"
-    new = facts_json({"a": NODE}, "fleet.py")
+    new = facts_json({"a": NODE}, Call("fleet.py").to_json())
     judged("facts", json.dumps(new), 0)
     old = {key: new[key] for key in ("schema", "gpunode", "hosts")}
     path.write_text(json.dumps(old))
@@ -169,7 +170,7 @@ def test_drift_and_rollout_count_nodes(lab: Lab) -> None:
 
 
 def test_apply_prints_what_drift_prints_with_what_it_left_alone(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = {"gpu-1": CAN, "gpu-2": CAN, "gpu-3": REFUSED, "gpu-4": "timed out"}
+    found = {"gpu-1": CAN, "gpu-2": CAN, "gpu-3": REFUSED, "gpu-4": no_answer.unreached("timed out")}
     monkeypatch.setattr(plans, "live_plans", lambda *_: found)
     ends = (HostEnd("gpu-1", findings=(*GOOD, WAITS)), HostEnd("gpu-2", left_alone="cordoned by somebody"))
     (lab.folder / "ended.json").write_text(json.dumps([end.to_json() for end in ends]))
@@ -218,8 +219,3 @@ def test_settings_that_are_refused_are_a_document_of_the_error(command: str, tmp
     jsonschema.validate(found, error_schema())
     assert (found["exit_code"], done.exit_code) == (3, 3) and "driver.branch" in found["error"]
     assert found["problems"][0]["key"] == "driver.branch" and "driver.branch" in done.stderr
-
-
-def test_wrong_usage_prints_no_document() -> None:
-    done = warm.run("gpunode", "drift", "--json")
-    assert (done.returncode, done.stdout) == (64, "")

@@ -39,7 +39,7 @@ def _fleet() -> tuple[NodeReport, ...]:
     return tuple(NodeReport(f"gpu-{number}", (GOOD, *different.get(number, ()))) for number in range(1, 25))
 
 
-@pytest.mark.parametrize("columns", [40, 80, 160])
+@pytest.mark.parametrize("columns", [40, 80, 100, 160])
 def test_a_fleet_of_24_is_told_in_few_lines_at_any_width(columns: int) -> None:
     text = report_text(_fleet(), show_all=False, columns=columns, call=Call("inventories/prod.py")) + "\n"
     assert text == (GOLDEN / f"{columns}.txt").read_text()

@@ -484,6 +484,22 @@ def test_what_failed_and_was_rolled_back_is_not_tried_again() -> None:
     assert change(back, reading, NOW, TIMEOUT) == ReleaseChange()
 
 
+def test_what_failed_is_not_tried_again_though_its_rollback_was_cut_off_and_recovered() -> None:
+    cut_off = _release(("superseded", ""), ("failed", "no such image"), ("pending-rollback", "Rollback to 1"))
+    found = change(WANTED, Reading(cut_off, _stored(1, OTHER), undone=_stored(2, SAME)), NOW, TIMEOUT)
+    assert _acts(found) == ["rollback 1"] and "revision 2" in (found.refused or "")
+    recovered = Release((*cut_off.revisions, *_release(*[("deployed", "Rollback to 1")] * 4).revisions[3:]))
+    assert recovered.undone == cut_off.undone == cut_off.revisions[1]
+    found = change(WANTED, Reading(recovered, _stored(4, OTHER), undone=_stored(2, SAME)), NOW, TIMEOUT)
+    assert not found.steps and "revision 2" in (found.refused or "")
+
+    # One that succeeded, and another one by hand, are no rollback of what failed before them.
+    by_hand = _release(
+        *[("superseded", "")] * 2, ("failed", ""), ("superseded", "Rollback to 2"), ("deployed", "Rollback to 1")
+    )
+    assert by_hand.undone is None
+
+
 def test_a_rollback_by_hand_after_a_success_is_undone() -> None:
     release = _release(("superseded", ""), ("superseded", ""), ("deployed", "Rollback to 1"))
     assert _acts(change(WANTED, Reading(release, _stored(3, OTHER)), NOW, TIMEOUT)) == ["upgrade"]

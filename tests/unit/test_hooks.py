@@ -31,7 +31,11 @@ from gpunode.facts.kernel import KernelFeatures
 from gpunode.facts.node import PARTS
 from gpunode.facts.node import Node as NodeFact
 from gpunode.facts.smoke import Smoke
-from gpunode.fleet import hooks
+from gpunode.fleet import hooks, shared_readings
+from gpunode.fleet.access import connecting
+from gpunode.fleet.operation_order import operation_order
+from gpunode.fleet.parallel import hosts_within_open_files
+from gpunode.fleet.shared_readings import as_output
 from gpunode.fleet.snapshot import Changes
 from gpunode.operations import files
 from gpunode.operations.announcement import announcing, is_announcing
@@ -69,7 +73,8 @@ def _unhooked_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _original(owner: Any, name: str) -> Any:
     method = getattr(owner, name)
-    while hasattr(method, hooks._MARK):
+    # Each hook has a mark of its own that begins so.
+    while any(mark.startswith(hooks._MARK) for mark in vars(method)):
         method = method.__wrapped__
     return method
 
@@ -87,7 +92,7 @@ class Recorder:
     def run_shell_command(self, command: Any, **_: Any) -> tuple[bool, Any]:
         self.commands.append(str(command))
         done = subprocess.run(["sh", "-c", str(command)], capture_output=True, text=True, check=False)
-        return done.returncode == 0, hooks._output(done.stdout.splitlines())
+        return done.returncode == 0, as_output(done.stdout.splitlines())
 
     def put_file(self, *_: Any, **__: Any) -> bool:
         return True
@@ -123,7 +128,7 @@ class Unstarted(Recorder):
         if "gpunode-smoke" not in str(command):
             return super().run_shell_command(command, **arguments)
         self.commands.append("smoke test")
-        return True, hooks._output([])
+        return True, as_output([])
 
 
 @pytest.mark.starts_programs
@@ -133,10 +138,10 @@ def test_the_smoke_test_is_no_reading_and_what_was_read_before_it_is_read_anew(n
     node.run_shell_command(reading)
     node.run_shell_command(reading)
     assert len(_commands(node)) == 1, "it is shared"
-    before = hooks._changes.count
+    before = shared_readings.changes.count
     node.run_shell_command(Smoke().command(reload=False))
     assert _commands(node)[1:] == ["smoke test"]
-    assert hooks._changes.count > before
+    assert shared_readings.changes.count > before
     node.run_shell_command(reading)
     assert len(_commands(node)) == 3, "what was read before containers came and went is outdated"
 
@@ -154,7 +159,7 @@ def test_installed_twice_is_installed_once() -> None:
     once = _installed()
     hooks.install()
     assert _installed() == once
-    assert all(new is not old for new, old in zip(once, before, strict=True))
+    assert [name for (_, name), new, old in zip(_HOOKED, once, before, strict=True) if new is old] == []
 
 
 def test_hooks_off_leaves_the_judging_of_settings_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,32 +174,39 @@ def test_hooks_off_leaves_the_judging_of_settings_alone(monkeypatch: pytest.Monk
 def test_a_run_tells_how_long_it_has_been_at_work_once_it_has_changed_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr("gpunode.fleet.hooks.time.monotonic", lambda: now[0])
-    monkeypatch.setattr(hooks, "_changes", Changes())
+    monkeypatch.setattr(shared_readings, "changes", Changes())
     state = State()
     assert hooks.seconds_of_changes(state) == 0, "it has not begun"
     hooks.install()
     state.init(Inventory((["@local"], {})), Config())
     now[0] = 160.0
     assert hooks.seconds_of_changes(state) == 0, "nothing was changed"
-    with hooks._changes.change():
+    with shared_readings.changes.change():
         assert hooks.seconds_of_changes(state) == 60
     monkeypatch.setattr(hooks, "are_installed", lambda: False)
-    monkeypatch.setattr(hooks, "_changes", Changes())
+    monkeypatch.setattr(shared_readings, "changes", Changes())
     assert hooks.seconds_of_changes(state) == 60, "nobody counts, so that there may have been a change"
 
 
-def test_a_connection_has_no_nagle_delay_and_one_to_a_silent_node_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_has_no_nagle_delay_wakes_seldom_and_ends_where_the_node_is_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as connection:
         transport = paramiko.Transport(connection)
 
         def connect(self: Any) -> None:
-            self.client = SimpleNamespace(get_transport=lambda: transport)
+            self.client = paramiko.SSHClient()
+            self.client._transport = transport
 
         monkeypatch.setattr(SSHConnector, "connect", connect)
         hooks.install()
         assert not connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        often = connection.gettimeout()
+        assert often is not None
         SSHConnector.connect(SimpleNamespace())  # type: ignore[arg-type]
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        seldom = connection.gettimeout()
+        assert seldom is not None and seldom > 10 * often
         assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         idle, between, count = (
             connection.getsockopt(socket.IPPROTO_TCP, option)
@@ -252,7 +264,7 @@ def test_what_stops_a_connection_is_that_hosts_alone_and_a_key_that_cannot_be_us
     connector: Any = SimpleNamespace(client=None, data={"ssh_key": "/keys/ci", "ssh_port": 22})
     with pytest.raises(ConnectError) as raised:
         SSHConnector.connect(connector)
-    assert isinstance(raised.value, hooks.Unconnectable) is lasting
+    assert isinstance(raised.value, connecting.Unconnectable) is lasting
     # pyinfra tells its first argument.
     assert said in raised.value.args[0]
 
@@ -331,14 +343,14 @@ def test_hosts_at_once_stay_within_the_limit_of_open_files(monkeypatch: pytest.M
     monkeypatch.setattr(resource, "getrlimit", lambda _: limits[-1])
     monkeypatch.setattr(resource, "setrlimit", lambda _, limit: limits.append(limit))
     monkeypatch.setattr("pyinfra.api.state.MAX_PARALLEL", 18)
-    assert hooks._hosts_within_open_files(1000) == 82
+    assert hosts_within_open_files(1000) == 82
     assert limits[-1] == (256, 256)
 
 
 def _place(state: Any, depth: int) -> tuple[list[int], list[int]]:
     if depth:
         return _place(state, depth - 1)
-    return pyinfra_util.get_operation_order_from_stack(state), hooks.operation_order(state)
+    return pyinfra_util.get_operation_order_from_stack(state), operation_order(state)
 
 
 @pytest.mark.parametrize("filename", [None, __file__, "not-on-the-stack.py"])

@@ -47,11 +47,20 @@ def read(folder: Path, units: dict[str, str], left: str = "", aged: str = "") ->
     systemctl = folder / "systemctl"
     systemctl.write_text(f'#!/bin/sh\necho "$*" >> {folder}/asked\ncase "$2" in\n{table}  *) echo inactive;;\nesac\n')
     systemctl.chmod(0o755)
-    text = shell_text("system/interrupted", FOLDER=str(folder / "transactions"), LEFT=left, AGED=aged)
+    lock = str(folder / "agent.lock")
+    text = shell_text("system/interrupted", FOLDER=str(folder / "transactions"), LEFT=left, AGED=aged, LOCK=lock)
     done = subprocess.run(
         ["sh", "-c", text], env={"PATH": f"{folder}:/usr/bin:/bin"}, capture_output=True, text=True, check=True
     )
     return parse_interrupted(done.stdout.splitlines())
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+def test_a_node_with_an_agent_says_that_it_changes_by_itself(tmp_path: Path) -> None:
+    assert not read(tmp_path, {}).pulls
+    (tmp_path / "agent.lock").touch()
+    assert read(tmp_path, {}) == Interrupted(pulls=True)
 
 
 @pytest.mark.starts_programs

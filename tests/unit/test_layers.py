@@ -14,8 +14,8 @@ pytestmark = pytest.mark.pure
 CHECKOUT = Path(__file__).parents[2]
 # The lowest first. facts, operations and deploys are linked into gpunode.
 LAYERS = (
-    "base", "system", "settings", "packages", "components", "kubernetes", "node", "facts", "fleet", "operations",
-    "deploys", "cli", "reference",
+    "base", "history", "system", "settings", "agent", "packages", "components", "kubernetes", "node", "facts",
+    "fleet", "operations", "deploys", "cli", "reference",
 )  # fmt: skip
 # What belongs to none: data alone, and what others are made of.
 NONE = {"data", "lab", "repository", "templates"}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
 
-from gpunode.fleet.inventory import InventoryError, limited, load_inventory
+from gpunode import cli
+from gpunode.fleet.inventory import limited, load_inventory
+from gpunode.fleet.limit import LimitError
 from tests import warm
 
 pytestmark = pytest.mark.pure
@@ -36,7 +39,7 @@ def test_a_pattern_is_a_name_a_glob_or_a_group(inventory: Path, patterns: tuple[
 
 
 def test_a_pattern_that_names_no_host_is_refused_with_the_groups(inventory: Path) -> None:
-    with pytest.raises(InventoryError, match=r"--limit gpu-3: no host and no group .* left, right"):
+    with pytest.raises(LimitError, match=r"^gpu-3: the inventory has no such host or group; .*: fleet, left, right$"):
         limited(load_inventory(inventory), ("gpu-1", "gpu-3"))
 
 
@@ -50,13 +53,23 @@ def test_check_tells_of_these_hosts_alone_and_judges_all(inventory: Path, tmp_pa
 
 
 @pytest.mark.starts_programs
-@pytest.mark.parametrize("command", ["check", "plan", "drift", "facts"])
-def test_a_pattern_without_hosts_ends_each_command_before_any_connection(
+@pytest.mark.parametrize("command", ["check", "plan", "drift", "facts", "apply --yes"])
+def test_a_pattern_without_hosts_is_wrong_usage_before_any_connection(
     command: str, inventory: Path, tmp_path: Path
 ) -> None:
-    done = warm.run("gpunode", command, str(inventory), "--limit", "gpu-3", cwd=tmp_path)
-    assert done.returncode == 1 and "--limit gpu-3: no host and no group" in done.stderr
-    assert "Traceback" not in done.stderr
+    done = warm.run("gpunode", *command.split(), str(inventory), "--limit", "gpu-3", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (64, "")
+    assert "Invalid value for --limit: gpu-3: the inventory has no such host or group" in done.stderr
+    assert done.stderr.endswith("or a group: fleet, left, right [limit.no-host]\n")
+
+
+def test_no_command_takes_limit_that_is_not_tried_here() -> None:
+    taking = {
+        name for name, (module, attribute, _) in cli._COMMANDS.items()
+        if any(each.name == "limit" for each in getattr(importlib.import_module(module), attribute).params)
+    }  # fmt: skip
+    # Of init it chooses among the hosts of a document: tests/unit/test_known_inventory.py.
+    assert taking - {"init"} == {"check", "plan", "drift", "facts", "apply"}
 
 
 @pytest.mark.starts_programs

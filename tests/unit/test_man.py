@@ -86,3 +86,4 @@ def test_a_folder_that_cannot_be_written_is_said_without_a_traceback(tmp_path: P
     done = warm.run("gpunode", "man", str(tmp_path / "file" / "man1"))
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert f"cannot write {tmp_path / 'file' / 'man1'}: Not a directory; name a DIRECTORY" in done.stderr
+    assert done.stderr.endswith(" [report.not-written]\n")

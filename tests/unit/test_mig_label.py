@@ -22,8 +22,8 @@ from gpunode.components.mig.boot import MigBoot
 from gpunode.facts.machine import Machine as MachineFact
 from gpunode.fleet.cluster import with_cluster_nodes
 from gpunode.fleet.drift import contained_report
-from gpunode.fleet.hooks import snapshot
 from gpunode.fleet.nodes import Answer
+from gpunode.fleet.shared_readings import snapshot
 from gpunode.fleet.snapshot import Announced
 from gpunode.kubernetes.mig_label import by_label
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode

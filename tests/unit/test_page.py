@@ -23,6 +23,7 @@ from gpunode import cli
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.base.host_names import folded_first
 from gpunode.cli.plan import as_json
+from gpunode.fleet.call import Call
 from gpunode.fleet.page import groups, html, of_drift, of_plan, of_rollout
 from gpunode.fleet.page.html import PAGES, drift_page
 from gpunode.fleet.page.view import cleaned, in_words
@@ -78,7 +79,7 @@ class Tags(HTMLParser):
 
 
 def page_of(*findings: Finding, name: str = "gpu-1") -> str:
-    return drift_page(document((NodeReport(name, findings),), "0.1.0", fleet.AT, fleet.INVENTORY))
+    return drift_page(document((NodeReport(name, findings),), fleet.CALL, "0.1.0", fleet.AT))
 
 
 @cache
@@ -104,7 +105,7 @@ def rollout() -> Progress:
 
 
 def every_page() -> dict[str, str]:
-    planned = as_json(plan_reference.example(), "0.1.0", datetime(2026, 1, 15, tzinfo=UTC), fleet.INVENTORY)
+    planned = as_json(plan_reference.example(), fleet.CALL, "0.1.0", datetime(2026, 1, 15, tzinfo=UTC))
     return {
         "drift": PAGES["drift"](fleet.fleet(24)),
         "plan": PAGES["plan"](planned),
@@ -116,8 +117,8 @@ def test_a_thousand_hosts_stay_under_three_megabytes_alike_or_all_different() ->
     alike, different = fleet.reports(), fleet.all_different()
     assert len(alike) == len(different) == 1000
     for reports in (alike, different):
-        assert len(drift_page(document(reports, "0.1.0", fleet.AT, fleet.INVENTORY)).encode()) < LIMIT
-    assert len(groups.rows(of_drift.view(document(different, "0", fleet.AT)))) == 1000
+        assert len(drift_page(document(reports, fleet.CALL, "0.1.0", fleet.AT)).encode()) < LIMIT
+    assert len(groups.rows(of_drift.view(document(different, at=fleet.AT)))) == 1000
 
 
 @pytest.mark.parametrize("command", PAGES)
@@ -166,8 +167,7 @@ def test_hosts_of_which_the_same_is_told_are_one_row_and_the_gravest_come_first(
                 NodeReport("gpu-3", (bad,)),
                 NodeReport("gpu-4", (fleet.GONE,)),
             ),
-            "0",
-            fleet.AT,
+            at=fleet.AT,
         )
     )
     rows = groups.rows(view)
@@ -183,7 +183,7 @@ def test_an_error_in_the_last_component_comes_before_drift_in_the_first() -> Non
     drifted = replace(good, finding_class=FindingClass.DRIFT)
     well = Finding("node", FindingClass.OK, "GPU 5", "well", "well")
     reports = (NodeReport("gpu-1", (drifted, well)), NodeReport("gpu-2", (good, fleet.SICK)))
-    assert [row.label for row in groups.rows(of_drift.view(document(reports, "0", fleet.AT)))] == ["gpu-2", "gpu-1"]
+    assert [row.label for row in groups.rows(of_drift.view(document(reports, at=fleet.AT)))] == ["gpu-2", "gpu-1"]
 
 
 def test_of_alike_hosts_the_longest_wait_is_told_and_values_that_differ_are_counted() -> None:
@@ -193,7 +193,7 @@ def test_of_alike_hosts_the_longest_wait_is_told_and_values_that_differ_are_coun
         NodeReport(f"gpu-{at}", (replace(fleet.STALE, since=since), serial))
         for at, (since, serial) in enumerate(zip(times, serials, strict=True))
     )
-    (row,) = groups.rows(of_drift.view(document(reports, "0", fleet.AT)))
+    (row,) = groups.rows(of_drift.view(document(reports, at=fleet.AT)))
     assert [item.since for item in row.items] == ["2026-01-12 00:00 UTC"]
     assert [item.actual for item in row.good] == ["0", "1", "2", "6 other values"]
 
@@ -205,18 +205,18 @@ def test_each_host_costs_what_its_gravest_difference_costs() -> None:
         NodeReport("gpu-3", (fleet.GONE,)),
         NodeReport("gpu-4", (fleet.REMAPPED,)),
     )
-    view = of_drift.view(document(reports, "0", fleet.AT))
+    view = of_drift.view(document(reports, at=fleet.AT))
     assert groups.costs(view) == (("boots the node", 1), ("restarts a service", 1), (groups.UNKNOWN_COST, 1))
 
 
 def test_a_remedy_is_a_command_of_this_inventory_as_a_shell_takes_it() -> None:
-    told = document((NodeReport("gpu-1", (fleet.EDITED,)),), "0", fleet.AT, "my inventories/prod.py")
+    told = document((NodeReport("gpu-1", (fleet.EDITED,)),), Call("my inventories/prod.py"), "0", fleet.AT)
     (item,) = of_drift.view(told).hosts[0].items
     assert dict(item.told)["remedy"] == "run `pyinfra 'my inventories/prod.py' deploys/gpu_node.py`"
 
 
 def test_a_plan_is_coloured_by_what_it_disturbs_and_a_refused_host_is_told_why() -> None:
-    planned = as_json(plan_reference.example(), "0.1.0", datetime(2026, 1, 15, tzinfo=UTC))
+    planned = as_json(plan_reference.example())
     view = of_plan.view(planned)
     assert {host.name: host.kind for host in view.hosts} == {
         "gpu-new": "step",
@@ -259,7 +259,7 @@ def test_without_a_script_each_difference_is_a_row_of_a_table_with_its_hosts_and
 
 
 def test_what_is_too_much_for_the_plain_table_is_counted_there() -> None:
-    text = drift_page(document(fleet.all_different(), "0", fleet.AT))
+    text = drift_page(document(fleet.all_different(), at=fleet.AT))
     assert re.search(r"[\d,]+ more differences: too many for a plain table", text)
 
 
@@ -267,7 +267,7 @@ def long_and_short(length: int) -> str:
     """Return the page of two hosts of which the first, and gravest, has said something long."""
     long = Finding("driver", FindingClass.ERROR, "driver", "<x>" + "y" * length, "580.95.05", remedy="z" * length)
     short = Finding("mig", FindingClass.DRIFT, "MIG mode", "off", "on")
-    return drift_page(document((NodeReport("gpu-1", (long,)), NodeReport("gpu-2", (short,))), "0", fleet.AT))
+    return drift_page(document((NodeReport("gpu-1", (long,)), NodeReport("gpu-2", (short,))), at=fleet.AT))
 
 
 def test_a_long_text_is_cut_in_the_plain_table_and_the_differences_behind_it_are_there() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from gpunode.base.findings import Finding, NodeReport
 from gpunode.cli.plan import as_json
+from gpunode.fleet.call import Call
 from gpunode.fleet.page.html import PAGES, drift_page
 from gpunode.fleet.reports.document import document
 from gpunode.fleet.rollout.document import document as rollout_document
@@ -254,7 +255,7 @@ def test_hostile_values_are_shown_as_text_and_do_nothing(chromium: Browser, tmp_
     values = (*EVIL, "__proto__", "constructor", 'https://example.org/" onclick=alert(1)')
     reports = [NodeReport(f"{evil}-{number}", (everywhere(evil),)) for number, evil in enumerate(values)]
     path = tmp_path / "evil.html"
-    path.write_text(drift_page(document(reports, EVIL[0], fleet.AT, EVIL[0])), encoding="utf-8")
+    path.write_text(drift_page(document(reports, Call(EVIL[0]), EVIL[0], fleet.AT)), encoding="utf-8")
     chromium.open(path.as_uri())
     chromium.evaluate("void (window.alert = () => console.log('ALERT'))")
     for number in range(len(reports)):
@@ -291,7 +292,7 @@ def test_data_that_cannot_be_read_leave_the_plain_table_and_say_why(chromium: Br
 
 def test_a_thousand_hosts_of_which_no_two_are_alike_all_come_in_time(chromium: Browser, tmp_path: Path) -> None:
     path = tmp_path / "different.html"
-    path.write_text(drift_page(document(fleet.all_different(), "0", fleet.AT)), encoding="utf-8")
+    path.write_text(drift_page(document(fleet.all_different(), at=fleet.AT)), encoding="utf-8")
     begun = time.monotonic()
     chromium.open(path.as_uri())
     # No figure of a busy machine: tests/bench/fleet_page.py has these.
@@ -302,7 +303,7 @@ def test_a_thousand_hosts_of_which_no_two_are_alike_all_come_in_time(chromium: B
 @pytest.mark.parametrize("command", ["plan", "rollout"])
 def test_plan_and_rollout_have_theirs(chromium: Browser, tmp_path: Path, command: str) -> None:
     told = {
-        "plan": as_json(plan_reference.example(), "0.1.0", datetime(2026, 1, 15, tzinfo=UTC), fleet.INVENTORY),
+        "plan": as_json(plan_reference.example(), fleet.CALL, "0.1.0", datetime(2026, 1, 15, tzinfo=UTC)),
         "rollout": rollout_document(rollout(), Path(".rollout/prod")),
     }
     path = tmp_path / f"{command}.html"

@@ -145,7 +145,17 @@ def test_a_gpu_that_needs_a_reset_is_a_person_s_step_with_its_cost() -> None:
 def test_a_step_says_what_is_and_what_is_to_be_though_both_have_commas() -> None:
     loose = replace(GOOD.driver, packages=(("nvidia-open", "580.95.05-1"), ("nvidia-smi", "580.95.05-1")), held=())
     told = plan_text({"gpu-1": plan(SETTINGS, replace(GOOD, driver=loose))})
-    assert "hold the driver's packages (now: not nvidia-open, nvidia-smi; desired: all)" in told
+    assert "hold the driver's packages (held: not nvidia-open, nvidia-smi; desired: all)" in told
+
+
+def test_a_step_names_what_its_two_sides_are_of_and_one_that_waits_ends_in_its_code() -> None:
+    edited = replace(GOOD.containerd, runtimes=(replace(GOOD.containerd.runtimes[0], systemd_cgroup=False),))
+    step = plan(SETTINGS, replace(GOOD, containerd=edited)).steps[0]
+    assert (step.what, step.code) == ("SystemdCgroup of runc", "containerd.systemdcgroup")
+    told = plan_text({"gpu-1": plan(SETTINGS, replace(GOOD, containerd=replace(edited, shims=1)))})
+    assert "(SystemdCgroup of runc: none; desired: true; disruption: restart; PENDING" in told
+    assert told.splitlines()[1].endswith(") [containerd.systemdcgroup]")
+    assert told.splitlines()[2].startswith("     cause: ")
 
 
 def test_a_node_whose_steps_all_wait_is_not_said_to_be_done() -> None:
@@ -291,6 +301,10 @@ def test_the_command_decides_offline_and_its_exit_code_says(files: tuple[Path, P
     assert done.returncode == 1, "gpu-3 was not reached"
     hosts = json.loads(done.stdout)["hosts"]
     assert [host["verdict"] for host in hosts.values()] == ["nothing to do", "refused", "unreachable"]
+    assert hosts["gpu-3"] == {
+        "verdict": "unreachable", "reason": "timed out", "remedy": "check address, key and known hosts",
+        "code": "node.connection",
+    }  # fmt: skip
     two = tmp_path / "two.json"
     two.write_text(json.dumps(facts_json({"gpu-1": GOOD, "gpu-2": BARE})))
     refused = _command("--facts", two, "--settings", settings)

@@ -354,6 +354,21 @@ def test_a_reboot_is_recorded_and_detached_and_the_record_goes_when_it_has_helpe
     assert host.connected and not host.refusals
 
 
+def test_the_lock_that_keeps_the_node_s_own_pull_away_is_taken_anew_behind_the_boot(
+    host: RebootingHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    comes_back(monkeypatch, OLD, NEW)
+    connected: list[bool] = []
+
+    def retaken(_: object, host: RebootingHost) -> bool:
+        connected.append(host.connected)
+        return True
+
+    monkeypatch.setattr(reboot, "retaken", retaken)
+    carried_out(host, boots_into="580.95.05")
+    assert connected == [True] and not host.refusals
+
+
 def test_a_node_that_does_not_come_back_has_failed_and_is_not_connected(
     host: RebootingHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,8 +20,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.base.node_summary import NodeSummary
-from gpunode.cli.drift import write_reports
-from gpunode.fleet.reports import prometheus
+from gpunode.cli.drift import unwritten_reports
+from gpunode.fleet.reports import junit
 from gpunode.fleet.reports.document import document, schema
 from gpunode.fleet.reports.junit import write_junit
 from gpunode.fleet.reports.prometheus import metrics, write_metrics
@@ -66,7 +66,7 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
 
 
 def test_the_document_names_its_schema_and_each_hosts_gravest_class() -> None:
-    found = document(REPORTS, "1.2.3", AT)
+    found = document(REPORTS, version="1.2.3", at=AT)
     assert (found["schema"], found["gpunode"], found["exit_code"]) == (2, "1.2.3", 1)
     assert found["at"] == "2026-01-15T12:00:00+00:00"
     assert found["counts"] == {
@@ -81,11 +81,11 @@ def test_the_document_names_its_schema_and_each_hosts_gravest_class() -> None:
 
 @given(st.lists(FINDINGS, max_size=4))
 def test_every_document_is_as_its_schema_says(findings: list[Finding]) -> None:
-    jsonschema.validate(json.loads(json.dumps(document((NodeReport("gpu-1", tuple(findings)),), "0", AT))), schema())
+    jsonschema.validate(json.loads(json.dumps(document((NodeReport("gpu-1", tuple(findings)),), at=AT))), schema())
 
 
 def test_the_schema_refuses_a_finding_without_its_class() -> None:
-    found = document(REPORTS, "0", AT)
+    found = document(REPORTS, at=AT)
     del found["hosts"]["gpu-1"]["findings"][0]["class"]
     with pytest.raises(jsonschema.ValidationError, match="class"):
         jsonschema.validate(found, schema())
@@ -242,19 +242,16 @@ def test_what_the_program_has_open_is_written_to_be_it_a_pipe_or_a_file(name: st
     assert [entry.name for entry in tmp_path.iterdir()] == ["output"]
 
 
-def test_a_report_that_was_not_written_is_named_and_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_report_that_was_not_written_is_named_and_the_others_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written, full = tmp_path / "gpunode.xml", tmp_path / "gpunode.prom"
+    full, written = tmp_path / "gpunode.xml", tmp_path / "gpunode.prom"
 
-    def no_space(reports: object, path: Path, now: float, took: float) -> None:
+    def no_space(reports: object, path: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(prometheus, "write_metrics", no_space)
-    with pytest.raises(SystemExit) as ended:
-        write_reports(REPORTS, written, full)
-    assert ended.value.code == 1
-    assert (
-        capsys.readouterr().err == f"{full}: the report was not written: No space left on device [report.not-written]\n"
-    )
-    assert written.exists()
+    monkeypatch.setattr(junit, "write_junit", no_space)
+    told = (f"{full}: the report was not written: No space left on device",)
+    assert unwritten_reports(REPORTS, full, written) == told
+    assert written.exists() and not full.exists()
+    assert unwritten_reports(REPORTS, None, written) == ()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpunode import cli
-from gpunode.base.findings import FindingClass
+from gpunode.base.findings import FindingClass, NodeReport
 from gpunode.facts.node import Node
 from gpunode.fleet import drift
 from gpunode.fleet import nodes as fleet
@@ -121,6 +122,12 @@ def test_nodes_that_are_left_out_for_one_reason_share_a_line(lab: Lab) -> None:
     lab.find(dict.fromkeys(("gpu-1", "gpu-2", "gpu-3"), FindingClass.OK))
     told = rollout("--dry").stdout
     assert "  left out: gpu-1 to gpu-3: as desired\n" in told and told.count("left out") == 1
+    # What is no good news has its code; so has what would stop it.
+    lab.find(dict.fromkeys(("gpu-1", "gpu-2", "gpu-3"), FindingClass.UNREACHABLE))
+    lines = rollout("--dry").stdout.splitlines()
+    (left,) = [line for line in lines if "left out: " in line and "would stop" not in line]
+    assert left.startswith("  left out: gpu-1 to gpu-3: unreachable") and left.endswith("]")
+    assert lines[-1].startswith("would stop: ") and lines[-1].endswith(" [rollout.stopped]")
 
 
 def test_a_dry_rollout_prints_the_waves_and_leaves_no_trace(lab: Lab) -> None:
@@ -392,3 +399,29 @@ def test_ctrl_c_ends_pyinfra_and_leaves_what_can_be_gone_on_with(
     lab.hang(False)
     assert document("--resume")["state"] == "finished"
     assert lab.runs == [["gpu-1"], ["gpu-2"], ["gpu-2"], ["gpu-3"], ["gpu-4"]]
+
+
+def test_a_new_imex_domain_goes_in_one_wave_or_the_rollout_is_refused(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addresses = {f"gpu-{number}": f"10.0.0.{number}" for number in range(1, 4)}
+    imex = {"enabled": True, "nodes": addresses}
+    lab.ask({**{name: {"imex": imex} for name in addresses}, "gpu-4": {}})
+
+    def inspect(*arguments: Any, **options: Any) -> tuple[NodeReport, ...]:
+        what = "file /etc/nvidia-imex/nodes_config.cfg"
+        return tuple(
+            replace(report, findings=(replace(report.findings[0], component="imex", what=what, code=""),))
+            if report.name in addresses else report
+            for report in lab.inspect(*arguments, **options)
+        )  # fmt: skip
+
+    monkeypatch.setattr(drift, "inspect", inspect)
+    for options in ((), ("--dry",), ("--canary", "gpu-2", "--max-unavailable", "2")):
+        done = rollout(*options)
+        assert done.exit_code == 2, "64 of the program, which gpunode.cli.main makes of it"
+        assert "gpu-1 to gpu-3 get another list" in done.stderr and "--max-unavailable 3" in done.stderr
+        assert "rollout.together" in done.stderr and lab.runs == []
+    done = rollout("--canary", "gpu-2", "--max-unavailable", "3")
+    assert done.exit_code == 0, done.output
+    assert lab.runs == [["gpu-1", "gpu-2", "gpu-3"], ["gpu-4"]]

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from gpunode.base.findings import FindingClass, NodeReport
 from gpunode.fleet.call import Call
+from gpunode.fleet.fingerprints import fingerprints
 from gpunode.fleet.rollout import place as rollouts
 from gpunode.fleet.rollout.choice import sorted_out
 from gpunode.fleet.rollout.conduct import Hands, conduct
@@ -26,7 +27,7 @@ from gpunode.fleet.rollout.document import exit_code
 from gpunode.fleet.rollout.entries import Ended, Outcome, Resumed, WaveBegun, WaveEnded, journal_schema
 from gpunode.fleet.rollout.gate import RunResult
 from gpunode.fleet.rollout.journal import Journal, JournalError
-from gpunode.fleet.rollout.opening import Asked, ChangedError, difference, fingerprints, refuse_beside, resumable
+from gpunode.fleet.rollout.opening import Asked, ChangedError, difference, refuse_beside, resumable
 from gpunode.fleet.rollout.place import (
     LockedError,
     begin,
@@ -182,7 +183,8 @@ def test_a_canary_that_fails_its_gate_leaves_all_others_untouched(tmp_path: Path
     assert nodes.runs == [("gpu-1",)]
     assert known.ended is not None and known.ended.how == "stopped"
     assert exit_code(known) == 2
-    assert any("gpu-1: failed: drift" in line for line in nodes.told)
+    (line,) = [line for line in nodes.told if "gpu-1: failed: drift" in line]
+    assert line.endswith(" [driver.loaded-module]")
 
 
 def test_interrupted_in_wave_two_it_repeats_that_wave_and_no_node_that_was_done(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -15,6 +16,7 @@ from gpunode.fleet.rollout.choice import CanaryError, canaries, sorted_out
 from gpunode.fleet.rollout.entries import Begun, Ended, LeftOut, Outcome, Policy, Resumed, WaveBegun, WaveEnded
 from gpunode.fleet.rollout.gate import RunResult, outcomes
 from gpunode.fleet.rollout.progress import OutOfOrder, Progress, Stop, Wave, next_step, waves_to_come
+from gpunode.fleet.rollout.together import TogetherError, fitting, refuse_cut, together, with_mates
 
 pytestmark = pytest.mark.pure
 
@@ -33,6 +35,10 @@ def rollout(
         Begun(gpunode="1", inventory="x.py", at=AT, hosts=dict.fromkeys((*names, *left), ""), policy=policy,
               nodes=names, left_out=left)
     )  # fmt: skip
+
+
+def in_groups(progress: Progress, *groups: tuple[str, ...]) -> Progress:
+    return replace(progress, begun=progress.begun.model_copy(update={"together": groups}))
 
 
 def begun(progress: Progress, wave: Wave) -> Progress:
@@ -289,3 +295,78 @@ def test_the_gate_takes_the_run_the_reading_and_the_cluster() -> None:
     assert "wave-1.log" in str(found["failed"].reason)
     assert found["unread"].finding_class is FindingClass.ERROR
     assert found["cordoned"].reason == "the cluster: it is cordoned"
+
+
+NAMES = [f"gpu-{number}" for number in range(1, 13)]
+
+
+@given(st.permutations(NAMES), st.integers(0, 12), st.lists(st.integers(1, 4), max_size=4), st.data())
+def test_a_wave_takes_a_group_whole_or_not_at_all_and_goes_by_the_order(
+    names: list[str], capacity: int, sizes: list[int], data: st.DataObject
+) -> None:
+    mixed, groups = data.draw(st.permutations(NAMES)), []
+    for size in sizes:
+        groups.append(tuple(mixed[:size]))
+        mixed = mixed[size:]
+    found = fitting(names, capacity, tuple(groups))
+    assert len(found) <= capacity and len(set(found)) == len(found)
+    for group in groups:
+        assert set(group) <= set(found) or not set(group) & set(found)
+    # Whoever is next would be too much, with those that go with it.
+    if len(found) < len(names):
+        following = next(name for name in names if name not in found)
+        assert len(found) + len(with_mates((following,), tuple(groups))) > capacity
+    # Without groups it is the first so many.
+    assert fitting(names, capacity, ()) == tuple(names[:capacity])
+
+
+def test_nodes_that_go_together_wait_for_room_and_stop_a_rollout_that_has_none_left() -> None:
+    group = ("gpu-2", "gpu-3", "gpu-4")
+    progress = in_groups(rollout(5, most=3, budget=1), group)
+    waves, end = waves_to_come(progress)
+    assert [wave.nodes for wave in waves] == [("gpu-1",), group, ("gpu-5",)] and end.finished
+    progress = in_groups(rollout(6, most=3, budget=1), ("gpu-3", "gpu-4", "gpu-5"))
+    progress, _ = step(progress)
+    progress, nodes = step(progress, "gpu-2")
+    assert nodes == ("gpu-2",)
+    found = next_step(progress)
+    assert isinstance(found, Stop) and not found.finished and not found.for_good
+    assert found.reason is not None and "there is no room for all of them, where gpu-2 failed and 3" in found.reason
+    # Gone on with, the one that failed is tried again first; then there is room.
+    progress, nodes = step(resumed(stopped(progress)))
+    assert nodes == ("gpu-2",)
+    assert step(progress)[1] == ("gpu-3", "gpu-4", "gpu-5")
+
+
+def gets_a_list(name: str, kind: FindingClass = FindingClass.DRIFT, by_person: bool = False) -> NodeReport:
+    what = "file /etc/nvidia-imex/nodes_config.cfg"
+    return NodeReport(name, (Finding("imex", kind, what, "none", "as desired", by_person=by_person),))
+
+
+def test_nodes_whose_domain_gets_another_list_go_together_and_no_others() -> None:
+    rack = frozenset({"gpu-1", "gpu-2", "gpu-3", "gpu-4"})
+    other = frozenset({"gpu-5", "gpu-6"})
+    domains = {**dict.fromkeys(rack, rack), **dict.fromkeys(other, other)}
+    reports = [
+        *(gets_a_list(name) for name in ("gpu-1", "gpu-3", "gpu-5")),
+        gets_a_list("gpu-2", FindingClass.OK),
+        gets_a_list("gpu-4", by_person=True),
+        gets_a_list("gpu-6", FindingClass.RESTART_PENDING),
+        gets_a_list("gpu-9"),
+    ]
+    assert together(NAMES, reports, domains) == (("gpu-1", "gpu-3"), ("gpu-5", "gpu-6"))
+    # One node of a domain, whose list a hand changed, is healed by itself.
+    assert together(NAMES, [gets_a_list("gpu-1")], domains) == ()
+    assert with_mates(("gpu-3", "gpu-8"), (("gpu-1", "gpu-3"),)) == ("gpu-3", "gpu-1", "gpu-8")
+
+
+@pytest.mark.parametrize(("most", "away", "remedy"), [(2, 0, 3), (3, 1, 4), (1, 0, 3)])
+def test_a_group_that_no_wave_has_room_for_is_refused_before_anything_is_begun(
+    most: int, away: int, remedy: int
+) -> None:
+    groups = (("gpu-1", "gpu-2", "gpu-3"),)
+    with pytest.raises(TogetherError, match=f"gpu-1 to gpu-3 get another list.* give --max-unavailable {remedy}$"):
+        refuse_cut(groups, most, away)
+    refuse_cut(groups, remedy, away)
+    # Where there is no room for anybody, that is the reason.
+    refuse_cut(groups, 2, 2)

@@ -56,7 +56,7 @@ def _fleet() -> list[HostEnd]:
     ]
 
 
-@pytest.mark.parametrize("columns", [40, 80, 160])
+@pytest.mark.parametrize("columns", [40, 80, 100, 160])
 def test_the_end_of_a_run_says_how_each_node_is_and_what_to_do_at_any_width(columns: int) -> None:
     text = verdict_text(_fleet(), columns, Call("inventories/prod.py")) + "\n"
     assert text == (GOLDEN / f"{columns}.txt").read_text()

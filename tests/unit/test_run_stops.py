@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpunode.base.findings import ExitCode
+from gpunode.base.findings import ExitCode, Finding
 from gpunode.fleet.reports.run_end import HostEnd, host_end_from
 from gpunode.fleet.rollout import wave_run
 from gpunode.fleet.run import events
@@ -131,7 +131,7 @@ def test_a_step_that_goes_on_behind_what_it_called_is_done_once(tmp_path: Path) 
     assert kinds.count("begun") == kinds.count("done") == 2
 
 
-PLANS: dict[str, Plan | str] = {name: Plan((), (), ()) for name in ("@fake/a", "@fake/b")}
+PLANS: dict[str, Plan | Finding] = {name: Plan((), (), ()) for name in ("@fake/a", "@fake/b")}
 CUT_OFF = "pyinfra ended before its last operation: "
 
 

@@ -17,7 +17,7 @@ from gpunode.base.reading import ParseError
 from gpunode.facts.containerd import Containerd as ContainerdFact
 from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.node import Node as NodeFact
-from gpunode.fleet import hooks
+from gpunode.fleet import hooks, shared_readings
 from gpunode.node.plan import plan
 from gpunode.node.verdict import judge
 from gpunode.operations.verify import verified
@@ -202,7 +202,7 @@ def test_the_verdict_looks_again_at_what_this_run_started(
     waited: list[float] = []
     forgotten: list[Any] = []
     monkeypatch.setattr(hooks, "seconds_of_changes", lambda _: changed)
-    monkeypatch.setattr(hooks, "read_anew", forgotten.append)
+    monkeypatch.setattr(shared_readings, "read_anew", forgotten.append)
     monkeypatch.setattr("gpunode.operations.verify.sleep", waited.append)
     monkeypatch.setattr("gpunode.operations.verify.kept", lambda: None)
     with ctx_host.use(host):

@@ -11,7 +11,7 @@ import pytest
 from pyinfra.api.state import State
 
 from gpunode.base.probe import Probe, batch_answers, batch_command
-from gpunode.fleet import hooks
+from gpunode.fleet import shared_readings
 from gpunode.fleet.snapshot import MAX_AGE, Changes, Snapshot
 
 pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
@@ -175,7 +175,7 @@ def test_what_is_announced_is_fetched_at_once_in_execution_though_preparation_as
 
 @pytest.mark.parametrize("plan", [True, False])
 def test_a_run_is_unattended_where_pyinfra_shows_no_plan(plan: bool) -> None:
-    assert hooks.is_unattended(State(check_for_changes=plan)) != plan
+    assert shared_readings.is_unattended(State(check_for_changes=plan)) != plan
 
 
 def test_a_reading_grows_too_old(node: Node) -> None:

@@ -22,8 +22,8 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 COMMANDS = sorted(gpunode.list_commands(click.Context(gpunode)))
 # Any of them takes longer than the help of a command that needs none of it.
 HEAVY = {
-    "gevent", "jinja2", "junitparser", "paramiko", "prometheus_client", "pydantic", "pyinfra", "pyinfra_cli", "rich",
-    "tomlkit", "yaml",
+    "alembic", "gevent", "jinja2", "junitparser", "paramiko", "prometheus_client", "psycopg", "pydantic", "pyinfra",
+    "pyinfra_cli", "rich", "sqlalchemy", "tomlkit", "yaml",
 }  # fmt: skip
 DRIVES_PYINFRA = {"gevent", "paramiko", "pyinfra", "pyinfra_cli"}
 # Prints the modules that are there at the end, behind all that the program printed itself.
@@ -62,7 +62,10 @@ def test_the_list_of_commands_needs_click_and_nothing_else_that_was_installed() 
         "gpunode.base",
         "gpunode.cli",
         "gpunode.cli.errors",
+        "gpunode.cli.interruption",
+        "gpunode.cli.no_result",
         "gpunode.cli.output",
+        "gpunode.cli.selection",
         "gpunode.base.folding",
         "gpunode.base.codes",
         "gpunode.base.errors",

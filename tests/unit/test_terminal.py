@@ -65,6 +65,7 @@ def test_no_command_prints_by_another_way(file: Path) -> None:
     """What is no text of a node's may: a rendered file is printed to the byte."""
     others = {
         "click.echo(after, nl=False)",
+        "click.echo(compressed(text) if packed else text, nl=False)",
         "click.echo(kind(gpunode, {}, 'gpunode', '_GPUNODE_COMPLETE').source())",
         "click.echo(json.dumps(content, indent=2) if is_json() else _yaml(content), nl=is_json())",
     }

@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 from gpunode import cli
 from gpunode.base.comparison import RUN
 from gpunode.base.disruption import Disruption
+from gpunode.base.findings import Finding
 from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.host_names import folded, folded_in_a_line
 from gpunode.base.verdicts import Caution, Refusal
 from gpunode.cli.lab import table
 from gpunode.cli.mig import as_text
 from gpunode.components.mig.check import check, target
+from gpunode.fleet import no_answer
 from gpunode.fleet.call import Call
 from gpunode.fleet.reports.plan_text import plan_text
 from gpunode.node.plan import Plan, Step
@@ -28,13 +30,13 @@ from gpunode.settings.mig_parted.declaration import read_declaration
 
 pytestmark = pytest.mark.pure
 GOLDEN = Path(__file__).parent / "data"
-WIDTHS = pytest.mark.parametrize("columns", [40, 80, 160])
+WIDTHS = pytest.mark.parametrize("columns", [40, 80, 100, 160])
 # Whose order nobody can guess: such names cannot be told by the first and the last.
 IRREGULAR = [f"{word}{number}" for number in (7, 3, 19) for word in ("apollo", "zeus", "hera", "ares", "dione", "eos")]
 
 BOOT = Step(
     "driver", "boot the node into the new module", "580.82.07", "580.95.05", Disruption.reboot, pending=True,
-    since="2026-01-12T09:30:00Z",
+    since="2026-01-12T09:30:00Z", what="loaded module", code="driver.loaded-module",
 )  # fmt: skip
 DONE = Plan((), (), ())
 CHANGES = Plan(
@@ -44,10 +46,11 @@ CHANGES = Plan(
         Step(
             "driver", "change to driver 580.95.05, open kernel module", "580.82.07", "580.95.05", Disruption.nothing,
             packages=("nvidia-open 580.95.05", "nvidia-driver-cuda 580.95.05", "nvidia-kernel-open-dkms 580.95.05"),
+            what="module on disk", code="driver.module-on-disk",
         ),
         BOOT,
         Step("containerd", "bring its runtimes to what is asked and restart it", None, "nvidia", Disruption.restart,
-             drains=True),
+             drains=True, what="default runtime", code="containerd.default-runtime"),
     ),
 )  # fmt: skip
 REFUSED = Plan(
@@ -58,17 +61,17 @@ REFUSED = Plan(
 LATER = replace(CHANGES, steps=(CHANGES.steps[0], replace(BOOT, since="2026-01-10T09:30:00Z"), CHANGES.steps[2]))
 
 
-def _fleet() -> dict[str, Plan | str]:
+def _fleet() -> dict[str, Plan | Finding]:
     """Return the plans of 35 nodes, of which few say something of their own."""
-    numbered: dict[str, Plan | str] = {f"gpu-{number}": CHANGES for number in range(1, 13)}
+    numbered: dict[str, Plan | Finding] = {f"gpu-{number}": CHANGES for number in range(1, 13)}
     return {
         **numbered,
         "gpu-5": LATER,
         "gpu-9": REFUSED,
         "gpu-10": REFUSED,
         **dict.fromkeys(IRREGULAR, DONE),
-        "gpu-40": "timed out after 120 s",
-        "gpu-41": "timed out after 120 s",
+        "gpu-40": no_answer.unreached("timed out after 120 s"),
+        "gpu-41": no_answer.unreached("timed out after 120 s"),
     }
 
 
@@ -97,7 +100,7 @@ def test_nodes_that_differ_only_in_since_when_they_wait_are_one_and_the_longest_
 def test_a_quiet_plan_tells_what_cannot_be_done_and_nothing_else() -> None:
     lines = plan_text(_fleet(), quiet=True).splitlines()
     assert [line for line in lines if not line.startswith(" ")] == [
-        "gpu-9, gpu-10: refused", "gpu-40, gpu-41: no answer: timed out after 120 s",
+        "gpu-9, gpu-10: refused", "gpu-40, gpu-41: no answer: timed out after 120 s [node.connection]",
     ]  # fmt: skip
     assert plan_text({"a": DONE, "b": CHANGES}, quiet=True) == ""
 

@@ -149,7 +149,7 @@ def _packages(desired: Desired, actual: Dcgm) -> Iterator[Finding]:
     lacking = [name for name in desired.packages if core is None or not _is_of(there.get(name), core)]
     shown = f"without {', '.join(lacking)}" if lacking else "complete"
     cause = "they need each other at one version"
-    yield compared("dcgm", Subject.TOOLKIT_PACKAGES, shown, "complete", not lacking, cause=cause)
+    yield compared("dcgm", Subject.PACKAGES, shown, "complete", not lacking, cause=cause)
     exporter = desired.settings.exporter
     if exporter.enabled:
         version = there.get(known().exporter)

@@ -14,7 +14,7 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.subject import Subject
 from gpunode.components.driver.coming import bring, bring_modules, brings_modules, hold
 from gpunode.components.driver.loading import Loading, decide_loading, gpus
-from gpunode.components.driver.lost import installs_nothing, told_lost
+from gpunode.components.driver.lost import bring_back, installs_nothing, packages, told_lost
 from gpunode.components.driver.next_boot import next_boot, nouveau_steps, other_kernels
 from gpunode.components.driver.peermem import decide_peermem
 from gpunode.components.driver.removal import decide_removal
@@ -47,6 +47,7 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     coming = (*bad(*way), *another, *bad(library, *dkms)) if settings.installs else ()
     if coming and coming == bad(library) and installs_nothing(desired, actual):
         coming, library = (), told_lost(library, desired, actual)
+    lacking = bad(*packages(desired, actual))
     if not coming and driver.loaded_version is not None and desired.lacks(driver):
         # What a GPU does not answer by may be the package that is missing.
         coming = bad(*(item for item in answers if item.finding_class is FindingClass.DRIFT))
@@ -74,6 +75,7 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         *_root(settings, driver),
         *way,
         *dkms,
+        *packages(desired, actual),
         *module,
         *(item for item in loading.findings if item not in uvm),
         *flavour,
@@ -89,9 +91,10 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     steps: list[Step[Any]] = []
     if settings.installs:
         after = bad(*answers, *_module_to_boot(boots))
-        steps += bring(desired, actual, coming, bad(*serving), after)
+        steps += bring(desired, actual, (*coming, *lacking) if coming else (), bad(*serving), after)
+        steps += bring_back(desired, actual, () if coming else lacking)
         steps += fabric_steps(serving, with_packages=bool(coming))
-        steps += hold(settings, held, bool(coming))
+        steps += hold(settings, held, bool(coming or lacking))
     steps += nouveau_steps(actual.boot, boots)
     if settings.installs:
         if coming and driver.module_version is None and actual.has_gpu:

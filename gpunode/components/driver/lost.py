@@ -1,13 +1,20 @@
-"""What a driver has lost whose packages the package manager holds for installed: no run brings that back."""
+"""What a driver has lost: packages, which a run brings back, or what the package manager holds for installed.
+
+Of the latter no run brings anything back.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
+from gpunode.base.comparison import compared
+from gpunode.base.decision import Step, bad
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.subject import Subject
 from gpunode.components.driver.sides import Actual, Desired
-from gpunode.packages.driver_packages import belongs, leftovers
+from gpunode.packages.driver_packages import belongs, is_fabric_manager, is_imex, leftovers, taken_away
 from gpunode.packages.families.wording import wording
 from gpunode.packages.installed_packages import satisfies
 
@@ -15,6 +22,65 @@ _LOST = {
     Subject.LIBRARY: "the library (libnvidia-ml, libcuda)",
     Subject.GPUS: "nvidia-smi",
 }
+
+
+def missing_packages(desired: Desired, actual: Actual) -> tuple[str, ...]:
+    """Return the packages that are missing of a driver that came by packages, by their names; a run brings them back.
+
+    They are asked for, or came with those that are, and somebody took them away by force.
+    """
+    return (*_asked_for(desired, actual), *_taken_away(desired, actual))
+
+
+def _by_packages(desired: Desired, actual: Actual) -> bool:
+    """Say whether the driver that is there came by packages, and a run sees to them."""
+    return desired.settings.installs and bool(actual.driver.packages) and not actual.driver.runfile
+
+
+def _asked_for(desired: Desired, actual: Actual) -> list[str]:
+    source, there = desired.source, dict(actual.driver.packages)
+    if source is None or not _by_packages(desired, actual):
+        return []
+    missing = [name for name in desired.packages if name not in there and name not in source.beside]
+    return [name for name in missing if belongs(name) and not _is_told_apart(name)]
+
+
+def _taken_away(desired: Desired, actual: Actual) -> list[str]:
+    source, driver = desired.source, actual.driver
+    if source is None or not _by_packages(desired, actual):
+        return []
+    found = taken_away(source, desired.packages, dict(driver.packages), dict(driver.pinned))
+    return [name for name in found if not _is_told_apart(name)]
+
+
+def _is_told_apart(name: str) -> bool:
+    """Say whether a package has a finding of its own (services.py)."""
+    return is_fabric_manager(name) or is_imex(name) or name == "nvlsm"
+
+
+def packages(desired: Desired, actual: Actual) -> Iterator[Finding]:
+    """Judge whether the driver has all of its packages, where it came by packages."""
+    if desired.source is None or not _by_packages(desired, actual):
+        return
+    missing, taken = missing_packages(desired, actual), _taken_away(desired, actual)
+    yield compared(
+        "driver",
+        Subject.PACKAGES,
+        f"not {', '.join(missing)}" if missing else "all",
+        "all",
+        not missing,
+        cause=f"somebody took away {', '.join(taken)}, which gpunode holds"
+        if taken
+        else "no run has brought them yet, or somebody took them away",
+    )
+
+
+def bring_back(desired: Desired, actual: Actual, lacking: tuple[Finding, ...]) -> Iterator[Step[None]]:
+    """Yield what brings missing packages back to a driver that stays as it is."""
+    if bad(*lacking):
+        names = missing_packages(desired, actual)
+        action = f"install again what the driver lacks: {', '.join(names)}"
+        yield Step(action, bad(*lacking), Disruption.nothing, packages=names)
 
 
 def installs_nothing(desired: Desired, actual: Actual) -> bool:
@@ -30,7 +96,8 @@ def installs_nothing(desired: Desired, actual: Actual) -> bool:
     there = all(name in found and satisfies(found[name], rule) for name, rule in asked.items())
     # Those that have a rule share one version: the newest of a branch may be there in parts.
     together = len({found.get(name) for name, rule in asked.items() if rule}) <= 1
-    return bool(asked) and there and together and not leftovers(source, desired.packages, found, desired.rule)
+    lacks = bool(missing_packages(desired, actual) or leftovers(source, desired.packages, found, desired.rule))
+    return bool(asked) and there and together and not lacks
 
 
 def told_lost(item: Finding, desired: Desired, actual: Actual) -> Finding:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from gpunode.base.probe_output import repeated, values
 from gpunode.base.reading import Reading
-from gpunode.packages.driver_packages import belongs, brings_kernels, is_fabric_manager, is_imex
+from gpunode.packages.driver_packages import belongs, brings_kernels, is_fabric_manager, is_imex, pinned_by_apt
+from gpunode.packages.families import dnf, dnf5
 from gpunode.system.boot import Boot
 from gpunode.system.unit import starts_at_boot
 
@@ -35,6 +36,7 @@ class DriverState(Reading):
     `runfile`: NVIDIA's own installer (the .run file) was here and has not been undone. `dkms`: DKMS has the sources
     of this module, by the name that this installer gives them; what is left of another version does not count.
     `held` are names of packages that apt keeps as they are, `kernels` names of packages that bring new kernels.
+    `pinned` are (name, version) of what gpunode keeps as it is by apt or dnf, whether it is still there or not.
     `unproven`: the last change of packages has not been followed by a load of its module yet.
     `nouveau_bound`: nouveau has GPUs, and gives them up at a boot alone; loaded without any, it is in nobody's way.
     `services` are those of fabric manager and the persistence daemon whose units are installed.
@@ -70,6 +72,7 @@ class DriverState(Reading):
     root_folder: bool = False
     root_smi: str | None = None
     root_devices: bool = False
+    pinned: tuple[tuple[str, str], ...] = ()
 
     @property
     def module_flavour(self) -> str | None:
@@ -183,6 +186,12 @@ def module_fields(lines: list[str]) -> dict[str, str]:
     return found
 
 
+def _pinned(lines: list[str]) -> dict[str, str]:
+    """Return name -> version by whichever file keeps packages as they are."""
+    text = {key: "\n".join(repeated(lines, key)) for key in ("preference", "lock", "versionlock")}
+    return {**pinned_by_apt(text["preference"]), **dnf.pinned(text["lock"]), **dnf5.pinned(text["versionlock"])}
+
+
 def parse_driver(lines: list[str]) -> DriverState:
     """Parse the driver probe's lines; a module is loaded if /sys/module/nvidia/version or /proc tells its version."""
     found = values(lines)
@@ -234,4 +243,5 @@ def parse_driver(lines: list[str]) -> DriverState:
         root_folder=found.get("root_folder") == "yes",
         root_smi=found.get("root_smi"),
         root_devices=found.get("root_devices") == "yes",
+        pinned=tuple(sorted(_pinned(lines).items())),
     )

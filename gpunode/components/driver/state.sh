@@ -1,7 +1,8 @@
 # Prints every place where a driver's version shows, and whether nvidia_uvm is loaded and has its device. Takes RECORD,
-# what gpunode booted the node for; asks for the node's packages (facts/shared.py) and the units of SERVICES
-# (gpunode/system/unit.sh). Below $DRIVER_ROOT stand nvidia-smi and libraries alone: the module is in memory when
-# whoever made that folder has loaded it.
+# what gpunode booted the node for, and PREFERENCES, LOCKLIST and VERSIONLOCK, by which apt and the dnfs keep packages
+# still; asks for the node's packages (facts/shared.py) and the units of SERVICES (gpunode/system/unit.sh). Below
+# $DRIVER_ROOT stand nvidia-smi and libraries alone: the module is in memory when whoever made that folder has loaded
+# it.
 
 set -f; IFS=$NL
 for line in $PACKAGES; do
@@ -17,6 +18,16 @@ for line in $PACKAGES; do
   case "$line" in hold\ *) echo "held=${package%% *}";; esac
 done
 unset IFS; set +f
+# What keeps the driver's packages as they are names those, too, that somebody has taken away since.
+case "$MANAGER" in
+  apt) pins=preference; file=$PREFERENCES;;
+  dnf) pins=lock; file=$LOCKLIST;;
+  dnf5) pins=versionlock; file=$VERSIONLOCK;;
+  *) pins=; file=;;
+esac
+if [ -n "$pins" ] && [ -r "$file" ]; then
+  while IFS= read -r line; do printf '%s=%s\n' "$pins" "$line"; done < "$file"
+fi
 if [ -f "$RECORD" ]; then attempt=; read -r attempt < "$RECORD"; echo "attempt=$attempt"; fi
 # Debian's own packages name the module nvidia-current or nvidia-current-open; the first that is there counts.
 there=

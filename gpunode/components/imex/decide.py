@@ -201,7 +201,7 @@ def _domain(settings: ImexSettings, actual: Imex) -> Iterator[Finding]:
     cause = (
         f"{names or 'the daemon names no node'}: see to nvidia-imex there (journalctl -u nvidia-imex), to TCP port "
         "50000 between the nodes, and to one version of the driver; after another list of nodes, stop it on all before "
-        "it starts on any; a rollout takes a new domain's nodes in one wave (--max-unavailable)"
+        "it starts on any, as a run of all of them does"
     )
     yield by_hand(item, cause)
 

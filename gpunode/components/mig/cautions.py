@@ -14,6 +14,7 @@ from gpunode.settings.mig_parted.mistakes import Mistake, shown
 from gpunode.settings.mig_parted.profile import Profile, parse_profile
 
 _COMPARED = 200
+_FILTER, _DEVICES, _NOWHERE = "mig.device-filter", "mig.devices", "mig.layout-nowhere"
 
 
 def cautions_of(declaration: Declaration) -> tuple[Mistake, ...]:
@@ -34,22 +35,23 @@ def _filters(entry: Entry) -> Iterator[Mistake]:
     for text in entry.device_filter:
         desired, path = parse_pci_id(text), f"{entry.path}.device-filter"
         if desired is None:
-            yield Mistake(path, shown(text), "is no PCI id such as '0x233010DE': it matches no GPU")
+            yield Mistake(path, shown(text), "is no PCI id such as '0x233010DE': it matches no GPU", code=_FILTER)
         elif desired.vendor != NVIDIA:
-            yield Mistake(path, shown(text), "is not a GPU of NVIDIA's, whose ids end in 10DE: it matches no GPU")
+            said = "is not a GPU of NVIDIA's, whose ids end in 10DE: it matches no GPU"
+            yield Mistake(path, shown(text), said, code=_FILTER)
         elif desired.device_id not in known:
-            yield Mistake(path, shown(text), "is of no product with MIG that gpunode knows")
+            yield Mistake(path, shown(text), "is of no product with MIG that gpunode knows", code=_FILTER)
 
 
 def _indices(entry: Entry) -> Iterator[Mistake]:
     path = f"{entry.path}.devices"
     if entry.devices == ():
-        yield Mistake(path, "[]", "is empty: the entry is for no GPU")
+        yield Mistake(path, "[]", "is empty: the entry is for no GPU", code=_DEVICES)
     for index, times in Counter(entry.devices or ()).items():
         if index < 0:
-            yield Mistake(path, str(index), "is the index of no GPU: indices count from 0")
+            yield Mistake(path, str(index), "is the index of no GPU: indices count from 0", code=_DEVICES)
         if times > 1:
-            yield Mistake(path, str(index), f"stands {times} times")
+            yield Mistake(path, str(index), f"stands {times} times", code=_DEVICES)
 
 
 def _profiles(entry: Entry) -> Iterator[Mistake]:
@@ -58,7 +60,8 @@ def _profiles(entry: Entry) -> Iterator[Mistake]:
         first = seen.setdefault(parse_profile(name), name)
         if first != name:
             path = f"{entry.path}.mig-devices"
-            yield Mistake(path, shown(name), f"is the same profile as {shown(first)}: the two counts are added")
+            said = f"is the same profile as {shown(first)}: the two counts are added"
+            yield Mistake(path, shown(name), said, code="mig.profile-twice")
 
 
 def _counts(entry: Entry) -> Iterator[Mistake]:
@@ -75,7 +78,7 @@ def _counts(entry: Entry) -> Iterator[Mistake]:
         instance = parse_profile(name).gpu_instance
         if count and not any(instance == parse_profile(each) for row in products for each in every[row].profiles):
             which = "no product" if len(products) == len(every) else f"none of {', '.join(products)}"
-            yield Mistake(path, shown(name), f"{which} that gpunode knows has this profile")
+            yield Mistake(path, shown(name), f"{which} that gpunode knows has this profile", code=_NOWHERE)
             return
     having = [
         product
@@ -87,7 +90,7 @@ def _counts(entry: Entry) -> Iterator[Mistake]:
         )
     ]
     why = f" ({having[0]}: {judged[having[0]].reason})" if having else ": none has all of these profiles"
-    yield Mistake(path, None, f"no product that it is for can hold this layout{why}")
+    yield Mistake(path, None, f"no product that it is for can hold this layout{why}", code=_NOWHERE)
 
 
 def products_of(entry: Entry) -> Iterator[str]:
@@ -104,7 +107,7 @@ def _overlaps(entries: Sequence[Entry]) -> Iterator[Mistake]:
         shared = _shared(first.devices, second.devices)
         if shared is not None and _same_gpus(first.device_filter, second.device_filter):
             message = f"is for {shared} too, which {first.path} is for: the later entry counts"
-            yield Mistake(second.path, None, message)
+            yield Mistake(second.path, None, message, code="mig.entries-overlap")
 
 
 def _shared(first: tuple[int, ...] | None, second: tuple[int, ...] | None) -> str | None:

@@ -19,6 +19,8 @@ from gpunode.settings.mig_parted.mistakes import Mistake
 
 SCHEMA = 1
 _DEVICE = re.compile(r"0[xX](?P<device>[0-9a-fA-F]{4})(?:10[dD][eE])?", re.ASCII)
+# What `gpunode explain` knows a verdict by that is not good.
+CODES = {Verdict.NOT_PLACED: "mig.not-placed", Verdict.UNDECIDED: "mig.undecided"}
 # Worst first: one entry that has no place decides for its configuration.
 _SEVERITY = (Verdict.NOT_PLACED, Verdict.UNDECIDED, Verdict.PLACED)
 
@@ -107,6 +109,11 @@ class ConfigReport:
         found = [each.judged.verdict for each in self.entries if each.judged]
         return next((verdict for verdict in _SEVERITY if verdict in found), Verdict.NOT_PLACED)
 
+    @property
+    def code(self) -> str | None:
+        """Return what `gpunode explain` knows the verdict by; None where it is good, or there is none."""
+        return CODES.get(self.verdict) if self.verdict else None
+
 
 @dataclass(frozen=True)
 class Report:
@@ -135,6 +142,7 @@ class Report:
         configs = {
             config.name: {
                 "verdict": config.verdict.value if config.verdict else "valid",
+                "code": config.code,
                 "entries": [each.to_json() for each in config.entries],
             }
             for config in self.configs
@@ -159,7 +167,7 @@ def refused_json(source: str, mistakes: Iterable[Mistake]) -> dict[str, Any]:
 
 def schema() -> dict[str, Any]:
     """Return the JSON schema of both."""
-    mistake = {**dict.fromkeys(("path", "message"), TEXT), "value": MAYBE, "allowed": TEXTS}
+    mistake = {**dict.fromkeys(("path", "message", "code"), TEXT), "value": MAYBE, "allowed": TEXTS}
     verdicts = ["valid", *(verdict.value for verdict in Verdict)]
     layout = each({"type": "integer"})
     placement = {"profile": TEXT, "start": COUNT, "size": COUNT, "compute_instances": {"type": "array"}}
@@ -176,7 +184,7 @@ def schema() -> dict[str, Any]:
         "reason": MAYBE,
         "nearest": {"type": "array", "items": layout},
     }
-    config = {"verdict": {"enum": verdicts}, "entries": {"type": "array", "items": objects(entry)}}
+    config = {"verdict": {"enum": verdicts}, "code": MAYBE, "entries": {"type": "array", "items": objects(entry)}}
     keys = {
         "verdict": {"enum": [*verdicts, "refused"]},
         "gpu": {"anyOf": [objects({"product": TEXT, "device_ids": TEXTS}), {"type": "null"}]},

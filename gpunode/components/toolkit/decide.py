@@ -127,7 +127,7 @@ def _packages(desired: Desired, actual: ContainerToolkit, coming: bool) -> Itera
     other = version if good and coming and len(packages) == 1 else None
     yield compared(
         "toolkit",
-        Subject.TOOLKIT_PACKAGES,
+        Subject.PACKAGES,
         ", ".join(packages),
         other or "one version",
         len(packages) == 1 and other is None,

@@ -11,6 +11,7 @@ from typing import Any
 
 from gpunode.base.errors import CodedError
 from gpunode.base.host_names import folded
+from gpunode.fleet.limit import LimitError
 
 # pyinfra takes a name that begins with @ for a connector, and ssh one that begins with - for an option.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:%-]*", re.ASCII)
@@ -75,15 +76,14 @@ def is_name(text: Any) -> bool:
 
 
 def only(known: Known, patterns: Collection[str]) -> Known:
-    """Return what is known of the hosts that patterns name: a name, a glob, or a group; raise KnownError."""
+    """Return what is known of the hosts that patterns name: a name, a glob, or a group; raise LimitError."""
     if not patterns:
         return known
     names: set[str] = set()
     for pattern in patterns:
         found = set(known.groups.get(pattern) or (host.name for host in known.hosts if fnmatch(host.name, pattern)))
         if not found:
-            groups = ", ".join(sorted(known.groups)) or "none"
-            raise KnownError(f"--limit {pattern}: {known.source} has no such host or group; its groups: {groups}")
+            raise LimitError(pattern, known.source, known.groups)
         names |= found
     hosts = tuple(host for host in known.hosts if host.name in names)
     dropped = {host.name for host in known.hosts} - names

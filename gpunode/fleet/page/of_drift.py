@@ -36,9 +36,9 @@ KINDS = (
 
 def view(document: Mapping[str, Any]) -> View:
     """Return what the page of a drift document shows."""
-    call = call_of(document)
+    call, since = call_of(document), document.get("history", {})
     hosts = tuple(
-        Host(name, host["class"], tuple(_item(each, call) for each in host["findings"]))
+        Host(name, host["class"], tuple(_item(each, call, since.get(name, {})) for each in host["findings"]))
         for name, host in document["hosts"].items()
     )
     good = sum(host.kind == "ok" for host in hosts)
@@ -57,7 +57,8 @@ def view(document: Mapping[str, Any]) -> View:
     )
 
 
-def _item(finding: Mapping[str, Any], call: Call | None) -> Item:
+def _item(finding: Mapping[str, Any], call: Call | None, since: Mapping[str, str]) -> Item:
+    """Return a finding; since: `component: what` -> since when the history says that it is so."""
     is_caution = finding["class"] == "ok" and finding["cause"] is not None
     told = {"why": finding["cause"], "remedy": with_command(finding["remedy"], call), "source": finding["source"]}
     told["code"] = explained(finding.get("code")) if finding["class"] != "ok" or is_caution else None
@@ -69,5 +70,5 @@ def _item(finding: Mapping[str, Any], call: Call | None) -> Item:
         finding["desired"],
         pairs(told, *told),
         finding["disruption"],
-        finding["since"] and in_words(finding["since"]),
+        (so := since.get(f"{finding['component']}: {finding['what']}") or finding["since"]) and in_words(so),
     )

@@ -61,7 +61,9 @@ def view(document: Mapping[str, Any]) -> View:
 
 def _host(name: str, plan: Mapping[str, Any]) -> Host:
     if plan["verdict"] == "unreachable":
-        return Host(name, "unreachable", (Item("node", "unreachable", "no answer", told=(("why", plan["reason"]),)),))
+        # A document of an earlier version has the reason alone.
+        told = {"why": plan["reason"], "remedy": plan.get("remedy"), "code": explained(plan.get("code"))}
+        return Host(name, "unreachable", (Item("node", "unreachable", "no answer", told=pairs(told, *told)),))
     items = tuple(_items(plan))
     kinds = {item.kind for item in items}
     gravest = next((kind.name for kind in KINDS if kind.name in kinds and kind.name != CAUTION), "nothing to do")
@@ -73,6 +75,8 @@ def _items(plan: Mapping[str, Any]) -> Iterator[Item]:
         yield Item(refusal["component"], "refused", refusal["reason"], told=_told(refusal))
     for number, step in enumerate(plan["steps"], 1):
         told = {
+            "compared": step.get("what"),
+            "cause": step.get("cause"),
             "order": f"step {number} of {len(plan['steps'])}",
             "packages": ", ".join(step["packages"]),
             "drains": "the node is drained before it" if step["drains"] else None,

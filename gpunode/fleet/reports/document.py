@@ -3,42 +3,40 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from gpunode.base.document import COUNT, MAYBE, TEXT, TEXTS, document_schema, each, head, objects
+from gpunode.base.document import COUNT, ERRORS, MAYBE, OF_CALL, TEXT, TEXTS, document_schema, each, head, objects
 from gpunode.base.findings import Finding, FindingClass, NodeReport, verdict, worst
+from gpunode.fleet.call import SOME_CALL, Call
 
 # Raised when a key goes away or changes its meaning; a new key raises nothing.
 SCHEMA = 2
 
 
 def document(
-    reports: Iterable[NodeReport],
-    version: str | None = None,
-    at: datetime | None = None,
-    inventory: str | None = None,
-    limit: Sequence[str] = (),
-    settings: Sequence[str] = (),
+    reports: Iterable[NodeReport], call: Call = SOME_CALL, version: str | None = None, at: datetime | None = None
 ) -> dict[str, Any]:
     """Return the document: schema, gpunode's version, when, exit code, counts, and per host its class and findings.
 
-    version: gpunode's, of the one that runs where none is given; at: when the nodes had been read, now where it is not
-    given; inventory: its path as it was given; limit, settings: the patterns behind --limit, and the words behind --set
-    as they may be shown; counts: class -> how many hosts, and how many findings, are of it
+    call: how the command was called; version: gpunode's, of the one that runs where none is given; at: when the nodes
+    had been read, now where it is not given. counts: class -> how many hosts, and how many findings, are of it;
+    errors: none yet, for whoever prints it
     """
     reports = tuple(reports)
     hosts = Counter(worst(report.findings).value for report in reports)
     findings = Counter(item.finding_class.value for report in reports for item in report.findings)
     counts = {"hosts": dict(sorted(hosts.items())), "findings": dict(sorted(findings.items()))}
     code = verdict(item for report in reports for item in report.findings)
-    of = {"inventory": inventory, "limit": list(limit), "set": list(settings)}
     return {
-        **head(SCHEMA, counts, code, of, version, at),
+        **head(SCHEMA, counts, code, call.to_json(), version, at),
+        "errors": [],
         "hosts": {
             report.name: {
                 "class": worst(report.findings).value,
+                "at": report.at,
+                "summary": None if report.summary is None else report.summary.to_json(),
                 "findings": [item.to_json() for item in report.findings],
             }
             for report in reports
@@ -58,9 +56,19 @@ def schema() -> dict[str, Any]:
         "class": {"enum": classes},
     }
     items = {"type": "object", "required": sorted(finding), "properties": finding}
-    host = objects({"class": {"enum": classes}, "findings": {"type": "array", "items": items}})
-    counts, of = {"hosts": count, "findings": count}, {"inventory": MAYBE, "limit": TEXTS, "set": TEXTS}
-    return document_schema(SCHEMA, counts, (0, 1, 2), {"hosts": each(host)}, of)
+    host = objects(
+        {"class": {"enum": classes}, "at": MAYBE, "summary": _summary(), "findings": {"type": "array", "items": items}}
+    )
+    counts, keys = {"hosts": count, "findings": count}, {"errors": ERRORS, "hosts": each(host)}
+    return document_schema(SCHEMA, counts, (0, 1, 2), keys, OF_CALL)
+
+
+def _summary() -> dict[str, Any]:
+    """Return the schema of what a node is; null where it could not be read."""
+    counts = dict.fromkeys(("gpus_on_bus", "gpus"), COUNT)
+    texts = dict.fromkeys(("operating_system", "kernel"), TEXT)
+    maybe = dict.fromkeys(("driver", "driver_flavour", "cuda", "toolkit", "gpunode"), MAYBE)
+    return {"anyOf": [objects({**texts, **maybe, **counts, "gpu_models": TEXTS}), {"type": "null"}]}
 
 
 def apply_schema() -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from gpunode.base.codes import with_code
 from gpunode.base.comparison import RUN
+from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.host_names import folded_in_a_line
 from gpunode.base.terminal import printable
@@ -15,7 +16,7 @@ from gpunode.node.plan import Plan, Step
 
 
 def plan_text(
-    plans: Mapping[str, Plan | str],
+    plans: Mapping[str, Plan | Finding],
     columns: int = UNBOUND,
     call: Call = SOME_CALL,
     show_all: bool = False,
@@ -32,10 +33,10 @@ def plan_text(
     lines: list[str] = []
     room = UNBOUND if show_all else columns
     for found, names, since in _alike(plans):
-        if quiet and not isinstance(found, str) and not found.refusals:
+        if quiet and isinstance(found, Plan) and not found.refusals:
             continue
         who = folded_in_a_line(names, room)
-        told = [f"{who}: no answer: {found}"] if isinstance(found, str) else _lines(who, found, since)
+        told = _silent(who, found) if isinstance(found, Finding) else _lines(who, found, since)
         for line in told:
             # A folded line stands under the text of the first: behind `  3. `, or two columns in.
             indent = len(line) - len(line.lstrip(" "))
@@ -49,26 +50,33 @@ def _pasted(text: str, call: Call) -> str:
     return text.replace(RUN, f"run `{call.run}`")
 
 
-def _alike(plans: Mapping[str, Plan | str]) -> Iterator[tuple[Plan | str, list[str], list[str | None]]]:
+def _alike(plans: Mapping[str, Plan | Finding]) -> Iterator[tuple[Plan | Finding, list[str], list[str | None]]]:
     """Yield (plan, the nodes that have it, since when each step waits), in the order of the first of these nodes."""
-    found: dict[Plan | str, list[str]] = {}
+    found: dict[Plan | Finding, list[str]] = {}
     for name, each in plans.items():
         found.setdefault(_timeless(each), []).append(name)
     for same, names in found.items():
         yield same, names, _since([plans[name] for name in names])
 
 
-def _timeless(found: Plan | str) -> Plan | str:
+def _timeless(found: Plan | Finding) -> Plan | Finding:
     """Return a plan without its times: nodes that differ in these alone are to become the same."""
-    if isinstance(found, str):
+    if isinstance(found, Finding):
         return found
     return replace(found, steps=tuple(replace(step, since=None) for step in found.steps))
 
 
-def _since(alike: Iterable[Plan | str]) -> list[str | None]:
+def _since(alike: Iterable[Plan | Finding]) -> list[str | None]:
     """Return of each step since when the node waits that has waited longest."""
-    steps = [found.steps for found in alike if not isinstance(found, str)]
+    steps = [found.steps for found in alike if isinstance(found, Plan)]
     return [min((step.since for step in same if step.since), default=None) for same in zip(*steps, strict=True)]
+
+
+def _silent(who: str, found: Finding) -> Iterator[str]:
+    how = "no answer" if found.finding_class is FindingClass.UNREACHABLE else found.actual
+    yield with_code(f"{who}: {how}: {found.cause}", found.code)
+    if found.remedy:
+        yield f"  remedy: {found.remedy}"
 
 
 def _lines(who: str, found: Plan, since: list[str | None]) -> Iterator[str]:
@@ -81,6 +89,8 @@ def _lines(who: str, found: Plan, since: list[str | None]) -> Iterator[str]:
         yield f"    source: {refusal.source}"
     for number, (step, waits) in enumerate(zip(found.steps, since, strict=True), 1):
         yield _step(number, step, waits)
+        if step.cause:
+            yield f"     cause: {step.cause}"
         if step.packages:
             yield f"     packages: {', '.join(step.packages)}"
     for caution in found.cautions:
@@ -94,23 +104,28 @@ def _headline(found: Plan) -> str:
 
 
 def _step(number: int, step: Step, since: str | None) -> str:
-    effect = f"; disruption: {step.disruption.name}" if step.disruption else ""
-    drains = "; drains the node" if step.drains else ""
     waits = f", since {since}" if since else ""
-    pending = f"; PENDING: a run does not do it now{waits}" if step.pending else ""
-    now = f"now: {step.actual or 'none'}; desired: {step.desired}"
-    return f"  {number}. {step.component}: {step.action} ({now}{effect}{drains}{pending})"
+    details = [
+        # What no comparison is of has no sides.
+        f"{step.what or 'now'}: {step.actual or 'none'}; desired: {step.desired}" if step.desired else None,
+        f"disruption: {step.disruption.name}" if step.disruption else None,
+        "drains the node" if step.drains else None,
+        f"PENDING: a run does not do it now{waits}" if step.pending else None,
+    ]
+    said = f"  {number}. {step.component}: {step.action} ({'; '.join(filter(None, details))})"
+    # What waits is told with what explains it, as drift does.
+    return with_code(said, step.code) if step.pending and step.code else said
 
 
-def _totals(plans: Mapping[str, Plan | str]) -> str:
+def _totals(plans: Mapping[str, Plan | Finding]) -> str:
     counts = verdicts(plans)
     return f"{len(plans):,} nodes: " + ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
 
 
-def verdicts(plans: Mapping[str, Plan | str]) -> dict[str, int]:
+def verdicts(plans: Mapping[str, Plan | Finding]) -> dict[str, int]:
     """Return verdict -> how many nodes have it; unreachable where there is none."""
     counts: dict[str, int] = {}
     for found in plans.values():
-        verdict = "unreachable" if isinstance(found, str) else found.verdict
+        verdict = "unreachable" if isinstance(found, Finding) else found.verdict
         counts[verdict] = counts.get(verdict, 0) + 1
     return counts

@@ -12,11 +12,10 @@ from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.host_names import folded_in_a_line
 from gpunode.base.verdicts import Refusal
 from gpunode.base.waiting import PENDING
-from gpunode.fleet.access import errors
+from gpunode.fleet import no_answer
 from gpunode.fleet.call import SOME_CALL, Call
 from gpunode.fleet.reports.findings_text import report_text
 
-NOT_REACHED = "check address, key and known hosts"
 # Of many lines that an operation failed with, the first say why.
 _LINES = 6
 
@@ -92,9 +91,7 @@ def refusal_finding(refusal: Refusal) -> Finding:
 def report_of(end: HostEnd) -> NodeReport | None:
     """Return a host's report, as drift has them; None where the run neither judged the host nor failed on it."""
     if end.unreached is not None:
-        cause, remedy = errors.parted(errors.unreached(end.unreached))
-        item = Finding("node", FindingClass.UNREACHABLE, "connection", "none", "ssh", cause, remedy or NOT_REACHED)
-        return NodeReport(end.name, (item,))
+        return NodeReport(end.name, (no_answer.unreached(end.unreached),))
     if end.refused:
         return NodeReport(end.name, end.refused)
     findings = end.findings or ()

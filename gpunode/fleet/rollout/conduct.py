@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from gpunode.base.codes import with_code
 from gpunode.base.findings import NodeReport
 from gpunode.base.host_names import folded
 from gpunode.fleet.rollout import gate
@@ -95,4 +96,6 @@ def outcome_lines(outcomes: Mapping[str, Outcome]) -> list[str]:
 def _said(outcome: Outcome) -> str:
     if outcome.passed:
         return "ok"
-    return f"failed: {outcome.reason}" + (f". Remedy: {outcome.remedy}" if outcome.remedy else "")
+    said = f"failed: {outcome.reason}" + (f". Remedy: {outcome.remedy}" if outcome.remedy else "")
+    # A journal of an earlier gpunode has none.
+    return said if outcome.code is None else with_code(said, outcome.code)

@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from gpunode.base.document import COUNT
+from gpunode.base.document import COUNT, ERRORS
 from gpunode.base.findings import ExitCode, Finding, FindingClass, verdict
 from gpunode.fleet.rollout.entries import Policy
 from gpunode.fleet.rollout.progress import Progress, WaveRecord, waves_to_come
@@ -32,7 +32,10 @@ def exit_code(progress: Progress) -> ExitCode:
 
 
 def document(progress: Progress, files: Path | None) -> dict[str, Any]:
-    """Return the document; `files` is the folder of journal and logs, None where nothing was begun (`--dry`)."""
+    """Return the document; `files` is the folder of journal and logs, None where nothing was begun (`--dry`).
+
+    Its errors are none yet, for whoever prints it.
+    """
     begun, ended = progress.begun, progress.ended
     to_come, _ = waves_to_come(progress)
     return {
@@ -45,7 +48,9 @@ def document(progress: Progress, files: Path | None) -> dict[str, Any]:
         "counts": {"nodes": _counts(progress)},
         "state": "planned" if files is None else ended.how if ended is not None else "at work",
         "reason": ended.reason if ended is not None else None,
+        "code": ended.code if ended is not None else None,
         "exit_code": int(exit_code(progress)),
+        "errors": [],
         "gate": list(GATE),
         "policy": begun.policy.model_dump(mode="json"),
         "journal": str(files / "journal") if files is not None else None,
@@ -121,7 +126,9 @@ def schema() -> dict[str, Any]:
         "counts": _object({"nodes": _object({name: COUNT for name in _COUNTED})}),
         "state": {"enum": ["planned", "at work", "finished", "stopped", "paused", "interrupted"]},
         "reason": maybe,
+        "code": maybe,
         "exit_code": {"enum": [0, 1, 2]},
+        "errors": ERRORS,
         "gate": names,
         "policy": Policy.model_json_schema(),
         "journal": maybe,

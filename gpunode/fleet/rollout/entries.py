@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from gpunode.base.codes import with_code
 from gpunode.base.findings import FindingClass
 
 
@@ -29,6 +30,11 @@ class LeftOut(_Part):
     reason: str
     code: str | None = None
 
+    @property
+    def told(self) -> str:
+        """Return the reason with its code; a node that is as desired has none."""
+        return self.reason if self.code is None else with_code(self.reason, self.code)
+
 
 class Outcome(_Part):
     """Hold what the gate said of a node after its wave; `reason`, `remedy` and `code` where it did not pass."""
@@ -43,6 +49,7 @@ class Outcome(_Part):
 class Begun(_Part):
     """Open a journal. `hosts` maps each host of the inventory to its fingerprint, `nodes` are taken in their order.
 
+    Of `together` each group goes in one wave, or not at all.
     `settings` are the words behind --set as they may be shown; null in a journal of a gpunode that did not note them.
     `format` is raised when a journal of an earlier gpunode can no longer be gone on with.
     """
@@ -56,6 +63,7 @@ class Begun(_Part):
     policy: Policy
     nodes: tuple[str, ...]
     left_out: dict[str, LeftOut]
+    together: tuple[tuple[str, ...], ...] = ()
     settings: tuple[str, ...] | None = None
 
 
@@ -81,6 +89,10 @@ class WaveEnded(_Part):
     at: datetime
 
 
+# Of a rollout that stopped by its own judgement.
+STOPPED = "rollout.stopped"
+
+
 class Ended(_Part):
     """Close a journal, or say why nothing more came for a while."""
 
@@ -88,6 +100,11 @@ class Ended(_Part):
     how: Literal["finished", "stopped", "paused", "interrupted"]
     reason: str | None = None
     at: datetime
+
+    @property
+    def code(self) -> str | None:
+        """Return what `gpunode explain` knows the end by; None where nothing stopped it."""
+        return STOPPED if self.how == "stopped" else None
 
 
 class Resumed(_Part):

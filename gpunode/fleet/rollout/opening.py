@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.errors import CodedError
 from gpunode.base.findings import NodeReport
 from gpunode.fleet.call import Call
+from gpunode.fleet.fingerprints import fingerprints
 from gpunode.fleet.inventory import foreign_names, load_inventory
 from gpunode.fleet.rollout.amount import Amount
 from gpunode.fleet.rollout.choice import canaries, sorted_out
 from gpunode.fleet.rollout.entries import Begun, Policy, now
 from gpunode.fleet.rollout.journal import Journal, JournalError
-from gpunode.fleet.rollout.progress import Progress, stopped_for_good
-from gpunode.settings import Settings, check_hosts
+from gpunode.fleet.rollout.progress import Progress, stopped_for_good, unavailable
+from gpunode.fleet.rollout.together import refuse_cut, together, with_mates
+from gpunode.settings import check_hosts
 from gpunode.settings.host_data import data_of
 from gpunode.settings.problems import SECRET
 
-# What says which machine a host is; the rest of pyinfra's own data says how it is reached.
-_ADDRESS = ("ssh_hostname", "ssh_port")
 _MOST_NAMED = 5
 # What is to be done where a rollout stopped for good.
 ANOTHER = "Begin another one when they answer again, or with a larger --max-unavailable: it reads all nodes anew"
@@ -34,13 +31,14 @@ ANOTHER = "Begin another one when they answer again, or with a larger --max-unav
 class Asked:
     """Hold what a rollout needs of an inventory: its hosts' fingerprints, its groups, its bounds on disruption.
 
-    `allowed` is host -> disruption.allow.
+    `allowed` is host -> disruption.allow, `domains` host -> all hosts of its IMEX domain.
     """
 
     hosts: dict[str, str]
     groups: frozenset[str]
     max_parallel: int
     allowed: Mapping[str, Disruption] = field(default_factory=dict)
+    domains: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 def asked(inventory: Path) -> Asked:
@@ -51,17 +49,8 @@ def asked(inventory: Path) -> Asked:
     # One for all hosts of a run, which check_hosts sees to.
     bound = next(iter(settings.values())).disruption.max_parallel
     allowed = {host: Disruption[each.disruption.allow] for host, each in settings.items()}
-    return Asked(fingerprints(settings, data), frozenset(found.groups), bound, allowed)
-
-
-def fingerprints(settings: Mapping[str, Settings], data: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Return host -> SHA-256 (hex) of its settings and its address."""
-    return {
-        host: hashlib.sha256(
-            json.dumps([found.digest(), *(str(data[host].get(name)) for name in _ADDRESS)]).encode()
-        ).hexdigest()
-        for host, found in settings.items()
-    }
+    domains = {host: frozenset(each.imex.nodes) for host, each in settings.items() if each.imex.enabled}
+    return Asked(fingerprints(settings, data), frozenset(found.groups), bound, allowed, domains)
 
 
 def difference(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
@@ -121,26 +110,31 @@ class Request:
 
 
 def begun(call: Call, request: Request, desired: Asked, reports: Iterable[NodeReport], gpunode: str) -> Begun:
-    """Return the entry that opens a rollout's journal, by a reading of every node; raise CanaryError.
+    """Return the entry that opens a rollout's journal, by a reading of every node.
 
-    Percentages are of all the inventory's hosts; gpunode is its version.
+    Percentages are of all the inventory's hosts; gpunode is its version. Raises CanaryError, and TogetherError where a
+    wave has no room for nodes that go together.
     """
+    reports = tuple(reports)
     nodes, left = sorted_out(reports, request.everyone, desired.allowed)
+    groups = together(nodes, reports, desired.domains)
     hosts, most = len(desired.hosts), request.max_unavailable
     policy = Policy(
-        canaries=canaries(request.canary, nodes, left),
+        canaries=with_mates(canaries(request.canary, nodes, left), groups),
         # A percentage of a few nodes is none, and then nothing would ever be done.
         max_unavailable=max(1, most.of(hosts)) if most is not None else desired.max_parallel,
         failure_budget=request.failure_budget.of(hosts),
     )
+    refuse_cut(groups, policy.max_unavailable, away=len(unavailable(left)))
     return Begun(
         gpunode=gpunode,
-        inventory=call.inventory,
+        inventory=call.name,
         at=now(),
         hosts=desired.hosts,
         policy=policy,
         nodes=nodes,
         left_out=left,
+        together=groups,
         settings=call.settings,
     )
 
@@ -162,7 +156,7 @@ def resumption(call: Call, begun: Begun) -> str:
 
 def resumable(last: Journal | None, call: Call, desired: Asked, gpunode: str) -> tuple[Journal, Progress]:
     """Return the rollout to go on with; raise JournalError where there is none, ChangedError where it is another's."""
-    inventory = call.inventory
+    inventory = call.name
     if last is None or last.progress is None:
         raise JournalError(f"there is no rollout of {inventory} to go on with: begin one without --resume")
     progress = last.progress

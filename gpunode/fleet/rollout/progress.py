@@ -6,11 +6,12 @@ answer, or that no run can mend, when the rollout began. `Policy.max_unavailable
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from gpunode.base.findings import FindingClass
-from gpunode.fleet.rollout.entries import Begun, Ended, Outcome, Resumed, WaveBegun, WaveEnded, WaveKind
+from gpunode.fleet.rollout.entries import Begun, Ended, LeftOut, Outcome, Resumed, WaveBegun, WaveEnded, WaveKind
+from gpunode.fleet.rollout.together import fitting
 
 _AWAY = (FindingClass.UNREACHABLE, FindingClass.ERROR)
 
@@ -78,7 +79,7 @@ class Progress:
     @property
     def away(self) -> tuple[str, ...]:
         """Return the nodes that were unavailable before the rollout began."""
-        return tuple(name for name, left in self.begun.left_out.items() if left.finding_class in _AWAY)
+        return unavailable(self.begun.left_out)
 
     @property
     def open(self) -> bool:
@@ -124,6 +125,11 @@ class Progress:
         return replace(self, waves=waves, passed=(*self.passed, *good), failed={**self.failed, **bad})
 
 
+def unavailable(left_out: Mapping[str, LeftOut]) -> tuple[str, ...]:
+    """Return who is unavailable before a rollout begins, of the nodes that it does not touch."""
+    return tuple(name for name, left in left_out.items() if left.finding_class in _AWAY)
+
+
 def _without(names: Iterable[str], taken: Iterable[str]) -> tuple[str, ...]:
     gone = set(taken)
     return tuple(name for name in names if name not in gone)
@@ -145,13 +151,12 @@ def next_step(progress: Progress) -> Wave | Stop:
     if capacity <= 0:
         # Who was away is what the rollout was begun with: the nodes are read again by another one alone.
         return Stop(False, _no_room(progress), for_good=policy.max_unavailable <= len(progress.away))
-    number = len(progress.waves) + 1
     canaries = tuple(name for name in policy.canaries if name in remaining)
-    if canaries:
-        return Wave(number, "canary", canaries[:capacity])
-    if progress.retry:
-        return Wave(number, "retry", progress.retry[:capacity])
-    return Wave(number, "wave", remaining[:capacity])
+    kind: WaveKind = "canary" if canaries else "retry" if progress.retry else "wave"
+    nodes = fitting(canaries or progress.retry or remaining, capacity, progress.begun.together)
+    if not nodes:
+        return Stop(False, _no_room_for_all(progress))
+    return Wave(len(progress.waves) + 1, kind, nodes)
 
 
 def stopped_for_good(progress: Progress) -> str | None:
@@ -168,6 +173,14 @@ def _no_room(progress: Progress) -> str:
     away, failed = progress.away, tuple(progress.failed)
     who = [f"{', '.join(names)} ({why})" for names, why in ((away, "left out"), (failed, "failed")) if names]
     return f"as many nodes are unavailable as may be ({progress.begun.policy.max_unavailable}): {'; '.join(who)}"
+
+
+def _no_room_for_all(progress: Progress) -> str:
+    failed = ", ".join(progress.failed)
+    return (
+        f"the next nodes go in one wave, and there is no room for all of them, where {failed} failed and "
+        f"{progress.begun.policy.max_unavailable} may be unavailable"
+    )
 
 
 def waves_to_come(progress: Progress) -> tuple[tuple[Wave, ...], Stop]:

@@ -9,12 +9,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from glob import escape
 from pathlib import Path
+from typing import Any
 
 from gpunode.base.errors import CodedError
 from gpunode.fleet.call import set_words
@@ -110,12 +111,9 @@ def run(
             start_new_session=True,
             env={**os.environ, **environment, EVENTS: str(files.events.resolve())},
         )
-        try:
+        with ended_with_us(process, os.killpg):
             started(process.pid)
             return _followed(process, files.events, Progress(hosts), _while_it_shows(watch, errors.fileno()))
-        except BaseException:
-            _end(process)
-            raise
 
 
 def _followed(process: subprocess.Popen[bytes], events: Path, progress: Progress, watch: Watch) -> tuple[int, Progress]:
@@ -155,13 +153,26 @@ def _while_it_shows(watch: Watch, log: int) -> Watch:
     return shown
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End pyinfra; what it had begun on a node as a transaction goes on there, and the next run waits for it."""
+@contextmanager
+def ended_with_us(process: subprocess.Popen[Any], tell: Callable[[int, int], None] = os.kill) -> Iterator[None]:
+    """Have pyinfra end where an exception, an interruption say, leaves this: nobody tells any more how it goes on.
+
+    What it had begun on a node as a transaction goes on there, and the next run waits for it. tell: sends a signal to
+    the process, or to the group that it leads
+    """
+    try:
+        yield
+    except BaseException:
+        _end(process, tell)
+        raise
+
+
+def _end(process: subprocess.Popen[Any], tell: Callable[[int, int], None]) -> None:
     for number, patience in ((signal.SIGTERM, _PATIENCE), (signal.SIGKILL, _PATIENCE)):
         if process.poll() is not None:
             return
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
+            tell(process.pid, number)
         until = time.monotonic() + patience
         while process.poll() is None and time.monotonic() < until:
             time.sleep(_LOOK)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gpunode.base.findings import ExitCode, verdict
+from gpunode.base.findings import ExitCode, Finding, verdict
 from gpunode.fleet.reports.run_end import Failure, HostEnd, host_end_from, refusal_finding, report_of
 from gpunode.fleet.run.progress import Progress
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from gpunode.node.plan import Plan
 
 
-def ends_of(plans: Mapping[str, Plan | str], progress: Progress, code: int) -> list[HostEnd]:
+def ends_of(plans: Mapping[str, Plan | Finding], progress: Progress, code: int) -> list[HostEnd]:
     """Return how it ended on each host, those that the run was not made on among them.
 
     code: pyinfra's exit status, negative for a signal
     """
     told = {end.name: end for end in map(host_end_from, progress.ends or ())}
-    ends = [_not_run(name, found) or _run(told.get(name), name, progress, code) for name, found in plans.items()]
-    nodes = [end for end in ends if _not_run(end.name, plans[end.name]) is None]
+    ends = [not_run(name, found) or _run(told.get(name), name, progress, code) for name, found in plans.items()]
+    nodes = [end for end in ends if not_run(end.name, plans[end.name]) is None]
     if code and not any(map(_explains, nodes)):
         how = f"{how_it_ended(code)}, and says of no node why"
         lost = {end.name: replace(end, cut_off=how) for end in nodes}
@@ -56,9 +56,10 @@ def is_lost(ends: Iterable[HostEnd], progress: Progress, nodes: int) -> bool:
     return any(end.cut_off for end in ends) or (progress.ends is None and len(progress.unreached) < nodes)
 
 
-def _not_run(name: str, found: Plan | str) -> HostEnd | None:
-    if isinstance(found, str):
-        return HostEnd(name, unreached=found)
+def not_run(name: str, found: Plan | Finding) -> HostEnd | None:
+    """Return the end of a host that no run is made on: it gave no answer, or is refused; None of the others."""
+    if isinstance(found, Finding):
+        return HostEnd(name, findings=(found,))
     return HostEnd(name, refused=tuple(map(refusal_finding, found.refusals))) if found.refusals else None
 
 

@@ -92,11 +92,16 @@ class Release:
 
     @property
     def undone(self) -> Revision | None:
-        """Return the failed revision that the newest one rolled back; None where it is no such rollback."""
-        if len(self.revisions) < 2 or self.latest.rolled_back_to is None:
+        """Return the failed revision that the newest one rolled back; None where it is no such rollback.
+
+        One that was cut off is followed by another one, which rolls back the same.
+        """
+        if self.latest.rolled_back_to is None:
             return None
-        before = self.revisions[-2]
-        return before if before.status is Status.FAILED else None
+        for each in reversed(self.revisions[:-1]):
+            if each.rolled_back_to is None or not each.status.is_under_way:
+                return each if each.status is Status.FAILED else None
+        return None
 
 
 @dataclass(frozen=True)

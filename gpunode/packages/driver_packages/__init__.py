@@ -12,7 +12,7 @@ from gpunode.packages.driver_packages.choice import (
     pin_text,
     retained_packages,
 )
-from gpunode.packages.driver_packages.installed import DriverPackages, parse_driver_packages
+from gpunode.packages.driver_packages.installed import DriverPackages, parse_driver_packages, pinned_by_apt
 from gpunode.packages.driver_packages.names import (
     COMPANIONS,
     FOREIGN,
@@ -38,6 +38,7 @@ from gpunode.packages.driver_packages.sources import (
     resolve_for_os,
     unversioned_packages,
 )
+from gpunode.packages.driver_packages.taken_away import taken_away
 
 __all__ = [
     "COMPANIONS",
@@ -72,7 +73,9 @@ __all__ = [
     "parse_offers",
     "parse_simulation",
     "pin_text",
+    "pinned_by_apt",
     "resolve_for_os",
     "retained_packages",
+    "taken_away",
     "unversioned_packages",
 ]

@@ -50,6 +50,28 @@ class DriverPackages(Reading):
         lines = (self.preferences or "").splitlines()
         return tuple(word for line in lines if line.startswith("Package: ") for word in line.split()[1:])
 
+    @property
+    def pinned(self) -> Mapping[str, str]:
+        """Return name -> version of what gpunode keeps as it is, be it there or not; none where no file says."""
+        return pinned_by_apt(self.preferences or "")
+
+
+def is_package(name: str, version: str) -> bool:
+    """Say whether these are a package's name and version, as dpkg and rpm take them: anybody may edit a file."""
+    return NAME.fullmatch(name) is not None and DEB_VERSION.fullmatch(version) is not None
+
+
+def pinned_by_apt(text: str) -> dict[str, str]:
+    """Return name -> version of what our preferences keep (templates/driver-preferences)."""
+    found: dict[str, str] = {}
+    names: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("Package: "):
+            names = line.split()[1:]
+        elif line.startswith("Pin: version "):
+            found |= dict.fromkeys(names, line.removeprefix("Pin: version ").strip())
+    return {name: version for name, version in found.items() if is_package(name, version)}
+
 
 def parse_driver_packages(lines: list[str]) -> DriverPackages:
     """Parse the probe of facts.driver_packages.DriverPackages; dpkg must have told of itself."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError
 from gpunode.packages.driver_packages.choice import Offers
-from gpunode.packages.driver_packages.installed import DriverPackages
+from gpunode.packages.driver_packages.installed import DriverPackages, is_package
 from gpunode.packages.driver_packages.names import belongs
 from gpunode.packages.driver_packages.simulation import Simulation
 from gpunode.packages.families import rpm
@@ -27,6 +27,24 @@ class LockedPackages(DriverPackages):
 
     locklist: str | None = None
     every: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def pinned(self) -> Mapping[str, str]:
+        """Return name -> version of our part of versionlock's list."""
+        return pinned(self.locklist or "")
+
+
+def pinned(text: str) -> dict[str, str]:
+    """Return name -> version of what our part of versionlock's list locks with the driver."""
+    part = re.search(rf"^{re.escape(_BEGIN)} driver\n(.*?)^{re.escape(_END)}$", text, re.MULTILINE | re.DOTALL)
+    found: dict[str, str] = {}
+    for entry in part[1].splitlines() if part is not None else ():
+        name, _, rest = entry.removesuffix(".*").rpartition("-")
+        name, _, version = name.rpartition("-")
+        version = rpm.without_epoch_zero(f"{version}-{rest}")
+        if is_package(name, version):
+            found[name] = version
+    return found
 
 
 def locked(text: str, keep: Mapping[str, str], group: str = "driver", every: Iterable[tuple[str, str]] = ()) -> str:

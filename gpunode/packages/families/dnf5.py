@@ -12,7 +12,7 @@ from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError
 from gpunode.base.toml_edit import ConfigurationRefused, edited
 from gpunode.packages.driver_packages.choice import Offers
-from gpunode.packages.driver_packages.installed import DriverPackages
+from gpunode.packages.driver_packages.installed import DriverPackages, is_package
 from gpunode.packages.driver_packages.names import belongs
 from gpunode.packages.driver_packages.simulation import Simulation
 from gpunode.packages.families import rpm
@@ -20,6 +20,8 @@ from gpunode.packages.families import rpm
 LOCKLIST = "/etc/dnf/versionlock.toml"
 # dnf 5 passes over a list that does not say this. source: libdnf5/rpm/versionlock_config.cpp (5.4)
 _FORMAT = "1.0"
+# The comment of an entry of ours begins so, and ends in its group.
+_MARK = "gpunode: locked with the"
 _HEAD = f'version = "{_FORMAT}"\n'
 _LAYOUT = (
     f"{LOCKLIST} is in a layout that no entry can be added to: have dnf write it anew (`dnf5 versionlock add NAME`, "
@@ -38,6 +40,21 @@ class LockedPackages(DriverPackages):
     locklist: str | None = None
     every: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def pinned(self) -> Mapping[str, str]:
+        """Return name -> version of our entries of versionlock's list."""
+        return pinned(self.locklist or "")
+
+
+def pinned(text: str) -> dict[str, str]:
+    """Return name -> version of what our entries of versionlock's list lock with the driver; a broken list has none."""
+    try:
+        entries = list(_entries(_parsed(text), f"{_MARK} driver"))
+    except ValueError:
+        return {}
+    found = {name: rpm.without_epoch_zero(version) for name, version in entries}
+    return {name: version for name, version in found.items() if is_package(name, version)}
+
 
 def locked(text: str, keep: Mapping[str, str], group: str = "driver", every: Iterable[tuple[str, str]] = ()) -> str:
     """Return versionlock's list with our entries of a group naming `keep` (name -> version), none where it is empty.
@@ -51,7 +68,7 @@ def locked(text: str, keep: Mapping[str, str], group: str = "driver", every: Ite
 
     Raises ValueError where the text is no TOML, or none that an entry can be added to.
     """
-    mark = f"gpunode: locked with the {group}"
+    mark = f"{_MARK} {group}"
     found = _parsed(text)
     pairs = {*keep.items(), *((name, version) for name, version in every if name in keep)}
     desired = sorted((name, rpm.with_epoch(version)) for name, version in pairs)

@@ -94,7 +94,9 @@ class _Reader:
             if key is None:
                 continue
             if key in found and key not in merged:
-                self.doubled.append(Mistake(str(path.key(key)), None, "the key stands twice; the last one counts"))
+                self.doubled.append(
+                    Mistake(str(path.key(key)), None, "the key stands twice; the last one counts", code="mig.key-twice")
+                )
             merged.discard(key)
             found[key] = self.read(value_node, path.key(key))
         return found

@@ -13,6 +13,10 @@ _LONGEST = 80
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
+# Of all mistakes, which one message lists; an oddity has its own.
+DECLARATION = "mig.declaration"
+
+
 @dataclass(frozen=True)
 class KeyPath:
     """Hold the way to a value: `mig-configs.custom[1].mig-devices["3g.40gb"]`."""
@@ -36,12 +40,16 @@ class KeyPath:
 
 @dataclass(frozen=True)
 class Mistake(Reading):
-    """Hold one mistake or oddity: where, the value as read, what about it, and what is allowed."""
+    """Hold one mistake or oddity: where, the value as read, what about it, and what is allowed.
+
+    code: what `gpunode explain` knows it by
+    """
 
     path: str
     value: str | None
     message: str
     allowed: tuple[str, ...] = ()
+    code: str = DECLARATION
 
     def __str__(self) -> str:
         """Return `PATH = VALUE: MESSAGE; allowed: A, B`."""

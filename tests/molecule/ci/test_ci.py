@@ -1,7 +1,8 @@
 """`gpunode ci` by the steps of the examples: waits, provisions, verifies, reports.
 
 SIMULATED: terraform, vagrant and the node's cloud-init (small programs of this test's), and the GPUs. Real: ssh that
-comes up late, an unknown host key, the steps as they stand in docs/examples/ci.
+comes up late, an unknown host key, the steps as they stand in docs/examples/ci. Where vagrant is installed the last
+test has the real one make a machine; scenario first_boot has Debian's real cloud-init.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import os
 import re
 import runpy
 import shlex
+import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -146,6 +149,95 @@ def test_gitlabs_steps_find_nothing_to_change_on_a_provisioned_machine(job: Job,
     assert (job.suite().get("failures"), job.suite().get("errors")) == ("0", "0")
     # What the example calls its report is what it hands to GitLab.
     assert gpu["artifacts"]["reports"]["junit"] == "gpunode.xml"
+
+
+# A machine of vagrant's own, as its provider for docker makes one; podman answers for docker, as it does in Debian's
+# podman-docker. It is a node of the lab's image, and asks for containerd alone, so that this takes seconds.
+VAGRANTFILE = """
+Vagrant.configure("2") do |config|
+  config.vm.synced_folder ".", "/vagrant", disabled: true
+  config.ssh.insert_key = false
+  config.ssh.username = "root"
+  config.ssh.private_key_path = "@KEY@"
+  config.vm.define "made-by-vagrant" do |machine|
+    machine.vm.provider "docker" do |docker|
+      docker.name = "@CONTAINER@"
+      docker.image = "@IMAGE@"
+      docker.cmd = ["/sbin/init"]
+      docker.has_ssh = true
+      docker.privileged = true
+      docker.create_args = @ARGUMENTS@
+    end
+  end
+end
+"""
+ALONE = {
+    "containerd": {"default_runtime": "runc"},
+    **{name: {"enabled": False} for name in ("driver", "cuda", "toolkit")},
+}
+
+
+@pytest.fixture
+def made_by_vagrant(job: Job, nodes: tuple[Node, ...]) -> Iterator[str]:
+    """Have the job's checkout describe a machine to the real vagrant; return its container's name."""
+    (node,) = nodes
+    container = f"{node.container}-of-vagrant"
+    found = subprocess.run(
+        ["podman", "inspect", node.container, "--format", "{{json .Config.CreateCommand}}"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    words = json.loads(found.stdout)
+    own = job.folder / "of-vagrant"
+    shutil.copytree(node.folder, own)
+    mounts = [f"{own}:/etc/gpunode-lab:rw", *(word for word in words if word.endswith(":/srv/gpunode-lab/mirror:ro"))]
+    arguments = [
+        *("--hostname", "made-by-vagrant", "--network", words[words.index("--network") + 1], "--systemd=always"),
+        *("--ulimit", "nofile=20000:20000", "--ulimit", "nproc=6000:6000"),
+        *(part for mount in mounts for part in ("--volume", mount)),
+        "--rootfs",
+    ]
+    values = {"KEY": str(KEY), "CONTAINER": container, "IMAGE": words[words.index("--rootfs") + 1],
+              "ARGUMENTS": json.dumps(arguments)}  # fmt: skip
+    text = VAGRANTFILE
+    for name, value in values.items():
+        text = text.replace(f"@{name}@", value)
+    (job.folder / "Vagrantfile").write_text(text)
+    settings = job.folder / "inventories" / "group_data" / "ci.py"
+    asked = "\n".join(f"{name} = {value!r}" for name, value in ALONE.items())
+    settings.write_text(f"{settings.read_text()}\n{asked}\n")
+    # The real one is on the PATH.
+    (job.programs / "vagrant").unlink()
+    # It looks at every container that it is told of, and those of other labs come and go meanwhile.
+    alone = f'[ "$1" != ps ] || set -- "$@" --filter name={container}'
+    (job.programs / "docker").write_text(f'#!/bin/sh\n{alone}\nexec podman --runtime runc "$@"\n')
+    (job.programs / "docker").chmod(0o755)
+    yield container
+    subprocess.run(["podman", "rm", "--force", "--time", "0", container], capture_output=True, check=False)
+
+
+@pytest.mark.skipif(shutil.which("vagrant") is None, reason="needs vagrant (`make lab-vm-tools`)")
+def test_gitlabs_steps_provision_a_machine_that_vagrant_itself_made(job: Job, made_by_vagrant: str) -> None:
+    gpu = _example("gitlab-ci.yml")
+    environment = {
+        **gpu["variables"], "VAGRANT_DEFAULT_PROVIDER": "docker", "VAGRANT_HOME": str(job.folder / ".vagrant.d"),
+        "VAGRANT_CHECKPOINT_DISABLE": "1",
+    }  # fmt: skip
+    printed, runs = "", []
+    # The script twice: a machine that is as desired is left as it is.
+    for script in (*gpu["before_script"], *gpu["script"], *gpu["script"], *gpu["after_script"]):
+        done = job.step(script, environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+        printed += done.stdout + done.stderr
+        if "gpunode ci" in script:
+            runs.append(done.stdout + done.stderr)
+    config = (job.folder / "ssh-config").read_text()
+    assert config.startswith("Host made-by-vagrant\n") and "Port 22\n" not in config, config
+    assert [run.count("[made-by-vagrant] Success") > 2 for run in runs] == [True, False], printed
+    assert "[made-by-vagrant] Success" not in runs[1], runs[1]
+    assert "containerd" in printed and printed.count("made-by-vagrant: ready") == 2, printed
+    assert (job.suite().get("failures"), job.suite().get("errors")) == ("0", "0")
+    left = subprocess.run(["podman", "container", "exists", made_by_vagrant], check=False)
+    assert left.returncode == 1, "vagrant destroyed it"
 
 
 def test_a_run_that_fails_fails_the_job_and_stands_in_the_report(job: Job, nodes: tuple[Node, ...]) -> None:

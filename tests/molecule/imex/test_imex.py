@@ -59,10 +59,18 @@ def test_what_is_no_domain_is_refused_before_any_connection(nodes: tuple[Node, .
     assert out(first, f"ls {NODES} 2>/dev/null || echo none") == "none"
 
 
-def test_two_nodes_form_a_domain_and_a_second_run_changes_nothing(nodes: tuple[Node, ...], tmp_path: Path) -> None:
+def test_two_nodes_form_a_domain_in_one_wave_and_a_second_run_changes_nothing(
+    nodes: tuple[Node, ...], tmp_path: Path
+) -> None:
     inventory = _inventory(tmp_path, nodes)
     assert all({FILE, SERVICE} <= set(found) for found in _bad(inventory).values())
-    assert {WRITE, RUN} <= set(_run(inventory).operations("success"))
+    # One after the other neither would be well.
+    cut = command("gpunode", "rollout", inventory)
+    assert cut.code == 64 and "give --max-unavailable 2" in cut.printed, cut.printed
+    assert all(out(node, f"ls {NODES} 2>/dev/null || echo none") == "none" for node in nodes)
+    done = command("gpunode", "rollout", "--json", "--max-unavailable", "2", inventory)
+    assert done.code == 0, done.printed
+    assert [list(wave["nodes"]) for wave in done.payload["waves"]] == [[node.name for node in nodes]]
     for node in nodes:
         assert out(node, f"cat {NODES}").split() == [each.address for each in sorted(nodes, key=lambda each: each.name)]
         assert out(node, "nvidia-imex-ctl -q; nvidia-imex-ctl -N -j").endswith('"status": "UP"}')

@@ -26,7 +26,9 @@ METRICS = "/var/lib/prometheus/node-exporter/gpunode"
 # starts with former settings.
 INSTALL = f"""set -e
 printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d; chmod 755 /usr/sbin/policy-rc.d
-rm -rf /var/lib/apt/lists/*; apt-get -q update
+rm -rf /var/lib/apt/lists/*
+# A name may not be found for a moment where many labs' networks come and go on one machine.
+for again in 1 2 3 4 5 6; do apt-get -q -o APT::Update::Error-Mode=any update && break; sleep 10; done
 DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends prometheus prometheus-node-exporter
 rm /usr/sbin/policy-rc.d
 useradd --system --create-home gpunode

@@ -34,6 +34,7 @@ class Installed:
     def __init__(self, folder: Path) -> None:
         """Build the wheel and install it with what uv.lock pins."""
         self.environment, self.repository = folder / "environment", folder / "mine"
+        self.history = folder / "history.sqlite"
         uv = str(Path(sys.executable).with_name("uv"))
         pinned = str(folder / "requirements.txt")
         for line in (
@@ -65,9 +66,15 @@ class Installed:
     def run(self, program: str, *words: str, cwd: Path | None = None) -> Run:
         """Run a program of the environment, in the repository."""
         done = subprocess.run(
-            [self.environment / "bin" / program, *words], cwd=cwd or self.repository, capture_output=True, text=True,
-            env={**_outside(), "NO_COLOR": "1"}, stdin=subprocess.DEVNULL, timeout=600, check=False,
-        )  # fmt: skip
+            [self.environment / "bin" / program, *words],
+            cwd=cwd or self.repository,
+            capture_output=True,
+            text=True,
+            env={**_outside(), "NO_COLOR": "1", "GPUNODE_HISTORY": str(self.history)},
+            stdin=subprocess.DEVNULL,
+            timeout=600,
+            check=False,
+        )
         return Run(done.returncode, done.stdout, done.stderr)
 
     def _done(self, line: list[str], cwd: Path) -> None:
@@ -116,6 +123,9 @@ def test_the_main_job_changes_nothing_where_nothing_differs_and_heals_what_was_b
     assert healed.code == 0 and healed.operations("success"), healed.printed
     drift = mine.run("gpunode", "drift", "inventories/lab.py")
     assert drift.code == 0 and drift.stdout.startswith(f"{node.name}: ok"), drift.printed
+    # The wheel has what makes the tables of a history.
+    told = mine.run("gpunode", "history", "changes", "inventories/lab.py", "--component", "containerd", "--json")
+    assert {each["change"] for each in told.payload["changes"]} == {"began", "ended"}, told.printed
 
 
 def test_a_deploy_and_a_fact_are_taken_from_a_repository_that_has_rooms_of_the_same_names(mine: Installed) -> None:

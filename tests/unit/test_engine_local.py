@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.fleet import shards
+from gpunode.fleet.engine import local
+from gpunode.fleet.engine.parts import LEAST
 from tests import warm
 
 pytestmark = pytest.mark.pure
@@ -24,7 +25,7 @@ gpu_nodes = [(f"gpu-{{number}}", {{"ssh_hostname": "127.0.0.1", "ssh_port": 1, "
 {more}
 """
 NAMES = [f"gpu-{number}" for number in range(7)]
-IN_A_CHILD = 'if sys.argv[0].endswith("shards.py"): '
+IN_A_CHILD = 'if sys.argv[0].endswith("local.py"): '
 
 
 def drift(folder: Path, processes: int, more: str = "") -> dict[str, Any]:
@@ -33,18 +34,18 @@ def drift(folder: Path, processes: int, more: str = "") -> dict[str, Any]:
     path.write_text(INVENTORY.format(more=more))
     done = warm.run("gpunode", "drift", "--json", "--processes", processes, path)
     assert done.returncode == 1, done.stdout + done.stderr
-    hosts = json.loads(done.stdout.splitlines()[-1])["hosts"]
+    hosts = json.loads(done.stdout)["hosts"]
     return {name: host["findings"][0] for name, host in hosts.items() if len(host["findings"]) == 1}
 
 
 @given(hosts=st.integers(0, 3000), processors=st.integers(1, 128))
 def test_each_host_is_in_one_shard_and_no_process_has_few(hosts: int, processors: int) -> None:
     names = [str(number) for number in range(hosts)]
-    number = shards.count(hosts, processors)
-    parts = [shards.of(names, each, number) for each in range(number)]
+    number = local.count(hosts, processors)
+    parts = [local.of(names, each, number) for each in range(number)]
     assert sorted(name for part in parts for name in part) == sorted(names)
     assert number <= processors
-    assert number == 1 or min(map(len, parts)) >= shards.HOSTS_EACH
+    assert number == 1 or min(map(len, parts)) >= LEAST
 
 
 def test_several_processes_find_what_one_finds(tmp_path: Path) -> None:
@@ -65,8 +66,9 @@ def test_a_process_that_ends_early_leaves_its_own_hosts_alone_unread(tmp_path: P
 """
     found = drift(tmp_path, 2, IN_A_CHILD + first)
     assert len(found) == 7
-    lost = [name for name, finding in found.items() if "reading it ended (signal 9)" in finding["cause"]]
-    assert lost in [shards.of(NAMES, number, 2) for number in range(2)]
+    # What the inventory printed is no part of it.
+    lost = [name for name, finding in found.items() if finding["cause"].endswith("reading it ended (signal 9)")]
+    assert lost in [local.of(NAMES, number, 2) for number in range(2)]
     assert all("Unable to connect" in finding["cause"] for name, finding in found.items() if name not in lost), found
 
 

@@ -1,0 +1,190 @@
+"""What installing the agent puts on a node: path -> text and mode. Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from importlib.resources import files as package_files
+from typing import Any
+from urllib.parse import urlsplit
+
+from gpunode.agent.pull import Places
+from gpunode.base.errors import CodedError
+
+PLACES = Places()
+PROGRAM = "/usr/local/lib/gpunode/pull.py"
+CA = "/etc/gpunode/agent-ca.pem"
+SERVICE, TIMER = "gpunode-agent.service", "gpunode-agent.timer"
+GATE, GATE_PROGRAM = "gpunode-gate.service", "/usr/local/lib/gpunode/gate.py"
+GATE_CONFIG = "/etc/gpunode/gate.json"
+# What cloud-init runs at every boot, where it was cloud-init that put the agent there (gpunode/agent/user_data.py).
+FIRST_PULL = "/var/lib/cloud/scripts/per-boot/gpunode-first-pull"
+UNITS = "/etc/systemd/system"
+# Where installing passes what it is to install, to its deploy.
+INSTALL = "GPUNODE_AGENT"
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Hold what the node's taint is taken off by: URL of the API server, and two files of the node's.
+
+    ca: certificates that the server's is judged by; token: what the API server takes, which is never ours to bring
+    """
+
+    server: str
+    ca: str
+    token: str
+
+
+class GateError(CodedError):
+    """Say what is wrong with the API server by which a taint is to go."""
+
+    code = "agent.gate"
+
+
+class SourceError(CodedError):
+    """Say what is wrong with where bundles are to come from."""
+
+    code = "agent.source"
+
+
+@dataclass(frozen=True)
+class Install:
+    """Hold what an agent is installed with.
+
+    source: URL of the folder with bundles; signers: text of the file of trusted keys; every, spread: seconds between
+    two pulls, and by how much they are spread; ca: text of certificates that the source's is judged by, None: the
+    node's own; textfile: folder of node_exporter's collector; python: the program on the node; gate: what takes a taint
+    off where a pull was good, None: nothing does
+    """
+
+    source: str
+    signers: str
+    every: int
+    spread: int
+    ca: str | None = None
+    textfile: str | None = None
+    python: str = "/usr/bin/python3"
+    gate: Gate | None = None
+
+    def to_text(self) -> str:
+        """Return it as JSON."""
+        return json.dumps(asdict(self))
+
+
+def install_from(text: str) -> Install:
+    """Return what `to_text` gave."""
+    found: dict[str, Any] = json.loads(text)
+    gate = found.pop("gate", None)
+    return Install(**found, gate=None if gate is None else Gate(**gate))
+
+
+def api_server(text: str) -> str:
+    """Return the URL of an API server; raise GateError."""
+    found = urlsplit(text)
+    try:
+        whole = found.scheme == "https" and found.hostname and (found.port is None or found.port > 0)
+    except ValueError:
+        whole = False
+    if not whole or found.username or found.path.strip("/") or found.query or found.fragment or not text.isprintable():
+        raise GateError(f"--gate {text}: give https://HOST:PORT of the cluster's API server")
+    return text.rstrip("/")
+
+
+def source(text: str) -> str:
+    """Return a source that an agent asks; raise SourceError."""
+    found = urlsplit(text)
+    if found.username or found.password:
+        raise SourceError("no name and no password stands in --from: every node would have it in a file that all read")
+    whole = (found.scheme == "https" and found.hostname) or (found.scheme == "file" and found.path.startswith("/"))
+    if not whole or found.query or found.fragment or not text.isprintable() or any(each in text for each in "'\"\\% "):
+        raise SourceError(f"--from {text}: give https://HOST/FOLDER, or file:///FOLDER of the nodes")
+    return text.rstrip("/")
+
+
+def texts(desired: Install, host: str) -> dict[str, tuple[str, str]]:
+    """Return path -> (text, mode) of every file of the agent on a host."""
+    config = {
+        "source": desired.source,
+        "host": host,
+        "ca": None if desired.ca is None else CA,
+        "textfile": desired.textfile,
+    }
+    found = {
+        PROGRAM: (_own("pull.py"), "755"),
+        str(PLACES.config): (json.dumps(config, indent=1) + "\n", "644"),
+        str(PLACES.signers): (desired.signers, "644"),
+        f"{UNITS}/{SERVICE}": (_service(desired), "644"),
+        f"{UNITS}/{TIMER}": (_timer(desired), "644"),
+        # A push opens it, too, by whatever user.
+        str(PLACES.lock): ("", "644"),
+    }
+    if desired.ca is not None:
+        found[CA] = (desired.ca, "644")
+    if desired.gate is not None:
+        found[GATE_PROGRAM] = (_own("gate.py"), "755")
+        found[GATE_CONFIG] = (json.dumps(asdict(desired.gate), indent=1) + "\n", "644")
+        found[f"{UNITS}/{GATE}"] = (_gate(desired), "644")
+    return found
+
+
+def _own(name: str) -> str:
+    return (package_files("gpunode") / "agent" / name).read_text(encoding="utf-8")
+
+
+# What is there only where it is asked for.
+OPTIONAL = (CA, f"{UNITS}/{GATE}", GATE_CONFIG, GATE_PROGRAM)
+# All that an agent may leave on a node, whatever it was installed with; a folder with all that is in it.
+LEFT = (
+    PROGRAM, str(PLACES.config), str(PLACES.signers), f"{UNITS}/{SERVICE}", f"{UNITS}/{TIMER}", str(PLACES.lock),
+    str(PLACES.state), str(PLACES.programs), *OPTIONAL, FIRST_PULL,
+)  # fmt: skip
+
+
+def _service(desired: Install) -> str:
+    return f"""\
+# Written by gpunode (gpunode agent install); changes are overwritten.
+[Unit]
+Description=Bring this node to what its signed bundle asks
+Wants=network-online.target
+After=network-online.target
+[Service]
+Type=oneshot
+ExecStart={desired.python} -I {PROGRAM}
+# A driver that is built takes its time; what a run had begun is ended, or undone, by its own unit.
+TimeoutStartSec=3h
+KillMode=mixed
+UMask=0022
+# How it ended is in the report and the metric: as a failed unit it would hide behind the first one.
+SuccessExitStatus=0 1 2 3
+{_THEN if desired.gate is not None else ""}"""
+
+
+# It waits for the node to join, which may be long behind the first pull.
+_THEN = f"ExecStartPost=/usr/bin/systemctl --no-block restart {GATE}\n"
+
+
+def _gate(desired: Install) -> str:
+    return f"""\
+# Written by gpunode (gpunode agent install); changes are overwritten.
+[Unit]
+Description=Let pods onto this node once its signed bundle is brought about
+[Service]
+ExecStart={desired.python} -I {GATE_PROGRAM}
+"""
+
+
+def _timer(desired: Install) -> str:
+    return f"""\
+# Written by gpunode (gpunode agent install); changes are overwritten.
+[Unit]
+Description=Bring this node to what its signed bundle asks, from time to time
+[Timer]
+OnBootSec={min(600, desired.every)}
+OnUnitInactiveSec={desired.every}
+# Each node at its own moment, so that the server and the package mirror are not asked by all at once.
+RandomizedDelaySec={desired.spread}
+FixedRandomDelay=false
+[Install]
+WantedBy=timers.target
+"""

@@ -1,0 +1,14 @@
+# Have the agent's timer run, and pull at once as long as no pull of this machine was good; end as the pull did. Run by
+# cloud-init at every boot, so that a pull that a reboot cut off goes on right after it. Takes nothing.
+set -u
+systemctl daemon-reload
+systemctl enable --quiet --now gpunode-agent.timer
+grep -qs '"last_success": "' /var/lib/gpunode/agent/report.json && exit 0
+# What was refused may be the network's fault, or the clock's, and pass by itself.
+for pause in 5 10 20 40 0; do
+  systemctl start gpunode-agent.service
+  status=$(systemctl show -p ExecMainStatus --value gpunode-agent.service)
+  [ "$status" = 3 ] || break
+  sleep "$pause"
+done
+exit "$status"

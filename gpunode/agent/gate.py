@@ -1,0 +1,145 @@
+"""What lets pods onto a node once its bundle is brought about: it takes one taint off the node's own Node object.
+
+It stands on the node as one file beside pull.py and needs Python's standard library alone. Every pull starts it
+(gpunode-gate.service). It goes by the report of the last pull, as it stands at that moment: as long as that is good it
+waits for the node to join the cluster, then takes the taint off; where it is not good it ends, and the taint stays.
+Its exit status: 0 the node has no such taint, or the report keeps it; 1 within the hour it did not come to that.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+# The kubelet registers its node with a taint of this key (docs/how-to/first-boot.md), of whatever value and effect.
+TAINT = "gpunode/unverified"
+CONFIG, REPORT = Path("/etc/gpunode/gate.json"), Path("/var/lib/gpunode/agent/report.json")
+# Seconds that the API server has for an answer; between two looks; and after which the next pull begins anew.
+SECONDS, PAUSE, PATIENCE = 20.0, 10.0, 3600.0
+# The most bytes of an answer that are read.
+_MOST = 16 << 20
+
+
+@dataclass(frozen=True)
+class Config:
+    """Hold which API server is asked, by which certificates it is judged, and the file with the token it takes."""
+
+    server: str
+    ca: str
+    token: str
+
+
+class Later(Exception):
+    """Say why it could not be done now: the next look may find it otherwise."""
+
+
+def is_good(report: Path) -> bool:
+    """Say whether the last pull found everything as its bundle asks."""
+    try:
+        found = json.loads(report.read_text(encoding="utf-8"))
+        return bool(found["exit_code"] == 0)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def node_name(host_name: str) -> str:
+    """Return the name by which a kubelet registers its node, unless it is told another one."""
+    return host_name.strip().lower()
+
+
+def without(taints: list[Mapping[str, Any]]) -> list[Mapping[str, Any]] | None:
+    """Return what stays of a node's taints; None where ours is not among them."""
+    found = [taint for taint in taints if taint.get("key") != TAINT]
+    return None if len(found) == len(taints) else found
+
+
+def opened(config: Config, name: str) -> bool:
+    """Take the taint off, and say whether there was one; raise Later.
+
+    Nobody else's taint is lost: the request names the version of the node that it was decided by, and is refused where
+    somebody came between.
+    """
+    path = f"/api/v1/nodes/{quote(name, safe='')}"
+    node = asked(config, "GET", path)
+    rest = without(node.get("spec", {}).get("taints") or [])
+    if rest is None:
+        return False
+    version = node["metadata"]["resourceVersion"]
+    change = {"metadata": {"resourceVersion": version}, "spec": {"taints": rest}}
+    asked(config, "PATCH", f"{path}?fieldManager=gpunode", change)
+    return True
+
+
+def asked(config: Config, method: str, path: str, change: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Ask the API server, and nobody that it points to; raise Later."""
+    where = urlsplit(config.server)
+    try:
+        token = Path(config.token).read_text(encoding="ascii").strip()
+        trust = ssl.create_default_context(cafile=config.ca)
+        connection = http.client.HTTPSConnection(str(where.hostname), where.port or 443, timeout=SECONDS, context=trust)
+        headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
+        if change is not None:
+            headers["Content-Type"] = "application/merge-patch+json"
+        connection.request(method, path, None if change is None else json.dumps(change), headers)
+        answer = connection.getresponse()
+        text = answer.read(_MOST)
+        connection.close()
+        if answer.status != 200:
+            raise Later(f"{config.server} answers {method} {path} with {answer.status}: {_message(text)}")
+        found: dict[str, Any] = json.loads(text)
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        # Files that are not there yet, certificates, the way to the server, words that are no JSON. Of others than the
+        # system's own errors the text is not told: it may hold the token.
+        why = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
+        named = f" {error.filename}" if isinstance(error, OSError) and error.filename else ""
+        raise Later(f"{config.server} could not be asked:{named} {why}") from None
+    return found
+
+
+def _message(text: bytes) -> str:
+    try:
+        return str(json.loads(text)["message"])[:300]
+    except (ValueError, KeyError, TypeError):
+        return "no reason given"
+
+
+def waited(
+    config: Config, report: Path, name: str, tell: Callable[[str], None],
+    clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep,
+) -> int:  # fmt: skip
+    """Go on until the taint is off, the report is good no more, or an hour is over; return the exit status."""
+    end, said = clock() + PATIENCE, ""
+    while True:
+        if not is_good(report):
+            tell(f"{name}: the last pull was not good ({report} says why): a taint {TAINT} stays")
+            return 0
+        try:
+            tell(f"{name}: " + (f"taint {TAINT} taken off" if opened(config, name) else f"no taint {TAINT}"))
+            return 0
+        except Later as error:
+            if said != str(error):
+                said = str(error)
+                tell(f"{name}: waits: {said}")
+        if clock() > end:
+            tell(f"{name}: given up until the next pull: {said}")
+            return 1
+        sleep(PAUSE)
+
+
+def main() -> int:
+    """Wait for the node, and open the gate."""
+    config = Config(**json.loads(CONFIG.read_text(encoding="utf-8")))
+    return waited(config, REPORT, node_name(socket.gethostname()), lambda line: print(line, flush=True))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

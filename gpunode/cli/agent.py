@@ -1,0 +1,196 @@
+"""`gpunode agent`: nodes that ask for themselves, by signed bundles."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpunode.base.findings import ExitCode, verdict
+from gpunode.base.importing import uncollected
+from gpunode.cli.agent_options import Time, install_options, installed_with
+from gpunode.cli.errors import end, end_by, told
+from gpunode.cli.output import is_json, output_option, say_document, talk
+from gpunode.cli.recording import history_option, recorded
+from gpunode.cli.selection import called, inventory_argument, limit_option, set_option
+from gpunode.cli.user_data import user_data
+
+if TYPE_CHECKING:
+    from gpunode.fleet.call import Call
+
+SCHEMA = 1
+_File = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.group()
+def agent() -> None:
+    """Nodes that ask for themselves: a timer fetches a signed bundle and brings the node to it (docs/agent.md)."""
+
+
+agent.add_command(user_data)
+_TIME = Time()
+
+
+@agent.command()
+@inventory_argument()
+@click.option("--key", type=_File, required=True, help="SSH key that signs: private, or public where ssh-agent has it.")
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder that nodes fetch from."
+)
+@click.option("--valid", type=_TIME, default="30d", show_default=True, help="How long the bundles count.")
+@click.option(
+    "--number", type=click.IntRange(1), help="Their number, larger than any before; by default the seconds since 1970."
+)
+@output_option("what was written (docs/output.md)", "nothing")
+@limit_option
+@set_option
+def bundle(inventory: Path, key: Path, out: Path, valid: timedelta, number: int | None, limit: tuple[str, ...]) -> None:
+    """Write a signed bundle for each host of INVENTORY into a folder that nodes fetch from; no host is contacted.
+
+    Exits 0 where all were written, 1 where one could not be, 3 on wrong settings and on what no bundle can carry.
+    """
+    with uncollected():
+        from gpunode.agent.bundle import BundleError
+        from gpunode.agent.signing import SigningError
+        from gpunode.fleet.bundles import write_bundles
+
+    now = datetime.now(UTC).replace(microsecond=0)
+    try:
+        with told():
+            found = write_bundles(inventory, limit, key, out, number or int(now.timestamp()), now, now + valid)
+    except BundleError as error:
+        end_by(error, ExitCode.INPUT_REFUSED)
+    except SigningError as error:
+        end_by(error, ExitCode.ERROR)
+    except OSError as error:
+        end(f"{error.filename or out}: {error.strerror}", "agent.not-written", ExitCode.ERROR)
+    if is_json():
+        say_document(document(called(inventory, limit), found, now))
+        return
+    for line in found.cautions:
+        talk(f"caution: {line}")
+    many = len(found.hosts)
+    talk(
+        f"{many} bundle{'' if many == 1 else 's'}, number {found.number}, until {found.expires:%Y-%m-%d %H:%M} UTC: "
+        f"{out}/HOST/bundle.signed"
+    )
+
+
+def document(call: Call, found: Any, now: datetime) -> dict[str, Any]:
+    """Return what --output json prints of the bundles that were written."""
+    from gpunode.base.document import head
+
+    expires = found.expires.isoformat(timespec="seconds")
+    more = {"number": found.number, "expires": expires, "program": found.program, "cautions": list(found.cautions)}
+    counts = {"hosts": len(found.hosts)}
+    return {**head(SCHEMA, counts, ExitCode.GOOD, call.to_json(), at=now), **more, "hosts": list(found.hosts)}
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON schema of that."""
+    from gpunode.base.document import COUNT, OF_CALL, TEXT, TEXTS, document_schema
+
+    keys = {"number": COUNT, "expires": TEXT, "program": TEXT, "cautions": TEXTS, "hosts": TEXTS}
+    return document_schema(SCHEMA, {"hosts": COUNT}, (0,), keys, OF_CALL)
+
+
+@agent.command()
+@inventory_argument()
+@install_options
+@output_option("the hosts that it was run on", "nothing but pyinfra's words")
+@limit_option
+def install(inventory: Path, limit: tuple[str, ...], **asked: Any) -> None:
+    """Put the agent on the nodes of INVENTORY, by pyinfra: a systemd timer, and no daemon and no open port.
+
+    Exits 0 where all have it, 1 where one does not.
+    """
+    from gpunode.agent.files import INSTALL
+
+    _deploy(inventory, limit, {INSTALL: installed_with(**asked).to_text()})
+
+
+@agent.command()
+@inventory_argument()
+@click.option("--textfile", metavar="FOLDER", help="The folder that its metric went to.")
+@output_option("the hosts that it was run on", "nothing but pyinfra's words")
+@limit_option
+def remove(inventory: Path, textfile: str | None, limit: tuple[str, ...]) -> None:
+    """Take the agent away from the nodes of INVENTORY, with all that it left; what it brought about stays."""
+    from gpunode.agent import files
+
+    _deploy(inventory, limit, {f"{files.INSTALL}_TEXTFILE": textfile} if textfile else {})
+
+
+def _deploy(inventory: Path, limit: tuple[str, ...], environment: dict[str, str]) -> None:
+    """Run pyinfra on the agent's own deploy, whose words go to standard error; exit as it does."""
+    from importlib.resources import files as package_files
+
+    from gpunode.agent.files import INSTALL
+    from gpunode.fleet.inventory import limited, load_inventory
+    from gpunode.fleet.run.child import ProgramError, ended_with_us, program
+
+    with told():
+        names = limited(load_inventory(inventory), limit)
+    try:
+        pyinfra = program()
+    except ProgramError as error:
+        end_by(error, ExitCode.ERROR)
+    limits = [word for pattern in limit for word in ("--limit", pattern)]
+    deploy = Path(str(package_files("gpunode"))) / "deploys" / "agent.py"
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(INSTALL)}
+    with subprocess.Popen(
+        [pyinfra, "-y", *limits, str(inventory), str(deploy)], stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno(),
+        env={**inherited, **environment},
+    ) as run, ended_with_us(run):  # fmt: skip
+        code = ExitCode.GOOD if run.wait() == 0 else ExitCode.ERROR
+    if is_json():
+        from gpunode.base.document import head
+
+        of = called(inventory, limit).to_json()
+        say_document({**head(SCHEMA, {"hosts": len(names)}, code, of), "hosts": list(names)})
+    sys.exit(code)
+
+
+def deployed_schema() -> dict[str, Any]:
+    """Return the JSON schema of what `install` and `remove` print: the hosts that pyinfra was run on."""
+    from gpunode.base.document import COUNT, OF_CALL, TEXTS, document_schema
+
+    return document_schema(SCHEMA, {"hosts": COUNT}, (0, 1), {"hosts": TEXTS}, OF_CALL)
+
+
+@agent.command()
+@inventory_argument()
+@click.option(
+    "--silent-after", type=_TIME, default="1d", show_default=True, help="How old the last pull, and success, may be."
+)
+@output_option(
+    "what the agents found, as `gpunode drift` tells it (docs/drift.md)", "what is not as desired", short=True
+)
+@click.option("--all", "show_all", is_flag=True, help="Show what is as desired, too, and each node's name.")
+@history_option
+@limit_option
+def collect(inventory: Path, silent_after: timedelta, show_all: bool, limit: tuple[str, ...]) -> None:
+    """Read what the agents of INVENTORY's nodes said last, in one round trip each, and whether they still pull.
+
+    Exits as `gpunode drift` does: 0 where all is as desired, 2 on drift, 1 where an agent failed or was silent.
+    """
+    with uncollected():
+        from gpunode.fleet.collected import collected
+    from gpunode.cli.drift import print_reports, watched
+    from gpunode.fleet.reports.document import document as of_reports
+
+    call = called(inventory, limit)
+    with told(), watched() as watch:
+        reports = collected(inventory, watch, datetime.now(UTC), silent_after, limit)
+    found = of_reports(reports, call)
+    if is_json():
+        say_document(found, indent=None)
+    else:
+        print_reports(reports, show_all, call)
+    recorded(found, "agent")
+    sys.exit(verdict(item for report in reports for item in report.findings))

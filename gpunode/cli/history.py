@@ -1,0 +1,245 @@
+"""`gpunode history`: since when is it so, and what changed?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from gpunode.base.codes import with_code
+from gpunode.base.findings import ExitCode
+from gpunode.base.terminal import say_coloured
+from gpunode.cli.errors import NOT_READ, end, end_by
+from gpunode.cli.output import columns, is_json, is_quiet, output_option, say_document, talk
+from gpunode.cli.recording import chosen, history_option
+
+if TYPE_CHECKING:
+    from gpunode.history.asking import Known, Question
+    from gpunode.history.place import Place
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@click.group()
+def history() -> None:
+    """What was found of the hosts over time: since when it is so, what changed (docs/history.md).
+
+    Times are in UTC, and said as 24h, 'yesterday 22:00', 22:00 or 2026-01-14T22:00.
+    """
+
+
+def _moment(context: click.Context, option: click.Parameter, text: str | None) -> datetime | None:
+    from gpunode.history.moments import MomentError, moment
+
+    try:
+        return None if text is None else moment(text, datetime.now(UTC))
+    except MomentError as error:
+        raise click.BadParameter(with_code(str(error), error.code)) from None
+
+
+def _age(context: click.Context, option: click.Parameter, text: str) -> timedelta:
+    from gpunode.history.moments import MomentError, age
+
+    try:
+        return age(text)
+    except MomentError as error:
+        raise click.BadParameter(with_code(str(error), error.code)) from None
+
+
+def _asked(command: F) -> F:
+    """Give a command what says which findings are asked for."""
+    options = (
+        click.argument("inventory", required=False),
+        click.option(
+            "--limit", "--host", "hosts", multiple=True, metavar="PATTERN",
+            help="These hosts alone: a name or a glob such as 'gpu-*'; may be given more than once.",
+        ),
+        click.option("--component", "components", multiple=True, metavar="NAME", help="This component alone: driver."),
+        click.option(
+            "--code", "codes", multiple=True, metavar="CODE",
+            help="Findings of this code, such as driver.loaded-module, alone.",
+        ),
+        history_option,
+    )  # fmt: skip
+    for give in reversed(options):
+        command = give(command)
+    return command
+
+
+@history.command()
+@_asked
+@click.option("--at", metavar="TIME", callback=_moment, help="How it was then; by default, how it was last.")
+@output_option("the findings (docs/output.md)", "the findings alone", short=True)
+def findings(
+    inventory: str | None, hosts: tuple[str, ...], components: tuple[str, ...], codes: tuple[str, ...],
+    at: datetime | None,
+) -> None:  # fmt: skip
+    """Say what is not as desired on the hosts of INVENTORY, and since when; no host is contacted.
+
+    Without INVENTORY, of every inventory that the history has. Exits 0 whatever was found, 1 where the history cannot
+    be read, 64 usage.
+    """
+    from gpunode.cli.drift import coloured
+    from gpunode.history.asking import answers, asking
+
+    with _told() as place:
+        from gpunode.history import document
+        from gpunode.history.text import findings_text
+
+        question = _question(inventory, hosts, components, codes)
+        with asking(place) as connection:
+            found, known = answers(connection, question, at), _known(connection, question)
+    if is_json():
+        say_document(document.of_findings(place, question.inventory, found, at))
+    elif text := findings_text(found, known, columns(), coloured, is_quiet()):
+        say_coloured(text)
+
+
+@history.command()
+@_asked
+@click.option("--since", metavar="TIME", callback=_moment, default="24h", show_default=True, help="From then on.")
+@click.option("--until", metavar="TIME", callback=_moment, default="now", show_default=True, help="Up to then.")
+@output_option("the changes (docs/output.md)", "the changes alone", short=True)
+def changes(
+    inventory: str | None, hosts: tuple[str, ...], components: tuple[str, ...], codes: tuple[str, ...],
+    since: datetime, until: datetime,
+) -> None:  # fmt: skip
+    """Say what changed on the hosts of INVENTORY between two times, and which runs there were.
+
+    Without INVENTORY, of every inventory that the history has. A change is told at the time of the first reading that
+    found it. Exits 0 whatever changed, 1 where the history cannot be read, 64 usage.
+    """
+    from gpunode.cli.drift import coloured
+    from gpunode.history.asking import asking
+
+    if since > until:
+        raise click.UsageError("--since lies behind --until: nothing can have changed between them")
+    with _told() as place:
+        from gpunode.history import changing, document
+        from gpunode.history.text import changes_text
+
+        question = _question(inventory, hosts, components, codes)
+        with asking(place) as connection:
+            found, known = changing.changes(connection, question, since, until), _known(connection, question)
+    if is_json():
+        say_document(document.of_changes(place, question.inventory, found, since, until))
+    elif text := changes_text(found, known, since, until, columns(), coloured, is_quiet()):
+        say_coloured(text)
+
+
+@history.command()
+@history_option
+@output_option("the inventories (docs/output.md)", "the same", short=True)
+def inventories() -> None:
+    """List the inventories that the history has, with their hosts and reports."""
+    from gpunode.history.asking import asking, known
+
+    with _told() as place:
+        from gpunode.history import document
+        from gpunode.history.text import inventories_text
+
+        with asking(place) as connection:
+            found = known(connection)
+    if is_json():
+        say_document(document.of_inventories(place, found))
+    elif found:
+        say_coloured(inventories_text(found, columns()))
+
+
+@history.command("import")
+@click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
+@click.option("--inventory", metavar="NAME", help="Whose hosts they tell of; by default as each document has it.")
+@history_option
+@output_option("what was read (docs/output.md)", "nothing", short=True)
+def import_(files: tuple[Path, ...], inventory: str | None) -> None:
+    """Take JSON documents of drift, apply and agent collect, and agents' own reports, into the history.
+
+    They may come in any order, and more than once; - is standard input. Exits 0 where all were taken, 1 where the
+    history cannot be written, 3 where a file is no such document: then none is taken behind it.
+    """
+    from gpunode.history.writing import record
+
+    with _told() as place:
+        from gpunode.history import document
+        from gpunode.history.place import inventory_name
+        from gpunode.history.told import NoDocumentError, told
+
+        taken: list[tuple[str, str, int]] = []
+        keep = chosen()[1]
+        for file in files:
+            try:
+                found = told(json.loads(sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()))
+            except OSError as error:
+                end(f"{file}: {error.strerror}", NOT_READ, ExitCode.ERROR)
+            except NoDocumentError as error:
+                end_by(error, ExitCode.INPUT_REFUSED, f"{file}: ")
+            except (ValueError, RecursionError) as error:
+                end(f"{file}: this is no JSON: {error}", NoDocumentError.code, ExitCode.INPUT_REFUSED)
+            named = inventory or found.inventory
+            if named is None:
+                raise click.UsageError(f"{file} does not say of which inventory it is: give --inventory NAME")
+            name = inventory_name(named)
+            record(place, found, name, keep)
+            taken.append((str(file), name, len(found.hosts)))
+            many = f"{len(found.hosts)} host{'' if len(found.hosts) == 1 else 's'}"
+            talk(f"{file}: {many} of {name}, {found.at:%Y-%m-%d %H:%M} UTC")
+    if is_json():
+        say_document(document.of_import(place, inventory, taken))
+
+
+@history.command()
+@click.option("--older-than", metavar="AGE", callback=_age, required=True, help="What ended that long ago: 90d, say.")
+@history_option
+@output_option("how much was removed (docs/output.md)", "nothing", short=True)
+def prune(older_than: timedelta) -> None:
+    """Remove what is old from the history; what is so still stays, however long it has been so.
+
+    What writes to the history does the same once a day, for what is older than a year (or GPUNODE_HISTORY_KEEP).
+    """
+    from gpunode.history import pruning
+
+    before = datetime.now(UTC) - older_than
+    with _told() as place:
+        from gpunode.history import document
+        from gpunode.history.text import in_words
+
+        found = pruning.prune(place, before)
+    if is_json():
+        say_document(document.of_prune(place, found, before))
+    counts = f"{found.findings:,} findings, {found.records:,} reports, {found.hosts:,} hosts"
+    talk(f"removed what was over before {in_words(before)}: {counts}")
+
+
+@contextmanager
+def _told() -> Iterator[Place]:
+    """Yield the history that is meant; end the program with 1 where it cannot be used, with 64 where it is none."""
+    from gpunode.history.errors import HistoryError
+
+    place, _ = chosen()
+    if place is None:
+        raise click.UsageError("--history none: there is none to be asked; name a file or a URL")
+    try:
+        yield place
+    except HistoryError as error:
+        end_by(error, ExitCode.ERROR)
+
+
+def _question(
+    inventory: str | None, hosts: tuple[str, ...], components: tuple[str, ...], codes: tuple[str, ...]
+) -> Question:
+    from gpunode.history.asking import Question
+    from gpunode.history.place import inventory_name
+
+    return Question(None if inventory is None else inventory_name(inventory), hosts, components, codes)
+
+
+def _known(connection: Any, question: Question) -> list[Known]:
+    from gpunode.history.asking import known
+
+    return [each for each in known(connection) if question.inventory in (None, each.name)]

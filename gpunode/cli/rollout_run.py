@@ -1,0 +1,138 @@
+"""What `gpunode rollout` does: it reads all nodes, and takes them wave by wave, or tells the waves alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpunode.base.codes import with_code
+from gpunode.cli.engine import inspected
+from gpunode.cli.recording import recorded
+from gpunode.cli.rollout_told import say_head, tell
+
+if TYPE_CHECKING:
+    from gpunode.base.findings import NodeReport
+    from gpunode.cli.interruption import Interruption
+    from gpunode.fleet.call import Call
+    from gpunode.fleet.engine.address import Scheduler
+    from gpunode.fleet.rollout.gate import RunResult
+    from gpunode.fleet.rollout.journal import Journal
+    from gpunode.fleet.rollout.opening import Asked, Request
+    from gpunode.fleet.rollout.progress import Progress, Wave
+
+
+def planned(inventory: Path, scheduler: Scheduler | None, call: Call, request: Request | None) -> Progress:
+    """Tell the waves of a rollout that is not made; return how it would stand."""
+    from gpunode.fleet.rollout.conduct import wave_line
+    from gpunode.fleet.rollout.entries import STOPPED, Resumed, now
+    from gpunode.fleet.rollout.opening import asked, begun, resumable
+    from gpunode.fleet.rollout.place import latest, place
+    from gpunode.fleet.rollout.progress import Progress, waves_to_come
+
+    name, found, ours = str(inventory), asked(inventory), version("gpunode")
+    if request is None:
+        _, last = resumable(latest(place(name)), call, found, ours)
+        progress = last.after(Resumed(at=now()))
+    else:
+        progress = Progress(begun(call, request, found, _everybody(inventory, scheduler), ours))
+    say_head(progress)
+    waves, end = waves_to_come(progress)
+    for wave in waves:
+        tell(wave_line(wave))
+    would_stop = with_code(f"would stop: {end.reason}", STOPPED)
+    tell(would_stop if end.reason else f"waves, where every node passes: {len(waves)}")
+    return progress
+
+
+def carried_out(
+    inventory: Path,
+    scheduler: Scheduler | None,
+    call: Call,
+    request: Request | None,
+    anew: bool,
+    interval: float,
+    pauses: bool,
+    interruption: Interruption,
+) -> tuple[Progress, Path]:
+    """Take wave after wave; return how the rollout then stands, and the folder of its files."""
+    from gpunode.cli.live import live
+    from gpunode.fleet.engine.address import EngineError
+    from gpunode.fleet.inventory import foreign_names, host_data
+    from gpunode.fleet.reports.document import document
+    from gpunode.fleet.rollout.conduct import Hands, conduct
+    from gpunode.fleet.rollout.opening import asked, difference
+    from gpunode.fleet.rollout.place import controller_lock, place
+    from gpunode.fleet.rollout.wave_run import WaveRunner
+    from gpunode.fleet.run.child import program
+    from gpunode.settings import check_hosts
+
+    pyinfra, found = program(), asked(inventory)
+    folder = place(str(inventory))
+    with controller_lock(folder, str(inventory)):
+        journal = _journal(inventory, scheduler, call, request, anew, found, folder)
+        say_head(journal.known)
+        hosts, files = journal.known.begun.hosts, journal.path.parent
+        tell(f"log of each wave: {files}/wave-N.log")
+
+        def read(nodes: Sequence[str]) -> tuple[NodeReport, ...]:
+            try:
+                reports = inspected(inventory, scheduler, only=nodes, whole=True)
+            except EngineError as error:
+                again = call.of("rollout", "--resume")
+                raise EngineError(
+                    f"{error}. The rollout is interrupted, and `{again}` goes on, by any engine"
+                ) from None
+            recorded(document(reports, replace(call, limit=tuple(nodes))), "rollout")
+            return reports
+
+        def against(nodes: Sequence[str]) -> dict[str, str]:
+            from gpunode.fleet import drift_cluster
+
+            return drift_cluster.against(inventory, check_hosts(host_data(str(inventory)), foreign_names()), nodes)
+
+        def run(wave: Wave) -> RunResult:
+            # In a log too: a wave may take an hour.
+            with live(tell) as watch:
+                return WaveRunner(pyinfra, str(inventory), found.groups, folder, files, tell, watch).run(wave)
+
+        hands = Hands(run, read, lambda: difference(hosts, asked(inventory).hosts), tell, against)
+        interruption.said = f"interrupted; `{call.of('rollout', '--resume')}` goes on"
+        return conduct(journal, hands, interval, pauses), files
+
+
+def _journal(
+    inventory: Path,
+    scheduler: Scheduler | None,
+    call: Call,
+    request: Request | None,
+    anew: bool,
+    found: Asked,
+    folder: Path,
+) -> Journal:
+    """Return the journal of the rollout that is resumed, or of one that begins now."""
+    from gpunode.fleet.rollout.entries import Resumed, now
+    from gpunode.fleet.rollout.opening import begun, refuse_beside, resumable
+    from gpunode.fleet.rollout.place import begin, latest
+
+    ours = version("gpunode")
+    if request is None:
+        journal, _ = resumable(latest(folder), call, found, ours)
+        journal.append(Resumed(at=now()))
+        return journal
+    if not anew:
+        refuse_beside(latest(folder), call)
+    # Before there is a journal all nodes are read: nothing is begun where that cannot be done.
+    entry = begun(call, request, found, _everybody(inventory, scheduler), ours)
+    journal = begin(folder)
+    journal.append(entry)
+    return journal
+
+
+def _everybody(inventory: Path, scheduler: Scheduler | None) -> tuple[NodeReport, ...]:
+    from gpunode.cli.drift import watched
+
+    with watched() as watch:
+        return inspected(inventory, scheduler, watch, whole=True)

@@ -1,0 +1,128 @@
+"""Hooks into the way that pyinfra 3.10 connects to a host by ssh.
+
+- `without_delay`: no Nagle delay (paramiko never sets TCP_NODELAY, which costs about 40 ms per command), and a node
+  that fell silent is noticed: a run would wait for its answer for ever. A connection in which nothing happens sleeps
+  for seconds: paramiko alone wakes ten times a second to look whether it was closed, which for two thousand nodes is
+  all that a processor can do.
+- `patient`: a key exchange that ran out of time is tried once more: a hundred at once take longer than pyinfra waits
+  for one.
+- `contained`: a key file that cannot be used is its host's failure to connect: pyinfra would print a traceback for each
+  host, keep the reason, and end the run.
+- `remedied`: a host key that is unknown or another one is told with the commands that mend it, see
+  gpunode.fleet.access.host_keys.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from gevent import Timeout  # type: ignore[import-untyped]
+from paramiko import Channel, Transport
+from paramiko import SSHClient as ParamikoClient
+from pyinfra.api.exceptions import ConnectError, PyinfraError
+from pyinfra.api.host import Host
+from pyinfra.connectors.ssh import SSHConnector
+
+from gpunode.fleet.access import errors, host_keys
+
+# The kernel of a node answers for it, however long its command takes: after a minute of silence the connection is dead.
+_TCP_OPTIONS = {"TCP_NODELAY": 1, "TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 60_000}
+# How often paramiko looks whether we have closed a connection, in seconds; what comes is read when it comes.
+_SECONDS_BETWEEN_LOOKS = 2.0
+# For leaving a host, from which something may be to be taken away.
+SECONDS_TO_LEAVE = 5.0
+# What paramiko says where a key exchange did not end within pyinfra's CONNECT_TIMEOUT, or was broken off.
+_NOT_AGREED = "No existing session"
+
+Method = Callable[..., Any]
+
+
+class Unconnectable(ConnectError):
+    """Say why no attempt connects to a host, whatever becomes of it: what is wrong is on this side, a key file, say."""
+
+
+def without_delay(connect: Method, self: SSHConnector, *args: Any, **kwargs: Any) -> Any:
+    """Connect; then have small packets sent at once, silence noticed, and what is idle sleep."""
+    result = connect(self, *args, **kwargs)
+    for transport in _transports(self):
+        transport.sock.settimeout(_SECONDS_BETWEEN_LOOKS)
+        # The channel through a jump host is no socket, and has no such options; the way to the jump host has.
+        if isinstance(transport.sock, socket.socket):
+            transport.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in _TCP_OPTIONS.items():
+                # Some are Linux's alone.
+                if hasattr(socket, name):
+                    transport.sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return result
+
+
+def patient(connect: Method, self: SSHConnector, *args: Any, **kwargs: Any) -> Any:
+    """Connect; where both sides did not agree on keys in time, try once more."""
+    try:
+        return connect(self, *args, **kwargs)
+    except ConnectError as error:
+        if _NOT_AGREED not in str(error):
+            raise
+        # Of many hosts at once, the last wait for processor time; by now most of the others are through.
+        if self.client is not None:
+            self.client.close()
+        return connect(self, *args, **kwargs)
+
+
+def contained(connect: Method, self: SSHConnector, *args: Any, **kwargs: Any) -> Any:
+    """Connect; raise Unconnectable where no attempt can succeed, ConnectError for whatever else stops it."""
+    try:
+        return connect(self, *args, **kwargs)
+    except ConnectError as error:
+        # A socket's error names no file; that of a key that may not be read does.
+        cause = error.__context__
+        if isinstance(cause, OSError) and cause.filename is not None:
+            raise Unconnectable(str(error)) from error
+        raise
+    except PyinfraError as error:
+        raise Unconnectable(str(error)) from error
+    except ValueError as error:
+        # Of a key file that is no text, a certificate that is none, or a port that is no number.
+        used = f"ssh_key {self.data['ssh_key']}, ssh_port {self.data['ssh_port']}"
+        raise Unconnectable(f"Unusable connection data: {error} ({used})") from error
+
+
+def remedied(connect: Method, self: SSHConnector, *args: Any, **kwargs: Any) -> Any:
+    """Connect; an error of host keys has the remedy behind it."""
+    try:
+        return connect(self, *args, **kwargs)
+    except ConnectError as error:
+        file = getattr(self.client, "_host_keys_filename", None)
+        port = getattr(self.client, "_ssh_config", {}).get("port", 22)
+        remedy = None if file is None else host_keys.remedy(str(error), int(port), file)
+        if remedy is None:
+            raise
+        raise type(error)(f"{error}{errors.REMEDY}{remedy}") from error
+
+
+def leave(host: Host) -> None:
+    """Disconnect from a host, and close what was opened on the way to it, whether it was reached or not.
+
+    pyinfra forgets its connections, and they would be open until Python ends: each takes an open file, and wakes.
+    """
+    # What came, came; and a host that hangs is not waited for.
+    with suppress(Exception), Timeout(SECONDS_TO_LEAVE, False):
+        if host.connected:
+            host.disconnect()
+    with suppress(Exception):
+        for transport in _transports(host.connector):
+            transport.close()
+
+
+def _transports(connector: Any) -> tuple[Transport, ...]:
+    """Return the connection to a host, and those to the hosts that it jumps over, the last one first."""
+    client = getattr(connector, "client", None)
+    transport = client.get_transport() if isinstance(client, ParamikoClient) else None
+    found = []
+    while transport is not None:
+        found.append(transport)
+        transport = transport.sock.get_transport() if isinstance(transport.sock, Channel) else None
+    return tuple(found)

@@ -1,0 +1,70 @@
+"""Bundles of an inventory's hosts, written where nodes fetch them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from gpunode.agent.bundle import Bundle, carried
+from gpunode.agent.program import packed
+from gpunode.agent.pull import BUNDLE
+from gpunode.agent.signing import signature
+from gpunode.fleet.inventory import foreign_names, limited, load_inventory
+from gpunode.fleet.reports.whole_file import write_whole
+from gpunode.settings import check_hosts
+from gpunode.settings.host_data import data_of
+
+
+@dataclass(frozen=True)
+class Written:
+    """Hold what was written: for which hosts, by which number, until when they count, and the program's digest."""
+
+    hosts: tuple[str, ...]
+    number: int
+    expires: datetime
+    program: str
+    cautions: tuple[str, ...]
+
+
+def write_bundles(
+    inventory: Path, limit: Collection[str], key: Path, out: Path, number: int, now: datetime, expires: datetime
+) -> Written:
+    """Write a bundle for each host, and the program; nothing where one cannot be carried.
+
+    Raises InventoryError, SettingsError, BundleError, SigningError, OSError.
+    """
+    found = load_inventory(inventory)
+    data = {host.name: data_of(host).data for host in found}
+    settings = check_hosts(data, foreign_names())
+    names = limited(found, limit)
+    contents = {name: carried(name, data[name], settings[name]) for name in names}
+    archive, program = packed()
+    signed = {}
+    for name, content in contents.items():
+        bundle = Bundle(name, number, now, expires, version("gpunode"), program, content)
+        text = bundle.text().encode()
+        signed[name] = signature(text, key) + text
+    # First what bundles name: a node that fetches meanwhile finds it.
+    place = out / "programs" / f"{program.sha256}.tar.gz"
+    if not place.exists():
+        _write(place, archive)
+    for name, text in signed.items():
+        _write(out / name / BUNDLE, text)
+    in_cluster = [name for name in names if settings[name].kubernetes.enabled]
+    cautions = (
+        (
+            f"{len(in_cluster)} of the hosts are nodes of a cluster: what disturbs them waits for a push, which drains "
+            "them, and what is of the cluster is no part of their bundles",
+        )
+        if in_cluster
+        else ()
+    )
+    return Written(tuple(names), number, expires, program.sha256, cautions)
+
+
+def _write(path: Path, text: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, text)

@@ -1,0 +1,90 @@
+"""Runs by workers: each carries out `gpunode apply` on a part, and how each node ended is told as of a run of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpunode.base.disruption import Disruption
+from gpunode.base.findings import Finding, finding_from
+from gpunode.base.host_names import folded
+from gpunode.fleet.engine import readings, remote
+from gpunode.fleet.engine.address import EngineError, Scheduler
+from gpunode.fleet.engine.remote import Outcome
+from gpunode.fleet.engine.roster import roster
+from gpunode.fleet.reports.run_end import Failure, HostEnd
+from gpunode.fleet.run.ends import not_run
+
+if TYPE_CHECKING:
+    from gpunode.node.plan import Plan
+
+_WORDS = ("apply", "--yes", "--output", "json")
+
+
+def ends(
+    scheduler: Scheduler,
+    inventory: Path,
+    plans: Mapping[str, Plan | Finding],
+    nodes: Sequence[str],
+    tell: Callable[[str], None],
+) -> list[HostEnd]:
+    """Return how a run ended on each host that was planned for; raise what `roster` and `remote.outcomes` raise.
+
+    nodes: the hosts that the run is made on; tell: a line for each part that has ended
+    """
+    members = [replace(each, disturbed=_disturbs(plans[each.name])) for each in roster(inventory, only=nodes)]
+    found: dict[str, HostEnd] = {}
+    for outcome in remote.outcomes(scheduler, str(inventory), _WORDS, members, changes=True):
+        found |= {end.name: end for end in _ends(outcome)}
+        tell(f"{len(found)} of {len(nodes)} nodes: {folded(outcome.names)}: {_how(outcome)}")
+    return [not_run(name, plan) or found[name] for name, plan in plans.items()]
+
+
+def _disturbs(found: Plan | Finding) -> bool:
+    return not isinstance(found, Finding) and found.disruption > Disruption.nothing
+
+
+def _how(outcome: Outcome) -> str:
+    if outcome.document is None:
+        return str(outcome.why)
+    log = outcome.document.get("log")
+    return f"ended, by {outcome.worker}" + (f"; its log there: {log}" if log else "")
+
+
+def _ends(outcome: Outcome) -> Iterator[HostEnd]:
+    document = outcome.document or {}
+    hosts, alone = document.get("hosts") or {}, document.get("left_alone") or {}
+    where = f"`gpunode apply` by the worker {outcome.worker}"
+    for name in outcome.names:
+        if name in hosts:
+            yield HostEnd(name, findings=tuple(map(finding_from, hosts[name]["findings"])))
+        elif name in alone:
+            yield HostEnd(name, left_alone=alone[name])
+        elif "error" in document:
+            yield HostEnd(name, failure=Failure(where, document["error"]))
+        elif not outcome.began:
+            yield HostEnd(name, left_alone=f"nothing was begun: {outcome.why}")
+        else:
+            yield HostEnd(name, cut_off=f"{outcome.why or 'the worker says nothing of this node'}")
+
+
+def lost(found: Collection[HostEnd]) -> list[str]:
+    """Return the hosts of which nobody knows how they are: the run on them was cut off."""
+    return [end.name for end in found if end.cut_off is not None and end.findings is None]
+
+
+def looked_again(scheduler: Scheduler, inventory: Path, found: Sequence[HostEnd]) -> list[HostEnd]:
+    """Return the ends with what other workers find of the nodes whose run was cut off, where they can."""
+    try:
+        told = readings.reports(
+            scheduler, inventory, lambda hosts, done: None, readings.SECONDS, only=lost(found), whole=True
+        )
+    except EngineError as error:
+        return [
+            replace(end, cut_off=f"{end.cut_off}; nor could it be looked at again: {error}") if end.cut_off else end
+            for end in found
+        ]
+    reports = {report.name: report.findings for report in told}
+    return [replace(end, findings=reports[end.name]) if end.name in reports else end for end in found]

@@ -1,0 +1,125 @@
+"""Parts of an inventory: which hosts one worker takes together. Pure, and imported where pyinfra must not be.
+
+Hosts of a cluster are one part: what is asked of the cluster, and what it is changed to, is decided once for all of
+them. Hosts of an IMEX domain are in one part: its daemon is stopped on all of them before it starts on any. A worker
+takes hosts of its own site alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+# Fewer hosts than the least are not worth a process, which takes a second to start; with more than the most, a worker
+# that dies takes many with it, and memory grows.
+LEAST, MOST = 32, 512
+# So many parts for each worker, so that a slow one holds up few.
+_EACH = 4
+
+
+@dataclass(frozen=True)
+class Member:
+    """Hold what decides where a host is taken: its site (None: none is named), and whether it is in the cluster.
+
+    pattern: what --limit takes for it alone; fingerprint: of its settings and its address, which the worker must have;
+    domain: what names its IMEX domain, by which other hosts' data, too, say what it is to be; None where it is in none.
+    disturbed: a run disturbs it, and disruption.max_parallel bounds at how many at once
+    """
+
+    name: str
+    pattern: str
+    fingerprint: str
+    site: str | None = None
+    in_cluster: bool = False
+    domain: str | None = None
+    disturbed: bool = False
+
+
+@dataclass(frozen=True)
+class Part:
+    """Hold the hosts that one worker takes together.
+
+    alone: no other such part is taken meanwhile, for each run keeps to the bound on what it disturbs by itself
+    """
+
+    members: tuple[Member, ...]
+    site: str | None
+    in_cluster: bool
+    alone: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the hosts' names."""
+        return tuple(member.name for member in self.members)
+
+    @property
+    def is_by_others(self) -> bool:
+        """Say whether the whole inventory has to be read to know what these hosts are to be."""
+        return self.in_cluster or any(member.domain is not None for member in self.members)
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the one of all of them."""
+        return joined({member.name: member.fingerprint for member in self.members})
+
+
+def joined(fingerprints: Mapping[str, str]) -> str:
+    """Return one fingerprint (SHA-256, hex) of many hosts', whatever their order."""
+    return hashlib.sha256(json.dumps(sorted(fingerprints.items())).encode()).hexdigest()
+
+
+def cut(members: Iterable[Member], workers: Mapping[str | None, int]) -> tuple[Part, ...]:
+    """Return the parts of which each host is in one, in the inventory's order within each site, domains together.
+
+    workers: site -> how many workers it has
+    """
+    members = tuple(members)
+    disturbed = {member.domain for member in members if member.disturbed and member.domain is not None}
+    by_place: dict[tuple[str | None, bool, bool], list[Member]] = {}
+    for member in members:
+        # Those of the cluster, and of a domain, stay together, whatever is done to them.
+        is_disturbed = not member.in_cluster and (member.disturbed or member.domain in disturbed)
+        place = (member.site, member.in_cluster, is_disturbed)
+        by_place.setdefault(place, []).append(member)
+    return tuple(
+        Part(tuple(some), site, in_cluster, any(member.disturbed for member in some))
+        for (site, in_cluster, _), those in by_place.items()
+        for some in _batches(those, len(those) if in_cluster else size(len(those), workers.get(site, 0)))
+    )
+
+
+def size(hosts: int, workers: int) -> int:
+    """Return how many hosts make a part."""
+    return max(LEAST, min(MOST, -(-hosts // (max(1, workers) * _EACH))))
+
+
+def torn(members: Iterable[Member]) -> Sequence[str | None]:
+    """Return the sites of the cluster's hosts where there is more than one: no worker reaches all of them."""
+    sites = dict.fromkeys(member.site for member in members if member.in_cluster)
+    return tuple(sites) if len(sites) > 1 else ()
+
+
+def torn_domain(members: Iterable[Member]) -> tuple[str, ...]:
+    """Return the hosts of a domain that is at several sites, or partly in the cluster; none where there is no such."""
+    places: dict[str, dict[tuple[str | None, bool], str]] = {}
+    for member in members:
+        if member.domain is not None:
+            places.setdefault(member.domain, {})[member.site, member.in_cluster] = member.name
+    return next((tuple(found.values()) for found in places.values() if len(found) > 1), ())
+
+
+def _batches(members: Sequence[Member], many: int) -> Iterable[list[Member]]:
+    """Yield so many members at once, and more where a domain has more."""
+    units: dict[str, list[Member]] = {}
+    for member in members:
+        units.setdefault(f"host {member.name}" if member.domain is None else member.domain, []).append(member)
+    batch: list[Member] = []
+    for unit in units.values():
+        if batch and len(batch) + len(unit) > many:
+            yield batch
+            batch = []
+        batch += unit
+    if batch:
+        yield batch

@@ -1,0 +1,115 @@
+"""What workers read and judged, as the commands have it that read nodes themselves: reports, and plans."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gpunode.base.codes import with_code
+from gpunode.base.findings import Finding, FindingClass, NodeReport, finding_from
+from gpunode.base.host_names import folded
+from gpunode.base.node_summary import summary_from
+from gpunode.fleet import no_answer
+from gpunode.fleet.engine import remote
+from gpunode.fleet.engine.address import EngineError, Scheduler
+from gpunode.fleet.engine.remote import Outcome
+from gpunode.fleet.engine.roster import roster
+from gpunode.node.plan import Plan, plan_from
+
+# What no document came of, and what a worker's command refused.
+NOT_READ = "engine.part-lost"
+# Within which a node has to answer, where nobody says another number.
+SECONDS = 120.0
+_REMEDY = "look at the scheduler and its workers; the nodes of other parts are told of as they are"
+
+# Told the number of hosts, and of how many of them there is an outcome.
+Watch = Callable[[int, int], None]
+
+
+def reports(
+    scheduler: Scheduler,
+    inventory: Path,
+    watch: Watch,
+    seconds: float,
+    *,
+    limit: Collection[str] = (),
+    only: Collection[str] | None = None,
+    whole: bool = False,
+) -> tuple[NodeReport, ...]:
+    """Return a report for each host, as `gpunode drift` on a worker has it; raise what `roster` and `outcomes` raise.
+
+    seconds: within which a node has to answer; whole: raise EngineError where a part was not read at all
+    """
+    words = ("drift", "--output", "json", "--timeout", f"{seconds:g}")
+    found: list[NodeReport] = []
+    for outcome in _outcomes(scheduler, inventory, words, watch, limit, only):
+        for name, host, why in _hosts(outcome):
+            if whole and host is None:
+                raise EngineError(f"{folded(outcome.names)} could not be read: {why}")
+            found.append(_report(name, host, why))
+    return tuple(found)
+
+
+def plans(
+    scheduler: Scheduler, inventory: Path, watch: Watch, *, limit: Collection[str] = ()
+) -> dict[str, Plan | Finding]:
+    """Return the plan of each host, or why there is none, as `gpunode plan` on a worker has it."""
+    return {
+        name: _plan(host, why)
+        for outcome in _outcomes(scheduler, inventory, ("plan", "--output", "json"), watch, limit, None)
+        for name, host, why in _hosts(outcome)
+    }
+
+
+def _outcomes(
+    scheduler: Scheduler,
+    inventory: Path,
+    words: tuple[str, ...],
+    watch: Watch,
+    limit: Collection[str],
+    only: Collection[str] | None,
+) -> list[Outcome]:
+    """Return the outcomes in the order of the inventory's hosts."""
+    members = roster(inventory, limit, only)
+    watch(len(members), 0)
+    found = list(
+        remote.outcomes(scheduler, str(inventory), words, members, done=lambda hosts: watch(len(members), hosts))
+    )
+    place = {member.name: number for number, member in enumerate(members)}
+    return sorted(found, key=lambda outcome: place[outcome.names[0]])
+
+
+def _hosts(outcome: Outcome) -> Iterator[tuple[str, Mapping[str, Any] | None, str]]:
+    """Yield (host, what the document says of it or None, why it says nothing)."""
+    document = outcome.document or {}
+    hosts = document.get("hosts") or {}
+    why = outcome.why or str(document.get("error") or "the document says nothing of this host")
+    if outcome.worker is not None:
+        why = f"{why} (worker: {outcome.worker})"
+    for name in outcome.names:
+        yield name, hosts.get(name), with_code(why, str(document["code"])) if "code" in document else why
+
+
+def _report(name: str, host: Mapping[str, Any] | None, why: str) -> NodeReport:
+    if host is None:
+        return NodeReport(name, (_not_read(why),))
+    told = host.get("summary")
+    return NodeReport(name, tuple(map(finding_from, host["findings"])), None if told is None else summary_from(told))
+
+
+def _not_read(why: str) -> Finding:
+    return Finding("node", FindingClass.ERROR, "state", "not read", "read", cause=why, remedy=_REMEDY, code=NOT_READ)
+
+
+def _plan(host: Mapping[str, Any] | None, why: str) -> Plan | Finding:
+    if host is None:
+        return _not_read(why)
+    return _silent(host) if host["verdict"] == "unreachable" else plan_from(host)
+
+
+def _silent(host: Mapping[str, Any]) -> Finding:
+    """Return why there is no plan, as a worker's document has it."""
+    found = (no_answer.unreached if host["code"] == no_answer.unreached(None).code else no_answer.unreadable)(None)
+    return replace(found, cause=host["reason"], remedy=host["remedy"], code=host["code"])

@@ -1,0 +1,99 @@
+"""What a worker does: it starts gpunode as a child on a part of an inventory, and returns what that printed.
+
+Nothing here imports pyinfra, or anything that does: it patches the sockets of its process, and a worker's own would
+stop working. What comes and goes is text: no key, and no object of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+# Names this process, and no other that takes its place and address.
+PROCESS = uuid.uuid4().hex
+_LINES = 6
+# The code of the document of a command that was ended; gpunode.cli, which knows it, imports too much for a worker.
+_INTERRUPTED = "gpunode.interrupted"
+# The name of each task that is at work here -> its child.
+_children: dict[str, subprocess.Popen[bytes]] = {}
+
+
+def here() -> str:
+    """Return what names the process that is at work."""
+    return PROCESS
+
+
+def end(names: Collection[str]) -> None:
+    """End the commands of these tasks, as far as they are at work here, as Ctrl-C does."""
+    for name in names:
+        child = _children.get(name)
+        if child is not None:
+            with suppress(ProcessLookupError):
+                child.terminate()
+
+
+def carry_out(text: str) -> str:
+    """Carry out a task, and return its outcome, both as JSON (see `done`)."""
+    return json.dumps(done(json.loads(text)))
+
+
+def done(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what became of a task: `document`, what the command printed; or `broken`, why it printed none.
+
+    task: its `name`, words (of gpunode's), environment, and `only_by`, the process that it was given to, None where any
+    may take it
+    """
+    where = f"{socket.gethostname()}, process {os.getpid()}"
+    if task["only_by"] not in (None, PROCESS):
+        # It was begun by the process that was here before, and what changes nodes is not begun twice.
+        return {"worker": where, "replaced": True, "broken": "the worker's process was replaced by another one"}
+    program = Path(sys.executable).with_name("gpunode")
+    if not program.is_file():
+        return {"worker": where, "broken": f"there is no gpunode beside {sys.executable}: install it there"}
+    # Ended with this process: what nobody waits for any more is not to go on beside what is begun in its place.
+    words = [sys.executable, "-m", "gpunode.fleet.engine.leash", str(os.getpid()), str(program), *task["words"]]
+    child = subprocess.Popen(
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # What it tells goes into the history of the controller, with all other parts.
+        env={**os.environ, **task["environment"], "GPUNODE_HISTORY": "none"},
+    )
+    _children[task["name"]] = child
+    said: list[bytes] = []
+    assert child.stdout is not None and child.stderr is not None
+    listening = threading.Thread(target=_last_of, args=(child.stderr, said), daemon=True)
+    listening.start()
+    try:
+        printed = child.stdout.read()
+        status = child.wait()
+    finally:
+        del _children[task["name"]]
+    listening.join()
+    try:
+        document = json.loads(printed)
+    except ValueError:
+        last = b"".join(said).decode(errors="replace").strip().splitlines()[-_LINES:]
+        how = f"signal {-status}" if status < 0 else f"exit {status}"
+        return {"worker": where, "broken": f"gpunode ended there ({how}){': ' if last else ''}{'; '.join(last)}"}
+    if isinstance(document, dict) and document.get("code") == _INTERRUPTED:
+        # Somebody ended it, with its worker maybe: it came to no result.
+        return {"worker": where, "broken": "gpunode was ended there"}
+    return {"worker": where, "status": status, "document": document}
+
+
+def _last_of(stream: Any, said: list[bytes]) -> None:
+    """Keep the last lines of what a child says, however much that is."""
+    for line in stream:
+        said.append(line)
+        del said[:-_LINES]

@@ -1,0 +1,117 @@
+"""Which history is meant, as people name it: a file, a URL of PostgreSQL's, or none. Pure but for where files are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
+
+from gpunode.base.errors import CodedError
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+VARIABLE, NAME_VARIABLE, KEEP_VARIABLE = "GPUNODE_HISTORY", "GPUNODE_HISTORY_AS", "GPUNODE_HISTORY_KEEP"
+NONE = "none"
+FILE = "history.sqlite"
+_POSTGRESQL = ("postgresql", "postgres", "postgresql+psycopg")
+_ALLOWED = "give a file, postgresql://HOST/DATABASE, or none"
+
+
+class PlaceError(CodedError):
+    """Say why a text names no history, and what does."""
+
+    code = "history.unknown-place"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Hold where a history is: in a file, or at a server of PostgreSQL's; the URL may hold a password."""
+
+    file: Path | None = None
+    url: str = field(default="", repr=False)
+
+    def __str__(self) -> str:
+        """Return it as it may be shown: without a password, and without what stands behind a ?, which may be one."""
+        if self.file is not None:
+            return str(self.file)
+        from sqlalchemy import make_url
+
+        url = make_url(self.url)
+        user = f"{quote(url.username, safe='')}@" if url.username else ""
+        host = f"[{url.host}]" if url.host and ":" in url.host else url.host or ""
+        return f"postgresql://{user}{host}{f':{url.port}' if url.port else ''}/{url.database or ''}"
+
+    def for_sqlalchemy(self) -> URL:
+        """Return the URL that SQLAlchemy takes."""
+        from sqlalchemy import URL, make_url
+
+        if self.file is not None:
+            return URL.create("sqlite", database=str(self.file))
+        return make_url(self.url).set(drivername="postgresql+psycopg")
+
+
+def place(text: str | None, environment: Mapping[str, str] = os.environ) -> Place | None:
+    """Return the history that a text names, the user's own where it is empty; None where there is to be none.
+
+    Raise PlaceError. environment: where a user's, or a service's, files of that kind are kept
+    """
+    if not text:
+        return Place(default_file(environment))
+    if text == NONE:
+        return None
+    scheme, colon, rest = text.partition("://")
+    if not colon and text.startswith(tuple(f"{each}:" for each in _POSTGRESQL)):
+        raise PlaceError(f"this is neither a file nor a URL: {_ALLOWED}")
+    if not colon:
+        return Place(Path(text).expanduser())
+    if scheme == "sqlite" and rest.startswith("/") and len(rest) > 1:
+        # As SQLAlchemy has it: three slashes before a path from here, four before a whole one.
+        return Place(Path(rest[1:]).expanduser())
+    if scheme in _POSTGRESQL:
+        return Place(url=_checked(f"postgresql://{rest}"))
+    # What stands behind the scheme may be a password.
+    raise PlaceError(f"{scheme}://… is no history that gpunode can keep: {_ALLOWED}")
+
+
+def _checked(url: str) -> str:
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        # Two readings of it: where they differ, a part of a password would be taken for the server's name, and shown.
+        parts, found = urlsplit(url), make_url(url)
+        same = (parts.hostname or None, parts.port) == (found.host.lower() if found.host else None, found.port)
+        if same and parts.port != 0 and (found.database or found.query):
+            return url
+    # What is raised would repeat a part of the URL.
+    except (ValueError, ArgumentError):
+        pass
+    raise PlaceError(
+        "this URL of PostgreSQL's cannot be read: give postgresql://USER@HOST:PORT/DATABASE; a password belongs into "
+        "~/.pgpass, and in a URL / ? # @ : of it are written as %2F and so on"
+    )
+
+
+def default_file(environment: Mapping[str, str]) -> Path:
+    """Return the file of whoever runs this: in the folder of a service's state, or of a user's."""
+    if folder := environment.get("STATE_DIRECTORY", "").partition(":")[0]:
+        return Path(folder) / FILE
+    state = environment.get("XDG_STATE_HOME", "")
+    # One that is not absolute is to be ignored, its specification says.
+    home = Path(state) if state.startswith("/") else Path(environment.get("HOME") or "~").expanduser() / ".local/state"
+    return home / "gpunode" / FILE
+
+
+def inventory_name(inventory: str, environment: Mapping[str, str] = os.environ) -> str:
+    """Return how a history calls an inventory: its whole path, by whatever path it is named, or as it is told to.
+
+    Controllers that share a history, with the inventory at different places, are told one name: GPUNODE_HISTORY_AS.
+    """
+    if told := environment.get(NAME_VARIABLE):
+        return told
+    path = Path(inventory)
+    return str(path.resolve()) if path.exists() else inventory

@@ -1,0 +1,179 @@
+"""What a person reads of a history, folded to the width of the terminal; the same of several hosts is told once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from gpunode.base.codes import with_code
+from gpunode.base.findings import FindingClass
+from gpunode.base.folding import UNBOUND, fold
+from gpunode.base.host_names import folded_in_a_line
+from gpunode.base.terminal import printable
+from gpunode.history.asking import Answer, Known
+from gpunode.history.changing import Change, Kind
+from gpunode.history.intervals import End, Interval, State
+
+_LABELS = ("actual", "desired", "since", "found last", "cause", "remedy")
+_COLUMN = max(map(len, _LABELS)) + 2
+_KIND = max(map(len, Kind)) + 2
+Style = Callable[[FindingClass], str]
+T = TypeVar("T")
+
+
+def findings_text(
+    found: Sequence[Answer], known: Sequence[Known], columns: int = UNBOUND, style: Style = str, quiet: bool = False
+) -> str:
+    """Return what is not as desired, and since when; known: the inventories that were asked for."""
+    lines: list[str] = []
+    for inventory in known:
+        mine = [each for each in found if each.inventory == inventory.name]
+        if len(known) > 1 and mine:
+            lines.append(f"{printable(inventory.name)}:")
+        for alike in _alike(mine, _told_alike):
+            lines += _entry(alike, inventory.last, columns, style)
+        if not quiet:
+            hosts = len({each.host for each in mine})
+            told = f"the last report is of {in_words(inventory.last)}" if inventory.last else "no report is kept"
+            said = f"{hosts:,} of {_counted(inventory.hosts, 'host')} not as desired; {told}"
+            lines.append(fold(said, columns, "  "))
+    return "\n".join(lines)
+
+
+def _told_alike(answer: Answer) -> tuple[object, ...]:
+    """Return what has to be the same of findings that stand in one entry."""
+    state = answer.interval.state
+    return answer.interval.key, state, state.cause, state.remedy
+
+
+def _entry(alike: Sequence[Answer], latest: datetime | None, columns: int, style: Style) -> Iterator[str]:
+    first = alike[0].interval
+    yield _head(first, [each.host for each in alike], columns, style)
+    last = min(each.interval.last for each in alike)
+    told = {
+        "actual": first.state.actual,
+        "desired": first.state.desired,
+        "since": _since(alike),
+        "found last": in_words(last) if latest is not None and last < latest else None,
+        "cause": first.state.cause,
+        "remedy": first.state.remedy,
+    }
+    for label, text in told.items():
+        if text:
+            yield fold(f"  {label:<{_COLUMN}}{printable(text)}", columns, " " * (_COLUMN + 2))
+
+
+def _since(alike: Sequence[Answer]) -> str:
+    """Say since when the hosts are off, and since when they are as they are now."""
+    first = min(alike, key=lambda each: each.interval.since)
+    times = sorted({in_words(each.interval.since) for each in alike})
+    text = times[0] if len(times) == 1 else f"{times[0]} to {times[-1]}"
+    if first.from_first:
+        text += " or earlier: it was so in the first report"
+    elif len(times) == 1 and first.interval.last_good is not None:
+        text += f"; at {in_words(first.interval.last_good)} it was as desired"
+    begun = in_words(max(each.interval.begun for each in alike))
+    return text if begun in times else f"{text}; as it is now since {begun}"
+
+
+def changes_text(
+    found: Sequence[Change],
+    known: Sequence[Known],
+    since: datetime,
+    until: datetime,
+    columns: int = UNBOUND,
+    style: Style = str,
+    quiet: bool = False,
+) -> str:
+    """Return what happened between two times, in order, a line for what happened to several hosts in one minute."""
+    lines: list[str] = []
+    for inventory in known:
+        mine = [each for each in found if each.inventory == inventory.name]
+        if not quiet:
+            head = f"{inventory.name}: from {in_words(since)} to {in_words(until)}"
+            lines.append(fold(printable(head), columns, "  "))
+        elif len(known) > 1 and mine:
+            lines.append(f"{printable(inventory.name)}:")
+        for alike in _alike(mine, _at_once):
+            lines += _happened(alike, columns, style)
+        if not quiet:
+            counts = [f"{sum(each.kind is kind for each in mine):,} {kind}" for kind in Kind]
+            counts = [each for each in counts if not each.startswith("0 ")]
+            lines.append(fold(", ".join(counts) or "nothing changed", columns, "  "))
+    return "\n".join(lines)
+
+
+def _at_once(change: Change) -> tuple[object, ...]:
+    """Return what has to be the same of changes that stand in one line."""
+    before, after = change.before, change.after
+    side = after or before
+    sides = (before.state if before is not None else None, after.state if after is not None else None)
+    ending = side.end if side is not None and after is None else None
+    return in_words(change.at), change.kind, side and side.key, sides, ending, change.by, change.run
+
+
+def _happened(alike: Sequence[Change], columns: int, style: Style) -> Iterator[str]:
+    first = alike[0]
+    lead = f"{in_words(first.at)}  {first.kind:<{_KIND}}"
+    indent = " " * (len(lead) if columns >= 2 * len(lead) else 4)
+    names = folded_in_a_line([each.host for each in alike if each.host is not None], columns)
+    side = first.after or first.before
+    if side is None:
+        said = {Kind.RAN: f"{first.by}: {first.run}", Kind.LEFT: f"{names}: no longer in the inventory"}
+        yield fold(printable(lead + said.get(first.kind, f"{names}: in the inventory")), columns, indent)
+        return
+    what = printable(f"{side.key[0]}: {side.key[1]}")
+    how = _ended(side) if first.after is None else style(FindingClass(side.state.finding_class))
+    yield fold(with_code(f"{lead}{what}: {how}, {names}", side.state.code), columns, indent)
+    if first.after is not None:
+        yield fold(printable(f"{indent}{_sides(first.after.state)}"), columns, indent)
+    if first.before is not None:
+        yield fold(printable(f"{indent}before: {_sides(first.before.state)}"), columns, indent)
+
+
+def _ended(side: Interval) -> str:
+    return str(side.end if side.end is not None else End.GOOD)
+
+
+def _sides(state: State) -> str:
+    parts = [f"actual {state.actual}" if state.actual else "", f"desired {state.desired}" if state.desired else ""]
+    return ", ".join(part for part in parts if part) or state.cause or state.finding_class
+
+
+def inventories_text(found: Iterable[Known], columns: int = UNBOUND) -> str:
+    """Return the inventories, each with its hosts and the times of its reports."""
+    return "\n".join(
+        fold(
+            printable(
+                f"{each.name}: {_counted(each.hosts, 'host')}, {_counted(each.records, 'report')}"
+                + (f" from {in_words(each.first)} to {in_words(each.last)}" if each.first and each.last else "")
+            ),
+            columns,
+            "  ",
+        )
+        for each in found
+    )
+
+
+def in_words(time: datetime) -> str:
+    """Return a time as people read it, to the minute."""
+    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _head(interval: Interval, hosts: list[str], columns: int, style: Style) -> str:
+    what = printable(f"{interval.key[0]}: {interval.key[1]}")
+    names = hosts[0] if len(hosts) == 1 else f"{len(hosts):,} nodes: {folded_in_a_line(hosts, columns)}"
+    text = f"{what}: {style(FindingClass(interval.state.finding_class))}, {printable(names)}"
+    return fold(with_code(text, interval.state.code), columns, "  ")
+
+
+def _alike(found: Iterable[T], key: Callable[[T], object]) -> Iterable[list[T]]:
+    groups: dict[object, list[T]] = {}
+    for each in found:
+        groups.setdefault(key(each), []).append(each)
+    return groups.values()
+
+
+def _counted(number: int, one: str) -> str:
+    return f"{number:,} {one if number == 1 else f'{one}s'}"

@@ -1,0 +1,224 @@
+"""What a JSON document of gpunode's tells of each host: how it is, and which findings it says nothing of. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum, auto
+from functools import cached_property
+from typing import Any
+
+from gpunode.base.codes import code_of
+from gpunode.base.errors import CodedError
+from gpunode.base.findings import FindingClass
+from gpunode.base.subject import Subject
+from gpunode.history.intervals import End, Key, State
+
+# The longest that a text is kept; a node may say anything.
+LONGEST = 2_000
+CONNECTION, STATE = ("node", Subject.CONNECTION.value), ("node", Subject.STATE.value)
+_PREFLIGHT = "preflight"
+_OK = FindingClass.OK.value
+_AGENT = "agent"
+# Of whom a report says something even where it says nothing of what the settings ask.
+_NOT_JUDGED = frozenset({"node", _AGENT, "run"})
+# How a judge says that it knows nothing.
+_UNKNOWN = frozenset({"unknown", "unreadable", "not read"})
+
+
+class NoDocumentError(CodedError):
+    """Say why something is no document that a history can take."""
+
+    code = "history.no-document"
+
+
+class Scope(Enum):
+    """Name how much of a host a document tells."""
+
+    # It was not reached: what was so may still be so.
+    NOTHING = auto()
+    # It answered, and was not understood.
+    ANSWERED = auto()
+    # It cannot be what is asked, and nothing else was judged.
+    REFUSED = auto()
+    # What was judged is told; something else may not have been looked at.
+    PARTS = auto()
+    # What is not told is over.
+    ALL = auto()
+
+
+@dataclass(frozen=True)
+class Host:
+    """Hold what was told of a host: how much, its findings as the document has them, and when they were found."""
+
+    name: str
+    scope: Scope
+    findings: Sequence[Mapping[str, Any]]
+    at: datetime
+
+    @cached_property
+    def states(self) -> Mapping[Key, State]:
+        """Return the findings that are not as desired; of several of one name the first."""
+        found: dict[Key, State] = {}
+        for each in self.findings:
+            if each["class"] != _OK:
+                found.setdefault(_key(each), _state(each))
+        return found
+
+    @cached_property
+    def is_known(self) -> bool:
+        """Say whether all that the settings ask of the host was read and understood."""
+        return self.scope is Scope.ALL and not self._unknown
+
+    @property
+    def has_answered(self) -> bool:
+        """Say whether the host was reached."""
+        return self.scope is not Scope.NOTHING
+
+    @property
+    def is_understood(self) -> bool:
+        """Say whether what the host answered was understood, as far as it was read."""
+        return self.scope not in (Scope.NOTHING, Scope.ANSWERED)
+
+    def found(self, key: Key) -> State | End | None:
+        """Return how a finding is that was told before; None where nothing is said of it."""
+        if key in self.states:
+            return self.states[key]
+        if key in self._good:
+            return End.GOOD
+        if self.scope is Scope.NOTHING:
+            return None
+        if key == CONNECTION or (key == STATE and self.is_understood):
+            return End.GOOD
+        if key[1] == _PREFLIGHT and self.is_understood:
+            return End.NOT_TOLD if self.scope is Scope.REFUSED else End.GOOD
+        unknown = key[0] in self._unknown or (self._unknown and key[0] not in self._components)
+        return End.NOT_TOLD if self.scope is Scope.ALL and not unknown else None
+
+    @cached_property
+    def _good(self) -> frozenset[Key]:
+        return frozenset(_key(each) for each in self.findings if each["class"] == _OK)
+
+    @cached_property
+    def _components(self) -> frozenset[str]:
+        return frozenset(each["component"] for each in self.findings)
+
+    @cached_property
+    def _unknown(self) -> frozenset[str]:
+        """Return the components of which something could not be told: what is not said of them may be so."""
+        return frozenset(
+            key[0]
+            for key, state in self.states.items()
+            if state.finding_class == FindingClass.ERROR and state.actual in _UNKNOWN
+        )
+
+
+@dataclass(frozen=True)
+class Told:
+    """Hold what a document tells: by which command, when (UTC), of which inventory, and of which hosts.
+
+    whole: whether it tells of every host of the inventory; inventory, state: as the document has them. A host stands
+    there twice where a document tells of it of two times
+    """
+
+    command: str
+    at: datetime
+    inventory: str | None
+    gpunode: str
+    exit_code: int
+    hosts: tuple[Host, ...]
+    whole: bool
+    state: str | None = None
+
+
+def told(document: Any, command: str | None = None) -> Told:
+    """Return what a document of drift, apply, rollout, ci or an agent tells; raise NoDocumentError where it is none.
+
+    command: by which it was made; by default as it looks
+    """
+    try:
+        return _told(document, command)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise NoDocumentError(
+            f"this is no document of gpunode drift, apply, rollout or an agent ({type(error).__name__}: {error})"
+        ) from None
+
+
+def _told(document: Any, command: str | None) -> Told:
+    at = _time(document["at"])
+    is_rollout, is_apply, is_agent = "waves" in document, "left_alone" in document, "agent" in document
+    command = command or ("rollout" if is_rollout else "apply" if is_apply else "agent" if is_agent else "drift")
+    # A rollout's own document says of its nodes what its readings have said before.
+    hosts = {} if is_rollout else document["hosts"]
+    whole = not (is_rollout or is_apply or is_agent) and command == "drift" and not document.get("limit")
+    inventory, state = document.get("inventory"), document.get("state")
+    return Told(
+        command,
+        at,
+        None if inventory is None else kept(inventory),
+        kept(document["gpunode"] or "unknown"),
+        int(document["exit_code"]),
+        tuple(each for name, host in hosts.items() for each in _hosts(kept(name), host, at, is_apply)),
+        whole,
+        None if state is None else kept(state),
+    )
+
+
+def _hosts(name: str, host: Mapping[str, Any], at: datetime, is_apply: bool) -> Iterator[Host]:
+    """Yield what is told of a host: what its agent found at a time of its own, and what is known of the agent now."""
+    findings, own = host["findings"], host.get("at")
+    if own is not None:
+        found = [each for each in findings if each["component"] != _AGENT]
+        # By a clock that is ahead nothing was found later than it was told.
+        yield Host(name, _scope(found, is_apply), found, min(_time(own), at))
+        findings = [each for each in findings if each["component"] == _AGENT]
+    yield Host(name, _scope(findings, is_apply), findings, at)
+
+
+def _time(text: str) -> datetime:
+    at = datetime.fromisoformat(text)
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC).replace(microsecond=0)
+
+
+def _scope(findings: Iterable[Mapping[str, Any]], is_apply: bool) -> Scope:
+    components, bad = set(), []
+    for each in findings:
+        component, what, found = each["component"], each["what"], each["class"]
+        if not isinstance(component, str) or not isinstance(what, str):
+            raise TypeError("component and what have to be texts")
+        components.add(component)
+        if found != _OK:
+            bad.append((component, what, FindingClass(found)))
+    if any(found is FindingClass.UNREACHABLE for _, _, found in bad):
+        return Scope.NOTHING
+    if any(what == _PREFLIGHT for _, what, _ in bad):
+        return Scope.REFUSED
+    if any((component, what) == STATE for component, what, _ in bad):
+        return Scope.ANSWERED
+    if components <= _NOT_JUDGED:
+        return Scope.ANSWERED if components else Scope.NOTHING
+    return Scope.PARTS if is_apply else Scope.ALL
+
+
+def _key(finding: Mapping[str, Any]) -> Key:
+    return kept(finding["component"]), kept(finding["what"])
+
+
+def _state(finding: Mapping[str, Any]) -> State:
+    actual, desired, cause, remedy = (
+        None if finding[name] is None else kept(finding[name]) for name in ("actual", "desired", "cause", "remedy")
+    )
+    code = finding.get("code") or code_of(finding["component"], finding["what"])
+    return State(finding["class"], actual, desired, kept(code), cause, remedy)
+
+
+def kept(text: str) -> str:
+    """Return a text as a database takes it: no NUL, no half of a character, no longer than LONGEST; raise TypeError."""
+    if not isinstance(text, str):
+        raise TypeError(f"{type(text).__name__} stands where a text has to")
+    # A subject is a text of its own kind.
+    whole = str(text)
+    if not whole.isascii() or not whole.isprintable():
+        whole = whole.encode("utf-8", "replace").decode().replace("\0", " ")
+    return whole if len(whole) <= LONGEST else f"{whole[: LONGEST - 1]}…"

@@ -1,0 +1,287 @@
+"""A node that pulls, one story from test to test. Real: systemd, ssh-keygen, HTTPS, pyinfra on the node, containerd.
+
+SIMULATED: the GPUs. The node is asked for containerd alone, so that a pull takes seconds.
+"""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import os
+import shutil
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpunode.agent.files import LEFT, SERVICE, TIMER
+from gpunode.agent.pull import BUNDLE, END
+from gpunode.lab import nodes as lab_nodes
+from gpunode.lab.nodes import Node
+from tests.dask_cluster import BINARIES, until
+from tests.molecule.conftest import CHECKOUT, Run, command, inventory_with
+
+ASKED: dict[str, object] = {
+    **{name: {"enabled": False} for name in ("driver", "cuda", "toolkit")},
+    "containerd": {"default_runtime": "runc"},
+}
+SECONDS = 600
+# All that a pull could have changed, but for what tells of it.
+STATE = (
+    "dpkg-query -W; find /etc /opt/gpunode /var/lib/gpunode -type f ! -name report.json ! -name log "
+    "! -path '*/__pycache__/*' -printf '%p %s %T@\\n' | sort"
+)
+
+
+@dataclass
+class Site:
+    """Hold where bundles are made and served, and by which key."""
+
+    folder: Path
+    inventory: str
+    source: str
+
+    @property
+    def bundles(self) -> Path:
+        return self.folder / "bundles"
+
+    @property
+    def signed(self) -> Path:
+        return self.bundles / "gpu-1" / BUNDLE
+
+    def make(self, *options: str, key: str = "key") -> Run:
+        run = command(
+            "gpunode", "agent", "bundle", "--key", str(self.folder / key), "--out", str(self.bundles), *options,
+            self.inventory,
+        )  # fmt: skip
+        assert run.code == 0, run.printed
+        return run
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Serve a folder by HTTPS, where the node reaches this machine."""
+    folder = tmp_path_factory.mktemp("agent")
+    (node,) = lab_nodes.nodes(os.environ.get("GPUNODE_LAB", "default"))
+    here = out(node, "ip -4 route show default").split()[2]
+    for key in ("key", "another"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)], check=True)
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-subj", "/CN=bundles", "-addext", f"subjectAltName=IP:{here}", "-keyout", str(folder / "tls.key"),
+         "-out", str(folder / "tls.pem")],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    (folder / "bundles").mkdir()
+    server = http.server.ThreadingHTTPServer((here, 0), functools.partial(_Quiet, directory=str(folder / "bundles")))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "tls.pem", folder / "tls.key")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    inventory = inventory_with(folder, {"gpu-1": ASKED})
+    yield Site(folder, inventory, f"https://{here}:{server.server_port}")
+    server.shutdown()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *given: Any) -> None:
+        pass
+
+
+def out(node: Node, text: str, seconds: float = 60) -> str:
+    done = lab_nodes.run(node, text, seconds)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+def install(site: Site) -> Run:
+    return command(
+        "gpunode", "agent", "install", "--from", site.source, "--public-key", str(site.folder / "key.pub"),
+        "--ca", str(site.folder / "tls.pem"), "--every", "6h", "--textfile", "/var/lib/node-exporter", site.inventory,
+    )  # fmt: skip
+
+
+def pulled(node: Node) -> dict[str, Any]:
+    """Have the node pull now, as its timer does; return the report."""
+    out(node, f"systemctl start {SERVICE}", SECONDS)
+    found: dict[str, Any] = json.loads(out(node, "cat /var/lib/gpunode/agent/report.json"))
+    return found
+
+
+def codes(report: dict[str, Any]) -> list[str]:
+    return [each["code"] for each in report["hosts"]["gpu-1"]["findings"] if each["class"] != "ok"]
+
+
+def test_the_agent_is_a_timer_and_opens_no_port(site: Site, nodes: tuple[Node, ...]) -> None:
+    (node,) = nodes
+    ports = out(node, "ss -Hltun | awk '{print $5}' | sort")
+    out(node, "mkdir -p /var/lib/node-exporter")
+    run = install(site)
+    assert run.code == 0, run.printed
+    assert out(node, f"systemctl is-active {TIMER}; systemctl is-enabled {TIMER}") == "active\nenabled"
+    assert out(node, f"systemctl is-active {SERVICE}; true") == "inactive"
+    assert out(node, "ss -Hltun | awk '{print $5}' | sort") == ports
+    before = out(node, STATE)
+    again = install(site)
+    assert again.code == 0 and out(node, STATE) == before, again.printed
+
+
+def test_a_node_that_never_pulled_is_told_as_silent(site: Site) -> None:
+    run = command("gpunode", "agent", "collect", "--json", site.inventory)
+    assert run.code == 1 and [each["code"] for each in run.findings["gpu-1"]] == ["agent.silent"], run.printed
+
+
+def test_the_node_brings_itself_to_what_its_bundle_asks(site: Site, nodes: tuple[Node, ...]) -> None:
+    (node,) = nodes
+    site.make("--number", "10")
+    report = pulled(node)
+    assert report["exit_code"] == 0, (report, out(node, "cat /var/lib/gpunode/agent/private/run/log"))
+    assert out(node, "systemctl is-active containerd") == "active"
+    assert report["agent"]["number"] == 10
+    # The controller finds the same, by its own reading and by the node's report.
+    assert command("gpunode", "drift", site.inventory).code == 0
+    run = command("gpunode", "agent", "collect", "--json", site.inventory)
+    assert run.code == 0, run.printed
+    assert {each["code"] for each in run.findings["gpu-1"]} > {"agent.no-success"}
+    metric = out(node, "cat /var/lib/node-exporter/gpunode_agent.prom")
+    assert "gpunode_agent_exit_code 0\n" in metric and "gpunode_agent_bundle_number 10" in metric
+    assert out(node, "stat -c %a /var/lib/gpunode/agent/private") == "700"
+
+
+def test_a_second_pull_changes_nothing(site: Site, nodes: tuple[Node, ...], start_times: Callable[[Node], str]) -> None:
+    (node,) = nodes
+    before, started = out(node, STATE), start_times(node)
+    assert pulled(node)["exit_code"] == 0
+    assert start_times(node) == started
+    changed = {line.split()[0] for line in set(out(node, STATE).splitlines()) ^ set(before.splitlines())}
+    assert all(path.startswith("/var/lib/gpunode/agent/private/") for path in changed), changed
+
+
+def altered(site: Site) -> None:
+    site.make("--number", "11")
+    signature, end, text = site.signed.read_bytes().partition(END)
+    site.signed.write_bytes(signature + end + text.replace(b'"runc"', b'"crun"'))
+
+
+def by_another_key(site: Site) -> None:
+    site.make("--number", "11", key="another")
+
+
+def expired(site: Site) -> None:
+    site.make("--number", "11", "--valid", "1s")
+    time.sleep(1.1)
+
+
+def older(site: Site) -> None:
+    site.make("--number", "9")
+
+
+def for_another_host(site: Site) -> None:
+    site.make("--number", "11")
+    other = site.folder / "other"
+    path = inventory_with(other_folder(other), {"gpu-1": ASKED})
+    text = Path(path).read_text().replace("nodes = [(name,", "nodes = [(name.replace('gpu', 'cpu'),")
+    Path(path).write_text(text)
+    run = command(
+        "gpunode", "agent", "bundle", "--number", "11", "--key", str(site.folder / "key"), "--out", str(other), path
+    )
+    assert run.code == 0, run.printed
+    shutil.copy(other / "cpu-1" / BUNDLE, site.signed)
+
+
+def other_folder(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("lay", "code"),
+    [
+        (altered, "agent.bundle-altered"), (by_another_key, "agent.bundle-signer"), (expired, "agent.bundle-expired"),
+        (older, "agent.bundle-older"), (for_another_host, "agent.bundle-host"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else each.__name__,
+)  # fmt: skip
+def test_what_is_no_bundle_for_this_node_is_refused_and_the_node_stays_as_it_is(
+    site: Site, nodes: tuple[Node, ...], lay: Callable[[Site], None], code: str
+) -> None:
+    (node,) = nodes
+    lay(site)
+    before = out(node, STATE)
+    report = pulled(node)
+    assert (codes(report), report["exit_code"]) == ([code], 3)
+    assert out(node, STATE) == before
+    run = command("gpunode", "agent", "collect", site.inventory)
+    assert run.code == 1 and f"[{code}]" in run.stdout, run.printed
+
+
+def test_a_deviation_is_healed_by_the_next_pull(site: Site, nodes: tuple[Node, ...]) -> None:
+    (node,) = nodes
+    site.make("--number", "12")
+    out(node, "systemctl disable --now containerd")
+    report = pulled(node)
+    assert report["exit_code"] == 0, report
+    assert out(node, "systemctl is-active containerd; systemctl is-enabled containerd") == "active\nenabled"
+    assert command("gpunode", "agent", "collect", site.inventory).code == 0
+
+
+def test_a_pull_waits_for_a_push(site: Site, nodes: tuple[Node, ...]) -> None:
+    (node,) = nodes
+    # So that the push is at work for as long as it takes to begin a pull beside it.
+    drop_in = "/run/systemd/system/containerd.service.d"
+    slow = f"printf '[Service]\\nExecStartPre=/bin/sleep 20\\n' > {drop_in}/slow.conf"
+    out(node, f"systemctl stop containerd; mkdir -p {drop_in}; {slow}; systemctl daemon-reload")
+    with began(site) as push:
+        until(lambda: push.poll() is not None or "flock" in out(node, "ps -eo args"), seconds=SECONDS)
+        out(node, f"systemctl start --no-block {SERVICE}")
+        until(lambda: "a push from a controller is at work" in said(node), seconds=SECONDS)
+        assert push.poll() is None
+        assert push.wait(SECONDS) == 0
+    until(lambda: out(node, f"systemctl is-active {SERVICE}; true") == "inactive", seconds=SECONDS)
+    assert json.loads(out(node, "cat /var/lib/gpunode/agent/report.json"))["exit_code"] == 0
+
+
+def test_a_push_waits_for_a_pull(site: Site, nodes: tuple[Node, ...]) -> None:
+    (node,) = nodes
+    out(node, f"systemctl stop containerd; systemctl start --no-block {SERVICE}")
+    until(
+        lambda: "GPUNODE_PULL=1" in out(node, "cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'"), seconds=SECONDS
+    )
+    with began(site) as push:
+        _, words = push.communicate(timeout=SECONDS)
+        assert push.returncode == 0, words
+    assert "waits: the node carries out a bundle that it pulled" in words
+    assert out(node, f"systemctl is-active {SERVICE}; true") == "inactive"
+    assert command("gpunode", "agent", "collect", site.inventory).code == 0
+
+
+def said(node: Node) -> str:
+    return out(node, f"journalctl -u {SERVICE} -o cat --since -2min; true")
+
+
+def began(site: Site) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [BINARIES / "pyinfra", "-y", site.inventory, "deploys/gpu_node.py"], cwd=CHECKOUT, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "NO_COLOR": "1"},
+    )  # fmt: skip
+
+
+def test_removed_it_leaves_nothing_but_what_it_brought_about(site: Site, nodes: tuple[Node, ...]) -> None:
+    (node,) = nodes
+    run = command("gpunode", "agent", "remove", "--textfile", "/var/lib/node-exporter", site.inventory)
+    assert run.code == 0, run.printed
+    paths = " ".join((*LEFT, "/var/lib/node-exporter/gpunode_agent.prom", "/etc/gpunode", "/usr/local/lib/gpunode"))
+    assert out(node, f"ls -d {paths} 2>/dev/null; true") == ""
+    assert out(node, "systemctl list-unit-files 'gpunode-agent*' --no-legend; true") == ""
+    assert out(node, "systemctl is-active containerd") == "active"
+    assert command("gpunode", "drift", site.inventory).code == 0
+    again = command("gpunode", "agent", "remove", site.inventory)
+    assert again.code == 0, again.printed

@@ -1,0 +1,225 @@
+"""Bundles of an inventory: what each host's carries, and what none can; who is judged by the reports that come back."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import tarfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpunode.agent import program
+from gpunode.agent.bundle import BundleError, carried
+from gpunode.agent.collected import Collected, judged, parse_report
+from gpunode.agent.files import Install, SourceError, install_from, source, texts
+from gpunode.agent.pull import BUNDLE, Places, verified
+from gpunode.agent.signing import signers
+from gpunode.base.findings import FindingClass
+from gpunode.base.reading import ParseError
+from gpunode.settings import settings_from
+from tests import warm
+
+pytestmark = pytest.mark.pure
+
+NOW = datetime(2026, 11, 26, 12, 0, tzinfo=UTC)
+INVENTORY = """
+gpu_nodes = [
+    ("gpu-1", {"ssh_hostname": "10.0.0.1", "x_rack": "7", "driver": {"branch": "580"}, "engine": {"site": "east"}}),
+    ("gpu-2", {"driver": {"branch": "570"}}),
+]
+"""
+
+
+def of(data: dict[str, Any]) -> dict[str, Any]:
+    return carried("gpu-1", data, settings_from(data))
+
+
+def test_a_bundle_carries_the_host_s_settings_and_nothing_of_how_it_is_reached() -> None:
+    data = {"driver": {"branch": "580"}, "engine": {"site": "east"}}
+    assert carried("gpu-1", {**data, "ssh_hostname": "a", "x_rack": 1}, settings_from(data)) == {
+        "driver": {"branch": "580"}
+    }
+
+
+def test_of_a_cluster_s_node_nothing_that_disturbs_it_is_done_by_a_pull() -> None:
+    data = {
+        "kubernetes": {"enabled": True, "version": "1.30"}, "device_plugin": {"method": "helm"},
+        "disruption": {"allow": "reboot", "max_parallel": 3},
+    }  # fmt: skip
+    assert of(data) == {"disruption": {"allow": "nothing", "max_parallel": 3}}
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (
+            {"imex": {"enabled": True, "domain": "a", "nodes": {"gpu-1": "10.0.0.1", "gpu-2": "10.0.0.2"}}},
+            "imex: the nodes of its domain",
+        ),
+        (
+            {"kubernetes": {"enabled": True, "version": "1.30"}, "mig": {"config_from_label": True}},
+            "without what is of its cluster",
+        ),
+    ],
+)
+def test_what_others_say_of_a_host_no_bundle_can_carry(data: dict[str, Any], said: str) -> None:
+    with pytest.raises(BundleError, match=said):
+        of(data)
+
+
+def test_data_that_json_has_not_are_refused_and_not_made_something_else() -> None:
+    settings = settings_from({"driver": {"branch": "580"}})
+    with pytest.raises(BundleError, match="cannot be written as JSON"):
+        carried("gpu-1", {"driver": {"branch": {1, 2}}}, settings)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    (tmp_path / "fleet.py").write_text(INVENTORY)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "key")], check=True)
+    return tmp_path
+
+
+def bundle(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    told = ("--key", site / "key", "--out", site / "out", *words, site / "fleet.py")
+    return warm.run("gpunode", "agent", "bundle", *told)
+
+
+@pytest.mark.builds
+def test_each_host_has_one_bundle_with_its_own_settings_and_one_program(site: Path) -> None:
+    done = bundle(site, "--output", "json", "--number", "7", "--valid", "2h")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["hosts"], told["number"], told["counts"]) == (["gpu-1", "gpu-2"], 7, {"hosts": 2})
+    (site / "signers").write_text(signers((site / "key.pub").read_text()))
+    found = {}
+    for host in told["hosts"]:
+        found[host] = json.loads(verified((site / "out" / host / BUNDLE).read_bytes(), site / "signers"))
+    assert [each["settings"] for each in found.values()] == [
+        {"driver": {"branch": "580"}},
+        {"driver": {"branch": "570"}},
+    ]
+    assert {each["program"]["sha256"] for each in found.values()} == {told["program"]}
+    expires, issued = (datetime.fromisoformat(found["gpu-1"][key]) for key in ("expires", "issued"))
+    assert expires - issued == timedelta(hours=2)
+    with tarfile.open(site / "out" / "programs" / f"{told['program']}.tar.gz") as archive:
+        names = archive.getnames()
+    ours = ("agent/pull.py", "deploys/gpu_node.py", "templates/scripts/driver.sh")
+    others = {"bin/pyinfra", "site-packages/pyinfra/__init__.py"}
+    assert {*(f"site-packages/gpunode/{path}" for path in ours), *others} <= set(names)
+    assert not [name for name in names if "__pycache__" in name or name.startswith(("/", "site-packages/gpunode/lab"))]
+    assert not [name for name in names if name.startswith("site-packages/pytest")], "what only tests need"
+
+
+def test_where_one_host_has_none_nothing_is_written(site: Path) -> None:
+    path = site / "fleet.py"
+    path.write_text(
+        f"{INVENTORY}gpu_nodes[1][1]['imex'] = {{'enabled': True, 'domain': 'a', "
+        "'nodes': {'gpu-1': '10.0.0.1', 'gpu-2': '10.0.0.2'}}\n"
+    )
+    done = bundle(site)
+    assert done.returncode == 3 and "[agent.no-bundle]" in done.stderr, done.stderr
+    assert not (site / "out").exists()
+    done = bundle(site, "--limit", "gpu-9")
+    assert done.returncode != 0 and not (site / "out").exists()
+
+
+def test_a_key_that_does_not_sign_is_told(site: Path) -> None:
+    (site / "key").write_text("no key")
+    done = bundle(site)
+    assert done.returncode == 1 and "[agent.not-signed]" in done.stderr
+    assert "Traceback" not in done.stderr and not (site / "out").exists()
+
+
+def test_equal_environments_make_equal_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [("b", b"2", 0o644), ("a", b"1", 0o755)]
+    monkeypatch.setattr(program, "_files", lambda: iter(files))
+    first = program.packed()
+    files.reverse()
+    assert program.packed() == first
+    with tarfile.open(fileobj=io.BytesIO(first[0])) as archive:
+        assert [(each.name, each.mode, each.mtime, each.uid) for each in archive] == [
+            ("a", 0o755, 0, 0), ("b", 0o644, 0, 0),
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize("good", ["https://a.example/b", "https://a:8443", "file:///srv/bundles/"])
+def test_sources_are_https_and_folders(good: str) -> None:
+    assert source(good) == good.rstrip("/")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "http://a/b",
+        "a/b",
+        "file://host",
+        "https://",
+        "https://u:p@a",
+        "https://a/b?c",
+        "https://a/b c",
+        "https://a/%41",
+        "s3://a",
+    ],
+)
+def test_other_sources_are_refused(bad: str) -> None:
+    with pytest.raises(SourceError):
+        source(bad)
+
+
+def test_what_is_installed_is_what_the_node_s_program_reads() -> None:
+    desired = Install("https://a", "gpunode ssh-ed25519 AAAA\n", 1800, 900, ca="PEM", textfile="/var/lib/ne")
+    assert install_from(desired.to_text()) == desired
+    files = texts(desired, "gpu-1")
+    assert json.loads(files[str(Places().config)][0]) == {
+        "source": "https://a", "host": "gpu-1", "ca": "/etc/gpunode/agent-ca.pem", "textfile": "/var/lib/ne",
+    }  # fmt: skip
+    timer = files["/etc/systemd/system/gpunode-agent.timer"][0]
+    assert "OnUnitInactiveSec=1800\n" in timer and "RandomizedDelaySec=900\n" in timer
+    assert files["/usr/local/lib/gpunode/pull.py"][0].startswith('"""What a node runs')
+
+
+def report(**changed: Any) -> dict[str, Any]:
+    host: dict[str, Any] = {"class": "ok", "summary": None, "findings": []}
+    agent = {"number": 7, "digest": "0", "expires": "2026-12-26T12:00:00Z", "last_success": "2026-11-26T11:00:00Z"}
+    return {"at": "2026-11-26T11:00:00Z", "hosts": {"gpu-1": host}, "agent": agent, **changed}
+
+
+def found(collected: Collected) -> list[tuple[str, FindingClass]]:
+    told = judged("gpu-1", collected, NOW, timedelta(hours=6))
+    assert told.name == "gpu-1"
+    return [(item.code, item.finding_class) for item in told.findings]
+
+
+def test_an_agent_that_pulls_is_well_and_one_that_does_not_is_told() -> None:
+    assert found(Collected(True, report())) == [("agent.no-success", FindingClass.OK)]
+    assert found(Collected(False)) == [("agent.none", FindingClass.ERROR)]
+    assert found(Collected(True)) == [("agent.silent", FindingClass.ERROR)]
+    assert found(Collected(True, report(at="2026-11-26T05:00:00Z"))) == [("agent.silent", FindingClass.ERROR)]
+    never = {**report()["agent"], "last_success": None}
+    assert found(Collected(True, report(agent=never))) == [("agent.no-success", FindingClass.ERROR)]
+    long_ago = {**report()["agent"], "last_success": "2026-11-25T11:00:00Z"}
+    assert found(Collected(True, report(agent=long_ago))) == [("agent.no-success", FindingClass.ERROR)]
+
+
+@pytest.mark.parametrize(
+    "bad", [{}, {"hosts": {}}, report(at="yesterday"), report(agent=None), report(hosts={"a": {}})]
+)
+def test_what_is_no_report_is_told_as_that(bad: dict[str, Any]) -> None:
+    with pytest.raises(ParseError):
+        judged("gpu-1", Collected(True, bad), NOW, timedelta(hours=6))
+
+
+def test_reports_are_read_as_a_node_prints_them() -> None:
+    import base64
+
+    text = base64.b64encode(json.dumps(report()).encode()).decode()
+    assert parse_report(["agent=yes", f"report={text}"]) == Collected(True, report())
+    assert parse_report(["agent=yes"]) == Collected(True)
+    assert parse_report([]) == Collected(False)
+    with pytest.raises(ParseError):
+        parse_report(["agent=yes", f"report={base64.b64encode(b'{').decode()}"])

@@ -1,0 +1,260 @@
+"""What takes a taint off a node once its pull was good: real HTTPS of this machine; the API server is SIMULATED."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import shutil
+import ssl
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpunode.agent import gate
+from gpunode.agent.gate import TAINT, Config, Later
+
+pytestmark = [pytest.mark.simulated, pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")]
+
+OURS = {"key": TAINT, "value": "first-boot", "effect": "NoSchedule"}
+OTHER = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+
+
+@dataclass
+class Api:
+    """SIMULATED: hold the nodes of a cluster, and answer as an API server does."""
+
+    url: str
+    ca: Path
+    token: Path
+    taints: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    version: int = 1
+    asked: list[str] = field(default_factory=list)
+    between: Callable[[], None] = lambda: None
+    answers: int | None = None
+
+    @property
+    def config(self) -> Config:
+        return Config(self.url, str(self.ca), str(self.token))
+
+    def answer(self, method: str, path: str, token: str, sent: bytes) -> tuple[int, dict[str, Any]]:
+        self.asked.append(f"{method} {path}")
+        name = path.removeprefix("/api/v1/nodes/").partition("?")[0]
+        if self.answers is not None:
+            return self.answers, {"message": "not now"}
+        if token != "Bearer secret-of-the-gate":
+            return 401, {"message": "Unauthorized"}
+        if name not in self.taints:
+            return 404, {"message": f'nodes "{name}" not found'}
+        if method == "PATCH":
+            self.between()
+            change = json.loads(sent)
+            if change["metadata"]["resourceVersion"] != str(self.version):
+                return 409, {"message": "the object has been modified"}
+            assert set(change) == {"metadata", "spec"} and set(change["spec"]) == {"taints"}
+            self.taints[name] = change["spec"]["taints"]
+            self.version += 1
+        return 200, {"metadata": {"resourceVersion": str(self.version)}, "spec": {"taints": self.taints[name]}}
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("api")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-subj", "/CN=api", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(folder / "key.pem"),
+         "-out", str(folder / "ca.pem")],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return folder
+
+
+@pytest.fixture
+def api(certificate: Path, tmp_path: Path) -> Iterator[Api]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            status, content = found.answer(self.command, self.path, self.headers.get("Authorization", ""), sent)
+            text = json.dumps(content).encode()
+            self.send_response(status)
+            if status == 302:
+                self.send_header("Location", f"{found.url}/api/v1/nodes/elsewhere")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        do_PATCH = do_GET
+
+        def log_message(self, *given: Any) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate / "ca.pem", certificate / "key.pem")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    (tmp_path / "token").write_text("secret-of-the-gate\n")
+    found = Api(f"https://127.0.0.1:{server.server_port}", certificate / "ca.pem", tmp_path / "token")
+    found.taints["gpu-1"] = [OTHER, OURS]
+    yield found
+    server.shutdown()
+
+
+class Time:
+    """SIMULATED: a clock that goes on by what is slept, and who does something at each pause."""
+
+    def __init__(self, at_each_pause: Callable[[int], None] = lambda pause: None) -> None:
+        self.now, self.pauses, self.at_each_pause = 0.0, 0, at_each_pause
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.pauses += 1
+        self.at_each_pause(self.pauses)
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Path:
+    path = tmp_path / "report.json"
+    path.write_text('{"exit_code": 0}')
+    return path
+
+
+def ended(api: Api, report: Path, time: Time) -> tuple[int, list[str]]:
+    said: list[str] = []
+    status = gate.waited(api.config, report, "gpu-1", said.append, time.clock, time.sleep)
+    return status, said
+
+
+def test_the_taint_goes_once_the_pull_was_good_and_every_other_one_stays(api: Api, report: Path) -> None:
+    assert ended(api, report, Time()) == (0, [f"gpu-1: taint {TAINT} taken off"])
+    assert api.taints["gpu-1"] == [OTHER]
+    assert ended(api, report, Time()) == (0, [f"gpu-1: no taint {TAINT}"])
+    assert [each.partition(" ")[0] for each in api.asked] == ["GET", "PATCH", "GET"]
+
+
+@pytest.mark.parametrize("text", ['{"exit_code": 3}', '{"exit_code": 2}', "{}", "[]", "", '{"exit_code": null}'])
+def test_the_taint_stays_where_the_pull_was_not_good_and_nobody_is_asked(api: Api, report: Path, text: str) -> None:
+    report.write_text(text)
+    status, said = ended(api, report, Time())
+    assert status == 0 and "stays" in said[0] and api.asked == [] and OURS in api.taints["gpu-1"]
+
+
+def test_a_node_that_never_pulled_keeps_its_taint(api: Api, report: Path) -> None:
+    report.unlink()
+    assert ended(api, report, Time())[0] == 0 and OURS in api.taints["gpu-1"]
+
+
+def test_it_waits_for_the_node_to_join(api: Api, report: Path) -> None:
+    taints = api.taints.pop("gpu-1")
+
+    def joins(pause: int) -> None:
+        if pause == 3:
+            api.taints["gpu-1"] = taints
+
+    status, said = ended(api, report, Time(joins))
+    assert status == 0 and api.taints["gpu-1"] == [OTHER]
+    # The same reason is told once.
+    assert len(said) == 2 and 'nodes "gpu-1" not found' in said[0]
+
+
+def test_a_report_that_turns_bad_while_it_waits_closes_the_gate(api: Api, report: Path) -> None:
+    taints = api.taints.pop("gpu-1")
+
+    def turns(pause: int) -> None:
+        report.write_text('{"exit_code": 2}')
+        api.taints["gpu-1"] = taints
+
+    status, said = ended(api, report, Time(turns))
+    assert status == 0 and "stays" in said[-1] and OURS in api.taints["gpu-1"]
+
+
+def test_a_taint_that_somebody_sets_meanwhile_is_not_lost(api: Api, report: Path) -> None:
+    pressure = {"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"}
+
+    def somebody() -> None:
+        api.between = lambda: None
+        api.taints["gpu-1"].append(pressure)
+        api.version += 1
+
+    api.between = somebody
+    status, said = ended(api, report, Time())
+    assert status == 0 and api.taints["gpu-1"] == [OTHER, pressure]
+    assert "409" in said[0]
+
+
+def test_it_gives_up_after_an_hour_so_that_the_unit_tells_it(api: Api, report: Path) -> None:
+    api.taints.clear()
+    time = Time()
+    status, said = ended(api, report, time)
+    assert status == 1 and "given up" in said[-1] and gate.PATIENCE < time.now < gate.PATIENCE + 3 * gate.PAUSE
+
+
+def no_token(api: Api) -> None:
+    api.token.unlink()
+
+
+def binary_token(api: Api) -> None:
+    api.token.write_bytes(b"secret-of-the-gate\xff")
+
+
+def a_token_of_several_lines(api: Api) -> None:
+    api.token.write_text("secret-of-the-gate\nX-Other: 1")
+
+
+def another_token(api: Api) -> None:
+    api.token.write_text("secret-of-another")
+
+
+def another_certificate(api: Api) -> None:
+    api.ca = Path(__file__).with_name("none.pem")
+
+
+def no_right(api: Api) -> None:
+    api.answers = 403
+
+
+def a_server_that_points_elsewhere(api: Api) -> None:
+    api.taints["elsewhere"] = [OURS]
+    api.answers = 302
+
+
+@pytest.mark.parametrize(
+    ("lay", "told"),
+    [
+        (no_token, "No such file"), (binary_token, "UnicodeDecodeError"), (a_token_of_several_lines, "ValueError"),
+        (another_token, "401: Unauthorized"), (another_certificate, "No such file"), (no_right, "403: not now"),
+        (a_server_that_points_elsewhere, "302"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else each.__name__,
+)  # fmt: skip
+def test_what_keeps_it_from_asking_is_told_without_the_token(api: Api, lay: Callable[[Api], None], told: str) -> None:
+    lay(api)
+    with pytest.raises(Later) as caught:
+        gate.opened(api.config, "gpu-1")
+    assert told in str(caught.value) and "secret" not in str(caught.value)
+    assert OURS in api.taints["gpu-1"] and not any("elsewhere" in each for each in api.asked)
+
+
+def test_a_server_whose_certificate_is_not_the_cluster_s_gets_no_token(
+    api: Api, tmp_path: Path, certificate: Path
+) -> None:
+    other = tmp_path / "other.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj",
+         "/CN=other", "-keyout", "/dev/null", "-out", str(other)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    with pytest.raises(Later, match="could not be asked"):
+        gate.opened(Config(api.url, str(other), str(api.token)), "gpu-1")
+    assert api.asked == []
+
+
+def test_a_kubelet_s_node_has_the_machine_s_name_in_small_letters() -> None:
+    assert gate.node_name("GPU-1.example\n") == "gpu-1.example"

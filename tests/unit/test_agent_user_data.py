@@ -1,0 +1,141 @@
+"""User data for cloud-init: the agent's files, who begins, and nothing secret. That cloud-init takes it: first_boot."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pytest
+import yaml
+
+from gpunode.agent.files import FIRST_PULL, Gate, GateError, Install, api_server, install_from, texts
+from gpunode.agent.pull import Places
+from gpunode.agent.user_data import MOST, compressed, user_data
+from tests import warm
+
+pytestmark = pytest.mark.pure
+
+PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB6zrtzd3NvadHuEnQuHqWpocdZDPLHc1SoDzPNUZExT"
+GATE = Gate("https://10.0.0.1:6443", "/etc/kubernetes/pki/ca.crt", "/etc/gpunode/gate-token")
+PLAIN = Install("https://bundles.example/gpunode", f"gpunode {PUBLIC}\n", 1800, 1800)
+WHOLE = Install(
+    "https://bundles.example/gpunode", f"gpunode {PUBLIC}\n", 1800, 900, "-----BEGIN CERTIFICATE-----\nAA==\n",
+    "/var/lib/node-exporter", "/usr/bin/python3.11", GATE,
+)  # fmt: skip
+
+
+def written(text: str, name: str = "gpu-7") -> dict[str, tuple[str, str]]:
+    """Return path -> (text, mode) as cloud-init writes them on a machine of that name."""
+    if text.startswith("## template: jinja\n"):
+        text = jinja2.Template(text.partition("\n")[2], keep_trailing_newline=True).render(v1={"local_hostname": name})
+    assert text.startswith("#cloud-config\n")
+    found: list[dict[str, Any]] = yaml.safe_load(text)["write_files"]
+    return {each["path"]: (each["content"], each["permissions"].removeprefix("0")) for each in found}
+
+
+@pytest.mark.parametrize("desired", [PLAIN, WHOLE], ids=["plain", "whole"])
+@pytest.mark.parametrize("host", ["gpu-group", None])
+def test_a_machine_gets_just_the_files_that_install_puts_there_and_who_begins(
+    desired: Install, host: str | None
+) -> None:
+    found = written(user_data(desired, host))
+    begins, mode = found.pop(FIRST_PULL)
+    assert begins.startswith("#!/bin/sh\n") and mode == "755"
+    assert found == texts(desired, host or "gpu-7")
+
+
+def test_without_a_name_each_machine_takes_the_bundle_of_its_own() -> None:
+    text = user_data(PLAIN, None)
+    for name in ("gpu-1", "gpu-2"):
+        assert json.loads(written(text, name)[str(Places().config)][0])["host"] == name
+
+
+def test_words_that_jinja_would_take_stay_what_they_are() -> None:
+    desired = Install(
+        "https://bundles.example/{{ v1.region }}", f"gpunode {PUBLIC}\n", 1800, 1800, ca="{% if x %}{# #}\n"
+    )
+    found = written(user_data(desired, None))
+    assert json.loads(found[str(Places().config)][0])["source"] == "https://bundles.example/{{ v1.region }}"
+    assert "{% if x %}{# #}\n" in [text for text, _ in found.values()]
+
+
+def test_it_fits_ec2_when_it_is_compressed_and_is_the_same_for_the_same() -> None:
+    text = user_data(WHOLE, None)
+    assert len(compressed(text)) < MOST * 3 // 4
+    assert compressed(text) == compressed(user_data(WHOLE, None))
+    assert gzip.decompress(compressed(text)).decode() == text
+
+
+def test_lists_of_another_part_are_kept_beside_ours() -> None:
+    merged = yaml.safe_load(user_data(PLAIN, "gpu-1"))["merge_how"]
+    assert {"name": "list", "settings": ["append"]} in merged
+
+
+def test_without_a_gate_there_is_nothing_of_it() -> None:
+    assert "gate" not in yaml.safe_dump({path: text for path, (text, _) in texts(PLAIN, "gpu-1").items()})
+    assert any("gpunode-gate" in text for text, _ in texts(WHOLE, "gpu-1").values())
+
+
+def test_what_is_passed_to_the_deploy_comes_back_the_same() -> None:
+    assert install_from(WHOLE.to_text()) == WHOLE and install_from(PLAIN.to_text()) == PLAIN
+
+
+@pytest.mark.parametrize("text", ["https://10.0.0.1:6443", "https://api.example", "https://[fd00::1]:6443/"])
+def test_an_api_server_is_an_https_url(text: str) -> None:
+    assert api_server(text) == text.rstrip("/")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["http://a", "a:6443", "https://a:x", "https://u@a", "https://a/x", "https://", "https://a?b", "https://a\n"],
+)
+def test_what_is_no_api_server_is_refused(text: str) -> None:
+    with pytest.raises(GateError, match="--gate"):
+        api_server(text)
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    path = tmp_path / "key.pub"
+    path.write_text(f"{PUBLIC} me\n")
+    return path
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return warm.run("gpunode", "agent", "user-data", *words)
+
+
+def test_the_command_prints_it_to_the_byte(key: Path) -> None:
+    words = ("--from", "https://bundles.example/gpunode", "--public-key", str(key))
+    done = run(*words)
+    assert (done.returncode, done.stdout, done.stderr) == (0, user_data(PLAIN_NAMED, None), "")
+    gated = run(*words, "--host", "group", "--gate", "https://10.0.0.1:6443")
+    assert json.loads(written(gated.stdout)["/etc/gpunode/gate.json"][0])["server"] == "https://10.0.0.1:6443"
+
+
+PLAIN_NAMED = Install("https://bundles.example/gpunode", f'gpunode namespaces="gpunode-bundle" {PUBLIC}\n', 1800, 1800)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--gate", "http://a"), "[agent.gate]"), (("--from", "http://a"), "[agent.source]"),
+        (("--every", "soon"), "give a number with its unit"), (("--python", "python3"), "give a path from the root"),
+        (("--textfile", "/a/../b"), "give a path from the root"),
+        (("--gate-token", "/a b"), "give a path from the root"),
+    ],
+)  # fmt: skip
+def test_what_is_no_way_to_install_is_refused(key: Path, words: tuple[str, ...], said: str) -> None:
+    done = run("--from", "https://a/b", "--public-key", str(key), *words)
+    assert done.returncode != 0 and done.stdout == "" and said in " ".join(done.stderr.split())
+
+
+def test_a_key_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "key.pub"
+    path.write_bytes(b"\xff\xfe")
+    done = run("--from", "https://a/b", "--public-key", str(path))
+    assert done.returncode == 64 and "it is no text" in done.stderr and "Traceback" not in done.stderr

@@ -1,0 +1,200 @@
+"""Commands by a real Dask scheduler and its workers, processes of this machine: what is found, and who may die."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpunode.base.findings import ExitCode
+from tests import dask_cluster, warm
+from tests.dask_cluster import BINARIES, SECONDS, Cluster, is_there, until
+
+pytest.importorskip("distributed", reason="needs gpunode[dask]")
+pytestmark = pytest.mark.builds
+
+ROOT = Path(__file__).parent.parent.parent
+# Nothing listens on port 1 of this machine: every connection is refused at once.
+INVENTORY = """
+import os, signal, time
+from pathlib import Path
+_here = Path(__file__).parent
+gpu_nodes = [(f"gpu-{number}", {"ssh_hostname": "127.0.0.1", "ssh_port": 1, "ssh_connect_retries": 0})
+             for number in range(40)]
+gpu_nodes += [("gpu-east", {**gpu_nodes[0][1], "engine": {"site": "east"}})]
+if os.environ.get("GPUNODE_PART"):
+    MORE
+"""
+# Once, in the child of a worker: the worker is killed.
+KILL_ONCE = """try:
+        os.mkdir(_here / "killed")
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
+    except FileExistsError:
+        pass"""
+HANG = """(_here / f"child {os.getpid()}").touch()
+    time.sleep(60)"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Return a cluster with two workers that take hosts of no site, and one of site east."""
+    with dask_cluster.cluster(tmp_path_factory.mktemp("cluster"), None, None, "east") as found:
+        yield found
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Cluster]:
+    """Return a cluster with one worker, to be broken."""
+    with dask_cluster.cluster(tmp_path, None) as found:
+        yield found
+
+
+def inventory(folder: Path, more: str = "pass") -> Path:
+    path = folder / "fleet.py"
+    path.write_text(INVENTORY.replace("MORE", more))
+    return path
+
+
+def gpunode(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    return warm.run("gpunode", *words, env={**os.environ, **environment}, timeout=SECONDS * 2)
+
+
+def hosts(done: subprocess.CompletedProcess[str]) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, Any] = json.loads(done.stdout)["hosts"]
+    return {name: host["findings"] for name, host in found.items()}
+
+
+def told(done: subprocess.CompletedProcess[str]) -> set[tuple[str, str]]:
+    """Return the codes and causes alone, so that a part that got lost says why."""
+    return {(finding["code"], finding["cause"]) for found in hosts(done).values() for finding in found}
+
+
+def test_workers_find_what_this_machine_finds_and_each_site_is_asked_by_its_own(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    path = inventory(tmp_path, '(_here / f"{os.getppid()}").touch()')
+    here = gpunode("drift", "--json", path)
+    there = gpunode("drift", "--json", "--engine", cluster.engine, path)
+    # 40 hosts are two parts, and the one of site east is another one.
+    assert {int(each.name) for each in tmp_path.glob("[0-9]*")} == {each.pid for each in cluster.workers}
+    assert told(there) == told(here), there.stderr
+    assert hosts(there) == hosts(here)
+    assert list(hosts(there)) == list(hosts(here))
+    assert here.returncode == there.returncode == ExitCode.ERROR
+    plans = [gpunode("plan", "--json", *engine, path) for engine in ((), ("--engine", cluster.engine))]
+    assert json.loads(plans[0].stdout)["hosts"] == json.loads(plans[1].stdout)["hosts"]
+
+
+# What Dask's client does to itself every two seconds; here it comes at each moment.
+FORGETTING = """
+import sys
+from distributed import Client
+from gpunode.fleet.engine.address import engine_of
+from gpunode.fleet.engine.dask_client import DaskCrew, connected
+of_dask = Client._update_scheduler_info
+Client._update_scheduler_info = lambda client, n_workers=0: of_dask(client)
+with connected(engine_of(sys.argv[1])) as client:
+    print(len(client.scheduler_info()["workers"]), len(DaskCrew(client).workers()))
+"""
+
+
+def test_workers_are_there_though_the_client_s_own_clock_forgets_them(cluster: Cluster) -> None:
+    # In a process of its own: pyinfra has patched this one's sockets.
+    words = [sys.executable, "-c", FORGETTING, cluster.engine]
+    found = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=True)
+    assert found.stdout.split() == ["0", "3"]
+
+
+def test_only_the_hosts_that_are_asked_for_are_read(cluster: Cluster, tmp_path: Path) -> None:
+    words = ("--engine", cluster.engine, "--limit", "gpu-1", "--limit", "gpu-east")
+    assert list(hosts(gpunode("drift", "--json", *words, inventory(tmp_path)))) == ["gpu-1", "gpu-east"]
+
+
+def test_a_host_of_a_site_that_has_no_worker_is_told_and_the_others_are_read(cluster: Cluster, tmp_path: Path) -> None:
+    path = inventory(tmp_path)
+    path.write_text(path.read_text().replace('"east"', '"west"'))
+    found = hosts(gpunode("drift", "--json", "--engine", cluster.engine, path))
+    (finding,) = found.pop("gpu-east")
+    assert (finding["code"], finding["cause"]) == ("engine.part-lost", "there is no worker of site west")
+    assert {each["code"] for findings in found.values() for each in findings} == {"node.connection"}
+
+
+def test_a_worker_whose_checkout_is_behind_judges_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    path = inventory(tmp_path, 'gpu_nodes[1][1]["driver"] = {"branch": "570"}')
+    done = gpunode("drift", "--json", "--engine", cluster.engine, "--limit", "gpu-1", path)
+    (finding,) = hosts(done)["gpu-1"]
+    assert "other settings or addresses" in finding["cause"] and "engine.other-settings" in finding["cause"]
+
+
+def test_a_secret_behind_set_does_not_go_through_the_scheduler(cluster: Cluster, tmp_path: Path) -> None:
+    secret = "gpu_operator.values.proxy.password=s3cret"
+    done = gpunode("drift", "--engine", cluster.engine, "--set", secret, inventory(tmp_path))
+    assert done.returncode == ExitCode.ERROR
+    assert "a secret behind --set" in done.stderr and "s3cret" not in done.stdout + done.stderr
+
+
+def test_ctrl_c_ends_what_workers_are_at(cluster: Cluster, tmp_path: Path) -> None:
+    asking, child = hanging(cluster, tmp_path)
+    asking.send_signal(signal.SIGINT)
+    _, said = asking.communicate(timeout=SECONDS)
+    assert asking.returncode == ExitCode.ERROR and b"Traceback" not in said, said
+    until(lambda: not is_there(child), cluster)
+    assert [each.poll() for each in cluster.workers] == [None] * 3
+
+
+def test_a_worker_that_is_killed_while_it_reads_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    path = inventory(tmp_path, KILL_ONCE)
+    done = gpunode("drift", "--json", "--engine", cluster.engine, "--limit", "gpu-?", path)
+    cluster.until_killed(1)
+    assert {finding["code"] for found in hosts(done).values() for finding in found} == {"node.connection"}
+    assert len(hosts(done)) == 10
+
+
+def test_where_the_scheduler_is_killed_each_part_says_so_and_its_commands_end(small: Cluster, tmp_path: Path) -> None:
+    asking, child = hanging(small, tmp_path)
+    small.scheduler.kill()
+    printed, said = asking.communicate(timeout=SECONDS * 2)
+    assert asking.returncode == ExitCode.ERROR, said
+    (finding,) = json.loads(printed)["hosts"]["gpu-1"]["findings"]
+    assert finding["code"] == "engine.part-lost"
+    assert "the scheduler was lost" in finding["cause"]
+    until(lambda: not is_there(child), small)
+
+
+def hanging(cluster: Cluster, folder: Path) -> tuple[subprocess.Popen[bytes], int]:
+    """Return a command whose worker's child reads for ever, once it does, and that child."""
+    path = inventory(folder, HANG)
+    asking = subprocess.Popen(
+        [BINARIES / "gpunode", "drift", "--json", "--engine", cluster.engine, "--limit", "gpu-1", path],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=cluster.environment,
+    )  # fmt: skip
+    until(lambda: any(folder.glob("child *")), cluster)
+    (child,) = (int(each.name.split()[1]) for each in folder.glob("child *"))
+    return asking, child
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+def test_with_certificates_it_is_encrypted_and_without_them_refused(tmp_path: Path) -> None:
+    names = [str(tmp_path / name) for name in ("key.pem", "cert.pem")]
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1",
+         "-subj", "/CN=gpunode test", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", names[0], "-out", names[1]],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    tls = {"DASK_DISTRIBUTED__COMM__TLS__CA_FILE": names[1], "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "True"}
+    for role in ("SCHEDULER", "WORKER", "CLIENT"):
+        tls |= {f"DASK_DISTRIBUTED__COMM__TLS__{role}__KEY": names[0]}
+        tls |= {f"DASK_DISTRIBUTED__COMM__TLS__{role}__CERT": names[1]}
+    with dask_cluster.cluster(tmp_path, None, **tls) as cluster:
+        words = ("drift", "--json", "--engine", cluster.engine, "--limit", "gpu-1", inventory(tmp_path))
+        assert [each["code"] for each in hosts(gpunode(*words, **tls))["gpu-1"]] == ["node.connection"]
+        assert "no Dask scheduler answers" in gpunode(*words).stderr

@@ -1,0 +1,176 @@
+"""What workers' documents become: the reports, plans and ends that this machine would have come to itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpunode.base.disruption import Disruption
+from gpunode.base.findings import Finding, FindingClass, NodeReport
+from gpunode.base.node_summary import NodeSummary, summary_from
+from gpunode.fleet import no_answer
+from gpunode.fleet.engine import apply, readings, remote
+from gpunode.fleet.engine.address import EngineError, Scheduler
+from gpunode.fleet.engine.parts import Member
+from gpunode.fleet.engine.remote import Outcome
+from gpunode.fleet.reports.document import document
+from gpunode.fleet.reports.run_end import HostEnd, report_of
+from gpunode.node.plan import Plan, Step, plan_from
+from gpunode.node.plan import plan as planned
+from gpunode.node.recorded import read_facts, read_settings
+
+pytestmark = [pytest.mark.pure, pytest.mark.simulated]
+
+EXAMPLES = Path(__file__).parent.parent.parent / "docs" / "examples" / "plan"
+SCHEDULER = Scheduler("127.0.0.1", 8786)
+SUMMARY = NodeSummary("Debian 12", "6.1", "580.1", None, None, "1.18", ("H100", "H100"), 2, 2, "0.1.0")
+WELL = NodeReport("gpu-1", (Finding("driver", FindingClass.OK, "branch", "580", "580"),), SUMMARY)
+OFF = NodeReport(
+    "gpu-2",
+    (Finding("driver", FindingClass.DRIFT, "branch", "570", "580", disruption=Disruption.reboot, since="2026-01-01"),),
+)
+
+
+def answered(*reports: NodeReport, names: Sequence[str] = (), **more: Any) -> Outcome:
+    told = json.loads(json.dumps({**document(reports), **more}))
+    return Outcome(tuple(names) or tuple(each.name for each in reports), "berlin, process 7", told, 0, None, True)
+
+
+def failed(name: str, why: str, began: bool = True) -> Outcome:
+    return Outcome((name,), None, None, None, why, began)
+
+
+def refused(name: str) -> Outcome:
+    said = {"error": "no program pyinfra", "code": "run.no-program"}
+    return Outcome((name,), "berlin, process 7", said, 1, None, True)
+
+
+@pytest.fixture
+def workers(monkeypatch: pytest.MonkeyPatch) -> list[list[Outcome]]:
+    """Return the outcomes that SIMULATED workers give, one list for each time that they are asked."""
+    turns: list[list[Outcome]] = []
+
+    def outcomes(*given: Any, **more: Any) -> Iterator[Outcome]:
+        yield from turns.pop(0)
+
+    def roster(inventory: Path, limit: Any = (), only: Any = None) -> tuple[Member, ...]:
+        names = ("gpu-1", "gpu-2", "gpu-3")
+        return tuple(Member(name, name, "") for name in names if only is None or name in only)
+
+    monkeypatch.setattr(remote, "outcomes", outcomes)
+    for module in (readings, apply):
+        monkeypatch.setattr(module, "roster", roster)
+    return turns
+
+
+def reports(**more: Any) -> dict[str, NodeReport]:
+    found = readings.reports(SCHEDULER, Path("fleet.py"), lambda hosts, done: None, 120, **more)
+    return {each.name: each for each in found}
+
+
+def test_reports_are_those_that_workers_printed_in_the_inventory_s_order(workers: list[list[Outcome]]) -> None:
+    workers.append([answered(OFF), answered(WELL)])
+    found = reports()
+    assert list(found) == ["gpu-1", "gpu-2"]
+    assert (found["gpu-1"], found["gpu-2"]) == (WELL, OFF)
+    assert found["gpu-1"].summary == SUMMARY and found["gpu-2"].summary is None
+    assert found["gpu-2"].findings[0].since == "2026-01-01"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [
+        (failed("gpu-2", "the scheduler was lost"), "the scheduler was lost"),
+        (refused("gpu-2"), "no program pyinfra (worker: berlin, process 7) [run.no-program]"),
+        (answered(names=("gpu-2",)), "the document says nothing of this host (worker: berlin, process 7)"),
+    ],
+)
+def test_hosts_that_no_document_tells_of_are_errors_with_the_reason(
+    workers: list[list[Outcome]], outcome: Outcome, said: str
+) -> None:
+    workers += [[answered(WELL), outcome]] * 2
+    (finding,) = reports()["gpu-2"].findings
+    assert (finding.finding_class, finding.code, finding.cause) == (FindingClass.ERROR, "engine.part-lost", said)
+    with pytest.raises(EngineError, match="gpu-2 could not be read"):
+        reports(whole=True)
+
+
+def test_a_summary_survives_its_json() -> None:
+    assert summary_from(json.loads(json.dumps(SUMMARY.to_json()))) == SUMMARY
+
+
+def test_plans_survive_their_json(workers: list[list[Outcome]]) -> None:
+    hosts = {host.name: host.node for host in read_facts(EXAMPLES / "facts.json") if host.node is not None}
+    settings = read_settings(EXAMPLES / "settings.yaml", (*hosts, "gpu-gone"))
+    plans = {name: planned(settings[name], node) for name, node in hosts.items()}
+    assert any(found.steps for found in plans.values()) and any(found.refusals for found in plans.values())
+    for found in plans.values():
+        assert plan_from(json.loads(json.dumps(found.to_json()))) == found
+    silent = {"verdict": "unreachable", "reason": "x", "remedy": "y", "code": "node.connection"}
+    told = {"hosts": {"gpu-1": next(iter(plans.values())).to_json(), "gpu-2": silent}}
+    workers.append([Outcome(("gpu-1", "gpu-2"), "w", told, 0, None, True), failed("gpu-3", "lost")])
+    read = readings.plans(SCHEDULER, Path("fleet.py"), lambda hosts, done: None)
+    assert list(read) == ["gpu-1", "gpu-2", "gpu-3"] and read["gpu-1"] == next(iter(plans.values()))
+    reasons = [(each.code, each.cause) for each in read.values() if isinstance(each, Finding)]
+    assert reasons == [("node.connection", "x"), ("engine.part-lost", "lost")]
+
+
+QUIET = Plan((), (), (Step("driver", "install", None, "580", Disruption.nothing),))
+BOOTS = Plan((), (), (Step("driver", "install", "570", "580", Disruption.reboot),))
+
+
+def ends(plans: dict[str, Plan | Finding], tells: list[str] | None = None) -> dict[str, HostEnd]:
+    nodes = [name for name, found in plans.items() if isinstance(found, Plan)]
+    tell = (tells if tells is not None else []).append
+    return {each.name: each for each in apply.ends(SCHEDULER, Path("fleet.py"), plans, nodes, tell)}
+
+
+def test_a_run_ends_on_each_host_as_its_worker_says(workers: list[list[Outcome]]) -> None:
+    tells: list[str] = []
+    told = answered(WELL, names=("gpu-1", "gpu-2"), left_alone={"gpu-2": "not verified"}, log=".run/log")
+    workers.append([told])
+    found = ends({"gpu-1": QUIET, "gpu-2": QUIET, "gpu-3": no_answer.unreached("no route")}, tells)
+    assert report_of(found["gpu-1"]) == WELL
+    assert found["gpu-2"].left_alone == "not verified"
+    assert found["gpu-3"].findings == (no_answer.unreached("no route"),)
+    assert tells == ["2 of 2 nodes: gpu-1, gpu-2: ended, by berlin, process 7; its log there: .run/log"]
+
+
+def test_what_was_cut_off_is_looked_at_again_and_what_was_not_begun_is_left_alone(
+    workers: list[list[Outcome]],
+) -> None:
+    workers.append(
+        [failed("gpu-1", "the worker was lost"), refused("gpu-2"), failed("gpu-3", "none there", began=False)]
+    )
+    found = ends(dict.fromkeys(("gpu-1", "gpu-2", "gpu-3"), QUIET))
+    assert apply.lost(found.values()) == ["gpu-1"]
+    assert found["gpu-2"].failure is not None and found["gpu-2"].failure.reason == "no program pyinfra"
+    assert found["gpu-3"].left_alone == "nothing was begun: none there"
+    workers.append([answered(WELL)])
+    again = apply.looked_again(SCHEDULER, Path("fleet.py"), list(found.values()))
+    assert again[0] == replace(found["gpu-1"], findings=WELL.findings)
+    report = report_of(again[0])
+    assert report is not None and {item.code for item in report.findings} == {"driver.other", "run.broken-off"}
+    workers.append([failed("gpu-1", "the scheduler was lost")])
+    again = apply.looked_again(SCHEDULER, Path("fleet.py"), list(found.values()))
+    assert "nor could it be looked at again" in str(again[0].cut_off) and again[1:] == list(found.values())[1:]
+
+
+def test_nodes_that_a_run_disturbs_are_told_to_the_engine(
+    workers: list[list[Outcome]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Member] = []
+
+    def outcomes(scheduler: Any, inventory: Any, words: Any, members: Sequence[Member], changes: bool) -> Any:
+        assert changes and words == ("apply", "--yes", "--output", "json")
+        seen.extend(members)
+        return [answered(WELL), failed("gpu-2", "x"), failed("gpu-3", "x")]
+
+    monkeypatch.setattr(remote, "outcomes", outcomes)
+    ends({"gpu-1": QUIET, "gpu-2": BOOTS, "gpu-3": QUIET})
+    assert {member.name: member.disturbed for member in seen} == {"gpu-1": False, "gpu-2": True, "gpu-3": False}

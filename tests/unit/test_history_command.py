@@ -1,0 +1,296 @@
+"""`gpunode history` as people call it, and what other commands write for it; nodes are SIMULATED or not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from click.testing import CliRunner, Result
+
+from gpunode import cli
+from gpunode.base.findings import ExitCode, Finding, FindingClass
+from gpunode.fleet import drift
+from gpunode.fleet.engine.expected import Expected
+from gpunode.reference.output import SCHEMAS
+from tests import warm
+from tests.history_documents import GOOD, INVENTORY, OLD, OLDER, UNKNOWN, UNREACHED, applied, document
+from tests.unit.simulated_rollout import Lab
+from tests.unit.test_texts_that_fit import WIDTHS, golden
+
+pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
+
+# Nothing listens on port 1 of this machine: the connection is refused at once.
+NOBODY = "gpu = [('gpu-1', {'ssh_hostname': '127.0.0.1', 'ssh_port': 1, 'ssh_connect_retries': 0})]\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the file of a history that does not exist yet, which all commands take."""
+    found = tmp_path / "history.sqlite"
+    monkeypatch.setenv("GPUNODE_HISTORY", str(found))
+    return found
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Path:
+    """Return an inventory of one host that is not there."""
+    path = tmp_path / "fleet.py"
+    path.write_text(NOBODY)
+    return path
+
+
+def gpunode(*words: object, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(cli.gpunode, list(map(str, words)), input=stdin)
+
+
+def asked(*words: object) -> dict[str, Any]:
+    """Return the document that `gpunode history` prints, which is of its schema."""
+    done = gpunode("history", *words, "--json")
+    assert done.exit_code == ExitCode.GOOD, done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    jsonschema.validate(found, SCHEMAS[f"history {words[0]}"]())
+    return found
+
+
+def told(folder: Path, *documents: dict[str, Any]) -> list[Path]:
+    """Return files with documents."""
+    paths = []
+    for number, each in enumerate(documents):
+        paths.append(folder / f"told {number}.json")
+        paths[-1].write_text(json.dumps(each))
+    return paths
+
+
+OFF = {f"gpu-{number}": OLD for number in range(2, 12)}
+NIGHT = (
+    document(0, {f"gpu-{number}": GOOD for number in range(1, 13)} | {"gpu-20": OLD}),
+    document(600, {f"gpu-{number}": OLD for number in range(1, 13)} | {"gpu-20": OLD, "gpu-21": UNREACHED}),
+    document(660, OFF | {"gpu-1": OLD, "gpu-12": OLDER, "gpu-20": GOOD, "gpu-21": GOOD}),
+    applied(700, {"gpu-1": GOOD}),
+    document(1300, OFF | {"gpu-12": (OLDER, UNKNOWN), "gpu-1": UNREACHED}),
+)  # fmt: skip
+
+
+@pytest.fixture
+def night(file: Path, tmp_path: Path) -> None:
+    """Fill the history with what a fleet told in a day."""
+    assert gpunode("history", "import", *told(tmp_path, *NIGHT)).exit_code == ExitCode.GOOD
+
+
+@WIDTHS
+@pytest.mark.usefixtures("night")
+def test_since_when_is_it_so(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+    done = gpunode("history", "findings", INVENTORY, "--output", "tty")
+    golden("history_findings", columns, done.stdout.rstrip("\n"))
+
+
+@WIDTHS
+@pytest.mark.usefixtures("night")
+def test_what_changed_last_night(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+    times = ("--since", "2026-01-14T05:00", "--until", "2026-01-15")
+    done = gpunode("history", "changes", INVENTORY, *times, "--output", "tty")
+    golden("history_changes", columns, done.stdout.rstrip("\n"))
+
+
+@pytest.mark.usefixtures("night")
+def test_the_documents_have_their_schemas_and_the_same_answers() -> None:
+    found = asked("findings", INVENTORY, "--host", "gpu-12")
+    assert found["counts"] == {"hosts": 1, "findings": 2} and found["inventory"] == INVENTORY
+    driver = next(each for each in found["findings"] if each["component"] == "driver")
+    assert (driver["since"], driver["begun"], driver["last_good"], driver["or_earlier"]) == (
+        "2026-01-14T10:00:00+00:00", "2026-01-14T11:00:00+00:00", "2026-01-14T00:00:00+00:00", False,
+    )  # fmt: skip
+    then = asked("findings", "--at", "2026-01-14T10:30", "--code", "driver")
+    assert then["counts"] == {"hosts": 13, "findings": 13} and then["asked_at"] == "2026-01-14T10:30:00+00:00"
+    counts = asked("changes", INVENTORY, "--since", "2026-01-14T05:00", "--until", "2026-01-15")["counts"]
+    assert counts["changed"] == 1 and counts["ran"] == 1 and counts["left"] == 2
+    (known,) = asked("inventories")["inventories"]
+    assert (known["name"], known["hosts"], known["reports"]) == (INVENTORY, 12, 5)
+
+
+@pytest.mark.usefixtures("night")
+def test_quiet_says_findings_alone_and_nothing_where_there_is_none() -> None:
+    text = gpunode("history", "findings", INVENTORY, "--output", "quiet", "--host", "gpu-2").stdout
+    assert text.startswith("driver: loaded module") and "not as desired" not in text
+    assert gpunode("history", "findings", INVENTORY, "--output", "quiet", "--host", "gpu-20").stdout == ""
+
+
+@pytest.mark.usefixtures("night")
+def test_what_is_over_is_removed_by_age_and_told() -> None:
+    done = gpunode("history", "prune", "--older-than", "1d")
+    assert "removed what was over before" in done.stdout and "5 reports" in done.stdout
+    assert asked("prune", "--older-than", "1d")["counts"] == {"findings": 0, "reports": 0, "hosts": 0}
+    assert asked("findings", INVENTORY)["counts"]["findings"] > 10, "what is so stays"
+
+
+def test_documents_are_taken_from_standard_input_and_by_another_name(file: Path) -> None:
+    text = json.dumps(document(0, {"gpu-1": OLD}))
+    done = gpunode("history", "import", "-", "--inventory", "rack-7", stdin=text)
+    assert done.exit_code == ExitCode.GOOD and "1 host of rack-7" in done.stdout
+    assert [each["inventory"] for each in asked("findings")["findings"]] == ["rack-7"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "code"),
+    [
+        ("not JSON", "this is no JSON", "history.no-document"),
+        ("[1]", "this is no document of gpunode", "history.no-document"),
+        ('{"at": "2026-01-14", "gpunode": "1", "exit_code": 0, "hosts": {"a": {"findings": [{}]}}}', "KeyError",
+         "history.no-document"),
+        ("[" * 100_000, "this is no JSON", "history.no-document"),
+    ],
+)  # fmt: skip
+def test_what_is_no_document_is_refused_and_nothing_behind_it_is_taken(
+    file: Path, tmp_path: Path, text: str, said: str, code: str
+) -> None:
+    good, bad, behind = told(tmp_path, document(0, {"gpu-1": OLD}), {}, document(10, {"gpu-1": GOOD}))
+    bad.write_text(text)
+    done = gpunode("history", "import", good, bad, behind)
+    assert done.exit_code == ExitCode.INPUT_REFUSED
+    assert f"{bad}: " in done.stderr and said in done.stderr and code in done.stderr
+    assert "Traceback" not in done.output
+    assert len(asked("findings")["findings"]) == 1
+
+
+def test_a_file_that_is_not_there_and_a_document_of_no_inventory_are_refused(file: Path, tmp_path: Path) -> None:
+    assert gpunode("history", "import", tmp_path / "nothing").exit_code == ExitCode.ERROR
+    nameless = document(0, {"gpu-1": OLD}) | {"inventory": None}
+    done = warm.run("gpunode", "history", "import", *told(tmp_path, nameless))
+    assert done.returncode == ExitCode.USAGE and "give --inventory NAME" in done.stderr
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code", "said"),
+    [
+        (("findings",), ExitCode.ERROR, "there is no history yet"),
+        (("findings", "--history", "none"), ExitCode.USAGE, "there is none to be asked"),
+        (("findings", "--history", "mysql://u:s3cret@h/d"), ExitCode.USAGE, "is no history that gpunode can keep"),
+        (("findings", "--history", "postgresql://u:s3cret@h:x/d"), ExitCode.USAGE, "cannot be read"),
+        (("findings", "--at", "tomorrow"), ExitCode.USAGE, "'tomorrow' is no time: give 24h"),
+        (("changes", "--since", "1h", "--until", "2h"), ExitCode.USAGE, "nothing can have changed between them"),
+        (("prune", "--older-than", "a year"), ExitCode.USAGE, "is no length of time"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_with_what_can_be(
+    file: Path, words: tuple[str, ...], exit_code: ExitCode, said: str
+) -> None:
+    done = warm.run("gpunode", "history", *words)
+    assert done.returncode == exit_code and said in done.stderr, done.stderr
+    assert "s3cret" not in done.stdout + done.stderr and "Traceback" not in done.stderr
+    assert not file.exists()
+
+
+@pytest.mark.usefixtures("night")
+def test_an_inventory_that_nobody_told_of_is_refused_with_those_that_are_there() -> None:
+    done = gpunode("history", "findings", "inventories/lab.py")
+    assert done.exit_code == ExitCode.ERROR and f"inventories/lab.py; it has {INVENTORY}" in done.stderr
+
+
+def test_drift_writes_what_it_found_and_its_page_shows_since_when(file: Path, inventory: Path, tmp_path: Path) -> None:
+    since = Finding("node", FindingClass.UNREACHABLE, "connection", "none", "ssh")
+    gpunode("history", "import", *told(tmp_path, document(90, {"gpu-1": since}, inventory=str(inventory))))
+    page = tmp_path / "page.html"
+    done = gpunode("drift", inventory, "--html", page)
+    assert done.exit_code == ExitCode.ERROR and "history" not in done.stderr
+    assert "since" in page.read_text() and "2026-01-14 01:30" in page.read_text()
+    (found,) = asked("findings", inventory)["findings"]
+    assert found["since"] == "2026-01-14T01:30:00+00:00" and found["told_by"] == "drift"
+    assert (datetime.now(UTC) - datetime.fromisoformat(found["last"])).total_seconds() < 300
+    # Without a history the page says nothing of the kind.
+    assert gpunode("drift", inventory, "--html", page, "--history", "none").exit_code == ExitCode.ERROR
+    assert "2026-01-14" not in page.read_text()
+
+
+def test_apply_and_each_reading_of_a_rollout_are_written(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lab").mkdir()
+    lab = Lab(tmp_path / "lab")
+    monkeypatch.chdir(lab.folder)
+    monkeypatch.setattr(drift, "inspect", lab.inspect)
+    monkeypatch.setattr(sys, "executable", str(lab.folder / "python"))
+    monkeypatch.setenv("PATH", f"{lab.folder / 'bin'}:{os.environ['PATH']}")
+    done = gpunode("rollout", "--max-unavailable", "50%", "fleet.py")
+    assert done.exit_code == ExitCode.GOOD, done.output
+    (known,) = asked("inventories")["inventories"]
+    # A reading behind each of the three waves, of which two can be of one second, and how it ended.
+    assert known["hosts"] == 4 and known["reports"] in (3, 4) and asked("findings", "fleet.py")["findings"] == []
+    (ran,) = [each for each in asked("changes", "fleet.py")["changes"] if each["change"] == "ran"]
+    assert (ran["by"], ran["run"]) == ("rollout", "finished, exit code 0")
+
+
+@pytest.mark.parametrize("break_it", ["a folder", "no database", "full"])
+def test_a_history_that_cannot_be_written_is_told_and_changes_neither_document_nor_exit_code(
+    tmp_path: Path, inventory: Path, break_it: str
+) -> None:
+    file = tmp_path / "broken"
+    if break_it == "a folder":
+        file.mkdir()
+    elif break_it == "no database":
+        file.write_text("something of mine " * 100)
+    else:
+        file.symlink_to("/dev/full")
+    alone = gpunode("drift", inventory, "--json", "--history", "none")
+    done = gpunode("drift", inventory, "--json", "--history", file)
+    assert done.exit_code == alone.exit_code == ExitCode.ERROR
+    assert json.loads(done.stdout)["hosts"] == json.loads(alone.stdout)["hosts"]
+    assert "caution: this is not in the history: " in done.stderr and "history.unavailable" in done.stderr
+    assert "`--history none` does without a history" in done.stderr
+    if break_it == "no database":
+        assert file.read_text().startswith("something of mine")
+
+
+@pytest.mark.parametrize(
+    ("environment", "where"),
+    [
+        ({"XDG_STATE_HOME": "{}/state"}, "state/gpunode/history.sqlite"),
+        ({"XDG_STATE_HOME": "relative", "HOME": "{}/home"}, "home/.local/state/gpunode/history.sqlite"),
+        ({"STATE_DIRECTORY": "{}/service:{}/other"}, "service/history.sqlite"),
+    ],
+)
+def test_without_a_word_it_is_a_file_of_one_s_own_state(
+    environment: dict[str, str], where: str, tmp_path: Path, inventory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GPUNODE_HISTORY")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value.replace("{}", str(tmp_path)))
+    gpunode("drift", inventory)
+    assert (tmp_path / where).is_file()
+    assert asked("findings")["counts"]["hosts"] == 1
+
+
+def test_what_a_worker_reads_goes_into_its_controller_s_history_alone(
+    file: Path, inventory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in Expected("0", "other").environment().items():
+        monkeypatch.setenv(name, value)
+    gpunode("drift", inventory)
+    assert not file.exists()
+
+
+def test_controllers_with_the_inventory_at_different_places_share_one_name(
+    file: Path, inventory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUNODE_HISTORY_AS", "prod")
+    gpunode("drift", inventory)
+    assert [each["name"] for each in asked("inventories")["inventories"]] == ["prod"]
+
+
+def test_what_a_node_says_does_nothing_to_a_terminal(file: Path, tmp_path: Path) -> None:
+    nasty = Finding("driver", FindingClass.DRIFT, "loaded module", "\x1b]0;owned\x07\x1b[2J", "580", "\x9b31m")
+    gpunode("history", "import", *told(tmp_path, document(0, {"gpu-1\x1b[1m": nasty})))
+    for words in (("findings",), ("changes", "--since", "2026-01-13")):
+        printed = gpunode("history", *words).stdout
+        assert "owned" in printed
+        assert not set(printed) & {"\x1b", "\x07", "\x9b"}

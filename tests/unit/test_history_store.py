@@ -1,0 +1,417 @@
+"""What a history answers after documents of drift and apply: in a file of SQLite's, and in the real PostgreSQL."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import func, select
+
+from gpunode.base.findings import Finding
+from gpunode.history.asking import Answer, Question, answers, asking, known
+from gpunode.history.changing import changes
+from gpunode.history.errors import HistoryError, NothingError
+from gpunode.history.place import Place
+from gpunode.history.pruning import prune
+from gpunode.history.tables import findings
+from gpunode.history.told import told
+from gpunode.history.writing import Written, record
+from tests import postgresql
+from tests.history_documents import (
+    GOOD,
+    NOT_UNDERSTOOD,
+    OLD,
+    OLDER,
+    REFUSED,
+    UNKNOWN,
+    UNREACHED,
+    applied,
+    at,
+    collected,
+    document,
+)
+from tests.unit.generated import EXAMPLES
+
+KEY = ("driver", "loaded module")
+_NAMES = map("fleet {}".format, itertools.count())
+
+
+@pytest.fixture(
+    scope="module", params=["SQLite", pytest.param("PostgreSQL", marks=[pytest.mark.real, pytest.mark.builds])]
+)
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """Return an empty history."""
+    if request.param == "SQLite":
+        yield Place(tmp_path_factory.mktemp("history") / "history.sqlite")
+        return
+    running: postgresql.Server = request.getfixturevalue("server")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PGPASSFILE", str(running.passfile))
+        yield Place(url=running.make("store"))
+
+
+class Fleet:
+    """Hold an inventory of a history's, and ask it."""
+
+    def __init__(self, place: Place) -> None:
+        """Begin with a name that nobody has."""
+        self.place, self.name = place, next(_NAMES)
+
+    def tell(self, *documents: dict[str, Any], keep: timedelta | None = None) -> Written:
+        """Write documents; return what came of the last."""
+        return [record(self.place, told(each), self.name, keep) for each in documents][-1]
+
+    def collect(self, *documents: dict[str, Any]) -> None:
+        """Write what agents' reports told."""
+        for each in documents:
+            record(self.place, told(each, "agent"), self.name)
+
+    def answers(self, minute: float | None = None, **asked: Any) -> list[Answer]:
+        """Return what is so, or was at a minute."""
+        with asking(self.place) as connection:
+            return answers(connection, Question(self.name, **asked), None if minute is None else at(minute))
+
+    def so(self, minute: float | None = None) -> set[tuple[str, str, str | None]]:
+        """Return (host, component, actual) of what is so."""
+        return {(each.host, each.interval.key[0], each.interval.state.actual) for each in self.answers(minute)}
+
+    def changed(self, since: float = 0, until: float = 1000, **asked: Any) -> list[tuple[str, str, str | None]]:
+        """Return (minute, what happened, host) of what changed."""
+        with asking(self.place) as connection:
+            found = changes(connection, Question(self.name, **asked), at(since), at(until))
+        return [(f"{each.at:%H:%M}", each.kind.value, each.host) for each in found]
+
+    def rows(self) -> int:
+        """Return how many findings are kept."""
+        with asking(self.place) as connection:
+            number = connection.execute(select(func.count()).select_from(findings)).scalar_one()
+            return int(number)
+
+
+@pytest.fixture
+def fleet(place: Place) -> Fleet:
+    """Return an inventory that nobody told of."""
+    return Fleet(place)
+
+
+def test_since_when_is_a_host_off(fleet: Fleet) -> None:
+    written = fleet.tell(
+        document(0, {"gpu-1": GOOD, "gpu-2": OLD}), document(10, {"gpu-1": OLD, "gpu-2": OLD}),
+        document(20, {"gpu-1": OLDER, "gpu-2": OLD}),
+    )  # fmt: skip
+    first, second = fleet.answers()
+    assert (first.host, first.interval.state.actual, first.interval.since) == ("gpu-1", "560.1", at(10))
+    assert (first.interval.begun, first.interval.last_good, first.from_first) == (at(20), at(0), False)
+    assert (second.host, second.interval.since, second.from_first, second.seen) == ("gpu-2", at(0), True, at(20))
+    # As the command has it that told this last: its page shows it.
+    assert written.since == {"gpu-1": {KEY: (at(10), at(0))}, "gpu-2": {KEY: (at(0), None)}}
+    assert second.interval.state.cause == "held back" and second.interval.state.remedy == "run the deploy"
+
+
+def test_at_no_time_at_which_it_was_found_otherwise_is_it_said_to_have_been_as_desired(place: Place) -> None:
+    # An apply says nothing of the whole host, and ends what it mended.
+    one, other = Fleet(place), Fleet(place)
+    one.tell(document(1, {"gpu-1": OLD}), applied(2, {"gpu-1": GOOD}), document(3, {"gpu-1": OLD}))
+    (found,) = one.answers()
+    assert (found.interval.since, found.interval.last_good) == (at(3), at(2))
+    one.tell(document(4, {"gpu-1": OLD}))
+    assert one.answers()[0].interval.last_good == at(2)
+    # A host that left was not as desired then.
+    other.tell(
+        document(1, {"gpu-1": OLD, "gpu-2": GOOD}), document(2, {"gpu-2": GOOD}),
+        document(3, {"gpu-1": OLD, "gpu-2": GOOD}), document(4, {"gpu-1": OLD, "gpu-2": GOOD}),
+    )  # fmt: skip
+    (found,) = other.answers()
+    assert (found.interval.since, found.interval.last_good) == (at(3), None)
+
+
+def test_what_changed_is_told_with_the_time_before_which_it_was_not_so(fleet: Fleet) -> None:
+    fleet.tell(
+        document(0, {"gpu-1": GOOD}), document(10, {"gpu-1": OLD}), document(20, {"gpu-1": OLDER}),
+        document(30, {"gpu-1": GOOD, "gpu-2": GOOD}), applied(40, {"gpu-1": GOOD}), document(50, {"gpu-2": GOOD}),
+    )  # fmt: skip
+    assert fleet.changed() == [
+        ("00:10", "began", "gpu-1"),
+        ("00:20", "changed", "gpu-1"),
+        ("00:30", "ended", "gpu-1"),
+        ("00:30", "joined", "gpu-2"),
+        ("00:40", "ran", None),
+        ("00:50", "left", "gpu-1"),
+    ]
+    with asking(fleet.place) as connection:
+        begun, changed, ended, *_ = changes(connection, Question(fleet.name), at(0), at(60))
+    assert (begun.earliest, begun.by) == (at(0), "drift")
+    assert changed.before is not None and changed.after is not None
+    assert (changed.before.state.actual, changed.after.state.actual) == ("570.10", "560.1")
+    assert (ended.earliest, ended.before and ended.before.state.actual) == (at(20), "560.1")
+    assert fleet.changed(15, 25) == [("00:20", "changed", "gpu-1")]
+    assert fleet.changed(components=("mig",)) == [] and fleet.changed(hosts=("gpu-2",))[0][1] == "joined"
+
+
+def test_a_host_joins_where_the_whole_inventory_was_told_without_it_before(place: Place) -> None:
+    one, other = Fleet(place), Fleet(place)
+    both = {"gpu-1": GOOD, "gpu-2": GOOD}
+    one.tell(document(0, {"gpu-1": GOOD}, limit=("gpu-1",)), document(10, both), document(20, {**both, "gpu-3": GOOD}))
+    assert one.changed() == [("00:20", "joined", "gpu-3")]
+    # A report that comes late, and is of one host alone, makes newcomers of nobody.
+    other.tell(document(10, both), document(0, {"gpu-1": GOOD}, limit=("gpu-1",)))
+    assert other.changed() == []
+
+
+def test_that_a_host_left_is_told_also_once_it_is_back(fleet: Fleet) -> None:
+    fleet.tell(document(0, {"gpu-1": OLD, "gpu-2": GOOD}), document(10, {"gpu-2": GOOD}))
+    assert fleet.changed(1) == [("00:10", "left", "gpu-1")]
+    fleet.tell(document(20, {"gpu-1": OLD, "gpu-2": GOOD}))
+    assert fleet.changed(1) == [("00:10", "ended", "gpu-1"), ("00:20", "began", "gpu-1")]
+
+
+def test_a_late_report_of_a_host_that_nobody_knew_later_does_not_make_it_one_of_the_fleet(fleet: Fleet) -> None:
+    fleet.tell(document(10, {"gpu-1": GOOD}), document(5, {"gpu-2": OLD}, limit=("gpu-2",)))
+    assert fleet.so() == set() and fleet.so(7) == {("gpu-2", "driver", "570.10")}
+    with asking(fleet.place) as connection:
+        assert next(each.hosts for each in known(connection) if each.name == fleet.name) == 1
+
+
+def test_a_fleet_that_stays_as_it_is_takes_no_more_room(fleet: Fleet) -> None:
+    hosts = {f"gpu-{number}": OLD if number % 2 else GOOD for number in range(10)}
+    fleet.tell(document(0, hosts))
+    before = fleet.rows()
+    for minute in range(1, 30):
+        assert (written := fleet.tell(document(minute, hosts))).begun == written.ended == 0
+    assert fleet.rows() == before
+    assert {each.interval.last for each in fleet.answers()} == {at(29)}
+
+
+@pytest.mark.parametrize("silent", [UNREACHED, NOT_UNDERSTOOD, UNKNOWN], ids=["unreached", "not understood", "unknown"])
+def test_a_report_that_says_nothing_of_a_finding_ends_nothing(fleet: Fleet, silent: Finding) -> None:
+    fleet.tell(document(0, {"gpu-1": OLD}), document(10, {"gpu-1": silent}))
+    assert ("gpu-1", "driver", "570.10") in fleet.so() and len(fleet.so()) == 2
+    fleet.tell(document(20, {"gpu-1": GOOD}))
+    assert fleet.so() == set()
+
+
+def test_what_the_settings_no_longer_ask_is_over_and_so_is_what_preflight_refuses(fleet: Fleet) -> None:
+    power = Finding("power", OLD.finding_class, "power limit", "700 W", "600 W")
+    fleet.tell(document(0, {"gpu-1": (GOOD, power)}), document(10, {"gpu-1": GOOD}))
+    assert fleet.so() == set()
+    fleet.tell(document(20, {"gpu-1": (REFUSED,)}), document(30, {"gpu-1": GOOD}))
+    assert fleet.so() == set()
+    # An apply judges what it brought about, and no more than that.
+    fleet.tell(document(40, {"gpu-1": (OLD, power)}), applied(50, {"gpu-1": GOOD}))
+    assert fleet.so() == {("gpu-1", "power", "700 W")}
+
+
+def test_a_host_that_left_is_no_longer_off_and_comes_back_as_it_then_is(fleet: Fleet) -> None:
+    fleet.tell(document(0, {"gpu-1": OLD, "gpu-2": OLD}))
+    # Who looks at some hosts alone says nothing of the others.
+    fleet.tell(document(5, {"gpu-1": OLD}, limit=("gpu-1",)))
+    assert len(fleet.so()) == 2
+    fleet.tell(document(10, {"gpu-1": OLD}))
+    assert fleet.so() == {("gpu-1", "driver", "570.10")} and fleet.so(5) == {
+        ("gpu-1", "driver", "570.10"), ("gpu-2", "driver", "570.10")
+    }  # fmt: skip
+    fleet.tell(document(20, {"gpu-1": OLD, "gpu-2": OLDER}))
+    (back,) = fleet.answers(hosts=("gpu-2",))
+    assert back.interval.since == at(20) and back.interval.state.actual == "560.1"
+
+
+def test_a_question_is_of_hosts_components_and_codes(fleet: Fleet) -> None:
+    fleet.tell(document(0, {"gpu-1": (OLD, UNKNOWN), "gpu-2": OLD, "cpu-1": OLD}))
+    assert {each.host for each in fleet.answers(hosts=("gpu-*",))} == {"gpu-1", "gpu-2"}
+    assert [each.host for each in fleet.answers(components=("mig",))] == ["gpu-1"]
+    assert len(fleet.answers(codes=("driver",))) == 3
+    assert fleet.answers(codes=("driv",)) == []
+
+
+def test_inventories_are_told_apart(place: Place) -> None:
+    one, other = Fleet(place), Fleet(place)
+    one.tell(document(0, {"gpu-1": OLD}))
+    other.tell(document(0, {"gpu-1": GOOD}), document(5, {"gpu-1": GOOD, "gpu-2": GOOD}))
+    assert other.so() == set() and len(one.so()) == 1
+    with asking(place) as connection:
+        found = {each.name: each for each in known(connection)}
+        assert (found[other.name].hosts, found[other.name].records) == (2, 2)
+        assert (found[other.name].first, found[other.name].last) == (at(0), at(5))
+        assert {one.name, other.name} <= {each.inventory for each in answers(connection, Question())} | {other.name}
+        with pytest.raises(NothingError, match="nothing of prod"):
+            answers(connection, Question("prod"))
+
+
+def test_a_document_that_is_told_twice_changes_nothing(fleet: Fleet) -> None:
+    both = document(0, {"gpu-1": GOOD}), document(10, {"gpu-1": OLD})
+    fleet.tell(*both)
+    before = fleet.answers(), fleet.changed()
+    fleet.tell(*both)
+    assert (fleet.answers(), fleet.changed()) == before
+    with asking(fleet.place) as connection:
+        assert next(each.records for each in known(connection) if each.name == fleet.name) == 2
+
+
+KINDS = {
+    "good": GOOD, "old": OLD, "older": OLDER, "unreached": UNREACHED, "not understood": NOT_UNDERSTOOD,
+    "unknown": UNKNOWN,
+}  # fmt: skip
+# Each of them is a handful of transactions.
+FEWER = settings(max_examples=max(1, EXAMPLES // 5))
+Told = list[tuple[int, str]]
+TOLD = st.lists(st.tuples(st.integers(0, 40), st.sampled_from(list(KINDS))), unique_by=lambda each: each[0], min_size=1)
+
+
+def so(documents: Told, minute: int) -> set[tuple[str, str, str | None]]:
+    """Return what is so at a minute by documents of one host, each taken in its own order."""
+    found: set[tuple[str, str]] = set()
+    for when, kind in sorted(documents):
+        if when > minute:
+            break
+        if kind == "good":
+            found = set()
+        elif kind in ("old", "older"):
+            # The mig layout that was unknown is not told of any more.
+            found = {("driver", str(KINDS[kind].actual))}
+        elif kind == "unreached":
+            found |= {("node", "none")}
+        elif kind == "not understood":
+            found = {each for each in found if each != ("node", "none")} | {("node", "not read")}
+        else:
+            found = {each for each in found if each[0] == "driver"} | {("mig", "unknown")}
+    return {("gpu-1", *each) for each in found}
+
+
+@FEWER
+@given(TOLD.flatmap(lambda told: st.tuples(st.just(told), st.permutations(told))))
+def test_in_whatever_order_reports_come_what_is_so_now_is_what_the_last_one_says(
+    place: Place, both: tuple[Told, Told]
+) -> None:
+    fleet, (documents, mixed) = Fleet(place), both
+    fleet.tell(*(document(minute, {"gpu-1": KINDS[kind]}) for minute, kind in mixed))
+    assert fleet.so() == so(documents, 40)
+
+
+@FEWER
+@given(TOLD)
+def test_what_was_so_at_a_time_is_what_the_report_of_that_time_says(place: Place, documents: Told) -> None:
+    fleet = Fleet(place)
+    fleet.tell(*(document(minute, {"gpu-1": KINDS[kind]}) for minute, kind in sorted(documents)))
+    for minute, _ in documents:
+        assert fleet.so(minute) == so(documents, minute)
+
+
+SILENT = Finding("agent", UNKNOWN.finding_class, "last pull", "2026-01-14 00:10 UTC", "within 1:00:00")
+PULLED = Finding("agent", GOOD.finding_class, "last success", "2026-01-14 00:10 UTC", "within 1:00:00")
+
+
+def test_what_an_agent_found_counts_at_its_own_time_and_whether_it_is_silent_at_that_of_whoever_asked(
+    fleet: Fleet,
+) -> None:
+    fleet.tell(document(0, {"gpu-1": GOOD, "gpu-2": GOOD}))
+    # A push of minute 50 healed gpu-1, whose agent read it at 10; gpu-2's is newer than all.
+    fleet.tell(document(50, {"gpu-1": GOOD, "gpu-2": GOOD}))
+    fleet.collect(collected(60, {"gpu-1": (10, (OLD, SILENT)), "gpu-2": (55, (OLD, PULLED))}))
+    assert fleet.so() == {("gpu-1", "agent", "2026-01-14 00:10 UTC"), ("gpu-2", "driver", "570.10")}
+    assert fleet.so(10) == {("gpu-1", "driver", "570.10")}
+    since = {each.host: each.interval.since for each in fleet.answers()}
+    assert since == {"gpu-1": at(60), "gpu-2": at(55)}
+    # Collected again it says the same; a new report ends both.
+    fleet.collect(collected(70, {"gpu-1": (10, (OLD, SILENT)), "gpu-2": (55, (OLD, PULLED))}))
+    assert {each.host: each.interval.since for each in fleet.answers()} == since
+    fleet.collect(collected(90, {"gpu-1": (80, (GOOD, PULLED)), "gpu-2": (85, (GOOD, PULLED))}))
+    assert fleet.so() == set()
+
+
+def test_many_agents_of_many_times_are_written_as_one_by_one(place: Place) -> None:
+    at_once, one_by_one = Fleet(place), Fleet(place)
+    hosts = {f"gpu-{number}": (number / 60, ((OLD if number % 3 else GOOD), PULLED)) for number in range(700)}
+    at_once.collect(collected(20, hosts), collected(21, hosts))
+    for name in ("gpu-0", "gpu-1", "gpu-699"):
+        one_by_one.collect(collected(20, {name: hosts[name]}))
+    known = {each.host: (each.interval.since, each.seen) for each in at_once.answers()}
+    assert len(known) == 466
+    assert {each.host: (each.interval.since, each.seen.replace(minute=21)) for each in one_by_one.answers()} == {
+        name: known[name] for name in ("gpu-1", "gpu-699") if name in known
+    }
+
+
+def test_a_late_report_of_a_host_that_left_does_not_bring_it_back(fleet: Fleet) -> None:
+    fleet.tell(document(0, {"gpu-1": GOOD, "gpu-2": GOOD}), document(20, {"gpu-1": GOOD}))
+    fleet.tell(document(10, {"gpu-2": OLD}, limit=("gpu-2",)))
+    assert fleet.so() == set() and fleet.so(10) == {("gpu-2", "driver", "570.10")}
+
+
+def test_what_is_over_is_pruned_by_age_and_what_is_so_stays(fleet: Fleet) -> None:
+    fleet.tell(
+        document(0, {"gpu-1": OLD, "gpu-2": OLDER, "gpu-3": OLD}), document(10, {"gpu-1": OLD, "gpu-2": GOOD}),
+        document(20, {"gpu-1": OLD, "gpu-2": OLD}),
+    )  # fmt: skip
+    pruned = prune(fleet.place, at(15))
+    # Other tests' fleets are in it, too.
+    assert pruned.findings >= 2 and pruned.records >= 2 and pruned.hosts >= 1
+    assert fleet.so() == {("gpu-1", "driver", "570.10"), ("gpu-2", "driver", "570.10")}
+    assert next(iter(fleet.answers())).interval.since == at(0)
+    assert fleet.so(5) == {("gpu-1", "driver", "570.10")}
+    assert prune(fleet.place, at(15)).findings == 0
+
+
+def test_who_writes_prunes_once_a_day(fleet: Fleet) -> None:
+    now = datetime.now(UTC)
+    long_ago, ago = ((now - timedelta(days=days) - at(0)) / timedelta(minutes=1) for days in (400, 390))
+    fleet.tell(document(long_ago, {"gpu-1": OLD}), document(ago, {"gpu-1": GOOD}))
+    assert len(fleet.so(long_ago)) == 1
+    fleet.tell(document(ago + 1, {"gpu-1": GOOD}), keep=timedelta(days=365))
+    assert fleet.so(long_ago) == set()
+    fleet.tell(document(long_ago, {"gpu-1": OLD}), keep=timedelta(days=365))
+    assert len(fleet.so(long_ago)) == 1, "the day is not over"
+
+
+def test_hostile_texts_are_kept_as_texts(fleet: Fleet) -> None:
+    nasty = "'); DROP TABLE gpunode_finding; --\0\ud800" + "x" * 5000
+    fleet.tell(document(0, {"gpu-1'": Finding("driver", OLD.finding_class, "loaded module", nasty, nasty)}))
+    (found,) = fleet.answers()
+    assert found.host == "gpu-1'" and found.interval.state.actual is not None
+    assert found.interval.state.actual.startswith("'); DROP TABLE gpunode_finding; -- ")
+    assert len(found.interval.state.actual) == 2000
+
+
+def test_a_history_that_is_not_there_is_not_made_by_asking(tmp_path: Path) -> None:
+    with pytest.raises(NothingError, match="there is no history yet"), asking(Place(tmp_path / "none.sqlite")):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_is_its_owner_s_alone_and_one_that_is_no_history_is_left_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "state" / "history.sqlite"
+    record(Place(file), told(document(0, {"gpu-1": OLD})), "fleet")
+    assert file.stat().st_mode & 0o777 == 0o600 and file.parent.stat().st_mode & 0o777 == 0o700
+    other = tmp_path / "notes.txt"
+    other.write_text("my notes, " * 200)
+    with pytest.raises(HistoryError, match=r"notes\.txt cannot be used: file is not a database"):
+        record(Place(other), told(document(0, {"gpu-1": OLD})), "fleet")
+    assert other.read_text() == "my notes, " * 200
+
+
+@pytest.mark.real
+@pytest.mark.builds
+def test_a_server_s_refusals_are_told_and_no_password_is(
+    server: postgresql.Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PGPASSFILE", os.devnull)
+    given, database = told(document(0, {"gpu-1": OLD})), server.make("refusals")
+    for url, said in (
+        (database, "no password supplied"),
+        (database.replace("gpunode@", "gpunode:wr0ng@"), "password authentication failed"),
+        (database.replace(f":{server.port}", ":1"), "refused"),
+    ):
+        with pytest.raises(HistoryError, match=said) as caught:
+            record(Place(url=url), given, "fleet")
+        assert "wr0ng" not in str(caught.value) and "look at the server" in str(caught.value)
+    monkeypatch.setenv("PGPASSFILE", str(server.passfile))
+    with server.connect("refusals") as connection:
+        connection.execute("CREATE USER reader PASSWORD 'r'")
+    with pytest.raises(HistoryError, match="permission denied"):
+        record(Place(url=database.replace("gpunode@", "reader:r@")), given, "fleet")
