@@ -10,7 +10,17 @@ from gpunode.deploys.component import component, distribution, drain, needed, no
 from gpunode.deploys.drain import uncordon
 from gpunode.deploys.repositories import distrust, trust
 from gpunode.kubernetes.drain.commands import Drain
-from gpunode.node.own_files.driver import BLACKLIST, DRACUT, NOUVEAU, PARAMETERS, PEERMEM, SOFTDEP, UMAD, UMAD_MODULES
+from gpunode.node.own_files.driver import (
+    BLACKLIST,
+    DRACUT,
+    NOUVEAU,
+    PARAMETERS,
+    PEERMEM,
+    SOFTDEP,
+    UMAD,
+    UMAD_MODULES,
+    UVM_RULE,
+)
 from gpunode.node.own_files.repositories import forgets_cuda
 from gpunode.operations import (
     apt_archive,
@@ -49,6 +59,7 @@ def driver() -> None:
         _runfile(to_be)
     _keep_nouveau_out()
     own_file(SOFTDEP, keep="Load nvidia_uvm after nvidia, at every boot")
+    own_file(UVM_RULE, keep="Make nvidia_uvm's devices whenever it is loaded")
     own_file(PEERMEM, keep="Load nvidia_peermem at every boot", remove="Load no nvidia_peermem at boot")
     if is_image() and chosen.persistenced and chosen.source != "present":
         systemd.running(name="Run the persistence daemon, now and at boot", unit="nvidia-persistenced.service")
@@ -81,6 +92,7 @@ def _none(desired: DriverSettings) -> None:
     driver_packages.held(name="Do not hold the NVIDIA driver", family=distribution().family, hold=False, kernel=False)
     for what, path in (
         ("the order in which NVIDIA's modules are loaded", SOFTDEP),
+        ("who makes nvidia_uvm's devices", UVM_RULE),
         ("the NVIDIA module's parameters", PARAMETERS),
         ("the module that lends the GPUs' memory to RDMA adapters", PEERMEM),
         ("the module that reaches NVLink 5's switches", UMAD),

@@ -33,8 +33,9 @@ if [ ! -c /dev/nvidia-uvm ]; then
   nvidia-modprobe -u -c=0 2>/dev/null || :
   major=$(sed -n 's/^ *\([0-9][0-9]*\) nvidia-uvm$/\1/p' /proc/devices)
   if [ ! -c /dev/nvidia-uvm ] && [ -n "$major" ]; then
-    mknod -m 666 /dev/nvidia-uvm c "$major" 0
-    [ -c /dev/nvidia-uvm-tools ] || mknod -m 666 /dev/nvidia-uvm-tools c "$major" 1
+    # udev may be at the same by gpunode's rule: what counts is that it is there.
+    mknod -m 666 /dev/nvidia-uvm c "$major" 0 || :
+    [ -c /dev/nvidia-uvm-tools ] || mknod -m 666 /dev/nvidia-uvm-tools c "$major" 1 || :
   fi
   [ -c /dev/nvidia-uvm ] || { echo "gpunode: nvidia_uvm is loaded, but /dev/nvidia-uvm, without which CUDA does not" \
     "start, cannot be made: nvidia-modprobe is not there or fails, and /proc/devices has no nvidia-uvm" >&2

@@ -13,13 +13,15 @@ from gpunode.packages.driver_packages import driver_source
 from gpunode.settings import Settings
 
 SOFTDEP = "/etc/modprobe.d/gpunode-nvidia-uvm.conf"
+# Before the toolkit's rule, which links these devices.
+UVM_RULE = "/etc/udev/rules.d/70-gpunode-nvidia-uvm.rules"
 PARAMETERS = "/etc/modprobe.d/gpunode-nvidia.conf"
 BLACKLIST = "gpunode-nouveau.conf"
 NOUVEAU = f"/etc/modprobe.d/{BLACKLIST}"
 DRACUT = "/etc/dracut.conf.d/gpunode-nouveau.conf"
 UMAD = "/etc/modules-load.d/gpunode-nvlink.conf"
 PEERMEM = "/etc/modules-load.d/gpunode-peermem.conf"
-PATHS = (SOFTDEP, PARAMETERS, NOUVEAU, DRACUT, UMAD, PEERMEM)
+PATHS = (SOFTDEP, UVM_RULE, PARAMETERS, NOUVEAU, DRACUT, UMAD, PEERMEM)
 # The families whose initial file systems dracut makes: an image for any machine has nothing of /etc/modprobe.d in it.
 _BY_DRACUT = ("dnf", "dnf5", "zypper")
 UMAD_MODULES = ("ib_umad",)
@@ -52,8 +54,9 @@ def files(settings: Settings, machine: Machine) -> dict[str, str | None]:
     distribution = tables.distribution(system.id, system.version_id)
     if distribution is not None and distribution.family in _BY_DRACUT:
         found[DRACUT] = rendered("dracut-nouveau.conf")
-    # Else nvidia_uvm would be loaded by a run and be gone after the next boot.
+    # Else nvidia_uvm would be loaded by a run and be gone after the next boot, or be there without its devices.
     found[SOFTDEP] = rendered("nvidia-uvm.conf", modules=modules)
+    found[UVM_RULE] = rendered("nvidia-uvm.rules")
     if machine.has_gpu and machine.pci.switch_managers and desired.source != "present":
         found[UMAD] = rendered("modules-load.conf", modules=UMAD_MODULES)
     asked = desired.peermem and machine.has_gpu

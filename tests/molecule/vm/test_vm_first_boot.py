@@ -88,6 +88,9 @@ def test_its_next_boot_is_left_to_the_timer(machine: VirtualMachine, site: Site)
     vm.reboot(machine)
     out(machine, "cloud-init status --wait >/dev/null")
     assert out(machine, f"journalctl -b -u {SERVICE} -o cat | wc -l") == "0"
-    # What no nvidia-modprobe makes at a boot, for this machine has none, the next run does: the timer's, or a push.
+    # This machine has no nvidia-modprobe: udev makes nvidia_uvm's devices, by gpunode's rule.
     found = command("gpunode", "drift", "--json", site.inventory).findings[vm.NAME]
-    assert [each["code"] for each in found if each["class"] != "ok"] == ["driver.nvidia-uvm"]
+    assert [each for each in found if each["class"] != "ok"] == []
+    assert out(machine, "stat -c '%F %a' /dev/nvidia-uvm /dev/nvidia-uvm-tools") == "\n".join(
+        2 * ["character special file 666"]
+    )
