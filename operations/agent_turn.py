@@ -36,9 +36,14 @@ _SOON = 3.0
 _held: WeakKeyDictionary[Host, Any] = WeakKeyDictionary()
 
 
+def is_pull() -> bool:
+    """Say whether this run is the agent's own: of this node alone, which it runs on."""
+    return bool(os.environ.get(PULL))
+
+
 def pulls() -> bool:
     """Say whether the node carries out bundles by itself, and this run is not that."""
-    if os.environ.get(PULL):
+    if is_pull():
         return False
     found = host.get_fact(Interrupted)
     return isinstance(found, Reading) and found.pulls

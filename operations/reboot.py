@@ -13,6 +13,7 @@ from typing import Any
 import gevent  # type: ignore[import-untyped]
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State, StringCommand
+from pyinfra.connectors.local import LocalConnector
 from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.util import clear_askpass_cache
 
@@ -26,7 +27,7 @@ from gpunode.facts.node import Node
 from gpunode.facts.reboot import RunningBoot as RunningBootFact
 from gpunode.kubernetes.drain.commands import Drain
 from gpunode.node.reboot import RECORD, NotBack, RunningBoot, awaited, obstacles, parse_running_boot, target
-from gpunode.operations.agent_turn import retaken
+from gpunode.operations.agent_turn import is_pull, retaken
 from gpunode.operations.drain import drain_before
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, fail, node_operation, require
@@ -86,13 +87,17 @@ def new_boot(purpose: str, timeout: int, absent: bool = False, drain: Drain | No
     node = require(host.get_fact(Node), "the node's state")
     reasons = obstacles(node, before, purpose, absent)
     connector = host.connector
-    if not isinstance(connector, SSHConnector):
+    if isinstance(connector, SSHConnector):
+        ends = FunctionCommand(_wait, [connector, before, timeout], {})
+    elif isinstance(connector, LocalConnector) and is_pull():
+        ends = FunctionCommand(_go_down, [timeout], {})
+    else:
         reasons += ("it is not reached by SSH, so that nothing would wait for it. Remedy: reboot it by hand",)
     if reasons:
         raise OperationRefused("\n".join(f"not rebooted: {reason}" for reason in reasons))
     yield from drain_before(drain, "the node is to be rebooted")
     yield script_command(_REBOOT, record=RECORD, attempt=before.attempt(purpose))
-    yield FunctionCommand(_wait, [connector, before, timeout], {})
+    yield ends
 
 
 def _difference(driver: DriverState, parameters: Mapping[str, str], absent: bool) -> str:
@@ -124,6 +129,14 @@ def _wait(state: State, host: Host, connector: SSHConnector, before: RunningBoot
     host.connected = True
     host.log(f"answers from a new boot after {time.monotonic() - began:.0f} s")
     return retaken(state, host)
+
+
+def _go_down(state: State, host: Host, timeout: int) -> bool:
+    """Do no more on this machine, which ends this run as it goes down: its next pull goes on from there."""
+    host.log("reboots; the pull after that goes on")
+    gevent.sleep(timeout)
+    reason = f"the node was to reboot, and did not go down within {timeout} s: look at `systemctl list-jobs` on it"
+    return bool(fail(reason).function(state, host))
 
 
 def _look(connector: SSHConnector, seconds: float) -> RunningBoot | str:

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 from importlib.resources import files as package_files
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from gpunode.agent.pull import Places
 from gpunode.base.errors import CodedError
@@ -20,7 +20,7 @@ GATE_CONFIG = "/etc/gpunode/gate.json"
 # What cloud-init runs at every boot, where it was cloud-init that put the agent there (gpunode/agent/user_data.py).
 FIRST_PULL = "/var/lib/cloud/scripts/per-boot/gpunode-first-pull"
 UNITS = "/etc/systemd/system"
-# Where installing passes what it is to install, to its deploy.
+# Where installing names the file of what it is to install, to its deploy.
 INSTALL = "GPUNODE_AGENT"
 
 
@@ -79,21 +79,36 @@ def install_from(text: str) -> Install:
     return Install(**found, gate=None if gate is None else Gate(**gate))
 
 
+def _split(text: str) -> SplitResult | None:
+    """Return the parts of a URL; None where it is none, or its port is none."""
+    try:
+        found = urlsplit(text)
+        return None if found.port == 0 else found
+    except ValueError:
+        return None
+
+
 def api_server(text: str) -> str:
     """Return the URL of an API server; raise GateError."""
-    found = urlsplit(text)
-    try:
-        whole = found.scheme == "https" and found.hostname and (found.port is None or found.port > 0)
-    except ValueError:
-        whole = False
-    if not whole or found.username or found.path.strip("/") or found.query or found.fragment or not text.isprintable():
+    found = _split(text)
+    if (
+        found is None
+        or found.scheme != "https"
+        or not found.hostname
+        or found.username
+        or found.path.strip("/")
+        or found.query
+        or found.fragment
+        or not text.isprintable()
+    ):
         raise GateError(f"--gate {text}: give https://HOST:PORT of the cluster's API server")
     return text.rstrip("/")
 
 
 def source(text: str) -> str:
     """Return a source that an agent asks; raise SourceError."""
-    found = urlsplit(text)
+    if (found := _split(text)) is None:
+        raise SourceError(f"--from {text}: give https://HOST/FOLDER, or file:///FOLDER of the nodes")
     if found.username or found.password:
         raise SourceError("no name and no password stands in --from: every node would have it in a file that all read")
     whole = (found.scheme == "https" and found.hostname) or (found.scheme == "file" and found.path.startswith("/"))

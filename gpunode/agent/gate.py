@@ -39,7 +39,15 @@ class Config:
 
 
 class Later(Exception):
-    """Say why it could not be done now: the next look may find it otherwise."""
+    """Say why it could not be done now: the next look may find it otherwise.
+
+    absent: the cluster has no node of that name
+    """
+
+    def __init__(self, why: str, absent: bool = False) -> None:
+        """Take both."""
+        super().__init__(why)
+        self.absent = absent
 
 
 def is_good(report: Path) -> bool:
@@ -51,9 +59,24 @@ def is_good(report: Path) -> bool:
         return False
 
 
-def node_name(host_name: str) -> str:
-    """Return the name by which a kubelet registers its node, unless it is told another one."""
-    return host_name.strip().lower()
+def node_names(host_name: str, full_name: str) -> tuple[str, ...]:
+    """Return the names by which a kubelet registers its node, unless it is told another one.
+
+    On clouds that is the machine's whole name, where its own kubelet is told so.
+    """
+    return tuple(dict.fromkeys(name for each in (host_name, full_name) if (name := each.strip().lower())))
+
+
+def opened_as(config: Config, names: tuple[str, ...]) -> bool:
+    """Take the taint off the node that has the first of these names; raise Later."""
+    *others, last = names
+    for name in others:
+        try:
+            return opened(config, name)
+        except Later as error:
+            if not error.absent:
+                raise
+    return opened(config, last)
 
 
 def without(taints: list[Mapping[str, Any]]) -> list[Mapping[str, Any]] | None:
@@ -94,7 +117,8 @@ def asked(config: Config, method: str, path: str, change: Mapping[str, Any] | No
         text = answer.read(_MOST)
         connection.close()
         if answer.status != 200:
-            raise Later(f"{config.server} answers {method} {path} with {answer.status}: {_message(text)}")
+            why = f"{config.server} answers {method} {path} with {answer.status}: {_message(text)}"
+            raise Later(why, absent=answer.status == http.client.NOT_FOUND)
         found: dict[str, Any] = json.loads(text)
     except (OSError, ValueError, http.client.HTTPException) as error:
         # Files that are not there yet, certificates, the way to the server, words that are no JSON. Of others than the
@@ -113,17 +137,17 @@ def _message(text: bytes) -> str:
 
 
 def waited(
-    config: Config, report: Path, name: str, tell: Callable[[str], None],
+    config: Config, report: Path, names: tuple[str, ...], tell: Callable[[str], None],
     clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep,
 ) -> int:  # fmt: skip
     """Go on until the taint is off, the report is good no more, or an hour is over; return the exit status."""
-    end, said = clock() + PATIENCE, ""
+    end, said, name = clock() + PATIENCE, "", names[0]
     while True:
         if not is_good(report):
             tell(f"{name}: the last pull was not good ({report} says why): a taint {TAINT} stays")
             return 0
         try:
-            tell(f"{name}: " + (f"taint {TAINT} taken off" if opened(config, name) else f"no taint {TAINT}"))
+            tell(f"{name}: " + (f"taint {TAINT} taken off" if opened_as(config, names) else f"no taint {TAINT}"))
             return 0
         except Later as error:
             if said != str(error):
@@ -138,7 +162,8 @@ def waited(
 def main() -> int:
     """Wait for the node, and open the gate."""
     config = Config(**json.loads(CONFIG.read_text(encoding="utf-8")))
-    return waited(config, REPORT, node_name(socket.gethostname()), lambda line: print(line, flush=True))
+    names = node_names(socket.gethostname(), socket.getfqdn())
+    return waited(config, REPORT, names, lambda line: print(line, flush=True))
 
 
 if __name__ == "__main__":

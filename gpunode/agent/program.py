@@ -20,9 +20,12 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from gpunode.agent.bundle import Program
+from gpunode.agent.pull import OWN
 
 # Of gpunode's own folder what no node needs: the lab has simulated hardware in it.
 _LEFT = ("lab", "reference")
+# What of a repository a node carries out.
+_CARRIED_OUT = tuple(Path(name).parts for name in OWN)
 # Of what gpunode needs, what keeps histories: a controller has those, and nodes' reports are collected for it.
 _OF_CONTROLLERS = frozenset({"alembic", "sqlalchemy"})
 
@@ -45,7 +48,8 @@ def _files() -> Iterator[tuple[str, bytes, int]]:
     root = Path(str(files("gpunode")))
     for path in _below(root):
         inner = path.relative_to(root)
-        if inner.parts[0] not in _LEFT:
+        # Below repository/ is a checkout's, with inventories: all hosts of a site, and what it keeps secret, maybe.
+        if inner.parts[0] not in _LEFT and (inner.parts[0] != "repository" or inner.parts[1:] in _CARRIED_OUT):
             yield f"site-packages/gpunode/{inner}", path.read_bytes(), 0o644
     # Its version is looked up among the installed packages, whether its files are there or in a checkout.
     own = distribution("gpunode")

@@ -11,9 +11,11 @@ from __future__ import annotations
 import argparse
 import fcntl
 import hashlib
+import http.client
 import json
 import os
 import platform
+import shutil
 import ssl
 import subprocess
 import sys
@@ -39,6 +41,8 @@ MOST, MOST_OF_PROGRAM, SECONDS = 1 << 20, 512 << 20, 60.0
 PATIENCE = 7200.0
 # As docs/findings.md has it; what a report calls the thing that was judged.
 COMPONENT, WHAT = "agent", "bundle"
+# What of the program's own repository is carried out.
+OWN = ("config.py", "deploys/gpu_node.py")
 
 
 @dataclass(frozen=True)
@@ -119,9 +123,9 @@ def _by_https(config: Config, url: str, most: int, said: str) -> bytes:
             found = answer.read(most + 1)
             assert isinstance(found, bytes)
             return found
-    except (OSError, ValueError) as error:
-        # Every error of urllib's, and of ssl's, is an OSError.
-        why = getattr(error, "reason", None) or error
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        # Every error of urllib's, and of ssl's, is an OSError; an answer that is garbled, or cut off, is none.
+        why = getattr(error, "reason", None) or str(error) or type(error).__name__
         raise Refused(
             "agent.not-fetched", f"{said}{why}", "look at the server, its certificate and the way to it"
         ) from None
@@ -232,22 +236,22 @@ def program(config: Config, places: Places, desired: Mapping[str, Any]) -> Path:
                 members.extractall(Path(new) / "program", filter="data")
             else:
                 members.extractall(Path(new) / "program")
+        # A power cut would leave the folder with empty files, and nobody looks at them again.
+        os.sync()
         (Path(new) / "program").replace(folder)
     return folder
 
 
 def _forget_others(places: Places, kept: Path) -> None:
     """Remove programs of earlier bundles."""
-    import shutil
-
     for folder in places.programs.iterdir() if places.programs.is_dir() else ():
         if folder != kept:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
-def turn(places: Places) -> Iterator[None]:
-    """Hold this node's lock, which a push holds as well (operations/agent_turn.py); wait for it."""
+def turn(places: Places) -> Iterator[bool]:
+    """Hold this node's lock, which a push holds as well (operations/agent_turn.py); wait for it, and yield whether."""
     places.lock.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(places.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -266,7 +270,7 @@ def turn(places: Places) -> Iterator[None]:
                         "agent.busy", "a push was at work on this node all the time", "look whether it hangs"
                     ) from None
                 time.sleep(1)
-        yield
+        yield told
     finally:
         os.close(descriptor)
 
@@ -277,8 +281,13 @@ def carried_out(places: Places, folder: Path, found: Mapping[str, Any], last: Ma
     (work / "deploys").mkdir(parents=True, exist_ok=True)
     places.private.chmod(0o700)
     own = folder / "site-packages" / "gpunode" / "repository"
-    for name in ("config.py", "deploys/gpu_node.py"):
+    for name in OWN:
         (work / name).write_bytes((own / name).read_bytes())
+    # By the Python that runs this, which need not be the first on the PATH.
+    _, _, text = (folder / "bin" / "pyinfra").read_bytes().partition(b"\n")
+    _replace(work / "bin" / "pyinfra", b"#!" + os.fsencode(sys.executable) + b"\n" + text, 0o700)
+    # What runs tell while they are at work; each has a folder of its own.
+    shutil.rmtree(work / ".apply", ignore_errors=True)
     _replace(work / "settings.json", json.dumps(found["settings"]).encode(), 0o600)
     (work / "node.py").write_text(
         "import json, pathlib\n"
@@ -298,7 +307,7 @@ def _gpunode(folder: Path, work: Path, *words: str) -> dict[str, Any]:
     environment = {
         "HOME": "/root",
         "LANG": "C.UTF-8",
-        "PATH": f"{folder / 'bin'}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PATH": f"{work / 'bin'}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "PYTHONPATH": str(folder / "site-packages"),
         "PYTHONDONTWRITEBYTECODE": "",
         # This process holds the node's lock for it.
@@ -417,14 +426,29 @@ def _state(places: Places) -> dict[str, Any]:
         return {}
 
 
+def _asked(config: Config, places: Places, last: Mapping[str, Any], now: float) -> tuple[dict[str, Any], Path]:
+    """Return what this node's bundle asks for, and the folder of its program; raise Refused."""
+    bundle = verified(fetched(config, f"{config.host}/{BUNDLE}", MOST), places.signers)
+    desired = judged(bundle, config.host, last, now)
+    return desired, program(config, places, desired["program"])
+
+
 def pull(config: Config, places: Places, now: float) -> dict[str, Any]:
-    """Do all of it once; return the report, which is written, too."""
-    last, found, refused = _state(places), {}, None
+    """Do all of it once; return the report, which is written, too.
+
+    now: seconds since 1970
+    """
+    last: dict[str, Any] = {}
+    found: dict[str, Any] = {}
+    refused, began = None, time.monotonic()
     try:
-        bundle = verified(fetched(config, f"{config.host}/{BUNDLE}", MOST), places.signers)
-        desired = judged(bundle, config.host, last, now)
-        folder = program(config, places, desired["program"])
-        with turn(places):
+        last = _state(places)
+        desired, folder = _asked(config, places, last, now)
+        with turn(places) as waited:
+            if waited:
+                # What was judged before a push may be outdated behind it: expired, or another bundle is there.
+                now += time.monotonic() - began
+                desired, folder = _asked(config, places, last, now)
             # Before the run: what it may do is by this bundle, however it ends, and none that is older is taken then.
             taken = {key: desired[key] for key in ("number", "digest", "expires", "gpunode")}
             whole = last.get("whole") and last.get("digest") == desired["digest"]
@@ -432,17 +456,31 @@ def pull(config: Config, places: Places, now: float) -> dict[str, Any]:
             _replace(places.private / "state.json", json.dumps(last).encode(), 0o600)
             found = carried_out(places, folder, desired, before)
         _forget_others(places, folder)
+        told = report(config, now, last, found, refused)
+        if told["exit_code"] == 0:
+            succeeded = {**last, "last_success": told["at"], "whole": True}
+            _replace(places.private / "state.json", json.dumps(succeeded).encode(), 0o600)
+            last = succeeded
     except Refused as error:
         refused = error
+    except Exception as error:
+        # A full disk, say. Whatever it is, the report says so, and no report of an earlier pull passes for this one's.
+        refused = Refused("agent.run-broken", f"{type(error).__name__}: {error}", "mend that; the next pull goes on")
     told = report(config, now, last, found, refused)
-    if told["exit_code"] == 0:
-        last = {**last, "last_success": told["at"], "whole": True}
-        _replace(places.private / "state.json", json.dumps(last).encode(), 0o600)
-        told = report(config, now, last, found, refused)
-    _replace(places.report, (json.dumps(told, indent=1) + "\n").encode(), 0o644)
+    _write(places.report, json.dumps(told, indent=1) + "\n", told)
     if config.textfile is not None and Path(config.textfile).is_dir():
-        _replace(Path(config.textfile) / "gpunode_agent.prom", metrics(told).encode(), 0o644)
+        _write(Path(config.textfile) / "gpunode_agent.prom", metrics(told), told)
     return told
+
+
+def _write(path: Path, text: str, told: dict[str, Any]) -> None:
+    """Write what this pull tells; where that cannot be had, let nothing of an earlier one stand there."""
+    try:
+        _replace(path, text.encode(), 0o644)
+    except OSError as error:
+        print(f"{path} was not written: {error.strerror}", file=sys.stderr)
+        path.unlink(missing_ok=True)
+        told["exit_code"] = told["exit_code"] or 1
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,7 +112,12 @@ def install(inventory: Path, limit: tuple[str, ...], **asked: Any) -> None:
     """
     from gpunode.agent.files import INSTALL
 
-    _deploy(inventory, limit, {INSTALL: installed_with(**asked).to_text()})
+    desired = installed_with(**asked)
+    # By a file: certificates may be more than an environment takes.
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", prefix="gpunode-agent-") as file:
+        file.write(desired.to_text())
+        file.flush()
+        _deploy(inventory, limit, {INSTALL: file.name})
 
 
 @agent.command()

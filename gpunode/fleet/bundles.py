@@ -49,7 +49,8 @@ def write_bundles(
         signed[name] = signature(text, key) + text
     # First what bundles name: a node that fetches meanwhile finds it.
     place = out / "programs" / f"{program.sha256}.tar.gz"
-    if not place.exists():
+    # One that was cut off, or altered, is mended so; nodes refuse it.
+    if not place.exists() or place.read_bytes() != archive:
         _write(place, archive)
     for name, text in signed.items():
         _write(out / name / BUNDLE, text)

@@ -16,7 +16,7 @@ from gpunode.agent import program
 from gpunode.agent.bundle import BundleError, carried
 from gpunode.agent.collected import Collected, judged, parse_report
 from gpunode.agent.files import Install, SourceError, install_from, source, texts
-from gpunode.agent.pull import BUNDLE, Places, verified
+from gpunode.agent.pull import BUNDLE, OWN, Places, verified
 from gpunode.agent.signing import signers
 from gpunode.base.findings import FindingClass
 from gpunode.base.reading import ParseError
@@ -113,6 +113,14 @@ def test_each_host_has_one_bundle_with_its_own_settings_and_one_program(site: Pa
     assert {*(f"site-packages/gpunode/{path}" for path in ours), *others} <= set(names)
     assert not [name for name in names if "__pycache__" in name or name.startswith(("/", "site-packages/gpunode/lab"))]
     assert not [name for name in names if name.startswith("site-packages/pytest")], "what only tests need"
+    # Inventories tell of all hosts, and how they are reached; what a node carries out stands beside them.
+    below = "site-packages/gpunode/repository/"
+    assert {name.removeprefix(below) for name in names if name.startswith(below)} == set(OWN)
+    # A program that was cut off on its way is written anew.
+    (program,) = (site / "out" / "programs").iterdir()
+    whole = program.read_bytes()
+    program.write_bytes(whole[:1000])
+    assert bundle(site, "--number", "8").returncode == 0 and program.read_bytes() == whole
 
 
 def test_where_one_host_has_none_nothing_is_written(site: Path) -> None:
@@ -163,6 +171,8 @@ def test_sources_are_https_and_folders(good: str) -> None:
         "https://a/b?c",
         "https://a/b c",
         "https://a/%41",
+        "https://[::1",
+        "https://a:99999",
         "s3://a",
     ],
 )

@@ -128,7 +128,7 @@ def report(tmp_path: Path) -> Path:
 
 def ended(api: Api, report: Path, time: Time) -> tuple[int, list[str]]:
     said: list[str] = []
-    status = gate.waited(api.config, report, "gpu-1", said.append, time.clock, time.sleep)
+    status = gate.waited(api.config, report, ("gpu-1",), said.append, time.clock, time.sleep)
     return status, said
 
 
@@ -257,4 +257,18 @@ def test_a_server_whose_certificate_is_not_the_cluster_s_gets_no_token(
 
 
 def test_a_kubelet_s_node_has_the_machine_s_name_in_small_letters() -> None:
-    assert gate.node_name("GPU-1.example\n") == "gpu-1.example"
+    assert gate.node_names("GPU-1\n", "GPU-1.example") == ("gpu-1", "gpu-1.example")
+    assert gate.node_names("gpu-1.example", "gpu-1.example") == ("gpu-1.example",)
+
+
+def test_a_node_that_the_cluster_has_by_the_machine_s_whole_name_is_found(api: Api, report: Path) -> None:
+    api.taints["gpu-1.example"] = api.taints.pop("gpu-1")
+    names, said = ("gpu-1", "gpu-1.example"), list[str]()
+    time = Time()
+    assert gate.waited(api.config, report, names, said.append, time.clock, time.sleep) == 0
+    assert (api.taints, time.pauses) == ({"gpu-1.example": [OTHER]}, 0)
+    # Whatever else the first one is answered with, nobody asks for another node.
+    api.answers = 403
+    with pytest.raises(Later, match="403"):
+        gate.opened_as(api.config, names)
+    assert api.asked[-1].endswith("/gpu-1")

@@ -266,6 +266,84 @@ def test_two_pulls_at_once_wait_for_each_other(site: Site) -> None:
     assert len(site.ran) == 1
 
 
+def test_what_was_judged_before_a_push_is_judged_anew_behind_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.put(expires=NOW + timedelta(seconds=1))
+    monkeypatch.setattr("time.sleep", lambda seconds: site.put(number=8, settings={"driver": {"branch": "590"}}))
+    tries = iter([BlockingIOError, None])
+
+    def flock(descriptor: int, operation: int) -> None:
+        if (error := next(tries)) is not None:
+            raise error
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    assert site.pull()["agent"]["number"] == 8
+    assert [each["settings"]["driver"]["branch"] for each in site.ran] == ["590"]
+
+
+def test_whatever_breaks_is_reported_and_no_earlier_report_passes_for_this_one_s(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.put()
+    assert site.pull()["exit_code"] == 0
+
+    def full(*given: Any) -> Path:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(pull, "program", full)
+        told = site.pull()
+    assert (told["exit_code"], code(told)) == (3, "agent.run-broken") and "No space left" in str(told)
+    assert json.loads(site.places.report.read_text()) == told
+    # A record that is cut off: nobody knows which bundle is older then.
+    (site.places.private / "state.json").write_text('{"number": 7')
+    assert code(site.pull()) == "agent.run-broken" and len(site.ran) == 1
+
+
+def test_a_report_that_cannot_be_written_leaves_none_of_an_earlier_pull(
+    site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.put()
+    site.pull()
+    own = pull._replace
+
+    def replaced(path: Path, text: bytes, mode: int) -> None:
+        if path == site.places.report:
+            raise OSError(28, "No space left on device")
+        own(path, text, mode)
+
+    monkeypatch.setattr(pull, "_replace", replaced)
+    assert site.pull()["exit_code"] == 1 and not site.places.report.exists()
+    assert "report.json was not written: No space left on device" in capsys.readouterr().err
+    assert "gpunode_agent_exit_code 1\n" in (site.folder / "metric" / "gpunode_agent.prom").read_text()
+
+
+def test_pyinfra_is_run_by_the_python_that_pulls_and_earlier_runs_leave_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, places = tmp_path / "program", Places(state=tmp_path / "agent")
+    own = folder / "site-packages" / "gpunode" / "repository"
+    for path in (*(own / name for name in pull.OWN), folder / "bin" / "pyinfra"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("#!/usr/bin/env no-such-python\nimport sys\nprint(sys.executable)\n")
+    (places.private / "run" / ".apply" / "an-earlier-one").mkdir(parents=True)
+    found: list[str] = []
+
+    class Program:
+        """Stand in for gpunode: it starts pyinfra as that does."""
+
+        stdout = b"{}"
+
+        def __init__(self, words: list[str], cwd: Path, env: dict[str, str], **more: Any) -> None:
+            which = shutil.which("pyinfra", path=env["PATH"])
+            assert which is not None
+            with subprocess.Popen([which], stdout=subprocess.PIPE, text=True) as pyinfra:
+                found.append(pyinfra.communicate()[0].strip())
+
+    monkeypatch.setattr("subprocess.run", Program)
+    pull.carried_out(places, folder, {"settings": {}, "digest": "1"}, {})
+    assert found == [sys.executable] and not (places.private / "run" / ".apply").exists()
+
+
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("openssl") is None:
@@ -282,6 +360,15 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 class _Server(http.server.SimpleHTTPRequestHandler):
     def do_GET(self) -> None:
+        if self.path.startswith("/cut/"):
+            self.send_response(200)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            self.wfile.write(b"ff\r\nx")
+            return
+        if self.path.startswith("/garbled/"):
+            self.wfile.write(b"no answer of HTTP\r\n\r\n")
+            return
         if self.path.startswith("/away/"):
             self.send_response(302)
             self.send_header("Location", f"http://localhost:{self.server.server_port}{self.path[5:]}")  # type: ignore[attr-defined]
@@ -318,6 +405,9 @@ def test_bundles_come_by_https_from_a_server_with_a_good_certificate(site: Site,
     site.config = replace(site.config, source=f"{https}/away", ca=str(certificate / "cert"))
     told = site.pull()
     assert code(told) == "agent.not-fetched" and "not https" in str(told)
+    for answer in ("cut", "garbled"):
+        site.config = replace(site.config, source=f"{https}/{answer}")
+        assert code(site.pull()) == "agent.not-fetched", answer
     site.config = replace(site.config, source=https.replace("https", "http"))
     assert code(site.pull()) == "agent.not-fetched"
     assert len(site.ran) == 1

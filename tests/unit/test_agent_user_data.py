@@ -91,7 +91,18 @@ def test_an_api_server_is_an_https_url(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["http://a", "a:6443", "https://a:x", "https://u@a", "https://a/x", "https://", "https://a?b", "https://a\n"],
+    [
+        "http://a",
+        "a:6443",
+        "https://a:x",
+        "https://u@a",
+        "https://a/x",
+        "https://",
+        "https://[::1",
+        "https://a:99999",
+        "https://a?b",
+        "https://a\n",
+    ],
 )
 def test_what_is_no_api_server_is_refused(text: str) -> None:
     with pytest.raises(GateError, match="--gate"):

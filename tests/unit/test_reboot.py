@@ -15,6 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pyinfra.api import FunctionCommand
+from pyinfra.connectors.local import LocalConnector
 from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.context import ctx_host
 
@@ -39,6 +40,7 @@ from gpunode.node.reboot import (
     target,
 )
 from gpunode.operations import driver, reboot
+from gpunode.operations.agent_turn import PULL
 from gpunode.settings import settings_from
 from gpunode.system.boot import Boot, Kernel
 from gpunode.system.pci import PciGpus
@@ -403,6 +405,23 @@ def test_a_node_is_not_rebooted_where_anything_is_unknown_or_the_next_boot_is_no
     host.readings |= readings
     assert carried_out(host) == []
     assert said in " ".join(host.refusals)
+
+
+def test_a_node_that_pulls_reboots_itself_and_does_no_more(
+    host: RebootingHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr("gevent.sleep", slept.append)
+    host.connector = LocalConnector.__new__(LocalConnector)
+    # This machine, by hand: nobody would go on.
+    assert carried_out(host) == [] and "reboot it by hand" in host.refusals.pop()
+    monkeypatch.setenv(PULL, "1")
+    (command,) = carried_out(host)
+    assert command.index("attempt") < command.index("systemctl reboot") and slept == [30]
+    assert "did not go down within 30 s" in host.refusals.pop()
+    # The next pull, which finds that the boot did not help, asks for no other one.
+    host.readings[RunningBootFact] = replace(NEW, tried=target(PENDING.driver))
+    assert carried_out(host) == [] and "loaded again" in host.refusals.pop()
 
 
 def test_a_machine_that_is_not_reached_by_ssh_is_not_rebooted(host: RebootingHost) -> None:
