@@ -63,7 +63,8 @@ _COLOURS = {FindingClass.OK: "green", FindingClass.RESTART_PENDING: "yellow", Fi
     "--processes",
     type=click.IntRange(1, 64),
     default=None,
-    help="How many processes read the nodes; by default one per processor and 32 nodes.",
+    help="How many processes of this machine read the nodes, which no engine of others does; by default one per "
+    "processor and 32 nodes.",
 )
 @engine_option
 @limit_option

@@ -184,7 +184,8 @@ def import_(files: tuple[Path, ...], inventory: str | None) -> None:
             named = inventory or found.inventory
             if named is None:
                 raise click.UsageError(f"{file} does not say of which inventory it is: give --inventory NAME")
-            name = inventory_name(named)
+            # Whoever names it means it, whatever the environment says of others.
+            name = inventory_name(named, {}) if inventory else inventory_name(named)
             record(place, found, name, keep)
             taken.append((str(file), name, len(found.hosts)))
             many = f"{len(found.hosts)} host{'' if len(found.hosts) == 1 else 's'}"

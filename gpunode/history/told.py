@@ -25,6 +25,10 @@ _AGENT = "agent"
 _NOT_JUDGED = frozenset({"node", _AGENT, "run"})
 # How a judge says that it knows nothing.
 _UNKNOWN = frozenset({"unknown", "unreadable", "not read"})
+# What is told of a host whose reader was lost (gpunode/fleet/engine/readings.py): it may never have been asked.
+_READER_LOST = "engine.part-lost"
+# Of a run that was cut off, and says nothing else of the host.
+_OF_THE_RUN = frozenset({"run"})
 
 
 class NoDocumentError(CodedError):
@@ -50,12 +54,16 @@ class Scope(Enum):
 
 @dataclass(frozen=True)
 class Host:
-    """Hold what was told of a host: how much, its findings as the document has them, and when they were found."""
+    """Hold what was told of a host: how much, its findings as the document has them, and when they were found.
+
+    by_itself: its own agent found them, which nobody had to reach it for
+    """
 
     name: str
     scope: Scope
     findings: Sequence[Mapping[str, Any]]
     at: datetime
+    by_itself: bool = False
 
     @cached_property
     def states(self) -> Mapping[Key, State]:
@@ -74,7 +82,7 @@ class Host:
     @property
     def has_answered(self) -> bool:
         """Say whether the host was reached."""
-        return self.scope is not Scope.NOTHING
+        return self.scope is not Scope.NOTHING and not self.by_itself
 
     @property
     def is_understood(self) -> bool:
@@ -87,7 +95,7 @@ class Host:
             return self.states[key]
         if key in self._good:
             return End.GOOD
-        if self.scope is Scope.NOTHING:
+        if self.scope is Scope.NOTHING or (self.by_itself and key == CONNECTION):
             return None
         if key == CONNECTION or (key == STATE and self.is_understood):
             return End.GOOD
@@ -171,7 +179,7 @@ def _hosts(name: str, host: Mapping[str, Any], at: datetime, is_apply: bool) -> 
     if own is not None:
         found = [each for each in findings if each["component"] != _AGENT]
         # By a clock that is ahead nothing was found later than it was told.
-        yield Host(name, _scope(found, is_apply), found, min(_time(own), at))
+        yield Host(name, _scope(found, is_apply), found, min(_time(own), at), by_itself=True)
         findings = [each for each in findings if each["component"] == _AGENT]
     yield Host(name, _scope(findings, is_apply), findings, at)
 
@@ -182,7 +190,7 @@ def _time(text: str) -> datetime:
 
 
 def _scope(findings: Iterable[Mapping[str, Any]], is_apply: bool) -> Scope:
-    components, bad = set(), []
+    components, bad, reached = set(), [], True
     for each in findings:
         component, what, found = each["component"], each["what"], each["class"]
         if not isinstance(component, str) or not isinstance(what, str):
@@ -190,14 +198,15 @@ def _scope(findings: Iterable[Mapping[str, Any]], is_apply: bool) -> Scope:
         components.add(component)
         if found != _OK:
             bad.append((component, what, FindingClass(found)))
-    if any(found is FindingClass.UNREACHABLE for _, _, found in bad):
+            reached = reached and each.get("code") != _READER_LOST
+    if not reached or any(found is FindingClass.UNREACHABLE for _, _, found in bad):
         return Scope.NOTHING
     if any(what == _PREFLIGHT for _, what, _ in bad):
         return Scope.REFUSED
     if any((component, what) == STATE for component, what, _ in bad):
         return Scope.ANSWERED
     if components <= _NOT_JUDGED:
-        return Scope.ANSWERED if components else Scope.NOTHING
+        return Scope.NOTHING if components <= _OF_THE_RUN else Scope.ANSWERED
     return Scope.PARTS if is_apply else Scope.ALL
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from gpunode.base.findings import ExitCode
+from gpunode.fleet.engine import work
 from tests import dask_cluster, warm
 from tests.dask_cluster import BINARIES, SECONDS, Cluster, is_there, until
 
@@ -149,6 +150,22 @@ def test_ctrl_c_ends_what_workers_are_at(cluster: Cluster, tmp_path: Path) -> No
     assert asking.returncode == ExitCode.ERROR and b"Traceback" not in said, said
     until(lambda: not is_there(child), cluster)
     assert [each.poll() for each in cluster.workers] == [None] * 3
+
+
+def test_a_controller_that_is_killed_takes_its_workers_commands_along(cluster: Cluster, tmp_path: Path) -> None:
+    asking, child = hanging(cluster, tmp_path)
+    asking.kill()
+    asking.communicate(timeout=SECONDS)
+    until(lambda: not is_there(child), cluster)
+
+
+def test_a_worker_does_its_part_itself_whatever_engine_its_user_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUNODE_ENGINE", "dask://127.0.0.1:1")
+    words = ["drift", "--json", "--limit", "gpu-1", str(inventory(tmp_path))]
+    found = work.done({"name": "a part", "words": words, "environment": {}, "only_by": None})
+    assert [each["code"] for each in found["document"]["hosts"]["gpu-1"]["findings"]] == ["node.connection"], found
 
 
 def test_a_worker_that_is_killed_while_it_reads_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ class Crew:
         self.lost = False
         self.most = 0
         self.looks = 0
+        self.ended: list[str] = []
 
     def workers(self) -> Mapping[str, Worker]:
         self.looks += 1
@@ -55,6 +56,11 @@ class Crew:
         act = self.acts.pop(0) if self.acts else ends_with(GOOD)
         act(self, address, told, future)
         return future
+
+    def end(self, names: list[str]) -> None:
+        if self.lost:
+            raise LostError("the scheduler was lost")
+        self.ended += names
 
 
 def ends_with(outcome: dict[str, Any]) -> Act:
@@ -91,6 +97,13 @@ def is_replaced_and_says_nothing(crew: Crew, address: str, told: dict[str, Any],
         crew.there[address] = Worker("another process", crew.there[address].site, 1)
 
     crew.pending.append(end)
+
+
+def is_forgotten(crew: Crew, address: str, told: dict[str, Any], future: Future[str]) -> None:
+    """Be at work still, where a line that broke for a moment had the client cancel all that it waits for."""
+    crew.at_once[address] -= 1
+    future.cancel()
+    future.set_running_or_notify_cancel()
 
 
 def takes_the_scheduler_along(crew: Crew, address: str, told: dict[str, Any], future: Future[str]) -> None:
@@ -130,6 +143,23 @@ def test_a_worker_that_dies_while_it_reads_loses_nothing() -> None:
     crew = Crew({"a": None, "b": None}, dies)
     assert run(crew, tasks(3), changes=False) == {0: GOOD, 1: GOOD, 2: GOOD}
     assert [address for name, address in crew.given if name == "t0"] == ["a", "b"]
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_what_a_broken_line_made_the_client_forget_is_ended_before_anything_takes_its_place(changes: bool) -> None:
+    crew = Crew({"a": None, "b": None}, is_forgotten)
+    found = run(crew, tasks(2), changes)
+    assert crew.ended == ["t0"] and found[1] == GOOD
+    assert found[0] == GOOD if not changes else "was lost in the middle of it" in found[0]["lost"]
+
+
+def test_where_the_scheduler_went_with_the_line_each_part_says_so() -> None:
+    def is_forgotten_as_all_is_lost(crew: Crew, *given: Any) -> None:
+        is_forgotten(crew, *given)
+        crew.lost = True
+
+    found = run(Crew({"a": None}, is_forgotten_as_all_is_lost), tasks(2), changes=True)
+    assert found == {0: {"lost": "the scheduler was lost"}, 1: {"waiting": "the scheduler was lost"}}
 
 
 @pytest.mark.parametrize("end", [dies, is_replaced, is_replaced_and_says_nothing, ends_with(BROKEN)])

@@ -18,6 +18,7 @@ from gpunode.fleet.engine import apply, readings, remote
 from gpunode.fleet.engine.address import EngineError, Scheduler
 from gpunode.fleet.engine.parts import Member
 from gpunode.fleet.engine.remote import Outcome
+from gpunode.fleet.inventory import InventoryError
 from gpunode.fleet.reports.document import document
 from gpunode.fleet.reports.run_end import HostEnd, report_of
 from gpunode.node.plan import Plan, Step, plan_from
@@ -159,6 +160,40 @@ def test_what_was_cut_off_is_looked_at_again_and_what_was_not_begun_is_left_alon
     workers.append([failed("gpu-1", "the scheduler was lost")])
     again = apply.looked_again(SCHEDULER, Path("fleet.py"), list(found.values()))
     assert "nor could it be looked at again" in str(again[0].cut_off) and again[1:] == list(found.values())[1:]
+
+
+def test_what_has_ended_is_told_whatever_becomes_of_the_engine_and_of_the_inventory(
+    workers: list[list[Outcome]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def outcomes(*given: Any, **more: Any) -> Iterator[Outcome]:
+        yield answered(WELL)
+        raise EngineError("the workers could not be told")
+
+    with monkeypatch.context() as lost:
+        lost.setattr(remote, "outcomes", outcomes)
+        # The inventory is a program, and has no gpu-9 any more.
+        found = ends(dict.fromkeys(("gpu-1", "gpu-2", "gpu-9"), QUIET))
+    assert report_of(found["gpu-1"]) == WELL and found["gpu-2"].cut_off == "the workers could not be told"
+    assert "no such host any more" in str(found["gpu-9"].left_alone)
+
+    def refuses(*given: Any, **more: Any) -> Any:
+        raise InventoryError("it has another host now")
+
+    monkeypatch.setattr(readings, "roster", refuses)
+    again = apply.looked_again(SCHEDULER, Path("fleet.py"), list(found.values()))
+    assert "nor could it be looked at again: it has another host now" in str(again[1].cut_off)
+
+
+def test_where_nothing_ended_the_engine_s_refusal_is_the_command_s(
+    workers: list[list[Outcome]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def outcomes(*given: Any, **more: Any) -> Iterator[Outcome]:
+        raise EngineError("no scheduler answers")
+        yield
+
+    monkeypatch.setattr(remote, "outcomes", outcomes)
+    with pytest.raises(EngineError, match="no scheduler answers"):
+        ends({"gpu-1": QUIET})
 
 
 def test_nodes_that_a_run_disturbs_are_told_to_the_engine(

@@ -18,6 +18,7 @@ from gpunode.base.findings import ExitCode, Finding, FindingClass
 from gpunode.fleet import drift
 from gpunode.fleet.engine.expected import Expected
 from gpunode.reference.output import SCHEMAS
+from gpunode.settings.overrides import LIMIT, SET
 from tests import warm
 from tests.history_documents import GOOD, INVENTORY, OLD, OLDER, UNKNOWN, UNREACHED, applied, document
 from tests.unit.simulated_rollout import Lab
@@ -285,6 +286,24 @@ def test_controllers_with_the_inventory_at_different_places_share_one_name(
     monkeypatch.setenv("GPUNODE_HISTORY_AS", "prod")
     gpunode("drift", inventory)
     assert [each["name"] for each in asked("inventories")["inventories"]] == ["prod"]
+    # Whoever names another one means that, which is no part of this one.
+    text = json.dumps(document(0, {"gpu-1": OLD}))
+    gpunode("history", "import", "-", "--inventory", "rack-7", stdin=text)
+    assert {each["name"] for each in asked("inventories")["inventories"]} == {"prod", "rack-7"}
+
+
+def test_how_it_would_be_by_other_settings_is_not_how_it_is(
+    file: Path, inventory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as of_one_command:
+        # The command leaves them there for its children; here it is this process's.
+        for name in (SET, LIMIT):
+            of_one_command.setenv(name, "")
+            of_one_command.delenv(name)
+        gpunode("drift", "--set", "driver.branch=570", inventory)
+    assert not file.exists()
+    gpunode("drift", inventory)
+    assert file.exists()
 
 
 def test_what_a_node_says_does_nothing_to_a_terminal(file: Path, tmp_path: Path) -> None:

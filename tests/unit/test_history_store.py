@@ -325,6 +325,15 @@ def test_what_an_agent_found_counts_at_its_own_time_and_whether_it_is_silent_at_
     assert fleet.so() == set()
 
 
+def test_a_pull_says_nothing_of_whether_others_reach_the_node_and_collecting_its_report_does(fleet: Fleet) -> None:
+    fleet.tell(document(0, {"gpu-1": UNREACHED}))
+    fleet.tell(document(120, {"gpu-1": UNREACHED}))
+    (open_since,) = fleet.answers()
+    fleet.collect(collected(480, {"gpu-1": (60, (GOOD, PULLED))}))
+    assert open_since.interval.since == at(0) and fleet.so() == set()
+    assert fleet.so(130) == {("gpu-1", "node", UNREACHED.actual)}
+
+
 def test_many_agents_of_many_times_are_written_as_one_by_one(place: Place) -> None:
     at_once, one_by_one = Fleet(place), Fleet(place)
     hosts = {f"gpu-{number}": (number / 60, ((OLD if number % 3 else GOOD), PULLED)) for number in range(700)}

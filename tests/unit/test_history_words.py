@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import make_url
 
+from gpunode.base.findings import Finding, FindingClass
 from gpunode.history.moments import MomentError, age, moment
 from gpunode.history.place import Place, PlaceError, inventory_name, place
 from gpunode.history.told import LONGEST, NoDocumentError, Scope, kept, told
@@ -26,6 +27,9 @@ from tests.history_documents import (
 )
 
 pytestmark = pytest.mark.pure
+# What is told of a host where whoever was to read it, or to change it, was lost: it may not have been asked at all.
+READER_LOST = Finding("node", FindingClass.ERROR, "state", "not read", "read", code="engine.part-lost")
+CUT_OFF = Finding("run", FindingClass.ERROR, "run", "cut off", "ended", code="run.broken-off")
 NOW = datetime(2026, 1, 14, 9, 30, tzinfo=UTC)
 
 
@@ -138,6 +142,8 @@ def test_an_inventory_has_one_name_by_whatever_path(tmp_path: Path, monkeypatch:
         (NOT_UNDERSTOOD, Scope.ANSWERED, False),
         (REFUSED, Scope.REFUSED, False),
         ((), Scope.NOTHING, False),
+        (READER_LOST, Scope.NOTHING, False),
+        (CUT_OFF, Scope.NOTHING, False),
     ],
 )
 def test_what_a_report_says_of_a_host_and_what_it_does_not(findings: object, scope: Scope, known: bool) -> None:

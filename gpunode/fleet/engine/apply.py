@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpunode.base.disruption import Disruption
+from gpunode.base.errors import CodedError
 from gpunode.base.findings import Finding, finding_from
 from gpunode.base.host_names import folded
 from gpunode.fleet.engine import readings, remote
@@ -36,10 +37,24 @@ def ends(
     """
     members = [replace(each, disturbed=_disturbs(plans[each.name])) for each in roster(inventory, only=nodes)]
     found: dict[str, HostEnd] = {}
-    for outcome in remote.outcomes(scheduler, str(inventory), _WORDS, members, changes=True):
-        found |= {end.name: end for end in _ends(outcome)}
-        tell(f"{len(found)} of {len(nodes)} nodes: {folded(outcome.names)}: {_how(outcome)}")
-    return [not_run(name, plan) or found[name] for name, plan in plans.items()]
+    lost = None
+    try:
+        for outcome in remote.outcomes(scheduler, str(inventory), _WORDS, members, changes=True):
+            found |= {end.name: end for end in _ends(outcome)}
+            tell(f"{len(found)} of {len(nodes)} nodes: {folded(outcome.names)}: {_how(outcome)}")
+    except EngineError as error:
+        # Where nothing has ended nothing was begun that anybody would have to know of.
+        if not found:
+            raise
+        lost = str(error)
+    known = {member.name for member in members}
+    return [not_run(name, plan) or found.get(name) or _unknown(name, known, lost) for name, plan in plans.items()]
+
+
+def _unknown(name: str, known: Collection[str], lost: str | None) -> HostEnd:
+    if name not in known:
+        return HostEnd(name, left_alone="nothing was begun: the inventory had no such host any more")
+    return HostEnd(name, cut_off=lost or "nobody says what became of it")
 
 
 def _disturbs(found: Plan | Finding) -> bool:
@@ -81,7 +96,7 @@ def looked_again(scheduler: Scheduler, inventory: Path, found: Sequence[HostEnd]
         told = readings.reports(
             scheduler, inventory, lambda hosts, done: None, readings.SECONDS, only=lost(found), whole=True
         )
-    except EngineError as error:
+    except CodedError as error:
         return [
             replace(end, cut_off=f"{end.cut_off}; nor could it be looked at again: {error}") if end.cut_off else end
             for end in found

@@ -52,13 +52,14 @@ class DaskCrew:
         self._processes: dict[tuple[str, str], str] = {}
 
     def workers(self) -> Mapping[str, Worker]:
-        """Return address -> worker; raise LostError where the scheduler is gone, EngineError where one is unguarded."""
+        """Return address -> worker; raise LostError without a scheduler, EngineError where one is unguarded at once."""
         # Not scheduler_info(): it hands out what the client keeps, and a clock of the client's own takes all workers
         # out of that every two seconds, so that a whole cluster can seem to have none.
         told = self._asked(self._identity)["workers"]
-        for address in told:
-            if not is_guarded(address):
-                raise EngineError(f"nothing guards what is said to the worker at {address}: {_GUARD}")
+        # One that joins while others are at work gets nothing, and ends nothing.
+        if not self._processes and (bare := [address for address in told if not is_guarded(address)]):
+            raise EngineError(f"nothing guards what is said to the worker at {bare[0]}: {_GUARD}")
+        told = {address: each for address, each in told.items() if is_guarded(address)}
         keys = {address: (address, str(each.get("local_directory"))) for address, each in told.items()}
         if fresh := [address for address, key in keys.items() if key not in self._processes]:
             found = self._asked(lambda: self._client.run(work.here, workers=fresh, on_error="ignore"))

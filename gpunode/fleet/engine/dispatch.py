@@ -45,6 +45,9 @@ class Crew(Protocol):
     def submit(self, task: str, address: str) -> Future[str]:
         """Have one worker carry out a task (gpunode.fleet.engine.work.carry_out); raise LostError."""
 
+    def end(self, names: list[str]) -> None:
+        """End what is at work of these tasks; raise LostError."""
+
 
 @dataclass(frozen=True)
 class Task:
@@ -103,6 +106,9 @@ def outcomes(
                 time.sleep(look)
             done, _ = wait(at_work, look, FIRST_COMPLETED)
             for future in done:
+                if future.cancelled():
+                    # A line that broke and is up again: the client forgot what its workers are still at.
+                    crew.end([at_work[future].task.name])
                 yield from _ended(future, at_work.pop(future), left, changes)
     except LostError as error:
         # Whoever is at work has lost its scheduler, too, and ends.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from gpunode.settings.problems import SECRET
 
 # Seconds within which the client has its workers end what is at work.
 _PATIENCE = 30.0
+_CLIENT = ("-m", "gpunode.fleet.engine.dask_client")
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,8 @@ def _client(request: Mapping[str, Any]) -> Iterator[tuple[Iterator[bytes], Calla
     """Give the client's lines, and what tells how it ended; have it end its workers' commands where this is left."""
     with tempfile.TemporaryFile() as complaints:
         process = subprocess.Popen(
-            [sys.executable, "-m", "gpunode.fleet.engine.dask_client"],
+            # Ended with this process, however that dies, and its workers' commands with it.
+            [sys.executable, "-m", "gpunode.fleet.engine.leash", str(os.getpid()), sys.executable, *_CLIENT],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=complaints,

@@ -66,8 +66,9 @@ def done(task: Mapping[str, Any]) -> dict[str, Any]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        # What it tells goes into the history of the controller, with all other parts.
-        env={**os.environ, **task["environment"], "GPUNODE_HISTORY": "none"},
+        # It does this part itself, whatever engine this worker's user has. What it tells goes into the history of the
+        # controller, with all other parts.
+        env={**os.environ, **task["environment"], "GPUNODE_ENGINE": "local", "GPUNODE_HISTORY": "none"},
     )
     _children[task["name"]] = child
     said: list[bytes] = []
