@@ -87,17 +87,16 @@ def new_boot(purpose: str, timeout: int, absent: bool = False, drain: Drain | No
     node = require(host.get_fact(Node), "the node's state")
     reasons = obstacles(node, before, purpose, absent)
     connector = host.connector
-    if isinstance(connector, SSHConnector):
-        ends = FunctionCommand(_wait, [connector, before, timeout], {})
-    elif isinstance(connector, LocalConnector) and is_pull():
-        ends = FunctionCommand(_go_down, [timeout], {})
-    else:
+    if not isinstance(connector, SSHConnector) and not (isinstance(connector, LocalConnector) and is_pull()):
         reasons += ("it is not reached by SSH, so that nothing would wait for it. Remedy: reboot it by hand",)
     if reasons:
         raise OperationRefused("\n".join(f"not rebooted: {reason}" for reason in reasons))
     yield from drain_before(drain, "the node is to be rebooted")
     yield script_command(_REBOOT, record=RECORD, attempt=before.attempt(purpose))
-    yield ends
+    if isinstance(connector, SSHConnector):
+        yield FunctionCommand(_wait, [connector, before, timeout], {})
+    else:
+        yield FunctionCommand(_go_down, [timeout], {})
 
 
 def _difference(driver: DriverState, parameters: Mapping[str, str], absent: bool) -> str:
