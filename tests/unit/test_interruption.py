@@ -32,6 +32,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_that_comes_while_a_host_is_at_work_ends_the_command_and_not_that_host(number: signal.Signals) -> None:
     went_on = []
+    # Whoever runs the tests by nohup, or in the background, ignores some of them, and then so does the command.
+    before = signal.signal(number, signal.SIG_DFL)
 
     def host() -> None:
         os.kill(os.getpid(), number)
@@ -41,10 +43,13 @@ def test_a_signal_that_comes_while_a_host_is_at_work_ends_the_command_and_not_th
         went_on.append("it did")
 
     greenlet = gevent.Greenlet(host)
-    with caught(*SIGNALS), gevent.Timeout(20), pytest.raises(Interrupted):
-        greenlet.start()
-        gevent.sleep(10)
-    greenlet.join(timeout=1)
+    try:
+        with caught(*SIGNALS), gevent.Timeout(20), pytest.raises(Interrupted):
+            greenlet.start()
+            gevent.sleep(10)
+        greenlet.join(timeout=1)
+    finally:
+        signal.signal(number, before)
     assert went_on == ["it did"] and greenlet.successful()
 
 

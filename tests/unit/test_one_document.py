@@ -367,8 +367,9 @@ def silent() -> Iterator[str]:
 def _at_its_terminal() -> None:
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    # A job in the background has ignored it.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # A job in the background has ignored the one, and nohup the other.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 class Terminal:
