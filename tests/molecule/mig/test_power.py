@@ -27,11 +27,16 @@ class Power:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def inventory(self, asked: dict[str, object]) -> str:
-        return inventory_with(self.folder, {"gpu-1": {**ALONE, "power": asked}})
+    def inventory(self, asked: dict[str, object], allow: str = "nothing") -> str:
+        disruption = {"disruption": {"allow": allow}} if allow != "nothing" else {}
+        return inventory_with(self.folder, {"gpu-1": {**ALONE, **disruption, "power": asked}})
 
     def run(self, **asked: object) -> Run:
         return command("pyinfra", "-y", "--json", self.inventory(asked), "deploys/gpu_node.py")
+
+    def boot(self, **asked: object) -> Run:
+        """Run where the node may be booted."""
+        return command("pyinfra", "-y", "--json", self.inventory(asked, "reboot"), "deploys/gpu_node.py")
 
     def drift(self, **asked: object) -> dict[str, tuple[str, str]]:
         """Return what -> (class, found) of what is not as desired."""
@@ -106,9 +111,19 @@ def test_ecc_is_set_and_reported_as_pending_until_a_boot(node: Node, power: Powe
     assert power.drift(**asked)["ECC of GPU 0"] == ("reboot pending", "Enabled, Disabled after the next boot")
     lab_nodes.reboot(node)
     assert told(node) == ["600.00, 1500, Disabled, Disabled"] * 2 and power.drift(**asked) == {}
-    power.run(**{**ASKED, "ecc": True})
-    lab_nodes.reboot(node)
-    assert told(node) == SET
+
+
+def test_where_a_run_may_boot_the_node_ecc_changes_in_one_run(node: Node, power: Power) -> None:
+    asked = {**ASKED, "ecc": True}
+    booted = on(node, "stat -c %y /proc/1")
+    run = power.boot(**asked)
+    assert run.code == 0 and "answers from a new boot" in run.printed, run.printed
+    assert on(node, "stat -c %y /proc/1") != booted
+    # The limits are there, too, and nobody has it booted again.
+    assert told(node) == SET and power.drift(**asked) == {}
+    booted = on(node, "stat -c %y /proc/1")
+    again = power.boot(**asked)
+    assert again.code == 0 and on(node, "stat -c %y /proc/1") == booted, again.printed
 
 
 def test_without_the_settings_the_gpus_have_their_defaults_and_nothing_is_left(node: Node, power: Power) -> None:
