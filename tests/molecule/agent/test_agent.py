@@ -15,7 +15,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -272,6 +272,26 @@ def began(site: Site) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "NO_COLOR": "1"},
     )  # fmt: skip
+
+
+def test_a_node_that_may_be_booted_boots_itself_and_the_next_pull_goes_on(site: Site, nodes: tuple[Node, ...]) -> None:
+    (node,) = nodes
+    # ECC changes with a boot, and needs no other driver than the one that comes with the same pull.
+    asked = {**ASKED, "driver": {}, "power": {"ecc": False}, "disruption": {"allow": "reboot"}}
+    served = replace(site, inventory=inventory_with(other_folder(site.folder / "booting"), {"gpu-1": asked}))
+    served.make("--number", "20")
+    report = "/var/lib/gpunode/agent/report.json"
+    before, told = lab_nodes.booted(node), out(node, f"cat {report}")
+    out(node, f"systemctl start --no-block {SERVICE}")
+    until(lambda: lab_nodes.booted(node) not in ("", before), seconds=SECONDS)
+    until(lambda: lab_nodes.run(node, f"systemctl is-active {TIMER}").returncode == 0, seconds=SECONDS)
+    # The pull that the boot ended says nothing: it is told by the one before it, and by the record of what was tried.
+    assert out(node, f"cat {report}") == told
+    after = lab_nodes.booted(node)
+    found = pulled(node)
+    assert found["exit_code"] == 0, (found, out(node, "cat /var/lib/gpunode/agent/private/run/log"))
+    assert out(node, "nvidia-smi --query-gpu=ecc.mode.current --format=csv,noheader").split() == ["Disabled"] * 2
+    assert pulled(node)["exit_code"] == 0 and lab_nodes.booted(node) == after
 
 
 def test_removed_it_leaves_nothing_but_what_it_brought_about(site: Site, nodes: tuple[Node, ...]) -> None:
