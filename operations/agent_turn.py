@@ -31,6 +31,8 @@ _TAKEN = b"taken"
 _HOLD = f"exec flock -x -w {PATIENCE:.0f} {PLACES.lock} sh -c 'echo taken; exec cat'"
 # Seconds after which it is told that somebody is waited for, and in which a node that is free answers.
 _SOON = 3.0
+# Seconds between two signs of life on a connection on which a lock is waited for.
+_KEEPALIVE = 30
 
 # What holds the lock of each host: a channel of its connection, or a process here.
 _held: WeakKeyDictionary[Host, Any] = WeakKeyDictionary()
@@ -64,6 +66,8 @@ def _take(state: State, host: Host) -> bool:
         assert connector.client is not None
         transport = connector.client.get_transport()
         assert transport is not None
+        # Nothing is said while it waits, and a node that a pull has boot may go down without a word.
+        transport.set_keepalive(_KEEPALIVE)
         channel = transport.open_session()
         channel.settimeout(_SOON)
         channel.exec_command(_HOLD)
@@ -108,7 +112,7 @@ def _answered(state: State, host: Host, channel: Any) -> bool:
 def _refused(state: State, host: Host) -> bool:
     return bool(
         fail(
-            f"the lock {PLACES.lock} was not to be had: flock (util-linux) is not there, or the node was at a bundle "
-            "all the time; look at `systemctl status gpunode-agent` on it"
+            f"the lock {PLACES.lock} was not to be had: flock (util-linux) is not there, the node was at a bundle all "
+            "the time, or its pull has booted it; look at `systemctl status gpunode-agent` on it, and run this again"
         ).function(state, host)
     )

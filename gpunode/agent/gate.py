@@ -62,21 +62,34 @@ def is_good(report: Path) -> bool:
 def node_names(host_name: str, full_name: str) -> tuple[str, ...]:
     """Return the names by which a kubelet registers its node, unless it is told another one.
 
-    On clouds that is the machine's whole name, where its own kubelet is told so.
+    On clouds that is the machine's whole name, where its kubelet is told so.
     """
-    return tuple(dict.fromkeys(name for each in (host_name, full_name) if (name := each.strip().lower())))
+    found = dict.fromkeys(each.strip().lower() for each in (host_name, full_name))
+    return tuple(name for name in found if name and name.partition(".")[0] != "localhost")
+
+
+def own_names() -> tuple[str, ...]:
+    """Return the names of this machine's node, as it is called now."""
+    host_name = socket.gethostname()
+    try:
+        # As `hostname -f` has it.
+        full_name = socket.getaddrinfo(host_name, None, flags=socket.AI_CANONNAME)[0][3]
+    except OSError:
+        full_name = ""
+    return node_names(host_name, full_name)
 
 
 def opened_as(config: Config, names: tuple[str, ...]) -> bool:
-    """Take the taint off the node that has the first of these names; raise Later."""
-    *others, last = names
-    for name in others:
+    """Take the taint off the node that has the first of these names; raise Later, which tells of the first."""
+    absent = Later("this machine has no name of its own: it is called localhost")
+    for number, name in enumerate(names):
         try:
             return opened(config, name)
         except Later as error:
             if not error.absent:
                 raise
-    return opened(config, last)
+            absent = error if number == 0 else absent
+    raise absent
 
 
 def without(taints: list[Mapping[str, Any]]) -> list[Mapping[str, Any]] | None:
@@ -137,17 +150,19 @@ def _message(text: bytes) -> str:
 
 
 def waited(
-    config: Config, report: Path, names: tuple[str, ...], tell: Callable[[str], None],
+    config: Config, report: Path, names: Callable[[], tuple[str, ...]], tell: Callable[[str], None],
     clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep,
 ) -> int:  # fmt: skip
     """Go on until the taint is off, the report is good no more, or an hour is over; return the exit status."""
-    end, said, name = clock() + PATIENCE, "", names[0]
+    end, said = clock() + PATIENCE, ""
     while True:
+        found = names()
+        name = found[0] if found else "localhost"
         if not is_good(report):
             tell(f"{name}: the last pull was not good ({report} says why): a taint {TAINT} stays")
             return 0
         try:
-            tell(f"{name}: " + (f"taint {TAINT} taken off" if opened_as(config, names) else f"no taint {TAINT}"))
+            tell(f"{name}: " + (f"taint {TAINT} taken off" if opened_as(config, found) else f"no taint {TAINT}"))
             return 0
         except Later as error:
             if said != str(error):
@@ -162,8 +177,7 @@ def waited(
 def main() -> int:
     """Wait for the node, and open the gate."""
     config = Config(**json.loads(CONFIG.read_text(encoding="utf-8")))
-    names = node_names(socket.gethostname(), socket.getfqdn())
-    return waited(config, REPORT, names, lambda line: print(line, flush=True))
+    return waited(config, REPORT, own_names, lambda line: print(line, flush=True))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -286,8 +286,9 @@ def carried_out(places: Places, folder: Path, found: Mapping[str, Any], last: Ma
     # By the Python that runs this, which need not be the first on the PATH.
     _, _, text = (folder / "bin" / "pyinfra").read_bytes().partition(b"\n")
     _replace(work / "bin" / "pyinfra", b"#!" + os.fsencode(sys.executable) + b"\n" + text, 0o700)
-    # What runs tell while they are at work; each has a folder of its own.
-    shutil.rmtree(work / ".apply", ignore_errors=True)
+    # What runs tell while they are at work; each has a folder of its own, beside the lock that they share.
+    for old in (work / ".apply").glob("*/[0-9]*"):
+        shutil.rmtree(old, ignore_errors=True)
     _replace(work / "settings.json", json.dumps(found["settings"]).encode(), 0o600)
     (work / "node.py").write_text(
         "import json, pathlib\n"
@@ -300,6 +301,8 @@ def carried_out(places: Places, folder: Path, found: Mapping[str, Any], last: Ma
         seen = _gpunode(folder, work, "drift", "--output", "json", "node.py")
         if seen.get("exit_code") == 0:
             return seen
+    # It may boot the node, which ends this: the next pull goes on then, and does not only look.
+    _replace(places.private / "state.json", json.dumps({**_state(places), "whole": False}).encode(), 0o600)
     return _gpunode(folder, work, "apply", "--yes", "--output", "json", "node.py")
 
 
@@ -448,6 +451,7 @@ def pull(config: Config, places: Places, now: float) -> dict[str, Any]:
             if waited:
                 # What was judged before a push may be outdated behind it: expired, or another bundle is there.
                 now += time.monotonic() - began
+                last = _state(places)
                 desired, folder = _asked(config, places, last, now)
             # Before the run: what it may do is by this bundle, however it ends, and none that is older is taken then.
             taken = {key: desired[key] for key in ("number", "digest", "expires", "gpunode")}
@@ -455,7 +459,7 @@ def pull(config: Config, places: Places, now: float) -> dict[str, Any]:
             before, last = last, {**last, **taken, "whole": bool(whole)}
             _replace(places.private / "state.json", json.dumps(last).encode(), 0o600)
             found = carried_out(places, folder, desired, before)
-        _forget_others(places, folder)
+            _forget_others(places, folder)
         told = report(config, now, last, found, refused)
         if told["exit_code"] == 0:
             succeeded = {**last, "last_success": told["at"], "whole": True}
@@ -479,7 +483,8 @@ def _write(path: Path, text: str, told: dict[str, Any]) -> None:
         _replace(path, text.encode(), 0o644)
     except OSError as error:
         print(f"{path} was not written: {error.strerror}", file=sys.stderr)
-        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
         told["exit_code"] = told["exit_code"] or 1
 
 

@@ -128,7 +128,7 @@ def report(tmp_path: Path) -> Path:
 
 def ended(api: Api, report: Path, time: Time) -> tuple[int, list[str]]:
     said: list[str] = []
-    status = gate.waited(api.config, report, ("gpu-1",), said.append, time.clock, time.sleep)
+    status = gate.waited(api.config, report, lambda: ("gpu-1",), said.append, time.clock, time.sleep)
     return status, said
 
 
@@ -259,14 +259,19 @@ def test_a_server_whose_certificate_is_not_the_cluster_s_gets_no_token(
 def test_a_kubelet_s_node_has_the_machine_s_name_in_small_letters() -> None:
     assert gate.node_names("GPU-1\n", "GPU-1.example") == ("gpu-1", "gpu-1.example")
     assert gate.node_names("gpu-1.example", "gpu-1.example") == ("gpu-1.example",)
+    assert gate.node_names("gpu-1", "localhost") == gate.node_names("gpu-1", "localhost.localdomain") == ("gpu-1",)
+    assert all("localhost" not in name for name in gate.own_names())
 
 
 def test_a_node_that_the_cluster_has_by_the_machine_s_whole_name_is_found(api: Api, report: Path) -> None:
     api.taints["gpu-1.example"] = api.taints.pop("gpu-1")
     names, said = ("gpu-1", "gpu-1.example"), list[str]()
-    time = Time()
-    assert gate.waited(api.config, report, names, said.append, time.clock, time.sleep) == 0
-    assert (api.taints, time.pauses) == ({"gpu-1.example": [OTHER]}, 0)
+    # It joins meanwhile; until then the first name is the one that is told.
+    joined = api.taints.pop("gpu-1.example")
+    time = Time(lambda pause: api.taints.update({"gpu-1.example": joined}) if pause == 2 else None)
+    assert gate.waited(api.config, report, lambda: names, said.append, time.clock, time.sleep) == 0
+    assert '/gpu-1 with 404: nodes "gpu-1" not found' in said[0] and said[-1].startswith("gpu-1: taint")
+    assert (api.taints, time.pauses) == ({"gpu-1.example": [OTHER]}, 2)
     # Whatever else the first one is answered with, nobody asks for another node.
     api.answers = 403
     with pytest.raises(Later, match="403"):

@@ -325,8 +325,11 @@ def test_pyinfra_is_run_by_the_python_that_pulls_and_earlier_runs_leave_nothing(
     for path in (*(own / name for name in pull.OWN), folder / "bin" / "pyinfra"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("#!/usr/bin/env no-such-python\nimport sys\nprint(sys.executable)\n")
-    (places.private / "run" / ".apply" / "an-earlier-one").mkdir(parents=True)
-    found: list[str] = []
+    earlier = places.private / "run" / ".apply" / "node-1f2e"
+    (earlier / "20261126T120000Z").mkdir(parents=True)
+    (earlier / "run.lock").touch()
+    (places.private / "state.json").write_text('{"number": 7, "digest": "1", "whole": true}')
+    found: list[tuple[str, str, bool]] = []
 
     class Program:
         """Stand in for gpunode: it starts pyinfra as that does."""
@@ -337,11 +340,15 @@ def test_pyinfra_is_run_by_the_python_that_pulls_and_earlier_runs_leave_nothing(
             which = shutil.which("pyinfra", path=env["PATH"])
             assert which is not None
             with subprocess.Popen([which], stdout=subprocess.PIPE, text=True) as pyinfra:
-                found.append(pyinfra.communicate()[0].strip())
+                by = pyinfra.communicate()[0].strip()
+            whole = json.loads((places.private / "state.json").read_text())["whole"]
+            found.append((next(word for word in words if word in ("drift", "apply")), by, whole))
 
     monkeypatch.setattr("subprocess.run", Program)
-    pull.carried_out(places, folder, {"settings": {}, "digest": "1"}, {})
-    assert found == [sys.executable] and not (places.private / "run" / ".apply").exists()
+    pull.carried_out(places, folder, {"settings": {}, "digest": "1"}, {"digest": "1", "whole": True})
+    # Asked whether it is still so, and then brought about: by then it is not known to be, for a boot may end that.
+    assert found == [("drift", sys.executable, True), ("apply", sys.executable, False)]
+    assert sorted(path.name for path in earlier.iterdir()) == ["run.lock"]
 
 
 @pytest.fixture(scope="module")

@@ -99,6 +99,11 @@ def is_replaced_and_says_nothing(crew: Crew, address: str, told: dict[str, Any],
     crew.pending.append(end)
 
 
+def ends_at_once(crew: Crew, address: str, told: dict[str, Any], future: Future[str]) -> None:
+    crew.at_once[address] -= 1
+    future.set_result(json.dumps(GOOD))
+
+
 def is_forgotten(crew: Crew, address: str, told: dict[str, Any], future: Future[str]) -> None:
     """Be at work still, where a line that broke for a moment had the client cancel all that it waits for."""
     crew.at_once[address] -= 1
@@ -158,6 +163,11 @@ def test_where_the_scheduler_went_with_the_line_each_part_says_so() -> None:
         is_forgotten(crew, *given)
         crew.lost = True
 
+    for _ in range(10):
+        # What has ended at the same look is told as it ended, in whatever order.
+        crew = Crew({"a": None}, ends_at_once, is_forgotten_as_all_is_lost, slots=2)
+        found = run(crew, tasks(2), changes=True)
+        assert found == {0: GOOD, 1: {"lost": "the scheduler was lost"}}
     found = run(Crew({"a": None}, is_forgotten_as_all_is_lost), tasks(2), changes=True)
     assert found == {0: {"lost": "the scheduler was lost"}, 1: {"waiting": "the scheduler was lost"}}
 

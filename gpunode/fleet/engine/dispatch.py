@@ -112,8 +112,11 @@ def outcomes(
                 yield from _ended(future, at_work.pop(future), left, changes)
     except LostError as error:
         # Whoever is at work has lost its scheduler, too, and ends.
-        for asked in at_work.values():
-            yield asked.number, {"lost": str(error)}
+        for future, asked in at_work.items():
+            if future.done() and not future.cancelled() and future.exception() is None:
+                yield from _ended(future, asked, deque(), changes=True)
+            else:
+                yield asked.number, {"lost": str(error)}
         for asked in left:
             yield asked.number, {"waiting": str(error)}
 

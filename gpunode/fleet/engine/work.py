@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -21,6 +22,8 @@ from typing import Any
 # Names this process, and no other that takes its place and address.
 PROCESS = uuid.uuid4().hex
 _LINES = 6
+# A command ends its run of pyinfra within as long (gpunode/fleet/run/child.py), and says so.
+_SECONDS_TO_END = 22.0
 # The code of the document of a command that was ended; gpunode.cli, which knows it, imports too much for a worker.
 _INTERRUPTED = "gpunode.interrupted"
 # The name of each task that is at work here -> its child.
@@ -33,12 +36,15 @@ def here() -> str:
 
 
 def end(names: Collection[str]) -> None:
-    """End the commands of these tasks, as far as they are at work here, as Ctrl-C does."""
-    for name in names:
-        child = _children.get(name)
-        if child is not None:
-            with suppress(ProcessLookupError):
-                child.terminate()
+    """End the commands of these tasks, as far as they are at work here, as Ctrl-C does; wait until they have."""
+    children = [child for name in names if (child := _children.get(name)) is not None]
+    for child in children:
+        with suppress(ProcessLookupError):
+            child.terminate()
+    until = time.monotonic() + _SECONDS_TO_END
+    for child in children:
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(max(0.0, until - time.monotonic()))
 
 
 def carry_out(text: str) -> str:

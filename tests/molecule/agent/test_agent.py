@@ -25,6 +25,7 @@ from gpunode.agent.files import LEFT, SERVICE, TIMER
 from gpunode.agent.pull import BUNDLE, END
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
+from gpunode.node.reboot import RECORD
 from tests.dask_cluster import BINARIES, until
 from tests.molecule.conftest import CHECKOUT, Run, command, inventory_with
 
@@ -292,6 +293,8 @@ def test_a_node_that_may_be_booted_boots_itself_and_the_next_pull_goes_on(site: 
     assert found["exit_code"] == 0, (found, out(node, "cat /var/lib/gpunode/agent/private/run/log"))
     assert out(node, "nvidia-smi --query-gpu=ecc.mode.current --format=csv,noheader").split() == ["Disabled"] * 2
     assert pulled(node)["exit_code"] == 0 and lab_nodes.booted(node) == after
+    # What was tried has helped, so that another boot for the same would be one more try.
+    assert out(node, f"ls {RECORD} 2>/dev/null || true") == ""
 
 
 def test_removed_it_leaves_nothing_but_what_it_brought_about(site: Site, nodes: tuple[Node, ...]) -> None:
