@@ -58,7 +58,7 @@ def test_a_second_run_changes_nothing_and_drift_says_the_same(bare: Node, driver
     assert (again.code, ended(again, "Success")) == (1, []), again.printed
     drift = driver.drift(bare, **ASKED)
     assert drift.code == 2
-    assert "gpu-2: unsupported, 8 of 9 as desired" in drift.printed, drift.printed
+    assert "gpu-2: unsupported, 9 of 10 as desired" in drift.printed, drift.printed
 
 
 def test_an_entry_of_the_node_s_own_makes_gpunode_s_go(bare: Node, driver: Driver) -> None:
