@@ -37,6 +37,8 @@ _OF_OTHERS = (
 )  # fmt: skip
 # Of a baseline of a few seconds: what a busy machine makes of it. A test that never ends waits for this.
 _SECONDS = 60
+# How a fork ends in which nothing that was imported is the changed function: what it shows would be of no mutant.
+_NOWHERE, _NOT_THERE = 98, "not in place"
 _OPTIONS = (
     "-q", "-p", "no:cacheprovider", "-p", "no:terminalreporter", "-p", "_hypothesis_pytestplugin",
     "-m", "not builds and not slow and not node",
@@ -78,13 +80,19 @@ def _judged(folder: Path, group: _Collected, asked: dict[str, Any]) -> dict[str,
         compiled.unlink()
     path.write_text(asked["text"])
     try:
-        answer = None if asked["anew"] else group.judge(str(path), before, asked)
+        answer = None if asked["anew"] else group.judge(imported(folder / "tree", asked["path"]), before, asked)
         how = "in place"
-        if answer is None or (answer["ended"] == "survived" and asked["texts"]):
+        if answer is None or answer["ended"] == _NOT_THERE or (answer["ended"] == "survived" and asked["texts"]):
             how, answer = "anew", _anew(folder, asked["tests"])
     finally:
         path.write_text(before)
     return {"how": how, "seconds": round(time.monotonic() - began, 2), **answer}
+
+
+def imported(tree: Path, path: str) -> str:
+    """Return the path by which Python imports a file: rooms beside gpunode/ are packages of it, by links."""
+    linked = tree / "gpunode" / path
+    return str(linked if linked.exists() else tree / path)
 
 
 def _anew(folder: Path, tests: list[str]) -> dict[str, Any]:
@@ -124,7 +132,7 @@ def _in_fork(folder: Path, run: Callable[[], int]) -> dict[str, Any]:
     if status is None:
         _wait(child, 0)
     shutil.rmtree(temporary, ignore_errors=True)
-    ended = {None: "out of time", 0: "survived"}.get(status, "killed")
+    ended = {None: "out of time", 0: "survived", _NOWHERE: _NOT_THERE}.get(status, "killed")
     return {"ended": ended, "by": told.read_text().strip()}
 
 
@@ -220,8 +228,8 @@ class _Serving:
         def run() -> int:
             if "texts" in asked:
                 put_in_text(self._tree, *asked["texts"])
-            else:
-                put_in(asked["path"], changed_functions(asked["path"], asked["before"], asked["after"]) or [])
+            elif not put_in(asked["path"], changed_functions(asked["path"], asked["before"], asked["after"]) or []):
+                return _NOWHERE
             return self._run(session, [session.items[number] for number in asked["numbers"]])
 
         return run
@@ -230,7 +238,8 @@ class _Serving:
         """Return the tests that run a line of the functions that differ, by their files."""
         path = asked["path"]
         pairs = changed_functions(path, asked["before"], asked["after"]) or []
-        lines = self._lines.get(path, {})
+        # Coverage knows files by where links lead.
+        lines = self._lines.get(os.path.realpath(path), {})
         return self._by_file({number for old, _ in pairs for line in _lines_of(old) for number in lines.get(line, ())})
 
     def _of_texts(self, session: pytest.Session, asked: dict[str, Any]) -> dict[Path, list[int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import types
 from pathlib import Path
@@ -10,11 +11,12 @@ import pytest
 
 from tests.mutation.__main__ import row, sample, share
 from tests.mutation.code_swap import changed_functions, put_in, put_in_text
-from tests.mutation.groups import GROUPS, Group
+from tests.mutation.groups import CHECKOUT, GROUPS, Group
 from tests.mutation.judging import Judged
 from tests.mutation.mutant import Mutant
 from tests.mutation.python_mutants import python_mutants
 from tests.mutation.shell_mutants import shell_mutants
+from tests.mutation.worker import imported
 
 pytestmark = pytest.mark.pure
 
@@ -212,3 +214,12 @@ def test_what_is_decided_when_a_module_is_imported_takes_a_new_import(
 def test_a_text_is_changed_in_every_module_that_holds_it(tmp_path: Path, module: types.ModuleType) -> None:
     assert put_in_text(str(tmp_path), "two three four five", "2") == 1
     assert module.TEXT == "one 2"
+
+
+def test_every_file_that_is_mutated_is_changed_where_python_has_imported_it() -> None:
+    files = {path for group in GROUPS for path in group.files if path.endswith(".py")}
+    for path in files:
+        linked = path if path.startswith("gpunode/") else f"gpunode/{path}"
+        module = importlib.import_module(linked.removesuffix("/__init__.py").removesuffix(".py").replace("/", "."))
+        assert imported(CHECKOUT, path) == module.__file__
+    assert "operations/apt.py" in files
