@@ -179,7 +179,8 @@ def browser() -> Iterator[Browser]:
     path = program()
     if path is None:
         raise BrowserError(MISSING)
-    with tempfile.TemporaryDirectory(prefix="gpunode-browser-") as profile:
+    # Its children end a moment after it, and may write there still.
+    with tempfile.TemporaryDirectory(prefix="gpunode-browser-", ignore_cleanup_errors=True) as profile:
         to_it, ours = os.pipe()
         theirs, from_it = os.pipe()[::-1]
         process = subprocess.Popen(
