@@ -26,6 +26,9 @@ from gpunode.facts.file import File as FileFact
 from gpunode.facts.node import Node as NodeFact
 from gpunode.node import Node
 from gpunode.node.components import desired_files
+from gpunode.node.own_files import decide as own_files_decide
+from gpunode.node.own_files import driver as own_files_of_driver
+from gpunode.node.own_files import toolkit as own_files_of_toolkit
 from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES as PINS
 from gpunode.node.own_files.repositories import forgets_cuda
 from gpunode.node.plan import plan
@@ -476,3 +479,13 @@ def test_the_verdict_of_a_run_goes_by_its_own_files_and_that_of_a_dry_run_by_the
     host.state.is_executing = False
     assert (commands(verdict.verified, host, settings=SETTINGS), len(host.refusals)) == ([], 1)
     assert "file /etc/a is another text" in host.refusals[0]
+
+
+def test_a_file_of_the_driver_s_own_is_told_of_as_the_driver_s() -> None:
+    def whose(path: str) -> str:
+        return next(place.component for place in own_files_decide._places() if path.startswith(place.begins))
+
+    assert {path: whose(path) for path in own_files_of_driver.PATHS} == dict.fromkeys(
+        own_files_of_driver.PATHS, "driver"
+    )
+    assert {whose(path) for path in own_files_of_toolkit.PATHS} == {"toolkit"}
