@@ -105,14 +105,23 @@ def api_server(text: str) -> str:
     return text.rstrip("/")
 
 
+def _is_source(found: SplitResult) -> bool:
+    return bool(found.hostname) if found.scheme == "https" else found.scheme == "file" and found.path.startswith("/")
+
+
 def source(text: str) -> str:
     """Return a source that an agent asks; raise SourceError."""
-    if (found := _split(text)) is None:
-        raise SourceError(f"--from {text}: give https://HOST/FOLDER, or file:///FOLDER of the nodes")
-    if found.username or found.password:
+    found = _split(text)
+    if found is not None and (found.username or found.password):
         raise SourceError("no name and no password stands in --from: every node would have it in a file that all read")
-    whole = (found.scheme == "https" and found.hostname) or (found.scheme == "file" and found.path.startswith("/"))
-    if not whole or found.query or found.fragment or not text.isprintable() or any(each in text for each in "'\"\\% "):
+    if (
+        found is None
+        or not _is_source(found)
+        or found.query
+        or found.fragment
+        or not text.isprintable()
+        or any(each in text for each in "'\"\\% ")
+    ):
         raise SourceError(f"--from {text}: give https://HOST/FOLDER, or file:///FOLDER of the nodes")
     return text.rstrip("/")
 

@@ -302,7 +302,7 @@ def carried_out(places: Places, folder: Path, found: Mapping[str, Any], last: Ma
         if seen.get("exit_code") == 0:
             return seen
     # It may boot the node, which ends this: the next pull goes on then, and does not only look.
-    _replace(places.private / "state.json", json.dumps({**_state(places), "whole": False}).encode(), 0o600)
+    _keep(places, {**_state(places), "whole": False})
     return _gpunode(folder, work, "apply", "--yes", "--output", "json", "node.py")
 
 
@@ -429,6 +429,10 @@ def _state(places: Places) -> dict[str, Any]:
         return {}
 
 
+def _keep(places: Places, state: Mapping[str, Any]) -> None:
+    _replace(places.private / "state.json", json.dumps(state).encode(), 0o600)
+
+
 def _asked(config: Config, places: Places, last: Mapping[str, Any], now: float) -> tuple[dict[str, Any], Path]:
     """Return what this node's bundle asks for, and the folder of its program; raise Refused."""
     bundle = verified(fetched(config, f"{config.host}/{BUNDLE}", MOST), places.signers)
@@ -457,13 +461,13 @@ def pull(config: Config, places: Places, now: float) -> dict[str, Any]:
             taken = {key: desired[key] for key in ("number", "digest", "expires", "gpunode")}
             whole = last.get("whole") and last.get("digest") == desired["digest"]
             before, last = last, {**last, **taken, "whole": bool(whole)}
-            _replace(places.private / "state.json", json.dumps(last).encode(), 0o600)
+            _keep(places, last)
             found = carried_out(places, folder, desired, before)
             _forget_others(places, folder)
         told = report(config, now, last, found, refused)
         if told["exit_code"] == 0:
             succeeded = {**last, "last_success": told["at"], "whole": True}
-            _replace(places.private / "state.json", json.dumps(succeeded).encode(), 0o600)
+            _keep(places, succeeded)
             last = succeeded
     except Refused as error:
         refused = error
