@@ -6,7 +6,6 @@ import http.server
 import json
 import shutil
 import ssl
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ import pytest
 
 from gpunode.agent import gate
 from gpunode.agent.gate import TAINT, Config, Later
+from tests.certificate import self_signed
 
 pytestmark = [pytest.mark.simulated, pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")]
 
@@ -64,12 +64,7 @@ class Api:
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("api")
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-         "-subj", "/CN=api", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(folder / "key.pem"),
-         "-out", str(folder / "ca.pem")],
-        check=True, capture_output=True,
-    )  # fmt: skip
+    self_signed(folder / "key.pem", folder / "ca.pem", "IP:127.0.0.1")
     return folder
 
 
@@ -246,11 +241,7 @@ def test_a_server_whose_certificate_is_not_the_cluster_s_gets_no_token(
     api: Api, tmp_path: Path, certificate: Path
 ) -> None:
     other = tmp_path / "other.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj",
-         "/CN=other", "-keyout", "/dev/null", "-out", str(other)],
-        check=True, capture_output=True,
-    )  # fmt: skip
+    self_signed(tmp_path / "other.key", other, "IP:127.0.0.1")
     with pytest.raises(Later, match="could not be asked"):
         gate.opened(Config(api.url, str(other), str(api.token)), "gpu-1")
     assert api.asked == []

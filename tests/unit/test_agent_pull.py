@@ -25,6 +25,7 @@ from gpunode.agent import pull
 from gpunode.agent.bundle import Bundle, Program
 from gpunode.agent.pull import BUNDLE, Config, Places, Refused
 from gpunode.agent.signing import SigningError, signature, signers
+from tests.certificate import self_signed
 
 pytestmark = [pytest.mark.simulated, pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")]
 
@@ -356,12 +357,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("openssl") is None:
         pytest.skip("needs openssl")
     folder = tmp_path_factory.mktemp("https")
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1",
-         "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", str(folder / "key"),
-         "-out", str(folder / "cert")],
-        check=True, capture_output=True,
-    )  # fmt: skip
+    self_signed(folder / "key", folder / "cert", "DNS:localhost")
     return folder
 
 

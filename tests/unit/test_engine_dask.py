@@ -17,6 +17,7 @@ import pytest
 from gpunode.base.findings import ExitCode
 from gpunode.fleet.engine import work
 from tests import dask_cluster, warm
+from tests.certificate import self_signed
 from tests.dask_cluster import BINARIES, SECONDS, Cluster, is_there, until
 
 pytest.importorskip("distributed", reason="needs gpunode[dask]")
@@ -202,11 +203,7 @@ def hanging(cluster: Cluster, folder: Path) -> tuple[subprocess.Popen[bytes], in
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 def test_with_certificates_it_is_encrypted_and_without_them_refused(tmp_path: Path) -> None:
     names = [str(tmp_path / name) for name in ("key.pem", "cert.pem")]
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1",
-         "-subj", "/CN=gpunode test", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", names[0], "-out", names[1]],
-        check=True, capture_output=True,
-    )  # fmt: skip
+    self_signed(Path(names[0]), Path(names[1]), "IP:127.0.0.1")
     tls = {"DASK_DISTRIBUTED__COMM__TLS__CA_FILE": names[1], "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "True"}
     for role in ("SCHEDULER", "WORKER", "CLIENT"):
         tls |= {f"DASK_DISTRIBUTED__COMM__TLS__{role}__KEY": names[0]}

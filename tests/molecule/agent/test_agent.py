@@ -26,6 +26,7 @@ from gpunode.agent.pull import BUNDLE, END
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from gpunode.node.reboot import RECORD
+from tests.certificate import self_signed
 from tests.dask_cluster import BINARIES, until
 from tests.molecule.conftest import CHECKOUT, Run, command, inventory_with
 
@@ -74,12 +75,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     here = out(node, "ip -4 route show default").split()[2]
     for key in ("key", "another"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)], check=True)
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-         "-subj", "/CN=bundles", "-addext", f"subjectAltName=IP:{here}", "-keyout", str(folder / "tls.key"),
-         "-out", str(folder / "tls.pem")],
-        check=True, capture_output=True,
-    )  # fmt: skip
+    self_signed(folder / "tls.key", folder / "tls.pem", f"IP:{here}")
     (folder / "bundles").mkdir()
     server = http.server.ThreadingHTTPServer((here, 0), functools.partial(_Quiet, directory=str(folder / "bundles")))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
