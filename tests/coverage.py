@@ -248,7 +248,8 @@ Generated from `tests/coverage.yaml` and the tests by `make docs`; a test keeps 
 {len(found)} statements, which stand at {places.total()} places of five texts about NVIDIA GPUs in containers,
 Kubernetes, MIG, MPS and gpushare. Each names the settings and the facts that are about it, and the tests that show it.
 What a test shows is its own name, in words, and how real it is comes from its marks, its docstring and its scenario's
-shows.yml: nothing here is ahead of the tests. No NVIDIA hardware has been used ([support](support.md)).
+shows.yml: nothing here is ahead of the tests. NVIDIA's hardware
+was read and judged ([hardware](hardware.md)), and no node was set up on it ([support](support.md)).
 
 | verdict | it says | statements | places |
 |---|---|---|---|

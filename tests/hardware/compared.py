@@ -1,26 +1,38 @@
-"""Gpunode's reading of a node beside nvidia-smi's own log: each fact that both have."""
+"""Gpunode's reading of a node beside what NVIDIA's programs say of it, or were told: each fact that both have."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from gpunode.components.mps.plugin import CLIENT, PROGRAM, SERVER, PluginMps
+from gpunode.kubernetes.device_plugin.feature_labels import expected_labels
+from gpunode.kubernetes.device_plugin.judge_mps import limits, percentage
 from gpunode.node import Node
+from gpunode.settings.sharing import WHOLE_GPU, SharingSettings
 from tests.hardware.log import Log
+
+# As machine.sh tells the programs.
+_REPLICAS = 10
+_SHARING = {
+    "none": SharingSettings(replicas=None),
+    "time-slicing": SharingSettings(strategy="time-slicing", replicas=4),
+    "mps": SharingSettings(strategy="mps", replicas=_REPLICAS),
+}
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Hold one fact: what it is, and what either side says."""
+    """Hold one fact: what it is, what gpunode says, and what NVIDIA's program says or was told."""
 
     what: str
     by_gpunode: str
-    by_nvidia_smi: str
+    by_nvidia: str
 
     @property
     def agrees(self) -> bool:
         """Say whether both sides say the same."""
-        return self.by_gpunode == self.by_nvidia_smi
+        return self.by_gpunode == self.by_nvidia
 
 
 def comparisons(node: Node, log: Log) -> Iterator[Comparison]:
@@ -60,6 +72,46 @@ def comparisons(node: Node, log: Log) -> Iterator[Comparison]:
         if (divided := layout.get(theirs.uuid)) and divided.instances is not None:
             there = sorted((each.id, compute.id) for each in divided.instances for compute in each.compute)
             yield _compare(f"{of}: MIG devices", there, list(theirs.instances))
+
+
+def of_daemon(node: Node, plugin: PluginMps | None) -> Iterator[Comparison]:
+    """Yield what gpunode reads of an MPS daemon with one client, which was told what the plugin tells its own."""
+    if plugin is None:
+        return
+    daemon = plugin.daemon(WHOLE_GPU)
+    if daemon is None or not daemon.answers:
+        yield _compare("plugin's MPS daemon: answers", "no", "yes")
+        return
+    yield _compare("plugin's MPS daemon: threads of a client", daemon.percentage, percentage(_REPLICAS))
+    of = dict(daemon.limits)
+    for gpu in node.gpus.gpus:
+        right = limits(gpu.memory_mib or 0, _REPLICAS)
+        yield _compare(
+            f"plugin's MPS daemon: memory of a client on GPU {gpu.index}",
+            of.get(gpu.index),
+            of[gpu.index] if of.get(gpu.index) in right else right[0],
+        )
+    yield _compare("plugin's MPS daemon: servers", [each.state for each in daemon.servers], ["ACTIVE"])
+    yield _compare("plugin's MPS daemon: clients", len(daemon.clients), 1)
+    yield _compare("plugin's MPS daemon: failures in its log", daemon.errors, 0)
+    # Others may use a GPU that is not in a mode of one process.
+    kinds = sorted(each.type for each in plugin.processes if each.type == CLIENT or each.name.endswith(SERVER))
+    yield _compare("plugin's MPS daemon: types of server and client on GPUs", kinds, [PROGRAM, CLIENT])
+
+
+def of_discovery(node: Node, labels: Mapping[str, Mapping[str, str]]) -> Iterator[Comparison]:
+    """Yield the labels that gpunode expects of GPU feature discovery, beside what that program writes, by sharing."""
+    for way, actual in labels.items():
+        sharing = _SHARING[way]
+        expected = expected_labels(sharing, node.gpus, node.mig) or {}
+        ours = {
+            name: actual.get(name) if actual.get(name) in values else values[0] for name, values in expected.items()
+        }
+        yield _compare(f"labels, sharing {way}", _listed(ours), _listed({name: actual.get(name) for name in ours}))
+
+
+def _listed(labels: Mapping[str, str | None]) -> str:
+    return ", ".join(f"{name.partition('/')[2]}={value}" for name, value in sorted(labels.items()) if value is not None)
 
 
 def _plain(mode: str) -> str:

@@ -1,6 +1,10 @@
 # Prints what nvidia-smi answers as log=BASE64, whether it is the lab's (simulated=yes), the kernel; and what became of
 # a CUDA client, and of one by an MPS daemon that is started for it alone in a folder of its own: cuda=, mps=, client=.
-# Takes SOURCE, the client as base64. Changes no setting of a GPU.
+# The daemon is told what the device plugin tells its own with 10 replicas, and its folders lie as the plugin's do: what
+# gpunode reads of it while the client runs is plugin=BASE64. labels=SHARING BASE64: what GPU feature discovery
+# writes where the GPUs are not shared, in 4 slices, and by MPS with 10 replicas.
+# Takes SOURCE, the client as base64, and READING, gpunode's own question, where @ROOT@ stands for the folder.
+# Changes no setting of a GPU.
 
 command -v nvidia-smi > /dev/null || exit 0
 # Without its module nvidia-smi would load it.
@@ -21,17 +25,38 @@ else
     echo "cuda=$(timeout -k 2 60 "$folder/client" | tail -n 1)"
   else echo "cuda=nvcc failed: $(tail -n 1 "$folder/nvcc.log")"; fi
 fi
+# discover WAY [CONFIGURATION]: what it writes where GPUs are shared so.
+discover() {
+  timeout -k 2 60 gpu-feature-discovery --oneshot --no-timestamp --use-node-feature-api=false ${2:+--config-file="$2"} \
+    --output-file="$folder/labels" > "$folder/discovery.log" 2>&1 || return
+  echo "labels=$1 $(base64 -w0 "$folder/labels")"
+}
+shares() {
+  printf 'version: v1\nsharing:\n  %s:\n    resources:\n    - {name: nvidia.com/gpu, replicas: %s}\n' "$1" "$2"
+}
+if ! command -v gpu-feature-discovery > /dev/null; then echo 'discovery=left out: there is no gpu-feature-discovery'
+else
+  shares timeSlicing 4 > "$folder/slices"; shares mps 10 > "$folder/mps"
+  if discover none && discover time-slicing "$folder/slices" && discover mps "$folder/mps"; then echo 'discovery=asked'
+  else echo "discovery=failed: $(tail -n 1 "$folder/discovery.log")"; fi
+fi
 program=$(command -v nvidia-cuda-mps-control) || { echo 'mps=left out: there is no nvidia-cuda-mps-control'; exit 0; }
 if pidof nvidia-cuda-mps-control > /dev/null; then echo 'mps=left out: a daemon runs here already'; exit 0; fi
-export CUDA_MPS_PIPE_DIRECTORY="$folder/pipe" CUDA_MPS_LOG_DIRECTORY="$folder/log"
-mkdir "$folder/pipe" "$folder/log"
+of=$folder/nvidia.com/gpu
+export CUDA_MPS_PIPE_DIRECTORY="$of/pipe" CUDA_MPS_LOG_DIRECTORY="$of/log"
+mkdir -p "$of/pipe" "$of/log"
 ask() { printf '%s\n' "$1" | timeout -k 2 10 "$program" 2>&1 | tail -n 1; }
 timeout -k 2 10 "$program" -d > /dev/null 2>&1 || { echo 'mps=the daemon does not start'; exit 0; }
 echo "mps=$(ask get_default_active_thread_percentage)"
+for gpu in $(nvidia-smi --query-gpu=index,memory.total --format=csv,noheader,nounits | tr -d ' '); do
+  ask "set_default_device_pinned_mem_limit ${gpu%,*} $((${gpu#*,} / 10))M" > /dev/null
+done
+ask 'set_default_active_thread_percentage 10' > /dev/null
 if [ -x "$folder/client" ]; then
-  timeout -k 2 60 "$folder/client" > "$folder/said" 2>&1 &
+  timeout -k 2 60 "$folder/client" 10 > "$folder/said" 2>&1 &
   client=$!
   sleep 2
+  echo "plugin=$(printf '%s' "$READING" | base64 -d | sed "s,@ROOT@,$folder," | sh | base64 -w0)"
   server=$(ask get_server_list)
   case "$server" in
     *[!0-9]*|'') seen='by no server';;

@@ -1,4 +1,7 @@
-"""What NVIDIA's own nvidia-smi printed, over simulated GPUs: data/nvidia-smi/*.txt."""
+"""What NVIDIA's own nvidia-smi printed: data/nvidia-smi/*.txt.
+
+Over simulated GPUs where a file tells of two, of the command line or of errors; over a real one where it tells of one.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import re
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent / "data" / "nvidia-smi"
-_CALL = re.compile(r"^\$ nvidia-smi (.*)\n((?:.*\n)*?)\[rc=(\d+)\]$", re.MULTILINE)
+_CALL = re.compile(r"^\$ nvidia-smi ?(.*)\n((?:.*\n)*?)\[rc=(\d+)\]$", re.MULTILINE)
 
 
 def recorded(name: str) -> list[tuple[str, str, int]]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyinfra.context import ctx_host
 
-from gpunode.base.decision import Decision, Step
+from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.components.driver import DriverState, Service
 from gpunode.components.driver.loading import Act, step_of
@@ -402,6 +402,26 @@ def test_a_rollout_takes_no_node_for_what_no_run_mends(asked: str, parts: dict[s
     left = left_out(report, everyone=False)
     assert (left is None) is (what is None)
     assert left is None or f"driver: {what}" in left.reason
+
+
+@pytest.mark.parametrize(
+    ("loaded", "library", "actual", "desired"),
+    [
+        # As on a machine whose image brings the driver with its kernel: modinfo knows no module.
+        (VERSION, VERSION, VERSION, VERSION),
+        (VERSION, OLD, OLD, VERSION),
+        (None, VERSION, VERSION, "that of a module"),
+    ],
+)
+def test_where_no_module_is_on_disk_the_library_is_judged_by_the_loaded_one(
+    loaded: str | None, library: str, actual: str, desired: str
+) -> None:
+    state = replace(
+        GOOD.driver, module_version=None, module_license=None, loaded_version=loaded, library_version=library
+    )
+    found = judge(settings({"source": "present"}, "reboot"), replace(GOOD, driver=state))
+    item = next(item for item in found if item.what == "library")
+    assert (item.actual, item.desired, bool(bad(item))) == (actual, desired, actual != desired)
 
 
 WHOLE = tuple((name, f"{VERSION}-1") for name in ("nvidia-open", "nvidia-driver-cuda"))

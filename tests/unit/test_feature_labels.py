@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,6 +54,26 @@ def _expected(mig: Mig, **sharing: Any) -> Expected:
     found = expected_labels(SharingSettings.model_validate(sharing), _gpus(mig), mig)
     assert found is not None
     return found
+
+
+@pytest.mark.parametrize(
+    ("name", "sharing"),
+    [
+        ("time-slicing-4", {"strategy": "time-slicing", "replicas": 4}),
+        ("time-slicing-4-renamed", {"strategy": "time-slicing", "replicas": 4, "rename": True}),
+        ("mps-10", {"strategy": "mps", "replicas": 10}),
+        ("mps-10-renamed", {"strategy": "mps", "replicas": 10, "rename": True}),
+    ],
+)
+def test_what_is_expected_is_what_discovery_wrote_of_a_real_h100(name: str, sharing: dict[str, Any]) -> None:
+    # v0.20.0 of GPU feature discovery, driver 580.159.04, one H100 80GB.
+    text = (Path(__file__).parent / "data" / "feature-discovery" / f"h100-80gb.{name}.txt").read_text()
+    written = dict(line.split("=") for line in text.splitlines())
+    mig = _mig(None)
+    gpus = _gpus(mig, memory_mib=81559, driver_version="580.159.04")
+    found = expected_labels(SharingSettings.model_validate(sharing), gpus, mig)
+    assert found is not None and len(found) == 10
+    assert {label: written.get(label) for label in found} == {label: values[0] for label, values in found.items()}
 
 
 def _of(found: Expected, resource: str = "nvidia.com/gpu") -> dict[str, tuple[str | None, ...]]:

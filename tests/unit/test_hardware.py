@@ -17,12 +17,14 @@ from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.base.probe_output import checked
 from gpunode.base.reading import ParseError, Unknown
 from gpunode.components.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu
+from gpunode.components.mps.plugin import parse_plugin_mps
 from gpunode.facts.node import Node as NodeFacts
 from gpunode.fleet import nodes as fleet
 from gpunode.lab.hardware.simulated.smi.main import call
+from gpunode.system.gpu import Gpus
 from gpunode.system.health import Health
 from tests.hardware import __main__ as hardware
-from tests.hardware.compared import comparisons
+from tests.hardware.compared import comparisons, of_daemon, of_discovery
 from tests.hardware.log import Log, LoggedGpu, parse_log
 from tests.unit.lab.test_nvidia_smi import VERSION, machine_with
 from tests.unit.test_verify import GOOD, GPU
@@ -39,7 +41,7 @@ NODE = replace(
 
 
 def differing(node: Any = NODE, log: Log = LOG) -> list[tuple[str, str, str]]:
-    return [(each.what, each.by_gpunode, each.by_nvidia_smi) for each in comparisons(node, log) if not each.agrees]
+    return [(each.what, each.by_gpunode, each.by_nvidia) for each in comparisons(node, log) if not each.agrees]
 
 
 @pytest.mark.pure
@@ -129,7 +131,14 @@ def test_the_simulated_nvidia_smi_prints_the_log_that_is_read(tmp_path: Path) ->
 
 # Each writes down what it is asked, and is SIMULATED.
 _SMI = """#!/bin/sh
-case "$1" in -h) cat "$LAB/help";; -q) cat "$LAB/log"; exit "$(cat "$LAB/rc")";; *) exit 9;; esac
+case "$*" in
+  -h) cat "$LAB/help";;
+  "-q -x") cat "$LAB/log"; exit "$(cat "$LAB/rc")";;
+  "-q -d PIDS") printf 'GPU 0:1\n  Process ID : 4712\n  Type : M+C\n  Name : client\n';;
+  --query-gpu=index,memory.total*) echo '0, 81559';;
+  --query-gpu=*) echo '0, GPU-1';;
+  *) exit 9;;
+esac
 """
 _NVCC = (
     '#!/bin/sh\n[ ! -e "$LAB/nvcc-fails" ] || { echo "fatal: none"; exit 1; }\ncp "$LAB/client" "$2"; chmod +x "$2"\n'
@@ -137,11 +146,16 @@ _NVCC = (
 _CLIENT = '#!/bin/sh\n[ -z "$CUDA_MPS_PIPE_DIRECTORY" ] || { touch "$LAB/served"; sleep 3; }\necho PASSED\n'
 _MPS = """#!/bin/sh
 echo "${1:-asked}" >> "$LAB/mps-calls"
-[ "$1" = -d ] && { touch "$CUDA_MPS_PIPE_DIRECTORY/control"; exit 0; }
+if [ "$1" = -d ]; then
+  cd "$CUDA_MPS_PIPE_DIRECTORY"; exec python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("control")'
+fi
 [ -e "$CUDA_MPS_PIPE_DIRECTORY/control" ] || { echo "Cannot find MPS control daemon process"; exit 1; }
-read -r question; echo "$question" >> "$LAB/mps-calls"
+IFS= read -r question; echo "$question" >> "$LAB/mps-calls"
 case "$question" in
-  get_default*) echo 100.0;;
+  get_default_active*) if [ -e "$LAB/told" ]; then cat "$LAB/told"; else echo 100.0; fi;;
+  get_default_device*) echo 7G;;
+  set_default_active*) echo "${question##* }.0" > "$LAB/told";;
+  "get_server_status 4711") echo ACTIVE;;
   get_server_list) [ ! -e "$LAB/served" ] || echo 4711;;
   "get_client_list 4711") echo 4712;;
 esac
@@ -171,7 +185,11 @@ def asked(machine: Path, loaded: bool = True) -> hardware.Machine:
     module = machine / "module"
     if loaded:
         module.mkdir(exist_ok=True)
-    probe = str(hardware.MachineFact().command()).replace("/sys/module/nvidia", str(module))
+    # gpunode's own question travels in it as base64, and looks for the module, too.
+    probe, own = str(hardware.MachineFact().command()), hardware.question()
+    changed = own.replace("/sys/module/nvidia", str(module))
+    inner, other = (base64.b64encode(text.encode()).decode() for text in (own, changed))
+    probe = probe.replace(inner, other).replace("/sys/module/nvidia", str(module))
     probe = probe.replace("/usr/local/cuda/bin/nvcc", str(machine / "none"))
     environment = {"PATH": f"{machine}:/usr/bin:/bin", "LAB": str(machine), "TMPDIR": str(machine)}
     done = subprocess.run(["sh", "-c", probe], env=environment, capture_output=True, text=True, check=False, timeout=60)
@@ -185,8 +203,40 @@ def test_a_machine_with_nvcc_and_mps_tells_of_its_client_and_leaves_nothing(mach
     assert found.log is not None and found.log.gpus[0].name == "Tesla T4"
     assert (found.cuda, found.mps, found.client) == ("PASSED", "100.0", "PASSED, by a server, 1 client")
     assert found.faults == () and found.kernel == os.uname().release
-    assert (machine / "mps-calls").read_text().splitlines()[-1] == "quit"
+    asked_of_it = (machine / "mps-calls").read_text().splitlines()
+    assert asked_of_it[-1] == "quit"
+    assert {"set_default_device_pinned_mem_limit 0 8155M", "set_default_active_thread_percentage 10"} <= {*asked_of_it}
+    assert found.plugin is not None
+    (daemon,) = found.plugin.daemons
+    assert (daemon.resource, daemon.answers, daemon.percentage, daemon.limits) == (
+        "nvidia.com/gpu", True, "10.0", ((0, "7G"),),
+    )  # fmt: skip
+    assert daemon.clients == (4712,) and [each.type for each in found.plugin.processes] == ["M+C"]
     assert not [*machine.glob("tmp.*")]
+
+
+_DISCOVERY = """#!/bin/sh
+[ ! -e "$LAB/discovery-fails" ] || { echo "no GPU"; exit 1; }
+for word; do case "$word" in
+  --config-file=*) sharing=$(sed -n '3s/[ :]//gp' "${word#*=}");;
+  --output-file=*) to=${word#*=};;
+esac; done
+printf 'nvidia.com/gpu.count=1\nnvidia.com/gpu.sharing-strategy=%s\n' "${sharing:-none}" > "$to"
+"""
+
+
+@pytest.mark.simulated
+@pytest.mark.starts_programs
+def test_where_discovery_is_there_it_is_asked_for_each_sharing_and_its_failure_is_a_fault(machine: Path) -> None:
+    (machine / "gpu-feature-discovery").write_text(_DISCOVERY)
+    (machine / "gpu-feature-discovery").chmod(0o755)
+    found = asked(machine)
+    told = {way: labels["nvidia.com/gpu.sharing-strategy"] for way, labels in found.labels.items()}
+    assert told == {"none": "none", "time-slicing": "timeSlicing", "mps": "mps"}
+    assert found.discovery == "asked" and found.faults == ()
+    (machine / "discovery-fails").touch()
+    found = asked(machine)
+    assert found.labels == {} and found.faults == ("GPU feature discovery: failed: no GPU",)
 
 
 @pytest.mark.simulated
@@ -243,15 +293,96 @@ def test_the_page_tells_date_gpu_driver_and_each_fact(
     looked(monkeypatch, REAL)
     assert hardware.main([], tmp_path / "hardware.md") == 0, capsys.readouterr().err
     text = (tmp_path / "hardware.md").read_text()
-    assert f"{datetime.now(UTC):%Y-%m-%d}: 1 × {GPU.name}, driver 580.95.05 (CUDA 13.0), kernel 6.8.0. 19 of 19" in text
+    assert f"## 1 × {GPU.name}, driver 580.95.05\n" in text
+    assert f"{datetime.now(UTC):%Y-%m-%d}: CUDA 13.0, kernel 6.8.0. 19 of 19" in text
     assert "- `gpunode drift` before and after: the same, 1 findings" in text and "SIMULATED" not in text
+
+
+@pytest.mark.pure
+def test_a_look_takes_the_place_of_the_last_one_at_such_a_machine_and_leaves_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    to = tmp_path / "hardware.md"
+    looked(monkeypatch, REAL)
+    hardware.main([], to)
+    looked(monkeypatch, replace(REAL, log=replace(LOG, driver_version="570.1")))
+    hardware.main([], to)
+    looked(monkeypatch, replace(REAL, kernel="6.9.1"))
+    hardware.main([], to)
+    text = to.read_text()
+    assert [line for line in text.splitlines() if line.startswith("#")] == [
+        "# Hardware", f"## 1 × {GPU.name}, driver 570.1", f"## 1 × {GPU.name}, driver 580.95.05",
+    ]  # fmt: skip
+    assert text.count("kernel 6.9.1") == 1 and text.count("kernel 6.8.0") == 1
+
+
+READING = """program=/usr/bin/nvidia-cuda-mps-control
+percentage=nvidia.com/gpu\t10.0
+limit=nvidia.com/gpu\t0\t7G
+server=nvidia.com/gpu\t1214\tACTIVE
+client=nvidia.com/gpu\t1212
+daemon=nvidia.com/gpu\tyes\t0\t\t0
+smi=GPU 00000000:00:06.0
+smi=        Process ID                        : 1212
+smi=            Type                          : M+C
+smi=            Name                          : /tmp/client
+smi=        Process ID                        : 1214
+smi=            Type                          : C
+smi=            Name                          : nvidia-cuda-mps-server
+smi=        Process ID                        : 99
+smi=            Type                          : C
+smi=            Name                          : somebody else's"""
+
+
+@pytest.mark.pure
+@pytest.mark.parametrize(
+    ("old", "new", "what"),
+    [
+        ("", "", None),
+        ("\t10.0", "\t100.0", "threads of a client"),
+        ("\t7G", "\t8G", "memory of a client on GPU 0"),
+        ("limit=nvidia.com/gpu\t0\t7G\n", "", "memory of a client on GPU 0"),
+        ("ACTIVE", "FAULT", "servers"),
+        ("client=nvidia.com/gpu\t1212\n", "", "clients"),
+        ("yes\t0", "yes\t3", "failures in its log"),
+        ("M+C", "C", "types of server and client on GPUs"),
+        ("\tyes\t", "\tno\t", "answers"),
+    ],
+)
+def test_what_is_read_of_the_plugin_s_daemon_is_held_against_what_it_was_told(
+    old: str, new: str, what: str | None
+) -> None:
+    plugin = parse_plugin_mps(READING.replace(old, new).splitlines())
+    differs = [each.what for each in of_daemon(NODE, plugin) if not each.agrees]
+    assert differs == ([] if what is None else [f"plugin's MPS daemon: {what}"])
+    assert [*of_daemon(NODE, None)] == []
+
+
+@pytest.mark.pure
+def test_labels_of_discovery_are_held_against_what_is_expected_by_sharing() -> None:
+    folder = Path(__file__).parent / "data" / "feature-discovery"
+    node = replace(
+        NODE,
+        gpus=Gpus(
+            "ok", 0, None, (replace(GPU, name="NVIDIA H100 80GB HBM3", memory_mib=81559, driver_version="580.159.04"),)
+        ),
+    )
+    names = {"time-slicing": "time-slicing-4", "mps": "mps-10"}
+    labels = {
+        way: dict(line.split("=") for line in (folder / f"h100-80gb.{name}.txt").read_text().splitlines())
+        for way, name in names.items()
+    }
+    assert [each for each in of_discovery(node, labels) if not each.agrees] == [] and len(labels) == 2
+    labels["mps"]["nvidia.com/gpu.replicas"] = "9"
+    wrong = [each for each in of_discovery(node, labels) if not each.agrees]
+    assert [each.what for each in wrong] == ["labels, sharing mps"] and "gpu.replicas=9" in wrong[0].by_nvidia
 
 
 @pytest.mark.pure
 @pytest.mark.parametrize(
     ("machine", "after", "told"),
     [
-        (replace(REAL, log=replace(LOG, driver_version="570.1")), "ok", "loaded driver: 580.95.05, nvidia-smi 570.1"),
+        (replace(REAL, log=replace(LOG, driver_version="570.1")), "ok", "loaded driver: 580.95.05, not 570.1"),
         (replace(REAL, cuda="no CUDA-capable device is detected"), "ok", "CUDA client: no CUDA-capable device"),
         (replace(REAL, client="PASSED, by no server"), "ok", "client by MPS: PASSED, by no server"),
         (REAL, "570", "drift differs: driver: loaded module 570"),

@@ -8,6 +8,7 @@ from gpunode.components.mig.geometry import Geometry, product_geometry
 from gpunode.components.mig.goal import wanted_instances
 from gpunode.components.mig.placement import Impossible, place
 from gpunode.components.mig.reported_profiles import own_geometry, parse_placements, parse_profiles
+from tests.unit.recorded_smi import last
 
 pytestmark = pytest.mark.pure
 
@@ -54,6 +55,15 @@ def _own(*rows: tuple[str, int, int, str]) -> Geometry:
 def test_the_list_of_an_h100_is_the_table_s_geometry() -> None:
     assert _own(*_ROWS) == product_geometry("H100-80GB")
     assert hash(_own(*_ROWS)) == hash(product_geometry("H100-80GB"))
+
+
+@pytest.mark.parametrize(
+    ("recorded", "product"), [("h100-80gb.nvidia-smi-580.txt", "H100-80GB"), ("h200.nvidia-smi-580.txt", "H200-141GB")]
+)
+def test_the_list_of_a_real_gpu_is_the_table_s_geometry(recorded: str, product: str) -> None:
+    # Driver 580 lists what a GPU holds though MIG is not enabled on it.
+    profiles, places = (last(recorded, f"mig -{of}").splitlines() for of in ("lgip", "lgipp"))
+    assert own_geometry(parse_profiles(profiles)[0], parse_placements(places)[0]) == product_geometry(product)
 
 
 def test_a_driver_that_places_a_3g_at_0_alone_has_no_place_for_4g_and_3g() -> None:

@@ -186,7 +186,7 @@ def _in_the_way(found: PluginDaemon, actual: PluginMps) -> Iterator[Finding]:
                 server.state,
                 "ACTIVE" if server.state == FAULT else server.state,
                 server.state != FAULT,
-                "end its clients: the daemon starts another server for the next one",
+                "end its clients: then the server takes others again",
                 "after a fault of one client it takes no other until its own have gone",
             )
             yield _person_s(fault)

@@ -177,14 +177,6 @@ def test_the_first_instances_stand_where_real_machines_had_them(tmp_path: Path) 
     assert layout(a30) == ["1g.6gb:0", "1g.6gb:1", "2g.12gb:2"]
 
 
-def test_the_memory_of_an_h200_s_profiles_is_the_real_one(tmp_path: Path) -> None:
-    rows = [line.split() for line in smi(enabled(tmp_path, "h200"), "mig -lgip")[0].splitlines() if " MIG " in line]
-    memory = {row[3]: row[6] for row in rows}
-    assert (memory["1g.18gb"], memory["1g.35gb"], memory["2g.35gb"], memory["7g.141gb"]) == (
-        "16.00", "32.25", "32.25", "140.00"
-    )  # fmt: skip
-
-
 def test_a_new_mig_device_never_has_the_uuid_of_an_old_one(tmp_path: Path) -> None:
     machine = enabled(tmp_path, "h100-80gb")
     seen = set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,11 +15,13 @@ from tests.unit.recorded_smi import recorded
 
 pytestmark = pytest.mark.simulated
 
-H100 = {
+H100: dict[str, Any] = {
     "gpu": "h100-80gb",
     "count": 2,
     "uuids": ["GPU-01000100-0000-0000-0000-000000000000", "GPU-01000100-0000-0000-0000-000000000001"],
 }
+# What each look at a GPU finds anew.
+_OF_THE_MOMENT = re.compile(r"^Timestamp .*|^\w{3} \w{3} [ \d]\d \d\d:.*|\d+C +P0 +\d+W|0{8}:\w\w:\w\w\.\w", re.M)
 _UUID = re.compile(r"MIG-[0-9a-f-]{36}")
 # Not recorded with MIG devices, or not simulated: the plain table, and -q.
 _LEFT_OUT = ("", "-q -i 0 -d COMPUTE")
@@ -45,6 +48,19 @@ def test_the_life_of_an_a100_40gb_is_the_recorded_one(tmp_path: Path, version: s
 def test_the_life_of_an_h100_80gb_is_the_recorded_one(tmp_path: Path) -> None:
     machine = machine_with(tmp_path, H100)
     assert replayed(machine, "h100-80gb-x2.nvidia-smi-550.txt", "550.163.01") == 11
+
+
+@pytest.mark.parametrize(("name", "count"), [("h100-80gb", 10), ("h200", 13)])
+def test_what_a_real_gpu_without_mig_was_asked_is_answered_as_by_the_real_one(
+    tmp_path: Path, name: str, count: int
+) -> None:
+    calls = recorded(f"{name}.nvidia-smi-580.txt")
+    machine = machine_with(tmp_path, {"gpu": name, "count": 1, "uuids": [H100["uuids"][0]]}, "580.159.04")
+    call(["-pm", "1"], "580.159.04", machine)
+    assert len(calls) == count
+    for line, printed, status in calls:
+        got, code = call(line.split(), "580.159.04", machine)
+        assert (_OF_THE_MOMENT.sub("", got.decode()), code) == (_OF_THE_MOMENT.sub("", printed), status), line
 
 
 def test_the_command_line_is_as_forgiving_as_the_recorded_one(tmp_path: Path) -> None:

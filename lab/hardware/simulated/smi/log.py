@@ -15,7 +15,7 @@ def print_xml(session: Session, ids: str | None) -> None:
     gpus = session.select(ids)
     session.require_reachable(gpus)
     session.say('<?xml version="1.0" ?>')
-    session.say('<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">')
+    session.say(f'<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v{13 if session.branch >= 580 else 12}.dtd">')
     session.say("<nvidia_smi_log>")
     _field(session, 1, "timestamp", time.strftime("%a %b %e %H:%M:%S %Y"))
     _field(session, 1, "driver_version", session.driver_version)

@@ -127,6 +127,8 @@ _APP_FIELDS = {
     "used_gpu_memory": "MiB",
     "used_memory": "MiB",
 }
+# The title tells a field's own name, whatever it was called.
+_APP_ALIASES = {"used_memory": "used_gpu_memory", "name": "process_name"}
 
 
 def _mode(enabled: object) -> str:
@@ -166,7 +168,7 @@ def run(session: Session, command: str, options: dict[str, str]) -> None:
 def _applications(session: Session, gpus: list[SimulatedGpu], names: list[str], modifiers: list[str]) -> None:
     """Print the processes that hold a GPU; what memory they use is not simulated."""
     if "noheader" not in modifiers:
-        session.say(", ".join(_titled(name, _APP_FIELDS[name]) for name in names))
+        session.say(", ".join(_titled(_APP_ALIASES.get(name, name), _APP_FIELDS[name]) for name in names))
     for gpu in gpus:
         known = {name: value(session, gpu) for name, (_, value) in {**_ROW_FIELDS, **_FIELDS}.items()}
         for process in holders(session.machine, gpu):

@@ -1,4 +1,4 @@
-"""The plain table, -L, --version and -q -d COMPUTE."""
+"""The plain table, -L, --version, and -q -d COMPUTE and PIDS."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(session: Session, command: str, options: dict[str, str]) -> None:
 
         print_xml(session, options.get("id"))
     elif command == "log":
-        print_compute_log(session, options)
+        print_section(session, options)
     else:
         print_table(session, options.get("id"))
 
@@ -69,22 +69,41 @@ def print_version(session: Session) -> None:
     session.say(f"CUDA Version        : {session.cuda_version}")
 
 
-def print_compute_log(session: Session, options: dict[str, str]) -> None:
-    """Print -q -d COMPUTE, the one section that the fixture has; Failure 2 for others."""
-    if options.get("display", "").upper() != "COMPUTE":
-        raise Failure("SIMULATED nvidia-smi prints of -q only -d COMPUTE and -x; use --query-gpu for the rest.\n", 2)
+def print_section(session: Session, options: dict[str, str]) -> None:
+    """Print -q -d COMPUTE or PIDS, the sections that the fixture has; Failure 2 for others."""
+    section = options.get("display", "").upper()
+    if section not in ("COMPUTE", "PIDS"):
+        told = "SIMULATED nvidia-smi prints of -q only -d COMPUTE, -d PIDS and -x; use --query-gpu for the rest.\n"
+        raise Failure(told, 2)
     gpus = session.select(options.get("id"))
     session.require_reachable(gpus)
+
+    def field(name: str, value: object) -> None:
+        session.say(f"{name:<{55 if session.branch >= 580 else 42}}: {value}")
+
     session.say("\n==============NVSMI LOG==============\n")
-    session.say(f"Timestamp                                 : {time.strftime('%a %b %e %H:%M:%S %Y')}")
-    session.say(f"Driver Version                            : {session.driver_version}")
-    session.say(f"CUDA Version                              : {session.cuda_version}\n")
-    session.say(f"Attached GPUs                             : {len(session.gpus)}")
+    field("Timestamp", time.strftime("%a %b %e %H:%M:%S %Y"))
+    field("Driver Version", session.driver_version)
+    field("CUDA Version", f"{session.cuda_version}\n")
+    field("Attached GPUs", len(session.gpus))
     for gpu in gpus:
         session.say(f"GPU {gpu.bus_id}")
-        session.say(
-            f"    Compute Mode                          : {session.runtime(gpu).get('compute_mode', 'Default')}\n"
-        )
+        if section == "COMPUTE":
+            field("    Compute Mode", session.runtime(gpu).get("compute_mode", "Default"))
+        elif found := holders(session.machine, gpu):
+            session.say("    Processes")
+            for process in found:
+                _process(session, process.pid, process.program)
+        else:
+            field("    Processes", "None")
+        session.say()
+
+
+def _process(session: Session, number: int, program: str) -> None:
+    """Print a process of -d PIDS; what memory it uses is not simulated."""
+    rows = ("GPU instance ID", "N/A"), ("Compute instance ID", "N/A"), ("Process ID", number), ("    Type", "C")
+    for name, value in (*rows, ("    Name", program), ("    Used GPU Memory", "N/A")):
+        session.say(f"        {name:<34}: {value}")
 
 
 def print_table(session: Session, ids: str | None) -> None:
@@ -153,13 +172,24 @@ def _mig_devices(session: Session, gpus: list[SimulatedGpu], edge: str) -> None:
 def _processes(session: Session, gpus: list[SimulatedGpu], edge: str) -> None:
     session.say(edge)
     session.say("| Processes:                                                                              |")
-    session.say("|  GPU   GI   CI        PID   Type   Process name                              GPU Memory |")
+    # 580 has more room for the number of a process.
+    wider = session.branch >= 580
+    number, name = (
+        ("              PID", "Process name                        ")
+        if wider
+        else ("        PID", f"Process name{'':30}")
+    )
+    session.say(f"|  GPU   GI   CI{number}   Type   {name}GPU Memory |")
     session.say("|        ID   ID                                                               Usage      |")
     session.say(f"|{'=' * _WIDTH}|")
     found = [(gpu, process) for gpu in gpus for process in holders(session.machine, gpu)]
     if not found:
         session.say("|  No running processes found                                                             |")
     for gpu, process in found:
-        row = f"{gpu.index:>5}   N/A  N/A{process.pid:>10}      C   {process.program:<43.43}"
-        session.say(f"|{row}{'N/A':>9} |")
+        number, name = (
+            (f"{process.pid:>16}", f"{process.program:<37.37}")
+            if wider
+            else (f"{process.pid:>10}", f"{process.program:<43.43}")
+        )
+        session.say(f"|{gpu.index:>5}   N/A  N/A{number}      C   {name}{'N/A':>9} |")
     session.say(edge)

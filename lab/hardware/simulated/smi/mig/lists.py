@@ -36,16 +36,24 @@ _COMPUTE_INSTANCES = """\
 
 def profiles(session: Session, gpus: list[Instances], options: dict[str, str]) -> None:
     """Print the GPU instance profiles, and how many more of each find room."""
-    session.say(_PROFILES)
+    # 580's column of names is wider by two.
+    wider = 2 if session.branch >= 580 else 0
+    head = [_widened(line, wider) for line in _PROFILES.splitlines()]
+    session.say("\n".join(head))
     for gpu in gpus:
         for each in gpu.profiles:
             instances = f"{gpu.free(each)}/{each.most}"
             session.say(
-                f"| {gpu.gpu.index:>3}  MIG {each.name:<14}{each.id:>2}     {instances}        {each.memory:<11}No     "
-                f"{each.sm:<7}{each.dec:<6}{each.enc}   |"
+                f"| {gpu.gpu.index:>3}  MIG {each.name:<{14 + wider}}{each.id:>2}     {instances}        "
+                f"{each.memory:<11}No     {each.sm:<7}{each.dec:<6}{each.enc}   |"
             )
-            session.say(f"|{'':61}{each.ce:<6}{each.jpeg:<6}{each.ofa}   |")
-            session.say(_rule(_PROFILES))
+            session.say(f"|{'':{61 + wider}}{each.ce:<6}{each.jpeg:<6}{each.ofa}   |")
+            session.say(head[0])
+
+
+def _widened(line: str, by: int) -> str:
+    """Return a line of the head with a wider column of names: behind that column's title, or as a longer rule."""
+    return f"{line[:24]}{line[-2] * by}{line[24:]}"
 
 
 def placements(session: Session, gpus: list[Instances], options: dict[str, str]) -> None:

@@ -9,6 +9,8 @@ from .select import chosen
 
 # Those that change something: one at a time on the machine.
 _CHANGES = ("cgi", "cci", "dgi", "dci")
+# What 580 lists of a GPU that is not in MIG mode, too (seen on an H100 with 580.159.04).
+_OF_EVERY_GPU = ("lgip", "lgipp")
 
 
 def run(session: Session, arguments: list[str]) -> None:
@@ -21,7 +23,10 @@ def run(session: Session, arguments: list[str]) -> None:
     session.require_reachable(gpus)
     if session.branch >= 550 and not any(gpu.model.mig for gpu in gpus):
         raise Failure("No MIG-supported devices found.\n", 6)
-    enabled = [Instances(session, gpu) for gpu in gpus if session.mig_modes(gpu)[0] == "Enabled"]
+    every = session.branch >= 580 and action in _OF_EVERY_GPU
+    enabled = [
+        Instances(session, gpu) for gpu in gpus if gpu.model.mig and (every or session.mig_modes(gpu)[0] == "Enabled")
+    ]
     if not enabled:
         # 535 calls it an error, 550 does not.
         raise Failure("No MIG-enabled devices found.\n", 6 if session.branch < 550 else 0)

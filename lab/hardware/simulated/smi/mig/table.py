@@ -13,7 +13,7 @@ class Profile(SimpleNamespace):
     `tries` are its starts in the order in which the driver tries them, `order` is NVML's number of the profile, in
     whose order nvidia-smi goes through instances. `whole` is the id of the compute instance profile that takes all of
     an instance. `memory` (GiB), `sm` and the engines are nvidia-smi's columns; those of other products than A100 40GB,
-    H100 80GB and A30 are near the real ones, not read from them, but for the memory of an H200's 1g, 2g and 7g.
+    H100 80GB, H200 and A30 are near the real ones, not read from them.
     """
 
     name: str
