@@ -7,10 +7,10 @@
 
 folder=$(dirname "$target"); mkdir -p "$folder"
 work=$(mktemp -d "$folder/../.gpunode-cdi.$$.XXXXXX"); trap 'rm -rf "$work"' EXIT
-# Of a driver below a $root of its own it names the devices at /dev, where that root has no /dev.
+# Of a driver below a $root of its own it names the devices at /dev, where that root shows none (its dev may be empty).
 set --
 [ "${root:=/}" = / ] || set -- --driver-root="$root"
-[ "$root" = / ] || [ -d "$root/dev" ] || set -- "$@" --dev-root=/
+[ "$root" = / ] || [ -e "$root/dev/nvidiactl" ] || set -- "$@" --dev-root=/
 nvidia-ctk cdi generate "$@" --output="$work/nvidia.yaml" >&2
 { printf '%s\n' "$mark"; cat "$work/nvidia.yaml"; } > "$work/marked"
 proven "$work/marked"

@@ -3,7 +3,8 @@
 # what nvidia-smi lists, where there is one.
 #
 # Opening tells what seeing does not: whether the device cgroup lets it. What else keeps a device shut is no refusal.
-# NVIDIA's toolkit mounts each of the driver's files by itself, and has ldconfig make the names with one number.
+# NVIDIA's toolkit mounts each of the driver's files by itself, where the node has it: nvidia-smi may be in a folder
+# that is not on the PATH. It has ldconfig make the names with one number.
 
 for device in /dev/nvidia[0-9]* /dev/nvidiactl; do
   [ -c "$device" ] || continue
@@ -12,13 +13,17 @@ for device in /dev/nvidia[0-9]* /dev/nvidiactl; do
     *) echo "open=$device";;
   esac
 done
+smi=
 while read -r _ place _; do
-  case "$place" in */libcuda.so.*)
-    echo "cuda=$place"
-    [ ! -e "${place%/*}/libcuda.so.1" ] || echo "linked=${place%/*}/libcuda.so.1";;
+  case "$place" in
+    */libcuda.so.*)
+      echo "cuda=$place"
+      [ ! -e "${place%/*}/libcuda.so.1" ] || echo "linked=${place%/*}/libcuda.so.1";;
+    */nvidia-smi) smi=$place;;
   esac
 done < /proc/mounts
-if command -v nvidia-smi > /dev/null; then
-  said=$(nvidia-smi -L 2>&1); echo "smi.rc=$?"
+smi=$(command -v nvidia-smi || echo "$smi")
+if [ -n "$smi" ]; then
+  said=$("$smi" -L 2>&1); echo "smi.rc=$?"
   printf '%s\n' "$said" | while read -r line; do printf 'smi=%s\n' "$line"; done
 fi

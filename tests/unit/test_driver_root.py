@@ -23,7 +23,7 @@ from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.kubernetes.device_plugin.desired_cluster import desired_cluster
 from gpunode.node.plan import plan
-from gpunode.node.preflight import refusals
+from gpunode.node.preflight import cautions, refusals
 from gpunode.node.verdict import judge
 from gpunode.settings import SettingsError, settings_from
 from gpunode.system.gpu import parse_gpus
@@ -231,6 +231,37 @@ def _root(folder: Path) -> Path:
     return root
 
 
+_BY_SPECIFICATION = {"mode": "cdi", "cdi": "generate"}
+
+
+@pytest.mark.parametrize(
+    ("toolkit", "driver", "packages", "told"),
+    [
+        ({}, {}, (), True),
+        ({"mode": "jit-cdi"}, {}, (), True),
+        ({"version": "1.17.8"}, {}, (), False),
+        ({"version": "1.18.0"}, {}, (), True),
+        ({}, {}, (("nvidia-container-toolkit", "1.17.8-1"),), False),
+        ({"version": "1.18.0"}, {}, (("nvidia-container-toolkit", "1.17.8-1"),), True),
+        ({}, {"root_devices": True}, (), False),
+        ({}, {"root_smi": None}, (), False),
+        ({}, {"root": "/"}, (), False),
+        ({"mode": "legacy"}, {}, (), False),
+        (_BY_SPECIFICATION, {}, (), False),
+    ],
+)
+def test_a_root_without_devices_is_a_caution_where_the_toolkit_looks_for_them_there(
+    toolkit: dict[str, Any], driver: dict[str, Any], packages: tuple[tuple[str, str], ...], told: bool
+) -> None:
+    node = replace(NODE, driver=replace(THERE, **driver), toolkit=replace(NODE.toolkit, packages=packages))
+    found = [
+        each for each in cautions(settings_from({**DATA, "toolkit": toolkit}), node) if "/dev has no" in each.reason
+    ]
+    assert bool(found) is told
+    for each in found:
+        assert each.reason.startswith(f"{ROOT}/dev has no devices") and "toolkit.mode = 'cdi'" in str(each.remedy)
+
+
 @pytest.mark.starts_programs
 @pytest.mark.real
 def test_the_probe_reads_the_driver_below_its_root_and_no_module_on_disk(
@@ -241,7 +272,10 @@ def test_the_probe_reads_the_driver_below_its_root_and_no_module_on_disk(
     assert (found.root, found.root_folder, found.root_devices) == (str(root), True, False)
     assert found.root_smi == f"{root}/usr/bin/nvidia-smi"
     assert found.library_version == LOADED and found.module_version is None and not found.reboot_pending
+    # An empty folder, as of a driver that is a read-only image, has no devices.
     (root / "dev").mkdir()
+    assert not parse_driver(at(root, monkeypatch, DriverFact)).root_devices
+    (root / "dev/nvidiactl").touch()
     assert parse_driver(at(root, monkeypatch, DriverFact)).root_devices
     shutil.rmtree(root)
     gone = parse_driver(at(root, monkeypatch, DriverFact))

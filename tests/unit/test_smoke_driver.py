@@ -172,3 +172,6 @@ def test_the_script_in_the_container_finds_each_mounted_library_and_runs_nvidia_
     assert found.smi_status == 15
     assert [(gpu.index, gpu.mig[0][0]) for gpu in found.gpus] == [(0, "3g.20gb")]
     assert seen("/nowhere").smi_status is None
+    # As on a machine that has its driver in a folder of its own, known to ld.so alone: the toolkit mounts it there.
+    mounts.write_text(f"/dev/sda1 {program} ext4 ro 0 0\n")
+    assert seen("/usr/bin:/bin").smi_status == 15

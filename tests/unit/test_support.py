@@ -98,7 +98,7 @@ def test_a_component_that_is_left_out_is_an_error(tmp_path: Path) -> None:
 def test_nothing_was_set_up_on_hardware() -> None:
     """The day that a node was, this test goes, and support.md's closing words with it."""
     seen = [name for name, told in support.seen_with().items() if not told.endswith("no hardware")]
-    assert seen == ["drift"]
+    assert seen == ["a container sees its GPU", "drift"]
     closing = support.PAGE.read_text(encoding="utf-8").rstrip().splitlines()[-2:]
     assert " ".join(closing).endswith("no driver was installed, and no setting changed, on a machine with a GPU.")
 

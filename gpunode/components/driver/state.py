@@ -44,7 +44,7 @@ class DriverState(Reading):
     `booted_for`: what gpunode last booted the node for, of which no run has seen yet whether it helped.
     `root`: where the driver's files stand; below another one than / nothing is said of a module on disk. `root_smi` is
     the path of nvidia-smi there, `root_folder` says whether the folder is there at all, and `root_devices` whether it
-    has a /dev of its own, as a driver container's has.
+    has devices in a dev of its own, as a driver container's has.
     `parameters` are (name without NVreg_, value) that the loaded module goes by, where it tells.
     """
 

@@ -68,7 +68,7 @@ if [ -n "$DRIVER_ROOT" ]; then
   for folder in '' /usr/bin /usr/sbin /bin /sbin; do
     [ ! -x "$DRIVER_ROOT$folder/nvidia-smi" ] || { echo "root_smi=$DRIVER_ROOT$folder/nvidia-smi"; break; }
   done
-  [ ! -d "$DRIVER_ROOT/dev" ] || echo root_devices=yes
+  [ ! -e "$DRIVER_ROOT/dev/nvidiactl" ] || echo root_devices=yes
 fi
 # No package brings the uninstaller: only NVIDIA's own installer leaves it.
 [ ! -f /usr/bin/nvidia-uninstall ] && [ ! -f /usr/bin/nvidia-installer ] || echo runfile=yes

@@ -46,6 +46,20 @@ def toolkit_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
     by_variable = desired.accept_nvidia_visible_devices_envvar_when_unprivileged is not False
     if not by_variable and not desired.accept_nvidia_visible_devices_as_volume_mounts and desired.cdi == "off":
         yield caution("toolkit-no-way-in")
+    driver = machine.driver
+    if driver.is_elsewhere and driver.root_smi and not driver.root_devices and _makes_in_memory(settings, machine):
+        yield caution("toolkit-root-without-devices", root=driver.root)
+
+
+def _makes_in_memory(settings: Settings, machine: Machine) -> bool:
+    """Say whether the toolkit makes its specifications at each start, of the devices below the driver's root alone.
+
+    Mode legacy makes the devices itself, and a specification of gpunode's takes them from /dev.
+    """
+    desired = settings.toolkit
+    version = desired.version or next(iter(machine.toolkit.package_versions), None)
+    knows = version is None or versions.at_least(version, tables.toolkit().modes["jit-cdi"])
+    return knows and desired.mode in (None, "auto", "jit-cdi")
 
 
 def _below_minimum(settings: Settings, machine: Machine, kind: str) -> Iterator[Refusal]:

@@ -282,7 +282,7 @@ ROOT = "/run/nvidia/driver"
 # SIMULATED: as a driver container shows its files on the node, while the node itself has none of them.
 ELSEWHERE = f"""
 set -eu
-mkdir -p {ROOT}/usr/bin {ROOT}/usr/lib/x86_64-linux-gnu
+mkdir -p {ROOT}/usr/bin {ROOT}/usr/lib/x86_64-linux-gnu {ROOT}/dev
 mv /usr/bin/nvidia-smi {ROOT}/usr/bin/
 mv /usr/lib/x86_64-linux-gnu/libnvidia-ml.so* {ROOT}/usr/lib/x86_64-linux-gnu/
 """
@@ -319,11 +319,12 @@ def test_a_driver_below_a_root_of_its_own_is_verified_there_and_all_that_use_it_
     assert refused.code != 0 and f"driver.root is '{ROOT}', and the node has no such folder" in refused.printed
     assert out(node, f"cat {CONFIG}") == before, "a refused node was touched"
     out(node, ELSEWHERE)
+    assert f"{ROOT}/dev has no devices" in command("gpunode", "plan", there).printed
     told = ["Configure the container toolkit", "Keep a CDI specification of the loaded driver"]
     assert brought(there) == told
     assert tomllib.loads(out(node, f"cat {CONFIG}"))["nvidia-container-cli"]["root"] == ROOT
     text = out(node, f"cat {SPECIFICATION}")
-    # That root has no /dev of its own.
+    # That root has no devices in a dev of its own.
     assert f"hostPath: {ROOT}/usr/lib" in text and f"{ROOT}/dev" not in text
     assert brought(there) == []
     assert {what for what, item in drift(there).items() if item["component"] in ("driver", "toolkit")} == set()
