@@ -24,6 +24,7 @@ def caught(*signals: signal.Signals) -> Iterator[None]:
     """Have each of these signals raise Interrupted."""
 
     def interrupt(number: int, frame: object) -> None:
+        _say_nothing_of_connections()
         if (hub := _hub_of_another_greenlet()) is None:
             raise Interrupted
         # Raised here it would end whoever is at work at this moment, the connection of one host say, and nothing else.
@@ -37,6 +38,20 @@ def caught(*signals: signal.Signals) -> Iterator[None]:
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+def _say_nothing_of_connections() -> None:
+    """Have Python not tell of connections that are left in the middle: nobody need hear of them any more.
+
+    A file of one closes when nobody has it any more, and cannot where gevent's loop itself is at work.
+    """
+    before = sys.unraisablehook
+
+    def told(left: Any) -> None:
+        if left.exc_type.__name__ != "BlockingSwitchOutError":
+            before(left)
+
+    sys.unraisablehook = told
 
 
 def _hub_of_another_greenlet() -> Any:

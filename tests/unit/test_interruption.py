@@ -53,6 +53,31 @@ def test_a_signal_that_comes_while_a_host_is_at_work_ends_the_command_and_not_th
     assert went_on == ["it did"] and greenlet.successful()
 
 
+_LEFT = """
+import os, signal
+from gevent.exceptions import BlockingSwitchOutError
+from gpunode.cli.interruption import interruptible
+
+class Left:
+    def __init__(self, error):
+        self.error = error
+    def __del__(self):
+        raise self.error
+
+with interruptible():
+    left = Left(BlockingSwitchOutError("Impossible to call blocking function")), Left(ValueError("told"))
+    os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+@pytest.mark.real
+def test_of_a_connection_that_is_left_in_the_middle_nothing_is_said_at_the_end() -> None:
+    words = [sys.executable, "-c", _LEFT]
+    done = subprocess.run(words, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "interrupted: nothing was done" in done.stderr
+    assert "Impossible" not in done.stderr and "ValueError: told" in done.stderr
+
+
 @pytest.mark.pure
 def test_a_signal_that_comes_while_nobody_is_at_work_ends_the_command() -> None:
     timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM))
