@@ -55,15 +55,17 @@ def matrix(rows: Iterable[Any], table: Mapping[str, Any]) -> str:
     simulated = {each["system"] for each in table["families"].values() if each.get("simulated")}
     lines: dict[tuple[str, ...], list[str]] = {}
     for system, components in seen(rows, table).items():
-        cells = tuple(_cell(components.get(component, set())) for component in COLUMNS)
+        cells = tuple(_cell(components.get(component, set()), system in simulated) for component in COLUMNS)
         name = f"{system} (SIMULATED on Debian)" if system in simulated else system
         lines.setdefault(cells, []).append(name)
     head = [f"| system | {' | '.join(COLUMNS)} |", "|---" * (len(COLUMNS) + 1) + "|"]
     return "\n".join((*head, *(f"| {', '.join(names)} | {' | '.join(cells)} |" for cells, names in lines.items())))
 
 
-def _cell(kinds: set[str]) -> str:
-    better = [kind for kind in KINDS[1:] if kind in kinds]
+def _cell(kinds: set[str], is_simulated: bool) -> str:
+    # No SIMULATED system has run on hardware: that was a real one.
+    said = {"hardware": "hardware (a real one)"} if is_simulated else {}
+    better = [said.get(kind, kind) for kind in KINDS[1:] if kind in kinds]
     return ", ".join(better) or ("resolved" if kinds else NOTHING)
 
 

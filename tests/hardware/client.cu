@@ -1,8 +1,7 @@
-// A CUDA client that adds two vectors, checks the sum, and stays for as many seconds as it is told, so
-// that it is seen by whom it uses.
+// A CUDA client that adds two vectors, checks the sum, and stays while the file is there that it is told,
+// so that it is seen by whom it uses.
 // Its memory is taken by cudaMalloc: in virtual machines managed memory has hung GPUs.
 #include <cstdio>
-#include <cstdlib>
 #include <unistd.h>
 #include <vector>
 
@@ -30,7 +29,7 @@ int main(int count_of_words, char **words) {
   }
   for (int at = 0; at < count; at++)
     if (result[at] != at % 1000 + 1) { printf("wrong at %d\n", at); return 1; }
-  sleep(count_of_words > 1 ? atoi(words[1]) : 0);
+  while (count_of_words > 1 && access(words[1], F_OK) == 0) usleep(100000);
   printf("PASSED\n");
   return 0;
 }

@@ -52,7 +52,9 @@ def comparisons(node: Node, log: Log) -> Iterator[Comparison]:
         if ours is None:
             yield _compare(f"{of}: there", "no", "yes")
             continue
-        yield _compare(f"{of}: UUID", ours.uuid, theirs.uuid)
+        # A page that others read names no single card.
+        same = ours.uuid == theirs.uuid
+        yield _compare(f"{of}: UUID", "the same" if same else ours.uuid, "the same" if same else theirs.uuid)
         yield _compare(f"{of}: name", ours.name, theirs.name)
         yield _compare(f"{of}: PCI address", ours.pci_address, theirs.pci_address)
         device = by_address.get(theirs.pci_address)
@@ -95,15 +97,18 @@ def of_daemon(node: Node, plugin: PluginMps | None) -> Iterator[Comparison]:
     yield _compare("plugin's MPS daemon: clients", len(daemon.clients), 1)
     yield _compare("plugin's MPS daemon: failures in its log", daemon.errors, 0)
     # Others may use a GPU that is not in a mode of one process.
-    kinds = sorted(each.type for each in plugin.processes if each.type == CLIENT or each.name.endswith(SERVER))
+    ours = {(each.pid, each.type) for each in plugin.processes if each.type == CLIENT or each.name.endswith(SERVER)}
+    kinds = sorted(kind for _, kind in ours)
     yield _compare("plugin's MPS daemon: types of server and client on GPUs", kinds, [PROGRAM, CLIENT])
 
 
 def of_discovery(node: Node, labels: Mapping[str, Mapping[str, str]]) -> Iterator[Comparison]:
     """Yield the labels that gpunode expects of GPU feature discovery, beside what that program writes, by sharing."""
     for way, actual in labels.items():
-        sharing = _SHARING[way]
-        expected = expected_labels(sharing, node.gpus, node.mig) or {}
+        expected = expected_labels(_SHARING[way], node.gpus, node.mig)
+        if not expected:
+            yield _compare(f"labels, sharing {way}", "nobody can say", f"{len(actual)} labels")
+            continue
         ours = {
             name: actual.get(name) if actual.get(name) in values else values[0] for name, values in expected.items()
         }

@@ -9,13 +9,20 @@
 command -v nvidia-smi > /dev/null || exit 0
 # Without its module nvidia-smi would load it.
 [ -d /sys/module/nvidia ] || exit 0
+limited() { timeout -k 2 60 nvidia-smi "$@"; }
 echo "kernel=$(uname -r)"
 simulated=
-if nvidia-smi -h | grep -q SIMULATED; then simulated=yes; echo simulated=yes; fi
-echo "log=$(timeout -k 2 60 nvidia-smi -q -x | base64 -w0)"
+if limited -h | grep -q SIMULATED; then simulated=yes; echo simulated=yes; fi
+echo "log=$(limited -q -x | base64 -w0)"
 
-folder=$(mktemp -d) || exit 0
-trap 'rm -rf "$folder"' EXIT
+# A blank would end the words of its path.
+folder=$(TMPDIR=/tmp mktemp -d) || exit 0
+started=
+ask() { printf '%s\n' "$1" | timeout -k 2 10 "$program" 2>&1 | tail -n 1; }
+ended() { [ -z "$started" ] || ask quit > /dev/null; rm -rf "$folder"; }
+trap ended EXIT
+# Else sh ends without a word to the daemon.
+trap 'exit 1' HUP INT TERM
 nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc)
 if [ -n "$simulated" ]; then echo 'cuda=left out: the GPU is SIMULATED'
 elif [ -z "$nvcc" ]; then echo 'cuda=left out: there is no nvcc'
@@ -45,24 +52,28 @@ if pidof nvidia-cuda-mps-control > /dev/null; then echo 'mps=left out: a daemon 
 of=$folder/nvidia.com/gpu
 export CUDA_MPS_PIPE_DIRECTORY="$of/pipe" CUDA_MPS_LOG_DIRECTORY="$of/log"
 mkdir -p "$of/pipe" "$of/log"
-ask() { printf '%s\n' "$1" | timeout -k 2 10 "$program" 2>&1 | tail -n 1; }
-timeout -k 2 10 "$program" -d > /dev/null 2>&1 || { echo 'mps=the daemon does not start'; exit 0; }
+started=yes
+timeout -k 2 10 "$program" -d > /dev/null 2>&1 || { started=; echo 'mps=the daemon does not start'; exit 0; }
 echo "mps=$(ask get_default_active_thread_percentage)"
-for gpu in $(nvidia-smi --query-gpu=index,memory.total --format=csv,noheader,nounits | tr -d ' '); do
+for gpu in $(limited --query-gpu=index,memory.total --format=csv,noheader,nounits | tr -d ' '); do
+  # One that shares the machine's memory has none of its own.
+  case "${gpu#*,}" in *[!0-9]*|'') continue;; esac
   ask "set_default_device_pinned_mem_limit ${gpu%,*} $((${gpu#*,} / 10))M" > /dev/null
 done
 ask 'set_default_active_thread_percentage 10' > /dev/null
-if [ -x "$folder/client" ]; then
-  timeout -k 2 60 "$folder/client" 10 > "$folder/said" 2>&1 &
-  client=$!
-  sleep 2
-  echo "plugin=$(printf '%s' "$READING" | base64 -d | sed "s,@ROOT@,$folder," | sh | base64 -w0)"
+[ -x "$folder/client" ] || exit 0
+# It stays while the file is there.
+: > "$folder/stay"
+timeout -k 2 120 "$folder/client" "$folder/stay" > "$folder/said" 2>&1 &
+client=$!; seen='by no server'; tries=0
+while [ "$seen" != 'by a server, 1 client' ] && [ "$tries" -lt 60 ] && kill -0 "$client"; do
+  sleep 0.5; tries=$((tries + 1))
   server=$(ask get_server_list)
   case "$server" in
     *[!0-9]*|'') seen='by no server';;
     *) seen="by a server, $(ask "get_client_list $server" | grep -c '[0-9]') client";;
   esac
-  wait "$client"
-  echo "client=$(tail -n 1 "$folder/said"), $seen"
-fi
-ask quit > /dev/null
+done 2> /dev/null
+echo "plugin=$(printf '%s' "$READING" | base64 -d | sed "s,@ROOT@,$folder," | sh | base64 -w0)"
+rm "$folder/stay"; wait "$client"
+echo "client=$(tail -n 1 "$folder/said"), $seen"

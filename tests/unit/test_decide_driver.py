@@ -405,23 +405,31 @@ def test_a_rollout_takes_no_node_for_what_no_run_mends(asked: str, parts: dict[s
 
 
 @pytest.mark.parametrize(
-    ("loaded", "library", "actual", "desired"),
-    [
-        # As on a machine whose image brings the driver with its kernel: modinfo knows no module.
-        (VERSION, VERSION, VERSION, VERSION),
-        (VERSION, OLD, OLD, VERSION),
-        (None, VERSION, VERSION, "that of a module"),
-    ],
+    ("loaded", "library", "to_be"),
+    [(VERSION, VERSION, VERSION), (VERSION, OLD, VERSION), (None, VERSION, "that of a module on disk")],
 )
-def test_where_no_module_is_on_disk_the_library_is_judged_by_the_loaded_one(
-    loaded: str | None, library: str, actual: str, desired: str
+def test_where_kernel_and_modules_are_the_machine_s_maker_s_the_library_is_judged_by_the_loaded_one(
+    loaded: str | None, library: str, to_be: str
 ) -> None:
+    # As on a virtual machine of a cloud, whose disk has neither: modinfo knows no module, and no kernel boots next.
     state = replace(
         GOOD.driver, module_version=None, module_license=None, loaded_version=loaded, library_version=library
     )
-    found = judge(settings({"source": "present"}, "reboot"), replace(GOOD, driver=state))
-    item = next(item for item in found if item.what == "library")
-    assert (item.actual, item.desired, bool(bad(item))) == (actual, desired, actual != desired)
+    node = replace(GOOD, driver=state, boot=replace(GOOD.boot, next_release=None, kernels=()))
+    found = {item.what: item for item in judge(settings_from({"driver": {"source": "present"}}), node)}
+    item = found["library"]
+    assert (item.actual, item.desired, bool(bad(item))) == (library, to_be, library != to_be)
+    loaded_one = found["loaded module"]
+    assert (loaded_one.desired, bool(bad(loaded_one))) == ("any version", loaded is None)
+
+
+def test_a_module_that_is_lost_from_disk_is_told_though_it_is_still_loaded() -> None:
+    state = replace(GOOD.driver, module_version=None, module_license=None)
+    kernel = Kernel("6.1.0-40-amd64", headers=True, module_version=None)
+    node = replace(GOOD, driver=state, boot=replace(GOOD.boot, next_release=kernel.release, kernels=(kernel,)))
+    found = judge(settings_from({"driver": {"source": "present"}}), node)
+    (library,) = (item for item in found if item.what == "library")
+    assert bad(library) and library.desired == "that of a module on disk"
 
 
 WHOLE = tuple((name, f"{VERSION}-1") for name in ("nvidia-open", "nvidia-driver-cuda"))

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base.probe_output import checked
+from gpunode.base.shell_file import script_file
 from gpunode.components.driver import parse_driver
 from gpunode.components.toolkit.configuration import asked_of, judged_of, render
 from gpunode.components.toolkit.decide import decide_configuration
@@ -231,35 +232,52 @@ def _root(folder: Path) -> Path:
     return root
 
 
-_BY_SPECIFICATION = {"mode": "cdi", "cdi": "generate"}
+_MODE_CDI = f'{CONFIGURED}[nvidia-container-runtime]\nmode = "cdi"\n'
 
 
 @pytest.mark.parametrize(
-    ("toolkit", "driver", "packages", "told"),
+    ("toolkit", "driver", "configured", "told"),
     [
-        ({}, {}, (), True),
-        ({"mode": "jit-cdi"}, {}, (), True),
-        ({"version": "1.17.8"}, {}, (), False),
-        ({"version": "1.18.0"}, {}, (), True),
-        ({}, {}, (("nvidia-container-toolkit", "1.17.8-1"),), False),
-        ({"version": "1.18.0"}, {}, (("nvidia-container-toolkit", "1.17.8-1"),), True),
-        ({}, {"root_devices": True}, (), False),
-        ({}, {"root_smi": None}, (), False),
-        ({}, {"root": "/"}, (), False),
-        ({"mode": "legacy"}, {}, (), False),
-        (_BY_SPECIFICATION, {}, (), False),
+        ({}, {}, CONFIGURED, True),
+        ({}, {}, None, True),
+        ({}, {}, "no TOML", True),
+        ({"mode": "jit-cdi"}, {}, CONFIGURED, True),
+        ({"mode": "legacy"}, {}, CONFIGURED, True),
+        ({"mode": "auto"}, {}, _MODE_CDI, True),
+        ({}, {}, _MODE_CDI, False),
+        ({"mode": "cdi", "cdi": "generate"}, {}, CONFIGURED, False),
+        ({}, {"root_devices": True}, CONFIGURED, False),
+        ({}, {"root_smi": None}, CONFIGURED, False),
+        ({}, {"root": "/"}, CONFIGURED, False),
     ],
 )
 def test_a_root_without_devices_is_a_caution_where_the_toolkit_looks_for_them_there(
-    toolkit: dict[str, Any], driver: dict[str, Any], packages: tuple[tuple[str, str], ...], told: bool
+    toolkit: dict[str, Any], driver: dict[str, Any], configured: str | None, told: bool
 ) -> None:
-    node = replace(NODE, driver=replace(THERE, **driver), toolkit=replace(NODE.toolkit, packages=packages))
+    node = replace(NODE, driver=replace(THERE, **driver), toolkit=replace(NODE.toolkit, config_text=configured))
     found = [
         each for each in cautions(settings_from({**DATA, "toolkit": toolkit}), node) if "/dev has no" in each.reason
     ]
     assert bool(found) is told
     for each in found:
         assert each.reason.startswith(f"{ROOT}/dev has no devices") and "toolkit.mode = 'cdi'" in str(each.remedy)
+
+
+@pytest.mark.starts_programs
+@pytest.mark.parametrize(("made", "told"), [((), True), (("dev",), True), (("dev", "dev/nvidiactl"), False)])
+def test_a_specification_takes_the_devices_from_dev_where_the_root_shows_none(
+    made: tuple[str, ...], told: bool, tmp_path: Path
+) -> None:
+    root, programs = tmp_path / "root", tmp_path / "bin"
+    for folder in (root, programs, *(root / each for each in made)):
+        folder.mkdir()
+    program = programs / "nvidia-ctk"
+    program.write_text(f'#!/bin/sh\n# SIMULATED\necho "$@" > {tmp_path}/asked; exit 1\n')
+    program.chmod(0o755)
+    text = f"set -eu\ntarget={tmp_path}/etc/cdi/nvidia.yaml; root={root}\n{script_file('cdi_generate')}"
+    subprocess.run(["sh", "-c", text], env={"PATH": f"{programs}:/usr/bin:/bin"}, capture_output=True, check=False)
+    asked = (tmp_path / "asked").read_text()
+    assert f"--driver-root={root}" in asked and ("--dev-root=/ " in asked) is told
 
 
 @pytest.mark.starts_programs

@@ -65,25 +65,34 @@ def driver(**asked: Any) -> Any:
 def test_a_driver_that_is_to_be_there_is_the_one_that_is_loaded(
     asked: dict[str, str], there: DriverState, refused: bool
 ) -> None:
-    assert bool(list(present_refusals(driver(source="present", **asked), there))) == refused
-    assert list(present_refusals(driver(source="cuda-repository", **asked), there)) == []
-    assert list(present_refusals(driver(source="present", enabled=False, **asked), there)) == []
+    node = machine(driver=there)
+    assert bool(list(present_refusals(driver(source="present", **asked), node))) == refused
+    assert list(present_refusals(driver(source="cuda-repository", **asked), node)) == []
+    assert list(present_refusals(driver(source="present", enabled=False, **asked), node)) == []
 
 
 def test_a_driver_that_is_to_be_there_and_is_not_is_refused_with_both_ways_out() -> None:
-    assert list(present_refusals(driver(source="present"), NO_DRIVER)) == [Refusal(
+    assert list(present_refusals(driver(source="present"), machine(driver=NO_DRIVER))) == [Refusal(
         "driver", "driver.source is 'present', but the node has no NVIDIA driver",
         "/sys/module/nvidia and modinfo nvidia",
         "install it by its own way, or set driver.source = 'cuda-repository'", "preflight.driver-not-there",
     )]  # fmt: skip
-    (wrong,) = present_refusals(driver(source="present", branch="580"), OPEN_550)
+    (wrong,) = present_refusals(driver(source="present", branch="580"), machine(driver=OPEN_550))
     assert wrong == Refusal(
         "driver", "driver.source is 'present', and 550.54.15 is there, not branch 580",
         "/sys/module/nvidia and modinfo nvidia",
         "ask for the one that is there, or set driver.source = 'cuda-repository'", "preflight.driver-another-there",
     )  # fmt: skip
-    (wrong,) = present_refusals(driver(source="present", version="550.54.14"), OPEN_550)
+    (wrong,) = present_refusals(driver(source="present", version="550.54.14"), machine(driver=OPEN_550))
     assert wrong.reason.endswith(", not 550.54.14")
+
+
+def test_an_image_without_a_driver_on_its_disk_is_told_apart_from_a_node_without_one() -> None:
+    image = machine(driver=NO_DRIVER, operating_system=replace(DEBIAN, booted=False))
+    (found,) = present_refusals(driver(source="present"), image)
+    assert "systemd does not run here" in found.reason and found.code == "preflight.driver-not-in-image"
+    on_disk = replace(image, driver=replace(OPEN_550, loaded_version=None))
+    assert list(present_refusals(driver(source="present"), on_disk)) == []
 
 
 def test_only_a_branch_below_the_newest_that_the_table_knows_is_known_not_to_be_offered() -> None:

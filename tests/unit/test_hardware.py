@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import os
+import signal
 import subprocess
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -143,7 +145,12 @@ esac
 _NVCC = (
     '#!/bin/sh\n[ ! -e "$LAB/nvcc-fails" ] || { echo "fatal: none"; exit 1; }\ncp "$LAB/client" "$2"; chmod +x "$2"\n'
 )
-_CLIENT = '#!/bin/sh\n[ -z "$CUDA_MPS_PIPE_DIRECTORY" ] || { touch "$LAB/served"; sleep 3; }\necho PASSED\n'
+_CLIENT = """#!/bin/sh
+[ -z "$CUDA_MPS_PIPE_DIRECTORY" ] || { sleep 1; touch "$LAB/served"; }
+[ ! -e "$LAB/client-fails" ] || { echo "out of memory"; exit 1; }
+while [ -e "$1" ]; do sleep 0.1; done
+echo PASSED
+"""
 _MPS = """#!/bin/sh
 echo "${1:-asked}" >> "$LAB/mps-calls"
 if [ "$1" = -d ]; then
@@ -180,8 +187,8 @@ def machine(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def asked(machine: Path, loaded: bool = True) -> hardware.Machine:
-    """Run the shell part."""
+def started(machine: Path, loaded: bool = True) -> subprocess.Popen[str]:
+    """Start the shell part."""
     module = machine / "module"
     if loaded:
         module.mkdir(exist_ok=True)
@@ -190,10 +197,18 @@ def asked(machine: Path, loaded: bool = True) -> hardware.Machine:
     changed = own.replace("/sys/module/nvidia", str(module))
     inner, other = (base64.b64encode(text.encode()).decode() for text in (own, changed))
     probe = probe.replace(inner, other).replace("/sys/module/nvidia", str(module))
-    probe = probe.replace("/usr/local/cuda/bin/nvcc", str(machine / "none"))
-    environment = {"PATH": f"{machine}:/usr/bin:/bin", "LAB": str(machine), "TMPDIR": str(machine)}
-    done = subprocess.run(["sh", "-c", probe], env=environment, capture_output=True, text=True, check=False, timeout=60)
-    return hardware.parse_machine(checked(done.stdout.splitlines()))
+    probe = probe.replace("/usr/local/cuda/bin/nvcc", str(machine / "none")).replace("TMPDIR=/tmp", f"TMPDIR={machine}")
+    environment = {"PATH": f"{machine}:/usr/bin:/bin", "LAB": str(machine)}
+    return subprocess.Popen(
+        ["sh", "-c", probe], env=environment, text=True, start_new_session=True, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def asked(machine: Path, loaded: bool = True) -> hardware.Machine:
+    """Run the shell part to its end."""
+    printed, _ = started(machine, loaded).communicate(timeout=100)
+    return hardware.parse_machine(checked(printed.splitlines()))
 
 
 @pytest.mark.simulated
@@ -215,13 +230,49 @@ def test_a_machine_with_nvcc_and_mps_tells_of_its_client_and_leaves_nothing(mach
     assert not [*machine.glob("tmp.*")]
 
 
+@pytest.mark.simulated
+@pytest.mark.starts_programs
+def test_an_interruption_ends_the_daemon_and_leaves_nothing(machine: Path) -> None:
+    process = started(machine)
+    while not (machine / "served").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    # As a terminal does it: all that runs in it hears of it.
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=30)
+    assert (machine / "mps-calls").read_text().splitlines()[-1] == "quit"
+    assert not [*machine.glob("tmp.*")]
+
+
+@pytest.mark.simulated
+@pytest.mark.starts_programs
+def test_a_gpu_without_memory_of_its_own_gets_no_limit_and_the_rest_is_seen(machine: Path) -> None:
+    smi = machine / "nvidia-smi"
+    smi.write_text(smi.read_text().replace("echo '0, 81559'", "echo '0, [N/A]'"))
+    found = asked(machine)
+    assert found.faults == () and found.client == "PASSED, by a server, 1 client" and found.plugin is not None
+    assert "pinned_mem_limit 0 " not in (machine / "mps-calls").read_text().replace("get_default_device_", "")
+
+
+@pytest.mark.simulated
+@pytest.mark.starts_programs
+def test_a_client_that_fails_by_the_daemon_or_of_which_nothing_is_heard_is_a_fault(machine: Path) -> None:
+    client = machine / "client"
+    client.write_text(client.read_text().replace('"$LAB/served"; }', '"$LAB/served"; touch "$LAB/client-fails"; }'))
+    (fault,) = asked(machine).faults
+    assert fault.startswith("client by MPS: out of memory, by ")
+    assert replace(REAL, client="").faults == ("client by MPS: nothing became of it",)
+
+
 _DISCOVERY = """#!/bin/sh
 [ ! -e "$LAB/discovery-fails" ] || { echo "no GPU"; exit 1; }
 for word; do case "$word" in
-  --config-file=*) sharing=$(sed -n '3s/[ :]//gp' "${word#*=}");;
+  --config-file=*)
+    sharing=$(sed -n '3s/[ :]//gp' "${word#*=}")
+    replicas=$(sed -n 's/.*replicas: \\([0-9]*\\).*/\\1/p' "${word#*=}");;
   --output-file=*) to=${word#*=};;
 esac; done
-printf 'nvidia.com/gpu.count=1\nnvidia.com/gpu.sharing-strategy=%s\n' "${sharing:-none}" > "$to"
+printf 'nvidia.com/gpu.sharing-strategy=%s %s\n' "${sharing:-none}" "${replicas:-1}" > "$to"
 """
 
 
@@ -232,7 +283,7 @@ def test_where_discovery_is_there_it_is_asked_for_each_sharing_and_its_failure_i
     (machine / "gpu-feature-discovery").chmod(0o755)
     found = asked(machine)
     told = {way: labels["nvidia.com/gpu.sharing-strategy"] for way, labels in found.labels.items()}
-    assert told == {"none": "none", "time-slicing": "timeSlicing", "mps": "mps"}
+    assert told == {"none": "none 1", "time-slicing": "timeSlicing 4", "mps": "mps 10"}
     assert found.discovery == "asked" and found.faults == ()
     (machine / "discovery-fails").touch()
     found = asked(machine)
@@ -334,6 +385,13 @@ smi=            Type                          : C
 smi=            Name                          : somebody else's"""
 
 
+SERVER_TWICE = """smi=GPU 00000000:00:07.0
+smi=        Process ID                        : 1214
+smi=            Type                          : C
+smi=            Name                          : nvidia-cuda-mps-server
+smi=        Process ID                        : 99"""
+
+
 @pytest.mark.pure
 @pytest.mark.parametrize(
     ("old", "new", "what"),
@@ -347,6 +405,8 @@ smi=            Name                          : somebody else's"""
         ("yes\t0", "yes\t3", "failures in its log"),
         ("M+C", "C", "types of server and client on GPUs"),
         ("\tyes\t", "\tno\t", "answers"),
+        # A server stands on each GPU that it may use.
+        ("smi=        Process ID                        : 99", SERVER_TWICE, None),
     ],
 )
 def test_what_is_read_of_the_plugin_s_daemon_is_held_against_what_it_was_told(
@@ -373,6 +433,8 @@ def test_labels_of_discovery_are_held_against_what_is_expected_by_sharing() -> N
         for way, name in names.items()
     }
     assert [each for each in of_discovery(node, labels) if not each.agrees] == [] and len(labels) == 2
+    unread = replace(node, mig=Mig("unreadable", "no answer", ()), gpus=Gpus("no driver", 9, None, ()))
+    assert {each.by_gpunode for each in of_discovery(unread, labels) if not each.agrees} == {"nobody can say"}
     labels["mps"]["nvidia.com/gpu.replicas"] = "9"
     wrong = [each for each in of_discovery(node, labels) if not each.agrees]
     assert [each.what for each in wrong] == ["labels, sharing mps"] and "gpu.replicas=9" in wrong[0].by_nvidia

@@ -175,3 +175,18 @@ def test_the_script_in_the_container_finds_each_mounted_library_and_runs_nvidia_
     # As on a machine that has its driver in a folder of its own, known to ld.so alone: the toolkit mounts it there.
     mounts.write_text(f"/dev/sda1 {program} ext4 ro 0 0\n")
     assert seen("/usr/bin:/bin").smi_status == 15
+
+
+@pytest.mark.starts_programs
+@pytest.mark.real
+@pytest.mark.parametrize("folder", ["usr/lib/x86_64-linux-gnu", "usr/lib64", "lib64", "lib"])
+def test_the_node_s_libcuda_is_found_below_the_driver_s_root_wherever_it_has_libraries(
+    tmp_path: Path, folder: str
+) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / "libcuda.so.1").touch()
+    text = f"DRIVER_ROOT={tmp_path}; SMI=absent=yes; CONFIG=/dev/null; ACCEPTED=x\n{script_file('smoke_choose')}"
+    done = subprocess.run(
+        ["sh", "-c", text], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False
+    )
+    assert f"cuda={tmp_path}/{folder}/libcuda.so.1" in done.stdout.splitlines()

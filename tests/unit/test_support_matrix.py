@@ -32,9 +32,14 @@ def test_each_kind_of_what_was_seen_is_told_of_its_system_alone() -> None:
         support.Shown("one", "dnf", "containerd", "simulated", "test_it"),
         support.Shown("one", "dnf", "CUDA toolkit", "simulated", "test_it"),
     ]
-    table = {**TABLE, "metadata": {"Debian 13": ["docker"]}, "hardware": {"Rocky Linux 9": ["containerd"]}}
+    table = {
+        **TABLE,
+        "metadata": {"Debian 13": ["docker"]},
+        "hardware": {"Rocky Linux 9": ["containerd"], "Debian 13": ["MPS"]},
+    }
     rocky = cells(rows, table, "Rocky Linux 9 (SIMULATED on Debian)")
-    assert (rocky["containerd"], rocky["CUDA toolkit"]) == ("fixtures, programs, hardware", "fixtures")
+    assert (rocky["containerd"], rocky["CUDA toolkit"]) == ("fixtures, programs, hardware (a real one)", "fixtures")
+    assert cells(rows, table, "Debian 13")["MPS"] == "hardware"
     # By records of the same repository, where nothing better is.
     assert rocky["driver from NVIDIA's repository"] == "resolved"
     assert cells(rows, table, "AlmaLinux 9")["containerd"] == "–"

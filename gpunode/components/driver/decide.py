@@ -202,16 +202,16 @@ def _flavour(desired: Desired, actual: DriverState) -> Iterator[Finding]:
 
 
 def _library(desired: Desired, actual: Actual) -> Finding:
-    # A module need not be where modinfo looks for it: a machine's own image may bring one with its kernel.
-    library, to_be = actual.driver.library_version, actual.driver.module_version or actual.driver.loaded_version
-    if desired.settings.is_elsewhere:
+    library, to_be = actual.driver.library_version, actual.driver.module_version
+    # Where the node has no kernel of its own, its maker brings kernel and modules from elsewhere, as clouds do.
+    if desired.settings.is_elsewhere or (to_be is None and actual.boot.next_release is None):
         to_be = actual.driver.loaded_version
     together = library is not None and library == to_be
     if actual.is_image:
         to_be = desired.rule
         together = library is not None and to_be is not None and versions.in_branch(library, to_be)
     cause = "an upgrade moved one package and not the other"
-    return compared("driver", Subject.LIBRARY, library, to_be or "that of a module", together, cause=cause)
+    return compared("driver", Subject.LIBRARY, library, to_be or "that of a module on disk", together, cause=cause)
 
 
 def _held(desired: Desired, actual: DriverState) -> Iterator[Finding]:

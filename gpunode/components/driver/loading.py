@@ -113,7 +113,7 @@ def _loaded(desired: Loading, actual: DriverState, running: str) -> Finding:
     good = version is not None and (rule is None or versions.in_branch(version, rule))
     # A module that is not loaded yet comes without a boot; one that is loaded goes by a boot alone.
     disruption = Disruption.nothing if version is None else Disruption.reboot
-    to_be = rule or ("any version" if actual.is_elsewhere else actual.module_version)
+    to_be = rule or (None if actual.is_elsewhere else actual.module_version) or "any version"
     return compared("driver", Subject.LOADED_MODULE, version, to_be, good, disruption=disruption)
 
 

@@ -98,6 +98,14 @@ def _is_marked(text: str) -> bool:
     return str(comment).lstrip("# ") == _OURS
 
 
+def runtime_mode(text: str | None) -> str | None:
+    """Return the mode that config.toml says; None where it says none, or cannot be read."""
+    try:
+        return str(_value(plain(text or ""), (_RUNTIME, "mode")) or "") or None
+    except ConfigurationRefused:
+        return None
+
+
 def first_version_of(desired: Asked) -> tuple[str, str | None]:
     """Return the mode that is asked for, and the first version that knows it; None where every version does."""
     mode = str(desired.get((_RUNTIME, "mode")) or "")

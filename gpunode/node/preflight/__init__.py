@@ -44,7 +44,7 @@ def refusals(settings: Settings, machine: Machine, today: date | None = None) ->
     desired = wanted_driver(settings, gpus, actual, system)
     found = [*platform.system_refusals(settings, system), *platform.gpu_refusals(settings, machine)]
     found += trust.key_refusals(settings, system)
-    found += driver.present_refusals(settings, actual)
+    found += driver.present_refusals(settings, machine)
     if settings.driver.enabled and not settings.driver.removes:
         # A generation's last branch first: beyond it no flavour would help.
         by_nvidia = settings.driver.source == "cuda-repository"

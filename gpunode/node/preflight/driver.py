@@ -25,9 +25,9 @@ from gpunode.system.operating_system import OperatingSystem
 _NAMED_BY_BRANCH = ("nvidia-open", "cuda-drivers")
 
 
-def present_refusals(settings: Settings, driver: DriverState) -> Iterator[Refusal]:
+def present_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     """Refuse `source: present` where there is no driver, or another one than asked."""
-    desired = settings.driver
+    desired, driver = settings.driver, machine.driver
     if not desired.enabled or desired.source != "present":
         return
     version = driver.loaded_version or driver.module_version
@@ -35,6 +35,8 @@ def present_refusals(settings: Settings, driver: DriverState) -> Iterator[Refusa
         yield refusal("driver-root-not-there", root=desired.root)
     elif desired.is_elsewhere and driver.root_smi is None:
         yield refusal("driver-root-without-smi", root=desired.root)
+    elif machine.is_image and version is None:
+        yield refusal("driver-not-in-image")
     elif desired.is_elsewhere and version is None:
         yield refusal("driver-root-not-loaded", root=desired.root)
     elif version is None:

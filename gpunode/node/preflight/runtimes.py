@@ -9,6 +9,7 @@ from gpunode.base.codes import preflight
 from gpunode.base.verdicts import Caution, Refusal
 from gpunode.components.crio.decide import INSTALL
 from gpunode.components.runtime_packages import containerd_packages, docker_packages, removed_for, told_source, way_out
+from gpunode.components.toolkit.configuration import runtime_mode
 from gpunode.node.machine import Machine
 from gpunode.node.preflight.words import caution, refusal
 from gpunode.packages.families.wording import wording
@@ -47,19 +48,10 @@ def toolkit_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
     if not by_variable and not desired.accept_nvidia_visible_devices_as_volume_mounts and desired.cdi == "off":
         yield caution("toolkit-no-way-in")
     driver = machine.driver
-    if driver.is_elsewhere and driver.root_smi and not driver.root_devices and _makes_in_memory(settings, machine):
+    # A specification that gpunode makes takes the devices from /dev.
+    by_specification = (desired.mode or runtime_mode(machine.toolkit.config_text)) == "cdi"
+    if driver.is_elsewhere and driver.root_smi and not driver.root_devices and not by_specification:
         yield caution("toolkit-root-without-devices", root=driver.root)
-
-
-def _makes_in_memory(settings: Settings, machine: Machine) -> bool:
-    """Say whether the toolkit makes its specifications at each start, of the devices below the driver's root alone.
-
-    Mode legacy makes the devices itself, and a specification of gpunode's takes them from /dev.
-    """
-    desired = settings.toolkit
-    version = desired.version or next(iter(machine.toolkit.package_versions), None)
-    knows = version is None or versions.at_least(version, tables.toolkit().modes["jit-cdi"])
-    return knows and desired.mode in (None, "auto", "jit-cdi")
 
 
 def _below_minimum(settings: Settings, machine: Machine, kind: str) -> Iterator[Refusal]:

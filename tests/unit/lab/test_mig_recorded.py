@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from gpunode.lab.hardware.simulated.holders import Holder
 from gpunode.lab.hardware.simulated.machine import Machine
+from gpunode.lab.hardware.simulated.smi import query, table
 from gpunode.lab.hardware.simulated.smi.main import call
 from tests.unit.lab.test_nvidia_smi import A100, machine_with
-from tests.unit.recorded_smi import recorded
+from tests.unit.recorded_smi import last, recorded
 
 pytestmark = pytest.mark.simulated
 
@@ -61,6 +63,36 @@ def test_what_a_real_gpu_without_mig_was_asked_is_answered_as_by_the_real_one(
     for line, printed, status in calls:
         got, code = call(line.split(), "580.159.04", machine)
         assert (_OF_THE_MOMENT.sub("", got.decode()), code) == (_OF_THE_MOMENT.sub("", printed), status), line
+
+
+@pytest.mark.parametrize(
+    ("line", "clients"),
+    [
+        ("-q -d PIDS", {1545: "/tmp/long"}),
+        ("", {1545: "/tmp/long"}),
+        # By an MPS server, in the order in which the GPU had them.
+        (
+            "--query-compute-apps=pid,name,used_memory --format=csv",
+            {1732: "nvidia-cuda-mps-server", 1729: "/tmp/long", 1730: "/tmp/long"},
+        ),
+    ],
+)
+def test_processes_are_listed_as_by_the_real_one_but_for_their_memory(
+    line: str, clients: dict[int, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = "580.159.04"
+    machine = machine_with(tmp_path, {"gpu": "h100-80gb", "count": 1}, version)
+    call(["-pm", "1"], version, machine)
+    found = [Holder(pid, program, frozenset()) for pid, program in clients.items()]
+    for module in (table, query):
+        monkeypatch.setattr(module, "holders", lambda *_: found)
+    printed = last("h100-80gb-clients.nvidia-smi-580.txt", line)
+    got = call(line.split(), version, machine)[0].decode()
+    # What memory a process uses is not simulated.
+    printed = re.sub(r"\d+ MiB$", "N/A" if "PIDS" in line else "[N/A]", printed, flags=re.M)
+    printed = re.sub(r"\d+MiB(?= \|$)", lambda found: "N/A".rjust(len(found[0])), printed, flags=re.M)
+    printed = re.sub(r"\d+(?=MiB / )", lambda found: "0".rjust(len(found[0])), printed)
+    assert _OF_THE_MOMENT.sub("", got) == _OF_THE_MOMENT.sub("", printed)
 
 
 def test_the_command_line_is_as_forgiving_as_the_recorded_one(tmp_path: Path) -> None:
