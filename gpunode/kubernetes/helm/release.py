@@ -94,12 +94,14 @@ class Release:
     def undone(self) -> Revision | None:
         """Return the failed revision that the newest one rolled back; None where it is no such rollback.
 
-        One that was cut off is followed by another one, which rolls back the same.
+        One that was cut off, or that the newest one goes back to, is followed by one that rolls back the same.
         """
-        if self.latest.rolled_back_to is None:
+        back_to = self.latest.rolled_back_to
+        if back_to is None:
             return None
         for each in reversed(self.revisions[:-1]):
-            if each.rolled_back_to is None or not each.status.is_under_way:
+            passed = each.status.is_under_way or each.number == back_to
+            if each.rolled_back_to is None or not passed:
                 return each if each.status is Status.FAILED else None
         return None
 
