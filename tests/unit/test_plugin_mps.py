@@ -31,6 +31,7 @@ from gpunode.facts.plugin_mps import PluginMps as Fact
 from gpunode.kubernetes.device_plugin.judge_mps import judge_mps, limits, percentage, resource_of
 from gpunode.settings import Settings, settings_from
 from gpunode.system.gpu import Gpu, Gpus, MigMode
+from tests.unit.recorded_smi import last
 
 pytestmark = pytest.mark.pure
 
@@ -151,6 +152,14 @@ def test_each_daemon_is_asked_by_its_own_socket(node: Node) -> None:
         GpuProcess("00000000:41:00.0", 4712, "M+C", "python3 -m train: now"),
     )
     assert "get_default_device_pinned_mem_limit 1" in (pipe / "asked").read_text()
+
+
+def test_the_processes_of_a_real_gpu_are_read() -> None:
+    printed = last("h100-80gb-clients.nvidia-smi-580.txt", "-q -d PIDS")
+    found = parse_plugin_mps([f"smi={line}" for line in printed.splitlines()])
+    assert found.processes == (GpuProcess("00000000:00:06.0", 1545, "C", "/tmp/long"),)
+    none = last("h100-80gb.nvidia-smi-580.txt", "-q -d PIDS")
+    assert parse_plugin_mps([f"smi={line}" for line in none.splitlines()]).processes == ()
 
 
 @pytest.mark.starts_programs

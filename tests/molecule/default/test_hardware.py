@@ -37,6 +37,6 @@ def test_a_log_that_says_otherwise_is_told_with_both_sides(nodes: tuple[Node, ..
     try:
         run = command("python", "-m", "tests.hardware", "inventories/lab.py")
         assert run.code == 1, run.printed
-        assert f"{node.name}: GPU 0: memory in MiB: 81559, nvidia-smi 81560" in run.stderr
+        assert f"{node.name}: GPU 0: memory in MiB: 81559, not 81560" in run.stderr
     finally:
         lab_nodes.run(node, "mv /usr/bin/nvidia-smi.kept /usr/bin/nvidia-smi")

@@ -1,4 +1,4 @@
-"""The plain table, -L, --version, and -q -d COMPUTE and PIDS."""
+"""The plain table, -L, --version and -q -d COMPUTE."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(session: Session, command: str, options: dict[str, str]) -> None:
 
         print_xml(session, options.get("id"))
     elif command == "log":
-        print_section(session, options)
+        print_compute_log(session, options)
     else:
         print_table(session, options.get("id"))
 
@@ -69,12 +69,10 @@ def print_version(session: Session) -> None:
     session.say(f"CUDA Version        : {session.cuda_version}")
 
 
-def print_section(session: Session, options: dict[str, str]) -> None:
-    """Print -q -d COMPUTE or PIDS, the sections that the fixture has; Failure 2 for others."""
-    section = options.get("display", "").upper()
-    if section not in ("COMPUTE", "PIDS"):
-        told = "SIMULATED nvidia-smi prints of -q only -d COMPUTE, -d PIDS and -x; use --query-gpu for the rest.\n"
-        raise Failure(told, 2)
+def print_compute_log(session: Session, options: dict[str, str]) -> None:
+    """Print -q -d COMPUTE, the one section that the fixture has; Failure 2 for others."""
+    if options.get("display", "").upper() != "COMPUTE":
+        raise Failure("SIMULATED nvidia-smi prints of -q only -d COMPUTE and -x; use --query-gpu for the rest.\n", 2)
     gpus = session.select(options.get("id"))
     session.require_reachable(gpus)
 
@@ -88,22 +86,7 @@ def print_section(session: Session, options: dict[str, str]) -> None:
     field("Attached GPUs", len(session.gpus))
     for gpu in gpus:
         session.say(f"GPU {gpu.bus_id}")
-        if section == "COMPUTE":
-            field("    Compute Mode", session.runtime(gpu).get("compute_mode", "Default"))
-        elif found := holders(session.machine, gpu):
-            session.say("    Processes")
-            for process in found:
-                _process(session, process.pid, process.program)
-        else:
-            field("    Processes", "None")
-        session.say()
-
-
-def _process(session: Session, number: int, program: str) -> None:
-    """Print a process of -d PIDS; what memory it uses is not simulated."""
-    rows = ("GPU instance ID", "N/A"), ("Compute instance ID", "N/A"), ("Process ID", number), ("    Type", "C")
-    for name, value in (*rows, ("    Name", program), ("    Used GPU Memory", "N/A")):
-        session.say(f"        {name:<34}: {value}")
+        field("    Compute Mode", f"{session.runtime(gpu).get('compute_mode', 'Default')}\n")
 
 
 def print_table(session: Session, ids: str | None) -> None:
