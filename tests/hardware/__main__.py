@@ -6,7 +6,6 @@ Without an inventory it is this machine. Nothing of MIG is changed, no setting o
 from __future__ import annotations
 
 import base64
-import re
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -31,8 +30,6 @@ from tests.hardware.log import Log, parse_log
 
 _HERE = Path(__file__).parent
 PAGE = _HERE.parents[1] / "docs" / "hardware.md"
-# Whose kernel it is does not count, only which.
-_NUMBER = re.compile(r"-.*")
 _END = "</nvidia_smi_log>"
 _LEFT_OUT = "left out"
 NO_GPU = "test-hardware was left out: no GPU answers here by nvidia-smi (a machine with NVIDIA's driver is needed)"
@@ -148,7 +145,7 @@ def section(name: str, machine: Machine, log: Log, found: Iterable[Comparison], 
     return (
         f"## {len(log.gpus)} × {gpus}, driver {log.driver_version}{where}\n\n{marked}"
         f"{now:%Y-%m-%d}: CUDA {log.cuda_version}, kernel "
-        f"{_NUMBER.sub('', machine.kernel)}. {sum(each.agrees for each in rows)} of {len(rows)} facts agree with what "
+        f"{machine.kernel.partition('-')[0]}. {sum(each.agrees for each in rows)} of {len(rows)} facts agree with what "
         "NVIDIA's own programs say or were told.\n\n"
         "| fact | gpunode | NVIDIA's program | |\n|---|---|---|---|\n" + "\n".join(lines) + "\n\n"
         + "\n".join((*told, f"- `gpunode drift` before and after: {drift}")) + "\n"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
-import signal
 import subprocess
-import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -227,20 +225,6 @@ def test_a_machine_with_nvcc_and_mps_tells_of_its_client_and_leaves_nothing(mach
         "nvidia.com/gpu", True, "10.0", ((0, "7G"),),
     )  # fmt: skip
     assert daemon.clients == (4712,) and [each.type for each in found.plugin.processes] == ["M+C"]
-    assert not [*machine.glob("tmp.*")]
-
-
-@pytest.mark.simulated
-@pytest.mark.starts_programs
-def test_an_interruption_ends_the_daemon_and_leaves_nothing(machine: Path) -> None:
-    process = started(machine)
-    while not (machine / "served").exists():
-        assert process.poll() is None
-        time.sleep(0.05)
-    # As a terminal does it: all that runs in it hears of it.
-    os.killpg(process.pid, signal.SIGINT)
-    process.communicate(timeout=30)
-    assert (machine / "mps-calls").read_text().splitlines()[-1] == "quit"
     assert not [*machine.glob("tmp.*")]
 
 

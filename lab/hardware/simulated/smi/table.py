@@ -156,23 +156,14 @@ def _processes(session: Session, gpus: list[SimulatedGpu], edge: str) -> None:
     session.say(edge)
     session.say("| Processes:                                                                              |")
     # 580 has more room for the number of a process.
-    wider = session.branch >= 580
-    number, name = (
-        ("              PID", "Process name                        ")
-        if wider
-        else ("        PID", f"Process name{'':30}")
-    )
-    session.say(f"|  GPU   GI   CI{number}   Type   {name}GPU Memory |")
+    more = 6 if session.branch >= 580 else 0
+    session.say(f"|  GPU   GI   CI{'PID':>{11 + more}}   Type   {'Process name':<{42 - more}}GPU Memory |")
     session.say("|        ID   ID                                                               Usage      |")
     session.say(f"|{'=' * _WIDTH}|")
     found = [(gpu, process) for gpu in gpus for process in holders(session.machine, gpu)]
     if not found:
         session.say("|  No running processes found                                                             |")
     for gpu, process in found:
-        number, name = (
-            (f"{process.pid:>16}", f"{process.program:<37.37}")
-            if wider
-            else (f"{process.pid:>10}", f"{process.program:<43.43}")
-        )
-        session.say(f"|{gpu.index:>5}   N/A  N/A{number}      C   {name}{'N/A':>9} |")
+        row = f"{gpu.index:>5}   N/A  N/A{process.pid:>{10 + more}}      C   {process.program:<{43 - more}.{43 - more}}"
+        session.say(f"|{row}{'N/A':>9} |")
     session.say(edge)
