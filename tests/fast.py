@@ -5,6 +5,7 @@ few generated examples.
 pytest-xdist cannot do this: its workers and pyinfra's gevent do not get along. Each process gets files of its own,
 so that together they take about as long as each other by tests/unit/seconds.tsv, with -m by seconds-all.tsv;
 `--measure` writes that table anew.
+With GPUNODE_TEST_ATTEMPTS=2, as CI has it, tests that failed are run once more, and what they said first is told.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
@@ -36,7 +37,7 @@ TOGETHER = (
 # What a file costs that is not in the table, and each that is beside its tests: pytest imports it.
 _OTHERWISE = 0.1
 _WORTH_TELLING = 0.2
-_NOTHING_COLLECTED = 5
+_FAILED, _NOTHING_COLLECTED = 1, 5
 # Seconds of one test, many times what the longest takes: whatever hangs is told by name, with where it stood.
 _HANGS = 1800
 # Many times what the tests' files take; a container's own may be 64 MB.
@@ -49,6 +50,7 @@ class Part:
     """Hold how one process ended: its exit status, what it said, its tests by how they ended, and seconds.
 
     seconds: of the clock, and of a processor (with all that it started)
+    first: what was said by tests that failed, and passed when they were run again; empty where none did
     """
 
     number: int
@@ -58,6 +60,7 @@ class Part:
     failed: int
     skipped: int
     seconds: tuple[float, float]
+    first: str = ""
 
     @property
     def is_good(self) -> bool:
@@ -85,16 +88,36 @@ def shared_out(files: list[str], seconds: dict[str, float], parts: int) -> list[
 
 
 def run_part(number: int, files: list[str], options: list[str], folder: Path, measured: bool) -> Part:
-    """Run pytest on these files to its end."""
-    begun, report = time.monotonic(), folder / f"{number}.xml"
-    temporary = folder / str(number)
-    temporary.mkdir()
+    """Run pytest on these files to its end, and once more on the tests that failed where they may be run again."""
     measure = ["-p", "tests.measured", "--measure", str(folder / f"{number}.tsv")] if measured else []
+    found = _run(number, files, [*measure, *options], folder / str(number))
+    if found.status != _FAILED or attempts() == 1:
+        return found
+    again = _run(number, files, [*options, "--last-failed", "--last-failed-no-failures=none"], folder / str(number))
+    return replace(
+        again,
+        passed=found.passed + again.passed,
+        skipped=found.skipped + again.skipped,
+        seconds=(found.seconds[0] + again.seconds[0], found.seconds[1] + again.seconds[1]),
+        first=found.said,
+    )
+
+
+def attempts() -> int:
+    """Return how often a test is run until it passes."""
+    return int(os.environ.get("GPUNODE_TEST_ATTEMPTS") or 1)
+
+
+def _run(number: int, files: list[str], options: list[str], folder: Path) -> Part:
+    """Run pytest once; which tests failed stays in the part's folder."""
+    begun, report = time.monotonic(), folder / "report.xml"
+    folder.mkdir(exist_ok=True)
+    report.unlink(missing_ok=True)
     process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}",
-         f"--basetemp={temporary / 'pytest'}", f"--timeout={_HANGS}", "--timeout-method=thread",
-         *measure, *options, *(f"tests/unit/{file}" for file in files)],
-        cwd=UNIT.parents[1], env={**os.environ, "TMPDIR": str(temporary)}, stdin=subprocess.DEVNULL,
+        [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir={folder / 'cache'}", f"--junitxml={report}",
+         f"--basetemp={folder / 'pytest'}", f"--timeout={_HANGS}", "--timeout-method=thread",
+         *options, *(f"tests/unit/{file}" for file in files)],
+        cwd=UNIT.parents[1], env={**os.environ, "TMPDIR": str(folder)}, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     _running.append(process)
@@ -141,8 +164,11 @@ def told(part: Part, parts: int) -> str:
     clock, processor = part.seconds
     head = f"part {part.number} of {parts}: {clock:.0f} s, {processor:.0f} s of a processor"
     if part.is_good:
-        lines = part.said.splitlines()
-        return "\n".join([f"{head}: {part.passed} passed", *(line for line in lines if line.startswith("SKIPPED"))])
+        every = (part.first + "\n" + part.said).splitlines()
+        lines = [f"{head}: {part.passed} passed", *(line for line in every if line.startswith("SKIPPED"))]
+        if part.first:
+            lines += ["==== failed, and passed when they were run again; find out why ====", part.first.rstrip()]
+        return "\n".join(lines)
     return f"==== {head}: FAILED (exit status {part.status}) ====\n{part.said.rstrip()}"
 
 

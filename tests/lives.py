@@ -2,7 +2,8 @@
 
 A process of its own: pytest awaits one scenario after the other meanwhile. What a scenario prints goes to
 .reports/scenarios/NAME.log, its tests' own words to NAME.tests, and its exit status, once it has ended, to NAME.status
-beside them.
+beside them. With GPUNODE_TEST_ATTEMPTS=2, as CI has it, one that failed is run once more; what the first attempt said
+stays in NAME.first.log and NAME.first.tests.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,8 +27,12 @@ SIDE_BY_SIDE = int(os.environ.get("GPUNODE_TEST_SIDE_BY_SIDE") or (os.cpu_count(
 SECONDS = 9000 if os.environ.get("GPUNODE_TEST_ALL") == "1" else 3000
 # They begin first, so that none of them is left over, alone, at the end.
 LONGEST = ("cluster", "interruption", "runfile", "deviations", "containerd", "dnf", "apt_cuda", "docker", "mig")
+# How often a scenario is run until it passes. More than once for CI alone: what a busy machine made fail is told there,
+# and lets the others' words stand.
+ATTEMPTS = int(os.environ.get("GPUNODE_TEST_ATTEMPTS") or 1)
 # As timeout(1) has it.
 _TIMED_OUT = 124
+_ending = threading.Event()
 
 
 def log_of(scenario: str) -> Path:
@@ -37,6 +43,11 @@ def log_of(scenario: str) -> Path:
 def words_of(scenario: str) -> Path:
     """Return the file with what the scenario's tests printed; playbooks/verify.yml writes it."""
     return REPORTS / f"{scenario}.tests"
+
+
+def first_of(path: Path) -> Path:
+    """Return where a file of a first attempt stays that failed; it is there where the scenario was run again."""
+    return path.with_suffix(f".first{path.suffix}")
 
 
 def status_of(scenario: str) -> Path:
@@ -53,26 +64,37 @@ def forget() -> None:
 
 
 def live(scenario: str) -> None:
-    """Run one scenario to its end; leave its exit status, and how long it took."""
+    """Run one scenario to its end, again where it failed and may be; leave its exit status, and how long it took."""
+    begun, attempt, status = time.monotonic(), 1, _attempt(scenario)
+    while status not in (0, _TIMED_OUT) and attempt < ATTEMPTS and not _ending.is_set():
+        attempt += 1
+        for path in (log_of(scenario), words_of(scenario)):
+            if path.exists():
+                path.replace(first_of(path))
+        status = _attempt(scenario)
+    word = ("passed" if status == 0 else "FAILED") + (f" at attempt {attempt}" if attempt > 1 else "")
+    with TIMES.open("a") as times:
+        times.write(f"{scenario}: {word}, {time.monotonic() - begun:.0f} s\n")
+    # Beside itself first: whoever waits reads it as soon as it is there.
+    partial = status_of(scenario).with_suffix(".partial")
+    partial.write_text(str(status))
+    partial.replace(status_of(scenario))
+
+
+def _attempt(scenario: str) -> int:
+    """Run molecule, and return its exit status."""
     binaries = Path(sys.executable).parent
     environment = {**os.environ, "PATH": f"{binaries}:{os.environ['PATH']}", "NO_COLOR": "1", "PY_COLORS": "0"}
-    begun = time.monotonic()
     with log_of(scenario).open("w") as log:
         try:
-            status = subprocess.run(
+            return subprocess.run(
                 [binaries / "molecule", "test", "--scenario-name", scenario],
                 cwd=TESTS, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
                 timeout=SECONDS, check=False,
             ).returncode  # fmt: skip
         except subprocess.TimeoutExpired:
-            status = _TIMED_OUT
             log.write(f"\n{scenario} did not end within {SECONDS} s\n")
-    with TIMES.open("a") as times:
-        times.write(f"{scenario}: {'passed' if status == 0 else 'FAILED'}, {time.monotonic() - begun:.0f} s\n")
-    # Beside itself first: whoever waits reads it as soon as it is there.
-    partial = status_of(scenario).with_suffix(".partial")
-    partial.write_text(str(status))
-    partial.replace(status_of(scenario))
+            return _TIMED_OUT
 
 
 def taken(times: Path) -> list[str]:
@@ -92,6 +114,7 @@ def main(scenarios: list[str]) -> None:
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
 
         def enough(number: int, frame: FrameType | None) -> None:
+            _ending.set()
             pool.shutdown(wait=False, cancel_futures=True)
 
         signal.signal(signal.SIGTERM, enough)

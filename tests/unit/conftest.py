@@ -12,15 +12,22 @@ from pyinfra.context import ctx_host
 
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.system.transaction import Journal
-from tests.unit.generated import EXAMPLES
+from tests.unit.generated import EXAMPLES, MANY
 from tests.unit.simulated_host import Host
 
 if TYPE_CHECKING:
     from tests import postgresql
 
 # In a fresh checkout hypothesis first builds its tables of Unicode, which it takes for a slow test; and the time of a
-# busy machine is no property of the code.
-settings.register_profile("unit", max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+# busy machine is no property of the code. The inputs are the same ones while a test is the same, lest a change be held
+# for what it did not do; test-slow, which asks for many, looks for others each time.
+settings.register_profile(
+    "unit",
+    max_examples=EXAMPLES,
+    suppress_health_check=[HealthCheck.too_slow],
+    deadline=None,
+    derandomize=EXAMPLES < MANY,
+)
 settings.load_profile("unit")
 
 

@@ -5,4 +5,6 @@ from __future__ import annotations
 
 import os
 
+# From here on they are others each time (conftest.py).
+MANY = 1000
 EXAMPLES = int(os.environ.get("GPUNODE_TEST_EXAMPLES") or 100)

@@ -94,6 +94,36 @@ def test_a_part_runs_its_files_alone_and_tells_what_failed(tmp_path: Path) -> No
     assert (bad.failed, bad.is_good) == (1, False) and "--no-such-option" in fast.told(bad, 2)
 
 
+@pytest.mark.starts_programs
+def test_tests_that_failed_are_run_again_where_they_may_be_and_what_they_said_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tests/unit").mkdir(parents=True)
+    (tmp_path / "pytest.ini").touch()
+    noted = tmp_path / "noted"
+    (tmp_path / "tests/unit/test_it.py").write_text(
+        "import pathlib, pytest\ndef test_good(): pass\ndef test_skips(): pytest.skip('no GPU')\n"
+        f"def test_once():\n    noted = pathlib.Path({str(noted)!r})\n"
+        "    there = noted.exists()\n    noted.touch()\n    assert there, 'too early'\n"
+    )
+    monkeypatch.setattr(fast, "UNIT", tmp_path / "tests/unit")
+    monkeypatch.delenv("GPUNODE_TEST_ATTEMPTS", raising=False)
+
+    def run(number: int) -> tuple[int, int, int, bool, str]:
+        noted.unlink(missing_ok=True)
+        part = fast.run_part(number, ["test_it.py"], ["-rs"], tmp_path, measured=False)
+        return part.passed, part.failed, part.skipped, part.is_good, fast.told(part, 2)
+
+    *counts, said = run(1)
+    assert counts == [1, 1, 1, False] and "too early" in said
+    monkeypatch.setenv("GPUNODE_TEST_ATTEMPTS", "2")
+    *counts, said = run(2)
+    assert counts == [2, 0, 1, True] and "too early" in said and "run again; find out why" in said
+    (tmp_path / "tests/unit/test_it.py").write_text("def test_never(): assert False, 'never'\n")
+    *counts, said = run(3)
+    assert counts == [0, 1, 0, False] and "never" in said and "FAILED" in said
+
+
 def test_files_go_to_memory_only_where_there_is_room_to_run_programs_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

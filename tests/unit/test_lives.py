@@ -37,6 +37,25 @@ def test_a_scenario_leaves_its_status_what_it_printed_and_its_time(molecule: Pat
         assert f"{status}: {word}, " in lives.TIMES.read_text()
 
 
+def test_one_that_failed_is_run_again_where_it_may_be_and_what_it_said_first_stays(
+    molecule: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    molecule.write_text(
+        f"#!/bin/sh\necho attempt; test -e {molecule.parent}/$3 && exit 0; touch {molecule.parent}/$3; exit 2\n"
+    )
+    lives.live("once")
+    assert lives.status_of("once").read_text() == "2" and not lives.first_of(lives.log_of("once")).exists()
+    monkeypatch.setattr(lives, "ATTEMPTS", 2)
+    lives.live("twice")
+    assert lives.status_of("twice").read_text() == "0" and "twice: passed at attempt 2, " in lives.TIMES.read_text()
+    assert lives.first_of(lives.log_of("twice")).read_text() == lives.log_of("twice").read_text() == "attempt\n"
+    molecule.write_text("#!/bin/sh\nexit 2\n")
+    lives.live("never")
+    assert lives.status_of("never").read_text() == "2" and "never: FAILED at attempt 2, " in lives.TIMES.read_text()
+    lives.forget()
+    assert not lives.first_of(lives.log_of("twice")).exists()
+
+
 def test_a_scenario_that_hangs_is_ended_and_fails(molecule: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lives, "SECONDS", 0.2)
     lives.live("waits")
