@@ -19,10 +19,11 @@ echo "log=$(limited -q -x | base64 -w0)"
 folder=$(TMPDIR=/tmp mktemp -d) || exit 0
 started=
 ask() { printf '%s\n' "$1" | timeout -k 2 10 "$program" 2>&1 | tail -n 1; }
-ended() { [ -z "$started" ] || ask quit > /dev/null; rm -rf "$folder"; }
+# Nothing breaks it off between the daemon and the folder.
+ended() { trap '' HUP INT TERM PIPE; [ -z "$started" ] || ask quit > /dev/null; rm -rf "$folder"; }
 trap ended EXIT
-# Else sh ends without a word to the daemon.
-trap 'exit 1' HUP INT TERM
+# Else sh ends without a word to the daemon: by the signal, or since nobody reads any more what it says.
+trap 'exit 1' HUP INT TERM PIPE
 nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc)
 if [ -n "$simulated" ]; then echo 'cuda=left out: the GPU is SIMULATED'
 elif [ -z "$nvcc" ]; then echo 'cuda=left out: there is no nvcc'

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import os
+import signal
 import subprocess
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -225,6 +227,23 @@ def test_a_machine_with_nvcc_and_mps_tells_of_its_client_and_leaves_nothing(mach
         "nvidia.com/gpu", True, "10.0", ((0, "7G"),),
     )  # fmt: skip
     assert daemon.clients == (4712,) and [each.type for each in found.plugin.processes] == ["M+C"]
+    assert not [*machine.glob("tmp.*")]
+
+
+# Seconds behind the client's first word: while the daemon is asked, and while the script is about to print.
+@pytest.mark.parametrize("later", [0, 0.02, 0.05, 0.1])
+@pytest.mark.simulated
+@pytest.mark.starts_programs
+def test_an_interruption_ends_the_daemon_and_leaves_nothing(machine: Path, later: float) -> None:
+    process = started(machine)
+    while not (machine / "served").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    time.sleep(later)
+    # As a terminal does it: all that runs in it hears of it.
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=30)
+    assert (machine / "mps-calls").read_text().splitlines()[-1] == "quit"
     assert not [*machine.glob("tmp.*")]
 
 
