@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
+import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -240,7 +243,13 @@ def test_of_a_field_that_is_told_twice_the_first_counts_and_an_empty_one_is_none
     assert module_fields(["version:", "version: 1", "version: 2", "words that are none"]) == {"version": "1"}
 
 
-@pytest.mark.parametrize("text", ["echo $1\n", "# Prints a.\n\necho $1\n", "# Prints a.\n\nif\n", f"# {'x' * 120}\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo $1\n", "# Prints a.\n\necho $1\n", "# Prints a.\n\nif\n", f"# {'x' * 120}\n",
+        "# Prints a.\n\nf=$(mktemp); trap 'rm \"$f\"' EXIT\n",
+    ],
+)  # fmt: skip
 def test_a_fault_in_a_shell_file_is_found(tmp_path: Path, text: str) -> None:
     path = tmp_path / "gpunode" / "x.sh"
     path.parent.mkdir()
@@ -447,3 +456,21 @@ printf '\nNames=gpunode-driver.service\nLoadState=not-found\nActiveState=inactiv
     assert parse_journal(journal).running is False
     for program in ("dpkg-query", "systemctl"):
         assert len((tmp_path / f"{program}.calls").read_text().splitlines()) == 1
+
+
+# A connection that was cut off leaves nobody who reads; a terminal's Ctrl-C reaches all of a local node's.
+@pytest.mark.starts_programs
+@pytest.mark.parametrize("number", [signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_question_that_is_broken_off_leaves_no_file(tmp_path: Path, number: signal.Signals) -> None:
+    environment = machine(tmp_path, apt_cache=f"echo > {tmp_path}/asked; read -r word < {tmp_path}/on")
+    os.mkfifo(tmp_path / "on")
+    question = shell_text("packages/families/candidates")
+    process = subprocess.Popen(["sh", "-c", question], env={**environment, "TMPDIR": str(tmp_path)})
+    while not (tmp_path / "asked").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    assert len([*tmp_path.glob("tmp.*")]) == 1
+    process.send_signal(number)
+    (tmp_path / "on").write_text("on\n")
+    assert process.wait(timeout=30) == 1
+    assert not [*tmp_path.glob("tmp.*")]

@@ -3,7 +3,7 @@
 
 command -v apt-cache >/dev/null || exit 0
 # Where apt's cache of its lists is outdated, whoever asks writes it anew: here beside the node's own.
-folder=$(mktemp -d) || exit 0; trap 'rm -rf "$folder"' EXIT
+folder=$(mktemp -d) || exit 0; trap 'rm -rf "$folder"' EXIT; trap 'exit 1' HUP INT TERM PIPE
 asked() { apt-cache -o "Dir::Cache::pkgcache=$folder/pkgcache" -o "Dir::Cache::srcpkgcache=$folder/srcpkgcache" "$@"; }
 names=$(asked pkgnames)
 # shellcheck disable=SC2046

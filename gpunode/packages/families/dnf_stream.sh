@@ -3,7 +3,7 @@
 # probe.
 # What is asked reads the metadata as they are.
 
-folder=$(mktemp -d) || exit 0; trap 'rm -rf "$folder"' EXIT
+folder=$(mktemp -d) || exit 0; trap 'rm -rf "$folder"' EXIT; trap 'exit 1' HUP INT TERM PIPE
 mkdir "$folder/modules.d"; cp -a /etc/dnf/modules.d/. "$folder/modules.d/" 2>/dev/null
 module=${STREAM%%:*}
 if [ -n "$STREAM" ] && dnf -q -C '--setopt=*.skip_if_unavailable=1' module list "$module" >/dev/null 2>&1; then

@@ -3,7 +3,7 @@
 # Prints asked=NAME VERSION, status=STATUS, line=WORDS, comes=NAME VERSION, going=NAME, needed=STATUS, differs=NAME
 # INSTALLED OFFERED ORDER, why=WORDS, installed=NAME VERSION, conflict=NAME OTHER.
 
-folder=$(mktemp -d) || exit 0; trap 'rm -rf "$folder"' EXIT
+folder=$(mktemp -d) || exit 0; trap 'rm -rf "$folder"' EXIT; trap 'exit 1' HUP INT TERM PIPE
 # What is there already stays, also where the repositories have moved on from it.
 set --
 set -f; IFS=$NL

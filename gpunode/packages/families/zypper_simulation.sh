@@ -4,7 +4,7 @@
 # of one.
 # Prints status=STATUS, xml=BASE64, asked=NAME VERSION, installed=NAME VERSION.
 
-folder=$(mktemp -d) || exit 0; trap 'rm -rf "$folder"' EXIT
+folder=$(mktemp -d) || exit 0; trap 'rm -rf "$folder"' EXIT; trap 'exit 1' HUP INT TERM PIPE
 names=$(of_driver | cut -d" " -f2 | grep -v ^kernel; printf '%s\n%s\n' "$COMING" "$GOING" | cut -d" " -f1)
 # shellcheck disable=SC2086
 [ -f "$LOCKS" ] && unlocking $names > "$folder/locks"
