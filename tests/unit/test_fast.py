@@ -122,6 +122,10 @@ def test_tests_that_failed_are_run_again_where_they_may_be_and_what_they_said_is
     (tmp_path / "tests/unit/test_it.py").write_text("def test_never(): assert False, 'never'\n")
     *counts, said = run(3)
     assert counts == [0, 1, 0, False] and "never" in said and "FAILED" in said
+    # As where a test that hangs is ended: nobody knows which tests there were.
+    (tmp_path / "tests/unit/test_it.py").write_text("import os\ndef test_ends_all(): os._exit(1)\n")
+    *counts, said = run(4)
+    assert counts == [0, 1, 0, False] and "FAILED" in said
 
 
 def test_files_go_to_memory_only_where_there_is_room_to_run_programs_from(
