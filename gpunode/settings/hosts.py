@@ -29,6 +29,7 @@ _OWN: Mapping[str, Collection[str]] = {
     "kubernetes": {
         "enabled",
         "node_name",
+        "node_labels",
         "drain",
         "kubelet",
         "extended_resources",

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field
 from gpunode.settings.component import LABEL, AbsolutePath, Component, matching
 from gpunode.settings.extended_resources import ResourceCount, by_hand, of_others
 from gpunode.settings.kubelet import KubeletSettings
+from gpunode.settings.node_labels import LabelValue, NodeLabel
 from gpunode.settings.other_plugins import OtherPlugin, PluginName
 
 LOCAL = "@local"
@@ -54,15 +55,18 @@ class DrainSettings(Component):
 
 
 class KubernetesSettings(Component):
-    """The Kubernetes cluster that a node belongs to. But for `enabled`, `node_name`, `drain`, `kubelet`,
-    `extended_resources`, `expected_resources` and which of `device_plugins` it has, all nodes of a run must have the
-    same. What the cluster gets is shown by `gpunode cluster`, and brought there at the end of a run
+    """The Kubernetes cluster that a node belongs to. But for `enabled`, `node_name`, `node_labels`, `drain`,
+    `kubelet`, `extended_resources`, `expected_resources` and which of `device_plugins` it has, all nodes of a run must
+    have the same. What the cluster gets is shown by `gpunode cluster`, and brought there at the end of a run
     (docs/device-plugin.md); a node is emptied before it is disturbed (docs/how-to/drain.md)."""
 
     enabled: bool = False
     """true: the host is a node of a Kubernetes cluster."""
     node_name: NodeName | None = None
     """Its name in the cluster; not given: the host's name in the inventory, in lower case."""
+    node_labels: dict[NodeLabel, LabelValue] = Field(default_factory=dict, max_length=50)
+    """Labels of yours that the node has in the cluster, such as `{'example.com/rack': 'b7'}`, by which pods choose it.
+    What gpunode set it changes and takes away again (docs/how-to/node-labels.md)."""
     run_on: _Runner = LOCAL
     """Where helm and kubectl run: `@local`, or a host of the inventory (a control-plane host, by SSH)."""
     kubeconfig: AbsolutePath | None = None
@@ -109,10 +113,12 @@ class KubernetesSettings(Component):
         return {**self.expected_resources, **of_plugins}
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
-        """Refuse what drain and plugins refuse, a kubelet without a cluster, and a resource that two of them have."""
+        """Refuse what drain and plugins refuse, kubelet or labels without a cluster, and a resource that two have."""
         yield from ((f"drain.{field}", message) for field, message in self.drain.contradictions())
         if self.kubelet.asks and not self.enabled:
             yield "kubelet", "has no meaning with enabled = False: the host is no node of a cluster"
+        if self.node_labels and not self.enabled:
+            yield "node_labels", "has no meaning with enabled = False: the host is no node of a cluster"
         for name in sorted(self.extended_resources.keys() & self.expected_resources.keys()):
             yield "expected_resources", f"has {name}, which kubernetes.extended_resources counts by hand; leave one out"
         whose = {name: key for key in ("extended_resources", "expected_resources") for name in getattr(self, key)}

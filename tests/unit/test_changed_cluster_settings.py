@@ -78,6 +78,7 @@ EXAMPLES: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "kubernetes.enabled": ({"kubernetes": {"enabled": False}},),
     "kubernetes.extended_resources": ({"kubernetes": {"extended_resources": {"example.com/dongle": 4}}},),
     "kubernetes.device_plugins": ({"kubernetes": {"device_plugins": {"fpga": _FPGA}}},),
+    "kubernetes.node_labels": ({"kubernetes": {"node_labels": {"example.com/rack": "b7"}}},),
     "kubernetes.node_name": ({"kubernetes": {"node_name": "other"}},),
     "device_plugin.method": tuple(
         {"device_plugin": {"method": method, "nfd": "chart" if method == "gpu-operator" else "none"}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from gpunode.fleet import drift_cluster
 from gpunode.kubernetes.device_plugin.cluster import Cluster
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
 from gpunode.kubernetes.device_plugin.decide_restart import NONE
+from gpunode.kubernetes.device_plugin.methods import to_json
 from gpunode.kubernetes.device_plugin.others import Plugin
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.component import RUN_CLUSTER
@@ -36,9 +38,11 @@ from gpunode.kubernetes.nodes.labels import (
     PRESENT,
     SERVED_BY,
     LabelChange,
+    labels_of_failed,
 )
 from gpunode.operations import device_plugin, methods
-from gpunode.settings import Settings, settings_from
+from gpunode.settings import Settings, SettingsError, check_hosts, settings_from
+from gpunode.settings.node_labels import node_label
 from tests.unit.simulated_cluster import SimulatedCluster
 from tests.unit.simulated_host import Host
 from tests.unit.test_verify import GOOD
@@ -46,7 +50,8 @@ from tests.unit.test_verify_cluster import TWO
 
 pytestmark = pytest.mark.pure
 
-OURS_EVER = (CONFIG, PRESENT, MPS_CAPABLE, MIG_CONFIG, MIG_STATE, SERVED_BY, GPUSHARE)
+RACK, OF_KUBELET = "example.com/rack", "kubernetes.io/os"
+OURS_EVER = (CONFIG, PRESENT, MPS_CAPABLE, MIG_CONFIG, MIG_STATE, SERVED_BY, GPUSHARE, RACK)
 _SHARED = {"strategy": "time-slicing", "replicas": 5}
 _SETTINGS: tuple[dict[str, Any], ...] = (
     {"device_plugin": {"method": "none"}},
@@ -56,19 +61,67 @@ _SETTINGS: tuple[dict[str, Any], ...] = (
     {"sharing": {"strategy": "mps", "replicas": 4}},
     {"mig": {"config": "all-1g.10gb"}, "sharing": {"mig_strategy": "mixed"}},
     {"mig": {"config_from_label": True}},
+    {"kubernetes": {"enabled": True, "node_labels": {RACK: "other"}}},
+    {"kubernetes": {"enabled": True, "node_labels": {RACK: ""}}, "device_plugin": {"method": "none"}},
     {},
 )
 _LABELS = st.dictionaries(
-    st.sampled_from([*OURS_EVER, "team"]), st.sampled_from(["true", "manifest", "none", "all-1g.10gb", "other"])
+    st.sampled_from([*OURS_EVER, "team", OF_KUBELET]),
+    st.sampled_from(["true", "manifest", "none", "all-1g.10gb", "other"]),
 )
 _ANNOTATIONS = st.one_of(
-    st.sampled_from([None, "{", "[1]", '["team"]']),
+    st.sampled_from([None, "{", "[1]", f'["{OF_KUBELET}"]']),
     st.sets(st.sampled_from(OURS_EVER)).map(lambda names: json.dumps(sorted(names), separators=(",", ":"))),
 )
 _NODES = st.one_of(
     st.none(),
     st.builds(lambda labels, ours: ClusterNode("gpu-1", labels, ours, {}, False, True), _LABELS, _ANNOTATIONS),
 )
+
+
+@pytest.mark.parametrize(
+    "name", ["team", RACK, "node-role.kubernetes.io/gpu", "topology.kubernetes.io/zone", "A.b_c-D9"]
+)
+def test_a_label_is_a_person_s_to_set(name: str) -> None:
+    assert node_label(name) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("", "must be NAME or DOMAIN/NAME"), ("a b", "must be NAME"), ("Example.com/rack", "must be NAME"),
+        ("example.com/", "must be NAME"), ("a/b/c", "must be NAME"), ("a" * 64, "must be NAME"), ("-a", "must be NAME"),
+        (f"{'a.' * 127}/b", "must be NAME"), ("rack\n", "must be NAME"),
+        (CONFIG, "is of NVIDIA's plugin"), ("nvidia.com/gpu.product", "is of NVIDIA's plugin"), (GPUSHARE, "gpunode's"),
+        (SERVED_BY, "is gpunode's own"), (OF_KUBELET, "is the kubelet's"), ("kubernetes.io/hostname", "the kubelet's"),
+        ("feature.node.kubernetes.io/pci-10de.present", "is node feature discovery's"),
+    ],
+)  # fmt: skip
+def test_a_label_that_no_node_can_have_or_that_others_set_is_refused(name: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        node_label(name)
+
+
+@pytest.mark.parametrize(
+    ("kubernetes", "says"),
+    [
+        ({"enabled": True, "node_labels": {RACK: "b 7"}}, "a label's value"),
+        ({"enabled": True, "node_labels": {RACK: 7}}, "kubernetes.node_labels.example.com/rack = 7"),
+        ({"enabled": True, "node_labels": {PRESENT: "true"}}, "would be set back; leave it out"),
+        ({"node_labels": {RACK: "b7"}}, "has no meaning with enabled = False"),
+    ],
+)
+def test_labels_that_cannot_be_are_refused_before_anything_is_asked(kubernetes: dict[str, Any], says: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(says)):
+        settings_from({"kubernetes": kubernetes})
+
+
+def test_each_host_has_labels_of_its_own_and_a_failed_run_leaves_them_as_they_were() -> None:
+    data = {name: {"kubernetes": {"enabled": True, "node_labels": {RACK: name}}} for name in ("b7", "b8")}
+    hosts = check_hosts(data)
+    assert to_json(hosts)["node_labels"] == {name: {RACK: name} for name in ("b7", "b8")}
+    assert labels_of_failed(hosts["b8"], {RACK: "b7", "team": "a"}, f'["{RACK}"]') == {RACK: "b7"}
+    assert RACK not in labels_of_failed(hosts["b8"], {}, None)
 
 
 def _settings(data: dict[str, Any]) -> Settings:
@@ -118,7 +171,7 @@ def test_a_run_changes_the_labels_that_drift_finds_otherwise_and_then_it_finds_s
     again = decide_labels(desired, after)
     assert not again.steps and all(item.remedy != RUN_CLUSTER for item in bad(*again.findings))
     # What is somebody else's stays as it is.
-    assert after.labels.get("team") == node.labels.get("team")
+    assert all(after.labels.get(name) == node.labels.get(name) for name in ("team", OF_KUBELET))
     assert bad(*again.findings) == tuple(item for item in different if item not in settled)
 
 
@@ -128,7 +181,9 @@ def _drift(tmp_path: Path, data: dict[str, Any], labels: dict[str, str], ours: l
     annotations = {OURS: json.dumps(ours, separators=(",", ":"))} if ours else {}
     nodes["gpu-1"]["metadata"] |= {"labels": labels, "annotations": annotations}
     cluster.write(nodes=nodes, objects={"daemonsets.apps,pods": []})
-    settings = settings_from({"kubernetes": cluster.settings(), **data})
+    more = dict(data)
+    labels_of = {"node_labels": more.pop("node_labels", {})}
+    settings = settings_from({"kubernetes": {**cluster.settings(), **labels_of}, **more})
     found = drift_cluster.findings(Path("none.py"), {"gpu-1": settings}, {"gpu-1": GOOD})["gpu-1"]
     return {item.what: item for item in bad(*found)}
 
@@ -138,6 +193,19 @@ def test_drift_tells_of_labels_that_the_run_takes_off_a_node_that_is_gpunode_s_n
     found = _drift(tmp_path, {"device_plugin": {"method": "none"}}, {PRESENT: "true", "team": "a"}, [PRESENT])
     assert {name: (item.actual, item.desired) for name, item in found.items()} == {f"label {PRESENT}": ("true", "none")}
     assert _drift(tmp_path, {"device_plugin": {"method": "none"}}, {PRESENT: "true"}, []) == {}
+
+
+@pytest.mark.starts_programs
+def test_drift_tells_of_labels_of_a_person_s_where_gpunode_brings_no_plugin(tmp_path: Path) -> None:
+    data = {"device_plugin": {"method": "none"}, "node_labels": {RACK: "b7", "node-role.kubernetes.io/gpu": ""}}
+    found = _drift(tmp_path, data, {RACK: "b6", "pool": "a"}, [RACK, "pool"])
+    assert {name: (item.actual, item.desired, item.remedy) for name, item in found.items()} == {
+        f"label {RACK}": ("b6", "b7", RUN_CLUSTER),
+        "label node-role.kubernetes.io/gpu": ("none", '""', RUN_CLUSTER),
+        "label pool": ("a", "none", RUN_CLUSTER),
+    }
+    (theirs,) = _drift(tmp_path, {**data, "node_labels": {RACK: "b7"}}, {RACK: "b6"}, []).values()
+    assert theirs.remedy == f"find out who sets it, or `kubectl label node gpu-1 {RACK}-`"
 
 
 @pytest.mark.starts_programs

@@ -108,6 +108,7 @@ _RESOURCE = st.builds(
 _NAMED = st.one_of(
     st.tuples(st.just(("kubernetes", "expected_resources")), _RESOURCE, st.integers(1, 9)),
     st.tuples(st.just(("kubernetes", "extended_resources")), _RESOURCE, st.integers(1, 9)),
+    st.tuples(st.just(("kubernetes", "node_labels")), _RESOURCE, st.sampled_from(["b7", "a.b"])),
     st.tuples(st.just(("power", "limits")), st.sampled_from(["0000:01:00.0", "NVIDIA H100 80GB HBM3"]), st.integers(1)),
     st.tuples(st.just(("imex", "nodes")), _DOMAIN, st.sampled_from(["10.0.0.1", "fd00::1"])),
     st.tuples(st.just(("sharing", "resources")), st.just("nvidia.com/mig-1g.10gb"), st.integers(2, 9)),

@@ -57,9 +57,10 @@ def _findings(desired: DesiredLabels, actual: ClusterNode, change: LabelChange) 
         cause = "it is somebody else's, whom gpunode does not overrule" if foreign else None
         remedy = f"find out who sets it, or `kubectl label node {actual.name} {name}-`" if foreign else RUN_CLUSTER
         good = not foreign and name not in change.to_set
-        yield compared(COMPONENT, Subject.LABEL.of(name), actual.labels.get(name), value, good, remedy, cause)
+        found = _shown(actual.labels.get(name))
+        yield compared(COMPONENT, Subject.LABEL.of(name), found, _shown(value), good, remedy, cause)
     for name in change.to_remove:
-        yield compared(COMPONENT, Subject.LABEL.of(name), actual.labels[name], "none", False, RUN_CLUSTER)
+        yield compared(COMPONENT, Subject.LABEL.of(name), _shown(actual.labels[name]), "none", False, RUN_CLUSTER)
     if change.annotates and not (change.to_set or change.to_remove):
         yield compared(
             COMPONENT,
@@ -70,3 +71,8 @@ def _findings(desired: DesiredLabels, actual: ClusterNode, change: LabelChange) 
             RUN_CLUSTER,
             "it names the labels that are gpunode's, and those are other ones",
         )
+
+
+def _shown(value: str | None) -> str | None:
+    """Return a label's value as it is told: an empty one, as a role has it, is to be seen."""
+    return '""' if value == "" else value

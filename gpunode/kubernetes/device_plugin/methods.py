@@ -134,14 +134,17 @@ def leaving(
 def to_json(hosts: Mapping[str, Settings]) -> dict[str, Any]:
     """Return what the cluster gets by these methods as plain JSON types; nothing where no host has one."""
     found = _by_methods(hosts)
-    counted = {
-        node_name(host, settings): settings.kubernetes.extended_resources
-        for host, settings in hosts.items()
-        if settings.kubernetes.enabled and settings.kubernetes.extended_resources
-    }
+    nodes = {node_name(host, each): each.kubernetes for host, each in hosts.items() if each.kubernetes.enabled}
+    labelled = {node: each.node_labels for node, each in nodes.items() if each.node_labels}
+    counted = {node: each.extended_resources for node, each in nodes.items() if each.extended_resources}
     by_chart = {name: each.to_json() for name, each in other_plugins.releases(hosts).items()}
     of_dcgm = by_chart.pop(EXPORTER, {})
-    more = {"extended_resources": counted, "device_plugins": by_chart, "dcgm_exporter_chart": of_dcgm}
+    more = {
+        "node_labels": labelled,
+        "extended_resources": counted,
+        "device_plugins": by_chart,
+        "dcgm_exporter_chart": of_dcgm,
+    }
     return {**found, **{name: each for name, each in more.items() if each}}
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from gpunode.kubernetes.nodes.configuration import configuration
 from gpunode.settings import Settings
 from gpunode.settings.cluster import other_plugins
+from gpunode.settings.node_labels import node_label
 from gpunode.settings.other_plugins import EXPORTER
 
 OURS = "gpunode/labels"
@@ -43,7 +44,8 @@ def wanted_labels(settings: Settings, mig_state: str | None = None) -> dict[str,
     """Return the labels that a node is to have by gpunode; `mig_state` is one of MIG_STATES, None if nobody knows."""
     if mig_state is not None and mig_state not in MIG_STATES:
         raise ValueError(f"{mig_state!r} is none of {', '.join(MIG_STATES)}")
-    return _of_gpus(settings, mig_state) | {plugin_label(name): "true" for name in other_plugins(settings)}
+    asked = {plugin_label(name): "true" for name in other_plugins(settings)}
+    return _of_gpus(settings, mig_state) | asked | settings.kubernetes.node_labels
 
 
 def plugin_label(name: str) -> str:
@@ -176,7 +178,7 @@ def label_change(
 
 
 def owned(annotation: str | None) -> frozenset[str]:
-    """Return the labels that an annotation says are gpunode's; none but those that gpunode ever sets are believed."""
+    """Return the labels that an annotation says are gpunode's; none but those that gpunode may set are believed."""
     try:
         names = json.loads(annotation or "[]")
     except ValueError:
@@ -185,4 +187,12 @@ def owned(annotation: str | None) -> frozenset[str]:
 
 
 def _is_ours(name: object) -> bool:
-    return isinstance(name, str) and (name in _ALL or name.startswith(PLUGIN_LABEL))
+    return isinstance(name, str) and (name in _ALL or name.startswith(PLUGIN_LABEL) or _is_a_person_s(name))
+
+
+def _is_a_person_s(name: str) -> bool:
+    """Say whether `kubernetes.node_labels` may have asked for it."""
+    try:
+        return bool(node_label(name))
+    except ValueError:
+        return False

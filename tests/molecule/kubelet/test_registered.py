@@ -25,7 +25,7 @@ from tests.molecule.kubelet.test_kubelet import FILE, out
 
 pytestmark = [pytest.mark.real, pytest.mark.simulated]
 
-GPU, SPACE = "nvidia.com/gpu", "shop"
+GPU, SPACE, RACK = "nvidia.com/gpu", "shop", "example.com/rack"
 PLUGIN, VERDICT, KUBELET = "deploys/device_plugin.py", "deploys/verify_cluster.py", "deploys/kubelet.py"
 PAUSE = "registry.k8s.io/pause:3.6"
 # Above a minute: some sandboxes are removed by the kubelet's garbage collection alone, which comes once a minute, and
@@ -56,6 +56,7 @@ def _until(what: str, is_so: Callable[[], bool]) -> None:
 def _inventory(folder: Path, kubeconfig: Path, node: Node, plugin: str = "manifest", **more: Any) -> str:
     kubernetes = {
         "enabled": True, "kubeconfig": str(kubeconfig), "kubectl": str(program()), "timeout": 10,
+        "node_labels": {RACK: "b7"},
         "drain": {"timeout": _PATIENCE_S, "ready_timeout": 60, "force": True}, **more.pop("kubernetes", {}),
     }  # fmt: skip
     return inventory_with(
@@ -80,6 +81,16 @@ def _run(inventory: str, deploy: str, code: int = 0) -> Run:
 def _allocatable(kubeconfig: Path, node: Node) -> str | None:
     found: dict[str, str] = asked(kubeconfig, "get", "node", node.name)["status"]["allocatable"]
     return found.get(GPU)
+
+
+def _rack(kubeconfig: Path, node: Node) -> str | None:
+    found: dict[str, str] = asked(kubeconfig, "get", "node", node.name)["metadata"]["labels"]
+    return found.get(RACK)
+
+
+def _is_ready(kubeconfig: Path, node: Node) -> bool:
+    conditions = asked(kubeconfig, "get", "node", node.name)["status"]["conditions"]
+    return any((each["type"], each["status"]) == ("Ready", "True") for each in conditions)
 
 
 def _offers(kubeconfig: Path, node: Node, count: int) -> None:
@@ -154,6 +165,24 @@ def test_allocatable_is_what_the_kubelet_counts_once_gpunode_has_rolled_the_plug
     assert _allocatable(kubeconfig, node) == "2"
     assert _run(inventory, PLUGIN).operations("success") == {}
     assert "allocatable nvidia.com/gpu" not in _wrong(inventory, node)
+
+
+def test_a_label_of_a_person_s_is_set_kept_by_a_kubelet_that_starts_again_and_healed(
+    kubeconfig: Path, node: Node, tmp_path: Path
+) -> None:
+    inventory = _inventory(tmp_path, kubeconfig, node)
+    assert _rack(kubeconfig, node) == "b7" and f"label {RACK}" not in _wrong(inventory, node)
+    out(node, "systemctl restart kubelet")
+    _until("the node is Ready", lambda: _is_ready(kubeconfig, node))
+    assert _rack(kubeconfig, node) == "b7"
+    told(kubeconfig, "label", "node", node.name, f"{RACK}=b8", "--overwrite")
+    found = _wrong(inventory, node)[f"label {RACK}"]
+    assert (found["actual"], found["desired"]) == ("b8", "b7")
+    _run(inventory, PLUGIN)
+    assert _rack(kubeconfig, node) == "b7"
+    _run(_inventory(tmp_path, kubeconfig, node, kubernetes={"node_labels": {}}), PLUGIN)
+    assert _rack(kubeconfig, node) is None
+    _run(_inventory(tmp_path, kubeconfig, node), PLUGIN)
 
 
 def test_a_pod_that_asks_for_a_gpu_gets_its_device_and_one_too_many_waits(kubeconfig: Path, node: Node) -> None:
