@@ -5,13 +5,14 @@ few generated examples.
 pytest-xdist cannot do this: its workers and pyinfra's gevent do not get along. Each process gets files of its own,
 so that together they take about as long as each other by tests/unit/seconds.tsv, with -m by seconds-all.tsv;
 `--measure` writes that table anew.
-With GPUNODE_TEST_ATTEMPTS=2, as CI has it, tests that failed are run once more, and what they said first is told.
+With GPUNODE_TEST_AGAIN=1, as CI has it, tests that failed are run once more, and what they said first is told.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import resource
 import shutil
 import signal
@@ -24,7 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
-from junitparser import JUnitXml
+from junitparser import Error, Failure, JUnitXml
 
 UNIT = Path(__file__).parent / "unit"
 SECONDS, SECONDS_OF_ALL = UNIT / "seconds.tsv", UNIT / "seconds-all.tsv"
@@ -37,7 +38,9 @@ TOGETHER = (
 # What a file costs that is not in the table, and each that is beside its tests: pytest imports it.
 _OTHERWISE = 0.1
 _WORTH_TELLING = 0.2
-_FAILED, _NOTHING_COLLECTED = 1, 5
+_NOTHING_COLLECTED = 5
+_ENDS_EARLY = re.compile("-x|--exitfirst|--maxfail|--stepwise|--sw")
+AGAIN = "GPUNODE_TEST_AGAIN"
 # Seconds of one test, many times what the longest takes: whatever hangs is told by name, with where it stood.
 _HANGS = 1800
 # Many times what the tests' files take; a container's own may be 64 MB.
@@ -50,7 +53,8 @@ class Part:
     """Hold how one process ended: its exit status, what it said, its tests by how they ended, and seconds.
 
     seconds: of the clock, and of a processor (with all that it started)
-    first: what was said by tests that failed, and passed when they were run again; empty where none did
+    ran, bad: the names of its tests, and of those that failed
+    first: what was said the first time, where the tests that failed were run again; empty where none were
     """
 
     number: int
@@ -60,6 +64,8 @@ class Part:
     failed: int
     skipped: int
     seconds: tuple[float, float]
+    ran: frozenset[str] = frozenset()
+    bad: frozenset[str] = frozenset()
     first: str = ""
 
     @property
@@ -91,11 +97,11 @@ def run_part(number: int, files: list[str], options: list[str], folder: Path, me
     """Run pytest on these files to its end, and once more on the tests that failed where they may be run again."""
     measure = ["-p", "tests.measured", "--measure", str(folder / f"{number}.tsv")] if measured else []
     found = _run(number, files, [*measure, *options], folder / str(number))
-    if found.status != _FAILED or attempts() == 1:
+    # What ended before its last test says nothing of the others, and what is measured is judged as a whole.
+    if not found.bad or measured or any(map(_ENDS_EARLY.match, options)) or os.environ.get(AGAIN) != "1":
         return found
     again = _run(number, files, [*options, "--last-failed", "--last-failed-no-failures=none"], folder / str(number))
-    # A process that ended in the midst of a test noted none, so that nothing is run again.
-    if again.passed + again.failed < found.failed:
+    if not found.bad <= again.ran:
         return found
     return replace(
         again,
@@ -104,11 +110,6 @@ def run_part(number: int, files: list[str], options: list[str], folder: Path, me
         seconds=(found.seconds[0] + again.seconds[0], found.seconds[1] + again.seconds[1]),
         first=found.said,
     )
-
-
-def attempts() -> int:
-    """Return how often a test is run until it passes."""
-    return int(os.environ.get("GPUNODE_TEST_ATTEMPTS") or 1)
 
 
 def _run(number: int, files: list[str], options: list[str], folder: Path) -> Part:
@@ -130,7 +131,7 @@ def _run(number: int, files: list[str], options: list[str], folder: Path) -> Par
     process.returncode = os.waitstatus_to_exitcode(status)
     _running.remove(process)
     took = (time.monotonic() - begun, used.ru_utime + used.ru_stime)
-    return Part(number, process.returncode, said, *counts(report, process.returncode), took)
+    return Part(number, process.returncode, said, *counts(report, process.returncode), took, *names(report))
 
 
 def temporary_folder(memory: Path = Path("/dev/shm")) -> str | None:
@@ -150,6 +151,13 @@ def counts(report: Path, status: int) -> tuple[int, int, int]:
     return passed, failed, skipped
 
 
+def names(report: Path) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names of the tests that ran, and of those that failed."""
+    cases = [case for suite in (JUnitXml.fromfile(str(report)) if report.exists() else ()) for case in suite]
+    bad = [case for case in cases if any(isinstance(each, Failure | Error) for each in case.result)]
+    return tuple(frozenset(f"{case.classname}::{case.name}" for case in each) for each in (cases, bad))  # type: ignore[return-value]
+
+
 def write_seconds(measured: list[Path], table: Path) -> None:
     """Write what the files took, the longest first, but for those that took next to nothing."""
     took: dict[str, float] = {}
@@ -166,13 +174,12 @@ def told(part: Part, parts: int) -> str:
     """Return what is said of a part that has ended: of a good one what was skipped, of another all that it said."""
     clock, processor = part.seconds
     head = f"part {part.number} of {parts}: {clock:.0f} s, {processor:.0f} s of a processor"
+    words = ["==== failed at first, and were run again; find out why ====", part.first.rstrip()] if part.first else []
     if part.is_good:
-        every = (part.first + "\n" + part.said).splitlines()
-        lines = [f"{head}: {part.passed} passed", *(line for line in every if line.startswith("SKIPPED"))]
-        if part.first:
-            lines += ["==== failed, and passed when they were run again; find out why ====", part.first.rstrip()]
-        return "\n".join(lines)
-    return f"==== {head}: FAILED (exit status {part.status}) ====\n{part.said.rstrip()}"
+        every = f"{part.first}\n{part.said}".splitlines()
+        skipped = dict.fromkeys(line for line in every if line.startswith("SKIPPED"))
+        return "\n".join([f"{head}: {part.passed} passed", *skipped, *words])
+    return "\n".join([*words, f"==== {head}: FAILED (exit status {part.status}) ====", part.said.rstrip()])
 
 
 def main(arguments: list[str]) -> int:
@@ -209,7 +216,9 @@ def main(arguments: list[str]) -> int:
     clock = f"{time.monotonic() - begun:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of a processor"
     none = passed + failed + skipped == 0
     word = "FAILED" if bad else "FAILED: no test was asked for by these options" if none else "all is well"
-    print(f"unit tests: {asked.parts} parts side by side, {word}, {clock}")
+    again = sum(bool(part.first) for part in ended)
+    twice = f", {again} of them with tests that failed at first" if again else ""
+    print(f"unit tests: {asked.parts} parts side by side{twice}, {word}, {clock}")
     print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
     return 1 if bad or none else 0
 

@@ -2,7 +2,7 @@
 
 A process of its own: pytest awaits one scenario after the other meanwhile. What a scenario prints goes to
 .reports/scenarios/NAME.log, its tests' own words to NAME.tests, and its exit status, once it has ended, to NAME.status
-beside them. With GPUNODE_TEST_ATTEMPTS=2, as CI has it, one that failed is run once more; what the first attempt said
+beside them. With GPUNODE_TEST_AGAIN=1, as CI has it, one that failed is run once more; what the first attempt said
 stays in NAME.first.log and NAME.first.tests.
 """
 
@@ -27,9 +27,8 @@ SIDE_BY_SIDE = int(os.environ.get("GPUNODE_TEST_SIDE_BY_SIDE") or (os.cpu_count(
 SECONDS = 9000 if os.environ.get("GPUNODE_TEST_ALL") == "1" else 3000
 # They begin first, so that none of them is left over, alone, at the end.
 LONGEST = ("cluster", "interruption", "runfile", "deviations", "containerd", "dnf", "apt_cuda", "docker", "mig")
-# How often a scenario is run until it passes. More than once for CI alone: what a busy machine made fail is told there,
-# and lets the others' words stand.
-ATTEMPTS = int(os.environ.get("GPUNODE_TEST_ATTEMPTS") or 1)
+# Whether a scenario that failed is run once more: in CI, where it is told, and lets the change be judged by the others.
+AGAIN = os.environ.get("GPUNODE_TEST_AGAIN") == "1"
 # As timeout(1) has it.
 _TIMED_OUT = 124
 _ending = threading.Event()
@@ -65,24 +64,24 @@ def forget() -> None:
 
 def live(scenario: str) -> None:
     """Run one scenario to its end, again where it failed and may be; leave its exit status, and how long it took."""
-    begun, attempt, status = time.monotonic(), 1, _attempt(scenario)
-    while status not in (0, _TIMED_OUT) and attempt < ATTEMPTS and not _ending.is_set():
-        attempt += 1
+    begun = time.monotonic()
+    status, times = _attempt(scenario, SECONDS), ""
+    if status not in (0, _TIMED_OUT) and AGAIN and not _ending.is_set():
         for path in (log_of(scenario), words_of(scenario)):
             if path.exists():
                 path.replace(first_of(path))
-        status = _attempt(scenario)
-    word = ("passed" if status == 0 else "FAILED") + (f" at attempt {attempt}" if attempt > 1 else "")
-    with TIMES.open("a") as times:
-        times.write(f"{scenario}: {word}, {time.monotonic() - begun:.0f} s\n")
+        status, times = _attempt(scenario, SECONDS - (time.monotonic() - begun)), " at the second attempt"
+    with TIMES.open("a") as noted:
+        word = "passed" if status == 0 else "FAILED"
+        noted.write(f"{scenario}: {word}{times}, {time.monotonic() - begun:.0f} s\n")
     # Beside itself first: whoever waits reads it as soon as it is there.
     partial = status_of(scenario).with_suffix(".partial")
     partial.write_text(str(status))
     partial.replace(status_of(scenario))
 
 
-def _attempt(scenario: str) -> int:
-    """Run molecule, and return its exit status."""
+def _attempt(scenario: str, seconds: float) -> int:
+    """Run molecule for so long at most, and return its exit status."""
     binaries = Path(sys.executable).parent
     environment = {**os.environ, "PATH": f"{binaries}:{os.environ['PATH']}", "NO_COLOR": "1", "PY_COLORS": "0"}
     with log_of(scenario).open("w") as log:
@@ -90,10 +89,10 @@ def _attempt(scenario: str) -> int:
             return subprocess.run(
                 [binaries / "molecule", "test", "--scenario-name", scenario],
                 cwd=TESTS, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-                timeout=SECONDS, check=False,
+                timeout=seconds, check=False,
             ).returncode  # fmt: skip
         except subprocess.TimeoutExpired:
-            log.write(f"\n{scenario} did not end within {SECONDS} s\n")
+            log.write(f"\n{scenario} did not end within {seconds:.0f} s\n")
             return _TIMED_OUT
 
 

@@ -24,8 +24,8 @@ _IS_SHELL = re.compile(
 )
 # What they change is undone where they find no room; questions, and what undoes, have to succeed on a full disk, too.
 _MAY_WANT_ROOM = ("mig", "runtime", "smoke_crictl")
-# dash ends by a signal without its words at the exit, and PIPE comes to a question where a connection was cut off. What
-# changes a node has words of its own for this, or a unit of its own.
+# dash and busybox end by a signal without their words at the exit, and PIPE comes to a question where a connection was
+# cut off. A question is to leave nothing; some of what changes a node leaves temporary files then.
 _CHANGES = {"templates", "operations"}
 _AT_EXIT, _BY_SIGNAL = re.compile(r"\btrap .* EXIT\b"), re.compile(r"\btrap '[^']+' HUP INT TERM PIPE\b")
 _HERE_DOCUMENT = re.compile(r"<<-?\s*['\"]?[A-Za-z_]")
@@ -52,11 +52,15 @@ def faults(path: Path, shells: Iterable[tuple[str, ...]]) -> Iterator[str]:
         if _HERE_DOCUMENT.search(line) and path.stem not in _MAY_WANT_ROOM:
             yield f"{path}:{number}: a here-document: bash before 5.1 needs a file for it, which a full disk refuses"
     text = "\n".join(lines)
-    if not _CHANGES & {*path.parts} and _AT_EXIT.search(text) and not _BY_SIGNAL.search(text):
+    if not _CHANGES & {*_below(path).parts} and _AT_EXIT.search(text) and not _BY_SIGNAL.search(text):
         yield f"{path}: it clears up at its exit alone: what a signal ends leaves all; trap HUP INT TERM PIPE, too"
     yield from (f"{path}:{number}: longer than {_WIDTH}" for number, line in enumerate(lines, 1) if len(line) > _WIDTH)
     if not lines or not lines[0].startswith("# "):
         yield f"{path}: it does not begin with a comment that says what it prints and takes"
+
+
+def _below(path: Path) -> Path:
+    return path.relative_to(CHECKOUT) if path.is_relative_to(CHECKOUT) else path
 
 
 def shell_strings(path: Path) -> Iterator[str]:

@@ -107,7 +107,7 @@ def test_tests_that_failed_are_run_again_where_they_may_be_and_what_they_said_is
         "    there = noted.exists()\n    noted.touch()\n    assert there, 'too early'\n"
     )
     monkeypatch.setattr(fast, "UNIT", tmp_path / "tests/unit")
-    monkeypatch.delenv("GPUNODE_TEST_ATTEMPTS", raising=False)
+    monkeypatch.delenv(fast.AGAIN, raising=False)
 
     def run(number: int) -> tuple[int, int, int, bool, str]:
         noted.unlink(missing_ok=True)
@@ -116,12 +116,24 @@ def test_tests_that_failed_are_run_again_where_they_may_be_and_what_they_said_is
 
     *counts, said = run(1)
     assert counts == [1, 1, 1, False] and "too early" in said
-    monkeypatch.setenv("GPUNODE_TEST_ATTEMPTS", "2")
+    monkeypatch.setenv(fast.AGAIN, "1")
     *counts, said = run(2)
     assert counts == [2, 0, 1, True] and "too early" in said and "run again; find out why" in said
     (tmp_path / "tests/unit/test_it.py").write_text("def test_never(): assert False, 'never'\n")
     *counts, said = run(3)
     assert counts == [0, 1, 0, False] and "never" in said and "FAILED" in said
+    # One that passes the second time does not hide another, and its first words stay.
+    noted.unlink(missing_ok=True)
+    once = f"import pathlib\ndef test_once():\n    noted = pathlib.Path({str(noted)!r})\n"
+    once += "    there = noted.exists()\n    noted.touch()\n    assert there, 'too early'\n"
+    (tmp_path / "tests/unit/test_it.py").write_text(f"{once}def test_never(): assert False, 'never'\n")
+    *counts, said = run(5)
+    assert counts == [1, 1, 0, False] and "too early" in said and "never" in said
+    # What ends at the first failure has not run the others.
+    for option in ("-x", "--maxfail=1"):
+        noted.unlink(missing_ok=True)
+        part = fast.run_part(6, ["test_it.py"], [option], tmp_path, measured=False)
+        assert not part.is_good and not part.first
     # As where a test that hangs is ended: nobody knows which tests there were.
     (tmp_path / "tests/unit/test_it.py").write_text("import os\ndef test_ends_all(): os._exit(1)\n")
     *counts, said = run(4)

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -136,7 +137,9 @@ _SMI = """#!/bin/sh
 case "$*" in
   -h) cat "$LAB/help";;
   "-q -x") cat "$LAB/log"; exit "$(cat "$LAB/rc")";;
-  "-q -d PIDS") printf 'GPU 0:1\n  Process ID : 4712\n  Type : M+C\n  Name : client\n';;
+  "-q -d PIDS")
+    while [ -e "$LAB/hold-PIDS" ]; do : > "$LAB/held"; sleep 0.02; done
+    printf 'GPU 0:1\n  Process ID : 4712\n  Type : M+C\n  Name : client\n';;
   --query-gpu=index,memory.total*) echo '0, 81559';;
   --query-gpu=*) echo '0, GPU-1';;
   *) exit 9;;
@@ -159,6 +162,7 @@ fi
 [ -e "$CUDA_MPS_PIPE_DIRECTORY/control" ] || { echo "Cannot find MPS control daemon process"; exit 1; }
 IFS= read -r question; echo "$question" >> "$LAB/mps-calls"
 case "$question" in
+  quit) while [ -e "$LAB/hold-quit" ]; do : > "$LAB/held"; sleep 0.02; done;;
   get_default_active*) if [ -e "$LAB/told" ]; then cat "$LAB/told"; else echo 100.0; fi;;
   get_default_device*) echo 7G;;
   set_default_active*) echo "${question##* }.0" > "$LAB/told";;
@@ -230,21 +234,31 @@ def test_a_machine_with_nvcc_and_mps_tells_of_its_client_and_leaves_nothing(mach
     assert not [*machine.glob("tmp.*")]
 
 
-# Seconds behind the client's first word: while the daemon is asked, and while the script is about to print.
-@pytest.mark.parametrize("later", [0, 0.02, 0.05, 0.1])
+# While the script is about to print, and while it ends the daemon.
+@pytest.mark.parametrize("held", ["PIDS", "quit"])
 @pytest.mark.simulated
 @pytest.mark.starts_programs
-def test_an_interruption_ends_the_daemon_and_leaves_nothing(machine: Path, later: float) -> None:
+def test_an_interruption_ends_the_daemon_and_leaves_nothing(machine: Path, held: str) -> None:
+    hold = machine / f"hold-{held}"
+    hold.touch()
     process = started(machine)
-    while not (machine / "served").exists():
-        assert process.poll() is None
-        time.sleep(0.01)
-    time.sleep(later)
-    # As a terminal does it: all that runs in it hears of it.
-    os.killpg(process.pid, signal.SIGINT)
-    process.communicate(timeout=30)
-    assert (machine / "mps-calls").read_text().splitlines()[-1] == "quit"
-    assert not [*machine.glob("tmp.*")]
+    try:
+        _until(lambda: (machine / "held").exists())
+        # As a terminal does it: all that runs in it hears of it.
+        os.killpg(process.pid, signal.SIGINT)
+        if held == "quit":
+            hold.unlink()
+        _until(lambda: "quit" in (machine / "mps-calls").read_text().splitlines() and not [*machine.glob("tmp.*")])
+    finally:
+        hold.unlink(missing_ok=True)
+        process.communicate(timeout=30)
+
+
+def _until(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 @pytest.mark.simulated

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def molecule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(lives, "REPORTS", tmp_path / "scenarios")
     monkeypatch.setattr(lives, "TIMES", tmp_path / "scenarios.txt")
     # As who runs these may have it otherwise.
-    monkeypatch.setattr(lives, "ATTEMPTS", 1)
+    monkeypatch.setattr(lives, "AGAIN", False)
     lives.forget()
     return program
 
@@ -47,19 +48,31 @@ def test_one_that_failed_is_run_again_where_it_may_be_and_what_it_said_first_sta
     )
     lives.live("once")
     assert lives.status_of("once").read_text() == "2" and not lives.first_of(lives.log_of("once")).exists()
-    monkeypatch.setattr(lives, "ATTEMPTS", 2)
+    monkeypatch.setattr(lives, "AGAIN", True)
     lives.live("twice")
-    assert lives.status_of("twice").read_text() == "0" and "twice: passed at attempt 2, " in lives.TIMES.read_text()
+    assert (
+        lives.status_of("twice").read_text() == "0"
+        and "twice: passed at the second attempt, " in lives.TIMES.read_text()
+    )
     assert lives.first_of(lives.log_of("twice")).read_text() == lives.log_of("twice").read_text() == "attempt\n"
     molecule.write_text("#!/bin/sh\nexit 2\n")
     lives.live("never")
-    assert lives.status_of("never").read_text() == "2" and "never: FAILED at attempt 2, " in lives.TIMES.read_text()
+    assert (
+        lives.status_of("never").read_text() == "2"
+        and "never: FAILED at the second attempt, " in lives.TIMES.read_text()
+    )
     lives.forget()
     assert not lives.first_of(lives.log_of("twice")).exists()
+    # Told to end, it begins nothing again.
+    monkeypatch.setattr(lives, "_ending", threading.Event())
+    lives._ending.set()
+    lives.live("never")
+    assert not lives.first_of(lives.log_of("never")).exists()
 
 
 def test_a_scenario_that_hangs_is_ended_and_fails(molecule: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lives, "SECONDS", 0.2)
+    monkeypatch.setattr(lives, "AGAIN", True)
     lives.live("waits")
     assert lives.status_of("waits").read_text() == "124"
     assert "waits did not end within" in lives.log_of("waits").read_text()
