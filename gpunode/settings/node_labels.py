@@ -16,15 +16,15 @@ _NAME = re.compile(rf"((?=[^/]{{1,253}}/){LABEL}(\.{LABEL})*/)?{_WORD}", re.ASCI
 # How names begin that are no person's to set, or what they are as a whole, and whose they are: the other one would set
 # them back, and gpunode again, for ever.
 _OF_OTHERS: Mapping[str, str] = {
-    "gpunode/": "is gpunode's own",
-    "gpushare": "is gpunode's own, by device_plugin.method",
-    "nvidia.com/": "is of NVIDIA's plugin, feature discovery or operator, or gpunode's for them",
-    "feature.node.kubernetes.io/": "is node feature discovery's",
-    "kubernetes.io/hostname": "is the kubelet's",
-    "kubernetes.io/os": "is the kubelet's",
-    "kubernetes.io/arch": "is the kubelet's",
-    "beta.kubernetes.io/os": "is the kubelet's",
-    "beta.kubernetes.io/arch": "is the kubelet's",
+    "gpunode/": "belongs to gpunode",
+    "gpushare": "belongs to gpunode (device_plugin.method)",
+    "nvidia.com/": "belongs to NVIDIA's device plugin, feature discovery and operator",
+    "feature.node.kubernetes.io/": "belongs to node feature discovery",
+    "kubernetes.io/hostname": "belongs to the kubelet",
+    "kubernetes.io/os": "belongs to the kubelet",
+    "kubernetes.io/arch": "belongs to the kubelet",
+    "beta.kubernetes.io/os": "belongs to the kubelet",
+    "beta.kubernetes.io/arch": "belongs to the kubelet",
 }
 
 
@@ -37,7 +37,7 @@ def node_label(text: str) -> str:
         )
     for name, whose in _OF_OTHERS.items():
         if text == name or (name.endswith("/") and text.startswith(name)):
-            raise ValueError(f"{whose}, and would be set back; leave it out")
+            raise ValueError(f"{whose}, which would set it back; leave it out")
     return text
 
 

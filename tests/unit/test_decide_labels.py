@@ -92,9 +92,10 @@ def test_a_label_is_a_person_s_to_set(name: str) -> None:
         ("", "must be NAME or DOMAIN/NAME"), ("a b", "must be NAME"), ("Example.com/rack", "must be NAME"),
         ("example.com/", "must be NAME"), ("a/b/c", "must be NAME"), ("a" * 64, "must be NAME"), ("-a", "must be NAME"),
         (f"{'a.' * 127}/b", "must be NAME"), ("rack\n", "must be NAME"),
-        (CONFIG, "is of NVIDIA's plugin"), ("nvidia.com/gpu.product", "is of NVIDIA's plugin"), (GPUSHARE, "gpunode's"),
-        (SERVED_BY, "is gpunode's own"), (OF_KUBELET, "is the kubelet's"), ("kubernetes.io/hostname", "the kubelet's"),
-        ("feature.node.kubernetes.io/pci-10de.present", "is node feature discovery's"),
+        (CONFIG, "belongs to NVIDIA's"), ("nvidia.com/gpu.product", "belongs to NVIDIA's"),
+        (GPUSHARE, "belongs to gpunode"), (SERVED_BY, "belongs to gpunode"),
+        (OF_KUBELET, "belongs to the kubelet"), ("kubernetes.io/hostname", "belongs to the kubelet"),
+        ("feature.node.kubernetes.io/pci-10de.present", "belongs to node feature discovery"),
     ],
 )  # fmt: skip
 def test_a_label_that_no_node_can_have_or_that_others_set_is_refused(name: str, says: str) -> None:
@@ -107,7 +108,7 @@ def test_a_label_that_no_node_can_have_or_that_others_set_is_refused(name: str, 
     [
         ({"enabled": True, "node_labels": {RACK: "b 7"}}, "a label's value"),
         ({"enabled": True, "node_labels": {RACK: 7}}, "kubernetes.node_labels.example.com/rack = 7"),
-        ({"enabled": True, "node_labels": {PRESENT: "true"}}, "would be set back; leave it out"),
+        ({"enabled": True, "node_labels": {PRESENT: "true"}}, "would set it back; leave it out"),
         ({"node_labels": {RACK: "b7"}}, "has no meaning with enabled = False"),
     ],
 )
