@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
-from junitparser import Error, Failure, JUnitXml
+from junitparser import Error, Failure, JUnitXml, TestCase
 
 UNIT = Path(__file__).parent / "unit"
 SECONDS, SECONDS_OF_ALL = UNIT / "seconds.tsv", UNIT / "seconds-all.tsv"
@@ -155,7 +155,11 @@ def names(report: Path) -> tuple[frozenset[str], frozenset[str]]:
     """Return the names of the tests that ran, and of those that failed."""
     cases = [case for suite in (JUnitXml.fromfile(str(report)) if report.exists() else ()) for case in suite]
     bad = [case for case in cases if any(isinstance(each, Failure | Error) for each in case.result)]
-    return tuple(frozenset(f"{case.classname}::{case.name}" for case in each) for each in (cases, bad))  # type: ignore[return-value]
+    return frozenset(map(_name, cases)), frozenset(map(_name, bad))
+
+
+def _name(case: TestCase) -> str:
+    return f"{case.classname}::{case.name}"
 
 
 def write_seconds(measured: list[Path], table: Path) -> None:

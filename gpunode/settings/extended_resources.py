@@ -9,11 +9,11 @@ from typing import Annotated
 from pydantic import Field
 
 from gpunode.base.tables.reading import Row, table
+from gpunode.settings.component import LABEL
 
 ResourceCount = Annotated[int, Field(ge=1, le=1_000_000)]
-_PART = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 # A quota names it `requests.DOMAIN/NAME`, which must be a label's key, too: 253 characters before the slash.
-_NAME = re.compile(rf"(?=[^/]{{1,244}}/){_PART}(\.{_PART})*/[A-Za-z0-9]([A-Za-z0-9._-]{{0,61}}[A-Za-z0-9])?", re.ASCII)
+_NAME = re.compile(rf"(?=[^/]{{1,244}}/){LABEL}(\.{LABEL})*/[A-Za-z0-9]([A-Za-z0-9._-]{{0,61}}[A-Za-z0-9])?", re.ASCII)
 # What NVIDIA's device plugin offers. Others have names with the same prefix: the network operator's nvidia.com/hostdev,
 # KubeVirt's nvidia.com/GRID_T4-2Q.
 OF_PLUGIN = re.compile(r"nvidia\.com/(gpu(\.shared)?|mig-.+)")

@@ -115,10 +115,9 @@ class KubernetesSettings(Component):
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Refuse what drain and plugins refuse, kubelet or labels without a cluster, and a resource that two have."""
         yield from ((f"drain.{field}", message) for field, message in self.drain.contradictions())
-        if self.kubelet.asks and not self.enabled:
-            yield "kubelet", "has no meaning with enabled = False: the host is no node of a cluster"
-        if self.node_labels and not self.enabled:
-            yield "node_labels", "has no meaning with enabled = False: the host is no node of a cluster"
+        for key, asks in {"kubelet": self.kubelet.asks, "node_labels": self.node_labels}.items():
+            if asks and not self.enabled:
+                yield key, "has no meaning with enabled = False: the host is no node of a cluster"
         for name in sorted(self.extended_resources.keys() & self.expected_resources.keys()):
             yield "expected_resources", f"has {name}, which kubernetes.extended_resources counts by hand; leave one out"
         whose = {name: key for key in ("extended_resources", "expected_resources") for name in getattr(self, key)}

@@ -101,11 +101,13 @@ def test_tests_that_failed_are_run_again_where_they_may_be_and_what_they_said_is
     (tmp_path / "tests/unit").mkdir(parents=True)
     (tmp_path / "pytest.ini").touch()
     noted = tmp_path / "noted"
-    (tmp_path / "tests/unit/test_it.py").write_text(
-        "import pathlib, pytest\ndef test_good(): pass\ndef test_skips(): pytest.skip('no GPU')\n"
-        f"def test_once():\n    noted = pathlib.Path({str(noted)!r})\n"
+    file = tmp_path / "tests/unit/test_it.py"
+    once = (
+        f"import pathlib, pytest\ndef test_once():\n    noted = pathlib.Path({str(noted)!r})\n"
         "    there = noted.exists()\n    noted.touch()\n    assert there, 'too early'\n"
     )
+    never = "def test_never(): assert False, 'never'\n"
+    file.write_text(f"{once}def test_good(): pass\ndef test_skips(): pytest.skip('no GPU')\n")
     monkeypatch.setattr(fast, "UNIT", tmp_path / "tests/unit")
     monkeypatch.delenv(fast.AGAIN, raising=False)
 
@@ -119,24 +121,21 @@ def test_tests_that_failed_are_run_again_where_they_may_be_and_what_they_said_is
     monkeypatch.setenv(fast.AGAIN, "1")
     *counts, said = run(2)
     assert counts == [2, 0, 1, True] and "too early" in said and "run again; find out why" in said
-    (tmp_path / "tests/unit/test_it.py").write_text("def test_never(): assert False, 'never'\n")
+    file.write_text(never)
     *counts, said = run(3)
     assert counts == [0, 1, 0, False] and "never" in said and "FAILED" in said
     # One that passes the second time does not hide another, and its first words stay.
-    noted.unlink(missing_ok=True)
-    once = f"import pathlib\ndef test_once():\n    noted = pathlib.Path({str(noted)!r})\n"
-    once += "    there = noted.exists()\n    noted.touch()\n    assert there, 'too early'\n"
-    (tmp_path / "tests/unit/test_it.py").write_text(f"{once}def test_never(): assert False, 'never'\n")
-    *counts, said = run(5)
+    file.write_text(once + never)
+    *counts, said = run(4)
     assert counts == [1, 1, 0, False] and "too early" in said and "never" in said
     # What ends at the first failure has not run the others.
     for option in ("-x", "--maxfail=1"):
         noted.unlink(missing_ok=True)
-        part = fast.run_part(6, ["test_it.py"], [option], tmp_path, measured=False)
+        part = fast.run_part(5, ["test_it.py"], [option], tmp_path, measured=False)
         assert not part.is_good and not part.first
     # As where a test that hangs is ended: nobody knows which tests there were.
-    (tmp_path / "tests/unit/test_it.py").write_text("import os\ndef test_ends_all(): os._exit(1)\n")
-    *counts, said = run(4)
+    file.write_text("import os\ndef test_ends_all(): os._exit(1)\n")
+    *counts, said = run(6)
     assert counts == [0, 1, 0, False] and "FAILED" in said
 
 

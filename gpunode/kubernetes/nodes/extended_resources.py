@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from gpunode.base.comparison import BY_HAND, compared
@@ -22,7 +23,7 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.subject import Subject
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl
 from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
-from gpunode.kubernetes.nodes.labels import RESOURCES
+from gpunode.kubernetes.nodes.labels import RESOURCES, accepts, note, noted
 from gpunode.settings.extended_resources import by_hand
 from gpunode.settings.kubernetes import KubernetesSettings
 
@@ -54,18 +55,7 @@ class ResourceChange:
 
 def owned(annotation: str | None) -> frozenset[str]:
     """Return the resources that an annotation says are gpunode's; none that gpunode would never set is believed."""
-    try:
-        names = json.loads(annotation or "[]")
-    except (ValueError, RecursionError):
-        return frozenset()
-    return frozenset(filter(_is_by_hand, names)) if isinstance(names, list) else frozenset()
-
-
-def _is_by_hand(name: Any) -> bool:
-    try:
-        return isinstance(name, str) and bool(by_hand(name))
-    except ValueError:
-        return False
+    return noted(annotation, partial(accepts, by_hand))
 
 
 def resource_change(desired: Mapping[str, int], actual: ClusterNode) -> ResourceChange:
@@ -85,8 +75,7 @@ def resource_change(desired: Mapping[str, int], actual: ClusterNode) -> Resource
         if name not in conflicts and actual.capacity.get(name) != str(count)
     }
     to_remove = tuple(sorted(name for name in before if name in actual.capacity and name not in desired))
-    ours = sorted(name for name in desired if name in to_set or name in before)
-    text = json.dumps(ours, separators=(",", ":")) if ours else None
+    text = note([name for name in desired if name in to_set or name in before])
     return ResourceChange(to_set, to_remove, text, conflicts, actual.resources, actual.is_annotated)
 
 

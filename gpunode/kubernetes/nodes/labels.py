@@ -151,9 +151,8 @@ def before_mig(settings: Settings, labels: Mapping[str, str], annotation: str | 
     gone = tuple(actual) if clears else ()
     theirs = MIG_STATE in labels and MIG_STATE not in ours
     tells = bool(_of_gpus(settings)) and not theirs and labels.get(MIG_STATE) != "pending"
-    names = sorted(ours | {MIG_STATE}) if tells else sorted(ours)
-    text = json.dumps(names, separators=(",", ":")) if names else None
-    return LabelChange({MIG_STATE: "pending"} if tells else {}, gone, text, {}, tells and MIG_STATE not in ours)
+    names = ours | {MIG_STATE} if tells else ours
+    return LabelChange({MIG_STATE: "pending"} if tells else {}, gone, note(names), {}, tells and MIG_STATE not in ours)
 
 
 def label_change(
@@ -172,27 +171,38 @@ def label_change(
     }
     to_set = {name: value for name, value in desired.items() if labels.get(name) != value and name not in conflicts}
     to_remove = tuple(sorted(name for name in before if name in labels and name not in desired))
-    ours = sorted(name for name in desired if name in to_set or name in before)
-    text = json.dumps(ours, separators=(",", ":")) if ours else None
+    text = note([name for name in desired if name in to_set or name in before])
     return LabelChange(to_set, to_remove, text, conflicts, text != annotation)
 
 
 def owned(annotation: str | None) -> frozenset[str]:
     """Return the labels that an annotation says are gpunode's; none but those that gpunode may set are believed."""
+    return noted(annotation, _is_ours)
+
+
+def noted(annotation: str | None, may_be: Callable[[str], bool]) -> frozenset[str]:
+    """Return the names that an annotation lists, as far as they `may_be` in it; none where it is no list."""
     try:
         names = json.loads(annotation or "[]")
-    except ValueError:
+    except (ValueError, RecursionError):
         return frozenset()
-    return frozenset(filter(_is_ours, names)) if isinstance(names, list) else frozenset()
+    found = names if isinstance(names, list) else []
+    return frozenset(name for name in found if isinstance(name, str) and may_be(name))
 
 
-def _is_ours(name: object) -> bool:
-    return isinstance(name, str) and (name in _ALL or name.startswith(PLUGIN_LABEL) or _is_a_person_s(name))
+def note(names: Collection[str]) -> str | None:
+    """Return the text of an annotation that lists these names; None: there is to be none."""
+    return json.dumps(sorted(names), separators=(",", ":")) if names else None
 
 
-def _is_a_person_s(name: str) -> bool:
-    """Say whether `kubernetes.node_labels` may have asked for it."""
+def accepts(validator: Callable[[str], str], name: str) -> bool:
+    """Say whether a validator of the settings takes a name."""
     try:
-        return bool(node_label(name))
+        return bool(validator(name))
     except ValueError:
         return False
+
+
+def _is_ours(name: str) -> bool:
+    # A person's may be of `kubernetes.node_labels`.
+    return name in _ALL or name.startswith(PLUGIN_LABEL) or accepts(node_label, name)
