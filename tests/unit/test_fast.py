@@ -133,6 +133,13 @@ def test_tests_that_failed_are_run_again_where_they_may_be_and_what_they_said_is
         noted.unlink(missing_ok=True)
         part = fast.run_part(5, ["test_it.py"], [option], tmp_path, measured=False)
         assert not part.is_good and not part.first
+    # One that is not there the second time has not passed.
+    file.write_text(
+        f"import pathlib\nnoted = pathlib.Path({str(noted)!r})\nif noted.exists():\n    def test_other(): pass\n"
+        "else:\n    def test_gone():\n        noted.touch()\n        assert False\n"
+    )
+    *counts, said = run(7)
+    assert counts == [0, 1, 0, False] and "test_gone" in said
     # As where a test that hangs is ended: nobody knows which tests there were.
     file.write_text("import os\ndef test_ends_all(): os._exit(1)\n")
     *counts, said = run(6)

@@ -76,6 +76,7 @@ def test_a_scenario_that_hangs_is_ended_and_fails(molecule: Path, monkeypatch: p
     lives.live("waits")
     assert lives.status_of("waits").read_text() == "124"
     assert "waits did not end within" in lives.log_of("waits").read_text()
+    assert not lives.first_of(lives.log_of("waits")).exists()
 
 
 def test_what_an_earlier_run_left_is_no_answer(molecule: Path) -> None:
