@@ -4,34 +4,40 @@
 PYTHON ?= python3
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo "sudo -E")
 APT := $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get -q -y
-# What the lab needs of the system; a program of each package that is there means that it is installed.
-LAB_PACKAGES := podman runc netavark aardvark-dns iptables nftables debootstrap dpkg-dev apt-utils gnupg openssh-client openssl zstd
-# A browser for the tests of the page that `--html` writes, and letters for its pictures; where the system has none, those tests skip.
+# System packages of the lab and of the tests; tests/unit/test_installed.py compares them with the programs that are started.
+LAB_PACKAGES := podman runc netavark aardvark-dns iptables nftables debootstrap dpkg-dev apt-utils gnupg openssh-client openssl zstd \
+  busybox
+# The second tier: PostgreSQL for the history, and a browser for the page that `--html` writes.
+DATABASE_PACKAGES := postgresql
 BROWSER_PACKAGES := chromium fonts-dejavu-core
-# What its virtual machine needs beside these, which only test-slow boots, and the real vagrant with the keys it reads.
-VM_PACKAGES := qemu-system-x86 grub-pc-bin grub-common e2fsprogs genisoimage vagrant ruby-ed25519 ruby-bcrypt-pbkdf
-# The tests start hundreds of short programs; where nothing may be cached, each of them compiles gpunode anew.
+# The third tier: the virtual machine, and the real vagrant with the keys that it reads.
+ALL_PACKAGES := qemu-system-x86 grub-pc-bin grub-common e2fsprogs genisoimage vagrant ruby-ed25519 ruby-bcrypt-pbkdf
+# Hundreds of short programs start in the tests; without a cache of bytecode each of them compiles gpunode.
 CACHED := env -u PYTHONDONTWRITEBYTECODE
-# The unit tests in parts side by side, then the scenarios, which are side by side by themselves.
-UNIT := $(SUDO) $(CACHED) .venv/bin/python -m tests.fast
-SCENARIOS := $(SUDO) $(CACHED) .venv/bin/pytest
+TESTS := $(SUDO) $(CACHED) .venv/bin/python -m tests.run
 TIMED = date +"==> %H:%M:%S $(1)"
+# Names of scenarios: `make test-nodes SCENARIOS="dnf zypper"` runs these alone.
+SCENARIOS ?=
+ONLY = $(if $(SCENARIOS),--scenarios "$(SCENARIOS)")
 
-.PHONY: help setup lab-tools lab-vm-tools demo demo-down test-fast test test-slow test-real test-hardware lint docs pictures audit browser-tools database-tools
+.PHONY: help setup lab-tools nodes-tools all-tools demo demo-down test test-unit test-nodes test-all test-real test-hardware lint package \
+  docs pictures audit
 
 help:
-	@echo "make setup      make .venv, so that .venv/bin/pyinfra and .venv/bin/gpunode work"
-	@echo "make demo       boot two lab nodes with simulated H100s and turn them into GPU nodes"
-	@echo "make demo-down  take the demo's nodes down"
-	@echo "make test-fast  unit tests (no nodes, about a minute)"
-	@echo "make test       unit tests and scenarios on lab nodes"
-	@echo "make test-slow  what takes long"
-	@echo "make test-real  what needs something that not everybody has, such as GPUNODE_REAL_REPOSITORIES=1: live repositories (CONTRIBUTING.md)"
-	@echo "make test-hardware  on a machine with a GPU: gpunode's facts beside nvidia-smi's, CUDA, MPS; writes docs/hardware.md"
-	@echo "make lint       ruff, mypy, shellcheck, and the site of docs/ (into .site)"
-	@echo "make audit      look for known vulnerabilities in uv.lock; says so where it could not"
-	@echo "make pictures   make docs/pictures by a chromium without a window, of SIMULATED fleets"
-	@echo "make docs       generate the reference pages, docs/coverage.md and the tables of docs/support.md"
+	@echo "make setup          make .venv, so that .venv/bin/pyinfra and .venv/bin/gpunode work"
+	@echo "make demo           boot two lab nodes with simulated H100s and turn them into GPU nodes"
+	@echo "make demo-down      take the demo's nodes down"
+	@echo "make test           tier 1: unit tests, and the main job on lab nodes (12 minutes)"
+	@echo "make test-unit      the unit tests of tier 1 alone (2 minutes; no nodes)"
+	@echo "make test-nodes     tier 2: the other scenarios (40 minutes); SCENARIOS=\"dnf mps\" for some"
+	@echo "make test-all       tier 3: everything, with the virtual machine and mutants (hours)"
+	@echo "make test-real      what needs more than this machine, such as GPUNODE_REAL_REPOSITORIES=1 (docs/testing.md)"
+	@echo "make test-hardware  on a machine with a GPU: gpunode's facts next to nvidia-smi's; writes docs/hardware.md"
+	@echo "make lint           ruff, mypy, shellcheck, and the site of docs/ (into .site)"
+	@echo "make package        build the sdist and the wheel, install and try each"
+	@echo "make audit          look for known vulnerabilities in uv.lock"
+	@echo "make docs           generate the reference pages"
+	@echo "make pictures       make docs/pictures with a browser, of SIMULATED fleets"
 
 setup: .venv/.complete
 
@@ -45,23 +51,19 @@ setup: .venv/.complete
 	@.venv/bin/uv sync --frozen --quiet --compile-bytecode
 	@touch $@
 
-lab-vm-tools: LAB_PACKAGES += $(VM_PACKAGES)
-lab-tools lab-vm-tools:
-	@missing=; for package in $(LAB_PACKAGES); do \
+# install NAMES: install the packages of the list that are missing.
+install = @missing=; for package in $(1); do \
 	  dpkg-query -W -f '$${db:Status-Status}' $$package 2>/dev/null | grep -qx installed || missing="$$missing $$package"; done; \
-	if [ -n "$$missing" ]; then $(call TIMED,Installing what the lab needs:$$missing (half a minute)); \
+	if [ -n "$$missing" ]; then $(call TIMED,Installing system packages:$$missing (half a minute)); \
 	  $(APT) update >/dev/null && $(APT) install --no-install-recommends $$missing >/dev/null; fi
 
-browser-tools:
-	@command -v chromium >/dev/null || { $(call TIMED,Installing $(BROWSER_PACKAGES) (half a minute)); \
-	  $(APT) update >/dev/null && $(APT) install --no-install-recommends $(BROWSER_PACKAGES) >/dev/null; } || \
-	  echo "no chromium to be had here: the page's tests in a browser are skipped"
-
-# The tests start a server of their own from it, and leave the one that Debian starts alone.
-database-tools:
-	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { $(call TIMED,Installing postgresql (half a minute)); \
-	  $(APT) update >/dev/null && $(APT) install --no-install-recommends postgresql >/dev/null; } || \
-	  echo "no PostgreSQL to be had here: the history's tests with it are skipped"
+lab-tools:
+	$(call install,$(LAB_PACKAGES))
+nodes-tools: lab-tools
+	$(call install,$(DATABASE_PACKAGES)) || echo "PostgreSQL cannot be installed here: its tests of the history are skipped"
+	$(call install,$(BROWSER_PACKAGES)) || echo "chromium cannot be installed here: the page's tests in a browser are skipped"
+all-tools: nodes-tools
+	$(call install,$(ALL_PACKAGES))
 
 demo: setup lab-tools
 	@$(SUDO) .venv/bin/python -m gpunode.lab.demo
@@ -69,36 +71,38 @@ demo: setup lab-tools
 demo-down: setup
 	@$(SUDO) .venv/bin/gpunode lab down
 
-lint: setup
+lint: setup lab-tools
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@.venv/bin/mypy
 	@.venv/bin/python -m tests.shell_files
 	@.venv/bin/python -m tests.docs_site
 
+package: setup
+	@.venv/bin/python -m tests.package
+
 audit: setup
 	@.venv/bin/python -m tests.advisories
 
 docs: setup
 	@.venv/bin/python -m gpunode.reference
-	@.venv/bin/python -m tests.support
-	@.venv/bin/python -m tests.coverage
 
-pictures: setup browser-tools
+pictures: setup nodes-tools
 	@.venv/bin/python -m tests.pictures
 
-test-fast: setup
-	@$(CACHED) .venv/bin/python -m tests.fast
+test: setup lab-tools
+	@$(TESTS) 1 $(ONLY)
 
-test: setup lab-tools browser-tools database-tools
-	@$(UNIT) -m "not slow"
-	@$(SCENARIOS) -m "not slow" tests/test_scenarios.py
+test-unit: setup lab-tools
+	@$(TESTS) 1 --unit
 
-test-slow: export GPUNODE_TEST_ALL = 1
-test-slow: export GPUNODE_TEST_EXAMPLES = 1000
-test-slow: setup lab-vm-tools browser-tools database-tools
-	@$(UNIT) -m "slow or not slow"
-	@$(SCENARIOS) tests/test_scenarios.py
+test-nodes: setup nodes-tools
+	@$(TESTS) 2 $(ONLY)
+
+test-all: export GPUNODE_TEST_ALL = 1
+test-all: export GPUNODE_TEST_EXAMPLES = 1000
+test-all: setup all-tools
+	@$(TESTS) all $(ONLY)
 	@$(call TIMED,Mutants of what gpunode promises most (ten minutes))
 	@$(SUDO) $(CACHED) .venv/bin/python -m tests.mutation
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-MISSING = "no chromium here (apt-get install chromium; `make browser-tools`)"
+MISSING = "no chromium here (apt-get install chromium; `make nodes-tools`)"
 _SECONDS = 60
 _KEYS = {
     "Enter": 13,

@@ -21,7 +21,7 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-MISSING = "no PostgreSQL here (apt-get install postgresql; `make database-tools`)"
+MISSING = "no PostgreSQL here (apt-get install postgresql; `make nodes-tools`)"
 _SECONDS = 60
 _NOBODY = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--no-new-privs")
 

@@ -33,7 +33,7 @@ ALL = os.environ.get("GPUNODE_TEST_ALL") == "1"
 # The slow tests compile whole drivers.
 SECONDS = 3600 if ALL else 900
 # What a scenario has beyond the life of a node, where another scenario shows much the same in `make test`.
-only_slow = pytest.mark.skipif(not ALL, reason="takes minutes, and its like is shown elsewhere (make test-slow has it)")
+third_tier = pytest.mark.skipif(not ALL, reason="takes minutes, and its like is shown elsewhere (make test-all has it)")
 # What a scenario tells at length: molecule swallows what a passing test prints, and a lab's own folder goes with it.
 REPORTS = CHECKOUT / ".reports"
 

@@ -17,10 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from tests.fast import temporary_folder
 from tests.mutation.groups import GROUPS, Group
 from tests.mutation.judging import Judged, Types, Workers
 from tests.mutation.mutant import Mutant
+from tests.run import temporary_folder
 
 SAMPLE = 100
 

@@ -41,7 +41,7 @@ _SECONDS = 60
 _NOWHERE, _NOT_THERE = 98, "not in place"
 _OPTIONS = (
     "-q", "-p", "no:cacheprovider", "-p", "no:terminalreporter", "-p", "_hypothesis_pytestplugin",
-    "-m", "not builds and not slow and not node",
+    "-m", "not tier2 and not tier3 and not node",
 )  # fmt: skip
 # Taken before gevent is imported, which puts its own in their place.
 _fork, _wait, _sleep = os.fork, os.waitpid, time.sleep

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # In a fresh checkout hypothesis first builds its tables of Unicode, which it takes for a slow test; and the time of a
 # busy machine is no property of the code. The inputs are the same ones while a test is the same, lest a change be held
-# for what it did not do; test-slow, which asks for many, looks for others each time.
+# for what it did not do; `make test-all`, which asks for many, looks for others each time.
 settings.register_profile(
     "unit",
     max_examples=EXAMPLES,

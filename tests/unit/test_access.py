@@ -199,7 +199,6 @@ def test_of_several_processes_none_asks(monkeypatch: pytest.MonkeyPatch) -> None
     assert not connection._has_terminal()
 
 
-@pytest.mark.starts_programs
 def test_a_terminal_is_looked_for_as_getpass_does() -> None:
     look = (
         "import sys; import gpunode.base.fast_import; from gpunode.fleet.access import connection; "
@@ -210,7 +209,6 @@ def test_a_terminal_is_looked_for_as_getpass_does() -> None:
     assert done.returncode == 0
 
 
-@pytest.mark.starts_programs
 def test_the_program_that_says_a_password_stands_where_programs_may_be_run(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()

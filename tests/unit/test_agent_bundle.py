@@ -89,7 +89,7 @@ def bundle(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return warm.run("gpunode", "agent", "bundle", *told)
 
 
-@pytest.mark.builds
+@pytest.mark.tier2
 def test_each_host_has_one_bundle_with_its_own_settings_and_one_program(site: Path) -> None:
     done = bundle(site, "--output", "json", "--number", "7", "--valid", "2h")
     assert done.returncode == 0, done.stderr

@@ -15,7 +15,6 @@ from gpunode.operations import agent_turn
 from gpunode.system.interrupted import Interrupted
 
 pytestmark = [
-    pytest.mark.starts_programs,
     pytest.mark.real,
     pytest.mark.skipif(shutil.which("flock") is None, reason="needs flock"),
 ]

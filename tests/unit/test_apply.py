@@ -25,7 +25,6 @@ from gpunode.node.plan import Plan
 from tests.unit.simulated_rollout import Lab
 from tests.unit.test_rollout_command import SECONDS, alive, pyinfra_of, until, with_default_signals
 
-pytestmark = pytest.mark.starts_programs
 GOOD = (Finding("driver", FindingClass.OK, "flavour", "open", "open"),)
 WAITS = Finding("driver", FindingClass.REBOOT_PENDING, "loaded module", "570", "580", disruption=Disruption.reboot)
 CAN = Plan((), (), ())
@@ -257,7 +256,7 @@ def test_what_is_left_to_do_names_the_limit_and_the_settings(lab: Lab) -> None:
     assert f"then run\n  {again}\n" in done.stdout and f"mend that, and run `{again}`" in done.stdout
 
 
-@pytest.mark.builds
+@pytest.mark.tier2
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ctrl_c_ends_pyinfra_and_says_how_to_go_on(lab: Lab, number: signal.Signals) -> None:
     lab.hang()

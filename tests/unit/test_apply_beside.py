@@ -22,7 +22,6 @@ from tests.unit.simulated_rollout import Lab
 from tests.unit.test_apply import CAN, REFUSED, apply, at_a_terminal
 from tests.unit.test_rollout_command import SECONDS, until
 
-pytestmark = pytest.mark.starts_programs
 lab = test_apply.lab
 
 
@@ -91,7 +90,7 @@ def test_a_person_is_asked_again_where_the_plan_is_another_one(
     assert "Run this on 2 nodes" in done.output and "Run this on 1 node (gpu-2); 1 stay as they are?" in done.output
 
 
-@pytest.mark.builds
+@pytest.mark.tier2
 @pytest.mark.parametrize("gone", ["window", "reader"])
 def test_whoever_stops_looking_ends_no_run_and_the_verdict_comes(lab: Lab, gone: str) -> None:
     step = [

@@ -111,7 +111,6 @@ def test_the_node_s_answer_is_read_without_what_our_own_entry_adds() -> None:
             parse_apt_archive(broken)
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_the_probe_runs_under_sh_and_is_read(run_shell: Callable[[str], tuple[int, list[str]]]) -> None:
     code, lines = run_shell(AptArchive().command())

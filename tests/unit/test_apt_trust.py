@@ -158,7 +158,6 @@ def _run(command: StringCommand) -> str:
     return done.stdout
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 @pytest.mark.parametrize("suffix", [".asc", ".gpg"])
 def test_gpg_takes_one_key_out_of_a_keyring_and_the_old_one_is_kept(tmp_path: Path, suffix: str) -> None:
@@ -178,7 +177,6 @@ def test_gpg_takes_one_key_out_of_a_keyring_and_the_old_one_is_kept(tmp_path: Pa
     assert sorted(item.name for item in tmp_path.iterdir()) == sorted([ring.name, ring.name + DISABLED, "secret"])
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_a_second_file_of_the_same_name_does_not_overwrite_the_first_that_was_kept(tmp_path: Path) -> None:
     path = tmp_path / "cuda.list"
@@ -198,7 +196,6 @@ def gpg() -> Iterator[Callable[..., str]]:
         subprocess.run(["gpgconf", "--homedir", home, "--kill", "all"], check=True, capture_output=True)
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_a_keyring_is_read_by_its_primary_keys_alone_and_with_its_permissions(
     tmp_path: Path, gpg: Callable[..., str], run_shell: Callable[[str], tuple[int, list[str]]]

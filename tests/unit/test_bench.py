@@ -110,7 +110,6 @@ def test_the_page_of_runs_compares_with_fixed_work() -> None:
     assert [(each["at_nodes"], each["met"]) for each in report.as_json(found, 3)["aims"]] == [(20, True), (100, None)]
 
 
-@pytest.mark.starts_programs
 def test_fixed_work_prints_nothing_and_fails_where_a_part_of_it_fails(tmp_path: Path) -> None:
     version = tmp_path / "version"
     version.write_text("NVRM\n")

@@ -450,7 +450,7 @@ def test_every_break_is_of_something_that_stands_there() -> None:
     assert gone == []
 
 
-@pytest.mark.slow
+@pytest.mark.tier3
 @pytest.mark.parametrize("path, there, broken, test", BREAKS, ids=[f"{row[0]}: {row[2]}" for row in BREAKS])
 def test_a_break_is_caught_by_its_test(copy: Path, path: str, there: str, broken: str, test: str) -> None:
     text = (copy / path).read_text()

@@ -23,7 +23,7 @@ import pytest
 from gpunode.cli import gpunode
 from tests import warm
 
-pytestmark = [pytest.mark.real, pytest.mark.starts_programs]
+pytestmark = pytest.mark.real
 
 COMMANDS = gpunode.list_commands(click.Context(gpunode))
 

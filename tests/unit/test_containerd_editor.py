@@ -99,7 +99,6 @@ def test_the_deprecated_table_that_wins_over_the_default_s_name_is_judged_and_go
     assert render(empty, "1.7.24", Runtimes()) == empty
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_the_node_s_own_check_does_not_take_a_default_s_name_for_the_default_beside_that_table(tmp_path: Path) -> None:
     program = tmp_path / "containerd"

@@ -116,7 +116,6 @@ def test_a_control_plane_host_that_is_not_connected_is_said_to_be_so_with_the_ca
     assert output.status != 0 and output.err == f"Error: cp-1 (kubernetes.run_on) is not connected{why}"
 
 
-@pytest.mark.starts_programs
 def test_a_command_that_hangs_here_is_ended(host: Host) -> None:
     output = _runner(host, "@local")(Command(("sleep", "60"), {}, 0))
     assert (output.status, output.err) == (124, "Error: timed out after 0 s")

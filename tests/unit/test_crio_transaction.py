@@ -27,7 +27,7 @@ from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
 from tests.unit.test_runtime_transaction import _SLEEP, _STAT
 
-pytestmark = [pytest.mark.real, pytest.mark.starts_programs]
+pytestmark = pytest.mark.real
 PROGRAM = Path(__file__).parents[2] / "lab" / "packages" / "crio.py"
 # Starts the daemon as far as it is asked: by what it runs is what its files come to.
 _SYSTEMCTL = """#!/bin/sh

@@ -9,7 +9,7 @@ import pytest
 
 from gpunode.base.template import rendered
 
-pytestmark = [pytest.mark.real, pytest.mark.starts_programs]
+pytestmark = pytest.mark.real
 BEFORE = "/usr/bin:/bin"
 
 

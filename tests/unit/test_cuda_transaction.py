@@ -16,7 +16,7 @@ from gpunode.operations.cuda import _LINK, CUDA
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
 
-pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs]
+pytestmark = pytest.mark.simulated
 
 _INSTALLER = r"""#!/bin/sh
 for word in "$@"; do case "$word" in --toolkitpath=*) toolkit=${word#*=};; esac; done

@@ -486,7 +486,6 @@ def test_the_operation_does_what_the_decision_says(host: Host) -> None:
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_the_probe_reads_pods_files_and_asks_dcgmi_where_its_health_is_watched(tmp_path: Path) -> None:
     programs, etc, pods = (tmp_path / name for name in ("bin", "etc", "pods"))
     for folder in (programs, etc, pods):

@@ -44,7 +44,7 @@ from tests.unit.simulated_cluster import SimulatedCluster
 from tests.unit.test_device_plugin_deploy import data, run
 from tests.unit.test_verify import DATA, GOOD
 
-pytestmark = [pytest.mark.pure, pytest.mark.builds]
+pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 
 LABEL, IMAGE = "gpunode/dcgm-exporter", "nvcr.io/nvidia/k8s/dcgm-exporter:4.5.3-4.8.2-distroless"
 NODE: dict[str, Any] = {

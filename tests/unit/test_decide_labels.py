@@ -189,14 +189,12 @@ def _drift(tmp_path: Path, data: dict[str, Any], labels: dict[str, str], ours: l
     return {item.what: item for item in bad(*found)}
 
 
-@pytest.mark.starts_programs
 def test_drift_tells_of_labels_that_the_run_takes_off_a_node_that_is_gpunode_s_no_more(tmp_path: Path) -> None:
     found = _drift(tmp_path, {"device_plugin": {"method": "none"}}, {PRESENT: "true", "team": "a"}, [PRESENT])
     assert {name: (item.actual, item.desired) for name, item in found.items()} == {f"label {PRESENT}": ("true", "none")}
     assert _drift(tmp_path, {"device_plugin": {"method": "none"}}, {PRESENT: "true"}, []) == {}
 
 
-@pytest.mark.starts_programs
 def test_drift_tells_of_labels_of_a_person_s_where_gpunode_brings_no_plugin(tmp_path: Path) -> None:
     data = {"device_plugin": {"method": "none"}, "node_labels": {RACK: "b7", "node-role.kubernetes.io/gpu": ""}}
     found = _drift(tmp_path, data, {RACK: "b6", "pool": "a"}, [RACK, "pool"])
@@ -209,7 +207,6 @@ def test_drift_tells_of_labels_of_a_person_s_where_gpunode_brings_no_plugin(tmp_
     assert theirs.remedy == f"find out who sets it, or `kubectl label node gpu-1 {RACK}-`"
 
 
-@pytest.mark.starts_programs
 def test_drift_tells_of_an_annotation_that_the_run_writes_anew(tmp_path: Path) -> None:
     found = _drift(tmp_path, {}, {CONFIG: "none", PRESENT: "true"}, [CONFIG, PRESENT, MPS_CAPABLE])
     item = found[f"annotation {OURS}"]

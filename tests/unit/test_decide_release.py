@@ -182,7 +182,6 @@ def test_a_release_that_no_node_needs_goes_once_or_is_a_person_s(simulated: Livi
         )
 
 
-@pytest.mark.starts_programs
 @pytest.mark.parametrize("method", ["helm", "gpu-operator"])
 def test_drift_tells_of_a_release_that_the_run_takes_away(tmp_path: Path, method: str) -> None:
     cluster = SimulatedCluster.of(tmp_path, "gpu-1")

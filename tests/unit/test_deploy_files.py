@@ -10,7 +10,7 @@ import pytest
 from gpunode import deploys
 from tests import warm
 
-pytestmark = [pytest.mark.pure, pytest.mark.builds]
+pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 
 FOLDER = Path(deploys.__file__).parent
 # What names no component, or several; smoke.py is a component of verify.py's, by a file that is never imported.

@@ -15,7 +15,7 @@ from tests import warm
 from tests.unit.simulated_cluster import ENFORCED, SimulatedCluster, node
 from tests.unit.test_device_plugin import CONTRADICTIONS
 
-pytestmark = [pytest.mark.pure, pytest.mark.builds]
+pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 
 CHECKOUT = Path(__file__).parents[2]
 CONFIG, PRESENT = "nvidia.com/device-plugin.config", "nvidia.com/gpu.present"

@@ -205,7 +205,6 @@ RPM = (
 )
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 @pytest.mark.parametrize(
     "entry, plugin, held",
@@ -241,7 +240,6 @@ def test_a_package_is_held_by_the_entry_that_fits_it_where_the_plugin_is_there(
     assert sorted(name for want, name, _ in lines if want == "hold") == held
 
 
-@pytest.mark.starts_programs
 def test_the_manager_that_is_asked_keeps_the_node_s_packages_whatever_else_is_installed(tmp_path: Path) -> None:
     probes = {name: f"echo {name}" for name in ("apt", "dnf", "dnf5", "zypper", "pacman")}
     text = by_manager(**probes).replace("/var/lib", str(tmp_path))
@@ -419,7 +417,6 @@ def left_out(said: str) -> set[str]:
     return {each for word in words for each in word.split(",")}
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 @pytest.mark.parametrize("upstream", ["580.95.05", ""])
 def test_what_dnf_would_do_is_asked_without_the_driver_s_other_versions(tmp_path: Path, upstream: str) -> None:
@@ -428,7 +425,6 @@ def test_what_dnf_would_do_is_asked_without_the_driver_s_other_versions(tmp_path
     assert left_out(said) == (LEFT_OUT if upstream else set())
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 @pytest.mark.parametrize("does", [True, False], ids=["dnf does it", "dnf's shell refuses and says nothing"])
 def test_what_goes_and_what_comes_are_one_transaction_that_is_looked_at_afterwards(tmp_path: Path, does: bool) -> None:
@@ -453,7 +449,6 @@ def test_what_goes_and_what_comes_are_one_transaction_that_is_looked_at_afterwar
     assert (done.returncode == 0) == does
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_the_driver_s_packages_come_with_its_other_versions_out_of_dnf_s_sight(tmp_path: Path) -> None:
     asked = "own=x; foreign=y; upstream=580.95.05; arguments='nvidia-open=3:580.95.05-1.el10'; names=nvidia-open"
@@ -675,7 +670,6 @@ def test_a_hold_by_a_plugin_that_is_switched_off_is_refused_before_the_node_is_t
     assert all("set enabled = 1 there, or " in item.remedy for item in found)
 
 
-@pytest.mark.starts_programs
 @pytest.mark.parametrize(("enabled", "said"), [("0", "off"), ("1", "yes"), (None, None)])
 def test_the_toolkit_s_probe_tells_a_plugin_that_is_off_from_one_that_is_not_there(
     tmp_path: Path, enabled: str | None, said: str | None
@@ -694,7 +688,6 @@ def test_the_toolkit_s_probe_tells_a_plugin_that_is_off_from_one_that_is_not_the
     assert done.stdout == (f"locking={said}\n" if said else "")
 
 
-@pytest.mark.starts_programs
 def test_every_manager_gives_each_function_that_the_transaction_calls() -> None:
     called = (
         "unlocked", "driver_packages", "is_installed", "stated", "saved_file", "cached_file", "fetch", "save_choices",

@@ -86,7 +86,6 @@ def test_the_packages_are_those_of_rhel_and_there_is_no_module_stream() -> None:
     }
 
 
-@pytest.mark.starts_programs
 @pytest.mark.parametrize(
     ("release", "manager"),
     [("ID=fedora\n", "dnf5"), ('ID="fedora"\n', "dnf5"), ('ID="rocky"\nID_LIKE="rhel fedora"\n', "dnf")],
@@ -234,7 +233,6 @@ VALUE_FIRST = f'{{value = "{EVR}", key = "evr", comparator = "="}}'
 ON_ARM = '{key = "arch", comparator = "=", value = "aarch64"}'
 
 
-@pytest.mark.starts_programs
 @pytest.mark.parametrize(
     ("text", "held"),
     [

@@ -18,7 +18,7 @@ from gpunode.packages.families import dnf5
 from tests.unit.test_dnf5 import THEIRS
 from tests.unit.test_dnf5_words import FILTERED, FLAVOUR
 
-pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs]
+pytestmark = pytest.mark.simulated
 
 
 def run(tmp_path: Path, text: str, programs: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -20,7 +20,7 @@ from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
 from gpunode.packages.driver_packages import FOREIGN, OWN
 
-pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs]
+pytestmark = pytest.mark.simulated
 
 # SIMULATED: dnf cannot read the repositories in `gone`, and says so as it does.
 _REPOSITORIES = r"""

@@ -31,7 +31,7 @@ from tests.unit.test_ci_judgement import Machines, answer
 from tests.unit.test_mig_check import DECLARATION
 from tests.unit.test_verify import GOOD as NODE
 
-pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
+pytestmark = pytest.mark.pure
 HEAD = {"schema", "gpunode", "at", "counts", "exit_code"}
 KUBERNETES = {"kubernetes": {"enabled": True, "version": "1.31"}}
 

@@ -95,7 +95,6 @@ def test_a_plan_says_before_which_steps_the_node_is_drained(enabled: bool, drain
     assert any(step.pending for step in waits.steps) and not waits.drains
 
 
-@pytest.mark.starts_programs
 def test_a_run_has_what_its_wave_tells_it(tmp_path: Path) -> None:
     script = f"import os; print(os.environ['{WAVE}'])"
     files = Files(tmp_path / "log", tmp_path / "printed", tmp_path / "events")

@@ -77,7 +77,6 @@ def test_container_toolkit_and_cuda_are_not_taken_for_the_driver(name: str) -> N
     assert not belongs(name)
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 @pytest.mark.skipif(shutil.which("awk") is None, reason="needs awk")
 def test_awk_on_the_node_and_python_here_draw_the_same_line() -> None:
@@ -639,7 +638,6 @@ def test_the_driver_s_reading_tells_packages_kernels_and_services_apart() -> Non
     )  # fmt: skip
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 @pytest.mark.skipif(shutil.which("apt-config") is None, reason="apt's own reader is needed")
 def test_apt_reads_the_list_for_unattended_upgrades(tmp_path: Any) -> None:
@@ -652,7 +650,6 @@ def test_apt_reads_the_list_for_unattended_upgrades(tmp_path: Any) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.starts_programs
 def test_a_simulation_that_fails_is_asked_down_to_the_package_that_is_missing(tmp_path: Path) -> None:
     """apt-get is SIMULATED: it tells of one package what that needs, as the real one does."""
     (tmp_path / "apt-get").write_text(

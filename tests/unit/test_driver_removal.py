@@ -196,7 +196,6 @@ MANAGERS = {
 }  # fmt: skip
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 @pytest.mark.parametrize("family", FAMILIES)
 def test_each_family_tells_what_nobody_needs_any_more_and_removes_just_that(family: str, tmp_path: Path) -> None:
@@ -248,7 +247,6 @@ def node(tmp_path: Path) -> Machine:
     return made
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_the_driver_goes_with_what_came_along_for_it_and_nothing_else(node: Machine) -> None:
     (node.state / "runfiles").mkdir()
@@ -260,7 +258,6 @@ def test_the_driver_goes_with_what_came_along_for_it_and_nothing_else(node: Mach
     assert list((node.state / "runfiles").iterdir()) == []
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_a_module_in_use_stays_in_memory_and_that_is_told(node: Machine) -> None:
     (node.state / "in-use").touch()
@@ -270,7 +267,6 @@ def test_a_module_in_use_stays_in_memory_and_that_is_told(node: Machine) -> None
     assert set(node.packages) == {"old-tool"}
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_a_removal_that_dies_halfway_is_undone_with_holds_module_and_services(node: Machine) -> None:
     before = node.packages
@@ -281,7 +277,6 @@ def test_a_removal_that_dies_halfway_is_undone_with_holds_module_and_services(no
     assert node.remove().returncode == 0
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_a_loss_of_power_between_the_end_of_a_removal_and_its_last_word_brings_all_back(node: Machine) -> None:
     before = node.packages
@@ -298,7 +293,6 @@ def test_a_loss_of_power_between_the_end_of_a_removal_and_its_last_word_brings_a
     assert node.remove().returncode == 0 and set(node.packages) == {"old-tool"}
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_a_driver_that_could_not_come_back_stays_unless_the_settings_go_on(node: Machine) -> None:
     node.write("repository")
@@ -309,7 +303,6 @@ def test_a_driver_that_could_not_come_back_stays_unless_the_settings_go_on(node:
     assert node.remove(rollback="best-effort").returncode == 0
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_a_runfile_s_driver_and_packages_over_it_go_together(node: Machine) -> None:
     uninstaller = node.root / "usr/bin/nvidia-uninstall"
@@ -321,7 +314,6 @@ def test_a_runfile_s_driver_and_packages_over_it_go_together(node: Machine) -> N
     assert (node.state / "uninstalled").read_text() == "--silent\n"
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_a_runfile_s_driver_goes_alone_and_its_services_start_at_no_boot(tmp_path: Path) -> None:
     node = Machine(tmp_path, old_tool="1")
@@ -334,7 +326,6 @@ def test_a_runfile_s_driver_goes_alone_and_its_services_start_at_no_boot(tmp_pat
     assert (done.returncode, node.journal, node.enabled) == (0, "done", ""), done.stderr
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_an_uninstaller_that_fails_has_its_words_in_our_error_and_the_packages_stay(node: Machine) -> None:
     uninstaller = node.root / "usr/bin/nvidia-uninstall"

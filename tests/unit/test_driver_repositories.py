@@ -26,7 +26,7 @@ from gpunode.settings.driver import DriverSettings
 from gpunode.system.boot import Boot
 from tests.real.resolve_apt import Apt, Resolved
 
-pytestmark = [pytest.mark.real, pytest.mark.starts_programs, pytest.mark.builds]
+pytestmark = [pytest.mark.real, pytest.mark.tier2]
 NO_KERNEL = Boot(running="6.1.0-40-amd64")
 
 
@@ -118,7 +118,7 @@ def test_a_driver_comes_whole_and_at_one_version(
     _comes_whole(repository(name), flavour, rule)
 
 
-@pytest.mark.slow
+@pytest.mark.tier3
 @pytest.mark.parametrize("name", world.repositories())
 def test_every_driver_of_every_repository_comes_whole(repository: Callable[[str], Repository], name: str) -> None:
     for _, flavour, rule in _asked(name, each=True):

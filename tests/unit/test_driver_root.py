@@ -263,7 +263,6 @@ def test_a_root_without_devices_is_a_caution_where_the_toolkit_looks_for_them_th
         assert each.reason.startswith(f"{ROOT}/dev has no devices") and "toolkit.mode = 'cdi'" in str(each.remedy)
 
 
-@pytest.mark.starts_programs
 @pytest.mark.parametrize(("made", "told"), [((), True), (("dev",), True), (("dev", "dev/nvidiactl"), False)])
 def test_a_specification_takes_the_devices_from_dev_where_the_root_shows_none(
     made: tuple[str, ...], told: bool, tmp_path: Path
@@ -280,7 +279,6 @@ def test_a_specification_takes_the_devices_from_dev_where_the_root_shows_none(
     assert f"--driver-root={root}" in asked and ("--dev-root=/ " in asked) is told
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_the_probe_reads_the_driver_below_its_root_and_no_module_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -300,7 +298,6 @@ def test_the_probe_reads_the_driver_below_its_root_and_no_module_on_disk(
     assert (gone.root_folder, gone.root_smi, gone.library_version) == (False, None, None)
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_nvidia_smi_of_the_root_is_asked_once_with_its_own_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

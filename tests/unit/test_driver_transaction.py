@@ -13,7 +13,7 @@ import pytest
 from gpunode.operations.keeping import digest_of_text, noted_command
 from tests.unit.simulated_dpkg import SimulatedDpkg
 
-pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs]
+pytestmark = pytest.mark.simulated
 
 OLD, NEW = "580.82.07", "580.95.05"
 BEFORE = {"nvidia-open": f"{OLD}-1 hold", "nvidia-smi": f"{OLD}-1 hold"}

@@ -21,7 +21,7 @@ from tests.certificate import self_signed
 from tests.dask_cluster import BINARIES, SECONDS, Cluster, is_there, until
 
 pytest.importorskip("distributed", reason="needs gpunode[dask]")
-pytestmark = pytest.mark.builds
+pytestmark = pytest.mark.tier2
 
 ROOT = Path(__file__).parent.parent.parent
 # Nothing listens on port 1 of this machine: every connection is refused at once.

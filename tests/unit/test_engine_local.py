@@ -55,7 +55,7 @@ def test_several_processes_find_what_one_finds(tmp_path: Path) -> None:
     assert drift(tmp_path, 3) == one
 
 
-@pytest.mark.builds
+@pytest.mark.tier2
 def test_a_process_that_ends_early_leaves_its_own_hosts_alone_unread(tmp_path: Path) -> None:
     first = f"""
     try:
@@ -72,7 +72,7 @@ def test_a_process_that_ends_early_leaves_its_own_hosts_alone_unread(tmp_path: P
     assert all("Unable to connect" in finding["cause"] for name, finding in found.items() if name not in lost), found
 
 
-@pytest.mark.builds
+@pytest.mark.tier2
 def test_an_inventory_may_have_another_order_in_each_process(tmp_path: Path) -> None:
     # As one that is made of a set has.
     found = drift(tmp_path, 2, IN_A_CHILD + "import random; random.Random(os.getpid()).shuffle(gpu_nodes)")
@@ -80,7 +80,7 @@ def test_an_inventory_may_have_another_order_in_each_process(tmp_path: Path) -> 
     assert all("Unable to connect" in finding["cause"] for finding in found.values()), found
 
 
-@pytest.mark.builds
+@pytest.mark.tier2
 def test_a_host_that_a_process_does_not_have_is_told_so_and_the_others_are_read(tmp_path: Path) -> None:
     found = drift(tmp_path, 2, IN_A_CHILD + "del gpu_nodes[1:]")
     assert "Unable to connect" in found.pop("gpu-0")["cause"]
@@ -88,13 +88,13 @@ def test_a_host_that_a_process_does_not_have_is_told_so_and_the_others_are_read(
     assert all("no such host" in finding["cause"] for finding in found.values()), found
 
 
-@pytest.mark.builds
+@pytest.mark.tier2
 def test_an_inventory_that_reads_its_standard_input_finds_nothing_there(tmp_path: Path) -> None:
     found = drift(tmp_path, 2, IN_A_CHILD + "sys.stdin.read() and gpu_nodes.clear()")
     assert all("Unable to connect" in finding["cause"] for finding in found.values()), found
 
 
-@pytest.mark.builds
+@pytest.mark.tier2
 def test_a_process_that_complains_at_length_holds_nothing_up(tmp_path: Path) -> None:
     # More than a pipe holds: paramiko wrote a traceback for each host that failed.
     assert len(drift(tmp_path, 2, IN_A_CHILD + 'sys.stderr.write("x" * 300_000)')) == 7

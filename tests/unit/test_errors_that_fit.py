@@ -40,7 +40,6 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.starts_programs
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_what_ends_a_command_fits_the_terminal(folder: Path, columns: int) -> None:
     environment = {**os.environ, "COLUMNS": str(columns)}
@@ -52,7 +51,6 @@ def test_what_ends_a_command_fits_the_terminal(folder: Path, columns: int) -> No
     assert "\n".join(parts) == (GOLDEN / f"{columns}.txt").read_text()
 
 
-@pytest.mark.starts_programs
 def test_in_a_log_an_error_is_one_line(folder: Path) -> None:
     for output in ("auto", "plain"):
         done = warm.run("gpunode", "drift", "fleet.py", "--limit", "gpu-3", "--output", output, cwd=folder)

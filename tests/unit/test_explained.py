@@ -130,7 +130,6 @@ def apt(tmp_path: Path) -> Apt:
     return Apt(tmp_path)
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 @pytest.mark.parametrize(
     ("said", "code"),
@@ -153,7 +152,6 @@ def test_old_lists_do_for_any_repository_but_the_one_that_the_packages_come_from
     assert apt.run(f"{APT_GET}{READ_LISTS}{REFRESH}refresh ''").returncode == 0
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 @pytest.mark.parametrize(
     "text", [f"{READ_LISTS}read_lists apt_get", "unlocked", f"{MARK}unlocked; mark hold x", FINISH]
@@ -168,7 +166,6 @@ def test_a_lock_that_is_not_freed_in_the_nodes_own_time_is_told_with_its_holder(
     assert apt.calls("apt-get") + apt.calls("dpkg") <= 4
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_a_lock_that_is_freed_while_we_wait_is_no_error(apt: Apt) -> None:
     apt.program("apt-get", f"[ -e {apt.folder}/freed ] || {{ touch {apt.folder}/freed; echo '{LOCKED}'; exit 100; }}")
@@ -176,7 +173,6 @@ def test_a_lock_that_is_freed_while_we_wait_is_no_error(apt: Apt) -> None:
     assert apt.calls("sleep") == 1
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 @pytest.mark.parametrize(
     ("configured", "seconds"), [("", "300"), ("lock_seconds='7'", "7"), ("lock_seconds='-1'", "300")]

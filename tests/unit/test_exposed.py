@@ -34,7 +34,6 @@ def asked(*patterns: Path) -> tuple[ExposedFile, ...]:
 
 
 @AS_ROOT
-@pytest.mark.starts_programs
 @pytest.mark.real
 @pytest.mark.parametrize(
     ("mode", "user", "group", "told"),
@@ -60,7 +59,6 @@ def test_who_may_write_a_file_is_told_by_owner_group_and_mode(
 
 
 @AS_ROOT
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_of_a_link_its_target_counts_and_the_folder_that_this_stands_in(tmp_path: Path) -> None:
     folder = tmp_path / "anybodys"
@@ -74,7 +72,6 @@ def test_of_a_link_its_target_counts_and_the_folder_that_this_stands_in(tmp_path
     assert {file.path for file in asked(tmp_path / "config.toml")} == {str(folder), str(tmp_path / "config.toml")}
 
 
-@pytest.mark.starts_programs
 def test_patterns_that_fit_nothing_tell_nothing() -> None:
     assert asked(Path("/absent/*.toml"), Path("/absent")) == ()
     assert all(pattern.startswith("/") and " " not in pattern for pattern in FILES)

@@ -10,7 +10,6 @@ import pytest
 
 from gpunode.base.shell_file import script_file
 
-pytestmark = pytest.mark.starts_programs
 STUBS = {
     "apt-get": 'echo "$*" >> "$LOG"',
     "apt-config": "true",

@@ -98,7 +98,6 @@ def kubectl(tmp_path: Path) -> _Kubectl:
     return _Kubectl(tmp_path)
 
 
-@pytest.mark.starts_programs
 def test_drift_plan_and_rollout_say_so_and_the_cluster_is_asked_once(kubectl: _Kubectl, tmp_path: Path) -> None:
     kubectl.prints(**{"gpu-1": True, "gpu-2": False})
     settings = settings_from(_settings(kubectl=str(kubectl.program)))
@@ -115,7 +114,6 @@ def test_drift_plan_and_rollout_say_so_and_the_cluster_is_asked_once(kubectl: _K
     assert second == answers[1]
 
 
-@pytest.mark.starts_programs
 def test_a_cluster_that_does_not_answer_is_an_error_of_the_nodes_that_are_read(
     kubectl: _Kubectl, tmp_path: Path
 ) -> None:
@@ -156,7 +154,6 @@ def _accepted(monkeypatch: pytest.MonkeyPatch, data: dict[str, Any]) -> bool:
     return gpunode.deploys.component.accepted()
 
 
-@pytest.mark.starts_programs
 @pytest.mark.parametrize("is_cordoned", [True, False])
 def test_a_run_gives_such_a_host_one_word_and_no_failure(
     kubectl: _Kubectl, monkeypatch: pytest.MonkeyPatch, given: list[tuple[str, Any]], is_cordoned: bool
@@ -167,7 +164,6 @@ def test_a_run_gives_such_a_host_one_word_and_no_failure(
     assert [name for name, _ in given] == (["Leave this node alone"] if is_cordoned else [])
 
 
-@pytest.mark.starts_programs
 def test_a_run_refuses_the_host_where_the_cluster_does_not_answer(
     kubectl: _Kubectl, monkeypatch: pytest.MonkeyPatch, given: list[tuple[str, Any]]
 ) -> None:

@@ -10,6 +10,6 @@ from tests.unit.generated import EXAMPLES, MANY
 pytestmark = pytest.mark.pure
 
 
-@pytest.mark.skipif(EXAMPLES >= MANY, reason="test-slow's are others each time")
+@pytest.mark.skipif(EXAMPLES >= MANY, reason="test-all's are others each time")
 def test_no_constant_of_a_module_becomes_an_input() -> None:
     assert len(providers._get_local_constants()) == 0

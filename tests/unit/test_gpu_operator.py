@@ -178,7 +178,7 @@ def _hosts(cluster: SimulatedCluster, *methods: str) -> dict[str, dict[str, Any]
     }
 
 
-@pytest.mark.builds
+@pytest.mark.tier2
 def test_both_releases_come_once_and_the_operator_goes_when_no_node_has_its_way(
     cluster: SimulatedCluster, tmp_path: Path
 ) -> None:
@@ -199,7 +199,7 @@ def test_both_releases_come_once_and_the_operator_goes_when_no_node_has_its_way(
     assert run(tmp_path, chart, "--dry").changes == []
 
 
-@pytest.mark.builds
+@pytest.mark.tier2
 @pytest.mark.parametrize("device", ["pci-0302_10de_2330", "pci-0302_10de"])
 def test_a_node_on_which_the_operator_would_find_no_gpu_is_refused_with_the_label_that_is_there(
     cluster: SimulatedCluster, tmp_path: Path, device: str
@@ -218,14 +218,14 @@ def test_a_node_on_which_the_operator_would_find_no_gpu_is_refused_with_the_labe
         assert not cluster.state()["operator"] and cluster.labels("gpu-1") == {found: "true"}
 
 
-@pytest.mark.builds
+@pytest.mark.tier2
 def test_an_operator_that_nobody_was_labelled_for_by_gpunode_stays(cluster: SimulatedCluster, tmp_path: Path) -> None:
     cluster.write(operator=["somebody's"])
     assert run(tmp_path, _hosts(cluster, "helm", "helm")).code == 0
     assert cluster.state()["operator"] == ["somebody's"] and PRESENT not in cluster.labels("gpu-1")
 
 
-@pytest.mark.builds
+@pytest.mark.tier2
 def test_a_release_that_fails_names_the_operator_s_own_settings(cluster: SimulatedCluster, tmp_path: Path) -> None:
     cluster.write(failures={"helm show chart gpu-operator": "chart gpu-operator not found"})
     done = run(tmp_path, _hosts(cluster, "gpu-operator"))

@@ -177,7 +177,6 @@ def test_an_answer_that_is_none_is_refused() -> None:
     assert parse_gpu_users([*_smi(A), "app.rc=15", f"app={A}, 1, x, 1"]).processes == ()
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_the_probe_reads_running_containers_alone_and_only_those_that_name_a_gpu(tmp_path: Path) -> None:
     alive = subprocess.Popen(["sleep", "60"])

@@ -79,7 +79,6 @@ def mode(path: Path) -> int:
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_what_is_saved_and_journalled_is_for_root_alone(tmp_path: Path) -> None:
     assert run(tmp_path, "true").returncode == 0
     assert mode(tmp_path / "state/t.json") == 0o600
@@ -87,7 +86,6 @@ def test_what_is_saved_and_journalled_is_for_root_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_a_reason_of_any_characters_is_one_line_of_a_journal_that_can_be_read(tmp_path: Path) -> None:
     done = run(tmp_path, 'reject "$(printf \'it\\nsays "no" \\\\ {é}\')"')
     assert done.returncode == 1
@@ -97,7 +95,6 @@ def test_a_reason_of_any_characters_is_one_line_of_a_journal_that_can_be_read(tm
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_what_is_asked_is_not_blamed_where_the_disk_takes_nothing(tmp_path: Path) -> None:
     """head is SIMULATED: it says that there is no space."""
     done = run(tmp_path, 'reject "it does not start"', PATH=programs(tmp_path, head="exit 1"))
@@ -110,7 +107,6 @@ def test_what_is_asked_is_not_blamed_where_the_disk_takes_nothing(tmp_path: Path
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_what_cannot_be_put_back_stays_begun_for_the_next_run_and_fails(tmp_path: Path) -> None:
     done = run(tmp_path, 'printf new > "$file"; reject x', restore="exit 1")
     assert done.returncode == 1
@@ -121,7 +117,6 @@ def test_what_cannot_be_put_back_stays_begun_for_the_next_run_and_fails(tmp_path
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_putting_back_goes_on_behind_a_step_that_fails(tmp_path: Path) -> None:
     done = run(tmp_path, 'printf new > "$file"; false; true', restore=f"false\n{PUT_BACK}")
     assert done.returncode == 1
@@ -129,7 +124,6 @@ def test_putting_back_goes_on_behind_a_step_that_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_an_undoing_that_was_asked_for_changes_nothing_anew(tmp_path: Path) -> None:
     assert run(tmp_path, 'printf new > "$file"; echo changed').stdout == "changed\n"
     undo = told((tmp_path / "state/t.sh").read_text(), "undo")
@@ -139,7 +133,6 @@ def test_an_undoing_that_was_asked_for_changes_nothing_anew(tmp_path: Path) -> N
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_what_a_killed_run_left_is_not_taken_for_what_this_one_saved(tmp_path: Path) -> None:
     for name in ("t.new", "t.before", "t"):
         (tmp_path / "state" / name).mkdir(parents=True)
@@ -151,7 +144,6 @@ def test_what_a_killed_run_left_is_not_taken_for_what_this_one_saved(tmp_path: P
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 @pytest.mark.parametrize("save", ["exit 3", "false; true"])
 def test_one_that_refuses_to_begin_leaves_nothing_half_saved(tmp_path: Path, save: str) -> None:
     (tmp_path / "state").mkdir()
@@ -162,7 +154,6 @@ def test_one_that_refuses_to_begin_leaves_nothing_half_saved(tmp_path: Path, sav
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 @pytest.mark.parametrize("signal", ["TERM", "INT", "HUP"])
 def test_a_request_to_stop_between_journal_and_change_begins_no_change(tmp_path: Path, signal: str) -> None:
     """sync is SIMULATED: with its second call (the journal is flushed, not yet in place) the unit is stopped."""
@@ -173,7 +164,6 @@ def test_a_request_to_stop_between_journal_and_change_begins_no_change(tmp_path:
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 @pytest.mark.parametrize("signal", ["TERM", "INT", "HUP"])
 def test_a_request_to_stop_within_the_change_puts_back(tmp_path: Path, signal: str) -> None:
     done = run(tmp_path, f'printf new > "$file"; kill -{signal} $$; sleep 5; echo went on')
@@ -182,7 +172,6 @@ def test_a_request_to_stop_within_the_change_puts_back(tmp_path: Path, signal: s
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_what_has_time_comes_behind_the_end_and_undoes_nothing_however_it_ends(tmp_path: Path) -> None:
     seen = 'cat "$journal"; false; echo then'
     done = run(tmp_path, 'printf new > "$file"', afterwards=seen)
@@ -213,7 +202,6 @@ def asked(folder: Path, given: str | None = None, **stubs: str) -> subprocess.Co
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_a_unit_has_the_transaction_s_name_and_time_to_put_back_and_says_who_began_it(tmp_path: Path) -> None:
     done = asked(tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "changed\n", "")
@@ -226,7 +214,6 @@ def test_a_unit_has_the_transaction_s_name_and_time_to_put_back_and_says_who_beg
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_a_script_that_did_not_come_whole_changes_nothing_and_is_no_success(tmp_path: Path) -> None:
     done = asked(tmp_path, given="")
     assert done.returncode != 0 and "changed" not in done.stdout
@@ -234,7 +221,6 @@ def test_a_script_that_did_not_come_whole_changes_nothing_and_is_no_success(tmp_
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_the_script_is_on_the_disk_before_the_unit_begins(tmp_path: Path) -> None:
     (tmp_path / "order").touch()
     order = f'echo "${{0##*/}} $*" >> {tmp_path}/order'
@@ -244,7 +230,6 @@ def test_the_script_is_on_the_disk_before_the_unit_begins(tmp_path: Path) -> Non
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_what_systemd_says_of_a_unit_that_ran_is_passed_on_and_is_no_other_run(tmp_path: Path) -> None:
     said = f"echo 'it was already there' >&2\n{_RUNS.format(tmp_path)}"
     done = asked(tmp_path, systemd_run=said, systemctl="exit 1")
@@ -252,7 +237,6 @@ def test_what_systemd_says_of_a_unit_that_ran_is_passed_on_and_is_no_other_run(t
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_a_systemd_that_starts_no_unit_fails_in_its_own_words_and_nothing_is_left_to_put_back(tmp_path: Path) -> None:
     done = asked(tmp_path, systemd_run="echo 'Failed to connect to bus' >&2; exit 1")
     assert (done.returncode, done.stdout) == (1, "")
@@ -278,7 +262,6 @@ sleep() {{ echo >> {folder}/slept; }}
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 @pytest.mark.parametrize("state", ["active", "activating", "deactivating", "reloading"])
 def test_a_unit_that_is_at_work_is_waited_for(tmp_path: Path, state: str) -> None:
     done = waited(tmp_path, state, state, "inactive")
@@ -287,7 +270,6 @@ def test_a_unit_that_is_at_work_is_waited_for(tmp_path: Path, state: str) -> Non
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_a_unit_that_does_not_end_in_five_minutes_is_named_and_nothing_is_changed(tmp_path: Path) -> None:
     done = waited(tmp_path, "active")
     assert done.returncode == 1
@@ -296,7 +278,6 @@ def test_a_unit_that_does_not_end_in_five_minutes_is_named_and_nothing_is_change
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 @pytest.mark.parametrize(
     ("code", "ran", "ends", "given_up"),
     [(0, "yes", 0, False), (1, "yes", 0, True), (1, "''", 1, False), (143, "yes", 143, False)],
@@ -451,7 +432,6 @@ def written(folder: Path, path: Path, text: str, **arguments: str) -> list[str]:
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_a_file_is_root_s_has_its_mode_and_is_on_the_disk_before_it_takes_its_place(tmp_path: Path) -> None:
     path = tmp_path / "a/b/file"
     new = f"{path}.gpunode-new"

@@ -274,7 +274,6 @@ def repository(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Callable
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_key_source_and_stamp_are_written_for_all_to_read_and_nothing_is_left_beside_them(
     tmp_path: Path, repository: tuple[Callable[[], Any], dict[str, Path]]
 ) -> None:
@@ -298,7 +297,6 @@ def test_key_source_and_stamp_are_written_for_all_to_read_and_nothing_is_left_be
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 @pytest.mark.parametrize("fault", ["unreadable", "older"])
 def test_a_repository_that_cannot_be_read_gets_no_stamp_so_that_the_next_run_reads_it(
     tmp_path: Path, repository: tuple[Callable[[], Any], dict[str, Path]], fault: str, request: pytest.FixtureRequest
@@ -313,7 +311,6 @@ def test_a_repository_that_cannot_be_read_gets_no_stamp_so_that_the_next_run_rea
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_apt_s_failure_is_said_by_the_repository_s_name_and_its_one_source_alone_is_read(tmp_path: Path) -> None:
     files = {name: str(tmp_path / "node" / name) for name in ("keyring", "source", "stamp")}
     (tmp_path / "unreadable").touch()
@@ -343,7 +340,6 @@ def shell(text: str, folder: Path, **values: str) -> subprocess.CompletedProcess
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_each_keyring_of_ours_is_told_with_its_keys_and_its_permissions_and_none_where_there_is_none(
     tmp_path: Path, keys: Keys
 ) -> None:
@@ -367,14 +363,12 @@ def test_each_keyring_of_ours_is_told_with_its_keys_and_its_permissions_and_none
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_a_node_without_gpg_tells_of_no_keyring(tmp_path: Path) -> None:
     done = shell(f"set -eu\nPATH=/nowhere\n{PRIMARY_KEYS}{shell_file('packages/keyrings')}\n", tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_who_asks_for_primary_keys_keeps_its_own_arguments_and_separators(tmp_path: Path, keys: Keys) -> None:
     (tmp_path / "a b*.gpg").write_bytes(keys[0][0])
     text = f"set -eu\n{PRIMARY_KEYS}set -- one two\nprimary_keys 'a b*.gpg'\nprintf '%s|' \"$@\" \"$IFS\" $-"
@@ -389,7 +383,6 @@ def pinned(folder: Path, url: str, fingerprint: str) -> subprocess.CompletedProc
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_a_key_that_cannot_be_fetched_is_said_and_leaves_nothing_to_be_trusted(tmp_path: Path, keys: Keys) -> None:
     done = pinned(tmp_path, f"file://{tmp_path}/nowhere", keys[0][1])
     assert done.returncode == 1
@@ -399,7 +392,6 @@ def test_a_key_that_cannot_be_fetched_is_said_and_leaves_nothing_to_be_trusted(t
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_a_key_that_gpg_does_not_export_is_said_and_fails(tmp_path: Path, keys: Keys) -> None:
     """gpg is SIMULATED for the export alone, which writes another key."""
     (tmp_path / "served").write_bytes(keys[0][0])
@@ -418,7 +410,6 @@ def test_a_key_that_gpg_does_not_export_is_said_and_fails(tmp_path: Path, keys: 
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_a_home_of_gpg_s_that_a_killed_run_left_brings_none_of_its_keys_along(tmp_path: Path, keys: Keys) -> None:
     (tmp_path / "served").write_bytes(keys[0][0])
     (tmp_path / "out.home").mkdir()
@@ -450,7 +441,6 @@ def there(folder: Path) -> list[str]:
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_a_list_gets_its_new_text_and_keeps_its_mode_and_the_old_one_beside_it(tmp_path: Path) -> None:
     path = tmp_path / "etc/mixed.list"
     path.parent.mkdir()
@@ -466,7 +456,6 @@ def test_a_list_gets_its_new_text_and_keeps_its_mode_and_the_old_one_beside_it(t
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_a_list_whose_new_text_did_not_come_whole_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "etc/mixed.list"
     path.parent.mkdir()
@@ -478,7 +467,6 @@ def test_a_list_whose_new_text_did_not_come_whole_stays_as_it_is(tmp_path: Path)
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_the_new_text_is_on_the_disk_before_it_takes_the_file_s_place(tmp_path: Path) -> None:
     path = tmp_path / "etc/mixed.list"
     path.parent.mkdir()
@@ -495,7 +483,6 @@ def test_the_new_text_is_on_the_disk_before_it_takes_the_file_s_place(tmp_path: 
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_a_file_is_put_out_of_sight_and_that_is_said(tmp_path: Path) -> None:
     path = tmp_path / "etc/cuda.list"
     path.parent.mkdir()
@@ -506,7 +493,6 @@ def test_a_file_is_put_out_of_sight_and_that_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_a_keyring_of_which_gpg_leaves_nothing_is_not_changed(tmp_path: Path, keys: Keys) -> None:
     path = tmp_path / "etc/ring.gpg"
     path.parent.mkdir()
@@ -519,7 +505,6 @@ def test_a_keyring_of_which_gpg_leaves_nothing_is_not_changed(tmp_path: Path, ke
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_a_keyring_loses_the_keys_that_are_named_and_keeps_its_mode(tmp_path: Path, keys: Keys) -> None:
     path = tmp_path / "etc/ring.gpg"
     path.parent.mkdir()

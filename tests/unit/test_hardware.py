@@ -216,7 +216,6 @@ def asked(machine: Path, loaded: bool = True) -> hardware.Machine:
 
 
 @pytest.mark.simulated
-@pytest.mark.starts_programs
 def test_a_machine_with_nvcc_and_mps_tells_of_its_client_and_leaves_nothing(machine: Path) -> None:
     found = asked(machine)
     assert found.log is not None and found.log.gpus[0].name == "Tesla T4"
@@ -237,7 +236,6 @@ def test_a_machine_with_nvcc_and_mps_tells_of_its_client_and_leaves_nothing(mach
 # While the script is about to print, and while it ends the daemon.
 @pytest.mark.parametrize("held", ["PIDS", "quit"])
 @pytest.mark.simulated
-@pytest.mark.starts_programs
 def test_an_interruption_ends_the_daemon_and_leaves_nothing(machine: Path, held: str) -> None:
     hold = machine / f"hold-{held}"
     hold.touch()
@@ -262,7 +260,6 @@ def _until(is_so: Callable[[], bool]) -> None:
 
 
 @pytest.mark.simulated
-@pytest.mark.starts_programs
 def test_a_gpu_without_memory_of_its_own_gets_no_limit_and_the_rest_is_seen(machine: Path) -> None:
     smi = machine / "nvidia-smi"
     smi.write_text(smi.read_text().replace("echo '0, 81559'", "echo '0, [N/A]'"))
@@ -272,7 +269,6 @@ def test_a_gpu_without_memory_of_its_own_gets_no_limit_and_the_rest_is_seen(mach
 
 
 @pytest.mark.simulated
-@pytest.mark.starts_programs
 def test_a_client_that_fails_by_the_daemon_or_of_which_nothing_is_heard_is_a_fault(machine: Path) -> None:
     client = machine / "client"
     client.write_text(client.read_text().replace('"$LAB/served"; }', '"$LAB/served"; touch "$LAB/client-fails"; }'))
@@ -294,7 +290,6 @@ printf 'nvidia.com/gpu.sharing-strategy=%s %s\n' "${sharing:-none}" "${replicas:
 
 
 @pytest.mark.simulated
-@pytest.mark.starts_programs
 def test_where_discovery_is_there_it_is_asked_for_each_sharing_and_its_failure_is_a_fault(machine: Path) -> None:
     (machine / "gpu-feature-discovery").write_text(_DISCOVERY)
     (machine / "gpu-feature-discovery").chmod(0o755)
@@ -308,7 +303,6 @@ def test_where_discovery_is_there_it_is_asked_for_each_sharing_and_its_failure_i
 
 
 @pytest.mark.simulated
-@pytest.mark.starts_programs
 def test_what_fails_is_a_fault_and_what_is_not_there_is_left_out(machine: Path) -> None:
     (machine / "nvcc-fails").touch()
     found = asked(machine)
@@ -327,7 +321,6 @@ def test_what_fails_is_a_fault_and_what_is_not_there_is_left_out(machine: Path) 
 
 
 @pytest.mark.simulated
-@pytest.mark.starts_programs
 def test_without_a_program_or_its_module_nothing_is_asked_and_a_simulated_one_compiles_nothing(machine: Path) -> None:
     assert asked(machine, loaded=False) == hardware.Machine()
     (machine / "help").write_text("NVIDIA System Management Interface (SIMULATED, gpunode's lab)")

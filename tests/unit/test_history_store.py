@@ -44,7 +44,7 @@ _NAMES = map("fleet {}".format, itertools.count())
 
 
 @pytest.fixture(
-    scope="module", params=["SQLite", pytest.param("PostgreSQL", marks=[pytest.mark.real, pytest.mark.builds])]
+    scope="module", params=["SQLite", pytest.param("PostgreSQL", marks=[pytest.mark.real, pytest.mark.tier2])]
 )
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """Return an empty history."""
@@ -405,7 +405,7 @@ def test_a_file_is_its_owner_s_alone_and_one_that_is_no_history_is_left_as_it_is
 
 
 @pytest.mark.real
-@pytest.mark.builds
+@pytest.mark.tier2
 def test_a_server_s_refusals_are_told_and_no_password_is(
     server: postgresql.Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

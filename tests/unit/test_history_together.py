@@ -19,7 +19,7 @@ from gpunode.base.findings import Finding
 from tests import postgresql, warm
 from tests.history_documents import GOOD, OLD, OLDER, UNREACHED, document
 
-pytestmark = [pytest.mark.builds, pytest.mark.real]
+pytestmark = [pytest.mark.tier2, pytest.mark.real]
 
 HOSTS = [f"gpu-{number}" for number in range(1, 9)]
 DOCUMENTS = 30

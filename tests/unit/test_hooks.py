@@ -131,7 +131,6 @@ class Unstarted(Recorder):
         return True, as_output([])
 
 
-@pytest.mark.starts_programs
 def test_the_smoke_test_is_no_reading_and_what_was_read_before_it_is_read_anew(node: Host) -> None:
     node.connector = Unstarted()  # type: ignore[assignment]
     reading = KernelFeatures().command()
@@ -269,7 +268,6 @@ def test_what_stops_a_connection_is_that_hosts_alone_and_a_key_that_cannot_be_us
     assert said in raised.value.args[0]
 
 
-@pytest.mark.starts_programs
 def test_a_key_exchange_that_ran_out_of_time_is_tried_once_more() -> None:
     # By paramiko's and pyinfra's own words: a server that takes connections, and says nothing.
     code = """
@@ -298,7 +296,6 @@ except PyinfraError:
     assert (done.stdout.strip(), done.returncode) == ("2", 0), done.stderr
 
 
-@pytest.mark.starts_programs
 def test_a_connection_that_is_never_answered_prints_no_traceback() -> None:
     # A banner that does not come is what a node under load gives; paramiko's thread tells of it by its logger.
     code = (
@@ -366,7 +363,6 @@ def test_an_operations_place_is_what_pyinfra_says(
     assert filename != __file__ or len(ours) >= 6
 
 
-@pytest.mark.starts_programs
 def test_two_operations_that_were_announced_ask_once(node: Host) -> None:
     with announcing(node):
         files.content(name="a", path="/nowhere/a", text="a")
@@ -389,7 +385,6 @@ def test_a_deploy_body_that_reads_a_fact_itself_is_announced_up_to_there(node: H
     assert not is_announcing(node)
 
 
-@pytest.mark.starts_programs
 @pytest.mark.parametrize(
     "change",
     [
@@ -414,7 +409,6 @@ def test_whatever_is_no_probe_ends_what_was_read(node: Host, tmp_path: Path, cha
     assert node.get_fact(File, path=str(path)).sha256 is not None
 
 
-@pytest.mark.starts_programs
 def test_a_fact_alone_is_the_same_with_hooks_and_without(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     hooked = node.get_fact(KernelFeatures)
     monkeypatch.setattr(Host, "run_shell_command", _original(Host, "run_shell_command"))

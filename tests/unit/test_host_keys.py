@@ -91,7 +91,6 @@ def _found(inventory: Path) -> dict[str, str]:
     return {"cause": item["cause"], "remedy": item["remedy"]}
 
 
-@pytest.mark.starts_programs
 @pytest.mark.parametrize("known", ["nothing", "another key"])
 def test_the_commands_that_are_told_have_the_node_reached(tmp_path: Path, port: int, known: str) -> None:
     file = tmp_path / "known hosts"

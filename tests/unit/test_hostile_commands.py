@@ -34,7 +34,7 @@ from gpunode.packages.apt_trust import DISABLED, Disable, Rewrite
 from tests.unit.hostile import CANARY, HOSTILE, hostile_text
 from tests.unit.transactions import of_bodies
 
-pytestmark = [pytest.mark.real, pytest.mark.starts_programs, pytest.mark.builds]
+pytestmark = [pytest.mark.real, pytest.mark.tier2]
 
 
 def _can_travel(text: str) -> bool:

@@ -19,7 +19,7 @@ from gpunode.components.dcgm.drop_ins import exporter_text
 from gpunode.packages.families.apt import source_text
 from gpunode.settings import SettingsError, settings_from
 
-pytestmark = [pytest.mark.real, pytest.mark.builds]
+pytestmark = [pytest.mark.real, pytest.mark.tier2]
 TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
 
 _NAME = st.from_regex(r"[ab0][ab0._-]{0,8}", fullmatch=True)
@@ -40,7 +40,6 @@ def _proxy(**values: Any) -> Any:
         return assume(False)
 
 
-@pytest.mark.starts_programs
 @pytest.mark.skipif(shutil.which("apt-config") is None, reason="apt's own reader is needed")
 @settings(suppress_health_check=[HealthCheck.filter_too_much])
 @given(_PROXY, _DIRECT)
@@ -79,7 +78,6 @@ def test_systemd_reads_each_variable_as_one_value(url: str, direct: list[str]) -
     assert [match.groups() for match in found if match] == list(environment.items())
 
 
-@pytest.mark.starts_programs
 @pytest.mark.skipif(shutil.which("apt-get") is None, reason="apt's own reader is needed")
 @settings(suppress_health_check=[HealthCheck.filter_too_much])
 @given(_PATH)

@@ -100,7 +100,6 @@ def _boot(folder: Path, gpus: int, answering: int, service: str = "active") -> s
     )
 
 
-@pytest.mark.starts_programs
 @pytest.mark.parametrize(
     "gpus, answering, service, wrong",
     [
@@ -123,7 +122,6 @@ def test_the_first_boot_records_that_all_is_well_or_what_is_wrong(
     assert unproven.exists() == (answering < gpus or not gpus)
 
 
-@pytest.mark.starts_programs
 def test_a_later_boot_that_is_well_takes_the_failure_away(tmp_path: Path) -> None:
     assert _boot(tmp_path, 2, 0).returncode == 1
     assert _boot(tmp_path, 2, 2).returncode == 0

@@ -11,7 +11,7 @@ import pytest
 from gpunode.operations.apt_shell import NOT_OLDER
 from gpunode.operations.script import script
 
-pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
+pytestmark = pytest.mark.pure
 
 OLD, NEW = "Mon, 02 Nov 2026 10:00:00 +0000", "Mon, 16 Nov 2026 10:00:00 +0000"
 URI = "http://mirror.example/cuda/x86_64"

@@ -103,7 +103,6 @@ def smi(tmp_path: Path) -> Callable[[str], Path]:
     return make
 
 
-@pytest.mark.starts_programs
 def test_the_probes_ask_on_behind_it(smi: Callable[[str], Path], tmp_path: Path) -> None:
     row = memory(ADDRESS, "0", "3").removeprefix("gpu=").replace("Disabled, Disabled", "Enabled, Enabled")
     parts = [("gpus", GpusFact.probe), ("health", HealthFact.probe), ("mig", MigFact.probe)]
@@ -119,7 +118,6 @@ def test_the_probes_ask_on_behind_it(smi: Callable[[str], Path], tmp_path: Path)
     assert "lgi.rc=14" in told["mig"]
 
 
-@pytest.mark.starts_programs
 @pytest.mark.parametrize(
     ("functions", "printed", "command", "says"),
     [

@@ -8,7 +8,7 @@ import pytest
 
 from tests import warm
 
-pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
+pytestmark = pytest.mark.pure
 
 FILES = {
     ".gitignore", "config.py", "deploys/gpu_node.py", "inventories/ci.py", "inventories/lab.py", "inventories/prod.py",

@@ -112,7 +112,6 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_every_image_is_made_anew_and_nothing_else_is_left(machine: Machine) -> None:
     done = machine.rebuild()
@@ -123,7 +122,6 @@ def test_every_image_is_made_anew_and_nothing_else_is_left(machine: Machine) -> 
     }
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 @pytest.mark.parametrize(
     ("program", "text", "ends", "says"),
@@ -152,7 +150,6 @@ def by_dracut(machine: Machine, request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_dracut_s_images_are_made_anew_without_nouveau_and_nothing_else_is_left(
     machine: Machine, by_dracut: str
@@ -165,7 +162,6 @@ def test_dracut_s_images_are_made_anew_without_nouveau_and_nothing_else_is_left(
     }
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 @pytest.mark.parametrize(
     ("program", "text", "ends", "says"),
@@ -186,7 +182,6 @@ def test_an_image_of_dracut_s_that_is_not_right_gives_way_to_the_old_one(
     assert says in done.stderr, done.stderr
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_dracut_s_images_are_looked_into_and_one_to_rescue_by_is_none_that_boots_next(
     machine: Machine, by_dracut: str
@@ -219,7 +214,6 @@ def test_dracut_is_told_to_leave_nouveau_out_where_it_makes_the_images(
     assert ('omit_drivers+=" nouveau "' in (text or "")) is asked
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_a_rebuild_that_was_killed_is_undone_by_the_next_run(machine: Machine) -> None:
     before = machine.files
@@ -252,7 +246,6 @@ def probed(machine: Machine, *blacklists: tuple[str, str]) -> Boot:
     return parse_boot(lines)
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_an_image_without_the_blacklist_is_found_before_there_is_one_and_after(machine: Machine) -> None:
     assert set(probed(machine).with_nouveau) == {OLD, NEW}
@@ -260,7 +253,6 @@ def test_an_image_without_the_blacklist_is_found_before_there_is_one_and_after(m
     assert set(found.with_nouveau) == {OLD, NEW} and found.blacklist_written is not None
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_an_image_that_holds_any_of_the_blacklists_is_right(machine: Machine) -> None:
     with machine.image(NEW).open("a") as image:
@@ -272,7 +264,6 @@ def test_an_image_that_holds_any_of_the_blacklists_is_right(machine: Machine) ->
     assert probed(machine, *blacklists).with_nouveau == (OLD,)
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_an_image_that_is_newer_than_a_blacklist_is_not_looked_into(machine: Machine) -> None:
     machine.install("lsinitramfs", f'touch {machine.folder}/looked; cat "$1"')
@@ -280,7 +271,6 @@ def test_an_image_that_is_newer_than_a_blacklist_is_not_looked_into(machine: Mac
     assert found.with_nouveau == () and not (machine.folder / "looked").exists()
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 @pytest.mark.parametrize("names", [("a-old.conf", "b-new.conf"), ("a-new.conf", "b-old.conf")])
 def test_an_image_that_is_newer_than_the_oldest_blacklist_has_one(machine: Machine, names: tuple[str, str]) -> None:
@@ -290,7 +280,6 @@ def test_an_image_that_is_newer_than_the_oldest_blacklist_has_one(machine: Machi
     assert (found.with_nouveau, found.blacklist_written) == ((), 10.0)
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_an_image_that_is_in_the_record_as_it_is_is_not_looked_into_again(machine: Machine) -> None:
     blacklist = ("etc/modprobe.d/gpunode-nouveau.conf", "after")
@@ -302,7 +291,6 @@ def test_an_image_that_is_in_the_record_as_it_is_is_not_looked_into_again(machin
     assert found == {OLD: False, NEW: True}
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_an_image_that_cannot_be_read_is_unknown_and_not_good(machine: Machine) -> None:
     machine.image(NEW).write_text("half")
@@ -378,7 +366,6 @@ def test_what_was_looked_into_and_is_right_is_recorded_with_all_that_is_right(ho
     assert base64.b64encode(f"{OLD} 1\n{NEW} 9\n".encode()).decode() in words and LOOKED_INTO in words
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_a_kernel_s_module_its_signer_and_its_compiler_are_read(machine: Machine) -> None:
     """modinfo is SIMULATED."""

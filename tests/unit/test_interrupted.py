@@ -55,7 +55,6 @@ def read(folder: Path, units: dict[str, str], left: str = "", aged: str = "") ->
     return parse_interrupted(done.stdout.splitlines())
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_a_node_with_an_agent_says_that_it_changes_by_itself(tmp_path: Path) -> None:
     assert not read(tmp_path, {}).pulls
@@ -63,7 +62,6 @@ def test_a_node_with_an_agent_says_that_it_changes_by_itself(tmp_path: Path) -> 
     assert read(tmp_path, {}) == Interrupted(pulls=True)
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_a_journal_that_began_counts_unless_somebody_is_at_work_on_it(tmp_path: Path) -> None:
     folder = tmp_path / "transactions"
@@ -79,7 +77,6 @@ def test_a_journal_that_began_counts_unless_somebody_is_at_work_on_it(tmp_path: 
     assert read(tmp_path, {"mps": "activating"}) == Interrupted(("cuda",), ("mps",))
 
 
-@pytest.mark.starts_programs
 def test_a_node_that_was_never_changed_has_none(tmp_path: Path) -> None:
     assert read(tmp_path, {}) == Interrupted()
 
@@ -95,7 +92,6 @@ def test_a_change_that_was_cut_off_is_a_finding_and_a_step_of_the_plan() -> None
     assert [step.action for step in steps] == ["put back what an earlier run began and did not end (containerd, mig)"]
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_what_was_cut_off_before_it_began_is_found_unless_its_run_is_still_there(tmp_path: Path) -> None:
     folder = tmp_path / "transactions"
@@ -111,7 +107,6 @@ def test_what_was_cut_off_before_it_began_is_found_unless_its_run_is_still_there
     assert (found.names, found.running, sorted(found.stale)) == ((), (), ["cuda", "mig", "mps"])
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_what_was_left_beside_a_file_is_found_by_gpunode_s_own_names_alone(tmp_path: Path) -> None:
     gone = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True).stdout.strip()
@@ -183,7 +178,6 @@ def test_leftovers_go_but_not_while_they_may_be_a_way_back(monkeypatch: pytest.M
     assert clear.endswith(f"gpunode {left}") and "rm -rf --" in clear
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_what_a_change_left_that_never_began_is_cleared_on_the_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -97,7 +97,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.mark.real
 @pytest.mark.simulated
-@pytest.mark.builds
+@pytest.mark.tier2
 @pytest.mark.parametrize("late", [0.0, 0.3, 0.6, 0.9])
 def test_a_command_that_connects_to_many_hosts_is_ended_at_any_moment(fleet: Path, late: float) -> None:
     words = [sys.executable, "-c", "from gpunode.cli import main; main()", "drift", "--json", "--processes", "1"]
@@ -122,7 +122,7 @@ def test_a_command_that_connects_to_many_hosts_is_ended_at_any_moment(fleet: Pat
     assert took < 8
 
 
-@pytest.mark.builds
+@pytest.mark.tier2
 def test_a_part_whose_command_was_ended_on_its_worker_came_to_no_result(
     tmp_path: Path, silent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,7 +152,6 @@ def test_a_part_whose_command_was_ended_on_its_worker_came_to_no_result(
 
 
 @pytest.mark.pure
-@pytest.mark.starts_programs
 def test_a_run_that_is_left_is_told_to_end_before_it_is_ended(tmp_path: Path) -> None:
     script = f"trap 'echo ended > {tmp_path}/said; exit 3' TERM; echo begun; while :; do sleep 0.05; done"
     with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, text=True) as process:

@@ -11,7 +11,7 @@ import pytest
 from gpunode.operations.keeping import ABSENT, KEEPING, UNREAD, digest_as_read, digest_of_text, noted_command
 from gpunode.operations.script import script
 
-pytestmark = [pytest.mark.real, pytest.mark.starts_programs]
+pytestmark = pytest.mark.real
 
 
 def sh(folder: Path, text: str, *arguments: object, hidden: str = "") -> subprocess.CompletedProcess[str]:

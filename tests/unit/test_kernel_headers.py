@@ -92,7 +92,6 @@ _PROGRAMS = {
 _PROGRAMS["zypper"] = _PROGRAMS["dnf"]
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 @pytest.mark.parametrize(
     ("family", "owner", "asked"),
@@ -111,7 +110,6 @@ def test_they_come_at_the_version_of_the_kernel_s_own_package(
     assert (tmp_path / "asked").read_text().strip() == asked
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_what_no_repository_has_any_more_is_told_with_the_ways_out(tmp_path: Path) -> None:
     done = _run(tmp_path, "dnf", "kernel-core 5.14.0-503.el9", "kernel-devel-5.14.0-570.el9")
@@ -120,7 +118,6 @@ def test_what_no_repository_has_any_more_is_told_with_the_ways_out(tmp_path: Pat
     assert "upgrade the kernel (dnf upgrade), reboot and run again" in done.stderr
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_a_kernel_that_no_package_brought_is_told_and_nothing_is_installed(tmp_path: Path) -> None:
     done = _run(tmp_path, "dnf", "", "")

@@ -81,7 +81,6 @@ def told(found: Known, about: str) -> list[str]:
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 @pytest.mark.parametrize("options", [(), ("--export",)])
 def test_an_ini_file_comes_with_ranges_groups_and_connection_data(tmp_path: Path, options: tuple[str, ...]) -> None:
     found = listed(INI, "hosts.ini", tmp_path, *options)
@@ -99,7 +98,6 @@ def test_an_ini_file_comes_with_ranges_groups_and_connection_data(tmp_path: Path
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 @pytest.mark.parametrize("options", [(), ("--export",)])
 def test_a_yaml_file_comes_with_variables_of_groups_the_deepest_last(tmp_path: Path, options: tuple[str, ...]) -> None:
     found = listed(YAML, "hosts.yml", tmp_path, *options)

@@ -85,7 +85,6 @@ def test_any_arguments_and_any_file_are_read_or_have_no_configuration(arguments:
     assert found is None or isinstance(found.cgroup_driver, str)
 
 
-@pytest.mark.starts_programs
 def test_the_probe_reads_a_kubelet_that_runs_its_file_and_its_drop_ins_in_order(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(KUBEADM)
     (tmp_path / "conf.d").mkdir()

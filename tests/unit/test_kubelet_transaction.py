@@ -21,7 +21,6 @@ from gpunode.operations import kubelet
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
 
-pytestmark = pytest.mark.starts_programs
 _SYSTEMCTL = r"""#!/bin/sh
 cd "$LAB" || exit 1
 up() {

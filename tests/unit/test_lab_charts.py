@@ -20,7 +20,7 @@ from gpunode.lab.errors import LabError
 from gpunode.lab.kubernetes_programs import programs
 
 # Fetches helm where nobody has before.
-pytestmark = [pytest.mark.real, pytest.mark.builds]
+pytestmark = [pytest.mark.real, pytest.mark.tier2]
 
 CHARTS = Path(__file__).resolve().parents[2] / "lab" / "charts"
 CONFIGURED = {"config": {"map": {"none": "version: v1", "mig-mixed": "version: v1"}, "default": "none"}}

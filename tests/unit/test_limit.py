@@ -43,7 +43,6 @@ def test_a_pattern_that_names_no_host_is_refused_with_the_groups(inventory: Path
         limited(load_inventory(inventory), ("gpu-1", "gpu-3"))
 
 
-@pytest.mark.starts_programs
 def test_check_tells_of_these_hosts_alone_and_judges_all(inventory: Path, tmp_path: Path) -> None:
     done = warm.run("gpunode", "check", "--limit", "left", str(inventory), cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "settings of 2 hosts are right: gpu-1, gpu-2\n")
@@ -52,7 +51,6 @@ def test_check_tells_of_these_hosts_alone_and_judges_all(inventory: Path, tmp_pa
     assert done.returncode == 3 and "gpu-2" in done.stderr
 
 
-@pytest.mark.starts_programs
 @pytest.mark.parametrize("command", ["check", "plan", "drift", "facts", "apply --yes"])
 def test_a_pattern_without_hosts_is_wrong_usage_before_any_connection(
     command: str, inventory: Path, tmp_path: Path
@@ -72,7 +70,6 @@ def test_no_command_takes_limit_that_is_not_tried_here() -> None:
     assert taking - {"init"} == {"check", "plan", "drift", "facts", "apply"}
 
 
-@pytest.mark.starts_programs
 def test_hosts_of_recorded_facts_cannot_be_limited(tmp_path: Path) -> None:
     done = warm.run("gpunode", "plan", "--facts", "a", "--settings", "b", "--limit", "gpu-1", cwd=tmp_path)
     assert done.returncode == 64 and "--limit names hosts of an inventory" in done.stderr

@@ -13,7 +13,7 @@ from gpunode.facts.node import Node
 from gpunode.fleet.access import login_shell
 from gpunode.operations.script import script_command
 
-pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
+pytestmark = pytest.mark.pure
 
 ALL = ("sh", "bash", "busybox sh", "tcsh", "bsd-csh", "fish")
 SHELLS = [shell for shell in ALL if shutil.which(shell.split()[0])]

@@ -15,7 +15,7 @@ from tests.unit.simulated_cluster import SimulatedCluster
 from tests.unit.test_device_plugin_deploy import CONFIG, PRESENT, data, run
 from tests.unit.test_other_methods import NVIDIA, OF_HELM, _daemon_set
 
-pytestmark = [pytest.mark.pure, pytest.mark.builds]
+pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 THEIRS = {"scheduler": "theirs"}
 
 

@@ -203,7 +203,7 @@ def test_every_layout_is_reached_from_fifty_others_drawn_at_random(name: str) ->
             _reached(before, layout, name, seed=chance.randrange(10**6))
 
 
-@pytest.mark.slow
+@pytest.mark.tier3
 @pytest.mark.parametrize("name", [SEVEN, FOUR])
 def test_every_layout_is_reached_from_every_other_with_media_extensions_too(name: str) -> None:
     every = [layout_of(geometry(name), each) for each in feasible(geometry(name))]

@@ -182,7 +182,6 @@ def test_a_node_that_failed_says_so_beside_people_s_label_and_not_where_there_is
     assert labels_of_failed(found, {MIG_CONFIG: "all-balanced"}, None) == {MIG_STATE: "failed"}
 
 
-@pytest.mark.starts_programs
 def test_a_run_asks_the_cluster_once_for_all_its_hosts(kubectl: Kubectl, patched: Any) -> None:
     kubectl.prints(**{"gpu-1": "all-balanced", "gpu-2": "all-disabled", "gpu-3": None})
     run = _Run()
@@ -195,7 +194,6 @@ def test_a_run_asks_the_cluster_once_for_all_its_hosts(kubectl: Kubectl, patched
     assert len(kubectl.asked) == 2
 
 
-@pytest.mark.starts_programs
 def test_what_the_cluster_said_is_known_where_operations_are_announced_and_is_not_asked_for_there(
     kubectl: Kubectl, patched: Any
 ) -> None:
@@ -217,7 +215,6 @@ def test_a_run_that_leaves_nothing_to_labels_asks_no_cluster(kubectl: Kubectl, p
     assert patched("gpu-1", data, _Run()).mig.config == "all-balanced" and kubectl.asked == []
 
 
-@pytest.mark.starts_programs
 @pytest.mark.parametrize("way", ["silent", "no nodes", "not there"])
 def test_a_run_is_refused_with_the_reason_where_the_cluster_does_not_tell(
     kubectl: Kubectl, patched: Any, monkeypatch: pytest.MonkeyPatch, way: str
@@ -238,7 +235,6 @@ def test_a_run_is_refused_with_the_reason_where_the_cluster_does_not_tell(
     assert str(reason).startswith("mig: ") and wanted in str(reason)
 
 
-@pytest.mark.starts_programs
 def test_drift_and_plan_judge_by_the_label(kubectl: Kubectl, tmp_path: Path) -> None:
     kubectl.prints(**{"gpu-1": "all-balanced", "gpu-2": "nonsense"})
     settings = settings_from(kubectl.data())
@@ -254,7 +250,6 @@ def test_drift_and_plan_judge_by_the_label(kubectl: Kubectl, tmp_path: Path) -> 
         assert isinstance(plan, Plan) and plan.verdict == "refused" and said in plan.refusals[0].reason
 
 
-@pytest.mark.starts_programs
 def test_drift_and_plan_call_a_cluster_that_does_not_answer_an_error(kubectl: Kubectl, tmp_path: Path) -> None:
     kubectl.fails()
     settings = settings_from(kubectl.data())
@@ -266,7 +261,6 @@ def test_drift_and_plan_call_a_cluster_that_does_not_answer_an_error(kubectl: Ku
     assert second == answers[1]
 
 
-@pytest.mark.starts_programs
 def test_the_cluster_is_asked_by_its_control_plane_host_where_that_runs_kubectl(
     kubectl: Kubectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,7 +91,6 @@ def node(host: Host, monkeypatch: pytest.MonkeyPatch) -> Host:
 
 
 @pytest.mark.simulated
-@pytest.mark.starts_programs
 @pytest.mark.parametrize("failed", [True, False])
 def test_a_run_ends_with_what_the_manager_of_that_node_said_where_it_failed(
     failed: bool, tmp_path: Path, node: Host

@@ -186,7 +186,6 @@ def test_an_interrupted_transaction_is_undone_first(ask: Ask) -> None:
     assert "undo" in first and "systemd-run" in second
 
 
-@pytest.mark.starts_programs
 def test_what_cannot_be_put_back_holds_nobody_up_who_asks_for_no_layout_any_more(ask: Ask, tmp_path: Path) -> None:
     interrupted = Journal("began", "x", None, False)
     first, second = ask(gpu(0, DISABLED), config=None, journal=interrupted)

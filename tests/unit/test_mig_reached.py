@@ -95,7 +95,7 @@ def _gpu(root: Path, product: str) -> Machine:
     return machine
 
 
-@pytest.mark.parametrize("product", [pytest.param(SEVEN, marks=pytest.mark.builds), FOUR])
+@pytest.mark.parametrize("product", [pytest.param(SEVEN, marks=pytest.mark.tier2), FOUR])
 def test_every_layout_is_reached_from_empty(tmp_path: Path, product: str) -> None:
     machine = _gpu(tmp_path, product)
     for layout in plain_layouts(product):

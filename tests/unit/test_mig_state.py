@@ -242,7 +242,6 @@ class Smi:
         return [line.split()[-1] for line in (self.folder / "asked").read_text().splitlines()[1:]]
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_the_probe_reads_modes_lists_and_instances_in_one_round_trip(tmp_path: Path) -> None:
     smi = Smi(tmp_path, ON)
@@ -250,7 +249,6 @@ def test_the_probe_reads_modes_lists_and_instances_in_one_round_trip(tmp_path: P
     assert smi.asked() == ["-L", "-lgip", "-lgipp", "-lgi", "-lci"]
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 @pytest.mark.parametrize("modes", [("Disabled", "Enabled"), ("[N/A]", "[N/A]")])
 def test_the_lists_are_not_asked_for_where_mig_mode_is_off(tmp_path: Path, modes: tuple[str, str]) -> None:
@@ -259,7 +257,6 @@ def test_the_lists_are_not_asked_for_where_mig_mode_is_off(tmp_path: Path, modes
     assert smi.asked() == []
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_after_a_call_that_hung_no_other_is_made(tmp_path: Path) -> None:
     smi = Smi(tmp_path, ON)

@@ -34,7 +34,7 @@ from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
 from tests.unit.lab.test_nvidia_smi import A100, machine_with
 
-pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs, pytest.mark.builds]
+pytestmark = [pytest.mark.simulated, pytest.mark.tier2]
 
 VERSION = "550.163.01"
 H100: dict[str, Any] = {"gpu": "h100-80gb", "count": 2, "uuids": ["GPU-0", "GPU-1"]}
@@ -660,7 +660,7 @@ def test_a_boot_in_the_middle_of_a_first_change_brings_back_what_was_made_by_han
     assert lab.layout() == ["1g.10gb:0", "2g.20gb:2"]
 
 
-@pytest.mark.slow
+@pytest.mark.tier3
 def test_twenty_layouts_drawn_at_random_are_reached_one_after_the_other(lab: Lab) -> None:
     geometry = product_geometry("H100-80GB")
     assert geometry is not None

@@ -179,7 +179,6 @@ esac
 """
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 @pytest.mark.parametrize(("percentage", "code"), [("50", 0), ("100", 0), ("40", 1)])
 def test_settings_are_given_and_proven_by_reading_them_back(tmp_path: Path, percentage: str, code: int) -> None:
@@ -372,7 +371,6 @@ class Systemd:
         )
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_a_failed_first_set_up_stops_its_daemons_while_their_units_still_say_how(tmp_path: Path) -> None:
     machine = Systemd(tmp_path)
@@ -382,7 +380,6 @@ def test_a_failed_first_set_up_stops_its_daemons_while_their_units_still_say_how
     assert (tmp_path / "active").read_text() == "" and not list((tmp_path / "units").iterdir())
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_a_setting_that_one_daemon_refuses_does_not_restart_the_others(tmp_path: Path) -> None:
     machine = Systemd(tmp_path)
@@ -396,7 +393,6 @@ def test_a_setting_that_one_daemon_refuses_does_not_restart_the_others(tmp_path:
     assert log.rstrip().endswith("smi -i 1 -c EXCLUSIVE_PROCESS")
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_a_gpu_that_does_not_take_the_compute_mode_fails_the_change(tmp_path: Path) -> None:
     machine = Systemd(tmp_path)
@@ -405,7 +401,6 @@ def test_a_gpu_that_does_not_take_the_compute_mode_fails_the_change(tmp_path: Pa
     assert (tmp_path / "active").read_text() == ""
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 @pytest.mark.parametrize("active", [True, False])
 @pytest.mark.parametrize("there", [True, False])
@@ -424,7 +419,6 @@ def test_a_daemon_goes_whether_or_not_it_runs_and_its_unit_is_there(tmp_path: Pa
     assert ("\nstop nvidia-mps.service\n" in log) is active and "disable" in log
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_a_daemon_whose_unit_is_there_and_stays_enabled_is_not_called_gone(tmp_path: Path) -> None:
     machine = Systemd(tmp_path)
@@ -435,7 +429,6 @@ def test_a_daemon_whose_unit_is_there_and_stays_enabled_is_not_called_gone(tmp_p
     assert Path(unit).exists() and "restart nvidia-mps.service" in log
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_a_unit_that_somebody_changed_since_it_was_read_stops_the_change(tmp_path: Path) -> None:
     machine = Systemd(tmp_path)
@@ -448,7 +441,6 @@ def test_a_unit_that_somebody_changed_since_it_was_read_stops_the_change(tmp_pat
     assert not (tmp_path / "mps.json").exists(), "nothing began"
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_what_somebody_wrote_into_a_unit_after_the_change_was_cut_off_is_kept_and_named(tmp_path: Path) -> None:
     machine = Systemd(tmp_path)
@@ -546,7 +538,6 @@ esac
 """
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 @pytest.mark.parametrize(
     ("mode", "by", "exclusive"),
@@ -638,7 +629,6 @@ def test_drift_and_plan_name_a_variable_that_is_missing_changed_or_left_behind()
     assert steps == [f"no longer set CUDA_MPS_PIPE_DIRECTORY in {path}" for path in PATHS]
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_a_login_shell_has_the_variable_and_keeps_one_that_it_has(tmp_path: Path) -> None:
     script = tmp_path / "gpunode-mps.sh"
@@ -649,7 +639,6 @@ def test_a_login_shell_has_the_variable_and_keeps_one_that_it_has(tmp_path: Path
         assert done.stdout == f"{expected}\n"
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_a_folder_that_the_change_makes_may_be_read_by_everybody(tmp_path: Path) -> None:
     path = tmp_path / "environment.d" / "50-gpunode-mps.conf"

@@ -15,7 +15,7 @@ from tests.unit.simulated_cluster import SimulatedCluster
 from tests.unit.test_device_plugin_deploy import Run, data, run
 from tests.unit.test_mps_clients import gpu_pod
 
-pytestmark = [pytest.mark.pure, pytest.mark.builds]
+pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 WITHOUT_DRAIN = {"enabled": False}
 AT_ONCE = {"values": {"updateStrategy": {"type": "RollingUpdate"}}}
 

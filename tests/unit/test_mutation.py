@@ -29,7 +29,6 @@ def of_shell(script: str) -> list[tuple[str, str, str]]:
     return told(shell_mutants("x.sh", script))
 
 
-@pytest.mark.starts_programs
 @pytest.mark.parametrize(
     ("script", "found"),
     [
@@ -64,7 +63,6 @@ def test_each_guard_of_a_script_is_put_out_of_order(script: str, found: list[tup
     assert sorted(of_shell(script)) == sorted(found)
 
 
-@pytest.mark.starts_programs
 @pytest.mark.parametrize(
     "script",
     [
@@ -79,7 +77,6 @@ def test_what_only_people_read_is_left_as_it_is(script: str) -> None:
     assert [each for each in of_shell(script) if each[0] != "and/or"] == []
 
 
-@pytest.mark.starts_programs
 def test_every_mutant_of_gpunode_s_shell_is_one_that_sh_reads() -> None:
     """The reader knows as much of sh as these files have: what it takes for a word is one."""
     group = next(group for group in GROUPS if group.name == "trust")
@@ -94,7 +91,6 @@ def test_every_mutant_of_gpunode_s_shell_is_one_that_sh_reads() -> None:
         assert [str(each) for each in found if each.make() is None] == []
 
 
-@pytest.mark.starts_programs
 def test_the_script_in_a_python_file_is_changed_and_the_rest_of_the_file_is_not() -> None:
     source = (
         'A = f"""\n{B}\nsync "$file" || exit 1\nprintf \'a\\n{{\'\n"""\nC = "no script"\nraise ValueError("a $b; c")\n'

@@ -9,7 +9,7 @@ import pytest
 
 from tests import warm
 
-pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
+pytestmark = pytest.mark.pure
 # Nothing listens on port 1 of this machine.
 GONE = '{"ssh_hostname": "127.0.0.1", "ssh_port": 1, "ssh_connect_retries": 0}'
 

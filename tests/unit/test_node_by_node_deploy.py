@@ -18,7 +18,7 @@ from tests.unit.simulated_cluster import SimulatedCluster
 from tests.unit.test_device_plugin_deploy import Run, data
 from tests.unit.test_mps_clients import gpu_pod
 
-pytestmark = [pytest.mark.pure, pytest.mark.builds]
+pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 SETS = ("nvdp", "nvdp-mps-control-daemon")
 # What a node says of its boot and of its MPS daemons, which a @fake host does not.
 SAID = """

@@ -48,7 +48,6 @@ def infiniband(folder: Path, name: str, vpd: bytes | None) -> None:
         (path / "vpd").write_bytes(vpd)
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_switches_on_the_bus_and_devices_that_manage_switches_are_told_from_others(tmp_path: Path) -> None:
     device(tmp_path, "0000:1a:00.0", {**H100, "subsystem_device": "0x16c1", "subsystem_vendor": "0x10de"})
@@ -65,14 +64,12 @@ def test_switches_on_the_bus_and_devices_that_manage_switches_are_told_from_othe
     assert reading(tmp_path).umad_loaded
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_a_node_without_either_has_no_fabric(tmp_path: Path) -> None:
     device(tmp_path, "0000:1a:00.0", H100)
     assert reading(tmp_path).fabric == ()
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_ib_umad_that_is_built_in_counts_by_its_device(tmp_path: Path) -> None:
     probe = KernelFeatures.probe.replace("/dev/infiniband", f"{tmp_path}/dev/infiniband")

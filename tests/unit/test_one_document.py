@@ -38,7 +38,7 @@ from tests.unit.test_apply import CAN
 from tests.unit.test_ci_judgement import Machines
 from tests.unit.test_output_modes import Job
 
-pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
+pytestmark = pytest.mark.pure
 CHECKOUT = Path(__file__).parents[2]
 NOBODY = '{"ssh_hostname": "127.0.0.1", "ssh_port": 1, "ssh_connect_retries": 0}'
 # What can be opened, and never written.
@@ -442,7 +442,7 @@ CTRL_C, CTRL_D = b"\x03", b"\x04"
 INTERRUPTED = "interrupted [gpunode.interrupted]\n"
 
 
-@pytest.mark.builds
+@pytest.mark.tier2
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_ctrl_c_while_nodes_are_read_is_a_document_and_a_line(tmp_path: Path, silent: str, processes: str) -> None:
     (tmp_path / "fleet.py").write_text(f"nodes = [('gpu-1', {silent}), ('gpu-2', {silent})]\n")
@@ -455,7 +455,7 @@ def test_ctrl_c_while_nodes_are_read_is_a_document_and_a_line(tmp_path: Path, si
     assert not any(word in shown for word in ("KeyboardInterrupt", "Greenlet", "Traceback", "Interrupted")), shown
 
 
-@pytest.mark.builds
+@pytest.mark.tier2
 @pytest.mark.parametrize(("number", "processes"), [(signal.SIGTERM, "1"), (signal.SIGTERM, "2"), (signal.SIGHUP, "1")])
 def test_a_job_that_is_ended_from_outside_leaves_a_document_and_no_process(
     tmp_path: Path, silent: str, number: signal.Signals, processes: str
@@ -473,7 +473,7 @@ def test_a_job_that_is_ended_from_outside_leaves_a_document_and_no_process(
     assert psutil.wait_procs(children, timeout=5)[1] == []
 
 
-@pytest.mark.builds
+@pytest.mark.tier2
 def test_ctrl_c_while_an_inventory_is_executed_is_no_error_of_the_inventory(tmp_path: Path) -> None:
     (tmp_path / "fleet.py").write_text("import time\nprint('looking', flush=True)\ntime.sleep(600)\n")
     terminal = Terminal(tmp_path, *gpunode("check", "fleet.py"))
@@ -481,7 +481,7 @@ def test_ctrl_c_while_an_inventory_is_executed_is_no_error_of_the_inventory(tmp_
     assert terminal.end() == (1, "", f"looking\n^C\n{INTERRUPTED}")
 
 
-@pytest.mark.builds
+@pytest.mark.tier2
 @pytest.mark.parametrize("command", ["apply", "rollout"])
 def test_ctrl_c_before_anything_was_done_says_that_nothing_was(tmp_path: Path, command: str) -> None:
     (tmp_path / "bin").mkdir()
@@ -496,7 +496,7 @@ def test_ctrl_c_before_anything_was_done_says_that_nothing_was(tmp_path: Path, c
     assert shown == "looking\n^C\ninterrupted: nothing was done [gpunode.interrupted]\n"
 
 
-@pytest.mark.builds
+@pytest.mark.tier2
 @pytest.mark.parametrize("keys", [CTRL_C, CTRL_D])
 @pytest.mark.parametrize("mode", ["json", "plain"])
 def test_whoever_does_not_answer_apply_s_question_is_told_that_nothing_was_done(

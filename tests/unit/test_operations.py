@@ -237,7 +237,6 @@ def test_a_machine_under_nouveau_without_a_module_on_disk_is_refused(host: Host)
     assert "there is no nvidia module on disk" in said
 
 
-@pytest.mark.starts_programs
 @pytest.mark.parametrize(("bound", "has"), [([], False), (["bind"], False), (["bind", "0000:1a:00.0"], True)])
 def test_nouveau_that_is_loaded_and_bound_to_no_gpu_has_none(tmp_path: Path, bound: list[str], has: bool) -> None:
     for path in ("sys/module/nouveau", "sys/bus/pci/drivers/nouveau"):
@@ -251,7 +250,6 @@ def test_nouveau_that_is_loaded_and_bound_to_no_gpu_has_none(tmp_path: Path, bou
     assert replace(found, loaded_version=None, module_version="580.95.05").reboot_pending == has
 
 
-@pytest.mark.starts_programs
 @pytest.mark.parametrize(
     "before", ["packages nvidia-open 570.172.08-1 install installed", "runfile x 570.172.08 /x.run"]
 )

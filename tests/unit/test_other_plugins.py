@@ -22,7 +22,7 @@ from tests.unit.simulated_cluster import SimulatedCluster
 from tests.unit.test_device_plugin_deploy import data, run
 from tests.unit.test_how_to import snippet
 
-pytestmark = [pytest.mark.pure, pytest.mark.builds]
+pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 
 LABEL = "gpunode/device-plugin.fpga"
 ACCOUNT = """apiVersion: v1

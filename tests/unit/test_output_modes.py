@@ -217,7 +217,6 @@ def _read(controller: int) -> bytes:
         return b""
 
 
-@pytest.mark.starts_programs
 def test_auto_is_tty_at_a_terminal_and_plain_is_plain_there(tmp_path: Path) -> None:
     (tmp_path / "fleet.py").write_text(
         "nodes = [('gpu-1', {'ssh_hostname': '127.0.0.1', 'ssh_port': 1, 'ssh_connect_retries': 0})]\n"
@@ -241,7 +240,6 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     return found
 
 
-@pytest.mark.starts_programs
 def test_a_quiet_rollout_tells_the_nodes_that_failed_and_why_it_stopped(lab: Lab) -> None:
     lab.fail("gpu-1")
     done = CliRunner().invoke(cli.gpunode, ["rollout", "--output", "quiet", "fleet.py"])
@@ -253,13 +251,11 @@ def test_a_quiet_rollout_tells_the_nodes_that_failed_and_why_it_stopped(lab: Lab
     )
 
 
-@pytest.mark.starts_programs
 def test_a_quiet_rollout_that_goes_well_says_nothing(lab: Lab) -> None:
     done = CliRunner().invoke(cli.gpunode, ["rollout", "--output", "quiet", "fleet.py"])
     assert (done.exit_code, done.output) == (0, "")
 
 
-@pytest.mark.starts_programs
 def test_equal_nodes_of_a_wave_are_one_line_that_fits(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "50")
     options = ["--output", "tty", "--max-unavailable", "3", "fleet.py"]
@@ -281,7 +277,6 @@ class Job(Machines):
         monkeypatch.setattr(fleet, "read", self.read)
 
 
-@pytest.mark.starts_programs
 def test_ci_prints_its_run_where_the_mode_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = Job(tmp_path, monkeypatch, 0)
     plain = job.ci("--output", "plain")
@@ -294,7 +289,6 @@ def test_ci_prints_its_run_where_the_mode_has_it(tmp_path: Path, monkeypatch: py
     assert (quiet.exit_code, quiet.output) == (0, "")
 
 
-@pytest.mark.starts_programs
 def test_a_run_that_fails_is_told_in_quiet_by_its_last_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = Job(tmp_path, monkeypatch, 1).ci("--output", "quiet")
     assert done.exit_code == 1 and "SIMULATED pyinfra on 3\nmore\n" in done.stderr

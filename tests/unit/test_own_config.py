@@ -25,7 +25,7 @@ from gpunode.settings import Settings, settings_from
 from tests.unit.simulated_cluster import SimulatedCluster
 from tests.unit.simulated_host import Host
 
-pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
+pytestmark = pytest.mark.pure
 
 ENTRIES = {"small": "version: v1\n", "large": "flags: {migStrategy: mixed}\n"}
 SPACE = "nvidia-device-plugin"

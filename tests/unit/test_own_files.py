@@ -292,7 +292,6 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-@pytest.mark.starts_programs
 def test_the_probe_reads_each_file_of_the_record(on_disk: Callable[[str], Applied], tmp_path: Path) -> None:
     there = {
         str(tmp_path / name): OwnFile(digest(name), "644") for name in ("one", "two", "gone", "link", "with space")
@@ -312,7 +311,6 @@ def test_the_probe_reads_each_file_of_the_record(on_disk: Callable[[str], Applie
     assert str(present["one"].permissions).startswith("640 ")
 
 
-@pytest.mark.starts_programs
 def test_a_record_that_somebody_wrote_runs_nothing_and_reads_nothing_but_own_places(
     on_disk: Callable[[str], Applied], tmp_path: Path
 ) -> None:
@@ -332,14 +330,12 @@ def test_a_record_that_somebody_wrote_runs_nothing_and_reads_nothing_but_own_pla
     assert not [path for path, _ in found.files if "/../" in path or "/./" in path]
 
 
-@pytest.mark.starts_programs
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"files": 1}', "[" * 100_000, '{"settings": 1}'])
 def test_a_record_that_is_no_record_is_unreadable(on_disk: Callable[[str], Applied], text: str) -> None:
     found = on_disk(text)
     assert (found.readable, found.files) == (False, ())
 
 
-@pytest.mark.starts_programs
 @pytest.mark.parametrize("found", [1, [], "x", {"/etc/a": 1}, {"/etc/a": {"sha256": 1}}, {"/etc/a": {"mode": "644"}}])
 def test_entries_that_no_gpunode_wrote_say_nothing(on_disk: Callable[[str], Applied], found: object) -> None:
     assert on_disk(json.dumps({"settings": "x", "files": found})).files == ()

@@ -171,7 +171,6 @@ def test_a_branch_that_nobody_names_is_the_archive_s(said: str | None, branch: s
     assert resolve_for_os(settings_from({"driver": {"branch": "595"}}), system).driver.branch == "595"
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_the_installed_driver_tells_the_branch_else_pacman_s_lists(tmp_path: Path) -> None:
     folder = tmp_path / "local"
@@ -346,7 +345,6 @@ def ran(folder: Path, text: str) -> str:
     return done.stdout
 
 
-@pytest.mark.starts_programs
 def test_what_others_ignore_counts_as_held_by_pattern_too(tmp_path: Path) -> None:
     program(tmp_path, "pacman", "printf '%s 1-1\\n' nvidia-open nvidia-utils opencl-nvidia linux linux-firmware curl")
     program(tmp_path, "pacman-conf", "echo 'nvidia-*'; echo linux")
@@ -358,7 +356,6 @@ def test_what_others_ignore_counts_as_held_by_pattern_too(tmp_path: Path) -> Non
     ]  # fmt: skip
 
 
-@pytest.mark.starts_programs
 def test_a_lock_is_held_while_a_process_has_it_open_and_stale_after(tmp_path: Path) -> None:
     program(tmp_path, "pacman-conf", f"echo {tmp_path}/")
     lock = tmp_path / "db.lck"
@@ -368,7 +365,6 @@ def test_a_lock_is_held_while_a_process_has_it_open_and_stale_after(tmp_path: Pa
     assert ran(tmp_path, f"{LOCK}\nlock_state") == "stale\n"
 
 
-@pytest.mark.starts_programs
 def test_what_differs_of_all_that_is_needed_is_told_with_its_order(tmp_path: Path) -> None:
     there = "glibc 2.41-1\\nlinux 6.17-1\\nnvidia-utils 580-1\\nbash 1-1"
     needed = "glibc 2.42-1\\nlinux 6.16-1\\nnvidia-utils 580-1\\nlibx 1-1\\n"
@@ -437,7 +433,6 @@ def test_what_pacman_cannot_satisfy_and_what_nobody_has_is_its_error() -> None:
     assert simulated("why=error: no z", needed=1).errors[-1] == "error: no z"
 
 
-@pytest.mark.starts_programs
 def test_what_pacman_tells_where_it_refuses_is_read_wherever_it_tells_it(tmp_path: Path) -> None:
     wrong = "echo 'warning: x' >&2; echo 'error: failed' >&2"
     told = f"{wrong}; echo ':: unable to satisfy dependency y required by x'; exit 1"
@@ -449,7 +444,6 @@ def test_what_pacman_tells_where_it_refuses_is_read_wherever_it_tells_it(tmp_pat
     assert read.comes == ()
 
 
-@pytest.mark.starts_programs
 def test_what_is_there_already_is_asked_of_no_repository_that_has_moved_on(tmp_path: Path) -> None:
     program(tmp_path, "pacman", "[ $1 = -Q ] && echo nvidia-utils 580-1 || echo nvidia-utils 590-1")
     program(tmp_path, "pacman-conf", "echo /nowhere")

@@ -25,7 +25,7 @@ from tests.unit.test_page import EVIL, rollout
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.builds,
+    pytest.mark.tier2,
     pytest.mark.skipif(program() is None, reason=MISSING),
 ]
 SHOWN = "[...document.querySelectorAll('#fleet tbody tr:not([hidden]) .names')].map(e => e.textContent)"

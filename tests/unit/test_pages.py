@@ -18,7 +18,7 @@ from tests import warm
 from tests.molecule.checkout import copied
 from tests.molecule.pages.page import Command, Entry, followed, steps
 
-pytestmark = [pytest.mark.real, pytest.mark.starts_programs, pytest.mark.builds]
+pytestmark = [pytest.mark.real, pytest.mark.tier2]
 
 SECRET = "s3cret-of-the-fleet"
 # SIMULATED: what the pages' commands print of a file that holds one secret, and nothing on others.

@@ -98,7 +98,6 @@ def test_the_operation_loads_it_or_says_why_not(host: Host, state: dict[str, Any
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -126,7 +125,6 @@ def test_what_modprobe_says_is_explained(tmp_path: Path, words: str | None, said
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_the_probe_reads_the_module_and_the_rdma_stack(tmp_path: Path) -> None:
     def state() -> DriverState:
         probe = DriverFact.probe.replace("/sys/", f"{tmp_path}/sys/")

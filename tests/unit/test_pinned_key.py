@@ -13,7 +13,7 @@ from gpunode.lab import signing
 from gpunode.operations.pinned_key import PINNED_KEY
 from gpunode.operations.script import script
 
-pytestmark = [pytest.mark.real, pytest.mark.starts_programs]
+pytestmark = pytest.mark.real
 
 Key = tuple[bytes, str]
 Pinned = Callable[..., subprocess.CompletedProcess[str]]

@@ -11,7 +11,7 @@ from gpunode.base.shell_file import script_file
 from gpunode.operations.files import replace_command, write_command
 from gpunode.operations.script import script
 
-pytestmark = [pytest.mark.real, pytest.mark.starts_programs]
+pytestmark = pytest.mark.real
 
 ROOT_S, SHARED, ANYBODY_S = "0 0 drwxr-xr-x", "0 27 drwxrwxr-x", "0 0 drwxrwxrwt"
 

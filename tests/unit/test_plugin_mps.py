@@ -133,7 +133,6 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path)
 
 
-@pytest.mark.starts_programs
 def test_each_daemon_is_asked_by_its_own_socket(node: Node) -> None:
     pipe = node.daemon("nvidia.com/gpu")
     node.daemon("nvidia.com/gpu.shared", lives=False)
@@ -162,7 +161,6 @@ def test_the_processes_of_a_real_gpu_are_read() -> None:
     assert parse_plugin_mps([f"smi={line}" for line in none.splitlines()]).processes == ()
 
 
-@pytest.mark.starts_programs
 def test_a_node_without_the_plugin_s_daemons_starts_nothing(node: Node) -> None:
     for name in ("nvidia-cuda-mps-control", "awk"):
         node.program(name, f"#!/bin/sh\ntouch {node.folder}/started\n")
@@ -170,7 +168,6 @@ def test_a_node_without_the_plugin_s_daemons_starts_nothing(node: Node) -> None:
     assert node.read() == PluginMps() and not (node.folder / "started").exists()
 
 
-@pytest.mark.starts_programs
 def test_sockets_that_were_left_are_no_daemon_and_neither_are_they_without_the_program(node: Node) -> None:
     node.daemon("nvidia.com/gpu", lives=False)
     assert node.read().daemons == (PluginDaemon("nvidia.com/gpu", False),) and not node.read().processes

@@ -23,7 +23,7 @@ from gpunode.operations.script import STANDARD_INPUT, script
 from gpunode.settings import settings_from
 from tests.unit.lab.installed_driver import install
 
-pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs]
+pytestmark = pytest.mark.simulated
 CHECKOUT = Path(__file__).parents[2]
 FIRST, SECOND = "0000:07:00.0", "0000:0f:00.0"
 VERSION = "550.163.01"

@@ -41,7 +41,7 @@ from gpunode.system.transaction import parse_journal
 from gpunode.system.unit import parse_unit
 from tests.shell_files import CHECKOUT, SHELLS, faults, files, shell_strings
 
-pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
+pytestmark = pytest.mark.pure
 
 # Python takes a carriage return for the end of a line.
 SHELL_TEXT = st.text(st.characters(min_codepoint=1, max_codepoint=255, exclude_characters="\r"), max_size=40)
@@ -459,7 +459,6 @@ printf '\nNames=gpunode-driver.service\nLoadState=not-found\nActiveState=inactiv
 
 
 # A connection that was cut off leaves nobody who reads; a terminal's Ctrl-C reaches all of a local node's.
-@pytest.mark.starts_programs
 @pytest.mark.parametrize("number", [signal.SIGPIPE, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_question_that_is_broken_off_leaves_no_file(tmp_path: Path, number: signal.Signals) -> None:
     environment = machine(tmp_path, apt_cache=f"echo > {tmp_path}/asked; read -r word < {tmp_path}/on")

@@ -146,7 +146,6 @@ def test_whoever_ends_it_waits_for_no_host_and_none_counts_as_done(connections: 
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 @pytest.mark.parametrize("key", ["client", "host"], ids=["the server's", "another"])
 def test_connections_of_ssh_are_closed_also_where_nobody_was_let_in(tmp_path: Path, key: str) -> None:
     with answering(tmp_path, b"nothing that a node says") as data:

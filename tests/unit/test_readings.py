@@ -280,7 +280,6 @@ def test_a_node_s_reading_can_be_printed_as_json() -> None:
     assert json.loads(json.dumps(reading.to_json()))["operating_system"]["id"] == "debian"
 
 
-@pytest.mark.starts_programs
 def test_every_fact_prints_its_closing_line_and_exits_zero(run_shell: Callable[[str], tuple[int, list[str]]]) -> None:
     for fact in PARTS.values():
         code, lines = run_shell(fact().command())
@@ -289,7 +288,6 @@ def test_every_fact_prints_its_closing_line_and_exits_zero(run_shell: Callable[[
         fact().process(lines)
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_whoever_is_not_root_gets_no_reading_of_a_node() -> None:
     """A node hides most of itself from others: what they read would be judged as a bare one."""
@@ -303,7 +301,6 @@ def test_whoever_is_not_root_gets_no_reading_of_a_node() -> None:
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root reads as root")
 def test_root_is_not_told_of(run_shell: Callable[[str], tuple[int, list[str]]]) -> None:

@@ -52,7 +52,6 @@ def debian(open_module: tuple[str, ...], **more: tuple[str, ...]) -> dict[str, t
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_debian_12_s_own_archive_is_found_as_the_tables_have_it(tmp_path: Path) -> None:
     assert BOOKWORM is not None
     found = apt_resolved(BOOKWORM, "own", archive(tmp_path, debian((OLD,))))
@@ -86,7 +85,6 @@ def test_runtimes_and_boards_are_asked_for_as_the_deploys_ask() -> None:
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_an_open_module_that_caught_up_has_moved_and_a_package_that_is_gone_is_a_problem(tmp_path: Path) -> None:
     assert BOOKWORM is not None
     packages = debian((OLD, NEW))
@@ -99,7 +97,6 @@ def test_an_open_module_that_caught_up_has_moved_and_a_package_that_is_gone_is_a
 
 
 @pytest.mark.real
-@pytest.mark.starts_programs
 def test_what_moved_in_nvidia_s_repository_is_told(tmp_path: Path) -> None:
     assert TRIXIE is not None
     there = {"nvidia-open": ("700.10.01-1",), "cuda-drivers": ("700.10.01-1",), "cuda-toolkit-13-2": ("13.2.0-1",)}

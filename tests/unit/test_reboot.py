@@ -457,7 +457,6 @@ def test_nodes_reboot_where_that_is_allowed_and_no_more_at_once_than_that(
     assert calls == [], "without a GPU nothing is loaded by a reboot"
 
 
-@pytest.mark.starts_programs
 def test_the_probe_of_a_boot_is_answered_by_any_machine_of_systemd(
     run_shell: Callable[[str], tuple[int, list[str]]],
 ) -> None:
@@ -466,7 +465,6 @@ def test_the_probe_of_a_boot_is_answered_by_any_machine_of_systemd(
     assert any(line.startswith("boot_id=") and len(line) == len("boot_id=") + 36 for line in lines)
 
 
-@pytest.mark.starts_programs
 @pytest.mark.parametrize("modinfo", ["exit 1", "echo {older}", "echo {newer}"])
 def test_the_record_of_a_boot_counts_unless_the_module_on_disk_is_newer(
     modinfo: str, run_shell: Callable[[str], tuple[int, list[str]]], tmp_path: Path

@@ -32,7 +32,7 @@ from tests.unit.private_apt import PrivateApt, installed, offered, plain
 from tests.unit.test_preflight import DEBIAN, UBUNTU, machine
 
 needs_apt = pytest.mark.skipif(shutil.which("apt-get") is None, reason="needs apt")
-real = [pytest.mark.real, pytest.mark.starts_programs, needs_apt]
+real = [pytest.mark.real, needs_apt]
 
 VERSIONS = {name: docker_version(name, "29.8.2") for name in ("docker-ce", "docker-ce-cli")}
 VERSIONS["containerd.io"] = docker_version("containerd.io", "2.3.6")
@@ -225,7 +225,6 @@ def test_preflight_refuses_docker_s_containerd_over_the_runc_that_podman_brought
 
 
 @pytest.mark.simulated
-@pytest.mark.starts_programs
 def test_rpm_s_list_has_container_runtimes_beside_the_driver_and_the_toolkit(tmp_path: Path) -> None:
     """rpm is SIMULATED: it prints three packages."""
     (tmp_path / "rpm").write_text(
@@ -306,7 +305,6 @@ def install(
 
 
 @pytest.mark.simulated
-@pytest.mark.starts_programs
 @pytest.mark.parametrize(
     ("manager", "functions", "table", "lost", "told"),
     [
@@ -336,7 +334,6 @@ FAILS = {
 
 
 @pytest.mark.simulated
-@pytest.mark.starts_programs
 @pytest.mark.parametrize("manager", ["dnf", "zypper"])
 @pytest.mark.parametrize(
     ("said", "status", "goes_on"),
@@ -357,7 +354,6 @@ def test_a_trial_that_does_not_tell_what_goes_stops_with_the_manager_s_own_words
 
 
 @pytest.mark.simulated
-@pytest.mark.starts_programs
 def test_a_refusal_does_not_name_what_is_to_go_as_asked_for(tmp_path: Path) -> None:
     done = install(tmp_path, "dnf", dnf.OFFERED, DNF_TABLE, 1, "containerd.io", "podman-")
     assert "gpunode: containerd.io would remove containerd runc, which nobody asked for; no package" in done.stderr

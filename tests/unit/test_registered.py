@@ -25,7 +25,7 @@ from tests.unit.simulated_cluster import SimulatedCluster
 from tests.unit.simulated_host import Host
 from tests.unit.test_verify_cluster import DAEMON_SET, SHARED, SLICED, TWO, _pod, _set
 
-pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
+pytestmark = pytest.mark.pure
 
 POD = f"{DAEMON_SET}-x"
 GPU, SHARED_GPU = "nvidia.com/gpu", "nvidia.com/gpu.shared"

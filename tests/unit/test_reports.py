@@ -223,7 +223,6 @@ def test_what_is_no_file_is_written_to_and_never_replaced(tmp_path: Path) -> Non
     assert pipe.is_fifo()
 
 
-@pytest.mark.starts_programs
 @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
 def test_what_the_program_has_open_is_written_to_be_it_a_pipe_or_a_file(name: str, tmp_path: Path) -> None:
     program = (

@@ -8,7 +8,7 @@ import pytest
 
 from tests.real.resolve_apt import Apt, AptFailed, Unreachable
 
-pytestmark = [pytest.mark.real, pytest.mark.starts_programs]
+pytestmark = pytest.mark.real
 INDEX = """\
 Package: containerd.io
 Version: 2.3.4-2

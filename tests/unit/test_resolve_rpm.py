@@ -111,7 +111,7 @@ def rules_of(world: RpmWorld) -> list[str]:
     return [*(branch for branch in branches if branch not in transitional), *versions]
 
 
-@pytest.mark.slow
+@pytest.mark.tier3
 @pytest.mark.parametrize(("os_id", "repository"), DISTRIBUTIONS)
 def test_every_set_resolves_with_all_of_the_driver_at_one_version(os_id: str, repository: str, tmp_path: Path) -> None:
     world = rpm_world(repository)
@@ -123,7 +123,7 @@ def test_every_set_resolves_with_all_of_the_driver_at_one_version(os_id: str, re
     assert [line for label in sets for line in wrong(label, sets[label], found[label])] == []
 
 
-@pytest.mark.builds
+@pytest.mark.tier2
 @pytest.mark.parametrize(("os_id", "repository"), [("rocky", "rhel9"), ("amzn", "amzn2023"), ("sles", "sles15")])
 def test_what_a_board_needs_comes_at_an_older_version_than_the_newest(
     os_id: str, repository: str, tmp_path: Path
@@ -137,7 +137,7 @@ def test_what_a_board_needs_comes_at_an_older_version_than_the_newest(
     assert {"nvidia-imex", "libnvidia-nscq"} <= set(found["driver 580.95.05 proprietary imex"].installed)
 
 
-@pytest.mark.builds
+@pytest.mark.tier2
 def test_streams_hide_other_branches_a_closure_is_as_it_was_seen_and_what_is_not_there_is_named(tmp_path: Path) -> None:
     world = rpm_world("rhel9")
     (closure,) = world.closures
@@ -159,7 +159,7 @@ def test_streams_hide_other_branches_a_closure_is_as_it_was_seen_and_what_is_not
     assert found["fabric manager of the branch"].installed["nvidia-fabricmanager"] == "580.126.20-1"
 
 
-@pytest.mark.builds
+@pytest.mark.tier2
 @pytest.mark.parametrize(
     ("os_id", "repository"),
     [
@@ -190,7 +190,7 @@ def test_toolkit_runtimes_and_cuda_resolve_by_the_code_that_asks_live_repositori
     assert ("CUDA 12.8" in told["cuda"]) == (oldest == "12.8")
 
 
-@pytest.mark.builds
+@pytest.mark.tier2
 def test_what_a_repository_lacks_or_would_break_is_a_problem_of_its_set_alone(tmp_path: Path) -> None:
     row = next(row for row in tables.distributions() if row.repository == "rhel9" and row.id == "rocky")
     asked = RpmRepositories(row, manager(rpm_world("rhel9"), tmp_path))

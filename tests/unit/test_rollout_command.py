@@ -30,7 +30,7 @@ from gpunode.fleet.run import child
 from tests.unit.simulated_rollout import Lab
 from tests.unit.test_how_to import snippet
 
-pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
+pytestmark = pytest.mark.pure
 SECONDS = 180
 
 
@@ -363,7 +363,7 @@ def in_wave_two(lab: Lab, started: Callable[..., subprocess.Popen[str]]) -> tupl
     return controller, pyinfra_of(lab)
 
 
-@pytest.mark.builds
+@pytest.mark.tier2
 def test_killed_in_wave_two_it_waits_for_the_run_that_is_left_and_repeats_that_wave_alone(
     lab: Lab, started: Callable[..., subprocess.Popen[str]]
 ) -> None:
@@ -385,7 +385,7 @@ def test_killed_in_wave_two_it_waits_for_the_run_that_is_left_and_repeats_that_w
     assert lab.runs == [["gpu-1"], ["gpu-2"], ["gpu-2"], ["gpu-3"], ["gpu-4"]]
 
 
-@pytest.mark.builds
+@pytest.mark.tier2
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_ctrl_c_ends_pyinfra_and_leaves_what_can_be_gone_on_with(
     lab: Lab, started: Callable[..., subprocess.Popen[str]], number: signal.Signals

@@ -340,7 +340,6 @@ def test_two_rollouts_of_one_inventory_are_refused(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.starts_programs
 def test_a_run_that_outlives_its_controller_is_waited_for(tmp_path: Path) -> None:
     told: list[str] = []
     with run_lock(tmp_path, told.append) as lock:

@@ -189,7 +189,6 @@ def test_nothing_is_written_where_no_parent_asks(monkeypatch: pytest.MonkeyPatch
     assert [json.loads(line)["host"] for line in (tmp_path / "events").read_text().splitlines()] == ["a"]
 
 
-@pytest.mark.starts_programs
 def test_what_a_run_told_last_is_read_though_it_has_ended(tmp_path: Path) -> None:
     script = (
         "import os\n"
@@ -221,7 +220,6 @@ def _told_by(tmp_path: Path, watch: child.Watch) -> tuple[int, Progress]:
         return child.run([sys.executable, "-c", script], files, lock.fileno(), 2, {}, watch)
 
 
-@pytest.mark.starts_programs
 def test_a_display_that_fails_ends_no_run_and_is_told_in_the_log(tmp_path: Path) -> None:
     asked: list[Progress] = []
 
@@ -235,7 +233,6 @@ def test_a_display_that_fails_ends_no_run_and_is_told_in_the_log(tmp_path: Path)
     assert log.count("cannot show any more how far the run is: OSError: [Errno 5] Input/output error") == 1
 
 
-@pytest.mark.starts_programs
 @pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
 def test_a_signal_in_the_midst_of_drawing_ends_the_run_all_the_same(tmp_path: Path, end: type[BaseException]) -> None:
     def watch(progress: Progress) -> None:

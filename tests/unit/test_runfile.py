@@ -342,7 +342,6 @@ def test_sources_that_dkms_has_of_another_version_are_not_the_driver_s(left: lis
     assert parse_driver([f"dkms={version}" for version in left]).dkms == bool(left)
 
 
-@pytest.mark.starts_programs
 def test_the_versions_that_dkms_has_sources_of_are_read(tmp_path: Path) -> None:
     (tmp_path / "nvidia/580.95.05/source").mkdir(parents=True)
     (tmp_path / "nvidia/550.54.15").mkdir()

@@ -14,7 +14,7 @@ import pytest
 from gpunode.operations.runfile_scripts import FETCH
 from gpunode.operations.script import script
 
-pytestmark = [pytest.mark.real, pytest.mark.starts_programs]
+pytestmark = pytest.mark.real
 
 
 class Server:

@@ -21,7 +21,7 @@ from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
 from tests.unit.simulated_dpkg import PLACES, SimulatedDpkg
 
-pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs]
+pytestmark = pytest.mark.simulated
 
 OLD, NEW = "580.82.07", "580.95.05"
 # An installer: its version is in its name, and `broken` in its state makes it end in a log and a status.

@@ -20,7 +20,7 @@ from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
 from tests.unit.test_containerd_change import state
 
-pytestmark = [pytest.mark.real, pytest.mark.starts_programs]
+pytestmark = pytest.mark.real
 _SYSTEMCTL = """#!/bin/sh
 echo "$*" >> "$LAB/calls"
 case "$1" in

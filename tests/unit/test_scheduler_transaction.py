@@ -108,7 +108,6 @@ def lab(tmp_path: Path) -> Lab:
     return found
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_the_scheduler_runs_by_its_new_configuration(lab: Lab) -> None:
     done = lab.run(EXTENDER)
@@ -121,7 +120,6 @@ def test_the_scheduler_runs_by_its_new_configuration(lab: Lab) -> None:
     assert "extenders:" in configuration.read_text()
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_a_scheduler_that_does_not_start_gives_way_to_the_old_one(lab: Lab) -> None:
     (lab.folder / "broken").touch()
@@ -132,7 +130,6 @@ def test_a_scheduler_that_does_not_start_gives_way_to_the_old_one(lab: Lab) -> N
     assert not list((lab.folder / "own").iterdir())
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_a_scheduler_that_does_not_answer_gives_way_to_the_old_one(lab: Lab) -> None:
     (lab.folder / "silent").touch()
@@ -140,7 +137,6 @@ def test_a_scheduler_that_does_not_answer_gives_way_to_the_old_one(lab: Lab) -> 
     assert lab.manifest.read_text() == KUBEADM and lab.journal["state"] == "failed"
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_a_kubelet_that_reads_another_folder_is_not_the_target_s_fault(lab: Lab) -> None:
     (lab.folder / "deaf").touch()
@@ -149,7 +145,6 @@ def test_a_kubelet_that_reads_another_folder_is_not_the_target_s_fault(lab: Lab)
     assert lab.manifest.read_text() == KUBEADM and lab.running == ["kube-scheduler\0\0"]
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 @pytest.mark.parametrize("fault", ["changed", "dead"])
 def test_what_is_not_as_it_was_read_is_left_alone(lab: Lab, fault: str) -> None:
@@ -166,7 +161,6 @@ def test_what_is_not_as_it_was_read_is_left_alone(lab: Lab, fault: str) -> None:
         assert not (lab.folder / "scheduler.json").exists(), "nothing began"
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_the_scheduler_is_taken_back_to_what_it_was(lab: Lab) -> None:
     lab.run(EXTENDER)
@@ -177,7 +171,6 @@ def test_the_scheduler_is_taken_back_to_what_it_was(lab: Lab) -> None:
     assert not list((lab.folder / "own").iterdir())
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_an_interrupted_change_is_undone_and_a_manifest_of_somebody_s_is_not(lab: Lab) -> None:
     lab.run(EXTENDER)
@@ -193,7 +186,6 @@ def test_an_interrupted_change_is_undone_and_a_manifest_of_somebody_s_is_not(lab
     assert lost.read_text() == lab.manifest.read_text()
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_a_configuration_that_somebody_wrote_after_the_change_was_cut_off_is_kept_and_named(lab: Lab) -> None:
     lab.run(EXTENDER)
@@ -206,7 +198,6 @@ def test_a_configuration_that_somebody_wrote_after_the_change_was_cut_off_is_kep
     assert not configuration.exists()
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_what_was_cut_off_before_the_manifest_changed_is_cleared_and_nobody_is_waited_for(lab: Lab) -> None:
     lab.run(EXTENDER)
@@ -261,7 +252,6 @@ def test_a_host_whose_scheduler_is_no_static_pod_is_refused_by_name(host: Host) 
     assert _run(host, EXTENDER) == [] and "is no YAML" in host.refusals[1]
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_the_probe_reads_manifest_files_and_processes(run_shell: Any, tmp_path: Path) -> None:
     manifest = tmp_path / "it's.yaml"

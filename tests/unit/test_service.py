@@ -133,7 +133,6 @@ def read(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Servic
 
 
 @pytest.mark.simulated
-@pytest.mark.starts_programs
 def test_systemd_and_the_kernel_s_clock_tell_the_age_and_the_journal_is_asked_of_what_ended_alone(
     read: Callable[..., ServiceState], tmp_path: Path
 ) -> None:

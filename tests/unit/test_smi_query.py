@@ -12,7 +12,7 @@ from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.system.gpu import Gpus
 from gpunode.system.gpu_settings import Clocks, PowerLimit
 
-pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs]
+pytestmark = pytest.mark.simulated
 ROW = (
     "0, GPU-1, NVIDIA A100-SXM4-40GB, 00000000:07:00.0, 610.10, 40960, Disabled, Disabled, Default, Enabled, "
     "0x20B010DE, 0, 0, Enabled"

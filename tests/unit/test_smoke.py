@@ -68,7 +68,6 @@ def test_each_fault_is_told_with_what_to_do(change: dict[str, object], words: st
     assert words in problem and (";" in problem or "does not run" in problem)
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_the_toolkit_s_hooks_find_the_folder_in_the_test_s_root_that_they_write_the_library_cache_to(
     tmp_path: Path,
@@ -86,7 +85,6 @@ def test_the_toolkit_s_hooks_find_the_folder_in_the_test_s_root_that_they_write_
     container_runtime.update_ldcache(config | {"mounts": [{"destination": "/etc/hosts"}]}, tmp_path, "1.18.0")
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 @pytest.mark.parametrize(
     "text, device",

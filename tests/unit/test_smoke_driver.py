@@ -143,7 +143,6 @@ def test_what_node_and_container_print_comes_to_a_verdict(host: Host) -> None:
     assert Smoke("ctr", "/r", ("/dev/nvidia0",), Trial(False), handed=NODE).notes == ()
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_the_script_in_the_container_finds_each_mounted_library_and_runs_nvidia_smi(tmp_path: Path) -> None:
     folder = tmp_path / "lib"
@@ -177,7 +176,6 @@ def test_the_script_in_the_container_finds_each_mounted_library_and_runs_nvidia_
     assert seen("/usr/bin:/bin").smi_status == 15
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 @pytest.mark.parametrize("folder", ["usr/lib/x86_64-linux-gnu", "usr/lib64", "lib64", "lib"])
 def test_the_node_s_libcuda_is_found_below_the_driver_s_root_wherever_it_has_libraries(

@@ -14,7 +14,7 @@ from gpunode.base.probe import Probe, batch_answers, batch_command
 from gpunode.fleet import shared_readings
 from gpunode.fleet.snapshot import MAX_AGE, Changes, Snapshot
 
-pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
+pytestmark = pytest.mark.pure
 
 
 def shell(command: str) -> list[str]:

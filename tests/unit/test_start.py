@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from gpunode.base.importing import uncollected
 from gpunode.cli import gpunode
 
-pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
+pytestmark = pytest.mark.pure
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 COMMANDS = sorted(gpunode.list_commands(click.Context(gpunode)))

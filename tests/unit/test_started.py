@@ -21,7 +21,7 @@ from gpunode.facts.mps import Mps as MpsFact
 from gpunode.facts.shared import UNITS
 from gpunode.system.started import seconds
 
-pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs]
+pytestmark = pytest.mark.simulated
 
 # 2026-01-15 12:00:05 UTC
 SECOND = 1768478405

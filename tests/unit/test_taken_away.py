@@ -213,7 +213,6 @@ def test_the_next_run_brings_it_back_at_the_driver_s_version_and_keeps_its_pin(h
     assert commands(driver_packages.installed, host, **asked) == []
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 @pytest.mark.skipif(shutil.which("dpkg-query") is None or os.geteuid() != 0, reason="needs dpkg and root")
 def test_the_probe_reads_our_preferences_on_a_node(

@@ -102,7 +102,6 @@ def _probe(root: Path) -> ContainerToolkit:
     return parse_toolkit(checked(done.stdout.splitlines()))
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_specifications_are_found_by_their_kind_and_dated_by_their_libcuda(tmp_path: Path) -> None:
     (tmp_path / "etc/cdi").mkdir(parents=True)
@@ -120,7 +119,6 @@ def test_specifications_are_found_by_their_kind_and_dated_by_their_libcuda(tmp_p
     )
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_a_specification_that_a_newer_toolkit_made_is_told_by_the_hooks_that_the_older_one_lacks(
     tmp_path: Path,
@@ -141,7 +139,6 @@ def test_a_specification_that_a_newer_toolkit_made_is_told_by_the_hooks_that_the
     assert finding.cause.startswith("a newer toolkit made it: 1.17.9")
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_a_draft_that_a_run_left_behind_is_no_specification_and_is_found(tmp_path: Path, host_with: HostWith) -> None:
     (tmp_path / "etc/cdi").mkdir(parents=True)
@@ -172,7 +169,6 @@ says() { SAID=${unit#"$1="}; }
 """
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 @pytest.mark.parametrize(
     "settings, name",
@@ -425,7 +421,6 @@ def _generated(root: Path, made: str, there: str | None, read: bool = True) -> s
     )  # fmt: skip
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 @pytest.mark.parametrize("there", [None, "kind: mine\n", f"{CDI_MARK}\nkind: ours\n"])
 def test_a_specification_takes_the_place_of_the_old_one_and_a_stranger_s_is_kept_aside(
@@ -440,7 +435,6 @@ def test_a_specification_takes_the_place_of_the_old_one_and_a_stranger_s_is_kept
     assert beside == ["nvidia.yaml", *(["nvidia.yaml.gpunode-before"] if there == "kind: mine\n" else [])]
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_a_specification_of_another_driver_does_not_take_the_place_of_what_is_there(tmp_path: Path) -> None:
     done = _generated(tmp_path, "535.261.03", "kind: mine\n")
@@ -449,7 +443,6 @@ def test_a_specification_of_another_driver_does_not_take_the_place_of_what_is_th
     assert [path.name for path in (tmp_path / "cdi").iterdir()] == ["nvidia.yaml"]
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_a_specification_that_somebody_made_since_it_was_looked_for_stays(tmp_path: Path) -> None:
     done = _generated(tmp_path, LOADED, "kind: mine\n", read=False)

@@ -41,7 +41,6 @@ def state(folder: Path) -> tuple[str, str]:
     return journal["state"], (folder / "file").read_text()
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 @pytest.mark.parametrize(
     ("change", "ends"),
@@ -59,7 +58,6 @@ def test_how_it_ends_is_in_the_journal(change: str, ends: tuple[str, str], tmp_p
     assert (process.returncode == 0) == (ends[0] == "done")
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_one_that_was_killed_is_undone_by_its_own_script_and_twice_is_as_once(tmp_path: Path) -> None:
     begin(tmp_path, 'printf new > "$file"; kill -9 $$').communicate(timeout=30)
@@ -69,7 +67,6 @@ def test_one_that_was_killed_is_undone_by_its_own_script_and_twice_is_as_once(tm
         assert state(tmp_path) == ("restored", "old")
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_one_that_ended_well_is_undone_with_the_reason_that_showed_later(tmp_path: Path) -> None:
     begin(tmp_path, 'printf new > "$file"').communicate(timeout=30)
@@ -80,7 +77,6 @@ def test_one_that_ended_well_is_undone_with_the_reason_that_showed_later(tmp_pat
     assert json.loads((tmp_path / "t.json").read_text())["reason"] == "it does not load"
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_a_checkpoint_that_fails_changes_nothing_and_journals_nothing(tmp_path: Path) -> None:
     process = begin(tmp_path, 'printf new > "$file"')
@@ -91,7 +87,6 @@ def test_a_checkpoint_that_fails_changes_nothing_and_journals_nothing(tmp_path: 
     assert not (tmp_path / "t.json").exists() and not (tmp_path / "file").exists()
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 @pytest.mark.parametrize(("journal", "ends"), [("done", 0), ("began", 143), ("restored", 143), (None, 143)])
 def test_a_unit_that_is_called_a_success_is_one_only_where_its_journal_says_so(
@@ -114,7 +109,6 @@ def test_a_unit_that_is_called_a_success_is_one_only_where_its_journal_says_so(
     assert (f"{ENDED} t\n" in done.stderr) == (journal in ("restored", None))
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_a_second_request_to_stop_does_not_stop_the_putting_back(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("new")
@@ -155,7 +149,6 @@ def content(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 @pytest.mark.parametrize("refuses", ["exit 1", "false; true", "kill -9 $$"])
 def test_a_change_that_refuses_to_begin_leaves_the_way_back_of_the_last_one(
@@ -178,7 +171,6 @@ def test_a_change_that_refuses_to_begin_leaves_the_way_back_of_the_last_one(
     assert (file.read_text(), json.loads((folder / "t.json").read_text())["state"]) == ("old", "failed")
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_a_change_that_began_is_undone_by_its_own_script_and_from_what_it_saved(
     tmp_path: Path, systemd_run: dict[str, str]
@@ -197,7 +189,6 @@ def test_a_change_that_began_is_undone_by_its_own_script_and_from_what_it_saved(
     assert file.read_text() == "new1\n"
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 @pytest.mark.parametrize("then", ["undo", "change", "clear"])
 @pytest.mark.parametrize("moment", ["/t.before", "/t", "/t.sh"])
@@ -240,7 +231,6 @@ def test_one_that_is_killed_as_it_takes_the_place_of_the_last_one_leaves_that_on
     assert left == set() or (then == "undo" and all(name.startswith("t.sh.") for name in left))
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_what_a_change_left_that_did_not_begin_is_cleared_but_for_a_script_that_is_about_to_begin(
     tmp_path: Path,
@@ -258,7 +248,6 @@ def test_what_a_change_left_that_did_not_begin_is_cleared_but_for_a_script_that_
     )
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_of_two_runs_at_once_the_second_names_who_is_at_work_and_touches_nothing_of_the_first(tmp_path: Path) -> None:
     """systemd-run and systemctl are SIMULATED: another run's unit is at work, as both say in the real ones' words."""
@@ -306,7 +295,6 @@ def undo(
 BEGAN = '{"schema": 1, "state": "began", "target": "target-1", "reason": ""}\n'
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_an_interrupted_change_is_undone_as_the_unit_of_the_change(
     tmp_path: Path, systemd_run: dict[str, str], host: Host
@@ -321,7 +309,6 @@ def test_an_interrupted_change_is_undone_as_the_unit_of_the_change(
     assert not (folder / "t.log").exists(), "the change's own log stays"
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_what_another_run_has_undone_meanwhile_and_done_anew_is_not_undone_again(
     tmp_path: Path, systemd_run: dict[str, str], host: Host
@@ -334,7 +321,6 @@ def test_what_another_run_has_undone_meanwhile_and_done_anew_is_not_undone_again
     assert not (folder / "undone").exists()
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_an_undoing_that_was_stopped_is_no_success(tmp_path: Path, systemd_run: dict[str, str], host: Host) -> None:
     folder = tmp_path / "state"
@@ -345,7 +331,6 @@ def test_an_undoing_that_was_stopped_is_no_success(tmp_path: Path, systemd_run: 
     assert done.returncode == 143 and "stopped before all was put back" in done.stderr
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_of_two_runs_that_would_undo_one_does_and_the_other_says_who(tmp_path: Path, host: Host) -> None:
     """systemd-run and systemctl are SIMULATED: another run's unit is at work."""
@@ -377,7 +362,6 @@ def no_systemd_run(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PATH": f"{path.parent}:{os.environ['PATH']}"}
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_where_no_unit_could_be_begun_an_older_log_is_not_taken_for_its_words(
     tmp_path: Path, no_systemd_run: dict[str, str]
@@ -394,7 +378,6 @@ def test_where_no_unit_could_be_begun_an_older_log_is_not_taken_for_its_words(
     assert "last week" not in done.stdout + done.stderr
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_what_was_never_tried_to_be_undone_is_not_given_up(
     tmp_path: Path, no_systemd_run: dict[str, str], host: Host
@@ -409,7 +392,6 @@ def test_what_was_never_tried_to_be_undone_is_not_given_up(
     assert (folder / "t.json").read_text() == BEGAN and not (folder / "t.given-up.json").exists()
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_what_cannot_be_undone_and_nobody_asks_for_any_more_is_given_up(
     tmp_path: Path, systemd_run: dict[str, str], host: Host
@@ -424,7 +406,6 @@ def test_what_cannot_be_undone_and_nobody_asks_for_any_more_is_given_up(
     assert not (folder / "t.json").exists() and (folder / "t.given-up.json").read_text() == BEGAN
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 def test_journal_and_checkpoint_are_on_the_disk_before_the_change_begins(tmp_path: Path) -> None:
     """sync is SIMULATED: it notes what of the journal stands where at that moment."""

@@ -45,7 +45,6 @@ def key(folder: Path, kind: str) -> Path:
     return path
 
 
-@pytest.mark.starts_programs
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_drift_tells_which_key_of_which_host_cannot_be_used(tmp_path: Path, processes: str) -> None:
     keys = {kind: key(tmp_path, kind) for kind in ("absent", "encrypted", "binary", "foreign")}

@@ -13,7 +13,7 @@ from gpunode.base.shell_file import script_file
 from gpunode.base.template import rendered
 from gpunode.operations.script import script
 
-pytestmark = [pytest.mark.real, pytest.mark.starts_programs]
+pytestmark = pytest.mark.real
 
 VERSION = "580.95.05"
 # What udev puts something in for, behind a dollar sign (udev(7)).

@@ -30,7 +30,7 @@ from tests.unit.test_preflight import machine
 from tests.unit.test_verify_cluster import _settings, _verified, cluster, node
 
 __all__ = ["cluster", "node"]
-pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
+pytestmark = pytest.mark.pure
 
 A, B = "GPU-aaaa", "GPU-bbbb"
 SPACE = "nvidia-device-plugin"

@@ -15,7 +15,7 @@ import pytest
 from tests import warm
 from tests.warm import CHECKOUT
 
-pytestmark = [pytest.mark.real, pytest.mark.builds]
+pytestmark = [pytest.mark.real, pytest.mark.tier2]
 PROGRAMS = Path(sys.executable).parent
 # An inventory that is an endless one, to be ended from outside.
 ENDLESS = "import time\ntime.sleep(60)\nhosts = []\n"

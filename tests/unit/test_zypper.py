@@ -120,7 +120,6 @@ def test_a_proxy_is_told_by_the_address_and_the_second_entry_is_the_same_without
     assert len(rpm.second_entries("https://host/cuda", [("/etc/zypp/repos.d/x.repo", other)])) == 1
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 @pytest.mark.parametrize(
     ("os_release", "asked"),
@@ -192,7 +191,6 @@ def sh(folder: Path, text: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 @pytest.mark.parametrize(
     ("entry", "held"),
@@ -217,7 +215,6 @@ def test_a_package_is_held_by_the_lock_that_fits_it(tmp_path: Path, entry: str |
     assert sorted(name for want, name, _ in lines if want == "hold") == held
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_what_the_driver_is_locked_by_is_lifted_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "locks").write_text(zypper.lock("nvidia-op*") + THEIRS + zypper.lock("cuda-drivers-x"))
@@ -458,7 +455,6 @@ def test_all_that_would_come_newer_is_named_at_the_version_that_is_asked_for() -
         assert other.bound(change) == change
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 @pytest.mark.parametrize(
     ("imported", "other", "gone"),
@@ -497,7 +493,6 @@ def test_a_key_leaves_rpm_s_database_with_the_last_repository_that_brought_it(
 # --- exit codes, and what zypper says --------------------------------------------------------------------------------
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 @pytest.mark.parametrize("code", [0, 1, 2, 3, 4, 5, 6, 7, 8, 100, 101, 102, 103, 104, 105, 106, 107, 255])
 def test_what_only_tells_of_more_to_do_is_a_success_and_all_else_a_failure(tmp_path: Path, code: int) -> None:
@@ -558,7 +553,6 @@ def test_the_family_says_what_it_keeps_and_needs() -> None:
     assert len({path.rpartition("/")[2] for path in ZYPPER.holding}) == 2
 
 
-@pytest.mark.starts_programs
 @pytest.mark.simulated
 def test_of_what_a_killed_zypper_left_twice_the_one_that_came_last_stays(tmp_path: Path, host: Host) -> None:
     listed = ("100 nvidia-open nvidia-open-580.82.07-1.x86_64", "200 nvidia-open nvidia-open-580.95.05-1.x86_64",
@@ -611,7 +605,6 @@ def test_grub_s_choice_is_read_from_suse_s_configuration(environment: str, relea
     assert grub_next(GRUB, environment) == release
 
 
-@pytest.mark.starts_programs
 @pytest.mark.real
 @pytest.mark.parametrize("cut_off", [False, True])
 def test_locks_are_lifted_for_the_change_alone_and_a_lifted_lock_is_nobody_s_loss(

@@ -11,7 +11,7 @@ from gpunode.lab import signing
 from gpunode.operations.families.zypper_shell import READ
 from gpunode.operations.script import script
 
-pytestmark = [pytest.mark.real, pytest.mark.starts_programs, pytest.mark.builds]
+pytestmark = [pytest.mark.real, pytest.mark.tier2]
 
 
 @pytest.fixture

@@ -215,7 +215,7 @@ def made_by_vagrant(job: Job, nodes: tuple[Node, ...]) -> Iterator[str]:
     subprocess.run(["podman", "rm", "--force", "--time", "0", container], capture_output=True, check=False)
 
 
-@pytest.mark.skipif(shutil.which("vagrant") is None, reason="needs vagrant (`make lab-vm-tools`)")
+@pytest.mark.skipif(shutil.which("vagrant") is None, reason="needs vagrant (`make all-tools`)")
 def test_gitlabs_steps_provision_a_machine_that_vagrant_itself_made(job: Job, made_by_vagrant: str) -> None:
     gpu = _example("gitlab-ci.yml")
     environment = {

@@ -19,7 +19,7 @@ from tests.molecule.cluster.releases import CHART, by
 from tests.molecule.cluster.test_2_sharing import ALONE, NODES, OFFERED, Life
 from tests.molecule.conftest import Run, command, inventory_with
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.builds]
+pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.tier2]
 
 DONGLE, LICENSE = "example.com/dongle", "example.com/license"
 COUNT = "Count the node's extended resources in the cluster"

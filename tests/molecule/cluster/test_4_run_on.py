@@ -26,7 +26,7 @@ from gpunode.lab.state import lab_folder
 from tests.molecule.cluster.releases import CHART, NAME, KeptRelease
 from tests.molecule.conftest import LAB, Run, command, inventory_with
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.builds]
+pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.tier2]
 
 NAMESPACE = "nvidia-device-plugin"
 CONTROL_PLANE = "gpu-2"

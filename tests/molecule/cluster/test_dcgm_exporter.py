@@ -23,7 +23,7 @@ from tests.molecule.cluster.releases import KeptRelease, by
 from tests.molecule.conftest import CHECKOUT, LAB, Run, command, inventory_with
 from tests.real.charts import charts
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.builds]
+pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.tier2]
 
 SPACE, NAME, LABEL = "dcgm-exporter", "dcgm-exporter", "gpunode/dcgm-exporter"
 RELEASE, LABELLED, POD = f"helm release {SPACE}/{NAME}", f"label {LABEL}", f"pod of {NAME}"

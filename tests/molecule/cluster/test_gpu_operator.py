@@ -18,7 +18,7 @@ from gpunode.lab.kubernetes_programs import programs
 from tests.molecule.cluster.releases import CHART, KeptRelease, by
 from tests.molecule.conftest import CHECKOUT, LAB, Run, command, inventory_with
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.builds]
+pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.tier2]
 
 OPERATOR = CHECKOUT / "lab" / "charts" / "gpu-operator"
 KEPT = "Keep the release of the GPU Operator"

@@ -20,7 +20,7 @@ from tests.molecule.cluster.control_plane_node import MANIFEST, TEXT, command_li
 from tests.molecule.cluster.releases import CHART, KeptRelease, by
 from tests.molecule.conftest import LAB, Run, command, inventory_with
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.builds]
+pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.tier2]
 
 NAMESPACE = "nvidia-device-plugin"
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"

@@ -19,7 +19,7 @@ from tests.molecule.cluster.releases import CHART, by
 from tests.molecule.cluster.test_2_sharing import NAMESPACE, Life
 from tests.molecule.conftest import LAB, Run, command, converge, inventory_with
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.builds]
+pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.tier2]
 
 NODE = "gpu-2"
 # Of two H100.

@@ -22,7 +22,7 @@ from gpunode.lab.kubernetes_programs import programs
 from tests.molecule.cluster.releases import KeptRelease, by
 from tests.molecule.conftest import LAB, Run, command, inventory_with
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.builds]
+pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.tier2]
 
 VERDICT = "deploys/verify_cluster.py"
 SPACE = "kube-system"

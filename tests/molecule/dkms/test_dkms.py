@@ -125,8 +125,8 @@ def test_a_next_kernel_without_headers_is_refused_before_anybody_reboots_into_it
     out(node, f"rm /boot/vmlinuz-{NEXT}")
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not ALL, reason="builds Debian's whole driver: up to a quarter of an hour (make test-slow)")
+@pytest.mark.tier3
+@pytest.mark.skipif(not ALL, reason="builds Debian's whole driver: up to a quarter of an hour (make test-all)")
 def test_debian_s_real_driver_is_built_for_debian_s_real_headers(driver: Driver) -> None:
     bare = lab_nodes.recreate(lab_nodes.node(LAB, "gpu-1"), gpus=0)
     release = with_kernel(bare)

@@ -10,11 +10,11 @@ import pytest
 
 from gpunode.lab.nodes import Node
 from tests.molecule import driver_interruption as interruption
-from tests.molecule.conftest import only_slow
+from tests.molecule.conftest import third_tier
 from tests.molecule.driver_alone import Driver
 from tests.molecule.driver_packages import DNF5
 
-pytestmark = only_slow
+pytestmark = third_tier
 
 # dnf 5 is started by the loader of its own libraries (gpunode/lab/newer.py).
 PROCESS = "ld-linux-x86-64"

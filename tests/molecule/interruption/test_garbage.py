@@ -57,7 +57,7 @@ CASES = [
     *(Garbage(program, kind, text) for program in PROGRAMS for kind, text in KINDS.items()),
     Garbage("nvidia-smi", "never comes", None),
 ]
-# By default one kind a program, and the wedged GPU; all with GPUNODE_TEST_ALL=1 (`make test-slow`).
+# By default one kind a program, and the wedged GPU; all with GPUNODE_TEST_ALL=1 (`make test-all`).
 if os.environ.get("GPUNODE_TEST_ALL") != "1":
     CASES = [*CASES[: len(PROGRAMS) * len(KINDS) : len(KINDS) + 1], *CASES[-2:]]
 # What pyinfra says of every host, and of every failed one.

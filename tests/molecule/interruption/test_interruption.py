@@ -1,6 +1,6 @@
 """A run is interrupted; the next one ends in the same state as an undisturbed one. SIMULATED: GPUs, the full disk.
 
-A sample by default; all operations, faults and moments with GPUNODE_TEST_ALL=1 (`make test-slow`).
+A sample by default; all operations, faults and moments with GPUNODE_TEST_ALL=1 (`make test-all`).
 """
 
 from __future__ import annotations

@@ -14,11 +14,11 @@ from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from gpunode.lab.packages.driver import BROKEN_VERSION
 from tests.molecule import driver_life as life
-from tests.molecule.conftest import command, inventory_with, only_slow
+from tests.molecule.conftest import command, inventory_with, third_tier
 from tests.molecule.driver_alone import LOADED, Driver, out
 from tests.molecule.driver_packages import IGNORED, PACMAN
 
-pytestmark = only_slow
+pytestmark = third_tier
 
 CONFIGURATION = "/etc/pacman.conf"
 LOCK = "/var/lib/pacman/db.lck"

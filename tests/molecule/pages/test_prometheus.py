@@ -16,9 +16,9 @@ import pytest
 
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from tests.molecule.conftest import CHECKOUT, LAB, command, only_slow
+from tests.molecule.conftest import CHECKOUT, LAB, command, third_tier
 
-pytestmark = [pytest.mark.node, pytest.mark.real, only_slow]
+pytestmark = [pytest.mark.node, pytest.mark.real, third_tier]
 
 EXAMPLES = CHECKOUT / "docs" / "examples" / "monitoring"
 METRICS = "/var/lib/prometheus/node-exporter/gpunode"

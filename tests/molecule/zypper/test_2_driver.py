@@ -11,11 +11,11 @@ from collections.abc import Callable
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from tests.molecule import driver_life as life
-from tests.molecule.conftest import only_slow
+from tests.molecule.conftest import third_tier
 from tests.molecule.driver_alone import Driver, out
 from tests.molecule.driver_packages import ZYPPER
 
-pytestmark = only_slow
+pytestmark = third_tier
 
 
 def test_a_transitional_package_is_refused_by_the_second_gate(plain: Node, driver: Driver) -> None:

@@ -11,11 +11,11 @@ import pytest
 
 from gpunode.lab.nodes import Node
 from tests.molecule import driver_interruption as interruption
-from tests.molecule.conftest import only_slow
+from tests.molecule.conftest import third_tier
 from tests.molecule.driver_alone import Driver
 from tests.molecule.driver_packages import ZYPPER
 
-pytestmark = only_slow
+pytestmark = third_tier
 
 
 @pytest.fixture(scope="module")

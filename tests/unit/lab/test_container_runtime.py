@@ -10,7 +10,7 @@ import pytest
 
 from gpunode.lab.packages import container_runtime
 
-pytestmark = [pytest.mark.pure, pytest.mark.starts_programs]
+pytestmark = pytest.mark.pure
 
 
 def test_a_container_gets_what_the_driver_has_for_the_capabilities_that_config_toml_lets_it_have(

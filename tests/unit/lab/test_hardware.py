@@ -210,7 +210,6 @@ def test_digest_is_stable() -> None:
     assert len(hardware_digest()) == 64
 
 
-@pytest.mark.starts_programs
 @pytest.mark.skipif(shutil.which("dpkg-divert") is None, reason="needs dpkg-divert")
 def test_image_gets_wrappers_beside_kmod_and_an_enabled_unit(tmp_path: Path) -> None:
     for folder in ("usr/bin", "usr/sbin", "var/lib/dpkg/info", "var/lib/dpkg/updates"):

@@ -330,7 +330,6 @@ def test_a_fault_of_a_moment_needs_a_moment(tmp_path: Path) -> None:
         assert set_fault(["set", "smi_killed_at", number], machine) == 64
 
 
-@pytest.mark.starts_programs
 def test_nvidia_smi_killed_in_the_middle_leaves_what_it_has_done(tmp_path: Path) -> None:
     machine = enabled(tmp_path, "h100-80gb")
     assert set_fault(["set", "smi_killed_at", "2"], machine) == 0

@@ -65,7 +65,6 @@ def test_a_state_file_that_cannot_be_written_keeps_the_old_one(tmp_path: Path) -
     assert [entry.name for entry in tmp_path.iterdir()] == ["faults.json"]
 
 
-@pytest.mark.starts_programs
 def test_host_keys_and_client_key_are_kept_and_private(tmp_path: Path) -> None:
     key = access.client_key(tmp_path)
     first = access.prepare_host(tmp_path / "gpu-1", "gpu-1", key)
@@ -77,7 +76,6 @@ def test_host_keys_and_client_key_are_kept_and_private(tmp_path: Path) -> None:
     assert (tmp_path / "gpu-1/ssh/authorized_keys").read_text() == key.with_suffix(".pub").read_text()
 
 
-@pytest.mark.starts_programs
 def test_ssh_knows_only_the_labs_hosts_and_is_strict(tmp_path: Path) -> None:
     command = access.ssh_command(tmp_path, "192.0.2.7", "operator")
     shown = subprocess.run([*command[:-1], "-G", command[-1]], capture_output=True, text=True, check=True).stdout
@@ -120,7 +118,6 @@ def test_the_sources_cover_suite_updates_and_security() -> None:
     assert "URIs: http://m/debian-security\nSuites: bookworm-security\n" in text
 
 
-@pytest.mark.starts_programs
 def test_the_inventory_without_a_lab_says_what_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUNODE_LAB", "never-up")
     pyinfra = Path(sys.executable).with_name("pyinfra")
@@ -176,7 +173,6 @@ def test_a_limit_that_cannot_be_raised_is_told_with_its_remedy(tmp_path: Path) -
         preconditions.make_room(100, print, ReadOnly(limit))
 
 
-@pytest.mark.starts_programs
 def test_who_connects_while_a_node_begins_anew_finds_known_hosts_and_keys_whole(tmp_path: Path) -> None:
     key, known = access.client_key(tmp_path), tmp_path / "known_hosts"
     hosts = [(f"10.89.0.{number}", f"ssh-ed25519 {'A' * 68}") for number in range(2, 80)]

@@ -282,7 +282,6 @@ def test_unusable_hardware_file_is_said_without_a_traceback(a100: Machine) -> No
     assert "gpu is 'voodoo'; allowed: h100-80gb" in printed
 
 
-@pytest.mark.starts_programs
 def test_program_in_the_package_runs_by_itself(tmp_path: Path) -> None:
     program = tmp_path / "nvidia-smi"
     program.write_bytes(smi_archive("580.95.05"))
@@ -298,7 +297,6 @@ def test_program_in_the_package_runs_by_itself(tmp_path: Path) -> None:
     assert (found.stdout, found.stderr) == ("5\n", "")
 
 
-@pytest.mark.starts_programs
 def test_hang_ends_only_by_kill(a100: Machine, tmp_path: Path) -> None:
     a100.write_json("/etc/gpunode-lab/faults.json", {"hang": True})
     code = (

@@ -69,7 +69,6 @@ def test_cuda_is_below_opt() -> None:
     assert paths == {"opt/cuda/bin/nvcc", "opt/cuda/version.json", "etc/profile.d/cuda.sh"}
 
 
-@pytest.mark.starts_programs
 def test_scripts_are_functions_that_sh_takes_and_dpkg_s_words_are_given() -> None:
     text = package("nvidia").install()
     assert subprocess.run(["sh", "-n"], input=text, text=True, capture_output=True).stderr == ""

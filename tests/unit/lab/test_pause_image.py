@@ -15,7 +15,6 @@ import pytest
 from gpunode.lab.cluster.pause_image import NAME, archive, program
 
 
-@pytest.mark.starts_programs
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="a program for x86-64")
 def test_the_program_waits_until_it_is_ended(tmp_path: Path) -> None:
     path = tmp_path / "pause"

@@ -13,7 +13,7 @@ from gpunode.lab import processes
 from gpunode.lab.errors import LabError
 from gpunode.lab.state import read_json, write_json
 
-pytestmark = [pytest.mark.real, pytest.mark.starts_programs]
+pytestmark = pytest.mark.real
 
 SLEEP = ["sleep", "60"]
 

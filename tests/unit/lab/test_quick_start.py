@@ -19,7 +19,7 @@ from gpunode.lab.hardware.simulated.plain import name_uuid, parse_json
 from gpunode.lab.packages.smi_archive import smi_archive
 from tests.unit.lab.installed_driver import install
 
-pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs]
+pytestmark = pytest.mark.simulated
 
 VERSION = "580.95.05"
 # Each takes as long to import as a whole call takes, or brings another one that does.

@@ -23,7 +23,7 @@ from gpunode.lab.world import apt
 from gpunode.lab.world.deb_row import FIELDS
 from gpunode.packages.driver_packages import driver_branch
 
-pytestmark = pytest.mark.builds
+pytestmark = pytest.mark.tier2
 
 needs_tools = pytest.mark.skipif(
     any(shutil.which(tool) is None for tool in ("dpkg-deb", "apt-ftparchive", "gpg", "gpgv")),
@@ -226,8 +226,7 @@ def test_toolkit_says_its_version() -> None:
     assert "NVIDIA Container Toolkit CLI version 1.17.8" in files["1.17.8-1", "usr/bin/nvidia-ctk"]
 
 
-@pytest.mark.starts_programs
-@pytest.mark.builds
+@pytest.mark.tier2
 def test_the_toolkit_s_own_units_come_back_with_an_older_version(tmp_path: Path) -> None:
     """dpkg brings no file back that a person has removed: 1.20 takes those of 1.18 away by dpkg's own helper."""
     root = tmp_path / "root"

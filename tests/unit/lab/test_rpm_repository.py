@@ -84,7 +84,6 @@ def test_a_module_that_dkms_builds_is_where_dkms_puts_it_on_that_system(reposito
     assert f'dir="/lib/modules/$(uname -r){place}"' in text
 
 
-@pytest.mark.starts_programs
 def test_a_script_hears_dpkg_s_words_from_rpm_s_numbers() -> None:
     sections = dict(rpm_of(Deb("x", "1-1", "x", scripts=(("prerm", '#!/bin/sh\necho "$1"\n'),))).scripts)
     said = [subprocess.run(["sh", "-c", sections["preun"], "-", count], capture_output=True, text=True).stdout
@@ -103,7 +102,6 @@ print(rpm_repository._containerd(folder, print, "containerd.io", "1"))
 """
 
 
-@pytest.mark.starts_programs
 def test_a_package_is_the_same_in_every_process_lest_the_mirror_be_built_anew(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     (tree / "DEBIAN").mkdir(parents=True)
@@ -146,7 +144,7 @@ def mirror() -> Path:
 
 
 @pytest.mark.node
-@pytest.mark.builds
+@pytest.mark.tier2
 @pytest.mark.skipif(CANNOT, reason="needs root and podman")
 @pytest.mark.parametrize("world", RHEL.worlds)
 def test_what_dnf_s_repository_says_of_itself_is_what_the_table_says(mirror: Path, world: str) -> None:

@@ -14,7 +14,7 @@ from gpunode.lab.packages.driver import BROKEN_VERSION
 from gpunode.lab.packages.nvidia_installer import InstallerError, parsed
 from gpunode.lab.packages.runfile import RUNFILE_VERSIONS, archive, runfiles
 
-pytestmark = [pytest.mark.simulated, pytest.mark.starts_programs]
+pytestmark = pytest.mark.simulated
 
 VERSION = "580.95.05"
 QUIET = ["--silent", "--skip-module-load"]

@@ -28,7 +28,6 @@ def labs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.starts_programs
 @pytest.mark.pure
 def test_a_process_id_that_another_program_has_got_is_not_the_virtual_machine_s(labs: Path) -> None:
     folder = labs / "a" / "vm"

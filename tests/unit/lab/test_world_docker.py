@@ -17,7 +17,7 @@ from gpunode.lab.world.deb_row import FIELDS, DebRow, deb_row
 from gpunode.lab.world.docker import debian_packages, docker_packages, docker_version, listed_versions
 from gpunode.lab.world.toolkit import cdi_refresh, full_version, lab_versions, packaged_versions, toolkit_row
 
-pytestmark = pytest.mark.builds
+pytestmark = pytest.mark.tier2
 needs_tools = pytest.mark.skipif(
     any(shutil.which(tool) is None for tool in ("dpkg-deb", "apt-ftparchive")), reason="needs dpkg-dev and apt-utils"
 )
