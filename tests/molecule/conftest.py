@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,14 @@ ALL = os.environ.get("GPUNODE_TEST_ALL") == "1"
 SECONDS = 3600 if ALL else 900
 # What a scenario has beyond the life of a node, where another scenario shows much the same in `make test`.
 third_tier = pytest.mark.skipif(not ALL, reason="takes minutes, and its like is shown elsewhere (make test-all has it)")
+
+
+def thinned(cases: Collection[str], *third: str) -> list[Any]:
+    """Return the cases of a parametrized test, those named `third` only in the third tier."""
+    assert set(third) <= set(cases), third
+    return [pytest.param(case, marks=third_tier if case in third else ()) for case in cases]
+
+
 # What a scenario tells at length: molecule swallows what a passing test prints, and a lab's own folder goes with it.
 REPORTS = CHECKOUT / ".reports"
 

@@ -28,7 +28,7 @@ from gpunode.lab.nodes import Node
 from gpunode.node.reboot import RECORD
 from tests.certificate import self_signed
 from tests.dask_cluster import BINARIES, until
-from tests.molecule.conftest import CHECKOUT, Run, command, inventory_with
+from tests.molecule.conftest import CHECKOUT, Run, command, inventory_with, third_tier
 
 ASKED: dict[str, object] = {
     **{name: {"enabled": False} for name in ("driver", "cuda", "toolkit")},
@@ -229,6 +229,7 @@ def test_a_deviation_is_healed_by_the_next_pull(site: Site, nodes: tuple[Node, .
     assert command("gpunode", "agent", "collect", site.inventory).code == 0
 
 
+@third_tier
 def test_a_pull_waits_for_a_push(site: Site, nodes: tuple[Node, ...]) -> None:
     (node,) = nodes
     # So that the push is at work for as long as it takes to begin a pull beside it.

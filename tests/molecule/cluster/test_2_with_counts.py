@@ -17,9 +17,9 @@ from gpunode.kubernetes.nodes.labels import RESOURCES
 from gpunode.lab.kubernetes_programs import programs
 from tests.molecule.cluster.releases import CHART, by
 from tests.molecule.cluster.test_2_sharing import ALONE, NODES, OFFERED, Life
-from tests.molecule.conftest import Run, command, inventory_with
+from tests.molecule.conftest import Run, command, inventory_with, third_tier
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.tier2]
+pytestmark = [pytest.mark.real, pytest.mark.simulated, third_tier]
 
 DONGLE, LICENSE = "example.com/dongle", "example.com/license"
 COUNT = "Count the node's extended resources in the cluster"

@@ -18,7 +18,7 @@ from gpunode.lab.cluster.stand_in import FORGOTTEN
 from gpunode.lab.kubernetes_programs import programs
 from tests.molecule.cluster.releases import CHART, NAME, by
 from tests.molecule.cluster.test_2_sharing import ALONE, NAMESPACE, NODES, OFFERED, Life
-from tests.molecule.conftest import Run, command, inventory_with
+from tests.molecule.conftest import Run, command, inventory_with, third_tier
 
 pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.tier2]
 
@@ -97,6 +97,7 @@ def test_labels_that_are_not_what_the_node_says_are_found_and_the_remedy_mends_t
     assert _wrong(life, DISCOVERED) == {}
 
 
+@third_tier
 def test_gpus_that_the_kubelet_does_not_count_are_found_and_the_plugin_begins_anew_once(life: Life) -> None:
     before = {name: _pod_of(life, PLUGIN, name)["uid"] for name in NODES}
     life.release().kubectl("annotate", "node", "gpu-1", f"{FORGOTTEN}={before['gpu-1']}", "--overwrite")

@@ -24,9 +24,9 @@ from gpunode.lab.kubernetes_programs import programs
 from gpunode.lab.podman import podman
 from gpunode.lab.state import lab_folder
 from tests.molecule.cluster.releases import CHART, NAME, KeptRelease
-from tests.molecule.conftest import LAB, Run, command, inventory_with
+from tests.molecule.conftest import LAB, Run, command, inventory_with, third_tier
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.tier2]
+pytestmark = [pytest.mark.real, pytest.mark.simulated, third_tier]
 
 NAMESPACE = "nvidia-device-plugin"
 CONTROL_PLANE = "gpu-2"

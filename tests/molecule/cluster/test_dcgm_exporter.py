@@ -20,10 +20,10 @@ import yaml
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.kubernetes_programs import programs
 from tests.molecule.cluster.releases import KeptRelease, by
-from tests.molecule.conftest import CHECKOUT, LAB, Run, command, inventory_with
+from tests.molecule.conftest import CHECKOUT, LAB, Run, command, inventory_with, third_tier
 from tests.real.charts import charts
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.tier2]
+pytestmark = [pytest.mark.real, pytest.mark.simulated, third_tier]
 
 SPACE, NAME, LABEL = "dcgm-exporter", "dcgm-exporter", "gpunode/dcgm-exporter"
 RELEASE, LABELLED, POD = f"helm release {SPACE}/{NAME}", f"label {LABEL}", f"pod of {NAME}"

@@ -16,9 +16,9 @@ import pytest
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.kubernetes_programs import programs
 from tests.molecule.cluster.releases import CHART, KeptRelease, by
-from tests.molecule.conftest import CHECKOUT, LAB, Run, command, inventory_with
+from tests.molecule.conftest import CHECKOUT, LAB, Run, command, inventory_with, third_tier
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.tier2]
+pytestmark = [pytest.mark.real, pytest.mark.simulated, third_tier]
 
 OPERATOR = CHECKOUT / "lab" / "charts" / "gpu-operator"
 KEPT = "Keep the release of the GPU Operator"

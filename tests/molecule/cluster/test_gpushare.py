@@ -18,9 +18,9 @@ from gpunode.lab.kubernetes_programs import programs
 from tests.molecule.cluster import control_plane_node
 from tests.molecule.cluster.control_plane_node import MANIFEST, TEXT, command_lines, manifest
 from tests.molecule.cluster.releases import CHART, KeptRelease, by
-from tests.molecule.conftest import LAB, Run, command, inventory_with
+from tests.molecule.conftest import LAB, Run, command, inventory_with, third_tier
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.tier2]
+pytestmark = [pytest.mark.real, pytest.mark.simulated, third_tier]
 
 NAMESPACE = "nvidia-device-plugin"
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"

@@ -17,9 +17,9 @@ from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.kubernetes_programs import programs
 from tests.molecule.cluster.releases import CHART, by
 from tests.molecule.cluster.test_2_sharing import NAMESPACE, Life
-from tests.molecule.conftest import LAB, Run, command, converge, inventory_with
+from tests.molecule.conftest import LAB, Run, command, converge, inventory_with, third_tier
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.tier2]
+pytestmark = [pytest.mark.real, pytest.mark.simulated, third_tier]
 
 NODE = "gpu-2"
 # Of two H100.

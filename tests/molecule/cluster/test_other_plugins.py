@@ -20,9 +20,9 @@ from gpunode.kubernetes.other_plugins.rdma import NAME
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.kubernetes_programs import programs
 from tests.molecule.cluster.releases import KeptRelease, by
-from tests.molecule.conftest import LAB, Run, command, inventory_with
+from tests.molecule.conftest import LAB, Run, command, inventory_with, third_tier
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.tier2]
+pytestmark = [pytest.mark.real, pytest.mark.simulated, third_tier]
 
 VERDICT = "deploys/verify_cluster.py"
 SPACE = "kube-system"

@@ -23,7 +23,7 @@ from tests.molecule.cluster.test_2_sharing import ALONE, NAMESPACE
 from tests.molecule.conftest import LAB, Run, command, converge, inventory_with, third_tier
 from tests.molecule.mps.test_mps import UNPACK
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.tier2]
+pytestmark = [pytest.mark.real, pytest.mark.simulated, third_tier]
 NODES = ("gpu-1", "gpu-2")
 TEAM = "mps-team"
 # Another template for every pod of the release, and nothing that a stand-in looks at.
@@ -178,7 +178,6 @@ def test_a_node_that_fails_leaves_the_other_untouched_and_the_next_run_goes_on_t
     shared.clients_run()
 
 
-@third_tier
 def test_what_it_takes_goes_away_with_it(shared: Shared) -> None:
     shared.told("delete", "namespace", TEAM, "--wait=false")
     data: dict[str, object] = {

@@ -9,6 +9,7 @@ import tomllib
 
 import pytest
 
+from tests.molecule.conftest import thinned
 from tests.molecule.containerd.conftest import CONFIG, DROP_IN, Bench, Machine, each
 from tests.molecule.containerd.files import FILES, comments, foreign, text
 
@@ -16,7 +17,7 @@ WANTED = {"nvidia": (True, "/usr/bin/nvidia-container-runtime"), "runc": (True, 
 CONFIGURE = "Configure containerd: default runtime nvidia"
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", thinned(FILES, "empty", "packaged"))
 def test_every_file_becomes_the_right_one_and_the_second_run_does_nothing(
     name: str, machines: tuple[Machine, ...], bench: Bench
 ) -> None:

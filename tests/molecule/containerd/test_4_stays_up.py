@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.molecule.conftest import third_tier
 from tests.molecule.containerd.conftest import Bench, Machine
 from tests.molecule.containerd.files import text
 
@@ -21,7 +22,10 @@ UNIT
 systemctl daemon-reload"""
 
 
-@pytest.mark.parametrize("restart, found", [("always", ("restarting", "failed")), ("no", ("failed",))])
+@pytest.mark.parametrize(
+    "restart, found",
+    [("always", ("restarting", "failed")), pytest.param("no", ("failed",), marks=third_tier)],
+)
 def test_a_containerd_that_dies_five_seconds_after_its_start_is_no_success(
     restart: str, found: tuple[str, ...], machines: tuple[Machine, ...], bench: Bench
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.changed_settings import changes
 from tests.molecule.changed_settings import differences, inventory_of
-from tests.molecule.conftest import converge
+from tests.molecule.conftest import converge, third_tier
 
 COMPONENTS = ("driver", "cuda", "toolkit", "containerd", "repositories", "proxy")
 
@@ -17,6 +17,7 @@ def test_a_changed_setting_is_the_same_difference_for_drift_plan_and_the_next_ru
     assert differences(tmp_path, {}, asked) == []
 
 
+@third_tier
 def test_so_is_one_of_docker_and_of_mig(tmp_path: Path) -> None:
     base: dict[str, dict[str, object]] = {"docker": {"enabled": True}, "mig": {"config": "all-2g.20gb"}}
     run = converge(inventory=inventory_of(tmp_path, base, ()))

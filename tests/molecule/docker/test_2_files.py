@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.molecule.conftest import thinned
 from tests.molecule.docker.conftest import CONFIGURE, Bench, Machine, each
 
 FILES = {
@@ -22,7 +23,7 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", thinned(FILES, "empty", "packaged"))
 def test_every_file_is_merged_and_never_replaced_and_the_second_run_does_nothing(
     name: str, machines: tuple[Machine, ...], bench: Bench
 ) -> None:

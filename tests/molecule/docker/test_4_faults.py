@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.molecule.conftest import thinned
 from tests.molecule.docker.conftest import CONFIG, DEBIAN, DOCKER, OVERRIDE, Bench, Machine, each
 
 OLD = '{"exec-opts": ["native.cgroupdriver=cgroupfs"], "labels": ["rack=7"]}'
@@ -84,7 +85,7 @@ FAULTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", thinned(FAULTS, "a daemon that does not say what is asked"))
 def test_each_fault_ends_with_the_old_service_running_and_the_reason_told(
     name: str, machines: tuple[Machine, ...], bench: Bench
 ) -> None:

@@ -21,7 +21,7 @@ from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from tests import dask_cluster
 from tests.dask_cluster import BINARIES, Cluster, until
-from tests.molecule.conftest import CHECKOUT, Run, command, inventory_with
+from tests.molecule.conftest import CHECKOUT, Run, command, inventory_with, third_tier
 
 ASKED: dict[str, object] = {
     **{name: {"enabled": False} for name in ("driver", "cuda", "toolkit")},
@@ -149,6 +149,7 @@ def test_the_nodes_are_whole_and_another_apply_ends_what_was_begun(
     assert command("gpunode", "drift", *by(cluster), inventory).code == 0
 
 
+@third_tier
 def test_the_scheduler_killed_in_a_rollout_is_told_and_resume_goes_on(
     cluster: Cluster, inventory: str, nodes: tuple[Node, ...]
 ) -> None:

@@ -31,7 +31,7 @@ from gpunode.lab.nodes import Node
 from gpunode.lab.state import lab_folder
 from tests.dask_cluster import until
 from tests.molecule.agent.test_agent import SECONDS, Site, codes, out, pulled, site
-from tests.molecule.conftest import CHECKOUT, LAB, Run, command
+from tests.molecule.conftest import CHECKOUT, LAB, Run, command, third_tier
 
 __all__ = ["site"]
 pytestmark = pytest.mark.simulated
@@ -144,6 +144,7 @@ def test_cloud_init_takes_what_gpunode_prints(site: Site, node: Node) -> None:
     )
 
 
+@third_tier
 def test_a_machine_whose_first_pull_failed_is_told_by_cloud_init_and_left_alone_by_ci(
     site: Site, node: Node, user_data: str, tmp_path: Path
 ) -> None:

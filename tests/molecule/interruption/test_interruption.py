@@ -34,10 +34,10 @@ def every_case(names: Sequence[str]) -> list[Case]:
 
 
 def sample(names: Sequence[str]) -> list[Case]:
-    """Return a case per sixth operation, faults and moments in turn, and all faults within containerd's transaction."""
+    """Return a case per twelfth operation, faults and moments in turn, and all faults of containerd's transaction."""
     cases = every_case(names)
     chosen = []
-    for turn, number in enumerate(range(1, len(names), 6)):
+    for turn, number in enumerate(range(1, len(names), 12)):
         here = [case for case in cases if case.operation == number and case.fault == FAULTS[turn % len(FAULTS)]]
         chosen.append(here[-1 if turn % 3 else 0])
     within = [case for case in cases if case.name.startswith("Configure containerd") and case.moment == "during"]

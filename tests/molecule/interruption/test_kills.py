@@ -26,7 +26,7 @@ from tests.molecule.conftest import ALL, CHECKOUT, command, report
 from tests.molecule.interruption.cases import Bench, bench, lived
 
 KILLS = 20
-_SAMPLE = 4
+_SAMPLE = 2
 _DEATHS = ("controller killed", "unit killed", "node rebooted")
 _MEANWHILE = ("edited by hand", "clock an hour ahead", "clock an hour behind", "second controller")
 # Configuration that is somebody's before gpunode comes. All of it is his; gpunode adds to the first two.

@@ -17,7 +17,7 @@ import pytest
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.cluster import cluster
 from gpunode.lab.nodes import Node
-from tests.molecule.conftest import LAB, Run, command, inventory_with
+from tests.molecule.conftest import LAB, Run, command, inventory_with, third_tier
 
 FILE, STATE = "/var/lib/kubelet/config.yaml", "/var/lib/kubelet/cpu_manager_state"
 ASKED: dict[str, Any] = {
@@ -126,6 +126,7 @@ def test_what_a_hand_breaks_is_found_and_healed(nodes: tuple[Node, ...], tmp_pat
     assert _bad(tmp_path, node, **ASKED) == {} and _policy(node) == "static"
 
 
+@third_tier
 def test_what_the_real_kubelet_does_not_start_by_is_put_back_with_its_state(
     nodes: tuple[Node, ...], tmp_path: Path
 ) -> None:

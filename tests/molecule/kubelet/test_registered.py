@@ -20,7 +20,7 @@ from gpunode.lab.cluster import cluster
 from gpunode.lab.cluster.kubectl import asked, program, told
 from gpunode.lab.cluster.real_kubelet import DEVICES, IMAGE, TAG
 from gpunode.lab.nodes import Node
-from tests.molecule.conftest import LAB, Run, command, inventory_with
+from tests.molecule.conftest import LAB, Run, command, inventory_with, third_tier
 from tests.molecule.kubelet.test_kubelet import FILE, out
 
 pytestmark = [pytest.mark.real, pytest.mark.simulated]
@@ -249,6 +249,7 @@ def test_a_change_of_the_kubelet_drains_real_pods_and_the_plugin_registers_anew(
     assert _run(inventory, KUBELET).operations("success") == {}
 
 
+@third_tier
 def test_a_pod_of_the_class_guaranteed_gets_a_cpu_alone_by_the_static_policy(
     kubeconfig: Path, node: Node, tmp_path: Path
 ) -> None:
@@ -262,6 +263,7 @@ def test_a_pod_of_the_class_guaranteed_gets_a_cpu_alone_by_the_static_policy(
     told(kubeconfig, "delete", "pod", "-n", SPACE, "alone", "--wait=false")
 
 
+@third_tier
 def test_the_kubelet_evicts_what_its_thresholds_say(kubeconfig: Path, node: Node, tmp_path: Path) -> None:
     # Whatever a node has is too little. With what is reserved, it may not be more than the machine's: the kubelet ends.
     pressed = {"eviction_hard": {"memory.available": "99.999%"}, "system_reserved": {"memory": "1"}}

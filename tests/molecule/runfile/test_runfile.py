@@ -18,7 +18,7 @@ import pytest
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from gpunode.lab.packages.driver import BROKEN_VERSION
-from tests.molecule.conftest import CHECKOUT, LAB, Run, command, inventory_with
+from tests.molecule.conftest import CHECKOUT, LAB, Run, command, inventory_with, thinned
 
 MIRROR = "http://127.0.0.1:8900/runfiles"
 URL = f"{MIRROR}/tesla/{{version}}/NVIDIA-Linux-{{architecture}}-{{version}}.run"
@@ -82,7 +82,7 @@ def node() -> Node:
     return with_tools("gpu-1")
 
 
-@pytest.fixture(scope="module", params=PACKAGES)
+@pytest.fixture(scope="module", params=thinned(PACKAGES, "dnf"))
 def other(request: pytest.FixtureRequest) -> Node:
     """Return another one, with each package manager."""
     return with_tools("gpu-2", request.param)
