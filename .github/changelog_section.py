@@ -15,7 +15,7 @@ CHECKOUT = Path(__file__).parents[1]
 
 
 def section(changelog: str, version: str) -> str:
-    """Return the text below the version's heading, up to the next heading of the same level; empty where there is none."""
+    """Return the text between the version's heading and the next version's; empty where there is none."""
     heading = rf"^## {re.escape(version)} - \d{{4}}-\d\d-\d\d\n(.*?)(?=^## |\Z)"
     match = re.search(heading, changelog, re.MULTILINE | re.DOTALL)
     return match[1].strip() if match else ""
