@@ -67,6 +67,11 @@ def test_what_builds_gpunode_itself_comes_by_its_digest_too() -> None:
         assert re.split(r"[<>=~! ]", requirement)[0] in asked
 
 
+RELEASE = ".github/workflows/release.yml"
+# What the jobs of a release may write. Every other job of every workflow may only read.
+WRITES = {"attest": {"id-token", "attestations"}, "pypi": {"id-token"}, "github": {"contents"}}
+
+
 def workflows() -> Iterator[tuple[str, str]]:
     """Yield (name, text) of each workflow of GitHub's: files, and blocks in the documentation."""
     for folder in (".github/workflows", "docs/examples/ci"):
@@ -87,9 +92,13 @@ def test_the_workflows_are_found() -> None:
 @pytest.mark.parametrize(("name", "text"), [pytest.param(*found, id=found[0]) for found in workflows()])
 def test_a_workflow_says_what_it_may_do_and_names_actions_by_digest(name: str, text: str) -> None:
     read = yaml.safe_load(text)
-    for job in read["jobs"].values():
+    for job_name, job in read["jobs"].items():
         allowed = job.get("permissions", read.get("permissions"))
-        assert isinstance(allowed, dict) and set(allowed.values()) <= {"read", "none"}, name
+        assert isinstance(allowed, dict)
+        writes = {permission for permission, access in allowed.items() if access not in ("read", "none")}
+        assert writes == (WRITES.get(job_name, set()) if name == RELEASE else set()), job_name
+        # What a job that may write runs is none of the checkout's code, and no cache of another run's.
+        assert not writes or not re.search(r"actions/(checkout|cache)@|make ", str(job["steps"])), job_name
     actions = re.findall(r"^ *(?:- )?uses: *(.*)$", text, re.MULTILINE)
     assert actions
     for action in actions:
