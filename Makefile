@@ -11,7 +11,8 @@ LAB_PACKAGES := podman runc netavark aardvark-dns iptables nftables debootstrap 
 DATABASE_PACKAGES := postgresql
 BROWSER_PACKAGES := chromium fonts-dejavu-core
 # The third tier: the virtual machine, and the real vagrant with the keys that it reads.
-ALL_PACKAGES := qemu-system-x86 grub-pc-bin grub-common e2fsprogs genisoimage vagrant ruby-ed25519 ruby-bcrypt-pbkdf
+VM_PACKAGES := qemu-system-x86 grub-pc-bin grub-common e2fsprogs genisoimage
+VAGRANT_PACKAGES := vagrant ruby-ed25519 ruby-bcrypt-pbkdf
 # Hundreds of short programs start in the tests; without a cache of bytecode each of them compiles gpunode.
 CACHED := env -u PYTHONDONTWRITEBYTECODE
 TESTS := $(SUDO) $(CACHED) .venv/bin/python -m tests.run
@@ -20,7 +21,7 @@ TIMED = date +"==> %H:%M:%S $(1)"
 SCENARIOS ?=
 ONLY = $(if $(SCENARIOS),--scenarios "$(SCENARIOS)")
 
-.PHONY: help setup lab-tools nodes-tools all-tools demo demo-down test test-unit test-nodes test-all test-real test-hardware lint package \
+.PHONY: help setup lab-tools nodes-tools all-tools demo demo-down test test-unit test-unit-2 test-nodes test-all bench test-real test-hardware lint package \
   docs pictures audit
 
 help:
@@ -30,9 +31,11 @@ help:
 	@echo "make test           tier 1: unit tests, and the main job on lab nodes (12 minutes)"
 	@echo "make test-unit      the unit tests of tier 1 alone (2 minutes; no nodes)"
 	@echo "make test-nodes     tier 2: the other scenarios (40 minutes); SCENARIOS=\"dnf mps\" for some"
+	@echo "make test-unit-2    the unit tests of tier 2 alone"
 	@echo "make test-all       tier 3: everything, with the virtual machine and mutants (hours)"
 	@echo "make test-real      what needs more than this machine, such as GPUNODE_REAL_REPOSITORIES=1 (docs/testing.md)"
 	@echo "make test-hardware  on a machine with a GPU: gpunode's facts next to nvidia-smi's; writes docs/hardware.md"
+	@echo "make bench          how long plans, probes and commands take; writes docs/performance.md"
 	@echo "make lint           ruff, mypy, shellcheck, and the site of docs/ (into .site)"
 	@echo "make package        build the sdist and the wheel, install and try each"
 	@echo "make audit          look for known vulnerabilities in uv.lock"
@@ -63,7 +66,8 @@ nodes-tools: lab-tools
 	$(call install,$(DATABASE_PACKAGES)) || echo "PostgreSQL cannot be installed here: its tests of the history are skipped"
 	$(call install,$(BROWSER_PACKAGES)) || echo "chromium cannot be installed here: the page's tests in a browser are skipped"
 all-tools: nodes-tools
-	$(call install,$(ALL_PACKAGES))
+	$(call install,$(VM_PACKAGES))
+	$(call install,$(VAGRANT_PACKAGES)) || echo "vagrant cannot be installed here: its tests are skipped"
 
 demo: setup lab-tools
 	@$(SUDO) .venv/bin/python -m gpunode.lab.demo
@@ -99,12 +103,20 @@ test-unit: setup lab-tools
 test-nodes: setup nodes-tools
 	@$(TESTS) 2 $(ONLY)
 
+test-unit-2: setup nodes-tools
+	@$(TESTS) 2 --unit
+
 test-all: export GPUNODE_TEST_ALL = 1
 test-all: export GPUNODE_TEST_EXAMPLES = 1000
 test-all: setup all-tools
 	@$(TESTS) all $(ONLY)
 	@$(call TIMED,Mutants of what gpunode promises most (ten minutes))
 	@$(SUDO) $(CACHED) .venv/bin/python -m tests.mutation
+	@$(MAKE) --no-print-directory bench
+
+# Each writes its figures into docs/performance.md.
+bench: setup lab-tools
+	@for name in mig probe start; do $(SUDO) $(CACHED) .venv/bin/python -m tests.bench.$$name || exit; done
 
 # Each check skips with one line where what it needs is not given.
 test-real: setup
