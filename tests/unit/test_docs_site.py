@@ -11,7 +11,7 @@ import yaml
 
 from tests import docs_site
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.tier2]
 
 ROOT = docs_site.CONFIGURATION.parent
 HOME = "# Home\n\n[one](folder/one.md#a-part-of-it)\n"

@@ -13,7 +13,7 @@ import pytest
 from gpunode.cli import gpunode, man_page
 from tests import warm
 
-pytestmark = pytest.mark.pure
+pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 
 PAGES = man_page.pages(gpunode, "2026-11-26")
 

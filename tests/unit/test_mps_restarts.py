@@ -35,7 +35,7 @@ from tests.unit.simulated_host import Host
 from tests.unit.test_mps_clients import gpu_pod
 from tests.unit.test_verify import GOOD
 
-pytestmark = pytest.mark.pure
+pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 RELEASE = "helm release nvidia-device-plugin/nvdp"
 NODES, SET = ("gpu-1", "gpu-2"), "nvdp-nvidia-device-plugin"
 WHOLE = MigGpu(0, "GPU-0", "0000:01:00.0", "2330", "H100", "Disabled", "Disabled", ())

@@ -16,7 +16,7 @@ from tests.unit.simulated_cluster import SimulatedCluster, node
 from tests.unit.test_mps_clients import gpu_pod
 from tests.unit.test_mps_restarts import NODES, RELEASE, installed, told
 
-pytestmark = pytest.mark.pure
+pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 SETS = ("nvdp", "nvdp-mps-control-daemon")
 
 

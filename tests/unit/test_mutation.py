@@ -18,7 +18,7 @@ from tests.mutation.python_mutants import python_mutants
 from tests.mutation.shell_mutants import shell_mutants
 from tests.mutation.worker import imported
 
-pytestmark = pytest.mark.pure
+pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 
 
 def told(mutants: object) -> list[tuple[str, str, str]]:

@@ -20,7 +20,7 @@ from gpunode.fleet import nodes
 from gpunode.fleet.access import connecting
 from tests.answering import answering
 
-pytestmark = pytest.mark.simulated
+pytestmark = [pytest.mark.simulated, pytest.mark.tier2]
 HOSTS = 20
 
 

@@ -22,6 +22,7 @@ from tests.real.checked import Checked, failed
 from tests.real.keys import NotReached
 from tests.real.resolve_apt import Apt
 
+pytestmark = pytest.mark.tier2
 ROOT = Path(__file__).parents[2]
 BOOKWORM = tables.distribution("debian", "12")
 TRIXIE = tables.distribution("debian", "13")

@@ -16,7 +16,7 @@ from gpunode.reference import codes, findings, rollout
 from gpunode.reference.__main__ import DOCS, PAGES
 from tests.unit.test_verify import GOOD, SETTINGS
 
-pytestmark = pytest.mark.pure
+pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 
 
 @pytest.mark.parametrize("name", PAGES)

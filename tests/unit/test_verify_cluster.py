@@ -34,7 +34,7 @@ from tests.unit.simulated_cluster import ENFORCED, SimulatedCluster
 from tests.unit.simulated_host import Host
 from tests.unit.test_verify import GOOD, GPU
 
-pytestmark = pytest.mark.pure
+pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 
 DAEMON_SET = "nvdp-nvidia-device-plugin"
 SHARED = {"strategy": "time-slicing", "replicas": 5, "rename": True}

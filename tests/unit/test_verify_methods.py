@@ -26,7 +26,7 @@ from tests.unit.simulated_host import Host
 from tests.unit.test_verify import GOOD, GPU
 from tests.unit.test_verify_cluster import DAEMON_SET, SHARED, TWO, _bad, _pod, _set
 
-pytestmark = pytest.mark.pure
+pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 
 SMI = Gpus("ok", 0, None, (replace(GPU, memory_mib=81559), replace(GPU, index=1, memory_mib=81559)))
 STATIC, SHARE = "gpunode-device-plugin-time-slicing-5-renamed", "gpushare-device-plugin"
