@@ -72,7 +72,7 @@ demo-down: setup
 lint: setup
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
-	@.venv/bin/mypy
+	@.venv/bin/python -m tests.type_check
 	@.venv/bin/python -m tests.shell_files
 	@.venv/bin/python -m tests.docs_site
 
