@@ -78,7 +78,7 @@ demo-down: setup
 lint: setup lab-tools
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
-	@.venv/bin/mypy
+	@.venv/bin/python -m tests.type_check
 	@.venv/bin/python -m tests.shell_files
 	@.venv/bin/python -m tests.docs_site
 

@@ -13,7 +13,6 @@ from typing import Any
 from gpunode.lab.errors import LabError
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-_IS_INSTALLED = not (CHECKOUT / "pyproject.toml").is_file()
 
 DEFAULT = "default"
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
@@ -36,12 +35,12 @@ def lab_name(asked: str | None = None) -> str:
 
 
 def labs_folder() -> Path:
-    """Return the folder that holds all labs: in the checkout, or in the working folder where gpunode is installed."""
-    return (Path.cwd() if _IS_INSTALLED else CHECKOUT) / ".lab"
+    """Return the folder of the checkout that holds all labs."""
+    return CHECKOUT / ".lab"
 
 
 def labs_owner() -> str:
-    """Return whose labs these are: the checkout, or the working folder; one environment may serve several of those."""
+    """Return the checkout that these labs belong to."""
     return str(labs_folder().parent)
 
 

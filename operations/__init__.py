@@ -1,0 +1,6 @@
+"""Operations: what changes a node."""
+
+if "." not in __name__:
+    from gpunode.base.bare_names import alias
+
+    alias(__name__)

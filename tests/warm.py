@@ -32,12 +32,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
+from gpunode import PACKAGE
+
 CHECKOUT = Path(__file__).parent.parent
 PROGRAMS = ("pyinfra", "gpunode")
 # The longest request: arguments, environment and folder.
 _LONGEST = 1 << 20
-# What no run imports; and deploys, which do what they say when they are imported.
-_NOT = ("gpunode.lab", "gpunode.repository")
+_ROOMS = ("facts", "operations", "deploys")
+# Deploys that act when they are imported.
 _ACT = ("__main__", "deploys.gpu_node", "deploys.smoke")
 # pyinfra's connector for hosts that are not there reads these when it is imported.
 _AT_IMPORT = {"PYINFRA_FAKE_DELAY": "0", "PYINFRA_FAKE_DELAY_JITTER": "0"}
@@ -177,14 +179,21 @@ def _imported() -> dict[str, Callable[[], object]]:
 
     for connector in _CONNECTORS:
         importlib.import_module(f"pyinfra.connectors.{connector}")
-    _import_below("gpunode")
+    for package in _packages():
+        _import_below(package)
     return {"pyinfra": pyinfra, "gpunode": gpunode}
+
+
+def _packages() -> list[str]:
+    """Return the packages that runs import; `gpunode.__path__` has the whole checkout, tests too."""
+    folders = [path for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()]
+    return [f"gpunode.{name}" for name in sorted({*(path.name for path in folders), *_ROOMS})]
 
 
 def _import_below(package: str) -> None:
     """Import every module of a package, but for what runs do not import."""
     for found in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
-        if found.name in _NOT or found.name.endswith(_ACT):
+        if found.name.endswith(_ACT):
             continue
         if found.ispkg:
             _import_below(found.name)

@@ -13,19 +13,19 @@ import platform
 import tarfile
 from collections.abc import Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, entry_points
-from importlib.resources import files
 from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from gpunode import PACKAGE, REPOSITORY, ROOMS
 from gpunode.agent.bundle import Program
 from gpunode.agent.pull import OWN
 
-# Of gpunode's own folder what no node needs: the lab has simulated hardware in it.
-_LEFT = ("lab", "reference")
-# What of a repository a node carries out.
-_CARRIED_OUT = tuple(Path(name).parts for name in OWN)
+# Packages that no node needs, and what `gpunode init` writes: its inventories name all hosts of a site.
+_LEFT_OUT = ("reference", "repository")
+# What a wheel has in the package, and a checkout next to it. The lab stays out: it simulates hardware.
+_ROOMS = ("facts", "operations", "deploys", "templates")
 # Of what gpunode needs, what keeps histories: a controller has those, and nodes' reports are collected for it.
 _OF_CONTROLLERS = frozenset({"alembic", "sqlalchemy"})
 
@@ -45,12 +45,14 @@ def packed() -> tuple[bytes, Program]:
 
 def _files() -> Iterator[tuple[str, bytes, int]]:
     yield "bin/pyinfra", _pyinfra().encode(), 0o755
-    root = Path(str(files("gpunode")))
-    for path in _below(root):
-        inner = path.relative_to(root)
-        # Below repository/ is a checkout's, with inventories: all hosts of a site, and what it keeps secret, maybe.
-        if inner.parts[0] not in _LEFT and (inner.parts[0] != "repository" or inner.parts[1:] in _CARRIED_OUT):
+    ours = {path.relative_to(PACKAGE): path for path in _below(PACKAGE)}
+    ours |= {path.relative_to(ROOMS): path for room in _ROOMS for path in _below(ROOMS / room)}
+    for inner, path in ours.items():
+        if inner.parts[0] not in _LEFT_OUT:
             yield f"site-packages/gpunode/{inner}", path.read_bytes(), 0o644
+    for name in OWN:
+        path = (ROOMS if name.startswith("deploys/") else REPOSITORY) / name
+        yield f"site-packages/gpunode/repository/{name}", path.read_bytes(), 0o644
     # Its version is looked up among the installed packages, whether its files are there or in a checkout.
     own = distribution("gpunode")
     yield f"site-packages/gpunode-{own.version}.dist-info/METADATA", (own.read_text("METADATA") or "").encode(), 0o644
@@ -67,7 +69,7 @@ def _pyinfra() -> str:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """Yield the files below a folder; links of the checkout's lead to folders of ours, and are followed."""
+    """Yield the files below a folder, without compiled ones."""
     for path in sorted(folder.iterdir()):
         if path.name == "__pycache__":
             continue

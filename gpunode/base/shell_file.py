@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
-_PACKAGE = Path(__file__).parent.parent
+from gpunode import PACKAGE, ROOMS
+
 SCRIPTS = "templates/scripts"
 
 
 @cache
 def shell_file(name: str) -> str:
-    """Return the text of NAME.sh, its path below the package, without lines of comment: a node need not have them."""
-    lines = (_PACKAGE / f"{name}.sh").read_text(encoding="utf-8").splitlines()
+    """Return the text of NAME.sh, a path below gpunode/ or of templates/scripts, without its lines of comment."""
+    folder = ROOMS if name.startswith(SCRIPTS) else PACKAGE
+    lines = (folder / f"{name}.sh").read_text(encoding="utf-8").splitlines()
     return "\n".join(line for line in lines if line.strip() and not line.lstrip().startswith("#"))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from gpunode import ROOMS
+
 _TEMPLATES = Environment(
-    loader=FileSystemLoader(Path(__file__).parent.parent / "templates"),
+    loader=FileSystemLoader(ROOMS / "templates"),
     undefined=StrictUndefined,
     keep_trailing_newline=True,
     trim_blocks=True,

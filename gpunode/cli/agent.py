@@ -134,8 +134,7 @@ def remove(inventory: Path, textfile: str | None, limit: tuple[str, ...]) -> Non
 
 def _deploy(inventory: Path, limit: tuple[str, ...], environment: dict[str, str]) -> None:
     """Run pyinfra on the agent's own deploy, whose words go to standard error; exit as it does."""
-    from importlib.resources import files as package_files
-
+    from gpunode import ROOMS
     from gpunode.agent.files import INSTALL
     from gpunode.fleet.inventory import limited, load_inventory
     from gpunode.fleet.run.child import ProgramError, ended_with_us, program
@@ -147,7 +146,7 @@ def _deploy(inventory: Path, limit: tuple[str, ...], environment: dict[str, str]
     except ProgramError as error:
         end_by(error, ExitCode.ERROR)
     limits = [word for pattern in limit for word in ("--limit", pattern)]
-    deploy = Path(str(package_files("gpunode"))) / "deploys" / "agent.py"
+    deploy = ROOMS / "deploys" / "agent.py"
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(INSTALL)}
     with subprocess.Popen(
         [pyinfra, "-y", *limits, str(inventory), str(deploy)], stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno(),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import click
 
+from gpunode import REPOSITORY, ROOMS
 from gpunode.base.findings import ExitCode
 from gpunode.cli import known_machines
 from gpunode.cli.errors import ALREADY_THERE, NOT_MADE, end
@@ -131,8 +131,9 @@ def schema() -> dict[str, Any]:
 
 def _texts() -> dict[Path, str]:
     """Return path -> text of each file that is written."""
-    with_files = Path(str(files("gpunode"))) / "repository"
-    # The checkout has links there, to the files that it uses itself.
-    folders = [with_files, *(with_files / name for name in ("deploys", "inventories", "inventories/group_data"))]
-    paths = (path for folder in folders for path in sorted(folder.glob("*.py")))
-    return {path.relative_to(with_files): path.read_text(encoding="utf-8") for path in paths}
+    deploy = Path("deploys/gpu_node.py")
+    inventories = REPOSITORY / "inventories"
+    found = [*sorted(inventories.glob("*.py")), *sorted((inventories / "group_data").glob("*.py"))]
+    sources = {path.relative_to(REPOSITORY): path for path in (REPOSITORY / "config.py", *found)}
+    sources |= {deploy: ROOMS / deploy}
+    return {path: source.read_text(encoding="utf-8") for path, source in sources.items()}

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
+from gpunode import ROOMS
 from gpunode.base.findings import ExitCode
 from gpunode.base.folding import fold
 from gpunode.base.terminal import say
@@ -20,6 +21,8 @@ from gpunode.cli.selection import tell_of
 
 # Raised when a key of the document goes away or changes its meaning; a new key raises nothing.
 SCHEMA = 1
+# The code of LabError, whose module an installed package lacks.
+_FAILED = "lab.failed"
 F = TypeVar("F", bound=Callable[..., Any])
 _Folder = click.Path(exists=True, file_okay=False, path_type=Path)
 _File = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -35,6 +38,8 @@ def _of_a_lab(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> None:
+        if not (ROOMS / "lab").is_dir():
+            end("an installed gpunode has no lab: run `gpunode lab` from a checkout", _FAILED, ExitCode.ERROR)
         from gpunode.lab.errors import LabError
         from gpunode.lab.state import given
 

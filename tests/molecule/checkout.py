@@ -14,7 +14,7 @@ _LEFT_OUT = (".venv", ".lab", ".git", ".reports", ".site", ".mypy_cache", ".ruff
 
 def copied(folder: Path, *shared: str) -> Path:
     """Return `folder` as a copy of the checkout, with the `shared` folders of the checkout itself in it."""
-    shutil.copytree(CHECKOUT, folder, ignore=shutil.ignore_patterns(*_LEFT_OUT), symlinks=True)
+    shutil.copytree(CHECKOUT, folder, ignore=shutil.ignore_patterns(*_LEFT_OUT))
     for name in shared:
         (folder / name).symlink_to(CHECKOUT / name)
     return folder

@@ -16,6 +16,7 @@ from typing import Any
 
 from tests.mutation.groups import CHECKOUT, Group
 from tests.mutation.mutant import Mutant
+from tests.type_check import linked
 
 # What is copied: the source, and what tests read.
 _PARTS = (
@@ -122,7 +123,7 @@ def copied(folder: Path) -> Path:
     for part in _PARTS:
         source = CHECKOUT / part
         if source.is_dir():
-            shutil.copytree(source, tree / part, symlinks=True)
+            shutil.copytree(source, tree / part)
         elif source.exists():
             shutil.copy2(source, tree / part)
     return tree
@@ -145,22 +146,21 @@ def _started(folder: Path) -> subprocess.Popen[str]:
 class Types:
     """Hold mypy's daemon on a copy of the checkout, begun when it is first asked; `make lint` refuses what it does."""
 
-    _ROOMS = ("gpunode", "facts", "operations", "deploys")
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._begun = False
 
     def _run(self, *words: str) -> int:
         line = [sys.executable, "-m", "mypy.dmypy", "--status-file", str(self._folder / "dmypy.json"), *words]
-        return subprocess.run(line, cwd=self._folder / "tree", capture_output=True, check=False).returncode
+        return subprocess.run(line, cwd=self._folder / "linked", capture_output=True, check=False).returncode
 
     def _begin(self) -> None:
         tree = copied(self._folder)
+        folder = linked(tree, self._folder / "linked")
         if (CHECKOUT / ".mypy_cache").is_dir():
-            shutil.copytree(CHECKOUT / ".mypy_cache", tree / ".mypy_cache")
+            shutil.copytree(CHECKOUT / ".mypy_cache", folder / ".mypy_cache")
         self._begun = True
-        if self._run("run", "--", *self._ROOMS):
+        if self._run("run", "--", "--config-file", str(tree / "pyproject.toml"), "gpunode"):
             raise RuntimeError("mypy finds fault without a mutant, or cannot run: see make lint")
 
     def refuses(self, mutant: Mutant) -> bool:

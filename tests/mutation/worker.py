@@ -80,19 +80,13 @@ def _judged(folder: Path, group: _Collected, asked: dict[str, Any]) -> dict[str,
         compiled.unlink()
     path.write_text(asked["text"])
     try:
-        answer = None if asked["anew"] else group.judge(imported(folder / "tree", asked["path"]), before, asked)
+        answer = None if asked["anew"] else group.judge(str(path), before, asked)
         how = "in place"
         if answer is None or answer["ended"] == _NOT_THERE or (answer["ended"] == "survived" and asked["texts"]):
             how, answer = "anew", _anew(folder, asked["tests"])
     finally:
         path.write_text(before)
     return {"how": how, "seconds": round(time.monotonic() - began, 2), **answer}
-
-
-def imported(tree: Path, path: str) -> str:
-    """Return the path by which Python imports a file: rooms beside gpunode/ are packages of it, by links."""
-    linked = tree / "gpunode" / path
-    return str(linked if linked.exists() else tree / path)
 
 
 def _anew(folder: Path, tests: list[str]) -> dict[str, Any]:

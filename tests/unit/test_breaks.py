@@ -426,7 +426,7 @@ def copy(tmp_path: Path) -> Path:
     for part in PARTS:
         source = CHECKOUT / part
         if source.is_dir():
-            shutil.copytree(source, tmp_path / part, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(source, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, tmp_path / part)
     return tmp_path

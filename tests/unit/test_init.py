@@ -24,7 +24,6 @@ def test_the_repository_has_what_the_commands_of_its_last_lines_need(tmp_path: P
     done = warm.run("gpunode", "init", "mine", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert _files(tmp_path / "mine") == FILES
-    assert not [path for path in (tmp_path / "mine").rglob("*") if path.is_symlink()]
     for path in FILES - {".gitignore"}:
         assert (tmp_path / "mine" / path).read_text() == (warm.CHECKOUT / path).read_text()
     assert "gpunode check inventories/prod.py" in done.stdout

@@ -40,7 +40,7 @@ def _programs() -> dict[str, set[str]]:
                 name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
                 first = node.args[0]
                 if name.strip("_") in STARTS and isinstance(first, ast.List) and first.elts:
-                    words = [each.value for each in first.elts[:1] if isinstance(each, ast.Constant)]
+                    words = [str(each.value) for each in first.elts[:1] if isinstance(each, ast.Constant)]
             elif isinstance(node, ast.List) and node.elts and isinstance(node.elts[0], ast.Constant):
                 # A command that is started elsewhere; other lists begin with no program of this machine.
                 words = [word for word in [str(node.elts[0].value)] if shutil.which(word)]
@@ -77,7 +77,7 @@ def _brought_along(roots: set[str]) -> set[str]:
 
 def _packages_of(programs: set[str]) -> dict[str, str]:
     """Return program -> its package, of those that are on this machine."""
-    paths = {}
+    paths: dict[str, str] = {}
     for program in programs:
         if (path := shutil.which(program)) is not None:
             paths |= dict.fromkeys((path, str(Path(path).resolve()), path.replace("/usr/", "/", 1)), program)

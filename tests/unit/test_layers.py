@@ -12,25 +12,25 @@ import pytest
 pytestmark = pytest.mark.pure
 
 CHECKOUT = Path(__file__).parents[2]
-# The lowest first. facts, operations and deploys are linked into gpunode.
+# The lowest first. facts, operations and deploys are folders next to gpunode.
 LAYERS = (
     "base", "history", "system", "settings", "agent", "packages", "components", "kubernetes", "node", "facts",
     "fleet", "operations", "deploys", "cli", "reference",
 )  # fmt: skip
-# What belongs to none: data alone, and what others are made of.
-NONE = {"data", "lab", "repository", "templates"}
+NEXT_TO_IT = ("facts", "operations", "deploys")
+# Data belongs to no layer.
+NONE = {"data"}
 
 
 def _modules() -> dict[str, Path]:
     """Return the name of each module below gpunode, as it is imported, with its file."""
-    rooms = [(CHECKOUT / "gpunode", "gpunode"), *((CHECKOUT / name, f"gpunode.{name}") for name in
-             ("facts", "operations", "deploys"))]  # fmt: skip
+    rooms = [(CHECKOUT / "gpunode", "gpunode"), *((CHECKOUT / name, f"gpunode.{name}") for name in NEXT_TO_IT)]
     found = {}
     for folder, package in rooms:
         for path in folder.rglob("*.py"):
             parts = path.relative_to(folder).with_suffix("").parts
             name = ".".join((package, *parts)).removesuffix(".__init__")
-            if not path.is_symlink() and _layer(name) not in NONE:
+            if _layer(name) not in NONE:
                 found[name] = path
     return found
 
@@ -45,7 +45,7 @@ def _imported(path: Path, modules: dict[str, Path]) -> Iterator[str]:
         if isinstance(node, ast.ImportFrom) and node.module is not None:
             for name in node.names:
                 inner = f"{node.module}.{name.name}"
-                yield inner if inner in modules else node.module
+                yield inner if inner in modules or node.module == "gpunode" else node.module
         elif isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
 
@@ -54,7 +54,7 @@ def test_every_package_of_gpunode_is_a_layer() -> None:
     # A folder that a former version had may still hold what Python compiled.
     found = [path for path in (CHECKOUT / "gpunode").iterdir() if path.is_dir() and path.name != "__pycache__"]
     folders = {path.name for path in found if any(each.suffix != ".pyc" for each in path.rglob("*") if each.is_file())}
-    assert folders == set(LAYERS) | NONE
+    assert folders | set(NEXT_TO_IT) == set(LAYERS) | NONE
     assert [path.name for path in (CHECKOUT / "gpunode").glob("*.py")] == ["__init__.py"]
 
 
@@ -64,9 +64,25 @@ def test_no_import_goes_up() -> None:
         f"{name} imports {other}"
         for name, path in sorted(modules.items())
         for other in _imported(path, modules)
-        if other in modules and _layer(name) and LAYERS.index(_layer(other)) > LAYERS.index(_layer(name))
+        if other in modules
+        and _layer(name)
+        and _layer(other)
+        and LAYERS.index(_layer(other)) > LAYERS.index(_layer(name))
     ]
     assert upwards == []
+
+
+def test_no_module_imports_the_lab_nor_a_package_by_its_bare_name() -> None:
+    # A wheel has no lab, and a user may have packages of these names.
+    bare = {*NEXT_TO_IT, "lab", "tests"}
+    modules = _modules()
+    wrong = [
+        f"{name} imports {other}"
+        for name, path in sorted(modules.items())
+        for other in _imported(path, modules)
+        if other.split(".")[0] in bare or (other.startswith("gpunode.lab") and name != "gpunode.cli.lab")
+    ]
+    assert wrong == []
 
 
 def test_no_packages_import_each_other() -> None:

@@ -1,6 +1,7 @@
 """gpunode from its wheel, in a repository of a user's own. Real: the wheel, the environment, the node. SIMULATED: GPUs.
 
-The environment has nothing of the checkout; the node begins as a copy of one that the checkout's own run converged.
+The wheel is built from the sdist, as a package index serves both. The environment has nothing of the checkout. The node
+begins as a copy of a node that the checkout's own run converged.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ class Installed:
     """Be gpunode in a fresh environment, and a repository that its `init` wrote."""
 
     def __init__(self, folder: Path) -> None:
-        """Build the wheel and install it with what uv.lock pins."""
+        """Build the wheel from the sdist, and install it with the versions of uv.lock."""
         self.environment, self.repository = folder / "environment", folder / "mine"
         self.history = folder / "history.sqlite"
         uv = str(Path(sys.executable).with_name("uv"))
         pinned = str(folder / "requirements.txt")
         for line in (
-            [uv, "build", "--quiet", "--wheel", "--out-dir", str(folder), str(CHECKOUT)],
+            [uv, "build", "--quiet", "--out-dir", str(folder), str(CHECKOUT)],
             [uv, "export", "--quiet", "--frozen", "--no-dev", "--no-emit-project", "--output-file", pinned],
             [uv, "venv", "--quiet", "--python", sys.executable, str(self.environment)],
             [uv, "pip", "install", "--quiet", "--python", str(self.environment), "--require-hashes", "-r", pinned],

@@ -103,11 +103,10 @@ def test_the_command_refuses_it_for_another_package_manager() -> None:
     assert found.exit_code == 2 and "--converged copies a node whose package manager is apt, not dnf" in found.output
 
 
-def test_labs_of_an_installed_gpunode_are_the_working_folder_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lab_of_another_checkout_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     labels = {"Config": {"Labels": {"gpunode.checkout": "/home/other"}}}
     monkeypatch.setattr(nodes, "inspect_containers", lambda _: [labels])
-    monkeypatch.setattr(state, "_IS_INSTALLED", True)
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(state, "CHECKOUT", tmp_path)
     with pytest.raises(LabError, match="is up from another folder, /home/other: take it down there"):
         nodes._check_owner("default")
     labels["Config"]["Labels"]["gpunode.checkout"] = str(tmp_path)

@@ -1,1 +1,0 @@
-../../../deploys/gpu_node.py
