@@ -17,7 +17,7 @@ UNIT := $(SUDO) $(CACHED) .venv/bin/python -m tests.fast
 SCENARIOS := $(SUDO) $(CACHED) .venv/bin/pytest
 TIMED = date +"==> %H:%M:%S $(1)"
 
-.PHONY: help setup lab-tools lab-vm-tools demo demo-down test-fast test test-slow test-real test-hardware lint docs pictures audit browser-tools database-tools
+.PHONY: help setup lab-tools lab-vm-tools demo demo-down test-fast test test-slow test-real test-hardware lint package docs pictures audit browser-tools database-tools
 
 help:
 	@echo "make setup      make .venv, so that .venv/bin/pyinfra and .venv/bin/gpunode work"
@@ -29,6 +29,7 @@ help:
 	@echo "make test-real  what needs something that not everybody has, such as GPUNODE_REAL_REPOSITORIES=1: live repositories (CONTRIBUTING.md)"
 	@echo "make test-hardware  on a machine with a GPU: gpunode's facts beside nvidia-smi's, CUDA, MPS; writes docs/hardware.md"
 	@echo "make lint       ruff, mypy, shellcheck, and the site of docs/ (into .site)"
+	@echo "make package    build the sdist and the wheel, install and try each"
 	@echo "make audit      look for known vulnerabilities in uv.lock; says so where it could not"
 	@echo "make pictures   make docs/pictures by a chromium without a window, of SIMULATED fleets"
 	@echo "make docs       generate the reference pages, docs/coverage.md and the tables of docs/support.md"
@@ -75,6 +76,9 @@ lint: setup
 	@.venv/bin/python -m tests.type_check
 	@.venv/bin/python -m tests.shell_files
 	@.venv/bin/python -m tests.docs_site
+
+package: setup
+	@.venv/bin/python -m tests.package
 
 audit: setup
 	@.venv/bin/python -m tests.advisories

@@ -53,7 +53,7 @@ def sh(command: str) -> str:
 
 @pytest.fixture
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(loader, "_PACKAGE", tmp_path)
+    monkeypatch.setattr(loader, "PACKAGE", tmp_path)
     loader.shell_file.cache_clear()
     yield tmp_path
     loader.shell_file.cache_clear()

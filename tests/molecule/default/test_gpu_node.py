@@ -123,7 +123,7 @@ def test_drift_finds_nothing(nodes: tuple[Node, ...]) -> None:
 def test_the_requirements_are_judged_on_the_node() -> None:
     run = command("pyinfra", "inventories/lab.py", "fact", "facts.requirements.Requirements", "--json")
     assert run.code == 0, run.printed
-    for reading in json.loads(run.stdout)["facts.requirements.Requirements"].values():
+    for reading in json.loads(run.stdout)["gpunode.facts.requirements.Requirements"].values():
         rows = {(row["component"], row["needed_by"]): row for row in reading["requirements"]}
         assert rows["driver", "device-plugin"]["status"] == "met"
         assert rows["driver", "device-plugin"]["actual"] == "580.95.05"
