@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -62,15 +63,23 @@ def _done(*line: object, cwd: Path = CHECKOUT) -> str:
     return done.stdout
 
 
+def _prepare(folder: Path) -> None:
+    """Build the sdist and the wheel from it, and an environment with the dependencies of uv.lock, which is copied."""
+    _done(_UV, "build", "--quiet", "--out-dir", folder, CHECKOUT)
+    line = ("export", "--quiet", "--frozen", "--no-dev", "--no-emit-project", "--all-extras", "--output-file")
+    _done(_UV, *line, folder / "requirements.txt")
+    _done(_UV, "venv", "--quiet", "--relocatable", "--python", sys.executable, folder / "base")
+    into = ("--python", folder / "base" / "bin" / "python", "--compile-bytecode")
+    _done(_UV, "pip", "install", "--quiet", *into, "--require-hashes", "-r", folder / "requirements.txt")
+
+
 def _install(way: str, folder: Path) -> Path:
-    """Return the programs' folder of an environment with gpunode and the versions of uv.lock."""
+    """Return the programs' folder of an environment with gpunode."""
     if way == "uv sync":
         return Path(sys.executable).parent
-    programs = folder / way / "bin"
-    _done(_UV, "venv", "--quiet", "--python", sys.executable, folder / way)
-    into = ("--quiet", "--python", programs / "python")
-    _done(_UV, "pip", "install", *into, "--require-hashes", "-r", folder / "requirements.txt")
+    programs = shutil.copytree(folder / "base", folder / way, symlinks=True, copy_function=os.link) / "bin"
     if way == "wheel":
+        into = ("--quiet", "--python", programs / "python")
         _done(_UV, "pip", "install", *into, "--no-deps", *folder.glob("*.whl"))
     else:
         what: dict[str, tuple[object, ...]] = {
@@ -122,9 +131,7 @@ def main() -> int:
     ways = (*_INSTALLED, *_EDITABLE)
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         folder = Path(name)
-        _done(_UV, "build", "--quiet", "--out-dir", folder, CHECKOUT)
-        line = ("export", "--quiet", "--frozen", "--no-dev", "--no-emit-project", "--all-extras", "--output-file")
-        _done(_UV, *line, folder / "requirements.txt")
+        _prepare(folder)
         results = list(pool.map(lambda way: [*_checks(way, _install(way, folder), folder)], ways))
     failed, first = 0, {name: shown for name, _, shown in results[0]}
     for way, checks in zip(ways, results, strict=True):
