@@ -44,6 +44,8 @@ def main(arguments: list[str]) -> int:
             if asked.group and group.name not in asked.group:
                 continue
             mutants = [each for each in group.mutants() if not asked.path or each.path in asked.path]
+            if asked.path and not mutants:
+                continue  # Without a file it would have no tests to run, and pytest would run all.
             chosen = sample(mutants, asked.sample)
             began = time.monotonic()
             found = judged(group, chosen, asked.workers, Path(name) / group.name, types, out)
