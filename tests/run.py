@@ -1,7 +1,7 @@
 """Run one tier of the tests: `python -m tests.run {1,2,all} [--unit] [--scenarios NAMES] [PYTEST OPTIONS]`.
 
-Tier 1 is `make test`, tier 2 is what `make test-nodes` adds, `all` is `make test-all`. The unit tests run first, split
-by file over as many processes as there are processors; then Molecule's scenarios, three at a time on two processors,
+Tier 1 is `make test`, tier 2 is what `make test-nodes` adds, `all` is `make test-all`. On two processors three jobs run
+at a time: first the unit tests, split by file over as many parts as there are processors, then Molecule's scenarios,
 each with a lab of its own. A scenario's log is .reports/scenarios/NAME.log, its tests' output NAME.tests next to it.
 
 pytest-xdist cannot run the unit tests: pyinfra's gevent patches break its workers.
@@ -281,27 +281,23 @@ def main(arguments: list[str]) -> int:
         parser.error(f"no scenario {', '.join(sorted(unknown))}; there are: {' '.join(scenarios())}")
     signal.signal(signal.SIGTERM, processes.end)
     started = time.monotonic()
-    unit: list[Result] = []
-    lives: list[Result] = []
-    if chosen.scenarios is None:
-        files = sorted(str(path.relative_to(UNIT)) for path in UNIT.rglob("test_*.py"))
-        parts = split(files, read_seconds(chosen.tier), chosen.parts)
-        with tempfile.TemporaryDirectory(dir=temporary_folder()) as folder:
-            jobs = [
+    jobs: list[Callable[[], Result]] = []
+    with tempfile.TemporaryDirectory(dir=temporary_folder()) as folder:
+        if chosen.scenarios is None:
+            files = sorted(str(path.relative_to(UNIT)) for path in UNIT.rglob("test_*.py"))
+            jobs += [
                 partial(run_part, number, part, ["-m", tier.markers, *options], Path(folder, str(number)), processes)
-                for number, part in enumerate(parts, 1)
+                for number, part in enumerate(split(files, read_seconds(chosen.tier), chosen.parts), 1)
             ]
-            unit = run_all(jobs, chosen.parts, processes)
-        if chosen.measure:
-            write_seconds(chosen.tier, unit)
-    if not chosen.unit:
-        REPORTS.mkdir(parents=True, exist_ok=True)
-        order = sorted(names, key=lambda name: (LONGEST.index(name) if name in LONGEST else len(LONGEST), name))
+        if not chosen.unit:
+            REPORTS.mkdir(parents=True, exist_ok=True)
+            order = sorted(names, key=lambda name: (LONGEST.index(name) if name in LONGEST else len(LONGEST), name))
+            jobs += [partial(run_scenario, name, tier.longest, processes) for name in order]
         # One more than there are processors: a node that boots is waited for.
         at_once = int(os.environ.get("GPUNODE_TEST_SIDE_BY_SIDE") or PROCESSORS + 1)
-        jobs = [partial(run_scenario, name, tier.longest, processes) for name in order]
-        lives = run_all(jobs, at_once, processes)
-    results = unit + lives
+        results = run_all(jobs, at_once, processes)
+    if chosen.measure:
+        write_seconds(chosen.tier, [result for result in results if result.files])
     print(f"==== tier {chosen.tier}: {time.monotonic() - started:.0f} s; the longest first ====")
     for each in sorted(results, key=lambda result: -result.seconds):
         print(f"{each.seconds:6.0f} s  {each.name}{': FLAKY' if each.is_flaky else ': FAILED' if each.failed else ''}")
