@@ -103,7 +103,7 @@ def _checks(way: str, programs: Path, folder: Path) -> Iterator[tuple[str, bool,
     yield "init writes a repository", done.returncode == 0 and "deploys/gpu_node.py" in written, written
     # Neither gpunode nor its deploys import a user's packages of the same names.
     for name in ("facts", "operations", "templates", "lab"):
-        (mine / name).mkdir()
+        (mine / name).mkdir(parents=True)
         (mine / name / "__init__.py").write_text("raise RuntimeError\n")
     done = _run(gpunode, "check", "inventories/prod.py", cwd=mine)
     yield "check finds no mistake", done.returncode == 0, done.stdout
@@ -115,6 +115,11 @@ def _checks(way: str, programs: Path, folder: Path) -> Iterator[tuple[str, bool,
     yield "drift names a host that is not reached", is_told, done.stdout
     done = _run(pyinfra, "--json", "@local", "fact", "gpunode.facts.requirements.Requirements", cwd=mine)
     yield "pyinfra reads gpunode.facts.requirements", done.returncode == 0 and '"status"' in done.stdout, None
+    own = folder / f"packages of {way}"
+    (own / "facts").mkdir(parents=True)
+    (own / "facts" / "disk.py").write_text("MINE = 1\n")
+    done = _run(python, "-c", "import gpunode.facts.disk, facts.disk; assert facts.disk.MINE == 1", cwd=own)
+    yield "a user's package facts stays theirs", done.returncode == 0, None
     done = _run(gpunode, "lab", "list", cwd=mine)
     if way in _INSTALLED:
         lines = done.stderr.splitlines()

@@ -10,6 +10,7 @@ pytest-xdist cannot run the unit tests: pyinfra's gevent patches break its worke
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import shutil
@@ -27,6 +28,7 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
+import psutil
 from junitparser import Error, Failure, JUnitXml
 
 TESTS = Path(__file__).parent
@@ -89,6 +91,7 @@ class Result:
     """The outcome of one process: the unit tests of a part, or a scenario.
 
     text: what to print; a scenario's or part's own output where it failed
+    status: exit status of the process
     ran, bad: names of the tests that ran and of those that failed
     """
 
@@ -98,6 +101,7 @@ class Result:
     skipped: int = 0
     seconds: float = 0
     text: str = ""
+    status: int = 0
     ran: frozenset[str] = frozenset()
     bad: frozenset[str] = frozenset()
     files: Counter[str] = field(default_factory=Counter)
@@ -122,7 +126,9 @@ class Processes:
             try:
                 return process.wait(seconds)
             except subprocess.TimeoutExpired:
-                process.kill()
+                for each in (*psutil.Process(process.pid).children(recursive=True), process):
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        each.kill()
                 process.wait()
                 output.write(f"\ndid not end within {seconds:.0f} s\n".encode())
                 return _TIMED_OUT
@@ -159,6 +165,7 @@ def read_report(report: Path, status: int) -> Result:
     found = Result("", sum(each.tests for each in suites) - failed - skipped, failed, skipped)
     if failed == 0 and (status not in (0, _NO_TESTS) or not report.exists()):
         found.failed = 1
+    found.status = status
     bad = [case for case in cases if any(isinstance(each, Failure | Error) for each in case.result)]
     found.ran, found.bad = (frozenset(f"{case.classname}::{case.name}" for case in some) for some in (cases, bad))
     for case in cases:
@@ -184,7 +191,8 @@ def run_part(number: int, files: list[str], options: list[str], folder: Path, pr
         return found
 
     found = attempt()
-    if found.bad and os.environ.get(AGAIN) == "1" and not processes.ending.is_set():
+    # With another status pytest ended before its last test, so that others have not run.
+    if found.status == 1 and found.bad and os.environ.get(AGAIN) == "1" and not processes.ending.is_set():
         again = attempt("--last-failed", "--last-failed-no-failures=none")
         # A test that is not there the second time has not passed.
         if again.failed == 0 and found.bad <= again.ran:
@@ -214,6 +222,8 @@ def run_scenario(name: str, longest: float, processes: Processes) -> Result:
                 path.replace(path.with_suffix(f".first{path.suffix}"))
         status, second = attempt()
         is_flaky, text = status == 0, text if status == 0 else second
+    if status == _TIMED_OUT:
+        processes.run([*command[:1], "destroy", *command[2:]], log.with_suffix(".destroy"), _HANGS, TESTS, environment)
     good = status == 0
     return Result(name, int(good), int(not good), 0, time.monotonic() - started, text, is_flaky=is_flaky)
 
@@ -279,7 +289,8 @@ def main(arguments: list[str]) -> int:
     names = tier.scenarios if chosen.scenarios is None else tuple(chosen.scenarios.split())
     if unknown := set(names) - set(scenarios()):
         parser.error(f"no scenario {', '.join(sorted(unknown))}; there are: {' '.join(scenarios())}")
-    signal.signal(signal.SIGTERM, processes.end)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, processes.end)
     started = time.monotonic()
     jobs: list[Callable[[], Result]] = []
     with tempfile.TemporaryDirectory(dir=temporary_folder()) as folder:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from _pytest.mark.expression import Expression
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +33,25 @@ def test_each_file_is_in_one_part(seconds: dict[str, float], parts: int) -> None
     found = run.split(files, seconds, parts)
     assert sorted(file for part in found for file in part) == sorted(files) and len(found) == parts
     assert len([part for part in found if set(part) & set(run.TOGETHER)]) == 1
+
+
+@pytest.mark.parametrize("marks", [*itertools.product((False, True), repeat=3)])
+def test_each_unit_test_is_in_one_tier(marks: tuple[bool, ...]) -> None:
+    names = dict(zip(("node", "tier2", "tier3"), marks, strict=True))
+    tiers = [tier for tier in ("1", "2") if Expression.compile(run.TIERS[tier].markers).evaluate(names.__getitem__)]
+    assert tiers == ([] if names["tier3"] else ["2"] if names["node"] or names["tier2"] else ["1"])
+
+
+def test_each_part_gets_its_files_and_the_markers_of_its_tier(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs: list[Any] = []
+    monkeypatch.setattr(run, "run_all", lambda found, at_once, processes: jobs.extend(found) or [])
+    assert run.main(["2", "--parts", "3", "-x"]) == 1
+    parts = [job.args for job in jobs if job.func is run.run_part]
+    assert sorted(file for part in parts for file in part[1]) == sorted(
+        path.relative_to(run.UNIT).as_posix() for path in run.UNIT.rglob("test_*.py")
+    )
+    assert [part[2] for part in parts] == [["-m", run.TIERS["2"].markers, "-x"]] * 3
+    assert {job.args[0] for job in jobs if job.func is run.run_scenario} == set(run.TIERS["2"].scenarios)
 
 
 def test_each_scenario_is_in_one_tier_and_in_the_third() -> None:
@@ -77,6 +99,11 @@ else:
         noted.touch()
         assert False
 """
+ENDS = """
+def test_ends():
+    import pytest
+    pytest.exit("stop")
+"""
 
 
 @pytest.mark.parametrize(
@@ -86,6 +113,7 @@ else:
         (ONCE, "1", (2, 0, True)),
         (ONCE + "def test_never(): assert False\n", "1", (1, 2, False)),
         (GONE, "1", (1, 1, False)),
+        (ONCE + ENDS, "1", (0, 1, False)),
     ],
 )
 def test_a_test_is_repeated_only_where_that_is_allowed_and_only_a_pass_of_each_counts(
@@ -151,7 +179,10 @@ def test_the_last_line_counts_everything_and_no_test_at_all_is_a_failure(
     assert capsys.readouterr().out.splitlines()[-1] == expected
 
 
-def test_a_signal_lets_the_running_scenario_end_and_starts_no_other(tmp_path: Path, molecule: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_lets_the_running_scenario_end_and_starts_no_other(
+    tmp_path: Path, molecule: Path, number: signal.Signals
+) -> None:
     # In a process of its own, as it is used: this one's threads are gevent's.
     code = (
         "import sys, pathlib; from tests import run; here = pathlib.Path(sys.argv[1]); sys.executable = f'{here}/x'; "
@@ -164,7 +195,7 @@ def test_a_signal_lets_the_running_scenario_end_and_starts_no_other(tmp_path: Pa
     while not (tmp_path / "begun-0").exists():
         time.sleep(0.05)
         assert process.poll() is None
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     printed, _ = process.communicate(timeout=30)
     assert process.returncode == 1 and printed.splitlines()[-1] == "1 passed, 1 failed"
     assert not (tmp_path / "begun-1").exists()
