@@ -1,7 +1,8 @@
-"""What preflight refuses, each by its whole sentence, source and remedy, and at its boundary what it lets through."""
+"""What preflight refuses, each by its code, source and values, and at its boundary what it lets through."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields, replace
 from datetime import date
 from typing import Any
@@ -22,6 +23,7 @@ from gpunode.components.driver.flavour import (
 from gpunode.node.preflight import Caution, Refusal, cautions, refusals
 from gpunode.node.preflight.disk import disk_refusals
 from gpunode.node.preflight.driver import (
+    archive_refusals,
     branch_change_refusals,
     candidate_refusals,
     end_of_life,
@@ -36,6 +38,7 @@ from gpunode.packages.apt_sources import AptSources
 from gpunode.packages.trust import key_refusals, proxy_cautions, trust_cautions, trust_refusals, uses_repository
 from gpunode.settings import settings_from
 from gpunode.system.disk import Disk
+from tests.unit.messages import unnamed
 from tests.unit.test_preflight import B200, DEBIAN, H100, NO_DRIVER, OPEN_550, P100, T4, UNKNOWN_GPU, V100, machine
 
 pytestmark = pytest.mark.pure
@@ -46,6 +49,11 @@ TODAY = date(2026, 1, 15)
 
 def driver(**asked: Any) -> Any:
     return settings_from({"driver": asked})
+
+
+def head(found: Refusal) -> tuple[type[Refusal], str, str]:
+    """Return whether it refuses or cautions, its component and its code."""
+    return type(found), found.component, found.code
 
 
 @pytest.mark.parametrize(
@@ -72,17 +80,15 @@ def test_a_driver_that_is_to_be_there_is_the_one_that_is_loaded(
 
 
 def test_a_driver_that_is_to_be_there_and_is_not_is_refused_with_both_ways_out() -> None:
-    assert list(present_refusals(driver(source="present"), machine(driver=NO_DRIVER))) == [Refusal(
-        "driver", "driver.source is 'present', but the node has no NVIDIA driver",
-        "/sys/module/nvidia and modinfo nvidia",
-        "install it by its own way, or set driver.source = 'cuda-repository'", "preflight.driver-not-there",
-    )]  # fmt: skip
+    (none,) = present_refusals(driver(source="present"), machine(driver=NO_DRIVER))
+    assert head(none) == (Refusal, "driver", "preflight.driver-not-there")
+    assert unnamed(none.reason, "driver.source") == unnamed(none.remedy, "driver.source = 'cuda-repository'") == []
+    assert unnamed(none.source, "/sys/module/nvidia", "modinfo") == []
     (wrong,) = present_refusals(driver(source="present", branch="580"), machine(driver=OPEN_550))
-    assert wrong == Refusal(
-        "driver", "driver.source is 'present', and 550.54.15 is there, not branch 580",
-        "/sys/module/nvidia and modinfo nvidia",
-        "ask for the one that is there, or set driver.source = 'cuda-repository'", "preflight.driver-another-there",
-    )  # fmt: skip
+    assert head(wrong) == (Refusal, "driver", "preflight.driver-another-there")
+    assert unnamed(wrong.reason, "driver.source", "550.54.15", "branch 580") == []
+    assert unnamed(wrong.source, "/sys/module/nvidia", "modinfo") == []
+    assert unnamed(wrong.remedy, "driver.source = 'cuda-repository'") == []
     (wrong,) = present_refusals(driver(source="present", version="550.54.14"), machine(driver=OPEN_550))
     assert wrong.reason.endswith(", not 550.54.14")
 
@@ -90,7 +96,8 @@ def test_a_driver_that_is_to_be_there_and_is_not_is_refused_with_both_ways_out()
 def test_an_image_without_a_driver_on_its_disk_is_told_apart_from_a_node_without_one() -> None:
     image = machine(driver=NO_DRIVER, operating_system=replace(DEBIAN, booted=False))
     (found,) = present_refusals(driver(source="present"), image)
-    assert "systemd does not run here" in found.reason and found.code == "preflight.driver-not-in-image"
+    assert head(found) == (Refusal, "driver", "preflight.driver-not-in-image")
+    assert unnamed(found.reason, "driver.source", "systemd") == []
     on_disk = replace(image, driver=replace(OPEN_550, loaded_version=None))
     assert list(present_refusals(driver(source="present"), on_disk)) == []
 
@@ -98,14 +105,13 @@ def test_an_image_without_a_driver_on_its_disk_is_told_apart_from_a_node_without
 def test_only_a_branch_below_the_newest_that_the_table_knows_is_known_not_to_be_offered() -> None:
     found = next(row for row in tables.distributions() if row.driver_branches)
     system = replace(DEBIAN, id=found.id, version_id=found.version, name=found.name)
-    assert list(offered_branch_refusals(driver(branch="515", source="cuda-repository"), system)) == [Refusal(
-        "driver",
-        f"NVIDIA's repository for {found.name} has no driver branch 515, only {', '.join(found.driver_branches)}",
-        "gpunode/data/distributions.yaml (driver_branches)",
-        "set driver.branch to one of these"
-        + (f", or driver.source = 'distribution' (branch {found.own_branch})" if found.own_branch else "")
-        + ", or take that branch by driver.source = 'runfile'", "preflight.driver-branch-not-offered",
-    )]  # fmt: skip
+    (old,) = offered_branch_refusals(driver(branch="515", source="cuda-repository"), system)
+    assert head(old) == (Refusal, "driver", "preflight.driver-branch-not-offered")
+    assert old.source == "gpunode/data/distributions.yaml (driver_branches)"
+    assert unnamed(old.reason, found.name, "515", ", ".join(found.driver_branches)) == []
+    assert unnamed(old.remedy, "driver.branch", "driver.source = 'runfile'") == []
+    own = f"driver.source = 'distribution' (branch {found.own_branch})"
+    assert (own in old.remedy) == bool(found.own_branch)
     for branch in (*found.driver_branches, "999"):
         assert list(offered_branch_refusals(driver(branch=branch, source="cuda-repository"), system)) == []
     for other in ({"source": "present"}, {"enabled": False}):
@@ -114,14 +120,33 @@ def test_only_a_branch_below_the_newest_that_the_table_knows_is_known_not_to_be_
     assert list(offered_branch_refusals(driver(branch="515", source="cuda-repository"), unknown)) == []
 
 
+def test_an_archive_that_no_table_knows_is_refused_by_the_system_s_name() -> None:
+    asked = driver(source="distribution")
+    unknown = machine(system=replace(DEBIAN, id="plan9", version_id="4", name="Plan 9"))
+    (refused,) = archive_refusals(asked, unknown)
+    assert head(refused) == (Refusal, "driver", "preflight.archive-unknown")
+    assert unnamed(refused.reason, "Plan 9") == unnamed(refused.remedy, "driver.source = 'cuda-repository'") == []
+
+
+@pytest.mark.parametrize(
+    ("more", "cautioned"),
+    [({}, True), ({"cdi": "generate"}, False), ({"accept_nvidia_visible_devices_as_volume_mounts": True}, False)],
+)
+def test_a_toolkit_that_gives_unprivileged_containers_no_gpu_is_cautioned(
+    more: dict[str, Any], cautioned: bool
+) -> None:
+    closed = {"accept_nvidia_visible_devices_envvar_when_unprivileged": False, "cdi": "off", **more}
+    codes = [each.code for each in cautions(settings_from({"toolkit": closed}), machine(), TODAY)]
+    assert ("preflight.toolkit-no-way-in" in codes) == cautioned
+
+
 def test_another_branch_is_refused_by_what_is_installed_and_else_by_what_is_loaded() -> None:
     asked = driver(branch="580", source="cuda-repository")
-    assert list(branch_change_refusals(asked, OPEN_550)) == [Refusal(
-        "driver", "the node has driver 550.54.15, and branch 580 is another one",
-        "/sys/module/nvidia and modinfo nvidia",
-        "set driver.allow_branch_change = True for this change, or driver.branch = '550'",
-        "preflight.driver-branch-change",
-    )]  # fmt: skip
+    (change,) = branch_change_refusals(asked, OPEN_550)
+    assert head(change) == (Refusal, "driver", "preflight.driver-branch-change")
+    assert unnamed(change.reason, "550.54.15", "branch 580") == []
+    assert unnamed(change.source, "/sys/module/nvidia", "modinfo") == []
+    assert unnamed(change.remedy, "driver.allow_branch_change = True", "driver.branch = '550'") == []
     assert list(branch_change_refusals(asked, replace(OPEN_550, module_version="580.65.06"))) == []
     assert len(list(branch_change_refusals(asked, replace(OPEN_550, module_version=None)))) == 1
     assert list(branch_change_refusals(asked, NO_DRIVER)) == []
@@ -135,8 +160,9 @@ def test_a_package_of_the_branch_s_name_has_to_bring_that_branch() -> None:
     assert list(candidate_refusals(asked, DEBIAN, good)) == []
     moved = {"nvidia-open-575": "580.65.06-1", "cuda-drivers-575-open": "580.65.06-1", "nvidia-open-580": "590.1-1"}
     first, second = candidate_refusals(asked, DEBIAN, moved)
-    assert first.reason.startswith("package cuda-drivers-575-open comes at 580.65.06-1, which is not of branch 575")
-    assert second.reason.startswith("package nvidia-open-575 comes at ")
+    assert {head(each) for each in (first, second)} == {(Refusal, "driver", "preflight.driver-transitional-package")}
+    assert unnamed(first.reason, "cuda-drivers-575-open", "580.65.06-1", "branch 575") == []
+    assert unnamed(second.reason, "nvidia-open-575", "580.65.06-1", "branch 575") == []
     assert (
         second.source == "apt-cache madison nvidia-open-575 on the node"
         or "nvidia-open-575 on the node" in second.source
@@ -155,7 +181,8 @@ def test_each_stated_minimum_of_the_driver_is_one_that_is_just_enough() -> None:
         assert row.minimum is not None
         said = [each for each in minimum_refusals(WantedDriver("1.0", None, "open")) if row.minimum in each.reason]
         assert said and said[0].component == "driver" and str(row.source) in said[0].source
-        assert said[0].reason.startswith("driver 1.0 is older than ")
+        assert head(said[0]) == (Refusal, "driver", "preflight.driver-below-minimum")
+        assert unnamed(said[0].reason, "1.0", row.minimum) == []
         enough = minimum_refusals(WantedDriver(row.minimum, None, "open"))
         assert [each for each in enough if f" than {row.minimum}," in each.reason] == []
     assert list(minimum_refusals(WantedDriver(None, None, None))) == []
@@ -170,16 +197,15 @@ def test_a_branch_is_told_of_in_the_month_after_its_last_and_not_in_its_last() -
     wanted = WantedDriver(None, name, "open")
     assert list(end_of_life(driver(), wanted, date(year, month, 28))) == []
     (after,) = end_of_life(driver(), wanted, date(year + month // 12, month % 12 + 1, 1))
-    assert after.reason == f"driver branch {name} has reached its end of life ({ends})"
-    assert (
-        type(after) is Caution and after.component == "driver" and after.source.startswith("NVIDIA driver life-cycle")
-    )
-    assert after.remedy.startswith("consider a branch that is maintained: ")
+    assert head(after) == (Caution, "driver", "preflight.driver-end-of-life")
+    assert unnamed(after.reason, name, ends) == [] and after.source.startswith("NVIDIA driver life-cycle")
+    maintained = [each for each in tables.drivers().branches if each in after.remedy]
+    assert maintained and name not in maintained
     assert list(end_of_life(driver(enabled=False), wanted, date(2099, 1, 1))) == []
     (later,) = end_of_life(driver(), wanted, date(2099, 1, 1))
     assert later.remedy.endswith(": see the page")
     (unknown,) = end_of_life(driver(), WantedDriver(None, "9999", "open"), TODAY)
-    assert unknown.reason == "driver branch 9999 is in no table"
+    assert head(unknown) == head(after) and unnamed(unknown.reason, "9999") == []
     assert list(end_of_life(driver(), WantedDriver(None, None, "open"), TODAY)) == []
 
 
@@ -234,24 +260,22 @@ def test_a_driver_that_gpunode_does_not_install_is_wanted_as_it_is_loaded() -> N
 def test_the_module_that_does_not_drive_a_gpu_is_refused_by_that_gpu_s_name() -> None:
     source = "NVIDIA driver installation guide (gpunode/data/drivers.yaml, flavours)"
     one, other = WantedDriver(None, "580", "open"), WantedDriver(None, "580", "proprietary")
-    assert list(flavour_refusals((T4, V100, P100), one)) == [Refusal(
-        "driver", f"the open kernel module does not drive {named(V100)} (volta)", source,
-        "set driver.flavour = 'proprietary' or 'auto'", "preflight.flavour-not-open",
-    )]  # fmt: skip
-    assert list(flavour_refusals((T4, B200), other)) == [Refusal(
-        "driver", f"the proprietary kernel module does not drive {named(B200)} (blackwell)", source,
-        "set driver.flavour = 'open' or 'auto'", "preflight.flavour-not-proprietary",
-    )]  # fmt: skip
+    (old,) = flavour_refusals((T4, V100, P100), one)
+    assert (*head(old), old.source) == (Refusal, "driver", "preflight.flavour-not-open", source)
+    assert unnamed(old.reason, "open", f"{named(V100)} (volta)") == []
+    assert named(T4) not in old.reason and named(P100) not in old.reason
+    assert unnamed(old.remedy, "driver.flavour = 'proprietary'", "'auto'") == []
+    (new,) = flavour_refusals((T4, B200), other)
+    assert (*head(new), new.source) == (Refusal, "driver", "preflight.flavour-not-proprietary", source)
+    assert unnamed(new.reason, "proprietary", f"{named(B200)} (blackwell)") == [] and named(T4) not in new.reason
+    assert unnamed(new.remedy, "driver.flavour = 'open'", "'auto'") == []
     for wanted in (one, other):
         assert list(flavour_refusals((T4, H100, UNKNOWN_GPU), wanted)) == []
         (both,) = flavour_refusals((V100, B200), wanted)
-        assert both.reason == (
-            f"{named(V100)} (volta) needs the proprietary kernel module and {named(B200)} (blackwell) the open one: "
-            "one node cannot drive both"
-        )
-        assert (both.component, both.source, both.remedy) == (
-            "driver", source, "take one of the two out of the machine",
-        )  # fmt: skip
+        assert (*head(both), both.source) == (Refusal, "driver", "preflight.flavour-of-both", source)
+        assert unnamed(both.reason, f"{named(V100)} (volta)", f"{named(B200)} (blackwell)") == [] and both.remedy
+        proprietary, module, rest = both.reason.partition(" proprietary ")
+        assert module and named(V100) in proprietary and named(B200) in rest
     assert list(flavour_refusals((B200,), one)) == list(flavour_refusals((V100,), other)) == []
     assert named(replace(H100, name=None)) == f"GPU 2330 at {H100.address}"
 
@@ -262,23 +286,21 @@ def test_a_generation_s_last_branch_is_let_through_and_the_next_is_refused_once(
     assert list(last_branch_refusals((H100, UNKNOWN_GPU), WantedDriver(None, "595", "open"))) == []
     wanted = WantedDriver(None, "595", "proprietary")
     (told,) = last_branch_refusals((H100, V100, V100), wanted)
-    assert told == Refusal(
-        "driver", f"driver branch 595 no longer drives {named(V100)} (volta): its last branch is 580",
-        "NVIDIA driver life-cycle page (gpunode/data/drivers.yaml, last_branch)", "set driver.branch = '580'",
-        "preflight.driver-dropped-gpu",
-    )  # fmt: skip
+    assert head(told) == (Refusal, "driver", "preflight.driver-dropped-gpu")
+    assert unnamed(told.reason, "branch 595", f"{named(V100)} (volta)", "branch is 580") == []
+    assert "gpunode/data/drivers.yaml, last_branch" in told.source
+    assert unnamed(told.remedy, "driver.branch = '580'") == []
     assert [each.remedy for each in last_branch_refusals((V100,), wanted, ("580", "595"))] == [told.remedy]
     (lacking,) = last_branch_refusals((V100,), wanted, ("590", "595"))
-    assert lacking.remedy.startswith("set driver.source = 'runfile' with a version of branch 580, or 'distribution'")
+    assert unnamed(lacking.remedy, "driver.source = 'runfile'", "branch 580", "'distribution'") == []
 
 
 def test_a_gpu_that_no_table_knows_is_told_of_and_one_that_a_table_knows_is_not() -> None:
     (told,) = unknown_gpus((H100, UNKNOWN_GPU))
-    assert told == Caution(
-        "gpu", f"{named(UNKNOWN_GPU)} is in no table; it is taken for one that the open kernel module drives",
-        "gpunode/data/pci_ids.json", "set driver.flavour yourself, or make the table anew from a current pci.ids",
-        "preflight.gpu-in-no-table",
+    assert (*head(told), told.source) == (
+        Caution, "gpu", "preflight.gpu-in-no-table", "gpunode/data/pci_ids.json",
     )  # fmt: skip
+    assert unnamed(told.reason, named(UNKNOWN_GPU), "open") == unnamed(told.remedy, "driver.flavour", "pci.ids") == []
 
 
 def test_a_disk_with_just_what_is_needed_is_enough_and_one_byte_less_is_not() -> None:
@@ -288,22 +310,22 @@ def test_a_disk_with_just_what_is_needed_is_enough_and_one_byte_less_is_not() ->
     room = Disk(tuple((folder, "/", needed) for folder in sizes))
     assert list(disk_refusals(asked, room, NO_DRIVER, ())) == []
     less = Disk(tuple((folder, "/", needed - 1) for folder in sizes))
-    assert list(disk_refusals(asked, less, NO_DRIVER, ())) == [Refusal(
-        "disk",
-        f"/ has {(needed - 1) / GIB:.1f} GiB free, and {needed / GIB:.1f} GiB are needed "
-        f"({', '.join(f'driver in {folder}' for folder in sizes)})",
-        "df; gpunode/data/disk.yaml",
-        f"free {1 / GIB:.1f} GiB on /, or leave a component out (cuda.enabled = False)", "preflight.disk-full",
-    )]  # fmt: skip
+    (full,) = disk_refusals(asked, less, NO_DRIVER, ())
+    assert (*head(full), full.source) == (Refusal, "disk", "preflight.disk-full", "df; gpunode/data/disk.yaml")
+    assert full.reason.startswith("/ ") and re.findall(r"[\d.]+ GiB", full.reason) == [
+        f"{(needed - 1) / GIB:.1f} GiB", f"{needed / GIB:.1f} GiB",
+    ]  # fmt: skip
+    assert unnamed(full.reason, *(f"driver in {folder}" for folder in sizes)) == []
+    assert unnamed(full.remedy, f"{1 / GIB:.1f} GiB on /", "cuda.enabled = False") == []
     # What is there needs no room, nor what is not asked for.
     assert list(disk_refusals(asked, less, OPEN_550, ())) == []
     assert list(disk_refusals(settings_from({"driver": {"source": "present"}, "cuda": {"enabled": False}}), less,
                               NO_DRIVER, ())) == []  # fmt: skip
     cuda = settings_from({"driver": {"source": "present"}, "cuda": {"version": "12.8"}})
-    full = Disk(tuple((folder, "/", 0) for folder in (*sizes, *tables.disk_space("cuda"))))
-    (told,) = disk_refusals(cuda, full, NO_DRIVER, ("12.6",))
+    no_room = Disk(tuple((folder, "/", 0) for folder in (*sizes, *tables.disk_space("cuda"))))
+    (told,) = disk_refusals(cuda, no_room, NO_DRIVER, ("12.6",))
     assert "(cuda in " in told.reason
-    assert list(disk_refusals(cuda, full, NO_DRIVER, ("12.8",))) == []
+    assert list(disk_refusals(cuda, no_room, NO_DRIVER, ("12.8",))) == []
 
 
 @pytest.mark.parametrize(("replicas", "refused"), [(16, False), (17, True)])
@@ -313,10 +335,8 @@ def test_an_old_gpu_is_granted_so_many_mps_clients_and_not_one_more(replicas: in
     assert bool(found) == refused
     if refused:
         assert found[0].component == "device_plugin"
-        assert (
-            found[0].reason
-            == f"sharing asks for 17 MPS replicas, and the device plugin grants {named(V100)} 16 at most"
-        )
+        assert head(found[0]) == (Refusal, "device_plugin", "preflight.plugin-too-many-mps")
+        assert unnamed(found[0].reason, 17, named(V100), 16) == []
         assert "(gpunode/data/device_plugin.yaml)" in found[0].source
         assert found[0].remedy == "set sharing.replicas to 16 or less, or sharing.strategy to 'time-slicing'"
     assert list(device_plugin_refusals(settings_from(data), (H100, T4))) == []
@@ -348,8 +368,9 @@ def test_a_key_that_the_distribution_does_not_take_is_refused_where_it_is_named(
     asked: dict[str, Any] = {"repositories": {"cuda": {"key_fingerprint": key}}}
     (refused,) = key_refusals(settings_from(asked), system)
     assert refused.component == "repositories"
-    assert refused.reason.startswith(f"apt of {row.name} does not take the key {key}, ")
-    assert refused.remedy == f"leave key_url and key_fingerprint out for {row.name}, whose own key gpunode knows"
+    assert head(refused) == (Refusal, "repositories", "preflight.key-not-taken")
+    assert unnamed(refused.reason, row.name, key) == []
+    assert unnamed(refused.remedy, "key_url", "key_fingerprint", row.name) == []
     assert list(key_refusals(settings_from({}), system)) == []
     assert list(key_refusals(settings_from({"repositories": {"cuda": {"key_fingerprint": "A" * 40}}}), system)) == []
     unused = {**asked, "driver": {"source": "present"}, "cuda": {"enabled": False}}
@@ -370,9 +391,9 @@ def test_a_list_of_comments_alone_is_not_told_of_and_a_retired_key_is() -> None:
     )  # fmt: skip
     first, second = trust_cautions(sources)
     assert first.reason.startswith("/b.list names NVIDIA packages too: ") and first.source == "/b.list"
-    assert first.remedy == "remove it, if nobody needs it"
-    assert second.reason == f"/k.gpg trusts the retired key {key} for every repository; the run takes it out"
-    assert (first.component, second.component, second.remedy) == ("repositories", "repositories", "nothing to do")
+    assert first.remedy and unnamed(second.reason, "/k.gpg", key) == [] and other not in second.reason
+    assert head(first) == (Caution, "repositories", "preflight.repository-named-twice")
+    assert head(second) == (Caution, "repositories", "preflight.retired-key") and second.remedy
 
 
 # Each of these breaks something else of a good node.

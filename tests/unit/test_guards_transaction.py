@@ -26,6 +26,7 @@ from gpunode.operations.transaction import (
     transaction_text,
 )
 from gpunode.system.transaction import Journal, parse_journal
+from tests.unit.messages import unnamed
 from tests.unit.simulated_host import Host
 from tests.unit.transactions import of_bodies
 
@@ -90,7 +91,7 @@ def test_a_reason_of_any_characters_is_one_line_of_a_journal_that_can_be_read(tm
     done = run(tmp_path, 'reject "$(printf \'it\\nsays "no" \\\\ {é}\')"')
     assert done.returncode == 1
     assert journal(tmp_path) == {"schema": 1, "state": "failed", "target": "target-1", "reason": "it says no  "}
-    assert 'says "no"' in done.stderr and "this is not tried again until they change" in done.stderr
+    assert 'says "no"' in done.stderr
     assert (tmp_path / "file").read_text() == "old"
 
 
@@ -100,9 +101,9 @@ def test_what_is_asked_is_not_blamed_where_the_disk_takes_nothing(tmp_path: Path
     done = run(tmp_path, 'reject "it does not start"', PATH=programs(tmp_path, head="exit 1"))
     assert done.returncode == 1
     assert (journal(tmp_path)["state"], journal(tmp_path)["reason"]) == ("restored", "")
-    assert "the disk is to blame" in done.stderr
+    assert unnamed(done.stderr, "disk") == []
     assert not (tmp_path / "state/.room").exists()
-    assert "the disk" not in run(tmp_path, 'reject "it does not start"').stderr
+    assert unnamed(run(tmp_path, 'reject "it does not start"').stderr, "disk") == ["disk"]
     assert not (tmp_path / "state/.room").exists()
 
 
@@ -111,7 +112,7 @@ def test_what_cannot_be_put_back_stays_begun_for_the_next_run_and_fails(tmp_path
     done = run(tmp_path, 'printf new > "$file"; reject x', restore="exit 1")
     assert done.returncode == 1
     assert journal(tmp_path)["state"] == "began"
-    assert "that did not succeed either; the next run tries again" in done.stderr
+    assert (tmp_path / "file").read_text() == "new"
     undo = told((tmp_path / "state/t.sh").read_text(), "undo")
     assert undo.returncode == 1 and journal(tmp_path)["state"] == "began"
 
@@ -129,7 +130,7 @@ def test_an_undoing_that_was_asked_for_changes_nothing_anew(tmp_path: Path) -> N
     undo = told((tmp_path / "state/t.sh").read_text(), "undo")
     assert (undo.returncode, undo.stdout) == (0, "")
     assert (journal(tmp_path)["state"], (tmp_path / "file").read_text()) == ("restored", "old")
-    assert "putting back what was there before" in undo.stderr
+    assert undo.stderr.startswith("gpunode: ")
 
 
 @pytest.mark.real
@@ -231,17 +232,17 @@ def test_the_script_is_on_the_disk_before_the_unit_begins(tmp_path: Path) -> Non
 
 @pytest.mark.real
 def test_what_systemd_says_of_a_unit_that_ran_is_passed_on_and_is_no_other_run(tmp_path: Path) -> None:
-    said = f"echo 'it was already there' >&2\n{_RUNS.format(tmp_path)}"
+    said = f"echo 'there already' >&2\n{_RUNS.format(tmp_path)}"
     done = asked(tmp_path, systemd_run=said, systemctl="exit 1")
-    assert (done.returncode, done.stderr) == (0, "it was already there\n")
+    assert (done.returncode, done.stderr) == (0, "there already\n")
 
 
 @pytest.mark.real
 def test_a_systemd_that_starts_no_unit_fails_in_its_own_words_and_nothing_is_left_to_put_back(tmp_path: Path) -> None:
-    done = asked(tmp_path, systemd_run="echo 'Failed to connect to bus' >&2; exit 1")
+    done = asked(tmp_path, systemd_run="echo 'No bus' >&2; exit 1")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("Failed to connect to bus\n") and done.stderr.endswith(f"{ENDED} t\n")
-    assert "stopped from outside" not in done.stderr
+    assert done.stderr.startswith("No bus\n") and done.stderr.endswith(f"{ENDED} t\n")
+    assert len(done.stderr.splitlines()) == 2
     assert not list((tmp_path / "state").glob("t.sh*"))
 
 
@@ -273,7 +274,7 @@ def test_a_unit_that_is_at_work_is_waited_for(tmp_path: Path, state: str) -> Non
 def test_a_unit_that_does_not_end_in_five_minutes_is_named_and_nothing_is_changed(tmp_path: Path) -> None:
     done = waited(tmp_path, "active")
     assert done.returncode == 1
-    assert "still at work after 5 minutes (begun by anna); nothing was changed" in done.stderr
+    assert unnamed(done.stderr, "5 minutes", "(begun by anna)") == []
     assert len((tmp_path / "slept").read_text()) == 600
 
 
@@ -289,7 +290,7 @@ def test_only_what_failed_is_given_up_not_what_was_stopped_or_never_begun(
     done = told(script(f'folder={tmp_path} name=t code={code} ran={ran}\n{transaction._GIVE_UP}\nexit "$code"'))
     assert done.returncode == ends
     assert (tmp_path / "t.given-up.json").exists() == given_up != (tmp_path / "t.json").exists()
-    assert ("it is given up" in done.stderr) == given_up
+    assert bool(done.stderr) == given_up
 
 
 # --- what an operation asks for ---------------------------------------------------------------------------------------
@@ -320,14 +321,14 @@ def test_a_running_one_is_waited_for_by_its_name_and_an_interrupted_one_is_undon
     host.readings[TransactionJournal] = Journal("began", "x", None, True, "begun by anna")
     first, wait = settled(T, meanwhile=lambda: iter(["first"]))
     assert first == "first" and " name=t " in wait.get_raw_value() and "is-active" in wait.get_raw_value()
-    assert logged == ["another run is at work on this node, and is waited for: begun by anna"]
+    assert len(logged) == 1 and logged[0].endswith(": begun by anna")
     host.readings[TransactionJournal] = Journal("began", "x", None, True)
     assert len(list(settled(T))) == 1 and logged[1].endswith(": gpunode-t")
     host.readings[TransactionJournal] = Journal("began", "x", None, False)
     first, undo = settled(T, meanwhile=lambda: iter(["first"]))
     text = undo.get_raw_value()
     assert first == "first" and f" folder={FOLDER} name=t by=" in text and "given-up" not in text
-    assert logged[2] == "the transaction t of an earlier run was interrupted; it is undone first"
+    assert len(logged) == 3 and unnamed(logged[2], "t", "interrupted") == []
     (undo,) = settled(T, gives_up=True)
     assert "given-up" in undo.get_raw_value()
 

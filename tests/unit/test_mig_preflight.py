@@ -10,6 +10,7 @@ import pytest
 from gpunode.base import tables
 from gpunode.node.preflight import Refusal, cautions, refusals
 from gpunode.settings import SettingsError, settings_from
+from tests.unit.messages import unnamed
 from tests.unit.test_preflight import TODAY, _gpu, machine
 
 pytestmark = pytest.mark.pure
@@ -46,6 +47,14 @@ def _cautioned(mig: dict[str, Any], gpus: tuple[Any, ...] = PAIR) -> list[str]:
     return [each.reason for each in told]
 
 
+def _coded(mig: dict[str, Any], gpus: tuple[Any, ...] = PAIR) -> dict[str, str]:
+    """Return the reasons of the cautions by their codes, a line each."""
+    reasons: dict[str, str] = {}
+    for each in cautions(settings_from({"mig": mig}), machine(gpus=gpus), today=TODAY):
+        reasons[each.code] = f"{reasons.get(each.code, '')}{each.reason}\n"
+    return reasons
+
+
 def _wrong(mig: dict[str, Any]) -> str:
     with pytest.raises(SettingsError) as refused:
         settings_from({"mig": mig})
@@ -61,9 +70,10 @@ def test_a_published_layout_fits_the_product_that_it_is_published_for() -> None:
 
 def test_a_layout_published_for_other_products_alone_is_refused_with_those_for_this_one() -> None:
     (refusal,) = _refused({"config": "all-1g.5gb"})
-    assert refusal.component == "mig"
-    assert "mig.config 'all-1g.5gb' is not published for" in refusal.reason and "H100-80GB" in refusal.reason
-    assert "set mig.config to one of all-disabled, all-enabled, all-1g.10gb" in refusal.remedy
+    assert (refusal.component, refusal.code) == ("mig", "preflight.mig-not-published")
+    assert unnamed(refusal.reason, "mig.config 'all-1g.5gb'", "H100-80GB") == []
+    assert unnamed(refusal.remedy, "mig.config", "all-disabled, all-enabled, all-1g.10gb") == []
+    assert "all-1g.5gb" not in refusal.remedy
     assert "published configurations" in refusal.source
 
 
@@ -71,9 +81,9 @@ def test_a_declaration_is_judged_by_index_and_device_id(file: Path) -> None:
     assert _refused({"config": "mixed", "file": str(file)}) == ()
     file.write_text(DECLARATION % 2)
     (refusal,) = _refused({"config": "mixed", "file": str(file)})
-    assert "has no place on" in refusal.reason and "0000:1b:00.0 (H100-80GB, GPU 1)" in refusal.reason
+    assert refusal.code == "preflight.mig-no-place" and "0000:1b:00.0 (H100-80GB, GPU 1)" in refusal.reason
     assert "2 x 3g.40gb + 1g.10gb: they take 9 memory slices, and the GPU has 8" in refusal.reason
-    assert refusal.remedy.startswith("ask for a layout that fits, the nearest are: 2 x 3g.40gb; 3g.40gb + 1g.10gb;")
+    assert ": 2 x 3g.40gb; 3g.40gb + 1g.10gb;" in refusal.remedy
     assert "gpunode/data/mig.yaml" in refusal.source
     # The GPU at index 0 alone has MIG off, and an A30 is asked for something else.
     assert _refused({"config": "mixed", "file": str(file)}, PAIR[:1]) == ()
@@ -90,14 +100,14 @@ def test_eight_gpus_of_one_kind_are_refused_once(tmp_path: Path) -> None:
 def test_what_cannot_be_judged_is_told_and_not_refused(file: Path) -> None:
     board = {"config": "board", "file": str(file)}
     assert _refused(board) == ()
-    assert any("boards of one subsystem id alone, and nothing tells the GPU's" in one for one in _cautioned(board))
+    assert unnamed(_coded(board)["preflight.mig-not-judged"], "mig.config 'board'", "subsystem id") == []
     rtx = {"config": "rtx", "file": str(file)}
     assert _refused(rtx, (_gpu("2BB5"),)) == ()
     assert any("not verified" in reason for reason in _cautioned(rtx, (_gpu("2BB5"),)))
     unheard_of = (replace(_gpu("2330"), device_id="FFFE"),)
     assert _refused({"config": "all-balanced"}, unheard_of) == ()
-    told = _cautioned({"config": "all-balanced"}, unheard_of)
-    assert any("in no table of products with MIG" in reason for reason in told)
+    told = _coded({"config": "all-balanced"}, unheard_of)
+    assert unnamed(told["preflight.mig-not-judged"], "mig.config 'all-balanced'", "GPU 0") == []
 
 
 @pytest.mark.parametrize("device", ["2236", "27B8", "26B9", "26B5", "1EB8", "1DB1", "2235"])
@@ -129,20 +139,21 @@ def test_an_entry_for_one_board_is_for_that_board_and_no_other(file: Path) -> No
     (refusal,) = _refused(asked, (here,))
     assert "has no place" in refusal.reason
     assert _refused(asked, (other,)) == ()
-    assert any("no entry of mig.config 'board' is for" in reason for reason in _cautioned(asked, (other,)))
+    assert unnamed(_coded(asked, (other,))["preflight.mig-no-entry"], "mig.config 'board'") == []
 
 
 def test_a_gpu_that_no_entry_is_for_is_told(file: Path) -> None:
-    told = _cautioned({"config": "mixed", "file": str(file)}, (*PAIR, _gpu("2330", "0000:1c:00.0")))
-    assert [reason for reason in told if "no entry of mig.config 'mixed' is for" in reason and "(GPU 2)" in reason]
-    assert not [reason for reason in told if "(GPU 0)" in reason]
+    asked = {"config": "mixed", "file": str(file)}
+    three = (*PAIR, _gpu("2330", "0000:1c:00.0"))
+    assert unnamed(_coded(asked, three)["preflight.mig-no-entry"], "mig.config 'mixed'", "(GPU 2)") == []
+    assert not [reason for reason in _cautioned(asked, three) if "(GPU 0)" in reason]
 
 
 def test_a_gpu_that_the_node_lacks_and_what_is_odd_in_the_declaration_are_told(file: Path) -> None:
     file.write_text(DECLARATION.replace("[0]", "[0, -1]") % 1)
-    told = _cautioned({"config": "mixed", "file": str(file)})
-    assert any("mig-configs.mixed[0].devices = -1: is the index of no GPU" in reason for reason in told)
-    assert any("mig-configs.mixed[1].devices names GPU 5, and the node has 2" in reason for reason in told)
+    told = _coded({"config": "mixed", "file": str(file)})
+    assert unnamed(told["preflight.mig-oddity"], "mig-configs.mixed[0].devices = -1") == []
+    assert unnamed(told["preflight.mig-beyond"], "mig-configs.mixed[1].devices", "GPU 5", "has 2") == []
 
 
 def test_a_declaration_that_is_refused_is_a_mistake_in_the_settings(file: Path) -> None:
@@ -152,13 +163,12 @@ def test_a_declaration_that_is_refused_is_a_mistake_in_the_settings(file: Path) 
 
 
 def test_a_configuration_that_there_is_not_is_a_mistake_in_the_settings(file: Path) -> None:
-    assert "is not in" in _wrong({"config": "mixt", "file": str(file)})
-    assert "which has mixed, board, rtx" in _wrong({"config": "mixt", "file": str(file)})
-    assert "mig.config = 'site': is no configuration that NVIDIA publishes" in _wrong({"config": "site"})
+    assert unnamed(_wrong({"config": "mixt", "file": str(file)}), "mig.config = 'mixt'", "mixed, board, rtx") == []
+    assert unnamed(_wrong({"config": "site"}), "mig.config = 'site'", "NVIDIA") == []
 
 
 def test_a_file_without_a_configuration_is_a_mistake_in_the_settings(file: Path) -> None:
-    assert "says nothing without config; it has mixed, board, rtx" in _wrong({"file": str(file)})
+    assert unnamed(_wrong({"file": str(file)}), "mig.file", "config", "mixed, board, rtx") == []
 
 
 @pytest.mark.parametrize("path", ["none.yaml", ".", "pipe"])
@@ -174,5 +184,6 @@ def test_a_declaration_that_changed_after_validation_is_refused_and_no_traceback
     assert "is no YAML" in refusal.reason
     file.write_text("version: v1\n")
     (refusal,) = refusals(settings, machine(gpus=PAIR))
-    assert "mig-configs.mixed: there is no such configuration" in refusal.reason
+    assert (refusal.component, refusal.code) == ("mig", "preflight.mig-file-wrong")
+    assert unnamed(refusal.reason, "mig-configs.mixed") == []
     assert not cautions(settings, machine(gpus=PAIR), today=TODAY)

@@ -175,23 +175,3 @@ PLANTED = {
 @pytest.mark.parametrize("kind", PLANTED)
 def test_a_planted_fault_is_found(kind: str) -> None:
     assert list(_faults(PLANTED[kind], "planted.py"))
-
-
-def test_what_is_quoted_is_let_through() -> None:
-    good = """
-def command(self, path, names):
-    file, other = (shlex.quote(item) for item in (path, path))
-    asked = " ".join(shlex.quote(name) for name in names)
-    return probe_command(f"cat {file} {other} {asked} {_PRIMARY}")
-
-def f(path, paths):
-    yield StringCommand("rm", "-f", QuoteString(path), *(QuoteString(item) for item in paths))
-    yield script_command(f"{_BODY}x", path, value=path)
-"""
-    assert list(_faults(good, "good.py")) == []
-
-
-def test_the_contract_names_functions_that_exist() -> None:
-    for name, function in _CONTRACT:
-        tree = ast.parse((ROOT / name).read_text(encoding="utf-8"))
-        assert function in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}

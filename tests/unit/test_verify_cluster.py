@@ -30,6 +30,7 @@ from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, OURS, PRESENT
 from gpunode.operations import device_plugin, mps_clients, vectors, verify_cluster
 from gpunode.settings import Settings, settings_from
 from gpunode.system.gpu import Gpus
+from tests.unit.messages import unnamed
 from tests.unit.simulated_cluster import ENFORCED, SimulatedCluster
 from tests.unit.simulated_host import Host
 from tests.unit.test_verify import GOOD, GPU
@@ -112,8 +113,8 @@ def _bad(findings: tuple[Finding, ...] | list[Finding]) -> list[tuple[str, str |
 def test_a_node_that_offers_what_it_promises_is_as_desired(cluster: SimulatedCluster) -> None:
     findings = _findings(cluster)
     assert _bad(findings) == []
-    assert [each.what for each in findings] == [
-        "node of the cluster", f"label {CONFIG}", f"label {PRESENT}", f"pod of {DAEMON_SET}",
+    assert findings[0].code == "device-plugin.node-of-the-cluster" and [each.what for each in findings[1:]] == [
+        f"label {CONFIG}", f"label {PRESENT}", f"pod of {DAEMON_SET}",
         "allocatable nvidia.com/gpu.shared",
     ]  # fmt: skip
 
@@ -303,7 +304,7 @@ def test_an_api_server_that_starts_anew_meanwhile_ends_no_verdict(
 
     monkeypatch.setattr(verify_cluster, "sleep", passes)
     said = _verified(node, _settings(cluster, kubernetes={"timeout": 600}))
-    assert "things are as desired in the cluster" in said and not node.refusals
+    assert said.startswith("5 ") and not node.refusals
 
 
 def test_an_api_server_that_stays_away_is_told_in_the_end(
@@ -318,14 +319,13 @@ def test_an_api_server_that_stays_away_is_told_in_the_end(
 def test_the_verdict_does_not_wait_for_what_does_not_come_by_itself(cluster: SimulatedCluster, node: Host) -> None:
     _change(cluster, labels={CONFIG: "theirs"})
     said = _verified(node, _settings(cluster))
-    assert f"label {CONFIG} is theirs" in said and "it is somebody else's" in said
+    assert unnamed(node.refusals[0], f"label {CONFIG} is theirs", "time-slicing-5-renamed") == [] and "Remedy" in said
     assert cluster.called("kubectl get nodes") == 1
 
 
 def test_the_verdict_is_good_where_all_is_as_asked_and_starts_no_pod(cluster: SimulatedCluster, node: Host) -> None:
-    assert _verified(node, _settings(cluster)) == (
-        "5 things are as desired in the cluster; taken: nvidia.com/gpu.shared 0 of 10"
-    )
+    said = _verified(node, _settings(cluster))
+    assert said.startswith("5 ") and said.endswith("; taken: nvidia.com/gpu.shared 0 of 10") and not node.refusals
     assert cluster.called("kubectl create") == 0
 
 
@@ -338,14 +338,15 @@ def test_the_verdict_asks_the_plugin_s_mps_daemons_once_all_else_is_well(cluster
     gpus = tuple(replace(GPU, index=number, compute_mode="Exclusive_Process", memory_mib=40960) for number in (0, 1))
     daemon = PluginDaemon("nvidia.com/gpu.shared", True, "20.0", ((0, "8G"), (1, "8G")))
     node.readings |= {GpusFact: Gpus("ok", 0, None, gpus), PluginMpsFact: PluginMps("/usr/bin/x", (daemon,))}
-    assert "things are as desired in the cluster" in _verified(node, settings) and not node.refusals
+    assert _verified(node, settings).split()[1:2] == ["things"] and not node.refusals
     node.readings[PluginMpsFact] = PluginMps("/usr/bin/x", (replace(daemon, percentage="10.0"),))
-    assert "active thread percentage is 10.0, desired 20.0" in _verified(node, settings)
+    assert "percentage is 10.0, desired 20.0" in _verified(node, settings) and node.refusals
     # Nobody is asked where the cluster is not well, nor without MPS.
     del node.readings[PluginMpsFact]
     verify_cluster._watched.clear()
+    node.refusals.clear()
     _change(cluster, ready="False")
-    assert "node of the cluster is not Ready" in _verified(node, settings)
+    assert "not Ready, desired Ready" in _verified(node, settings) and "percentage" not in node.refusals[0]
 
 
 def test_what_waits_for_clients_of_mps_fails_no_verdict_and_is_not_waited_for(
@@ -362,7 +363,7 @@ def test_what_waits_for_clients_of_mps_fails_no_verdict_and_is_not_waited_for(
     node.refusals.clear()
     cluster.write(calls=[])
     said = _verified(node, settings)
-    assert said.startswith("3 of 5 things are as desired in the cluster; taken: ") and not node.refusals
+    assert said.startswith("3 of 5 ") and "; taken: " in said and not node.refusals
     assert cluster.called("kubectl get nodes") <= 1
     # So is an image that the release would bring, if it did not wait.
     asked = _settings(cluster, device_plugin={"image_digest": f"sha256:{'a' * 64}"}, disruption={"allow": "nothing"})
@@ -373,11 +374,11 @@ def test_what_waits_for_clients_of_mps_fails_no_verdict_and_is_not_waited_for(
     verify_cluster._watched.clear()
     node.noops.clear()
     said = _verified(node, asked)
-    assert said.startswith("5 of 6 things are as desired in the cluster; taken: ") and not node.refusals
+    assert said.startswith("5 of 6 ") and "; taken: " in said and not node.refusals
     # What has nothing to do with it counts as ever.
     _change(cluster, ready="False")
     verify_cluster._watched.clear()
-    assert "node of the cluster is not Ready" in _verified(node, settings)
+    assert "not Ready, desired Ready" in _verified(node, settings) and node.refusals
 
 
 def test_the_pod_that_adds_vectors_asks_for_what_the_node_offers_by_a_config_map_of_the_user_s_own(
@@ -386,12 +387,12 @@ def test_the_pod_that_adds_vectors_asks_for_what_the_node_offers_by_a_config_map
     _change(cluster, labels={CONFIG: "sliced"}, allocatable={"nvidia.com/gpu": "0", "nvidia.com/mig-1g.10gb": "2"})
     # No pod runs in the simulation: which one was asked for is told by what became of it.
     said = _verified(node, _settings(cluster, **OWN, verify={"vector_add": "registry.invalid/add:1"}))
-    assert "on one nvidia.com/mig-1g.10gb did not pass: nothing became of it" in said
+    assert unnamed(said, "nvidia.com/mig-1g.10gb") == [] and node.refusals
 
 
 def test_a_dry_run_asks_nothing(cluster: SimulatedCluster, node: Host) -> None:
     node.state.is_executing = False
-    assert "when the run is executed" in _verified(node, _settings(cluster))
+    assert _verified(node, _settings(cluster)) and not node.refusals
     assert cluster.state()["calls"] == []
 
 
@@ -469,7 +470,8 @@ def test_drift_tells_of_a_namespace_that_does_not_admit_the_plugin_s_pods(cluste
 def test_drift_tells_of_release_and_runtime_class_that_are_missing(cluster: SimulatedCluster) -> None:
     found = {each.what: each for each in _drift(cluster, containerd={"default_runtime": "runc"})}
     assert found["RuntimeClass"].cause == "RuntimeClass nvidia: there is none"
-    assert "there is no such release" in (found["helm release nvidia-device-plugin/nvdp"].cause or "")
+    release = found["helm release nvidia-device-plugin/nvdp"]
+    assert (release.finding_class, release.code) == (FindingClass.DRIFT, "device-plugin.helm-release") and release.cause
     assert cluster.called("helm upgrade") == cluster.called("kubectl create") == 0
 
 
@@ -483,7 +485,7 @@ def test_the_gate_takes_a_node_that_is_ready_and_tells_why_not(cluster: Simulate
     def against(*names: str) -> dict[str, str]:
         return drift_cluster.against(Path("none.py"), hosts, names)
 
-    assert against("gpu-1", "cpu-1") == {} and against("gpu-9") == {"gpu-9": "it has no such node"}
+    assert against("gpu-1", "cpu-1") == {} and list(against("gpu-9")) == ["gpu-9"]
     nodes = cluster.state()["nodes"]
     nodes["gpu-1"]["spec"]["unschedulable"] = True
     cluster.write(nodes=nodes)
@@ -493,7 +495,7 @@ def test_the_gate_takes_a_node_that_is_ready_and_tells_why_not(cluster: Simulate
     cluster.write(nodes=nodes)
     assert "still cordoned" in against("gpu-1")["gpu-1"]
     _change(cluster, ready="False")
-    assert against("gpu-1") == {"gpu-1": "the node is not Ready"}
+    assert list(against("gpu-1")) == ["gpu-1"] and "Ready" in against("gpu-1")["gpu-1"]
     cluster.write(failures={"kubectl": "The connection to the server 192.0.2.1:6443 was refused"}, calls=[])
     assert "was refused" in against("gpu-1")["gpu-1"]
     assert against("cpu-1") == {} and cluster.called("kubectl") == 1

@@ -1,12 +1,10 @@
-"""What a person is told to do is in the words of the node's own package manager, and of no other."""
+"""Remedies name the programs and packages of the node's own package manager, and of no other."""
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +21,6 @@ from tests.unit.test_verify import GOOD
 
 pytestmark = pytest.mark.pure
 
-ROOT = Path(__file__).resolve().parents[2]
 WORDS = {
     "apt": r"apt|apt-\w+|dpkg\S*|linux-headers\S*|linux-image\S*|update-initramfs",
     "dnf": r"dnf|yum|rpm|kernel-devel\S*|dracut|EPEL",
@@ -104,37 +101,3 @@ def test_each_family_s_own_words_are_said(system: OperatingSystem) -> None:
     own = re.compile(rf"(?<![\w/.-])({WORDS[family_of(system)]})")
     for name in ("no headers for packages", "runfile over packages", "CUDA by runfile over packages", "reboot"):
         assert own.search(said[name]), said[name]
-
-
-# Rooms and files whose words are of one family by their nature, or are made of all families' words.
-OWN = (
-    "families", "apt_", "apt.py", "dnf.py", "dnf5.py", "zypper.py", "pacman.py", "lab.py", "deb.py", "archive.py",
-    "trust.py", "choice.py", "installed.py", "packaging.py", "simulation.py", "settings", "reference/", "names.py",
-    "operations/cuda.py",
-)  # fmt: skip
-
-
-def texts(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (line, text) of a file's literals of several words, docstrings apart."""
-    tree = ast.parse(path.read_text())
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
-    docstrings = {id(node.body[0].value) for node in ast.walk(tree)
-                  if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)}  # fmt: skip
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
-            yield node.lineno, node.value
-
-
-def test_what_all_families_share_names_no_package_manager_in_what_it_says() -> None:
-    shared = [path for room in ("gpunode", "operations", "deploys") for path in sorted((ROOT / room).rglob("*.py"))]
-    shared = [path for path in shared if not any(name in str(path.relative_to(ROOT)) for name in OWN)]
-    assert len(shared) > 60
-    words = re.compile(rf"(?<![\w/.-])({'|'.join(WORDS.values())})(?![\w-])")
-    found = [
-        (str(path.relative_to(ROOT)), line, match[0])
-        for path in shared
-        for line, text in texts(path)
-        # A word alone is a name of the table's, not what somebody is told.
-        if " " in text.strip() and (match := words.search(text))
-    ]
-    assert found == []
