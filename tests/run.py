@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 from junitparser import Error, Failure, JUnitXml
 
 TESTS = Path(__file__).parent

@@ -54,7 +54,7 @@ def _imported(name: str, path: Path, modules: dict[str, Path]) -> Iterator[str]:
         elif isinstance(node, ast.Call) and "import_module" in (
             getattr(node.func, "id", ""), getattr(node.func, "attr", "")
         ):  # fmt: skip
-            yield from (each.value for each in node.args if isinstance(each, ast.Constant))
+            yield from (str(each.value) for each in node.args if isinstance(each, ast.Constant))
 
 
 def test_every_package_of_gpunode_is_a_layer() -> None:

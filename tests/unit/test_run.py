@@ -38,13 +38,22 @@ def test_each_file_is_in_one_part(seconds: dict[str, float], parts: int) -> None
 @pytest.mark.parametrize("marks", [*itertools.product((False, True), repeat=3)])
 def test_each_unit_test_is_in_one_tier(marks: tuple[bool, ...]) -> None:
     names = dict(zip(("node", "tier2", "tier3"), marks, strict=True))
-    tiers = [tier for tier in ("1", "2") if Expression.compile(run.TIERS[tier].markers).evaluate(names.__getitem__)]
+    tiers = [
+        tier
+        for tier in ("1", "2")
+        if Expression.compile(run.TIERS[tier].markers).evaluate(lambda name, /, **words: names[name])
+    ]
     assert tiers == ([] if names["tier3"] else ["2"] if names["node"] or names["tier2"] else ["1"])
 
 
 def test_each_part_gets_its_files_and_the_markers_of_its_tier(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs: list[Any] = []
-    monkeypatch.setattr(run, "run_all", lambda found, at_once, processes: jobs.extend(found) or [])
+
+    def run_all(found: list[Any], at_once: int, processes: run.Processes) -> list[run.Result]:
+        jobs.extend(found)
+        return []
+
+    monkeypatch.setattr(run, "run_all", run_all)
     assert run.main(["2", "--parts", "3", "-x"]) == 1
     parts = [job.args for job in jobs if job.func is run.run_part]
     assert sorted(file for part in parts for file in part[1]) == sorted(
@@ -135,7 +144,8 @@ def molecule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Put a program in molecule's place that ends as the scenario's name says."""
     program = tmp_path / "molecule"
     program.write_text(
-        f'#!/bin/sh\necho "attempt of $3"\ntouch "{tmp_path}/begun-$3"\ncase $3 in\n'
+        f'#!/bin/sh\n[ "$1" != destroy ] || exec touch "{tmp_path}/destroyed"\n'
+        f'echo "attempt of $3"\ntouch "{tmp_path}/begun-$3"\ncase $3 in\n'
         f'waits) exec sleep 60;;\nonce) mkdir "{tmp_path}/seen" && exit 2; exit 0;;\n*) exit $3;; esac\n'
     )
     program.chmod(0o755)
@@ -165,6 +175,8 @@ def test_a_scenario_passes_only_with_exit_status_0(
     monkeypatch.setenv(run.AGAIN, again)
     found = run.run_scenario(name, longest, run.Processes())
     assert (found.passed, found.failed, found.is_flaky) == expected and f"attempt of {name}" in found.text
+    # What took too long has left its nodes.
+    assert (molecule.parent / "destroyed").exists() == (name == "waits")
 
 
 @pytest.mark.parametrize(("results", "code"), [([(3, 0, 1), (1, 0, 0)], 0), ([(3, 0, 1), (0, 1, 0)], 1), ([], 1)])
