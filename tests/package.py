@@ -117,6 +117,7 @@ def _checks(way: str, programs: Path, folder: Path) -> Iterator[tuple[str, bool,
     yield "pyinfra reads gpunode.facts.requirements", done.returncode == 0 and '"status"' in done.stdout, None
     own = folder / f"packages of {way}"
     (own / "facts").mkdir(parents=True)
+    (own / "facts" / "__init__.py").touch()
     (own / "facts" / "disk.py").write_text("MINE = 1\n")
     done = _run(python, "-c", "import gpunode.facts.disk, facts.disk; assert facts.disk.MINE == 1", cwd=own)
     yield "a user's package facts stays theirs", done.returncode == 0, None
