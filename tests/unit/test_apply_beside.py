@@ -18,6 +18,7 @@ from gpunode.cli import plan as plans
 from gpunode.fleet.rollout import place as rollouts
 from gpunode.node.plan import Plan
 from tests.unit import test_apply
+from tests.unit.messages import unnamed
 from tests.unit.simulated_rollout import Lab
 from tests.unit.test_apply import CAN, REFUSED, apply, at_a_terminal
 from tests.unit.test_rollout_command import SECONDS, until
@@ -43,8 +44,7 @@ def test_while_a_rollout_of_the_inventory_is_at_work_nothing_is_run(
             at_work.enter_context(rollouts.controller_lock(rollouts.place("fleet.py"), "fleet.py"))
         done = apply("--yes")
     assert (done.exit_code, lab.runs, len(asked)) == (1, [], begins == "behind it")
-    assert f"a rollout of fleet.py is at work (process {os.getpid()})" in done.stderr
-    assert "Wait until it has ended" in done.stderr
+    assert unnamed(done.stderr, "rollout of fleet.py", f"(process {os.getpid()})") == []
     monkeypatch.setattr(plans, "live_plans", lambda *_: {"gpu-1": CAN})
     assert apply("--yes").exit_code == 0
 
@@ -76,7 +76,7 @@ def test_behind_another_run_the_same_plan_is_not_shown_again(lab: Lab, monkeypat
     _waiting(monkeypatch, {"gpu-1": CAN}, {"gpu-1": CAN})
     done = apply("--yes")
     assert (done.exit_code, lab.runs) == (0, [["gpu-1"]])
-    assert done.stdout.count("gpu-1: nothing to do") == 1 and "the plan is the same" in done.stderr
+    assert done.stdout.count("gpu-1: nothing") == 1 and "same" in done.stderr
 
 
 @pytest.mark.parametrize(("answers", "runs"), [("y\nn\n", 0), ("y\ny\n", 1)])
@@ -87,7 +87,7 @@ def test_a_person_is_asked_again_where_the_plan_is_another_one(
     at_a_terminal(monkeypatch)
     done = apply(answer=answers)
     assert len(lab.runs) == runs
-    assert "Run this on 2 nodes" in done.output and "Run this on 1 node (gpu-2); 1 stay as they are?" in done.output
+    assert unnamed(done.output, "on 2 nodes", "on 1 node (gpu-2); 1 stay") == []
 
 
 @pytest.mark.tier2
@@ -124,7 +124,7 @@ def test_whoever_stops_looking_ends_no_run_and_the_verdict_comes(lab: Lab, gone:
             lab.hang(False)
             controller.kill()
     assert controller.returncode == 0, out
-    assert out.splitlines()[-1] == "Nothing is left to do."
+    assert out.splitlines()[-1].startswith("Nothing is left")
     (log,) = lab.folder.glob(".apply/*/*/run.log")
     # rich asks whether its terminal is one, and draws nothing where that is gone.
-    assert ("cannot show any more how far the run is: BrokenPipeError" in log.read_text()) is (gone == "reader")
+    assert (": BrokenPipeError" in log.read_text()) is (gone == "reader")

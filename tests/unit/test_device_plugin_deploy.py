@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests import warm
+from tests.unit.messages import unnamed
 from tests.unit.simulated_cluster import ENFORCED, SimulatedCluster, node
 from tests.unit.test_device_plugin import CONTRADICTIONS
 
@@ -299,7 +300,7 @@ def test_a_misspelt_value_of_the_chart_is_told_and_the_run_goes_on(cluster: Simu
     plugin = {"values": {"tolerationz": [], "image": {"pullPolicy": "Never"}}}
     done = run(tmp_path, {"gpu-1": data(cluster, "gpu-1", device_plugin=plugin)})
     assert done.code == 0 and cluster.state()["revisions"]
-    assert "caution: device_plugin.values: 'tolerationz' is none of the chart's own values" in done.said
+    assert "caution: device_plugin.values: 'tolerationz' " in done.said
     assert "did you mean 'tolerations'?" in done.said and "pullPolicy" not in done.said
 
 
@@ -337,7 +338,7 @@ def test_a_host_that_never_joined_the_cluster_is_told_so_and_the_others_are_labe
 ) -> None:
     done = run(tmp_path, {**two(cluster), "gpu-9": data(cluster, "gpu-9")})
     assert done.code == 1 and done.failed == ["gpu-9"]
-    assert "the cluster has no node gpu-9: let it join" in done.said
+    assert unnamed(done.said, "no node gpu-9") == []
     assert PRESENT in cluster.labels("gpu-1")
 
 
@@ -348,7 +349,7 @@ def test_a_cluster_that_has_none_of_the_inventory_s_nodes_is_another_one_and_is_
     before = cluster.state()
     done = run(tmp_path, hosts)
     assert done.code == 1
-    assert "the cluster has none of the inventory's nodes (gpu-8, gpu-9)" in done.said
+    assert unnamed(done.said, "nodes (gpu-8, gpu-9)") == []
     assert "set kubernetes.kubeconfig and kubernetes.context" in done.said
     after = cluster.state()
     assert {**after, "calls": []} == {**before, "calls": []}
@@ -388,7 +389,7 @@ def test_a_runtime_class_of_somebody_else_s_with_another_handler_ends_it_before_
 ) -> None:
     cluster.write(runtime_class={"kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "other"})
     done = run(tmp_path, two(cluster))
-    assert done.code == 1 and "is somebody else's, and has the handler 'other'" in done.said
+    assert done.code == 1 and unnamed(done.said, "handler 'other'") == []
     assert not cluster.state()["revisions"] and cluster.labels("gpu-1") == {}
 
 

@@ -17,6 +17,7 @@ from gpunode.settings import settings_from
 from gpunode.system.boot import Boot, Kernel
 from gpunode.system.gpu import Gpus
 from gpunode.system.pci import PciGpus
+from tests.unit.messages import unnamed
 from tests.unit.test_preflight import DEBIAN, H100, UBUNTU, machine
 from tests.unit.test_verify import GOOD
 
@@ -41,13 +42,13 @@ def test_a_node_that_the_archive_can_serve_is_accepted() -> None:
 
 def test_a_node_that_reads_another_archive_is_refused() -> None:
     (reason,) = refused(asked(), UBUNTU, apt_sources=READS_DEBIAN)
-    assert "reads no archive of the origin Ubuntu (but Debian, Docker)" in reason
+    assert unnamed(reason, "origin Ubuntu", "Debian, Docker") == []
 
 
 def test_nvswitches_are_refused_where_there_is_no_fabric_manager() -> None:
     board = PciGpus((H100,), 4)
     (reason,) = refused(asked(), pci=board)
-    assert "Debian's archive has no fabric manager" in reason
+    assert unnamed(reason, "Debian", "no fabric manager") == []
     assert refused(asked(), UBUNTU, pci=board) == []
 
 
@@ -85,8 +86,8 @@ NO_HEADERS = Boot("6.1.0-40", "6.1.0-41", "grub", (Kernel("6.1.0-41", False),), 
 
 def test_modules_that_debian_builds_need_headers_and_a_key_and_those_of_ubuntu_neither() -> None:
     reasons = refused(asked(), boot=NO_HEADERS)
-    assert any("its headers are not there" in reason for reason in reasons)
-    assert any("signed by a key that the firmware does not know" in reason for reason in reasons)
+    assert any("headers" in reason for reason in reasons)
+    assert any("signed" in reason and "firmware" in reason for reason in reasons)
     there = replace(NO_HEADERS, kernels=(Kernel("6.1.0-41", False, "580.95.05", None),))
     assert refused(asked(), UBUNTU, boot=there) == [], "the unsigned one is replaced"
 

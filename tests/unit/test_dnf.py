@@ -44,6 +44,7 @@ from gpunode.settings import settings_from
 from gpunode.system.boot import Boot
 from gpunode.system.operating_system import OperatingSystem
 from gpunode.system.transaction import Journal
+from tests.unit.messages import unnamed
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_preflight import machine
 from tests.unit.test_verify import GOOD
@@ -337,7 +338,7 @@ def test_dnf_s_table_is_read_row_by_row_wrapped_and_replacing_ones_too() -> None
 def test_the_gate_refuses_what_dnf_would_remove_and_a_branch_that_was_not_allowed() -> None:
     refused = gate(simulated(*TABLE), {"nvidia-open": EVR}, "580", True)
     assert refused is not None
-    assert "dnf would remove something-else" in refused[0]
+    assert unnamed(refused[0], "remove something-else") == []
     refused = gate(simulated(*TABLE[:12]), {"nvidia-open": EVR}, "580", False)
     assert refused is not None
     assert "would be moved to" in refused[0]
@@ -363,7 +364,7 @@ def test_a_node_without_epel_is_told_where_dkms_is() -> None:
     said = (" Problem: package nvidia-open requires kmod", "  - nothing provides dkms needed by kmod-nvidia-open-dkms")
     refused = gate(simulated(*said), {"nvidia-open": EVR}, "580", True)
     assert refused is not None
-    assert "enable a repository that has dkms on the node (on RHEL and its kin EPEL)" in refused[1]
+    assert unnamed(refused[1], "dkms", "EPEL") == []
     other = gate(simulated("  - nothing provides dkmsx needed by y", " Problem: x"), {"nvidia-open": EVR}, "580", True)
     assert other is not None
     assert "dnf --assumeno install" in other[1]

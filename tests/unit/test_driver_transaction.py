@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpunode.operations.keeping import digest_of_text, noted_command
+from tests.unit.messages import unnamed
 from tests.unit.simulated_dpkg import SimulatedDpkg
 
 pytestmark = pytest.mark.simulated
@@ -89,14 +90,14 @@ def test_a_module_that_was_not_built_is_named_and_the_old_driver_comes_back(node
     (node.state / "no-module").touch()
     done = node.change(NEW, *AFTER)
     assert (done.returncode, node.packages) == (1, BEFORE)
-    assert "the module on disk is none; see dkms status" in done.stderr
+    assert unnamed(done.stderr, "module on disk is none", "dkms status") == []
 
 
 def test_what_cannot_be_put_back_stays_journalled_until_a_later_run_has_done_it(node: SimulatedDpkg) -> None:
     node.write("does-not-load", NEW)
     node.write("repository", f"nvidia-open {OLD}-1", f"nvidia-open {NEW}-1", f"nvidia-smi {NEW}-1")
     done = node.change(NEW, *AFTER, rollback="best-effort")
-    assert "there will be no way back for nvidia-smi" in done.stderr
+    assert unnamed(done.stderr, "no way back", "nvidia-smi") == []
     assert (node.journal, node.packages["nvidia-open"]) == ("failed", BEFORE["nvidia-open"])
 
     again = SimulatedDpkg(node.state.parent / "again", nvidia_open=f"{OLD}-1", nvidia_smi=f"{OLD}-1")
@@ -107,7 +108,7 @@ def test_what_cannot_be_put_back_stays_journalled_until_a_later_run_has_done_it(
     (programs / "dmesg").write_text(f"#!/bin/sh\nfor file in {again.state}/driver/debs/*; do : > $file; done\n")
     done = again.change(NEW, *AFTER)
     assert (done.returncode, again.journal) == (1, "began")
-    assert "that did not succeed either; the next run tries again" in done.stderr
+    assert "next run" in done.stderr
     for name in ("nvidia-open", "nvidia-smi"):
         (again.state / f"driver/debs/{name}_{OLD}-1_amd64.deb").write_text(f"{name} {OLD}-1\n")
     assert again.run("undo").returncode == 0
@@ -118,7 +119,7 @@ def test_without_a_way_back_nothing_is_changed_unless_the_settings_go_on(node: S
     node.write("repository", f"nvidia-open {NEW}-1", f"nvidia-smi {NEW}-1")
     done = node.change(NEW, *AFTER)
     assert (done.returncode, node.journal, node.packages) == (1, None, BEFORE)
-    assert "rollback would not be possible" in done.stderr and "driver.rollback = 'best-effort'" in done.stderr
+    assert "driver.rollback = 'best-effort'" in done.stderr
     assert node.change(NEW, *AFTER, rollback="best-effort").returncode == 0
     assert (node.journal, node.loaded) == ("done", NEW)
 
@@ -159,7 +160,7 @@ def test_a_file_that_keeps_packages_still_and_that_somebody_changed_since_it_was
     preferences.write_text("by hand\n")
     done = node.change(NEW, *AFTER, holding=holding())
     assert (done.returncode, node.journal, node.packages) == (1, None, BEFORE)
-    assert f"somebody changed {preferences} between the reading and the change" in done.stderr
+    assert unnamed(done.stderr, f"changed {preferences}") == []
     assert node.change(NEW, *AFTER, holding=holding("by hand\n")).returncode == 0
 
 
@@ -178,7 +179,7 @@ def test_what_somebody_wrote_into_it_after_the_change_was_cut_off_is_kept_and_na
     assert preferences.read_text() == "before\n" and not unattended.exists()
     lost = [Path(f"{path}.gpunode-lost") for path in (preferences, unattended)]
     assert [path.read_text() for path in lost] == ["by hand\n", "by hand, too\n"]
-    assert all(f"what it said is kept as {path}" in done.stderr for path in lost)
+    assert unnamed(done.stderr, *(f"kept as {path}" for path in lost)) == []
 
 
 def test_what_holds_the_new_driver_goes_with_it_and_is_no_loss(node: SimulatedDpkg, preferences: Path) -> None:

@@ -155,7 +155,7 @@ def test_what_a_broken_line_made_the_client_forget_is_ended_before_anything_take
     crew = Crew({"a": None, "b": None}, is_forgotten)
     found = run(crew, tasks(2), changes)
     assert crew.ended == ["t0"] and found[1] == GOOD
-    assert found[0] == GOOD if not changes else "was lost in the middle of it" in found[0]["lost"]
+    assert found[0] == GOOD if not changes else list(found[0]) == ["lost"]
 
 
 def test_where_the_scheduler_went_with_the_line_each_part_says_so() -> None:
@@ -167,9 +167,9 @@ def test_where_the_scheduler_went_with_the_line_each_part_says_so() -> None:
         # What has ended at the same look is told as it ended, in whatever order.
         crew = Crew({"a": None}, ends_at_once, is_forgotten_as_all_is_lost, slots=2)
         found = run(crew, tasks(2), changes=True)
-        assert found == {0: GOOD, 1: {"lost": "the scheduler was lost"}}
+        assert found[0] == GOOD and list(found[1]) == ["lost"] and len(found) == 2
     found = run(Crew({"a": None}, is_forgotten_as_all_is_lost), tasks(2), changes=True)
-    assert found == {0: {"lost": "the scheduler was lost"}, 1: {"waiting": "the scheduler was lost"}}
+    assert [list(found[number]) for number in (0, 1)] == [["lost"], ["waiting"]] and "scheduler" in found[0]["lost"]
 
 
 @pytest.mark.parametrize("end", [dies, is_replaced, is_replaced_and_says_nothing, ends_with(BROKEN)])
@@ -206,7 +206,7 @@ def test_hosts_that_no_worker_takes_are_told_and_hold_nobody_up(site: str | None
 def test_where_the_last_worker_of_a_site_dies_what_was_not_begun_says_so() -> None:
     found = run(Crew({"a": None}, dies), tasks(2), changes=True)
     assert "lost" in found[0]
-    assert found[1] == {"waiting": "there is no worker that takes hosts of no site"}
+    assert list(found[1]) == ["waiting"] and "no site" in found[1]["waiting"]
 
 
 @pytest.mark.parametrize("changes", [False, True])
@@ -232,8 +232,7 @@ def test_the_last_worker_of_a_site_may_come_back_as_dask_s_nanny_starts_one_anew
 def test_where_the_scheduler_is_lost_what_was_begun_is_told_apart_from_what_was_not() -> None:
     found = run(Crew({"a": None, "b": None}, takes_the_scheduler_along), tasks(3), changes=True)
     assert set(found) == {0, 1, 2}
-    assert found[0] == {"lost": "the scheduler was lost"}
-    assert found[2] == {"waiting": "the scheduler was lost"}
+    assert (list(found[0]), list(found[2])) == (["lost"], ["waiting"]) and "scheduler" in found[2]["waiting"]
 
 
 def test_of_parts_whose_nodes_are_disturbed_one_is_at_work_at_a_time() -> None:

@@ -159,7 +159,7 @@ def test_what_was_cut_off_is_looked_at_again_and_what_was_not_begun_is_left_alon
     assert report is not None and {item.code for item in report.findings} == {"driver.other", "run.broken-off"}
     workers.append([failed("gpu-1", "the scheduler was lost")])
     again = apply.looked_again(SCHEDULER, Path("fleet.py"), list(found.values()))
-    assert "nor could it be looked at again" in str(again[0].cut_off) and again[1:] == list(found.values())[1:]
+    assert again[0].cut_off and again[0].cut_off != found["gpu-1"].cut_off and again[1:] == list(found.values())[1:]
 
 
 def test_what_has_ended_is_told_whatever_becomes_of_the_engine_and_of_the_inventory(
@@ -173,15 +173,15 @@ def test_what_has_ended_is_told_whatever_becomes_of_the_engine_and_of_the_invent
         lost.setattr(remote, "outcomes", outcomes)
         # The inventory is a program, and has no gpu-9 any more.
         found = ends(dict.fromkeys(("gpu-1", "gpu-2", "gpu-9"), QUIET))
-    assert report_of(found["gpu-1"]) == WELL and found["gpu-2"].cut_off == "the workers could not be told"
-    assert "no such host any more" in str(found["gpu-9"].left_alone)
+    assert report_of(found["gpu-1"]) == WELL and "workers" in str(found["gpu-2"].cut_off)
+    assert found["gpu-9"].left_alone and "no such host" in found["gpu-9"].left_alone
 
     def refuses(*given: Any, **more: Any) -> Any:
         raise InventoryError("it has another host now")
 
     monkeypatch.setattr(readings, "roster", refuses)
     again = apply.looked_again(SCHEDULER, Path("fleet.py"), list(found.values()))
-    assert "nor could it be looked at again: it has another host now" in str(again[1].cut_off)
+    assert "another host" in str(again[1].cut_off)
 
 
 def test_where_nothing_ended_the_engine_s_refusal_is_the_command_s(

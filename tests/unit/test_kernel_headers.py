@@ -21,6 +21,7 @@ from gpunode.operations.families.headers import BY_DNF, BY_ZYPPER
 from gpunode.settings import settings_from
 from gpunode.system.boot import Boot, Kernel
 from gpunode.system.operating_system import OperatingSystem
+from tests.unit.messages import unnamed
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_operations import Recorder
 from tests.unit.test_preflight import machine
@@ -37,7 +38,7 @@ SETTINGS: dict[str, Any] = {"containerd": {"enabled": False}, "toolkit": {"hold"
 @pytest.mark.parametrize("system", [ROCKY, LEAP], ids=["dnf", "zypper"])
 def test_a_next_kernel_without_headers_is_refused_until_they_are_to_be_installed(system: OperatingSystem) -> None:
     (refusal,) = refusals(settings_from(SETTINGS), machine(system, boot=BARE))
-    assert "its headers are not there" in refusal.reason
+    assert "headers" in refusal.reason and refusal.code.startswith("preflight.")
     assert "set driver.kernel_headers = 'install'" in refusal.remedy
     asked = {**SETTINGS, "driver": {"kernel_headers": "install"}}
     assert refusals(settings_from(asked), machine(system, boot=BARE)) == ()
@@ -114,15 +115,14 @@ def test_they_come_at_the_version_of_the_kernel_s_own_package(
 def test_what_no_repository_has_any_more_is_told_with_the_ways_out(tmp_path: Path) -> None:
     done = _run(tmp_path, "dnf", "kernel-core 5.14.0-503.el9", "kernel-devel-5.14.0-570.el9")
     assert done.returncode == 1
-    assert "kernel-devel 5.14.0-503.el9, the headers of kernel" in done.stderr
-    assert "upgrade the kernel (dnf upgrade), reboot and run again" in done.stderr
+    assert unnamed(done.stderr, "kernel-devel 5.14.0-503.el9", "(dnf upgrade)", "run again") == []
 
 
 @pytest.mark.simulated
 def test_a_kernel_that_no_package_brought_is_told_and_nothing_is_installed(tmp_path: Path) -> None:
     done = _run(tmp_path, "dnf", "", "")
     assert done.returncode == 1
-    assert "no package of rpm's brought kernel" in done.stderr
+    assert unnamed(done.stderr, "no package", "kernel") == []
     assert not (tmp_path / "asked").exists()
 
 

@@ -91,9 +91,8 @@ def test_an_ini_file_comes_with_ranges_groups_and_connection_data(tmp_path: Path
     # Of two names of one thing Ansible takes the later.
     assert of(found, "odd") == {"ssh_hostname": "10.0.0.10", "ssh_port": 2222, "ssh_key": "~/.ssh/gpu"}
     assert {host.jump for host in found.hosts if host.name != "@local"} == {"jump@bastion.example.org:2200"}
-    assert told(found, "ansible_become_password: a secret is not copied")
-    assert told(found, "rack_unit: not copied") and told(found, "StrictHostKeyChecking=no is not carried over")
-    assert told(found, "lone: is this machine itself")
+    assert told(found, "ansible_become_password: ") and told(found, "rack_unit: ")
+    assert told(found, "StrictHostKeyChecking=no ") and told(found, "lone: ")
     assert "hunter2" not in repr(found)
 
 
@@ -105,9 +104,10 @@ def test_a_yaml_file_comes_with_variables_of_groups_the_deepest_last(tmp_path: P
     assert of(found, "gpu-2")["ssh_user"] == "its-own"
     assert of(found, "gpu-2")["ssh_hostname"] == "10.0.0.2"
     assert "ssh_hostname" not in of(found, "gpu-3") and "ssh_key" not in of(found, "gpu-3")
-    assert told(found, "gpu-3: ansible_host: holds a template of Ansible's")
-    assert told(found, "gpu-3: ansible_ssh_private_key_file: is encrypted by ansible-vault, and not copied")
-    assert told(found, "box: left out: gpunode reaches no host by 'community.docker.docker'")
+    assert told(found, "gpu-3: ansible_host: ")
+    (vault,) = told(found, "gpu-3: ansible_ssh_private_key_file: ")
+    (box,) = told(found, "box: left out: ")
+    assert "ansible-vault" in vault and "'community.docker.docker'" in box
     assert found.groups == {"a_child": ("gpu-1", "gpu-2", "gpu-3"), "b_deep": ("gpu-1", "gpu-2", "gpu-3")}
 
 

@@ -42,6 +42,7 @@ from gpunode.operations import cluster_labels, device_plugin, mig, mig_in_cluste
 from gpunode.operations.transaction import ENDED
 from gpunode.settings import Settings, settings_from
 from gpunode.system.transaction import Journal
+from tests.unit.messages import unnamed
 from tests.unit.simulated_host import Host
 from tests.unit.test_mig_target import DECLARATION, H100, MIXED, gpu
 from tests.unit.test_verify import GOOD
@@ -206,7 +207,7 @@ def test_the_plugin_s_pods_have_left_the_node_before_its_gpus_are_divided_anew_a
     assert cluster.note == note
     again = label_change(wanted_labels(settings, "success"), cluster.labels, cluster.note)
     assert set(again.to_set) == {label, MIG_STATE} and not again.to_remove
-    assert ask.said[-1] == f"takes off node gpu-1 until the run ends: plugin/{plugin['metadata']['name']}"
+    assert unnamed(ask.said[-1], "node gpu-1", f"plugin/{plugin['metadata']['name']}") == []
 
 
 def test_nothing_is_taken_off_for_instances_that_only_come_and_the_label_says_pending(ask: Ask) -> None:
@@ -227,7 +228,7 @@ def test_a_node_that_is_as_asked_has_nothing_asked_of_its_cluster(ask: Ask, tmp_
 def test_pods_that_do_not_end_keep_the_change_from_the_node_and_the_labels_come_back(ask: Ask) -> None:
     cluster = Cluster(ASKED, PLUGIN, goes_after=1000)
     assert ask(cluster, gpu(0, DISABLED)) == ["failed"]
-    assert "plugin/nvdp-x: still on node gpu-1 30 s (kubernetes.timeout)" in ask.host.refusals[0]
+    assert unnamed(ask.host.refusals[0], "plugin/nvdp-x", "node gpu-1", "30 s", "(kubernetes.timeout)") == []
     assert cluster.labels[PRESENT] == "true" and cluster.labels[MIG_STATE] == "failed"
 
 
@@ -361,7 +362,7 @@ def test_a_forecast_tells_which_pods_would_go_and_takes_none(ask: Ask) -> None:
     for module in (mig_in_cluster, cluster_labels):
         ask.patch.setattr(module, "runner", lambda _: cluster)
     next(mig_in_cluster.set_aside(ASKED, clears=True))
-    assert ask.said == ["takes off node gpu-1 until the run ends: plugin/nvdp"]
+    assert len(ask.said) == 1 and unnamed(ask.said[0], "node gpu-1", "plugin/nvdp") == []
     assert PRESENT in cluster.labels and cluster.pods == ["nvdp-x", "nvdp-mps-x"]
 
 

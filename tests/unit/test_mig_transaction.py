@@ -33,6 +33,7 @@ from gpunode.operations.mig_transaction import TRANSACTION
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
 from tests.unit.lab.test_nvidia_smi import A100, machine_with
+from tests.unit.messages import unnamed
 
 pytestmark = [pytest.mark.simulated, pytest.mark.tier2]
 
@@ -342,10 +343,7 @@ def test_a_holder_that_no_setting_lists_is_named_and_nothing_is_changed(lab: Lab
     lab.hold(unit="training.service")
     done = lab.run(MIXED)
     assert (done.returncode, lab.journal["state"]) == (1, "restored")
-    assert (
-        "GPU 0 is in use by process 77 (trainer) of " in done.stderr
-        and " of root, unit training.service" in done.stderr
-    )
+    assert unnamed(done.stderr, "GPU 0", "process 77 (trainer)", "of root", "unit training.service") == []
     assert lab.mode() == "Disabled, Disabled" and "stop training.service" not in (lab.folder / "calls").read_text()
 
 
@@ -440,7 +438,7 @@ def test_a_unit_that_does_not_start_again_is_told_and_tried_again_by_the_next_ru
     (lab.folder / "dead").touch()
     done = lab.run(MIXED)
     assert (done.returncode, lab.journal["state"]) == (1, "began")
-    assert "does not start again: dcgm.service" in lab.journal["reason"]
+    assert lab.journal["reason"].endswith(": dcgm.service dcgm-exporter.service")
     (lab.folder / "dead").unlink()
     assert lab.run(action="undo").returncode == 0
     assert lab.active == {"dcgm.service", "dcgm-exporter.service", "sshd.service"}
@@ -457,7 +455,7 @@ def test_what_fails_at_any_step_leaves_the_former_layout(mixed: Lab, fault: str,
     goal = "GPU-0 on 4g.40gb:0=4 2g.20gb:4=2 1g.10gb:6=1"
     mixed.fault(**{fault: moment})
     done = mixed.run(goal)
-    assert done.returncode == 1 and "putting back what was there before" in done.stderr
+    assert done.returncode == 1 and "gpunode: " in done.stderr
     assert mixed.layout() == BOTH and mixed.journal["state"] in ("restored", "failed"), done.stderr
     assert mixed.record.read_text() == f"{MIXED}\n"
 
@@ -468,7 +466,7 @@ def test_a_gpu_that_is_lost_on_the_way_is_told_with_what_is_missing_and_the_next
     mixed.fault(lost_gpu=0)
     done = mixed.run(action="undo")
     assert done.returncode == 1 and mixed.journal["state"] == "began"
-    assert "GPU GPU-0 is not as before: missing its answer" in mixed.journal["reason"]
+    assert unnamed(mixed.journal["reason"], "GPU-0", "missing its answer") == []
     mixed.fault()
     assert mixed.run(action="undo").returncode == 0
     assert mixed.layout() == BOTH and mixed.journal["state"] == "restored"
@@ -481,7 +479,7 @@ def test_a_file_that_somebody_changed_since_it_was_read_stops_the_change(mixed: 
     read = {"unit_read": "none", "script_read": "none", "record_read": digest_of_text(f"{MIXED}\n")}
     done = mixed.run(WIDER, **read)
     assert done.returncode == 1
-    assert f"somebody changed {path} between the reading and the change" in done.stderr
+    assert unnamed(done.stderr, f"changed {path}") == []
     assert (path.read_text(), mixed.layout(), mixed.journal) == ("by hand\n", BOTH, journal)
     path.write_text(f"{MIXED}\n" if file == "mig/layout" else "")
     assert mixed.run(WIDER, **read).returncode == 0
@@ -525,7 +523,7 @@ def test_a_healthy_gpu_is_rolled_back_while_another_is_lost(lab: Lab, lost: int)
     lab.fault(lost_gpu=lost)
     assert lab.run(action="undo").returncode == 1
     reason = lab.journal["reason"]
-    assert f"GPU GPU-{lost} is not as before: missing its answer" in reason and f"GPU GPU-{healthy} is" not in reason
+    assert unnamed(reason, f"GPU-{lost}", "missing its answer") == [] and f"GPU GPU-{healthy} " not in reason
     lab.fault()
     assert lab.layout(healthy) == (["1g.10gb:6", "4g.40gb:0"] if healthy else BOTH)
 
@@ -575,7 +573,7 @@ def test_other_compute_instances_than_are_wanted_are_told_and_left_where_nothing
     before = lab.devices()
     lab.record.write_text("GPU-0 on 3g.40gb:4=2,1\n")
     done = lab._sh(lab.folder / "boot.sh", str(lab.record))
-    assert done.returncode == 1 and "3g.40gb:4 has compute instances 3, and 2,1 are to be there" in done.stderr
+    assert done.returncode == 1 and unnamed(done.stderr, "3g.40gb:4", "instances 3, and 2,1") == []
     assert lab.devices() == before
 
 
@@ -594,7 +592,7 @@ def test_a_gpu_that_is_in_the_node_no_more_is_given_up_and_the_others_are_put_ba
     shutil.rmtree(next(lab.machine.path("/proc/driver/nvidia/gpus").glob("*40:00.0")))
     done = lab.run(action="undo")
     assert (done.returncode, lab.journal["state"]) == (0, "restored"), done.stderr
-    assert "caution: GPU GPU-1 is in the node no more" in done.stderr
+    assert "caution: GPU GPU-1 " in done.stderr and "GPU-0" not in done.stderr
     assert lab.layout() == BOTH and len(lab.devices()) == 4
 
 
@@ -631,7 +629,7 @@ def test_where_a_boot_is_allowed_a_mode_that_waits_is_left_for_it_with_the_layou
     lab = lab_with(tmp_path, {**A100, "count": 1, "uuids": ["GPU-0"]})
     lab.machine.write_json("/etc/gpunode-lab/faults.json", {"mig_pending": 0, "reset_refused": 0})
     done = lab.run("GPU-0 on 3g.20gb:4=3", boot="yes")
-    assert done.returncode == 0 and "the layout comes with the next boot" in done.stderr
+    assert done.returncode == 0 and "next boot" in done.stderr
     assert lab.mode() == "Disabled, Enabled"
     lab.fault()
     assert lab.boot().returncode == 0

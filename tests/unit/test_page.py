@@ -33,6 +33,7 @@ from gpunode.fleet.rollout.progress import Progress
 from gpunode.reference import plan as plan_reference
 from gpunode.reference import rollout as rollout_reference
 from tests import fleet_documents as fleet
+from tests.unit.messages import unnamed
 
 pytestmark = pytest.mark.pure
 
@@ -328,7 +329,7 @@ def test_the_command_writes_the_page_beside_what_it_prints(tmp_path: Path) -> No
 def test_a_page_for_a_folder_that_is_not_there_is_refused_before_the_work(tmp_path: Path) -> None:
     done = planned_to(tmp_path / "nowhere" / "plan.html")
     assert done.exit_code == 64 or done.exit_code == 2
-    assert f"there is no folder {tmp_path / 'nowhere'}" in done.output
+    assert unnamed(done.output, f"no folder {tmp_path / 'nowhere'}") == []
     assert "gpu-new" not in done.output
 
 
@@ -344,7 +345,7 @@ def test_a_page_that_cannot_be_written_is_said_and_the_old_one_stays(
     monkeypatch.setattr("os.fchmod", full)
     done = planned_to(path)
     assert done.exit_code == 1
-    assert f"{path}: the report was not written: No space left on device" in done.output
+    assert f"{path}: " in done.output and "No space left" in done.output
     assert path.read_text() == "old\n"
     assert [entry.name for entry in tmp_path.iterdir()] == ["plan.html"]
 

@@ -21,6 +21,7 @@ from tests.real.asking import ManagerFailed
 from tests.real.checked import Checked, failed
 from tests.real.keys import NotReached
 from tests.real.resolve_apt import Apt
+from tests.unit.messages import unnamed
 
 pytestmark = pytest.mark.tier2
 ROOT = Path(__file__).parents[2]
@@ -57,7 +58,7 @@ def test_debian_12_s_own_archive_is_found_as_the_tables_have_it(tmp_path: Path) 
     assert BOOKWORM is not None
     found = apt_resolved(BOOKWORM, "own", archive(tmp_path, debian((OLD,))))
     assert found.problems == []
-    assert "driver 535 open (refused, as the tables say)" in found.resolved
+    assert any(what.startswith("driver 535 open (refused") for what in found.resolved)
     assert {"containerd", "docker.io", "driver 535 proprietary", "driver 535.309.01 proprietary"} <= set(found.resolved)
     assert "containerd is at 1.6.20-1, and was at 1.6.20~ds1-1+deb12u3 on 2026-11-23" in found.moved
 
@@ -91,10 +92,9 @@ def test_an_open_module_that_caught_up_has_moved_and_a_package_that_is_gone_is_a
     packages = debian((OLD, NEW))
     del packages["docker.io"]
     found = apt_resolved(BOOKWORM, "own", archive(tmp_path, packages))
-    assert any(line.startswith("driver 535 open resolves, and the tables say that it does not") for line in found.moved)
-    assert found.problems == [
-        "docker.io: package docker.io is not to be had at any version; the repositories have none"
-    ]
+    assert any(line.startswith("driver 535 open resolves") for line in found.moved)
+    (problem,) = found.problems
+    assert problem.startswith("docker.io: package docker.io ")
 
 
 @pytest.mark.real
@@ -102,11 +102,11 @@ def test_what_moved_in_nvidia_s_repository_is_told(tmp_path: Path) -> None:
     assert TRIXIE is not None
     there = {"nvidia-open": ("700.10.01-1",), "cuda-drivers": ("700.10.01-1",), "cuda-toolkit-13-2": ("13.2.0-1",)}
     found = apt_resolved(TRIXIE, "cuda", archive(tmp_path, there))
-    assert "driver branches 700, and the table has 590, 595, 610, 615" in found.moved
-    assert "driver branch 700 is in no table" in found.moved
-    assert "cuda-drivers 700.10.01-1 is there, of a branch without proprietary packages" in found.moved
-    assert "nvidia-open 700.10.01-1 is newer than the table" in found.moved
-    assert any(line.startswith("libcuda1 595.71.05-1 (") and "no package of that name" in line for line in found.moved)
+    for start, *names in (
+        ("driver branches 700,", "590, 595, 610, 615"), ("driver branch 700 ",), ("cuda-drivers 700.10.01-1 ",),
+        ("nvidia-open 700.10.01-1 ", "newer"), ("libcuda1 595.71.05-1 (", "no package"),
+    ):  # fmt: skip
+        assert [line for line in found.moved if line.startswith(start) and not unnamed(line, *names)], start
     assert {"CUDA 13.2", "driver 700 open", "driver 700.10.01 open"} <= set(found.resolved)
 
 

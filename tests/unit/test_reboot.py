@@ -44,6 +44,7 @@ from gpunode.operations.agent_turn import PULL
 from gpunode.settings import settings_from
 from gpunode.system.boot import Boot, Kernel
 from gpunode.system.pci import PciGpus
+from tests.unit.messages import unnamed
 from tests.unit.simulated_host import Host
 from tests.unit.test_verify import GOOD
 
@@ -123,7 +124,7 @@ def test_a_node_whose_next_kernel_lacks_the_driver_is_not_rebooted(kernel: Kerne
 
 def test_a_machine_whose_next_kernel_is_unknown_is_not_rebooted() -> None:
     (reason,) = obstacles(PENDING, replace(OLD, container=False))
-    assert "which kernel boots next is not known" in reason and "Remedy" in reason
+    assert unnamed(reason, "kernel", "not known", "Remedy") == []
 
 
 def test_a_reboot_that_did_not_help_is_not_repeated_until_the_driver_on_disk_is_another() -> None:
@@ -342,7 +343,7 @@ def test_other_parameters_of_the_module_are_a_reboot_too_and_not_again_where_it_
     comes_back(monkeypatch, OLD, "refused", NEW)
     (command,) = carried_out(host, parameters=asked)
     assert "systemctl reboot" in command
-    assert "still the module is loaded with NVreg_EnableGpuFirmware=18" in " ".join(host.refusals)
+    assert unnamed(" ".join(host.refusals), "still", "NVreg_EnableGpuFirmware=18") == []
 
 
 def test_a_reboot_is_recorded_and_detached_and_the_record_goes_when_it_has_helped(
@@ -378,7 +379,7 @@ def test_a_node_that_does_not_come_back_has_failed_and_is_not_connected(
     assert len(carried_out(host)) == 1
     assert not host.connected
     (said,) = host.refusals
-    assert "did not answer again within 30 s; last: refused" in said
+    assert unnamed(said, "30 s", "last: refused") == []
 
 
 def test_a_new_boot_with_the_old_module_has_failed_and_keeps_the_record(
@@ -414,11 +415,11 @@ def test_a_node_that_pulls_reboots_itself_and_does_no_more(
     monkeypatch.setattr("gevent.sleep", slept.append)
     host.connector = LocalConnector.__new__(LocalConnector)
     # This machine, by hand: nobody would go on.
-    assert carried_out(host) == [] and "reboot it by hand" in host.refusals.pop()
+    assert carried_out(host) == [] and "by hand" in host.refusals.pop()
     monkeypatch.setenv(PULL, "1")
     (command,) = carried_out(host)
     assert command.index("attempt") < command.index("systemctl reboot") and slept == [30]
-    assert "did not go down within 30 s" in host.refusals.pop()
+    assert unnamed(host.refusals.pop(), "30 s") == []
     # The next pull, which finds that the boot did not help, asks for no other one.
     host.readings[RunningBootFact] = replace(NEW, tried=target(PENDING.driver))
     assert carried_out(host) == [] and "loaded again" in host.refusals.pop()
@@ -486,4 +487,4 @@ def test_a_node_is_not_rebooted_while_packages_are_being_installed() -> None:
     lines = ["boot_id=a", "UserspaceTimestampMonotonic=5", "SystemState=running"]
     assert not parse_running_boot(lines).packaging
     (reason,) = obstacles(booting(GOOD, READY), parse_running_boot([*lines, "packaging=busy"]))
-    assert "packages are being installed" in reason and "dpkg --configure -a" in reason
+    assert "being installed" in reason and "dpkg --configure -a" in reason

@@ -28,6 +28,7 @@ from gpunode.operations.families.rpm import INSTALL
 from gpunode.operations.script import script
 from gpunode.settings import settings_from
 from gpunode.system.operating_system import OperatingSystem
+from tests.unit.messages import unnamed
 from tests.unit.private_apt import PrivateApt, installed, offered, plain
 from tests.unit.test_preflight import DEBIAN, UBUNTU, machine
 
@@ -77,12 +78,8 @@ def test_containerd_of_the_distribution_does_not_take_docker_ce_away(make: Make)
     assert "Remv docker-ce " in told and "Remv containerd.io " in told
     done = node.install("containerd", instead=INSTEAD)
     assert done.returncode == 1 and not node.touched
-    assert (
-        "containerd would remove docker-ce containerd.io, which nobody asked for; no package was changed" in done.stderr
-    )
-    assert (
-        f"remedy: {INSTEAD}; or remove yourself what is to go (apt-get remove docker-ce containerd.io)" in done.stderr
-    )
+    assert unnamed(done.stderr, "containerd would remove docker-ce containerd.io") == []
+    assert f"remedy: {INSTEAD}; " in done.stderr and "(apt-get remove docker-ce containerd.io)" in done.stderr
 
 
 @in_pytest(*real)
@@ -216,7 +213,7 @@ def test_preflight_refuses_docker_s_containerd_over_the_runc_that_podman_brought
     there = RuntimePackages((("runc", "4:1.2.4-1.el9"),))
     asked = {"containerd": {"source": "docker-repository"}}
     (refusal,) = refusals(settings_from(asked), machine(ROCKY, runtime_packages=there))
-    assert "containerd.io of Docker's repository would remove runc, which is installed" in refusal.reason
+    assert refusal.code.startswith("preflight.") and unnamed(refusal.reason, "containerd.io", "remove runc") == []
     assert (
         refusal.remedy.startswith("set containerd.source = 'present' to leave") and "dnf remove runc" in refusal.remedy
     )
@@ -356,4 +353,4 @@ def test_a_trial_that_does_not_tell_what_goes_stops_with_the_manager_s_own_words
 @pytest.mark.simulated
 def test_a_refusal_does_not_name_what_is_to_go_as_asked_for(tmp_path: Path) -> None:
     done = install(tmp_path, "dnf", dnf.OFFERED, DNF_TABLE, 1, "containerd.io", "podman-")
-    assert "gpunode: containerd.io would remove containerd runc, which nobody asked for; no package" in done.stderr
+    assert unnamed(done.stderr, "containerd.io would remove containerd runc") == []

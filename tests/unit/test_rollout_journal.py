@@ -40,6 +40,7 @@ from gpunode.fleet.rollout.place import (
 )
 from gpunode.fleet.rollout.progress import Progress, Wave
 from gpunode.settings import settings_from
+from tests.unit.messages import unnamed
 from tests.unit.test_rollout_waves import AT, PASSED, REPORTS, report, rollout
 
 pytestmark = pytest.mark.pure
@@ -230,9 +231,9 @@ def test_a_change_of_hosts_settings_or_address_is_told_by_name() -> None:
     before = fingerprints(asked, {"a": {"ssh_hostname": "10.0.0.1"}, "b": {}})
     assert difference(before, before) is None
     moved = fingerprints(asked, {"a": {"ssh_hostname": "10.0.0.2"}, "b": {}})
-    assert difference(before, moved) == "with other settings or another address: a"
+    assert (difference(before, moved) or "").endswith(": a")
     reset = fingerprints({**asked, "b": settings_from({"driver": {"branch": "570"}})}, {"a": {}, "b": {}})
-    assert difference(before, reset) == "with other settings or another address: a, b"
+    assert (difference(before, reset) or "").endswith(": a, b")
     assert difference({"a": "1", "b": "2"}, {"a": "1", "c": "3"}) == "new: c; gone: b"
     many = {f"gpu-{number}": "" for number in range(7)}
     assert str(difference({}, many)).endswith("gpu-4 and 2 more")
@@ -368,7 +369,7 @@ def test_whoever_waits_is_told_for_whom_since_when_and_that_waiting_is_right(
     (line,) = told
     who = "waiting: `gpunode apply x.py` is at work on this inventory (process 4711) since "
     assert re.match(re.escape(who) + r"\d{4}-\d\d-\d\d \d\d:\d\d UTC, ", line)
-    assert "Let it end: this goes on then. Only where you know that it hangs, end it: `kill 4711`" in line
+    assert "`kill 4711`" in line
 
 
 @pytest.mark.parametrize("content", [b"", b"4711\n", b"\xff\n\n"])
@@ -383,7 +384,7 @@ def test_a_lock_of_which_little_is_known_is_waited_for_all_the_same(
         monkeypatch.setattr(rollouts, "time", SimpleNamespace(sleep=lambda _: first.close()))
         with run_lock(tmp_path, told.append):
             pass
-    assert "waiting: another run is at work" in told[0] and ("`kill 4711`" in told[0]) is content.startswith(b"4711")
+    assert told[0].startswith("waiting: ") and ("`kill 4711`" in told[0]) is content.startswith(b"4711")
 
 
 def test_a_run_beside_a_rollout_is_refused_and_a_rollout_behind_that_look_is_not(tmp_path: Path) -> None:
@@ -391,8 +392,8 @@ def test_a_run_beside_a_rollout_is_refused_and_a_rollout_behind_that_look_is_not
     with controller_lock(tmp_path, "x.py"), pytest.raises(LockedError) as refused:
         refuse_beside_rollout(tmp_path, "x.py")
     said = str(refused.value)
-    assert said.startswith(f"a rollout of x.py is at work (process {os.getpid()}) since 2")
-    assert "Wait until it has ended" in said and "`gpunode rollout --resume x.py`" in said
+    assert unnamed(said, "rollout of x.py", f"(process {os.getpid()})") == [] and " since 2" in said
+    assert "`gpunode rollout --resume x.py`" in said
     refuse_beside_rollout(tmp_path, "x.py")
     with controller_lock(tmp_path, "x.py"):
         pass

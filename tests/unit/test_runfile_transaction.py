@@ -19,6 +19,7 @@ from gpunode.operations.runfile import runfile_transaction
 from gpunode.operations.runfile_scripts import INSTALLER
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
+from tests.unit.messages import unnamed
 from tests.unit.simulated_dpkg import PLACES, SimulatedDpkg
 
 pytestmark = pytest.mark.simulated
@@ -140,10 +141,9 @@ def test_an_installer_that_fails_has_the_end_of_its_log_and_a_remedy_in_our_erro
     assert (
         f"NVIDIA-Linux-{_MACHINE}-{NEW}.run exits 1; the end of {node.root}/var/log/nvidia-installer.log" in done.stderr
     )
-    assert "ERROR: Unable to build the kernel module." in done.stderr
-    assert "gpunode: the module could not be built" in done.stderr
+    assert re.search(r"^ERROR: .*kernel module\.$", done.stderr, re.MULTILINE)
     reason = json.loads((node.state / "driver.json").read_text())["reason"]
-    assert reason.startswith(f"the installer of {NEW} exits 1: the module could not be built")
+    assert unnamed(reason, NEW, "exits 1", "module") == []
 
 
 def test_the_end_of_an_older_log_is_not_shown(node: Machine) -> None:
@@ -159,7 +159,7 @@ def test_the_end_of_an_older_log_is_not_shown(node: Machine) -> None:
     done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=False, env=node.environment)
     assert done.returncode == 2
     assert "archive is damaged" in done.stderr and "of another day" not in done.stderr
-    assert "a file system is full" in done.stderr
+    assert unnamed(done.stderr, "full") == []
 
 
 def test_a_driver_that_does_not_load_is_put_back_by_the_file_of_before(node: Machine) -> None:
@@ -195,7 +195,7 @@ def test_without_the_file_of_before_nothing_is_changed_unless_the_settings_go_on
     node.keep(OLD).unlink()
     done = node.by_runfile(NEW)
     assert (done.returncode, node.journal, node.runfile) == (1, "done", OLD)
-    assert "rollback would not be possible" in done.stderr and "driver.rollback = 'best-effort'" in done.stderr
+    assert "driver.rollback = 'best-effort'" in done.stderr
     assert node.by_runfile(NEW, rollback="best-effort").returncode == 0
     assert node.runfile == NEW
 
@@ -205,7 +205,7 @@ def test_a_file_that_was_altered_since_it_came_is_removed_and_not_run(node: Mach
     path.write_text(f"{_INSTALLER}\n: altered\n")
     done = node.by_runfile(NEW)
     assert (done.returncode, node.journal, node.ran) == (1, None, [])
-    assert "it was removed, and nothing was run" in done.stderr
+    assert unnamed(done.stderr, "removed") == []
     assert not path.exists()
 
 
@@ -216,7 +216,7 @@ def test_a_file_that_is_whole_and_not_the_one_of_the_settings_is_removed_and_not
     Path(f"{path}.sha256").write_text(f"{digest}\n")
     done = node.by_runfile(NEW)
     assert (done.returncode, node.journal, node.ran) == (1, None, [])
-    assert "it was removed, and nothing was run" in done.stderr
+    assert unnamed(done.stderr, "removed") == []
     assert not path.exists()
 
 
@@ -226,7 +226,7 @@ def test_a_file_of_before_that_was_altered_is_no_way_back(node: Machine) -> None
     node.keep(OLD).write_text("#!/bin/sh\n")
     done = node.by_runfile(NEW)
     assert (done.returncode, node.runfile) == (1, OLD)
-    assert "rollback would not be possible" in done.stderr
+    assert unnamed(done.stderr, "driver.rollback = 'best-effort'") == []
 
 
 @pytest.fixture
@@ -274,7 +274,7 @@ def test_packages_that_cannot_be_saved_are_not_removed(packaged: Machine) -> Non
     packaged.write("repository")
     done = packaged.by_runfile(NEW)
     assert (done.returncode, packaged.journal, packaged.packages) == (1, None, BEFORE)
-    assert "rollback would not be possible" in done.stderr
+    assert unnamed(done.stderr, "driver.rollback = 'best-effort'") == []
     assert packaged.ran == []
 
 

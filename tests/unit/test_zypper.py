@@ -37,6 +37,7 @@ from gpunode.settings import settings_from
 from gpunode.system.boot import Boot, grub_next
 from gpunode.system.operating_system import OperatingSystem
 from gpunode.system.transaction import Journal
+from tests.unit.messages import unnamed
 from tests.unit.simulated_host import Host, commands
 
 pytestmark = pytest.mark.pure
@@ -83,7 +84,7 @@ def test_what_was_not_looked_at_is_refused_with_the_reason() -> None:
 def test_docker_s_repository_is_refused_with_the_way_out() -> None:
     sles = OperatingSystem("sles", "15.6", None, ("suse",), "SLES 15 SP6", "x86_64", "6.4.0", False)
     (refusal,) = system_refusals(settings_from({"containerd": {"source": "docker-repository"}}), sles)
-    assert "Docker's repository has no packages for SLES 15 SP6" in str(refusal)
+    assert refusal.code == "preflight.system-without-docker-s-containerd" and "SLES 15 SP6" in refusal.reason
     assert "containerd.source = 'distribution'" in str(refusal)
     assert not list(system_refusals(settings_from({}), sles))
 
@@ -337,7 +338,7 @@ def test_zypper_s_problems_are_the_errors_without_their_solutions() -> None:
     said = "<stream><message type='error'>No provider of 'x=1' found.</message></stream>"
     assert zypper.parse_simulation(answered(said, 104)).errors == ("No provider of 'x=1' found.",)
     (error,) = zypper.parse_simulation(answered("<stream></stream>", 5)).errors
-    assert "it exits 5 (it may do this as root alone)" in error
+    assert unnamed(error, "exits 5", "root") == []
 
 
 def test_what_zypper_says_nothing_of_is_not_taken_for_done() -> None:
@@ -394,9 +395,9 @@ def test_the_gate_refuses_another_branch_and_lets_a_built_module_go_for_dkms_and
     comes = (("nvidia-open", None, "580.95.05-1"), ("nvidia-open-driver-G06", None, "580.95.05-1"))
     assert gate(simulated(*comes, goes=(kmp,)), wanted, "580", False) is None
     refused = gate(simulated(*comes, goes=(("curl", "1-1"),)), wanted, "580", False)
-    assert refused is not None and "zypper would remove curl" in refused[0]
+    assert refused is not None and "remove curl" in refused[0]
     refused = gate(simulated(comes[0], ("nvidia-compute-G07", None, "590.48.01-1")), wanted, "580", True)
-    assert refused is not None and "is not of branch 580" in refused[0]
+    assert refused is not None and "branch 580" in refused[0]
     newer = (("nvidia-open", "580.95.05-1", "590.48.01-1"), ("nvidia-compute-G07", None, "590.48.01-1"))
     change = simulated(*newer, goes=(("nvidia-compute-G06", "580.95.05-1"),))
     assert gate(change, {"nvidia-open": "590.48.01-1"}, "590", True) is None
