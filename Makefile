@@ -109,10 +109,10 @@ test-unit-2: setup nodes-tools
 test-all: export GPUNODE_TEST_ALL = 1
 test-all: export GPUNODE_TEST_EXAMPLES = 1000
 test-all: setup all-tools
+	@$(TESTS) all $(ONLY)
 	@$(call TIMED,Mutants of what gpunode promises most (ten minutes))
 	@$(SUDO) $(CACHED) .venv/bin/python -m tests.mutation
 	@$(MAKE) --no-print-directory bench
-	@$(TESTS) all $(ONLY)
 
 # Each writes its figures into docs/performance.md.
 bench: setup lab-tools

@@ -114,7 +114,7 @@ class Processes:
     def __init__(self) -> None:
         """Start with none."""
         self.ending = threading.Event()
-        self._parts: set[subprocess.Popen[bytes]] = set()
+        self._running: set[subprocess.Popen[bytes]] = set()
 
     def run(self, command: list[str], log: Path, seconds: float, cwd: Path, environment: dict[str, str]) -> int:
         """Run a command with its output in a file; return its exit status, 124 where it took too long."""
@@ -122,7 +122,7 @@ class Processes:
             process = subprocess.Popen(
                 command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
             )
-            self._parts.add(process)
+            self._running.add(process)
             try:
                 return process.wait(seconds)
             except subprocess.TimeoutExpired:
@@ -133,12 +133,12 @@ class Processes:
                 output.write(f"\ndid not end within {seconds:.0f} s\n".encode())
                 return _TIMED_OUT
             finally:
-                self._parts.discard(process)
+                self._running.discard(process)
 
     def end(self, number: int, frame: FrameType | None) -> None:
         """Start nothing more; end the unit tests, and let scenarios take their nodes down."""
         self.ending.set()
-        for process in tuple(self._parts):
+        for process in tuple(self._running):
             if "pytest" in process.args:  # type: ignore[operator]
                 process.terminate()
 
@@ -148,13 +148,13 @@ def split(files: Iterable[str], seconds: dict[str, float], parts: int) -> list[l
     groups = [[file] for file in files if file not in TOGETHER]
     groups += [together] if (together := [file for file in files if file in TOGETHER]) else []
     costs = sorted((-sum(seconds.get(file, 0) + _IMPORT for file in group), group) for group in groups)
-    found: list[list[str]] = [[] for _ in range(parts)]
+    shares: list[list[str]] = [[] for _ in range(parts)]
     loads = [0.0] * parts
     for cost, group in costs:
         least = loads.index(min(loads))
-        found[least] += group
+        shares[least] += group
         loads[least] -= cost
-    return [sorted(each) for each in found]
+    return [sorted(share) for share in shares]
 
 
 def read_report(report: Path, status: int) -> Result:
@@ -162,15 +162,15 @@ def read_report(report: Path, status: int) -> Result:
     suites = list(JUnitXml.fromfile(str(report))) if report.exists() else []
     cases = [case for suite in suites for case in suite]
     failed, skipped = sum(each.failures + each.errors for each in suites), sum(each.skipped for each in suites)
-    found = Result("", sum(each.tests for each in suites) - failed - skipped, failed, skipped)
+    result = Result("", sum(each.tests for each in suites) - failed - skipped, failed, skipped)
     if failed == 0 and (status not in (0, _NO_TESTS) or not report.exists()):
-        found.failed = 1
-    found.status = status
+        result.failed = 1
+    result.status = status
     bad = [case for case in cases if any(isinstance(each, Failure | Error) for each in case.result)]
-    found.ran, found.bad = (frozenset(f"{case.classname}::{case.name}" for case in some) for some in (cases, bad))
+    result.ran, result.bad = (frozenset(f"{case.classname}::{case.name}" for case in some) for some in (cases, bad))
     for case in cases:
-        found.files[str(case.classname).removeprefix("tests.unit.").replace(".", "/") + ".py"] += case.time or 0
-    return found
+        result.files[str(case.classname).removeprefix("tests.unit.").replace(".", "/") + ".py"] += case.time or 0
+    return result
 
 
 def run_part(number: int, files: list[str], options: list[str], folder: Path, processes: Processes) -> Result:
@@ -186,19 +186,19 @@ def run_part(number: int, files: list[str], options: list[str], folder: Path, pr
             *(f"{UNIT.relative_to(TESTS.parent)}/{file}" for file in files),
         ]  # fmt: skip
         status = processes.run(command, log, 2 * _HANGS, TESTS.parent, {**os.environ, "TMPDIR": str(folder)})
-        found = read_report(report, status)
-        found.text = log.read_text(errors="replace")
-        return found
+        outcome = read_report(report, status)
+        outcome.text = log.read_text(errors="replace")
+        return outcome
 
-    found = attempt()
+    result = attempt()
     # With another status pytest ended before its last test, so that others have not run.
-    if found.status == 1 and found.bad and os.environ.get(AGAIN) == "1" and not processes.ending.is_set():
+    if result.status == 1 and result.bad and os.environ.get(AGAIN) == "1" and not processes.ending.is_set():
         again = attempt("--last-failed", "--last-failed-no-failures=none")
         # A test that is not there the second time has not passed.
-        if again.failed == 0 and found.bad <= again.ran:
-            found.passed, found.failed, found.is_flaky = found.passed + len(found.bad), 0, True
-    found.name, found.seconds = f"unit tests, part {number}", time.monotonic() - started
-    return found
+        if again.failed == 0 and result.bad <= again.ran:
+            result.passed, result.failed, result.is_flaky = result.passed + len(result.bad), 0, True
+    result.name, result.seconds = f"unit tests, part {number}", time.monotonic() - started
+    return result
 
 
 def run_scenario(name: str, longest: float, processes: Processes) -> Result:
@@ -262,14 +262,14 @@ def report(result: Result, number: int, total: int) -> None:
 
 
 def run_all(jobs: Sequence[Callable[[], Result]], at_once: int, processes: Processes) -> list[Result]:
-    """Run the jobs, so many at once, and report each as it ends."""
-    found: list[Result] = []
+    """Run the jobs, at_once of them at a time, and report each as it ends."""
+    results: list[Result] = []
     with ThreadPoolExecutor(at_once) as pool:
         waiting = [pool.submit(_unless_ending, job, processes) for job in jobs]
         for done in as_completed(waiting):
-            found.append(done.result())
-            report(found[-1], len(found), len(jobs))
-    return found
+            results.append(done.result())
+            report(results[-1], len(results), len(jobs))
+    return results
 
 
 def _unless_ending(job: Callable[[], Result], processes: Processes) -> Result:

@@ -18,7 +18,11 @@ from gpunode.agent import gate
 from gpunode.agent.gate import TAINT, Config, Later
 from tests.certificate import self_signed
 
-pytestmark = [pytest.mark.simulated, pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")]
+pytestmark = [
+    pytest.mark.simulated,
+    pytest.mark.tier2,
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl"),
+]
 
 OURS = {"key": TAINT, "value": "first-boot", "effect": "NoSchedule"}
 OTHER = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}

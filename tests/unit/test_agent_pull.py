@@ -27,7 +27,11 @@ from gpunode.agent.pull import BUNDLE, Config, Places, Refused
 from gpunode.agent.signing import SigningError, signature, signers
 from tests.certificate import self_signed
 
-pytestmark = [pytest.mark.simulated, pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")]
+pytestmark = [
+    pytest.mark.tier2,
+    pytest.mark.simulated,
+    pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen"),
+]
 
 NOW = datetime(2026, 11, 26, 12, 0, 0, tzinfo=UTC)
 HERE = Program("0" * 64, f"{sys.version_info[0]}.{sys.version_info[1]}", "x86_64")

@@ -31,7 +31,7 @@ from tests.unit.messages import unnamed
 from tests.unit.simulated_rollout import Lab
 from tests.unit.test_how_to import snippet
 
-pytestmark = pytest.mark.pure
+pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 SECONDS = 180
 
 

@@ -15,7 +15,7 @@ from gpunode.operations.runfile_scripts import FETCH
 from gpunode.operations.script import script
 from tests.unit.messages import unnamed
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.tier2]
 
 
 class Server:

@@ -14,7 +14,7 @@ import pytest
 from gpunode.kubernetes.helm.release import Status
 from tests.molecule.cluster.releases import CHART, CONFIG_MAP, NAME, SHORT, KeptRelease
 
-pytestmark = [pytest.mark.real, pytest.mark.tier2]
+pytestmark = [pytest.mark.real]
 
 DAEMON_SET = f"{NAME}-nvidia-device-plugin"
 PROGRAM = "nvidia-device-plugin-ctr"

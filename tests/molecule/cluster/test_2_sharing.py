@@ -18,7 +18,7 @@ from gpunode.lab.kubernetes_programs import programs
 from tests.molecule.cluster.releases import CHART, NAME, KeptRelease, by
 from tests.molecule.conftest import Run, command, converge, inventory_with
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.tier2]
+pytestmark = [pytest.mark.real, pytest.mark.simulated]
 
 NAMESPACE = "nvidia-device-plugin"
 ALONE = "deploys/device_plugin.py"

@@ -20,7 +20,7 @@ from tests.molecule.cluster.releases import CHART, NAME, by
 from tests.molecule.cluster.test_2_sharing import ALONE, NAMESPACE, NODES, OFFERED, Life
 from tests.molecule.conftest import Run, command, inventory_with, third_tier
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.tier2]
+pytestmark = [pytest.mark.real, pytest.mark.simulated]
 
 PLUGIN, DISCOVERY = f"{NAME}-nvidia-device-plugin", f"{NAME}-nvidia-device-plugin-gpu-feature-discovery"
 PRODUCT, COUNT = "nvidia.com/gpu.product", "nvidia.com/mig-1g.10gb.count"

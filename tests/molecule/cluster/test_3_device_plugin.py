@@ -16,7 +16,7 @@ from tests.molecule.cluster.releases import CHART
 from tests.molecule.cluster.test_2_sharing import ALONE, NAMESPACE, NODES, OFFERED, Life
 from tests.molecule.conftest import Run, command, inventory_with
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.tier2]
+pytestmark = [pytest.mark.real, pytest.mark.simulated]
 
 CONFIG, PRESENT = "nvidia.com/device-plugin.config", "nvidia.com/gpu.present"
 VERDICT = "deploys/verify_cluster.py"

@@ -15,7 +15,7 @@ from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from gpunode.lab.packages.archive import BUILT_VERSION, UNBUILDABLE_VERSION
 from tests.molecule.apt_distro.archive_nodes import SET, Driver, debian_with_dkms, ended, out
-from tests.molecule.conftest import ALL, LAB, command
+from tests.molecule.conftest import LAB, command, third_tier
 
 # Debian's smallest kernel; its metapackage tells the release that there is today.
 RELEASE = """apt-get update -q > /dev/null
@@ -125,8 +125,8 @@ def test_a_next_kernel_without_headers_is_refused_before_anybody_reboots_into_it
     out(node, f"rm /boot/vmlinuz-{NEXT}")
 
 
-@pytest.mark.tier3
-@pytest.mark.skipif(not ALL, reason="builds Debian's whole driver: up to a quarter of an hour (make test-all)")
+# It compiles Debian's whole driver: up to a quarter of an hour.
+@third_tier
 def test_debian_s_real_driver_is_built_for_debian_s_real_headers(driver: Driver) -> None:
     bare = lab_nodes.recreate(lab_nodes.node(LAB, "gpu-1"), gpus=0)
     release = with_kernel(bare)

@@ -17,7 +17,7 @@ from gpunode.lab.vm import machine as vm
 from gpunode.lab.vm.machine import VirtualMachine
 from tests.molecule.conftest import LAB, Run, command, inventory_with
 
-pytestmark = [pytest.mark.tier3, pytest.mark.simulated]
+pytestmark = [pytest.mark.simulated]
 
 ALONE: dict[str, object] = {name: {"enabled": False} for name in ("cuda", "toolkit", "containerd")}
 OLD, NEW = "580.82.07", "580.95.05"

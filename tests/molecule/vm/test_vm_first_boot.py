@@ -24,7 +24,7 @@ from tests.molecule.conftest import LAB, command, inventory_with
 from tests.molecule.vm.test_vm import ALONE, NEW, machine, out
 
 __all__ = ["machine"]
-pytestmark = [pytest.mark.tier3, pytest.mark.simulated]
+pytestmark = [pytest.mark.simulated]
 
 BUNDLES = "/srv/bundles"
 # Emulated, each start of Python takes seconds.

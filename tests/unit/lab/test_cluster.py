@@ -18,7 +18,7 @@ from gpunode.lab.cluster.programs import NAMES, node_programs, programs
 from gpunode.lab.errors import LabError
 from gpunode.lab.state import read_json, write_json
 
-pytestmark = pytest.mark.simulated
+pytestmark = [pytest.mark.simulated, pytest.mark.tier2]
 
 # As the API server does when it starts first; it notes how it was called.
 PROGRAM = """#!/bin/sh

@@ -17,7 +17,7 @@ from gpunode.lab.packages import nvidia_imex
 from gpunode.lab.packages.imex import CONFIG, imex_files
 from gpunode.lab.packages.nvidia_imex import Daemon
 
-pytestmark = pytest.mark.simulated
+pytestmark = [pytest.mark.simulated, pytest.mark.tier2]
 FIRST, SECOND = "127.0.0.2", "127.0.0.3"
 # Of those that documents are written with: nobody answers there.
 NOBODY = "192.0.2.1"
