@@ -39,7 +39,7 @@ from tests.unit.test_verify import GOOD
 pytestmark = pytest.mark.pure
 
 
-def _steps(more: dict[str, Any], **node: Any) -> list[tuple[str, str, str, bool]]:
+def _steps(more: dict[str, Any], **node: Any) -> list[tuple[str | None, str, str, bool]]:
     """Return code, both sides, and whether the desired version is named, of each of the plan's steps for the driver."""
     settings = settings_from({"driver": {**ASKED, **more}})
     found = plan(settings, replace(GOOD, boot=TOOLS, **node))
