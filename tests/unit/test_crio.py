@@ -34,6 +34,7 @@ from gpunode.operations import crio
 from gpunode.settings import SettingsError, settings_from
 from gpunode.settings.cluster import default_runtime, needs_runtime_class
 from gpunode.system.transaction import Journal
+from tests.unit.messages import unnamed
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_verify import DATA, GOOD
 
@@ -187,7 +188,8 @@ def test_a_crio_that_is_right_is_left_alone(host: Host) -> None:
     host.readings[CrioFact] = RIGHT
     asked = {"default_runtime": "nvidia", "systemd_cgroup": True, "nvidia": True, "restart_allowed": True}
     assert (commands(crio.configuration, host, **asked), host.refusals) == ([], [])
-    assert host.noops == ["CRI-O runs with default runtime nvidia"]
+    (noop,) = host.noops
+    assert unnamed(noop, "CRI-O", "nvidia") == []
 
 
 @pytest.mark.parametrize(
@@ -310,17 +312,17 @@ def test_the_steps_carried_out_leave_none(actual: Crio, runtime: str, systemd: b
 
 def test_drift_plan_and_preflight_tell_of_a_crio_that_is_not_there() -> None:
     (version,) = (item for item in judge(settings(), GOOD) if item.component == "crio" and item.what == "version")
-    assert version.by_person and "gpunode installs none: install CRI-O as your cluster does" in str(version.cause)
+    assert (version.code, version.actual, version.by_person) == ("crio.version", "none", True)
+    assert unnamed(version.cause, "CRI-O", "crio.enabled") == []
     (refusal,) = refusals(settings(), GOOD.machine)
     assert (refusal.component, refusal.remedy.split(",")[1]) == ("crio", " or set crio.enabled = False")
     assert refusals(settings(), replace(GOOD, crio=RIGHT).machine) == ()
     assert refusals(settings_from(DATA), GOOD.machine) == ()
     old = decide(Desired(Runtimes(), version="1.30"), RIGHT).findings[0]
-    assert old.cause == "crio.version is 1.30, and gpunode installs no CRI-O"
-    assert (
-        decide(Desired(Runtimes()), replace(RIGHT, version="1.23.5")).findings[0].cause
-        == "1.24.0 is the first with CDI"
-    )
+    assert (old.code, old.actual, old.desired) == ("crio.version", RIGHT.version, "1.30")
+    assert old.by_person and unnamed(old.cause, "crio.version", "1.30") == []
+    old = decide(Desired(Runtimes()), replace(RIGHT, version="1.23.5")).findings[0]
+    assert (old.code, old.actual) == ("crio.version", "1.23.5") and unnamed(old.cause, "1.24.0", "CDI") == []
 
 
 def test_the_device_plugin_and_the_requirements_know_its_default_runtime() -> None:

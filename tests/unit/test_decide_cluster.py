@@ -42,6 +42,7 @@ from gpunode.kubernetes.objects.own_objects import METHOD
 from gpunode.operations import device_plugin, methods
 from gpunode.operations import pod_security as namespaces_of_run
 from gpunode.settings import Settings, check_hosts, settings_from
+from tests.unit.messages import unnamed
 from tests.unit.simulated_cluster import node
 from tests.unit.simulated_host import Host
 from tests.unit.test_scheduler_manifest import KUBEADM
@@ -464,7 +465,7 @@ def test_drift_tells_of_a_second_plugin_that_the_run_refuses() -> None:
     other = Plugin("helm", "theirs", "plugin", "theirs", False, {})
     with patch.object(drift_cluster, "_plugins", lambda _: (other,)):
         found = _drift(Kubectl(), _settings(_METHODS[1]))[Subject.SECOND_PLUGIN]
-    assert found.by_person and "DaemonSet theirs/plugin takes this node" in (found.cause or "")
+    assert found.by_person and unnamed(found.cause, "DaemonSet theirs/plugin") == []
     with patch.object(drift_cluster, "_plugins", lambda _: "kubectl get daemonsets: Forbidden"):
         found = _drift(Kubectl(), _settings(_METHODS[1]))[Subject.SECOND_PLUGIN]
     assert found.finding_class is FindingClass.ERROR and found.cause == "kubectl get daemonsets: Forbidden"
@@ -476,4 +477,4 @@ def test_drift_tells_of_a_second_plugin_that_the_run_refuses() -> None:
     ):
         (refusal,) = methods.alone._inner(settings=settings, everyone={"gpu-1": settings}, cluster_of=settings)
         assert refusal.function(None, host) is False
-    assert "DaemonSet theirs/plugin takes this node" in host.refusals[0]
+    assert unnamed(host.refusals[0], "DaemonSet theirs/plugin") == []

@@ -158,7 +158,9 @@ def test_a_script_that_is_not_what_this_gpunode_makes_of_it_is_told_by_drift_and
     (item,) = _bad(_settings(file, "restart", "mixed"), node)
     assert (item.what, item.actual, item.finding_class) == (f"file {FILES[1][0]}", found, FindingClass.DRIFT)
     steps = [step for step in plan(_settings(file, "restart", "mixed"), node).steps if step.component == "mig"]
-    assert [(step.action, step.pending) for step in steps] == [("bring the MIG layout back at every boot", False)]
+    assert [(step.code, step.what, step.actual, step.pending) for step in steps] == [
+        (item.code, item.what, found, False)
+    ]
 
 
 @pytest.mark.parametrize("actual", [Mig("hangs"), Mig("ok"), Mig("ok", None, (gpu(0, "[N/A]"),))])

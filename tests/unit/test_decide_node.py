@@ -86,7 +86,7 @@ def test_what_was_cut_off_is_a_step_where_a_run_comes_to_it_and_else_a_person_s(
 def test_a_change_that_no_run_comes_to_is_no_step_of_the_plan() -> None:
     node = replace(GOOD, interrupted=Interrupted(("docker",)))
     (step,) = plan(SETTINGS, node).steps
-    assert step.pending and step.action.startswith("interrupted changes of what is switched off: where no run asks")
+    assert (step.code, step.actual, step.pending) == ("node.interrupted-changes", "docker", True)
     assert decide(Interrupted(("docker",)), ["docker"]).steps == ()
 
 

@@ -28,6 +28,7 @@ from gpunode.operations import toolkit
 from gpunode.packages.families.dnf import locked
 from gpunode.settings import settings_from
 from tests.unit.agreement import assert_planned, assert_whole
+from tests.unit.messages import unnamed
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_toolkit import HELD, LOADED, OWN, REFRESHED
 from tests.unit.test_verify import GOOD
@@ -197,7 +198,8 @@ def test_a_configuration_that_no_run_can_edit_is_a_person_s_and_what_comes_behin
 @pytest.mark.parametrize("text", [None, '[nvidia-container-runtime]\nmode = "jit-cdi"\n'])
 def test_a_mode_that_the_installed_toolkit_does_not_know_is_told_by_drift_as_by_the_run(text: str | None) -> None:
     item = items({"mode": "jit-cdi"}, replace(GOOD.toolkit, config_text=text))["config.toml"]
-    assert item.remedy == BY_HAND and "is known from the container toolkit 1.18.0 on" in item.cause
+    assert item.remedy == BY_HAND and item.by_person
+    assert unnamed(item.cause, "jit-cdi", "1.18.0", "1.17.8") == []
     # Nobody knows the modes of one that is to come.
     assert [step.pending for step in planned({"mode": "jit-cdi", "version": "1.20.0"}, GOOD.toolkit)] == [False, False]
 
@@ -247,7 +249,7 @@ def test_dnf_s_lock_that_nobody_asks_for_any_more_is_drift() -> None:
     ours = locked("kernel-0:5.14*\n", GOOD.toolkit.to_hold, group="toolkit")
     there = replace(GOOD.toolkit, hold_text=ours)
     (step,) = decide(Desired(family="dnf"), there, GOOD.driver).steps
-    assert step.action == "let go of its packages"
+    assert [item.code for item in step.settles] == ["toolkit.held-packages"]
     assert decide(Desired(family="dnf"), replace(there, hold_text="kernel-0:5.14*\n"), GOOD.driver).steps == ()
 
 

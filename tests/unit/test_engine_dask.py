@@ -21,6 +21,8 @@ from tests.certificate import self_signed
 from tests.dask_cluster import BINARIES, SECONDS, Cluster, is_there, until
 
 pytest.importorskip("distributed", reason="needs gpunode[dask]")
+from tests.unit.messages import unnamed
+
 pytestmark = pytest.mark.tier2
 
 ROOT = Path(__file__).parent.parent.parent
@@ -126,7 +128,7 @@ def test_a_host_of_a_site_that_has_no_worker_is_told_and_the_others_are_read(clu
     path.write_text(path.read_text().replace('"east"', '"west"'))
     found = hosts(gpunode("drift", "--json", "--engine", cluster.engine, path))
     (finding,) = found.pop("gpu-east")
-    assert (finding["code"], finding["cause"]) == ("engine.part-lost", "there is no worker of site west")
+    assert finding["code"] == "engine.part-lost" and unnamed(finding["cause"], "site west") == []
     assert {each["code"] for findings in found.values() for each in findings} == {"node.connection"}
 
 
@@ -134,7 +136,7 @@ def test_a_worker_whose_checkout_is_behind_judges_nothing(cluster: Cluster, tmp_
     path = inventory(tmp_path, 'gpu_nodes[1][1]["driver"] = {"branch": "570"}')
     done = gpunode("drift", "--json", "--engine", cluster.engine, "--limit", "gpu-1", path)
     (finding,) = hosts(done)["gpu-1"]
-    assert "other settings or addresses" in finding["cause"] and "engine.other-settings" in finding["cause"]
+    assert finding["cause"].endswith("[engine.other-settings]")
 
 
 def test_a_secret_behind_set_does_not_go_through_the_scheduler(cluster: Cluster, tmp_path: Path) -> None:

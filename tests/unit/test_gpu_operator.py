@@ -18,6 +18,7 @@ from gpunode.kubernetes.gpu_operator import operator
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, SERVED_BY, wanted_labels
 from gpunode.settings import check_hosts, settings_from
+from tests.unit.messages import unnamed
 from tests.unit.simulated_cluster import SimulatedCluster
 from tests.unit.test_device_plugin_deploy import data, run
 from tests.unit.test_other_methods import NODE, NVIDIA, OF_HELM, _daemon_set, _listed, in_the_way
@@ -133,7 +134,7 @@ def test_an_operator_of_somebody_else_s_that_does_gpunode_s_work_is_refused_by_n
         _listed(_daemon_set(name, NVIDIA if "plugin" in name else "nvcr.io/x/y:1", None, **ON_POLICY))
     )
     (told,) = in_the_way(settings, {}, plugins)
-    assert f"theirs/{name}" in told and f"set {value} to false in its values" in told
+    assert unnamed(told, f"theirs/{name}", value) == []
 
 
 def test_a_driver_that_an_operator_brings_by_an_nvidiadriver_is_refused_with_its_name_in_the_remedy() -> None:
@@ -141,7 +142,7 @@ def test_a_driver_that_an_operator_brings_by_an_nvidiadriver_is_refused_with_its
     driver = {"namespace": "theirs", "ownerReferences": [owner]}
     plugins = parse_plugins(_listed(_daemon_set(name, "nvcr.io/nvidia/driver:525.85.03-ubuntu22.04", None, **driver)))
     (told,) = in_the_way(settings_from(NODE), {}, plugins)
-    assert f"theirs/{name}" in told and "set driver.enabled to false in its values, and " in told
+    assert unnamed(told, f"theirs/{name}", "driver.enabled") == []
     assert "`kubectl delete nvidiadriver demo-gold`" in told
     # A DaemonSet of that name that no operator made is none of its driver.
     assert not parse_plugins(_listed(_daemon_set(name, "own/x:1", None, namespace="theirs")))

@@ -78,26 +78,3 @@ def test_the_rows_of_the_page_make_a_distribution_that_can_be_planned(tmp_path: 
 def test_without_them_it_is_refused(tmp_path: Path) -> None:
     code, verdict = decided(tmp_path)
     assert code == 2 and "CentOS Stream 9" in json.dumps(verdict)
-
-
-def test_the_page_on_components_names_every_file_that_knows_of_its_example() -> None:
-    text = (PAGES / "add-a-component.md").read_text(encoding="utf-8")
-    new, existing = text.split("## Existing files")[0], text.split("## Existing files")[1]
-    checkout = PAGES.parent.parent
-    listed = [set(re.findall(r"^\| `([^`]+)` \|", part, re.MULTILINE)) for part in (new, existing)]
-    rooms = ("gpunode", "facts", "operations", "deploys", "templates")
-    found = [path for room in rooms for path in (checkout / room).rglob("*")]
-    files = [path for path in found if path.suffix in (".py", ".sh", ".conf", ".yaml")]
-    known = {str(path.relative_to(checkout)) for path in files if _uses_podman(path)}
-    assert known == listed[0] | listed[1]
-    # What comes into each existing file stands there as the page says.
-    for path, row in re.findall(r"^\| `([^`]+)` \| (.+) \|$", existing, re.MULTILINE):
-        (said,) = re.findall(r": `([^`]+)`", row)
-        assert said in (checkout / path).read_text(encoding="utf-8"), path
-
-
-def _uses_podman(path: Path) -> bool:
-    """Say whether a file is of podman, or has its name in more than a sentence."""
-    if "podman" in str(path) or path.name == "containers.conf":
-        return True
-    return re.search(r"podman(_files)?\b *[(:,\")]|import podman", path.read_text(encoding="utf-8")) is not None

@@ -32,6 +32,7 @@ from gpunode.settings import settings_from
 from gpunode.system.applied import PATH as APPLIED
 from gpunode.system.interrupted import Interrupted, decide, parse_interrupted
 from gpunode.system.transaction import Journal
+from tests.unit.messages import unnamed
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_verify import GOOD
 
@@ -88,8 +89,9 @@ def test_a_change_that_was_cut_off_is_a_finding_and_a_step_of_the_plan() -> None
     settings = settings_from({"driver": {"version": "580.95.05"}})
     (bad,) = [item for item in judge(settings, node) if item.what == "interrupted changes"]
     assert (bad.finding_class, bad.actual) == (FindingClass.DRIFT, "containerd, mig")
-    steps = [step for step in plan(settings, node).steps if step.component == "node"]
-    assert [step.action for step in steps] == ["put back what an earlier run began and did not end (containerd, mig)"]
+    (step,) = [step for step in plan(settings, node).steps if step.component == "node"]
+    assert (step.code, step.actual, step.desired) == ("node.interrupted-changes", "containerd, mig", "none")
+    assert not step.pending and unnamed(step.action, "containerd", "mig") == []
 
 
 @pytest.mark.real
@@ -166,9 +168,10 @@ def test_a_change_of_what_is_switched_off_since_is_left_to_a_person_with_both_wa
     # A newer driver may be there by now, which an undoing would take away.
     assert found == [] and noops == []
     _, bad = decide(Interrupted(("driver",)), ["driver"]).findings
-    assert "NAME.sh undo` puts back" in str(bad.remedy) and "given-up.json` keeps what is there now" in str(bad.remedy)
-    assert run(monkeypatch, Interrupted()) == ([], ["nothing of an earlier run is left"])
-    assert run(monkeypatch, Interrupted(running=("mps",))) == ([], ["nothing of an earlier run is left"])
+    assert "NAME.sh undo`" in str(bad.remedy) and "given-up.json`" in str(bad.remedy)
+    for reading in (Interrupted(), Interrupted(running=("mps",))):
+        found, noops = run(monkeypatch, reading)
+        assert (found, len(noops)) == ([], 1)
 
 
 def test_leftovers_go_but_not_while_they_may_be_a_way_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gpunode.fleet.known import kubernetes, terraform
 from gpunode.fleet.known.machines import Known, KnownError, is_name, only, python_names
 from gpunode.fleet.limit import LimitError
+from tests.unit.messages import unnamed
 
 pytestmark = pytest.mark.pure
 
@@ -49,9 +50,10 @@ def test_nodes_come_by_their_internal_addresses_with_groups_by_role_and_gpu() ->
     assert addresses(found) == {"cp-1": "10.0.0.1", "gpu-1": "10.0.0.2", "gpu-2": None}
     assert found.groups == {"control-plane": ("cp-1",), "NVIDIA-H100-80GB-HBM3": ("gpu-1", "gpu-2")}
     assert found.user == "root"
-    told = "\n".join(found.told)
-    assert "win-1: left out: it runs 'windows'" in told and "gpu-2: says no address" in told
-    assert "a cluster does not say who logs in" in told
+    (no_address, left_out, everybody) = found.told
+    assert no_address.startswith("gpu-2: ")
+    assert left_out.startswith("win-1: left out: ") and unnamed(left_out, "'windows'") == []
+    assert unnamed(everybody, "every host", "ssh_user", "ssh_key", "group_data") == []
 
 
 def test_external_addresses_are_taken_where_asked_and_where_there_is_none_it_is_said() -> None:
@@ -163,10 +165,10 @@ def test_machines_of_a_state_come_by_their_external_addresses(document: dict[str
     assert found.groups == {"gpu": ("gpu", "gpu-1"), "vm_instance": ("mynet-gpu",), "az": ("gpu-a",)}
     of_azure = next(host for host in found.hosts if host.name == "gpu-a")
     assert of_azure.data == {"ssh_hostname": "10.1.0.4", "ssh_user": "azureuser", "_sudo": True}
-    told = "\n".join(found.told)
-    assert "off-1: left out: the state says no address" in told
-    assert "gpu-a: has no external address; the other one is taken" in told
-    assert "gpu, gpu-1, mynet-gpu: its ssh_user is not known" in told
+    (internal, left_out, user, key) = found.told
+    assert internal.startswith("gpu-a: ") and left_out.startswith("off-1: left out: ")
+    assert user.startswith("gpu, gpu-1, mynet-gpu: ") and unnamed(user, "ssh_user") == []
+    assert unnamed(key.partition(": ")[0], "gpu", "gpu-1", "mynet-gpu", "gpu-a") == [] and unnamed(key, "ssh_key") == []
     assert "hunter2" not in repr(found)
 
 

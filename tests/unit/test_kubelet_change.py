@@ -28,6 +28,7 @@ from gpunode.settings import SettingsError, settings_from
 from gpunode.settings.kubelet import KubeletSettings
 from gpunode.system.kubelet import Kubelet, parse_kubelet
 from gpunode.system.transaction import Journal
+from tests.unit.messages import unnamed
 from tests.unit.simulated_host import Host, commands
 
 pytestmark = pytest.mark.pure
@@ -98,7 +99,7 @@ def test_a_folder_of_drop_ins_gets_gpunode_s_own_and_a_kubelet_without_has_its_f
     (step,) = decide(desired, running()).steps
     assert step.change is not None and step.change.path == FILE
     note, _, text = (step.change.text or "").partition("\n")
-    assert note.startswith("# gpunode set values here") and '"maxPods": 110' in note
+    assert note.startswith("# gpunode ") and '"maxPods": 110' in note
     expected = KUBEADM.replace("maxPods: 110", "maxPods: 64").replace("  memory: 1Gi", "  cpu: 500m\n  memory: 1Gi")
     assert text == f"{expected}cpuManagerPolicy: static\n"
 
@@ -182,7 +183,7 @@ def test_pods_are_drained_for_what_they_feel_and_a_restart_waits_where_it_is_not
         (step,) = decide(Desired(asked(**values)), busy).steps
         assert step.felt == felt and step.waits is None and step.disruption is Disruption.restart
         waiting = decide(Desired(asked(**values), Disruption.nothing), busy)
-        assert [step.waits for step in waiting.steps] == ["3 pods run and disruption.allow is nothing"]
+        assert [unnamed(step.waits, "3 pods", "disruption.allow", "nothing") for step in waiting.steps] == [[]]
         assert {item.finding_class for item in bad(*waiting.findings)} == {FindingClass.RESTART_PENDING}
         assert decide(Desired(asked(**values), Disruption.nothing), running()).steps[0].waits is None
 
@@ -220,7 +221,7 @@ def test_what_gpunode_set_in_the_file_goes_from_it_when_the_kubelet_gets_a_folde
     assert len(yaml.safe_load(step.change.text or "")["evictionHard"]) == 4
     spoilt = running(f"--config-dir={FOLDER}", file="# gpunode set values here; before (null: none): ?\nmaxPods: 64\n")
     refusal = str(decide(Desired(asked(**ASKED)), spoilt).refusal)
-    assert FILE in refusal and "take that line out" in refusal
+    assert unnamed(refusal, FILE, "gpunode") == []
 
 
 def test_a_file_that_was_touched_alone_is_no_reason_to_restart_a_kubelet_that_gpunode_started() -> None:

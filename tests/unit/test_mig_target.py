@@ -24,6 +24,7 @@ from gpunode.node.components import decisions
 from gpunode.node.plan import Step, plan
 from gpunode.settings import Settings, settings_from
 from gpunode.system.pci import PciGpu, PciGpus
+from tests.unit.messages import unnamed
 from tests.unit.test_verify import GOOD
 
 pytestmark = pytest.mark.pure
@@ -124,7 +125,7 @@ def test_what_only_comes_takes_nothing_from_anybody(file: str) -> None:
 
 def test_a_pending_mode_is_taken_back(file: str) -> None:
     (found,) = wanted(file, "mixed", gpu(0, ENABLED, *MIXED, pending=DISABLED))
-    assert not found.is_reached and found.steps.startswith("take back the pending MIG mode Disabled, keep")
+    assert not found.is_reached and unnamed(found.steps.partition(", keep")[0], "pending MIG mode Disabled") == []
     assert found.disruption is Disruption.nothing
 
 
@@ -141,7 +142,7 @@ def test_a_gpu_whose_places_nobody_verified_gets_its_mode_first(file: str) -> No
     asked = settings_from({"mig": {"config": "unverified", "file": file}}).mig
     rtx = replace(H100, device_id="2BB5")
     (found,) = targets(asked, (rtx,), Mig("ok", None, (gpu(0, DISABLED, device_id="2BB5"),)))
-    assert found.learns and found.record == "GPU-0 on" and "then see where its instances may stand" in found.steps
+    assert (found.learns, found.record) == (True, "GPU-0 on")
 
 
 @pytest.mark.parametrize(
@@ -267,7 +268,7 @@ def test_the_plan_says_what_goes_what_comes_and_what_stays(file: str) -> None:
     assert first.action == "GPU 0: create 1g.10gb:2 1g.10gb:3, keep 2g.20gb:0 3g.40gb:4"
     assert first.disruption is Disruption.nothing and not first.pending
     (last,) = steps(file, node_with(gpu(0, ENABLED, *MIXED), boot=MigBoot(), shims=1))
-    assert last.action == "bring the MIG layout back at every boot" and not last.pending
+    assert (last.code, last.pending) == ("mig.layout-for-the-next-boot", False)
     node = node_with(gpu(0, ENABLED, "3g.40gb:4", "2g.20gb:0", "2g.20gb:2"), boot=boot_of(RECORD), shims=1)
     first, *_ = steps(file, node)
     assert "destroy 2g.20gb:" in first.action and first.disruption is Disruption.reset and first.pending
@@ -278,7 +279,7 @@ def test_the_plan_says_what_goes_what_comes_and_what_stays(file: str) -> None:
 def test_the_plan_of_a_node_without_a_driver_has_the_division_after_it(file: str) -> None:
     node = replace(node_with(gpu(), boot=MigBoot(), status="absent"), mig=Mig("absent"))
     (step,) = steps(file, node)
-    assert step.action == "divide the GPUs by MIG configuration mixed, once the driver runs" and not step.pending
+    assert (step.code, step.pending) == ("mig.mig-configuration", False) and unnamed(step.action, "mixed") == []
 
 
 def test_what_comes_back_at_a_boot_is_read() -> None:

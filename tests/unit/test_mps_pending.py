@@ -111,19 +111,18 @@ def test_a_compute_mode_costs_a_restart_where_the_unit_sets_another_one_and_noth
     (item,) = bad(settings_of("nothing"), strayed)
     assert (item.finding_class, item.disruption) == (FindingClass.DRIFT, Disruption.nothing)
     (step,) = plan(settings_of("nothing"), strayed).steps
-    assert (step.action, step.pending) == ("set the compute mode of GPU 0", False)
+    assert (step.code, step.disruption, step.pending) == ("mps.compute-mode-of-gpu", Disruption.nothing, False)
     other = settings_of("restart", compute_mode="default")
     (item,) = bad(other, on(other, there))
     assert (item.finding_class, item.actual, item.disruption) == (
         FindingClass.DRIFT, "Exclusive_Process", Disruption.restart,
     )  # fmt: skip
     (step,) = plan(other, on(other, there)).steps
-    assert step.action == "set the compute mode of GPU 0, which takes a restart of the MPS daemon"
-    assert step.disruption is Disruption.restart and not step.pending
+    assert (step.code, step.disruption, step.pending) == ("mps.compute-mode-of-gpu", Disruption.restart, False)
     # A GPU that was set to it by hand changes nothing of what its unit does, and the run writes that anew.
     by_hand = on(other, there, compute_mode="Default")
     (item,) = bad(other, by_hand)
-    assert (item.actual, item.disruption) == ("Default, until the daemon starts again", Disruption.restart)
+    assert str(item.actual).startswith("Default, ") and item.disruption is Disruption.restart
     (script,) = run(host, there, other.mps, compute_mode="Default")
     assert "\nrestart=nvidia-mps.service\n" in script
 

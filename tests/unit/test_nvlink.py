@@ -96,8 +96,8 @@ def test_fabric_manager_and_subnet_manager_come_with_the_driver() -> None:
 def test_what_the_switches_lack_is_named_and_planned() -> None:
     bad = {item.what for item in judge(SETTINGS, NVLINK_5) if item.finding_class is not FindingClass.OK}
     assert {"fabric manager", "service nvidia-fabricmanager", "NVLink subnet manager", "ib_umad"} <= bad
-    actions = [step.action for step in plan(SETTINGS, NVLINK_5).steps if not step.pending]
-    assert {"install the NVLink subnet manager", "load ib_umad, now and at boot"} <= set(actions)
+    steps = [(step.code, step.desired) for step in plan(SETTINGS, NVLINK_5).steps if not step.pending]
+    assert {("driver.nvlink-subnet-manager", "any version"), ("driver.ib-umad", "loaded")} <= set(steps)
     there = replace(
         NVLINK_5,
         pci=replace(NVLINK_5.pci, umad_loaded=True),

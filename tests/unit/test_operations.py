@@ -35,6 +35,7 @@ from gpunode.packages.keyring import PERMISSIONS
 from gpunode.settings import settings_from
 from gpunode.system.boot import Boot
 from gpunode.system.unit import Unit
+from tests.unit.messages import unnamed
 from tests.unit.simulated_host import Host, commands
 
 pytestmark = pytest.mark.pure
@@ -53,7 +54,8 @@ ASKED = {"default_runtime": "nvidia", "systemd_cgroup": True, "nvidia": True, "r
 def test_a_containerd_that_is_right_is_left_alone(host: Host) -> None:
     host.readings[ContainerdFact] = STATE
     assert (commands(containerd.configuration, host, **ASKED), host.refusals) == ([], [])
-    assert host.noops == ["containerd runs with default runtime nvidia"]
+    (noop,) = host.noops
+    assert unnamed(noop, "containerd", "nvidia") == []
 
 
 @pytest.mark.parametrize(
@@ -85,7 +87,8 @@ def test_containerd_is_left_alone_where_containers_run_and_a_restart_is_not_allo
 ) -> None:
     host.readings[ContainerdFact] = replace(STATE, **trouble, shims=2)
     assert commands(containerd.configuration, host, **{**ASKED, "restart_allowed": False}) == []
-    assert (host.refusals, host.noops) == ([], ["restart pending: 2 containers run and disruption.allow is nothing"])
+    (noop,) = host.noops
+    assert host.refusals == [] and unnamed(noop, "restart pending", "2 containers", "disruption.allow", "nothing") == []
     # The same node is changed where a restart is allowed, or where no container would feel it.
     assert len(commands(containerd.configuration, host, **ASKED)) == 1
     host.readings[ContainerdFact] = replace(STATE, **trouble)

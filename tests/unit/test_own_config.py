@@ -22,6 +22,7 @@ from gpunode.kubernetes.device_plugin.own_config import (
 from gpunode.kubernetes.run_on import here
 from gpunode.operations import device_plugin
 from gpunode.settings import Settings, settings_from
+from tests.unit.messages import unnamed
 from tests.unit.simulated_cluster import SimulatedCluster
 from tests.unit.simulated_host import Host
 
@@ -140,12 +141,13 @@ def test_a_run_refuses_the_node_before_anything_is_changed(cluster: SimulatedClu
     for command in calls:
         assert command.function(host.state, host) is False
     said = "\n".join(host.refusals)
-    assert "there are: large, small" in said and "nothing was changed in the cluster" in said
+    assert unnamed(said, "medium", "large, small") == []
     assert cluster.called("kubectl get configmaps mine --namespace nvidia-device-plugin") == 1
 
 
 def test_a_run_goes_on_where_the_entry_is_there(cluster: SimulatedCluster, host: Host) -> None:
-    assert _run(host, cluster, "large") == f"ConfigMap {SPACE}/mine has the entry large"
+    assert unnamed(_run(host, cluster, "large"), f"ConfigMap {SPACE}/mine", "large") == []
+    assert (len(host.noops), host.refusals) == (1, [])
 
 
 def test_drift_reads_the_config_map_once_and_tells_each_node_of_its_own_entry(cluster: SimulatedCluster) -> None:

@@ -20,6 +20,7 @@ from gpunode.node.plan import plan
 from gpunode.node.preflight import cautions, refusals
 from gpunode.node.verdict import judge
 from gpunode.settings import SettingsError, settings_from
+from tests.unit.messages import unnamed
 from tests.unit.test_verify import DATA, GOOD
 
 pytestmark = pytest.mark.pure
@@ -104,8 +105,10 @@ def test_drift_and_plan_tell_of_podman_what_the_decision_says() -> None:
     node = replace(GOOD, podman=Podman())
     bad = {item.what for item in judge(asked, node) if item.component == "podman" and item.finding_class != "ok"}
     assert {"version", "default runtime"} <= bad
-    steps = [step.action for step in plan(asked, node).steps if step.component == "podman"]
-    assert steps[-2:] == ["install podman", "make nvidia its default runtime"]
+    steps = [step for step in plan(asked, node).steps if step.component == "podman"]
+    assert [(step.code, step.actual, step.desired) for step in steps[-2:]] == [
+        ("podman.version", "none", "any version"), ("podman.default-runtime", "none", "nvidia"),
+    ]  # fmt: skip
     files = desired_files(asked, node.machine)
     assert files[PATH] is not None and f'nvidia = ["{NVIDIA}"]' in str(files[PATH])
     assert desired_files(settings(), node.machine)[PATH] is None
@@ -135,12 +138,13 @@ def test_another_file_that_is_read_later_is_named() -> None:
     assert decide(Desired(None, "nvidia"), NVIDIAS, "1.17.8").steps == ()
     moved = replace(NVIDIAS, runtimes=(("nvidia", ("/opt/other",)),), runtimes_in=(("nvidia", OTHER),))
     (cause,) = (item.cause for item in decide(Desired(None, "nvidia"), moved, "1.17.8").findings if item.cause)
-    assert cause == f"{OTHER} is read after {PATH} and says of runtime nvidia: /opt/other"
+    assert unnamed(cause, OTHER, PATH, "nvidia", "/opt/other") == []
 
 
 def test_what_the_distribution_s_file_names_is_overruled_by_the_drop_in() -> None:
     decision = decide(Desired(None, "nvidia"), replace(THERE, default_runtime="crun", said_in=OF_PACKAGE), "1.17.8")
-    assert [step.action for step in decision.steps] == ["make nvidia its default runtime"]
+    (item,) = (item for step in decision.steps for item in step.settles)
+    assert (item.code, item.actual, item.desired) == ("podman.default-runtime", "crun", "nvidia")
 
 
 @pytest.mark.parametrize(
@@ -222,7 +226,7 @@ def test_the_program_of_the_default_runtime_is_installed_where_it_is_missing(
         **ASKED, "podman": {"enabled": True, "source": "present", **asked}, "containerd": {"enabled": others},
     })  # fmt: skip
     told = [item.reason for item in refusals(theirs, replace(GOOD, podman=actual).machine)]
-    assert [f"and the node has no {package}" in text for text in told] == ([True] if package else [])
+    assert [unnamed(text, package) for text in told] == ([[]] if package else [])
     findings = decide(desired_of(theirs), actual, "1.17.8").findings
     assert package is None or any(item.by_person and str(package) in item.what for item in findings)
 

@@ -28,6 +28,7 @@ from gpunode.settings import SettingsError, settings_from
 from gpunode.settings.power import PowerSettings
 from gpunode.system.gpu import Gpus, parse_gpus
 from gpunode.system.gpu_settings import Clocks, Ecc
+from tests.unit.messages import unnamed
 from tests.unit.simulated_host import Host, commands
 from tests.unit.smi_rows import row
 from tests.unit.test_verify import DATA, GOOD
@@ -183,15 +184,15 @@ def test_the_operation_tells_the_gpus_and_keeps_the_files_and_says_so_where_ther
     assert f"'tasks={ADDRESS} limit 600.00\n{ADDRESS} graphics 1200,1500'" in command
     assert "enable=yes" in command and f"unit={NAME}" in command and "<<< " in command
     done, host = run(asked(), Power(), ONE)
-    assert done == [] and host.noops == ["no power limits of gpunode's"]
+    assert (done, len(host.noops), host.refusals) == ([], 1, [])
     refused, host = run(asked(limit=900), Power(), ONE)
     assert refused == [] and "power.limit: GPU 0" in host.refusals[0]
     later, host = run(asked(ecc=False), Power(), gpus({"ecc__mode__pending": "Disabled"}))
-    assert later == [] and host.noops == [
-        "reboot pending: a mode of ECC waits for a boot, but disruption.allow is restart"
-    ]
+    (noop,) = host.noops
+    assert later == [] and unnamed(noop, "reboot pending", "ECC", "disruption.allow", "restart") == []
     away, host = run(FULL, Power(), Gpus("no driver", 9, "no module", ()))
-    assert away == [] and host.noops == ["power: no GPU answers: no module; a later run sets it"]
+    (noop,) = host.noops
+    assert (away, host.refusals) == ([], []) and unnamed(noop, "power", "no module") == []
 
 
 def test_where_a_boot_comes_first_limits_wait_for_it_and_are_no_drift() -> None:
@@ -234,7 +235,8 @@ def test_a_boot_that_helped_while_nobody_looked_is_forgotten_once() -> None:
 def test_the_plan_shows_the_steps_and_an_image_leaves_them_to_its_machine() -> None:
     settings = settings_from({**DATA, "power": {"limit": 600, "ecc": False}})
     steps = [step for step in plan(settings, replace(GOOD, gpus=ONE)).steps if step.component == "power"]
-    assert (steps[0].action, steps[0].pending) == ("set power limit of GPU 0", False)
+    assert (steps[0].code, steps[0].what) == ("power.power-limit-of-gpu", "power limit of GPU 0")
+    assert (steps[0].actual, steps[0].desired, steps[0].pending) == ("700 W", "600 W", False)
     assert [step.pending for step in steps if step.disruption is Disruption.reboot] == [True]
     image = replace(GOOD.machine, operating_system=replace(GOOD.operating_system, booted=False))
     (told,) = [item.reason for item in cautions(settings, image) if "power" in item.reason]

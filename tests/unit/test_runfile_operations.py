@@ -31,6 +31,7 @@ from gpunode.packages.driver_packages import DriverPackages, Simulation
 from gpunode.settings import settings_from
 from gpunode.system.boot import Kernel
 from gpunode.system.transaction import Journal
+from tests.unit.messages import unnamed
 from tests.unit.simulated_host import Host, commands
 from tests.unit.test_runfile import ASKED, SHA, TOOLS, toolkits_of
 from tests.unit.test_verify import GOOD
@@ -38,28 +39,32 @@ from tests.unit.test_verify import GOOD
 pytestmark = pytest.mark.pure
 
 
-def _steps(more: dict[str, Any], **node: Any) -> list[str]:
+def _steps(more: dict[str, Any], **node: Any) -> list[tuple[str | None, str, str, bool]]:
+    """Return code, both sides, and whether the desired version is named, of each of the plan's steps for the driver."""
     settings = settings_from({"driver": {**ASKED, **more}})
     found = plan(settings, replace(GOOD, boot=TOOLS, **node))
     assert found.refusals == ()
-    return [step.action for step in found.steps if step.component == "driver"]
+    version = settings.driver.version
+    return [
+        (step.code, str(step.actual), str(step.desired), unnamed(step.action, version) == [])
+        for step in found.steps
+        if step.component == "driver"
+    ]
 
 
 def test_the_plan_names_the_runfile_and_the_way_that_is_left() -> None:
     by_runfile = replace(GOOD.driver, packages=(), held=(), runfile=True, dkms=True)
     assert _steps({}, driver=by_runfile) == []
-    assert _steps({"version": "580.82.07"}, driver=by_runfile)[0] == (
-        "change to driver 580.82.07 by its runfile, open kernel module"
-    )
-    assert _steps({"migrate": True}, driver=replace(GOOD.driver, packages=(("nvidia-open", "580.95.05-1"),)))[:2] == [
-        "remove the driver of the packages, kept for the way back",
-        "change to driver 580.95.05 by its runfile, open kernel module",
-    ]
+    (change, *_) = _steps({"version": "580.82.07"}, driver=by_runfile)
+    assert change == ("driver.module-on-disk", "580.95.05", "580.82.07", True)
+    of_packages = replace(GOOD.driver, packages=(("nvidia-open", "580.95.05-1"),))
+    assert _steps({"migrate": True}, driver=of_packages)[:2] == [
+        ("driver.installed-by", "packages", "runfile", False), ("driver.installed-by", "packages", "runfile", True),
+    ]  # fmt: skip
     packages = {"source": "cuda-repository", "version": "580.95.05", "migrate": True}
     assert _steps(packages, driver=by_runfile)[:2] == [
-        "remove the driver of the runfile, kept for the way back",
-        "change to driver 580.95.05, open kernel module",
-    ]
+        ("driver.installed-by", "runfile", "packages", False), ("driver.installed-by", "runfile", "packages", True),
+    ]  # fmt: skip
 
 
 def test_what_builds_the_module_is_a_step_where_it_is_to_be_installed() -> None:
@@ -71,7 +76,7 @@ def test_what_builds_the_module_is_a_step_where_it_is_to_be_installed() -> None:
 
 def test_a_registration_with_dkms_that_is_not_as_asked_is_drift() -> None:
     by_runfile = replace(GOOD.driver, packages=(), held=(), runfile=True, dkms=False)
-    assert _steps({}, driver=by_runfile) == ["change to driver 580.95.05 by its runfile, open kernel module"]
+    assert _steps({}, driver=by_runfile) == [("driver.dkms", "not registered", "registered", True)]
     assert _steps({"dkms": False}, driver=by_runfile) == []
 
 
@@ -219,10 +224,10 @@ def test_a_runfile_that_was_proven_not_to_work_is_not_tried_again(host: Host) ->
     target = target_digest(FILE.name, SHA, "open", "True", built_with)
     host.readings |= {
         DriverFact: replace(THERE, runfile=False), BootFact: TOOLS, PackagesFact: DriverPackages(()),
-        TransactionJournal: Journal("failed", target, "it does not load", False),
+        TransactionJournal: Journal("failed", target, "no load", False),
     }  # fmt: skip
     assert commands(operations_runfile.installed, host, **INSTALL) == []
-    assert "it does not load" in host.refusals[0]
+    assert unnamed(host.refusals[0], "no load") == []
     kernel = Kernel("6.1.0-41-amd64", headers=False)
     other = replace(TOOLS, next_release=kernel.release, kernels=(kernel,))
     for boot in (replace(TOOLS, compiler="13"), replace(TOOLS, build_tools=("gcc", "make")), other):

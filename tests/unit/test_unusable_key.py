@@ -56,7 +56,6 @@ def test_drift_tells_which_key_of_which_host_cannot_be_used(tmp_path: Path, proc
     assert all(found[0]["class"] == FindingClass.UNREACHABLE for found in said.values())
     for kind, path in keys.items():
         assert str(path) in said[kind][0]["cause"], said[kind]
-    assert "No such private key file" in said["absent"][0]["cause"]
     assert "ssh_key_password" in said["encrypted"][0]["cause"]
     assert "Could not connect" in said["other"][0]["cause"]
 
@@ -69,7 +68,7 @@ def test_drift_goes_on_where_the_key_of_the_clusters_host_cannot_be_used(tmp_pat
     assert done.returncode == 1 and "PyinfraError" not in done.stdout + done.stderr, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])["hosts"]
     assert set(said) == {"gpu-1", "cp-1"}
-    assert any(f"No such private key file: {absent}" in str(each["cause"]) for each in said["gpu-1"]["findings"])
+    assert any(str(absent) in str(each["cause"]) for each in said["gpu-1"]["findings"])
 
 
 def test_pyinfras_own_run_fails_on_the_hosts_of_that_key_alone(tmp_path: Path) -> None:
@@ -78,7 +77,7 @@ def test_pyinfras_own_run_fails_on_the_hosts_of_that_key_alone(tmp_path: Path) -
     path.write_text(path.read_text() + "others = ['@local']\n")
     done = run("pyinfra", "-y", path, "exec", "--", "true")
     told = done.stdout + done.stderr
-    assert f"No such private key file: {absent}" in told and "gpu-1" in told
+    assert str(absent) in told and "gpu-1" in told
     assert "[@local] Success" in told, told
 
 
@@ -92,5 +91,5 @@ def test_ci_waits_for_no_key_to_appear(tmp_path: Path) -> None:
     assert done.returncode == 1
     (error,) = ElementTree.parse(junit).getroot().iter("error")
     for said in (done.stderr, str(error.text)):
-        assert f"No such private key file: {absent}" in said
+        assert str(absent) in said
     assert "remedy: give GPUNODE_CI_KEY" in str(error.text)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gpunode.base.comparison import BY_HAND
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.containerd.editor import Runtimes, render
@@ -48,7 +49,7 @@ def test_containerd_s_file_that_would_be_written_anew_is_a_difference_before_the
     assert (item.what, item.actual) == ("configuration files", "another text in /etc/containerd/config.toml")
     assert (item.finding_class, item.disruption) == (FindingClass.DRIFT, Disruption.restart)
     (step,) = plan(SETTINGS, with_text(render(None, "1.6.20", Runtimes(systemd_cgroup=False)))).steps
-    assert (step.action, step.pending) == ("write its configuration files", False)
+    assert (step.code, step.actual, step.pending) == ("containerd.configuration-files", item.actual, False)
 
 
 def test_where_containers_would_feel_the_restart_it_waits() -> None:
@@ -73,7 +74,7 @@ def test_another_place_is_a_difference_too() -> None:
 def test_one_that_no_run_can_edit_is_a_person_s_to_mend(settings: Settings, node: Node) -> None:
     (item,) = told(settings, node)
     assert (item.what, item.finding_class) == ("configuration files", FindingClass.ERROR)
-    assert item.cause and str(item.remedy).startswith("mend what the cause names, or change the settings")
+    assert item.cause and item.remedy == BY_HAND
     (step,) = plan(settings, node).steps
     assert step.pending and step.component == item.component
 
@@ -97,4 +98,4 @@ def test_docker_s_file_that_a_hand_changed_is_a_difference_though_the_daemon_sti
     (item,) = told(DOCKER, node)
     assert (item.component, item.what, item.actual) == ("docker", "configuration files", f"another text in {FILE}")
     (step,) = plan(DOCKER, node).steps
-    assert (step.action, step.pending) == ("write its configuration file", False)
+    assert (step.code, step.actual, step.pending) == ("docker.configuration-files", item.actual, False)
