@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import os
 import re
 import shutil
@@ -38,6 +39,8 @@ REPORTS = TESTS.parent / ".reports" / "scenarios"
 PROCESSORS = os.cpu_count() or 1
 # Run again what failed, once, and report it as FLAKY if it passes then. Only CI sets this.
 AGAIN = "GPUNODE_TEST_AGAIN"
+# How the labs' names begin: podman's names are one space, and another checkout may have left its own running.
+LABS = "GPUNODE_TEST_LABS"
 # These files share one part: they boot nodes under the same name, or build the same repositories.
 TOGETHER = (
     "lab/test_nodes_live.py", "lab/test_pacman_repository.py", "lab/test_rpm_repository.py", "test_resolve_pacman.py",
@@ -261,6 +264,13 @@ def report(result: Result, number: int, total: int) -> None:
     sys.stdout.flush()
 
 
+def reasons(text: str) -> list[str]:
+    """Return the lines of a failed process's output that name what failed; its last lines where none does."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    named = [line for line in lines if re.match(r"(FAILED|ERROR|fatal:) ", line)]
+    return [line[:1500] for line in (named[-10:] or lines[-10:])]
+
+
 def run_all(jobs: Sequence[Callable[[], Result]], at_once: int, processes: Processes) -> list[Result]:
     """Run the jobs, at_once of them at a time, and report each as it ends."""
     results: list[Result] = []
@@ -291,6 +301,7 @@ def main(arguments: list[str]) -> int:
         parser.error(f"no scenario {', '.join(sorted(unknown))}; there are: {' '.join(scenarios())}")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, processes.end)
+    os.environ.setdefault(LABS, f"test-{hashlib.sha256(str(TESTS).encode()).hexdigest()[:6]}")
     started = time.monotonic()
     jobs: list[Callable[[], Result]] = []
     with tempfile.TemporaryDirectory(dir=temporary_folder()) as folder:
@@ -312,6 +323,10 @@ def main(arguments: list[str]) -> int:
     print(f"==== tier {chosen.tier}: {time.monotonic() - started:.0f} s; the longest first ====")
     for each in sorted(results, key=lambda result: -result.seconds):
         print(f"{each.seconds:6.0f} s  {each.name}{': FLAKY' if each.is_flaky else ': FAILED' if each.failed else ''}")
+    # After the table: of a job's log often the end alone is kept.
+    for each in results:
+        for line in reasons(each.text) if each.failed or each.is_flaky else ():
+            print(f"{each.name}: {line}")
     passed, failed, skipped = (sum(getattr(each, how) for each in results) for how in ("passed", "failed", "skipped"))
     print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""), flush=True)
     return 1 if failed or not passed else 0

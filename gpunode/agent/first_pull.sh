@@ -11,4 +11,6 @@ for pause in 5 10 20 40 0; do
   [ "$status" = 3 ] || break
   sleep "$pause"
 done
+# In a reboot cloud-init would go on with the user's own commands, note them as run, and be ended before they did.
+[ "$(systemctl is-system-running)" != stopping ] || sleep 60
 exit "$status"

@@ -191,6 +191,20 @@ def test_the_last_line_counts_everything_and_no_test_at_all_is_a_failure(
     assert capsys.readouterr().out.splitlines()[-1] == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("FAILED a::b - why\nmore\n", ["FAILED a::b - why"]),
+        ("E  1 == 2\n" + "fatal: [localhost]: " + "x" * 2000, [("fatal: [localhost]: " + "x" * 2000)[:1500]]),
+        ("\n".join(str(number) for number in range(20)) + "\n\n", [str(number) for number in range(10, 20)]),
+        ("", []),
+    ],
+    ids=["pytest", "ansible", "neither", "nothing"],
+)
+def test_why_a_job_failed_is_told_by_the_lines_that_name_it(text: str, expected: list[str]) -> None:
+    assert run.reasons(text) == expected
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_lets_the_running_scenario_end_and_starts_no_other(
     tmp_path: Path, molecule: Path, number: signal.Signals
