@@ -10,8 +10,8 @@ from pathlib import Path
 from gpunode.cli.plan import as_json
 from gpunode.fleet.page.html import PAGES
 from gpunode.reference import plan
-from tests import fleet_documents as fleet
-from tests.browser import Browser, BrowserError, browser
+from tests.support import fleet_documents as fleet
+from tests.support.browser import Browser, BrowserError, browser
 
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 # Two hours after the SIMULATED reading, so that the page's "2 hours ago" is the same in every picture.

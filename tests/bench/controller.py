@@ -1,7 +1,7 @@
 """What do a thousand hosts cost the controller? `tests/bench/controller.py`, as root.
 
 Brings up one lab node, converges it, and records what it answers; then `gpunode drift` asks as many SIMULATED hosts as
-told (tests/answering.py), by one process and by as many as it takes by itself. Writes its part of
+told (tests/support/answering.py), by one process and by as many as it takes by itself. Writes its part of
 docs/performance.md.
 """
 
@@ -21,9 +21,9 @@ import click
 from gpunode.lab import nodes
 from gpunode.lab.errors import LabError
 from gpunode.lab.state import CHECKOUT
-from tests.answering import answering, inventory, recorded
 from tests.bench import contenders, page
 from tests.bench.page import say
+from tests.support.answering import answering, inventory, recorded
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """What do ten thousand hosts take, by one worker, two and four? `tests/bench/fleet.py`, as root.
 
 Brings up one lab node, converges it, and records what it answers; then `gpunode drift` reads as many SIMULATED hosts as
-told (several SSH servers of tests/answering.py) by this machine's own processes, and by the workers of a Dask cluster
-on this machine. Writes its part of docs/scale.md.
+told (several SSH servers of tests/support/answering.py) by this machine's own processes, and by the workers of a Dask
+cluster on this machine. Writes its part of docs/scale.md.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from gpunode.facts.node import Node as NodeFact
 from gpunode.lab import nodes
 from gpunode.lab.errors import LabError
 from gpunode.lab.state import CHECKOUT
-from tests import dask_cluster
-from tests.answering import MARK, answering, inventory, recorded
 from tests.bench import contenders, page
 from tests.bench.page import say
+from tests.support import dask_cluster
+from tests.support.answering import MARK, answering, inventory, recorded
 
 PAGE = CHECKOUT / "docs" / "scale.md"
 _LOOK = 0.2
@@ -197,7 +197,9 @@ def main(counts: tuple[int, ...], crews: tuple[int, ...], servers: int, as_json:
             for folder in folders:
                 folder.mkdir()
             served = [stack.enter_context(answering(folder, answer)) for folder in folders]
-            asked = [int(each.pid) for each in psutil.Process().children() if "tests.answering" in each.cmdline()]
+            asked = [
+                int(each.pid) for each in psutil.Process().children() if "tests.support.answering" in each.cmdline()
+            ]
             for hosts in sorted(set(counts)):
                 data = {f"gpu-{number}": dict(served[number % servers]) for number in range(hosts)}
                 path = inventory(Path(name), contenders.LAB, data)

@@ -17,9 +17,9 @@ import click
 
 from gpunode.fleet.page.html import drift_page
 from gpunode.fleet.reports.document import document
-from tests import fleet_documents as fleet
 from tests.bench import page
-from tests.browser import Browser, BrowserError, browser
+from tests.support import fleet_documents as fleet
+from tests.support.browser import Browser, BrowserError, browser
 
 HOSTS = 1000
 # Noted by the page's own clock, from the start of its loading.

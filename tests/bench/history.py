@@ -24,9 +24,9 @@ from gpunode.history.place import Place
 from gpunode.history.told import told
 from gpunode.history.writing import record
 from gpunode.lab.state import CHECKOUT
-from tests import postgresql
 from tests.bench import page
-from tests.history_documents import GOOD, OLD, at, document
+from tests.support import postgresql
+from tests.support.history_documents import GOOD, OLD, at, document
 
 HOSTS, DIFFER, ROUNDS = 10_000, 50, 5
 _PART = "a history"

@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 
 from gpunode.lab.state import CHECKOUT
-from tests.answering import answering
 from tests.bench import page
+from tests.support.answering import answering
 
 HOSTS, SECONDS, ROUNDS = 500, 10, 3
 _PART = "connections in which nothing happens"

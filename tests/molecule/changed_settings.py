@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from gpunode.base.comparison import BY_HAND
-from tests.changed_settings import Change
 from tests.molecule.conftest import CHECKOUT, Run, command
+from tests.support.changed_settings import Change
 
 # What a run calls a component, and what findings and steps do.
 _COMPONENTS = {"Packaging": "repositories", "Container toolkit": "toolkit", "Driver": "driver", "CUDA": "cuda"}

@@ -17,7 +17,7 @@ import testinfra
 from gpunode.lab import nodes as lab_nodes
 from gpunode.settings import component_models
 from gpunode.settings.host_data import REPLACE
-from tests import warm
+from tests.support import warm
 
 # What scenarios share says what it saw where it fails, as a test does.
 pytest.register_assert_rewrite(

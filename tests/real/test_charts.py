@@ -41,7 +41,7 @@ from tests.real.chart_choices import (
     settings_of,
 )
 from tests.real.charts import OPERATOR, PLUGIN, SKIPPED, Chart, ChartRefusedError, Choice, Renderer, charts, folder
-from tests.stored_object import stored
+from tests.support.stored_object import stored
 
 if folder() is None:
     pytest.skip(SKIPPED, allow_module_level=True)

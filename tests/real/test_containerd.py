@@ -25,9 +25,9 @@ from gpunode.base.written_text import BOM
 from gpunode.components.containerd.drop_in import drop_in, with_import
 from gpunode.components.containerd.editor import Runtimes, render
 from tests.real.containerd_programs import VARIABLE, Program, programs
-from tests.unit.containerd_files import configurations, meant
-from tests.unit.generated import EXAMPLES
-from tests.unit.toml_styles import STYLES, Style
+from tests.support.containerd_files import configurations, meant
+from tests.support.generated import EXAMPLES
+from tests.support.toml_styles import STYLES, Style
 
 if not os.environ.get(VARIABLE):
     pytest.skip(

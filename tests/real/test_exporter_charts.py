@@ -22,7 +22,7 @@ from gpunode.lab.kubernetes_programs import WHEELS
 from gpunode.settings import SettingsError, check_hosts
 from gpunode.settings.dcgm import known
 from tests.real.charts import SKIPPED, Chart, Renderer, charts, folder
-from tests.stored_object import stored
+from tests.support.stored_object import stored
 
 if folder() is None:
     pytest.skip(SKIPPED, allow_module_level=True)

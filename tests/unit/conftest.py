@@ -13,11 +13,11 @@ from pyinfra.context import ctx_host
 
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.system.transaction import Journal
-from tests.unit.generated import EXAMPLES, MANY
-from tests.unit.simulated_host import Host
+from tests.support.generated import EXAMPLES, MANY
+from tests.support.simulated_host import Host
 
 if TYPE_CHECKING:
-    from tests import postgresql
+    from tests.support import postgresql
 
 # In a fresh checkout hypothesis first builds its tables of Unicode, which it takes for a slow test; and the time of a
 # busy machine is no property of the code. The inputs are the same ones while a test is the same, lest a change be held
@@ -50,7 +50,7 @@ def run_shell() -> Callable[[str], tuple[int, list[str]]]:
 def server() -> Iterator[postgresql.Server]:
     """Return a running PostgreSQL, one for all tests of a process, each of which makes a database of its own."""
     # Late: most processes have no test that needs it.
-    from tests import postgresql
+    from tests.support import postgresql
 
     if postgresql.programs() is None:
         pytest.skip(postgresql.MISSING)

@@ -21,7 +21,7 @@ from gpunode.agent.signing import signers
 from gpunode.base.findings import FindingClass
 from gpunode.base.reading import ParseError
 from gpunode.settings import settings_from
-from tests import warm
+from tests.support import warm
 
 pytestmark = pytest.mark.pure
 

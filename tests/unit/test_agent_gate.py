@@ -16,7 +16,7 @@ import pytest
 
 from gpunode.agent import gate
 from gpunode.agent.gate import TAINT, Config, Later
-from tests.certificate import self_signed
+from tests.support.certificate import self_signed
 
 pytestmark = [
     pytest.mark.simulated,

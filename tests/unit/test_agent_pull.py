@@ -25,7 +25,7 @@ from gpunode.agent import pull
 from gpunode.agent.bundle import Bundle, Program
 from gpunode.agent.pull import BUNDLE, Config, Places, Refused
 from gpunode.agent.signing import SigningError, signature, signers
-from tests.certificate import self_signed
+from tests.support.certificate import self_signed
 
 pytestmark = [
     pytest.mark.tier2,

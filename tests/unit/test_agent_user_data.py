@@ -15,7 +15,7 @@ import yaml
 from gpunode.agent.files import FIRST_PULL, Gate, GateError, Install, api_server, install_from, texts
 from gpunode.agent.pull import Places
 from gpunode.agent.user_data import MOST, compressed, user_data
-from tests import warm
+from tests.support import warm
 
 pytestmark = pytest.mark.pure
 

@@ -7,63 +7,15 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from gpunode import cli
-from gpunode.base.disruption import Disruption
-from gpunode.base.findings import Finding, FindingClass
-from gpunode.base.verdicts import Refusal
-from gpunode.cli import apply as command
-from gpunode.cli import plan as plans
 from gpunode.fleet import no_answer
 from gpunode.fleet.reports.run_end import Failure, HostEnd
-from gpunode.fleet.run import child
-from gpunode.node.plan import Plan
-from tests.unit.simulated_rollout import Lab
-from tests.unit.test_rollout_command import SECONDS, alive, pyinfra_of, until, with_default_signals
-
-GOOD = (Finding("driver", FindingClass.OK, "flavour", "open", "open"),)
-WAITS = Finding("driver", FindingClass.REBOOT_PENDING, "loaded module", "570", "580", disruption=Disruption.reboot)
-CAN = Plan((), (), ())
-REFUSED = Plan(
-    (Refusal("mig", "an L4 has no MIG", "the table", "take mig.config away", "preflight.mig-has-none"),), (), ()
-)
-
-
-@pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    found = Lab(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(child, "program", lambda: str(tmp_path / "bin" / "pyinfra"))
-    _plan(monkeypatch, {f"gpu-{number}": CAN for number in range(1, 5)})
-    _end(found, *(HostEnd(f"gpu-{number}", findings=GOOD) for number in range(1, 5)))
-    return found
-
-
-def _plan(monkeypatch: pytest.MonkeyPatch, found: dict[str, Plan | Finding]) -> None:
-    monkeypatch.setattr(plans, "live_plans", lambda *_: found)
-
-
-def _end(lab: Lab, *ends: HostEnd) -> None:
-    (lab.folder / "ended.json").write_text(json.dumps([end.to_json() for end in ends]))
-
-
-def apply(*options: str, answer: str | None = None) -> Result:
-    return CliRunner().invoke(cli.gpunode, ["apply", *options, "fleet.py"], input=answer)
-
-
-def at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal:
-        """Stand in for sys, whose standard input is a terminal."""
-
-        stdin = type("In", (), {"isatty": staticmethod(lambda: True)})()
-        exit = sys.exit
-
-    monkeypatch.setattr(command, "sys", Terminal)
+from tests.support.apply import CAN, GOOD, REFUSED, WAITS, _end, _plan, apply, at_a_terminal
+from tests.support.rollout_command import SECONDS, alive, pyinfra_of, until, with_default_signals
+from tests.support.simulated_rollout import Lab
 
 
 def test_it_shows_the_plan_runs_on_all_and_says_how_they_are(lab: Lab) -> None:
@@ -261,7 +213,7 @@ def test_ctrl_c_ends_pyinfra_and_says_how_to_go_on(lab: Lab, number: signal.Sign
     root = Path(__file__).parents[2]
     path = f"{lab.folder}/bin:{os.environ['PATH']}"
     with subprocess.Popen(
-        [root / ".venv/bin/python", "-m", "tests.unit.simulated_rollout", "apply", "--yes", "fleet.py",
+        [root / ".venv/bin/python", "-m", "tests.support.simulated_rollout", "apply", "--yes", "fleet.py",
          "--limit", "gpu-*", "--set", "driver.branch=580"],
         cwd=lab.folder, env={**os.environ, "PYTHONPATH": str(root), "PATH": path}, text=True,
         preexec_fn=with_default_signals, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

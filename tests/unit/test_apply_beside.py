@@ -17,13 +17,12 @@ from gpunode.base.findings import Finding
 from gpunode.cli import plan as plans
 from gpunode.fleet.rollout import place as rollouts
 from gpunode.node.plan import Plan
-from tests.unit import test_apply
-from tests.unit.messages import unnamed
-from tests.unit.simulated_rollout import Lab
-from tests.unit.test_apply import CAN, REFUSED, apply, at_a_terminal
-from tests.unit.test_rollout_command import SECONDS, until
+from tests.support.apply import CAN, REFUSED, apply, at_a_terminal, lab
+from tests.support.messages import unnamed
+from tests.support.rollout_command import SECONDS, until
+from tests.support.simulated_rollout import Lab
 
-lab = test_apply.lab
+__all__ = ["lab"]
 
 
 @pytest.mark.parametrize("begins", ["before the plan", "behind it"])
@@ -107,7 +106,7 @@ def test_whoever_stops_looking_ends_no_run_and_the_verdict_comes(lab: Lab, gone:
     root = Path(__file__).parents[2]
     path = f"{lab.folder}/bin:{os.environ['PATH']}"
     with subprocess.Popen(
-        [root / ".venv/bin/python", "-m", "tests.unit.simulated_rollout", "apply", "--yes", "fleet.py"],
+        [root / ".venv/bin/python", "-m", "tests.support.simulated_rollout", "apply", "--yes", "fleet.py"],
         cwd=lab.folder, env={**os.environ, "PYTHONPATH": str(root), "PATH": path, "TERM": "xterm"}, text=True,
         stdout=subprocess.PIPE, stderr=theirs,
     ) as controller:  # fmt: skip

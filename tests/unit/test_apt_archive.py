@@ -12,7 +12,7 @@ from gpunode.facts.apt_archive import SOURCE, AptArchive
 from gpunode.operations import apt_archive
 from gpunode.packages.apt_archive import AptArchive as Reading
 from gpunode.packages.apt_archive import ArchiveError, Target, more_components, parse_apt_archive, whole_archive
-from tests.unit.simulated_host import Host, commands
+from tests.support.simulated_host import Host, commands
 
 pytestmark = pytest.mark.pure
 

@@ -18,7 +18,7 @@ from gpunode.lab import signing
 from gpunode.operations.apt_trust import commands
 from gpunode.packages.apt_trust import DISABLED, Disable, Rewrite, Untrust, normal_uri, plan, world_trusted
 from gpunode.packages.deb import parse_apt_repository
-from tests.unit.test_readings import encoded
+from tests.support.readings import encoded
 
 pytestmark = pytest.mark.pure
 

@@ -26,9 +26,9 @@ from gpunode.fleet.reports.findings_text import report_text
 from gpunode.fleet.reports.run_end import HostEnd, verdict_text
 from gpunode.fleet.rollout import place
 from gpunode.settings import overrides
-from tests.unit.simulated_host import Host
-from tests.unit.test_run_end import GOOD, MODULE, RUNTIME, _state
-from tests.unit.test_run_end import lines as lines  # a fixture
+from tests.support.run_end import GOOD, MODULE, RUNTIME, _state
+from tests.support.run_end import lines as lines
+from tests.support.simulated_host import Host
 
 pytestmark = pytest.mark.pure
 SET = ("driver.branch=580",)

@@ -17,7 +17,7 @@ from gpunode.kubernetes.device_plugin.pod_security import namespaces
 from gpunode.kubernetes.gpu_operator import operator
 from gpunode.settings import Settings, component_models, settings_from
 from gpunode.settings.cluster import node_name
-from tests.changed_settings import CLUSTER, fields, others
+from tests.support.changed_settings import CLUSTER, fields, others
 
 pytestmark = pytest.mark.pure
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpunode.settings import SettingsError, component_models, settings_from
-from tests.changed_settings import CLUSTER, EXAMPLES, METHODS, settings_of_nodes, values
+from tests.support.changed_settings import CLUSTER, EXAMPLES, METHODS, settings_of_nodes, values
 
 pytestmark = pytest.mark.pure
 SETTINGS = dict(settings_of_nodes())
@@ -14,7 +14,7 @@ SETTINGS = dict(settings_of_nodes())
 @pytest.mark.parametrize("setting", sorted(SETTINGS))
 def test_each_setting_has_a_value_that_changes_it_or_a_reason_why_that_is_no_difference(setting: str) -> None:
     changed = list(values(setting, SETTINGS[setting], {}))
-    assert setting in METHODS or changed, f"name a value of {setting} in tests/changed_settings.py"
+    assert setting in METHODS or changed, f"name a value of {setting} in tests/support/changed_settings.py"
 
 
 def test_no_setting_is_named_that_is_not_there() -> None:

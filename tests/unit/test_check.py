@@ -12,7 +12,7 @@ from gpunode.base import tables
 from gpunode.fleet.inventory import foreign_names
 from gpunode.node.preflight.anywhere import refused_anywhere
 from gpunode.settings import settings_from
-from tests import warm
+from tests.support import warm
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -21,7 +21,7 @@ from gpunode.node.plan import Plan
 from gpunode.node.verdict import judge
 from gpunode.reference import codes, plan
 from gpunode.settings import SettingsError, check_hosts
-from tests.unit.test_verify import GOOD, SETTINGS
+from tests.support.verify import GOOD, SETTINGS
 
 pytestmark = pytest.mark.pure
 

@@ -21,7 +21,7 @@ import click
 import pytest
 
 from gpunode.cli import gpunode
-from tests import warm
+from tests.support import warm
 
 pytestmark = pytest.mark.real
 

@@ -7,7 +7,6 @@ import hashlib
 import json
 import tomllib
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,24 +15,13 @@ from hypothesis import given
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.containerd.change import change, placed
 from gpunode.components.containerd.drop_in import PATH, drop_in, is_imported, with_import, without_import
-from gpunode.components.containerd.editor import NVIDIA_RUNTIME, Runtimes, render
+from gpunode.components.containerd.editor import Runtimes, render
 from gpunode.components.containerd.overrides import shadows
-from gpunode.components.containerd.state import Containerd, DropIn, Runtime, parse_containerd
-from tests.unit.test_containerd_editor import FOREIGN
+from gpunode.components.containerd.state import Containerd, DropIn, parse_containerd
+from tests.support.containerd_change import CONFIG, GLOB, KUBEADM, state
+from tests.support.containerd_editor import FOREIGN
 
 pytestmark = pytest.mark.pure
-CONFIG = "/etc/containerd/config.toml"
-KUBEADM = (Path(__file__).parent / "data" / "in-containerd16-kubeadm.toml").read_text()
-RIGHT = (Runtime("nvidia", None, NVIDIA_RUNTIME, True), Runtime("runc", None, None, True))
-GLOB = 'imports = ["/etc/containerd/conf.d/*.toml"]\n'
-
-
-def state(version: str, text: str | None, **fields: Any) -> Containerd:
-    found = Containerd(
-        version=version, binary="/usr/bin/containerd", config_path=CONFIG, config_text=text, active=True, enabled=True,
-        started_at=10.0, configured_at=5.0, default_runtime="nvidia", runtimes=RIGHT, cri_plugin="ok", shims=0,
-    )  # fmt: skip
-    return replace(found, **fields)
 
 
 def written(found: Containerd, asked: Runtimes, placement: Any = "auto") -> dict[str, str | None]:

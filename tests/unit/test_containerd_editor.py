@@ -17,6 +17,7 @@ from gpunode.components.containerd.drop_in import drop_in
 from gpunode.components.containerd.editor import Runtimes, render
 from gpunode.components.containerd.state import effective_runtimes
 from gpunode.operations.containerd import PROGRAM
+from tests.support.containerd_editor import FOREIGN
 
 pytestmark = pytest.mark.pure
 DATA = Path(__file__).parent / "data"
@@ -226,16 +227,6 @@ def _without_ours(document: dict[str, Any]) -> dict[str, Any]:
             plugin.pop("containerd", None)
     plugins = {name: plugin for name, plugin in document.get("plugins", {}).items() if plugin != {}}
     return {key: value for key, value in {**document, "plugins": plugins}.items() if value != {}}
-
-
-# U+FFFD is what a byte that is not UTF-8 is read as: such a file is refused, and another test says so.
-SCALARS = st.one_of(
-    st.booleans(),
-    st.integers(-(2**31), 2**31),
-    st.text(st.characters(codec="utf-8", exclude_categories=["C"], exclude_characters="\ufffd"), max_size=20),
-)
-KEYS = st.from_regex(r"\A[a-z_][a-z0-9_.-]{0,12}\Z")
-FOREIGN = st.dictionaries(KEYS, st.one_of(SCALARS, st.dictionaries(KEYS, SCALARS, max_size=3)), max_size=4)
 
 
 @given(foreign=FOREIGN, plugin=FOREIGN, runtimes=st.sampled_from(["nvidia", "runc"]), cgroup=st.booleans())

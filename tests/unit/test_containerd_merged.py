@@ -17,28 +17,19 @@ from gpunode.components.containerd.merged import stays_the_same
 from gpunode.components.containerd.state import Containerd, DropIn
 from gpunode.facts.containerd import Containerd as ContainerdFact
 from gpunode.operations import containerd
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_containerd_change import GLOB, KUBEADM, state
+from tests.support.containerd_change import GLOB, KUBEADM
+from tests.support.containerd_merged import TAKEN_FOR_GRANTED, right, said
+from tests.support.messages import unnamed
+from tests.support.simulated_host import Host, commands
 
 pytestmark = pytest.mark.pure
 ASKED: dict[str, Any] = {"default_runtime": "nvidia", "systemd_cgroup": True, "nvidia": True, "restart_allowed": False}
-TAKEN_FOR_GRANTED = "privileged_without_host_devices = false\n"
-
-
-def said(version: str, root: str | None, merged: str, **fields: Any) -> Containerd:
-    """Return a node that makes `merged` of its files, and runs by it."""
-    return state(version, root, merged_text=merged, merged="same", loaded="same", **fields)
 
 
 def same(found: Containerd, placement: Any = "root") -> bool:
     wanted = change(found, Runtimes(), placement)
     assert wanted is not None
     return stays_the_same(found, wanted)
-
-
-def right(version: str = "1.7.24") -> str:
-    return render(KUBEADM, version, Runtimes())
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.session import Run
 from gpunode.operations import control_plane
 from gpunode.settings.kubernetes import KubernetesSettings
-from tests.unit.simulated_host import Host
+from tests.support.simulated_host import Host
 
 pytestmark = pytest.mark.pure
 

@@ -34,9 +34,9 @@ from gpunode.operations import crio
 from gpunode.settings import SettingsError, settings_from
 from gpunode.settings.cluster import default_runtime, needs_runtime_class
 from gpunode.system.transaction import Journal
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_verify import DATA, GOOD
+from tests.support.messages import unnamed
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import DATA, GOOD
 
 pytestmark = pytest.mark.pure
 FOLDER = "/etc/crio/crio.conf.d"

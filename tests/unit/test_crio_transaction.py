@@ -25,7 +25,7 @@ from gpunode.operations import crio
 from gpunode.operations.runtime import transaction
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
-from tests.unit.test_runtime_transaction import _SLEEP, _STAT
+from tests.support.runtime_transaction import _SLEEP, _STAT
 
 pytestmark = pytest.mark.real
 PROGRAM = Path(__file__).parents[2] / "lab" / "packages" / "crio.py"

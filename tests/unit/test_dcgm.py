@@ -32,8 +32,8 @@ from gpunode.operations import dcgm
 from gpunode.packages.trust import uses_repository
 from gpunode.settings import SettingsError, settings_from
 from gpunode.system.service import ServiceState
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_verify import DATA, GOOD
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import DATA, GOOD
 
 pytestmark = pytest.mark.pure
 

@@ -40,9 +40,9 @@ from gpunode.kubernetes.other_plugins.desired import objects, releases, releases
 from gpunode.node.preflight import refusals
 from gpunode.settings import SettingsError, check_hosts, settings_from
 from gpunode.system.service import ServiceState
-from tests.unit.simulated_cluster import SimulatedCluster
-from tests.unit.test_device_plugin_deploy import data, run
-from tests.unit.test_verify import DATA, GOOD
+from tests.support.device_plugin_deploy import data, run
+from tests.support.simulated_cluster import SimulatedCluster
+from tests.support.verify import DATA, GOOD
 
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 

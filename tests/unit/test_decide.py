@@ -38,9 +38,9 @@ from gpunode.settings import settings_from
 from gpunode.system.applied import Applied, OwnFile, PresentFile
 from gpunode.system.transaction import Journal
 from gpunode.system.unit import Unit
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_docker_change import RIGHT
-from tests.unit.test_verify import DATA, GOOD
+from tests.support.docker_change import RIGHT
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import DATA, GOOD
 
 pytestmark = pytest.mark.pure
 

@@ -42,11 +42,11 @@ from gpunode.kubernetes.objects.own_objects import METHOD
 from gpunode.operations import device_plugin, methods
 from gpunode.operations import pod_security as namespaces_of_run
 from gpunode.settings import Settings, check_hosts, settings_from
-from tests.unit.messages import unnamed
-from tests.unit.simulated_cluster import node
-from tests.unit.simulated_host import Host
-from tests.unit.test_scheduler_manifest import KUBEADM
-from tests.unit.test_verify import GOOD
+from tests.support.messages import unnamed
+from tests.support.scheduler_manifest import KUBEADM
+from tests.support.simulated_cluster import node
+from tests.support.simulated_host import Host
+from tests.support.verify import GOOD
 
 pytestmark = pytest.mark.pure
 

@@ -21,9 +21,9 @@ from gpunode.node.plan import plan
 from gpunode.operations import cuda
 from gpunode.settings import settings_from
 from gpunode.system.transaction import Journal
-from tests.unit.agreement import assert_planned, assert_whole
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_verify import GOOD
+from tests.support.agreement import assert_planned, assert_whole
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import GOOD
 
 pytestmark = pytest.mark.pure
 

@@ -29,9 +29,9 @@ from gpunode.system.boot import Boot, Kernel
 from gpunode.system.gpu import Gpus
 from gpunode.system.operating_system import OperatingSystem
 from gpunode.system.pci import PciGpus
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_verify import GOOD, H100
+from tests.support.messages import unnamed
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import GOOD, H100
 
 pytestmark = pytest.mark.pure
 

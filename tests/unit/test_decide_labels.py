@@ -43,11 +43,11 @@ from gpunode.kubernetes.nodes.labels import (
 from gpunode.operations import device_plugin, methods
 from gpunode.settings import Settings, SettingsError, check_hosts, settings_from
 from gpunode.settings.node_labels import node_label
-from tests.unit.messages import unnamed
-from tests.unit.simulated_cluster import SimulatedCluster
-from tests.unit.simulated_host import Host
-from tests.unit.test_verify import GOOD
-from tests.unit.test_verify_cluster import TWO
+from tests.support.messages import unnamed
+from tests.support.simulated_cluster import SimulatedCluster
+from tests.support.simulated_host import Host
+from tests.support.verify import GOOD
+from tests.support.verify_cluster import TWO
 
 pytestmark = pytest.mark.pure
 

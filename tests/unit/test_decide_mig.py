@@ -31,9 +31,9 @@ from gpunode.node.verdict import judge
 from gpunode.operations import mig as operation
 from gpunode.settings import Settings, settings_from
 from gpunode.system.transaction import Journal
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_mig_target import DECLARATION, FILES, MIXED, OWN, RECORD, boot_of, gpu, instances, node_with
-from tests.unit.test_verify import DATA
+from tests.support.mig_target import DECLARATION, FILES, MIXED, OWN, RECORD, boot_of, gpu, instances, node_with
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import DATA
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 

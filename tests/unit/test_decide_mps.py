@@ -33,9 +33,9 @@ from gpunode.system.applied import Applied, OwnFile, PresentFile
 from gpunode.system.gpu import Gpu, Gpus
 from gpunode.system.pci import PciGpus
 from gpunode.system.transaction import Journal
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_mps import H100, ROW, asked, digest_of, settled
-from tests.unit.test_verify import DATA, GOOD
+from tests.support.mps import H100, ROW, asked, digest_of, settled
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import DATA, GOOD
 
 pytestmark = pytest.mark.pure
 

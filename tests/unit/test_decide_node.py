@@ -22,8 +22,8 @@ from gpunode.settings import settings_from
 from gpunode.system.applied import PATH, Applied, OwnFile, PresentFile
 from gpunode.system.exposed import Exposed, ExposedFile
 from gpunode.system.interrupted import Interrupted, decide
-from tests.unit.agreement import assert_planned, assert_whole
-from tests.unit.test_verify import DATA, GOOD, SETTINGS
+from tests.support.agreement import assert_planned, assert_whole
+from tests.support.verify import DATA, GOOD, SETTINGS
 
 pytestmark = pytest.mark.pure
 

@@ -17,8 +17,8 @@ from gpunode.components.power.files import FILES, NAME, SCRIPT, UNIT
 from gpunode.components.power.state import Lock, Power
 from gpunode.settings.power import PowerSettings
 from gpunode.system.gpu import Gpu, Gpus
-from tests.unit.messages import unnamed
-from tests.unit.test_power import ADDRESS, DEPRECATED, FULL, H100, ONE, asked, digests, gpus, right, tasks
+from tests.support.messages import unnamed
+from tests.support.power import ADDRESS, DEPRECATED, FULL, H100, ONE, asked, digests, gpus, right, tasks
 
 pytestmark = pytest.mark.pure
 

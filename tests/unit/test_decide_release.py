@@ -30,11 +30,11 @@ from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import CONFIG, OURS, PRESENT, SERVED_BY
 from gpunode.operations import helm
 from gpunode.settings import Settings, check_hosts, settings_from
-from tests.unit.simulated_cluster import SimulatedCluster
-from tests.unit.simulated_host import Host
-from tests.unit.test_helm import MANIFEST, OTHER, SAME
-from tests.unit.test_helm_session import SimulatedHelm
-from tests.unit.test_verify import GOOD
+from tests.support.helm import MANIFEST, OTHER, SAME
+from tests.support.helm_session import SimulatedHelm
+from tests.support.simulated_cluster import SimulatedCluster
+from tests.support.simulated_host import Host
+from tests.support.verify import GOOD
 
 pytestmark = pytest.mark.pure
 

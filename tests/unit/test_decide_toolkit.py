@@ -27,11 +27,11 @@ from gpunode.node.verdict import judge
 from gpunode.operations import toolkit
 from gpunode.packages.families.dnf import locked
 from gpunode.settings import settings_from
-from tests.unit.agreement import assert_planned, assert_whole
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_toolkit import HELD, LOADED, OWN, REFRESHED
-from tests.unit.test_verify import GOOD
+from tests.support.agreement import assert_planned, assert_whole
+from tests.support.messages import unnamed
+from tests.support.simulated_host import Host, commands
+from tests.support.toolkit import HELD, LOADED, OWN, REFRESHED
+from tests.support.verify import GOOD
 
 pytestmark = pytest.mark.pure
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpunode import deploys
-from tests import warm
+from tests.support import warm
 
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 

@@ -17,9 +17,9 @@ from gpunode.settings import settings_from
 from gpunode.system.boot import Boot, Kernel
 from gpunode.system.gpu import Gpus
 from gpunode.system.pci import PciGpus
-from tests.unit.messages import unnamed
-from tests.unit.test_preflight import DEBIAN, H100, UBUNTU, machine
-from tests.unit.test_verify import GOOD
+from tests.support.messages import unnamed
+from tests.support.preflight import DEBIAN, H100, UBUNTU, machine
+from tests.support.verify import GOOD
 
 pytestmark = pytest.mark.pure
 

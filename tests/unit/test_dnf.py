@@ -39,15 +39,15 @@ from gpunode.packages.driver_packages import (
     package_set,
 )
 from gpunode.packages.families import dnf, rpm
-from gpunode.packages.keyring import PERMISSIONS
 from gpunode.settings import settings_from
 from gpunode.system.boot import Boot
 from gpunode.system.operating_system import OperatingSystem
 from gpunode.system.transaction import Journal
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_preflight import machine
-from tests.unit.test_verify import GOOD
+from tests.support.dnf import ASKED, KEY, TEXT, TRUSTED
+from tests.support.messages import unnamed
+from tests.support.preflight import machine
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import GOOD
 
 pytestmark = pytest.mark.pure
 
@@ -551,15 +551,6 @@ def test_what_nothing_binds_to_the_driver_moves_with_it(
 
 # --- repositories ----------------------------------------------------------------------------------------------------
 
-KEY = "A" * 40
-ASKED: dict[str, Any] = {
-    "label": "cuda",
-    "uri": "https://host/cuda",
-    "key_url": "https://host/key",
-    "key_fingerprint": KEY,
-}
-TEXT = dnf.repository_text("cuda", "https://host/cuda", "/etc/pki/rpm-gpg/gpunode-cuda.asc", True)
-TRUSTED = AptRepository((KEY,), TEXT, "digest", "digest", permissions=PERMISSIONS)
 OTHER = (
     "[other]\nname=x\nbaseurl=http://host/cuda/\nenabled=1\ngpgcheck=0\n[kept]\nbaseurl=https://elsewhere\nenabled=1\n"
 )

@@ -30,8 +30,9 @@ from gpunode.packages.repositories import package_repository
 from gpunode.settings import settings_from
 from gpunode.system.boot import Boot
 from gpunode.system.operating_system import OperatingSystem
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_verify import GOOD
+from tests.support.dnf5 import ENTRY, THEIRS
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import GOOD
 
 pytestmark = pytest.mark.pure
 
@@ -39,19 +40,6 @@ FEDORA = OperatingSystem("fedora", "42", None, (), "Fedora Linux 42", "x86_64", 
 (SOURCE,) = (row for row in tables.driver_sources() if "fedora" in row.systems)
 EVR = "3:580.82.07-1.fc42"
 SET = {"nvidia-open": EVR, "libnvidia-ml": EVR, "nvidia-fabricmanager": "580.82.07-1"}
-# As `dnf5 versionlock add dkms` wrote it: without the epoch where it is 0.
-HEAD = 'version = "1.0"\n\n'
-ENTRY = """[[packages]]
-name = "dkms"
-comment = "Added by 'versionlock add' command on 2026-11-25 19:37:51"
-
-[[packages.conditions]]
-key = "evr"
-comparator = "="
-value = "3.4.3-2.el9"
-
-"""
-THEIRS = HEAD + ENTRY
 
 
 # --- which distribution, which packages ------------------------------------------------------------------------------

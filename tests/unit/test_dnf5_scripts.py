@@ -15,8 +15,8 @@ from gpunode.base.shell_file import script_file
 from gpunode.operations.families import DNF5
 from gpunode.operations.families.dnf5 import OFFERED, REFRESH
 from gpunode.packages.families import dnf5
-from tests.unit.test_dnf5 import THEIRS
-from tests.unit.test_dnf5_words import FILTERED, FLAVOUR
+from tests.support.dnf5 import THEIRS
+from tests.support.dnf5_words import FILTERED, FLAVOUR
 
 pytestmark = pytest.mark.simulated
 

@@ -12,7 +12,7 @@ import pytest
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass, NodeReport
 from gpunode.components.docker.change import change
-from gpunode.components.docker.editor import NVIDIA_RUNTIME, Daemon, DaemonRefused, render
+from gpunode.components.docker.editor import NVIDIA_RUNTIME, Daemon, DaemonRefused
 from gpunode.components.docker.state import Docker, parse_docker
 from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.node import Node as NodeFact
@@ -22,18 +22,14 @@ from gpunode.node.verdict import judge
 from gpunode.operations import docker
 from gpunode.operations.verify import verified
 from gpunode.settings import SettingsError, settings_from
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_verify import GOOD
+from tests.support.docker_change import RIGHT
+from tests.support.messages import unnamed
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import GOOD
 
 pytestmark = pytest.mark.pure
 # What the run names that leaves a restart of Docker pending.
 PENDING = ("restart pending", "2 containers", "live-restore", "disruption.allow", "nothing")
-RIGHT = Docker(
-    "26.1.5", "26.1.5", "/usr/sbin/dockerd", config_text=render(None, "26.1.5", Daemon()), active=True, enabled=True,
-    default_runtime="nvidia", runtimes=(("nvidia", NVIDIA_RUNTIME), ("runc", "runc")), cgroup_driver="systemd",
-    cdi=False,
-)  # fmt: skip
 ASKED: dict[str, Any] = {"default_runtime": "nvidia", "systemd_cgroup": True, "nvidia": True, "restart_allowed": True}
 
 

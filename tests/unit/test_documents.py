@@ -24,12 +24,12 @@ from gpunode.fleet.run import child
 from gpunode.node import recorded
 from gpunode.node.recorded import FactsError, facts_json, read_facts
 from gpunode.reference.output import SCHEMAS
-from tests import warm
-from tests.unit.simulated_rollout import Lab
-from tests.unit.test_apply import CAN, GOOD, REFUSED, WAITS
-from tests.unit.test_ci_judgement import Machines, answer
-from tests.unit.test_mig_check import DECLARATION
-from tests.unit.test_verify import GOOD as NODE
+from tests.support import warm
+from tests.support.apply import CAN, GOOD, REFUSED, WAITS
+from tests.support.ci_judgement import Machines, answer
+from tests.support.mig_check import DECLARATION
+from tests.support.simulated_rollout import Lab
+from tests.support.verify import GOOD as NODE
 
 pytestmark = pytest.mark.pure
 HEAD = {"schema", "gpunode", "at", "counts", "exit_code"}

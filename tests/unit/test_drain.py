@@ -12,8 +12,8 @@ from gpunode.kubernetes.drain.commands import drain_of
 from gpunode.kubernetes.drain.session import DrainError, Session
 from gpunode.kubernetes.nodes.cordon import ANNOTATION
 from gpunode.settings import SettingsError, check_hosts, settings_from
-from tests.unit.messages import unnamed
-from tests.unit.simulated_node import BUDGET, NOW, Cluster, pod, session
+from tests.support.messages import unnamed
+from tests.support.simulated_node import BUDGET, NOW, Cluster, pod, session
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 

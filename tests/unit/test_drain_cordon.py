@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.drain.pods import parse_budgets, parse_pods
 from gpunode.kubernetes.nodes.cordon import ANNOTATION, Cordon, Note, lifted, parse_cordon, parse_cordons, taken
-from tests.unit.simulated_node import NOW, Cluster
+from tests.support.simulated_node import NOW, Cluster
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 

@@ -32,15 +32,15 @@ from gpunode.operations import drain as operation
 from gpunode.operations.failure import OperationRefused
 from gpunode.packages.driver_packages import Offers, Simulation
 from gpunode.settings import settings_from
-from tests.unit import test_driver_packages as packages
-from tests.unit import test_driver_removal as removal
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host
-from tests.unit.simulated_node import BUDGET, Cluster, pod, session
-from tests.unit.test_containerd_merged import TAKEN_FOR_GRANTED, right, said
-from tests.unit.test_docker_change import RIGHT
-from tests.unit.test_mig_target import DECLARATION, H100, gpu
-from tests.unit.test_verify import GOOD
+from tests.support import driver_packages as packages
+from tests.support import driver_removal as removal
+from tests.support.containerd_merged import TAKEN_FOR_GRANTED, right, said
+from tests.support.docker_change import RIGHT
+from tests.support.messages import unnamed
+from tests.support.mig_target import DECLARATION, H100, gpu
+from tests.support.simulated_host import Host
+from tests.support.simulated_node import BUDGET, Cluster, pod, session
+from tests.support.verify import GOOD
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 ASKED: dict[str, Any] = {"default_runtime": "nvidia", "systemd_cgroup": True, "nvidia": True, "restart_allowed": True}

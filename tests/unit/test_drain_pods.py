@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpunode.kubernetes.drain.pods import blocking, parse_budgets, parse_pods
-from tests.unit.simulated_node import BUDGET, NOW, pod
+from tests.support.simulated_node import BUDGET, NOW, pod
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 

@@ -25,8 +25,8 @@ from gpunode.kubernetes.helm.session import Output
 from gpunode.kubernetes.nodes.cordon import Cordon, parse_cordon
 from gpunode.node.plan import plan
 from gpunode.settings import check_hosts, settings_from
-from tests.unit.simulated_node import BUDGET, NOW, Cluster, pod, session
-from tests.unit.test_verify import GOOD
+from tests.support.simulated_node import BUDGET, NOW, Cluster, pod, session
+from tests.support.verify import GOOD
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 

@@ -15,8 +15,8 @@ from gpunode.fleet.nodes import Answer
 from gpunode.node import Node
 from gpunode.node.verdict import judge
 from gpunode.settings import Settings, settings_from
-from tests import warm
-from tests.unit.test_verify import GOOD, SETTINGS
+from tests.support import warm
+from tests.support.verify import GOOD, SETTINGS
 
 pytestmark = pytest.mark.pure
 

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.base import tables
 from gpunode.base.findings import FindingClass
 from gpunode.base.reading import ParseError
 from gpunode.base.template import rendered
@@ -51,9 +50,10 @@ from gpunode.system.boot import Boot, Kernel
 from gpunode.system.pci import PciGpus
 from gpunode.system.transaction import Journal
 from gpunode.system.unit import Unit
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_verify import GOOD, H100, SETTINGS
+from tests.support.driver_packages import ASK, CUDA, INSTALLED, NO_DRIVER, OFFERED, UPGRADE
+from tests.support.messages import unnamed
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import GOOD, H100, SETTINGS
 
 pytestmark = pytest.mark.pure
 
@@ -111,7 +111,6 @@ def test_the_branch_shows_in_a_driver_s_version_alone(version: str, branch: str 
 
 
 NO_KERNEL = Boot("6.1.0-40-amd64")
-CUDA, DEBIAN, UBUNTU, RPM, *_ = tables.driver_sources()
 
 
 @pytest.mark.parametrize(
@@ -150,12 +149,6 @@ def test_headers_come_for_the_next_kernel_alone_where_they_are_to_be_installed()
     assert not any(name.startswith("linux-") for name in wanted)
 
 
-OFFERED = [
-    ("nvidia-driver-pinning-580", "580.95.05-1"),
-    *(("nvidia-open", f"{version}-1") for version in ("595.58.03", "580.105.08", "580.95.05", "580.82.07")),
-    *(("nvidia-fabricmanager", f"{version}-1") for version in ("595.58.03", "580.126.09", "580.95.05")),
-    ("nvidia-fabricmanager", "580.82.07-1"),
-]
 WANTED = {"nvidia-driver-pinning-580": None, "nvidia-open": "580", "nvidia-fabricmanager": "580"}
 
 
@@ -363,18 +356,6 @@ def test_what_dpkg_says_of_packages_and_holds_is_read() -> None:
 
 
 NEEDS = " nvidia-open : Depends: nvidia-kernel (= 1) but it is not going to be installed"
-INSTALLED = State(
-    (("libnvidia-ml1", "580.82.07-1"), ("linux-image-amd64", "6.1.1-1"), ("nvidia-driver-pinning-580", "580.82.07-1"),
-     ("nvidia-open", "580.82.07-1"))
-)  # fmt: skip
-ASK: dict[str, Any] = {
-    "desired": {"nvidia-driver-pinning-580": None, "nvidia-open": "580"}, "branch": "580", "branch_change": False,
-    "rollback": "required", "kernel": None, "source": CUDA,
-}  # fmt: skip
-UPGRADE = {**ASK, "desired": {**ASK["desired"], "nvidia-open": "580.95.05"}}
-
-
-NO_DRIVER = DriverState((), None, None, None, None, None)
 
 
 def test_a_driver_of_a_runfile_is_replaced_where_a_migration_is_asked_for_and_brought_back_if_need_be(

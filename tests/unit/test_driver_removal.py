@@ -15,9 +15,6 @@ import pytest
 
 from gpunode.base.findings import FindingClass
 from gpunode.components.driver import DriverState
-from gpunode.facts.driver import Driver as DriverFact
-from gpunode.facts.driver_packages import DriverPackages as PackagesFact
-from gpunode.facts.driver_packages import DriverSimulation as SimulationFact
 from gpunode.node.plan import plan
 from gpunode.node.preflight import cautions, refusals
 from gpunode.node.reboot import RunningBoot, obstacles
@@ -25,20 +22,20 @@ from gpunode.node.verdict import judge
 from gpunode.operations import driver_removal, reboot
 from gpunode.operations.driver_removal import removal_transaction
 from gpunode.operations.families import APT, FAMILIES
-from gpunode.packages.driver_packages import DriverPackages, Simulation
+from gpunode.packages.driver_packages import Simulation
 from gpunode.settings import SettingsError, settings_from
 from gpunode.system.boot import Boot, Kernel
-from tests.unit.messages import unnamed
-from tests.unit.simulated_dpkg import SimulatedDpkg
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_preflight import B200, H100, P100, machine
-from tests.unit.test_verify import GOOD
+from tests.support.driver_removal import ASKED, PACKAGED, _node
+from tests.support.messages import unnamed
+from tests.support.preflight import B200, H100, P100, machine
+from tests.support.simulated_dpkg import SimulatedDpkg
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import GOOD
 
 OLD = "580.82.07"
 WITHOUT: dict[str, Any] = {name: {"enabled": False} for name in ("cuda", "toolkit", "containerd")}
 ABSENT: dict[str, Any] = {"driver": {"source": "absent"}, **WITHOUT}
 AT_REBOOT: dict[str, Any] = {**ABSENT, "disruption": {"allow": "reboot"}}
-PACKAGED = replace(GOOD.driver, packages=(("nvidia-open", "580.95.05-1"),))
 NONE = DriverState((), None, None, None, None, None)
 
 
@@ -121,15 +118,6 @@ def test_the_plan_says_what_goes_what_that_disturbs_and_what_waits() -> None:
 
 
 # --- the operation ---------------------------------------------------------------------------------------------------
-
-ASKED: dict[str, Any] = {"family": "apt", "rollback": "required", "allowed": True}
-GOING = Simulation((), (("nvidia-open", "1"),))
-
-
-def _node(host: Host, driver: DriverState, simulation: Simulation = GOING) -> None:
-    host.readings |= {
-        DriverFact: driver, PackagesFact: DriverPackages(driver.packages), SimulationFact: simulation,
-    }  # fmt: skip
 
 
 @pytest.mark.pure

@@ -28,7 +28,7 @@ from gpunode.node.preflight import cautions, refusals
 from gpunode.node.verdict import judge
 from gpunode.settings import SettingsError, settings_from
 from gpunode.system.gpu import parse_gpus
-from tests.unit.test_verify import GOOD
+from tests.support.verify import GOOD
 
 pytestmark = pytest.mark.pure
 

@@ -13,7 +13,6 @@ from gpunode.facts.apt_archive import AptArchive as AptArchiveFact
 from gpunode.facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
 from gpunode.node.preflight.driver import flavour_branch_refusals
 from gpunode.operations import driver_packages
-from gpunode.packages.apt_archive import AptArchive, Target
 from gpunode.packages.driver_packages import (
     COMPANIONS,
     Offers,
@@ -34,12 +33,12 @@ from gpunode.packages.driver_packages import DriverPackages as State
 from gpunode.settings import SettingsError, settings_from
 from gpunode.settings.driver import DriverSettings
 from gpunode.system.boot import Boot, Kernel
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_preflight import DEBIAN, UBUNTU
+from tests.support.driver_sources import ARCHIVE, CUDA_SOURCE, DEBIAN_SOURCE, UBUNTU_SOURCE
+from tests.support.preflight import DEBIAN, UBUNTU
+from tests.support.simulated_host import Host, commands
 
 pytestmark = pytest.mark.pure
 
-CUDA_SOURCE, DEBIAN_SOURCE, UBUNTU_SOURCE, *_ = tables.driver_sources()
 NO_KERNEL = Boot("6.1.0-40-amd64")
 GENERIC = Boot("6.8.0-59-generic", "6.8.0-60-generic", "grub", (Kernel("6.8.0-60-generic", False),))
 
@@ -196,12 +195,6 @@ def test_the_gate_lets_a_driver_of_another_source_go_and_judges_no_branch_by_a_n
         gate(replace(simulation, goes=(("containerd", "1"),)), wanted, "550", True, True, ["nvidia-persistenced"]),
     ]
     assert all(reasons)
-
-
-ARCHIVE = AptArchive(
-    (Target("Debian", "http://mirror.example/debian", "bookworm", "main", "/etc/apt/sources.list"),),
-    (("/etc/apt/sources.list", "deb http://mirror.example/debian bookworm main\n"),),
-)
 
 
 def test_the_change_sees_the_distribution_s_archive_alone(host: Host) -> None:

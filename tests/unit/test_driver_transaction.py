@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gpunode.operations.keeping import digest_of_text, noted_command
-from tests.unit.messages import unnamed
-from tests.unit.simulated_dpkg import SimulatedDpkg
+from tests.support.messages import unnamed
+from tests.support.simulated_dpkg import SimulatedDpkg
 
 pytestmark = pytest.mark.simulated
 

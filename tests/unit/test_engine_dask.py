@@ -16,12 +16,12 @@ import pytest
 
 from gpunode.base.findings import ExitCode
 from gpunode.fleet.engine import work
-from tests import dask_cluster, warm
-from tests.certificate import self_signed
-from tests.dask_cluster import BINARIES, SECONDS, Cluster, is_there, until
+from tests.support import dask_cluster, warm
+from tests.support.certificate import self_signed
+from tests.support.dask_cluster import BINARIES, SECONDS, Cluster, is_there, until
 
 pytest.importorskip("distributed", reason="needs gpunode[dask]")
-from tests.unit.messages import unnamed
+from tests.support.messages import unnamed
 
 pytestmark = pytest.mark.tier2
 

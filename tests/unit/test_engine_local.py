@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpunode.fleet.engine import local
 from gpunode.fleet.engine.parts import LEAST
-from tests import warm
+from tests.support import warm
 
 pytestmark = pytest.mark.pure
 

@@ -21,7 +21,7 @@ from gpunode.operations.explained import KEPT, UNDOING, explained_command
 from gpunode.operations.keeping import KEEPING
 from gpunode.operations.script import command_with_input, script, script_command
 from gpunode.operations.transaction import transaction_text
-from tests.unit.transactions import of_bodies
+from tests.support.transactions import of_bodies
 
 FULL = "dpkg: error: unable to write /var/x: No space left on device"
 

@@ -20,7 +20,7 @@ from gpunode.components.mps.files import APPLY
 from gpunode.node.verdict import judge
 from gpunode.settings import settings_from
 from gpunode.system.exposed import FILES, Exposed, ExposedFile, decide, parse_exposed
-from tests.unit.test_verify import GOOD
+from tests.support.verify import GOOD
 
 pytestmark = pytest.mark.pure
 

@@ -33,8 +33,8 @@ from gpunode.lab.cluster.pods import counted_by_others
 from gpunode.operations import device_plugin
 from gpunode.settings import Settings, SettingsError, check_hosts, settings_from
 from gpunode.settings.extended_resources import by_hand
-from tests.unit.simulated_host import Host
-from tests.unit.test_verify import GOOD
+from tests.support.simulated_host import Host
+from tests.support.verify import GOOD
 
 pytestmark = pytest.mark.pure
 

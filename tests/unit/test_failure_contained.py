@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import warm
+from tests.support import warm
 
 CHECKOUT = Path(__file__).parents[2]
 

@@ -22,8 +22,8 @@ from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT
 from gpunode.settings import Settings, settings_from
 from gpunode.settings.sharing import SharingSettings
 from gpunode.system.gpu import Gpus
-from tests.unit.test_other_plugins import CHART
-from tests.unit.test_verify import GPU
+from tests.support.other_plugins import CHART
+from tests.support.verify import GPU
 
 pytestmark = pytest.mark.pure
 

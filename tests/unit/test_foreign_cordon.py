@@ -27,10 +27,10 @@ from gpunode.kubernetes.nodes.cordon import Note
 from gpunode.node import Node
 from gpunode.node.plan import Plan
 from gpunode.settings import SettingsError, settings_from
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host
-from tests.unit.test_preflight import machine
-from tests.unit.test_verify import GOOD
+from tests.support.messages import unnamed
+from tests.support.preflight import machine
+from tests.support.simulated_host import Host
+from tests.support.verify import GOOD
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 ASKED = "get nodes --output json --request-timeout 30s"

@@ -18,10 +18,10 @@ from gpunode.kubernetes.gpu_operator import operator
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, SERVED_BY, wanted_labels
 from gpunode.settings import check_hosts, settings_from
-from tests.unit.messages import unnamed
-from tests.unit.simulated_cluster import SimulatedCluster
-from tests.unit.test_device_plugin_deploy import data, run
-from tests.unit.test_other_methods import NODE, NVIDIA, OF_HELM, _daemon_set, _listed, in_the_way
+from tests.support.device_plugin_deploy import data, run
+from tests.support.messages import unnamed
+from tests.support.other_methods import NODE, NVIDIA, OF_HELM, _daemon_set, _listed, in_the_way
+from tests.support.simulated_cluster import SimulatedCluster
 
 pytestmark = pytest.mark.pure
 PLUGIN: dict[str, Any] = {"method": "gpu-operator", "nfd": "chart"}

@@ -15,7 +15,7 @@ from pyinfra.api import FunctionCommand
 
 from gpunode.operations import gpushare
 from gpunode.settings import settings_from
-from tests.unit.simulated_host import Host
+from tests.support.simulated_host import Host
 
 pytestmark = pytest.mark.pure
 

@@ -38,8 +38,8 @@ from gpunode.packages.apt_sources import AptSources
 from gpunode.packages.trust import key_refusals, proxy_cautions, trust_cautions, trust_refusals, uses_repository
 from gpunode.settings import settings_from
 from gpunode.system.disk import Disk
-from tests.unit.messages import unnamed
-from tests.unit.test_preflight import B200, DEBIAN, H100, NO_DRIVER, OPEN_550, P100, T4, UNKNOWN_GPU, V100, machine
+from tests.support.messages import unnamed
+from tests.support.preflight import B200, DEBIAN, H100, NO_DRIVER, OPEN_550, P100, T4, UNKNOWN_GPU, V100, machine
 
 pytestmark = pytest.mark.pure
 

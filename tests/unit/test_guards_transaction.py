@@ -26,9 +26,9 @@ from gpunode.operations.transaction import (
     transaction_text,
 )
 from gpunode.system.transaction import Journal, parse_journal
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host
-from tests.unit.transactions import of_bodies
+from tests.support.messages import unnamed
+from tests.support.simulated_host import Host
+from tests.support.transactions import of_bodies
 
 SAVE = 'cp "$file" "$checkpoint/file"'
 PUT_BACK = 'cp "$checkpoint/file" "$file"'

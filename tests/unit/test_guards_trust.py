@@ -30,8 +30,8 @@ from gpunode.packages.deb import AptRepository
 from gpunode.packages.families.apt import source_text
 from gpunode.packages.families.dnf import repository_text
 from gpunode.packages.keyring import PERMISSIONS, PRIMARY_KEYS, Keyrings, parse_keyrings
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host, commands
+from tests.support.messages import unnamed
+from tests.support.simulated_host import Host, commands
 
 FINGERPRINT = "A" * 40
 OTHER = "B" * 40

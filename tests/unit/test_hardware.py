@@ -29,8 +29,8 @@ from gpunode.system.health import Health
 from tests.hardware import __main__ as hardware
 from tests.hardware.compared import comparisons, of_daemon, of_discovery
 from tests.hardware.log import Log, LoggedGpu, parse_log
-from tests.unit.lab.test_nvidia_smi import VERSION, machine_with
-from tests.unit.test_verify import GOOD, GPU
+from tests.support.nvidia_smi import VERSION, machine_with
+from tests.support.verify import GOOD, GPU
 
 LOGGED = LoggedGpu(
     GPU.uuid, GPU.name, GPU.pci_address, "2330", GPU.memory_mib, "Disabled", "Disabled", GPU.compute_mode,

@@ -27,8 +27,8 @@ from gpunode.node.verdict import judge
 from gpunode.settings import settings_from
 from gpunode.system.gpu import Gpus, parse_gpus
 from gpunode.system.health import GpuHealth, Health, Xid, parse_health
-from tests.unit.smi_rows import memory
-from tests.unit.test_verify import GOOD, SETTINGS, bad
+from tests.support.smi_rows import memory
+from tests.support.verify import GOOD, SETTINGS, bad
 
 pytestmark = pytest.mark.pure
 

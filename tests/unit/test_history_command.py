@@ -19,10 +19,10 @@ from gpunode.fleet import drift
 from gpunode.fleet.engine.expected import Expected
 from gpunode.reference.output import SCHEMAS
 from gpunode.settings.overrides import LIMIT, SET
-from tests import warm
-from tests.history_documents import GOOD, INVENTORY, OLD, OLDER, UNKNOWN, UNREACHED, applied, document
-from tests.unit.simulated_rollout import Lab
-from tests.unit.snapshots import COLUMNS, check_snapshot, overlong
+from tests.support import warm
+from tests.support.history_documents import GOOD, INVENTORY, OLD, OLDER, UNKNOWN, UNREACHED, applied, document
+from tests.support.simulated_rollout import Lab
+from tests.support.snapshots import COLUMNS, check_snapshot, overlong
 
 pytestmark = pytest.mark.pure
 

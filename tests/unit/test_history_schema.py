@@ -25,8 +25,8 @@ from gpunode.history.schema import REVISION, VERSION_TABLE, prepare
 from gpunode.history.tables import TABLES
 from gpunode.history.told import told
 from gpunode.history.writing import record
-from tests import postgresql
-from tests.history_documents import GOOD, OLD, at, document
+from tests.support import postgresql
+from tests.support.history_documents import GOOD, OLD, at, document
 
 # A history of each older revision with one finding: what a migration has to keep.
 OLD_ROWS = """

@@ -23,8 +23,9 @@ from gpunode.history.pruning import prune
 from gpunode.history.tables import findings
 from gpunode.history.told import told
 from gpunode.history.writing import Written, record
-from tests import postgresql
-from tests.history_documents import (
+from tests.support import postgresql
+from tests.support.generated import EXAMPLES
+from tests.support.history_documents import (
     GOOD,
     NOT_UNDERSTOOD,
     OLD,
@@ -37,7 +38,6 @@ from tests.history_documents import (
     collected,
     document,
 )
-from tests.unit.generated import EXAMPLES
 
 KEY = ("driver", "loaded module")
 _NAMES = map("fleet {}".format, itertools.count())

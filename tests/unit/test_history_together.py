@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from gpunode.base.findings import Finding
-from tests import postgresql, warm
-from tests.history_documents import GOOD, OLD, OLDER, UNREACHED, document
+from tests.support import postgresql, warm
+from tests.support.history_documents import GOOD, OLD, OLDER, UNREACHED, document
 
 pytestmark = [pytest.mark.tier2, pytest.mark.real]
 

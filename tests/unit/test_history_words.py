@@ -15,7 +15,7 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.history.moments import MomentError, age, moment
 from gpunode.history.place import Place, PlaceError, inventory_name, place
 from gpunode.history.told import LONGEST, NoDocumentError, Scope, kept, told
-from tests.history_documents import (
+from tests.support.history_documents import (
     GOOD,
     NOT_UNDERSTOOD,
     OLD,

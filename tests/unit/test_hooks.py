@@ -39,7 +39,7 @@ from gpunode.fleet.shared_readings import as_output
 from gpunode.fleet.snapshot import Changes
 from gpunode.operations import files
 from gpunode.operations.announcement import announcing, is_announcing
-from tests import warm
+from tests.support import warm
 
 pytestmark = pytest.mark.pure
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gpunode.fleet.inventory import host_data, layered_data
 from gpunode.settings import SettingsError, check_hosts, settings_from
 from gpunode.settings.host_data import REPLACE, merged
-from tests import warm
+from tests.support import warm
 
 pytestmark = pytest.mark.pure
 

@@ -18,7 +18,7 @@ import pytest
 from gpunode.base.findings import FindingClass
 from gpunode.fleet.access.host_keys import remedy
 from gpunode.fleet.reports.run_end import HostEnd, report_of
-from tests import warm
+from tests.support import warm
 
 pytestmark = pytest.mark.pure
 FILE = "/home/me/.ssh/known_hosts"

@@ -31,8 +31,8 @@ from gpunode.operations.files import write_command
 from gpunode.operations.script import script_command
 from gpunode.operations.transaction import transaction_text
 from gpunode.packages.apt_trust import DISABLED, Disable, Rewrite
-from tests.unit.hostile import CANARY, HOSTILE, hostile_text
-from tests.unit.transactions import of_bodies
+from tests.support.hostile import CANARY, HOSTILE, hostile_text
+from tests.support.transactions import of_bodies
 
 pytestmark = [pytest.mark.real, pytest.mark.tier2]
 

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpunode.settings import Component, SettingsError, component_models, settings_from
-from tests.unit.hostile import HOSTILE, hostile_text
+from tests.support.hostile import HOSTILE, hostile_text
 
 pytestmark = pytest.mark.pure
 

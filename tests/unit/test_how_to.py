@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,17 +14,10 @@ from click.testing import CliRunner
 from gpunode.base import tables
 from gpunode.base.tables import reading
 from gpunode.cli.plan import plan
+from tests.support.how_to import snippet
 
 pytestmark = pytest.mark.pure
 CACHED = (tables.distributions, tables.driver_sources)
-PAGES = Path(__file__).parents[2] / "docs" / "how-to"
-
-
-def snippet(page: str, name: str) -> str:
-    """Return the one fenced snippet of a page that has a name behind its language."""
-    text = (PAGES / page).read_text(encoding="utf-8")
-    (found,) = re.findall(rf"^ *```\w+ {name}\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
-    return str(found)
 
 
 @pytest.fixture

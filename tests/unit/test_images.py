@@ -20,7 +20,7 @@ from gpunode.node.machine import without_hardware
 from gpunode.node.preflight import cautions, refusals
 from gpunode.settings import settings_from
 from gpunode.system.operating_system import parse_operating_system
-from tests.unit.test_preflight import TODAY, machine
+from tests.support.preflight import TODAY, machine
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 SYSTEM = ["os.ID=debian", "os.VERSION_ID=12", "architecture=x86_64", "kernel=6.1.0-40-amd64"]

@@ -29,9 +29,9 @@ from gpunode.operations import imex
 from gpunode.settings import Settings, SettingsError, check_hosts, settings_from
 from gpunode.settings.imex import ImexSettings, known
 from gpunode.system.pci import PciGpu, PciGpus
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_verify import DATA, GOOD
+from tests.support.messages import unnamed
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import DATA, GOOD
 
 pytestmark = pytest.mark.pure
 FIRST, SECOND = "10.0.0.1", "10.0.0.2"

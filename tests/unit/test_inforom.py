@@ -25,9 +25,9 @@ from gpunode.lab.hardware.simulated.smi.main import call
 from gpunode.node.verdict import judge
 from gpunode.system.gpu import parse_gpus
 from gpunode.system.health import parse_health
-from tests.unit.lab.installed_driver import install
-from tests.unit.smi_rows import memory
-from tests.unit.test_verify import GOOD, SETTINGS
+from tests.support.installed_driver import install
+from tests.support.smi_rows import memory
+from tests.support.verify import GOOD, SETTINGS
 
 pytestmark = pytest.mark.simulated
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import warm
+from tests.support import warm
 
 pytestmark = pytest.mark.pure
 

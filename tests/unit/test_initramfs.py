@@ -26,9 +26,9 @@ from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
 from gpunode.settings import settings_from
 from gpunode.system.boot import Boot, Kernel, parse_boot
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_operations import Recorder
-from tests.unit.test_verify import GOOD as GOOD_NODE
+from tests.support.operations import Recorder
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import GOOD as GOOD_NODE
 
 OLD, NEW = "6.1.0-9-amd64", "6.1.0-40-amd64"
 BLACKLIST = "gpunode-nouveau.conf"

@@ -32,9 +32,9 @@ from gpunode.settings import settings_from
 from gpunode.system.applied import PATH as APPLIED
 from gpunode.system.interrupted import Interrupted, decide, parse_interrupted
 from gpunode.system.transaction import Journal
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_verify import GOOD
+from tests.support.messages import unnamed
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import GOOD
 
 pytestmark = pytest.mark.pure
 

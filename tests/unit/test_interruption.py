@@ -21,8 +21,8 @@ from gpunode.base.errors import Interrupted
 from gpunode.cli.interruption import caught
 from gpunode.fleet.engine import work
 from gpunode.fleet.run.child import ended_with_us
-from tests.answering import answering
-from tests.unit.test_one_document import CHECKOUT, silent
+from tests.support.answering import answering
+from tests.support.one_document import CHECKOUT, silent
 
 __all__ = ["silent"]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

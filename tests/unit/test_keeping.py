@@ -10,7 +10,7 @@ import pytest
 
 from gpunode.operations.keeping import ABSENT, KEEPING, UNREAD, digest_as_read, digest_of_text, noted_command
 from gpunode.operations.script import script
-from tests.unit.messages import unnamed
+from tests.support.messages import unnamed
 
 pytestmark = pytest.mark.real
 

@@ -21,11 +21,11 @@ from gpunode.operations.families.headers import BY_DNF, BY_ZYPPER
 from gpunode.settings import settings_from
 from gpunode.system.boot import Boot, Kernel
 from gpunode.system.operating_system import OperatingSystem
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_operations import Recorder
-from tests.unit.test_preflight import machine
-from tests.unit.test_verify import GOOD
+from tests.support.messages import unnamed
+from tests.support.operations import Recorder
+from tests.support.preflight import machine
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import GOOD
 
 RELEASE = "5.14.0-503.el9.x86_64"
 ROCKY = OperatingSystem("rocky", "9.5", None, (), "Rocky Linux 9.5", "x86_64", RELEASE, False)

@@ -16,8 +16,8 @@ from gpunode.fleet.inventory import InventoryError, load_inventory
 from gpunode.fleet.known import recognised
 from gpunode.fleet.known.machines import Known, KnownError, KnownHost
 from gpunode.fleet.known.written import files
-from tests import warm
-from tests.unit.messages import unnamed
+from tests.support import warm
+from tests.support.messages import unnamed
 
 pytestmark = pytest.mark.pure
 TEMPLATE = (warm.CHECKOUT / "inventories" / "group_data" / "prod.py").read_text()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gpunode.fleet.known import kubernetes, terraform
 from gpunode.fleet.known.machines import Known, KnownError, is_name, only, python_names
 from gpunode.fleet.limit import LimitError
-from tests.unit.messages import unnamed
+from tests.support.messages import unnamed
 
 pytestmark = pytest.mark.pure
 

@@ -23,7 +23,7 @@ from gpunode.node.preflight import refusals
 from gpunode.node.preflight.kubelet import kubelet_cautions, kubelet_refusals
 from gpunode.settings import settings_from
 from gpunode.system.kubelet import NOTED, Kubelet, KubeletConfiguration, parse_kubelet
-from tests.unit.test_preflight import machine
+from tests.support.preflight import machine
 
 pytestmark = pytest.mark.pure
 

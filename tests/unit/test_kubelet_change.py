@@ -28,8 +28,8 @@ from gpunode.settings import SettingsError, settings_from
 from gpunode.settings.kubelet import KubeletSettings
 from gpunode.system.kubelet import Kubelet, parse_kubelet
 from gpunode.system.transaction import Journal
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host, commands
+from tests.support.messages import unnamed
+from tests.support.simulated_host import Host, commands
 
 pytestmark = pytest.mark.pure
 

@@ -20,7 +20,7 @@ import pytest
 from gpunode.operations import kubelet
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
-from tests.unit.messages import unnamed
+from tests.support.messages import unnamed
 
 _SYSTEMCTL = r"""#!/bin/sh
 cd "$LAB" || exit 1

@@ -10,8 +10,8 @@ import pytest
 from gpunode import cli
 from gpunode.fleet.inventory import limited, load_inventory
 from gpunode.fleet.limit import LimitError
-from tests import warm
-from tests.unit.messages import unnamed
+from tests.support import warm
+from tests.support.messages import unnamed
 
 pytestmark = pytest.mark.pure
 INVENTORY = 'left = ["gpu-1", "gpu-2"]\nright = ["gpu-10", "cpu-1"]\n'

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from gpunode.cli import gpunode, man_page
-from tests import warm
+from tests.support import warm
 
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 

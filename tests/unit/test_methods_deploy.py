@@ -11,9 +11,9 @@ import yaml
 from click.testing import CliRunner
 
 from gpunode.cli.cluster import cluster as command
-from tests.unit.simulated_cluster import SimulatedCluster
-from tests.unit.test_device_plugin_deploy import CONFIG, PRESENT, data, run
-from tests.unit.test_other_methods import NVIDIA, OF_HELM, _daemon_set
+from tests.support.device_plugin_deploy import CONFIG, PRESENT, data, run
+from tests.support.other_methods import NVIDIA, OF_HELM, _daemon_set
+from tests.support.simulated_cluster import SimulatedCluster
 
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 THEIRS = {"scheduler": "theirs"}

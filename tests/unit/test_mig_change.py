@@ -12,8 +12,8 @@ from gpunode.components.mig.change import Change, Instance, Wanted, change
 from gpunode.components.mig.geometry import mask
 from gpunode.components.mig.layouts import feasible
 from gpunode.components.mig.placement import Impossible, Placement, fit, layout_of, place
-from tests.unit.simulated_mig import SimulatedGpu
-from tests.unit.test_mig_placement import FOUR, SEVEN, geometry, plain_layouts
+from tests.support.mig_placement import FOUR, SEVEN, geometry, plain_layouts
+from tests.support.simulated_mig import SimulatedGpu
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 

@@ -13,25 +13,9 @@ import pytest
 
 from gpunode.cli import main
 from gpunode.components.mig.check import schema
+from tests.support.mig_check import DECLARATION
 
 pytestmark = pytest.mark.pure
-
-DECLARATION = """version: v1
-mig-configs:
-  mixed:
-    - devices: all
-      mig-enabled: true
-      mig-devices: {"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 2}
-  too-much:
-    - devices: [0, -1]
-      mig-enabled: true
-      mig-devices: {"3g.40gb": 2, "1g.10gb": 1}
-  ampere:
-    - device-filter: "0x20B010DE"
-      devices: all
-      mig-enabled: true
-      mig-devices: {"1g.5gb": 7}
-"""
 
 
 @pytest.fixture

@@ -42,10 +42,10 @@ from gpunode.operations import cluster_labels, device_plugin, mig, mig_in_cluste
 from gpunode.operations.transaction import ENDED
 from gpunode.settings import Settings, settings_from
 from gpunode.system.transaction import Journal
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host
-from tests.unit.test_mig_target import DECLARATION, H100, MIXED, gpu
-from tests.unit.test_verify import GOOD
+from tests.support.messages import unnamed
+from tests.support.mig_target import DECLARATION, H100, MIXED, gpu
+from tests.support.simulated_host import Host
+from tests.support.verify import GOOD
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 NODE: dict[str, Any] = {

@@ -41,10 +41,10 @@ from gpunode.node.components import decisions
 from gpunode.node.plan import Plan
 from gpunode.node.preflight import Refusal, cautions
 from gpunode.settings import Settings, SettingsError, settings_from
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host
-from tests.unit.test_preflight import TODAY, machine
-from tests.unit.test_verify import GOOD
+from tests.support.messages import unnamed
+from tests.support.preflight import TODAY, machine
+from tests.support.simulated_host import Host
+from tests.support.verify import GOOD
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 

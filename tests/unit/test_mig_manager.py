@@ -15,9 +15,9 @@ from gpunode.kubernetes.mig_manager import judge_mig_manager, parse_pods
 from gpunode.operations import vectors, verify_cluster
 from gpunode.settings import Settings, settings_from
 from gpunode.system.gpu import Gpus
-from tests.unit.simulated_cluster import SimulatedCluster
-from tests.unit.simulated_host import Host
-from tests.unit.test_verify_cluster import TWO
+from tests.support.simulated_cluster import SimulatedCluster
+from tests.support.simulated_host import Host
+from tests.support.verify_cluster import TWO
 
 STATE = "nvidia.com/mig.config.state"
 ASKED = {"nvidia.com/mig.config": "all-1g.10gb", "nvidia.com/gpu.deploy.mig-manager": "true"}

@@ -31,10 +31,10 @@ from gpunode.node.reboot import RECORD as REBOOTS
 from gpunode.operations import mig as operation
 from gpunode.settings import settings_from
 from gpunode.system.transaction import Journal
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_mig_target import DECLARATION, H100, MIXED, OWN, RECORD, gpu, judged
-from tests.unit.test_verify import GOOD
+from tests.support.messages import unnamed
+from tests.support.mig_target import DECLARATION, H100, MIXED, OWN, RECORD, gpu, judged
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import GOOD
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 FILES = tuple((path, hashlib.sha256(text.encode()).hexdigest()) for path, text in desired_files().items())

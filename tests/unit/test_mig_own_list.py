@@ -8,7 +8,7 @@ from gpunode.components.mig.geometry import Geometry, product_geometry
 from gpunode.components.mig.goal import wanted_instances
 from gpunode.components.mig.placement import Impossible, place
 from gpunode.components.mig.reported_profiles import own_geometry, parse_placements, parse_profiles
-from tests.unit.recorded_smi import last
+from tests.support.recorded_smi import last
 
 pytestmark = pytest.mark.pure
 

@@ -7,26 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base import tables
-from gpunode.components.mig.geometry import Geometry, product_geometry
+from gpunode.components.mig.geometry import product_geometry
 from gpunode.components.mig.layouts import feasible, maximal, nearest
 from gpunode.components.mig.placement import Impossible, counts, fit, layout_of, place
-from tests.unit.simulated_mig import PROFILE_IDS, TABLE, Refused, SimulatedGpu
+from tests.support.mig_placement import FOUR, SEVEN, geometry, plain_layouts
+from tests.support.simulated_mig import PROFILE_IDS, TABLE, Refused, SimulatedGpu
 
 pytestmark = pytest.mark.pure
-
-SEVEN, FOUR = "H100-80GB", "A30-24GB"
-
-
-def geometry(name: str = SEVEN) -> Geometry:
-    found = product_geometry(name)
-    assert found is not None
-    return found
-
-
-def plain_layouts(name: str) -> list[dict[str, int]]:
-    """Return every feasible layout without media extensions."""
-    every = (layout_of(geometry(name), layout) for layout in feasible(geometry(name)))
-    return [layout for layout in every if not any("+" in profile for profile in layout)]
 
 
 def _why(layout: dict[str, int], name: str = SEVEN) -> str:

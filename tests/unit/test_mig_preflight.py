@@ -10,8 +10,8 @@ import pytest
 from gpunode.base import tables
 from gpunode.node.preflight import Refusal, cautions, refusals
 from gpunode.settings import SettingsError, settings_from
-from tests.unit.messages import unnamed
-from tests.unit.test_preflight import TODAY, _gpu, machine
+from tests.support.messages import unnamed
+from tests.support.preflight import TODAY, _gpu, machine
 
 pytestmark = pytest.mark.pure
 

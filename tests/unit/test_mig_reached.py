@@ -24,8 +24,8 @@ from gpunode.components.mig.state import MigGpu
 from gpunode.lab.hardware.simulated.machine import Machine
 from gpunode.lab.hardware.simulated.smi.main import call
 from gpunode.system.smi import QUERY
-from tests.unit.lab.test_nvidia_smi import VERSION, machine_with
-from tests.unit.test_mig_placement import FOUR, SEVEN, plain_layouts
+from tests.support.mig_placement import FOUR, SEVEN, plain_layouts
+from tests.support.nvidia_smi import VERSION, machine_with
 
 pytestmark = pytest.mark.simulated
 

@@ -20,8 +20,8 @@ from gpunode.components.mig.geometry import product_geometry
 from gpunode.components.mig.smi import LISTS, parse_mig
 from gpunode.components.mig.state import GpuInstance, Mig, MigGpu
 from gpunode.facts.mig import Mig as MigFact
-from tests.unit.recorded_smi import last, recorded
-from tests.unit.smi_rows import cells, row
+from tests.support.recorded_smi import last, recorded
+from tests.support.smi_rows import cells, row
 
 H100 = "h100-80gb-x2.nvidia-smi-550.txt"
 A100 = "a100-40gb-x2.nvidia-smi-550.txt"

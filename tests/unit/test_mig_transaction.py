@@ -32,8 +32,8 @@ from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.mig_transaction import TRANSACTION
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
-from tests.unit.lab.test_nvidia_smi import A100, machine_with
-from tests.unit.messages import unnamed
+from tests.support.messages import unnamed
+from tests.support.nvidia_smi import A100, machine_with
 
 pytestmark = [pytest.mark.simulated, pytest.mark.tier2]
 

@@ -11,7 +11,7 @@ from gpunode.components.driver import parse_driver
 from gpunode.node.plan import plan
 from gpunode.node.verdict import judge
 from gpunode.settings import settings_from
-from tests.unit.test_verify import GOOD
+from tests.support.verify import GOOD
 
 pytestmark = pytest.mark.pure
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.probe_output import checked
 from gpunode.base.reading import ParseError
 from gpunode.base.template import rendered
-from gpunode.components.mps import Daemon, Mps, MpsDaemon, control_text, daemons, parse_mps
+from gpunode.components.mps import Mps, control_text, daemons, parse_mps
 from gpunode.components.mps.daemon import FOLDER, UNITS
 from gpunode.components.mps.environment import ENVIRONMENT, PATHS, PIPE_DIRECTORY, PROFILE, VARIABLE, environment_files
 from gpunode.components.mps.files import APPLY, desired_files
@@ -34,47 +33,19 @@ from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
 from gpunode.settings import Settings, SettingsError, settings_from
 from gpunode.settings.mps import MpsSettings
-from gpunode.system.gpu import Gpu, Gpus, MigMode
+from gpunode.system.gpu import Gpus
 from gpunode.system.pci import PciGpu
 from gpunode.system.transaction import Journal
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_verify import GOOD
+from tests.support.messages import unnamed
+from tests.support.mps import H100, PROGRAM, ROW, asked, digest_of, run, settled
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import GOOD
 
-H100 = PciGpu("0000:1a:00.0", "2330", "GH100 [H100 SXM5 80GB]", "hopper")
 P100 = PciGpu("0000:1a:00.0", "15F8", "GP100GL [Tesla P100 PCIe 16GB]", "pascal")
-ROW = Gpu(
-    0, "GPU-1", "NVIDIA H100", "0000:1a:00.0", "580.95.05", 81559, MigMode("Disabled", "Disabled"),
-    "Exclusive_Process", "Enabled",
-)  # fmt: skip
-PROGRAM = "/usr/bin/nvidia-cuda-mps-control"
-
-
-def asked(**more: Any) -> MpsSettings:
-    return settings_from({"mps": {"enabled": True, **more}}).mps
 
 
 def judged(settings: Settings, node: Node) -> tuple[Finding, ...]:
     return decisions(settings, node)["mps"].findings
-
-
-def digest_of(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def running(daemon: Daemon, **more: Any) -> MpsDaemon:
-    readings = tuple((item.question, item.answer) for item in daemon.controls)
-    digest = digest_of(control_text(daemon.controls))
-    found = MpsDaemon(daemon.unit, True, True, True, False, digest, readings, 0, 0, exclusive=True)
-    return replace(found, **more)
-
-
-def settled(settings: MpsSettings, gpus: int = 1, **more: Any) -> Mps:
-    """Return a node on which all is as desired, but for what `more` says of every daemon."""
-    wanted = daemons(settings, range(gpus))
-    files = {path: digest_of(text) for path, text in desired_files(wanted, settings, PROGRAM).items()}
-    ours = tuple((path, digest) for path, digest in files.items() if path in (*UNITS, APPLY, *PATHS))
-    return Mps(PROGRAM, ours, tuple(running(daemon, **more) for daemon in wanted))
 
 
 @pytest.mark.pure
@@ -222,18 +193,6 @@ def test_the_probe_s_lines_become_daemons() -> None:
 def test_other_lines_are_an_error(line: str) -> None:
     with pytest.raises(ParseError):
         parse_mps([line])
-
-
-def run(host: Host, state: Mps, settings: MpsSettings, gpus: int = 1, allowed: bool = True, **row: Any) -> list[str]:
-    rows = tuple(replace(ROW, index=index, **row) for index in range(gpus))
-    journal = Journal(None, None, None, False)
-    host.readings |= {MpsFact: state, GpusFact: Gpus("ok", 0, None, rows), TransactionJournal: journal}
-    wanted = daemons(settings, range(gpus)) if settings.enabled else ()
-    found = []
-    for command in operation.daemons._inner(desired=wanted, settings=settings, restart_allowed=allowed):
-        stdin = getattr(command, "connector_arguments", {}).get("_stdin")
-        found.append(base64.b64decode(stdin[0]).decode() if stdin else str(command))
-    return found
 
 
 @pytest.mark.pure

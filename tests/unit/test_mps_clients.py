@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -23,18 +22,12 @@ from gpunode.kubernetes.helm.difference import Difference
 from gpunode.kubernetes.helm.manifest import Identity
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, PRESENT, LabelChange
+from tests.support.mps_clients import gpu_pod
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 
 DAEMON = Identity("apps", "DaemonSet", "nvidia-device-plugin", "nvdp-nvidia-device-plugin-mps-control-daemon")
 PLUGIN = Identity("apps", "DaemonSet", "nvidia-device-plugin", "nvdp-nvidia-device-plugin")
-
-
-def gpu_pod(name: str, node: str | None = "gpu-1", phase: str = "Running", **limits: str) -> dict[str, Any]:
-    """Return a pod with one container of these limits; a GPU if none are given."""
-    container = {"name": "main", "resources": {"limits": limits or {"nvidia.com/gpu": "1"}}}
-    spec = {"containers": [container], **({} if node is None else {"nodeName": node})}
-    return {"metadata": {"namespace": "team", "name": name}, "spec": spec, "status": {"phase": phase}}
 
 
 def test_the_pods_that_have_a_gpu_are_told_by_node_and_no_others() -> None:

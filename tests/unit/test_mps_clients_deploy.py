@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, PRESENT
-from tests.unit.simulated_cluster import SimulatedCluster
-from tests.unit.test_device_plugin_deploy import Run, data, run
-from tests.unit.test_mps_clients import gpu_pod
+from tests.support.device_plugin_deploy import Run, data, run
+from tests.support.mps_clients import gpu_pod
+from tests.support.simulated_cluster import SimulatedCluster
 
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 WITHOUT_DRAIN = {"enabled": False}

@@ -21,9 +21,9 @@ from gpunode.settings import Settings, settings_from
 from gpunode.system.applied import Applied, OwnFile
 from gpunode.system.gpu import Gpus
 from gpunode.system.pci import PciGpus
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_mps import H100, ROW, asked, run, settled
-from tests.unit.test_verify import GOOD
+from tests.support.mps import H100, ROW, asked, run, settled
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import GOOD
 
 pytestmark = pytest.mark.pure
 

@@ -12,9 +12,9 @@ from gpunode.base.findings import FindingClass
 from gpunode.base.subject import Subject
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, OURS, PRESENT
 from gpunode.settings import Settings, settings_from
-from tests.unit.simulated_cluster import SimulatedCluster, node
-from tests.unit.test_mps_clients import gpu_pod
-from tests.unit.test_mps_restarts import NODES, RELEASE, installed, told
+from tests.support.mps_clients import gpu_pod
+from tests.support.mps_restarts import NODES, RELEASE, installed, told
+from tests.support.simulated_cluster import SimulatedCluster, node
 
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 SETS = ("nvdp", "nvdp-mps-control-daemon")

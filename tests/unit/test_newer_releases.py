@@ -22,11 +22,11 @@ from gpunode.operations import driver_packages
 from gpunode.packages.driver_packages import DriverPackages as State
 from gpunode.packages.driver_packages import Offers, Simulation, archive_components, package_set, resolve_for_os
 from gpunode.settings import settings_from
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_driver_sources import ARCHIVE, DEBIAN_SOURCE
-from tests.unit.test_operations import Recorder
-from tests.unit.test_preflight import B200, DEBIAN, H100, NO_DRIVER, V100, machine
+from tests.support.driver_sources import ARCHIVE, DEBIAN_SOURCE
+from tests.support.messages import unnamed
+from tests.support.operations import Recorder
+from tests.support.preflight import B200, DEBIAN, H100, NO_DRIVER, V100, machine
+from tests.support.simulated_host import Host, commands
 
 pytestmark = pytest.mark.pure
 

@@ -12,7 +12,7 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.driver.next_boot import next_boot as judged_next_boot
 from gpunode.node import Node
 from gpunode.system.boot import Boot, DkmsBuild, Kernel
-from tests.unit.test_verify import GOOD
+from tests.support.verify import GOOD
 
 pytestmark = pytest.mark.pure
 

@@ -18,8 +18,8 @@ from gpunode.operations import driver
 from gpunode.settings import settings_from
 from gpunode.system.boot import Boot, Kernel
 from gpunode.system.unit import Unit
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_verify import GOOD, SETTINGS
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import GOOD, SETTINGS
 
 pytestmark = pytest.mark.pure
 

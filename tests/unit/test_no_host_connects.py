@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import warm
+from tests.support import warm
 
 pytestmark = pytest.mark.pure
 # Nothing listens on port 1 of this machine.

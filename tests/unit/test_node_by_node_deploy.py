@@ -13,10 +13,10 @@ import pytest
 from gpunode.kubernetes.nodes.cordon import ANNOTATION
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE
 from gpunode.operations.node_by_node import reason_of
-from tests.unit import test_device_plugin_deploy as deploy
-from tests.unit.simulated_cluster import SimulatedCluster
-from tests.unit.test_device_plugin_deploy import Run, data
-from tests.unit.test_mps_clients import gpu_pod
+from tests.support import device_plugin_deploy as deploy
+from tests.support.device_plugin_deploy import Run, data
+from tests.support.mps_clients import gpu_pod
+from tests.support.simulated_cluster import SimulatedCluster
 
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 SETS = ("nvdp", "nvdp-mps-control-daemon")

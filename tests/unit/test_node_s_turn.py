@@ -17,7 +17,7 @@ from gpunode.operations import cluster_labels, node_by_node
 from gpunode.operations.failure import OperationRefused
 from gpunode.operations.node_by_node import Change, begun_anew
 from gpunode.settings import Settings, settings_from
-from tests.unit.simulated_host import Host
+from tests.support.simulated_host import Host
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 

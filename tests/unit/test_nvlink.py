@@ -18,7 +18,7 @@ from gpunode.packages.driver_packages import package_set
 from gpunode.settings import settings_from
 from gpunode.system.kernel import parse_kernel_features
 from gpunode.system.pci import PciGpus, parse_pci_gpus
-from tests.unit.test_verify import GOOD, SETTINGS
+from tests.support.verify import GOOD, SETTINGS
 
 H100 = {"vendor": "0x10de", "class": "0x030200", "device": "0x2330"}
 SWITCH = {"vendor": "0x10de", "class": "0x068000", "device": "0x22a3"}

@@ -8,12 +8,11 @@ import os
 import pty
 import select
 import signal
-import socket
 import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +31,14 @@ from gpunode.cli.output import output_option, say_document
 from gpunode.fleet import drift
 from gpunode.fleet.run import child
 from gpunode.reference.output import SCHEMAS
-from tests import warm
-from tests.unit.simulated_rollout import Lab
-from tests.unit.test_apply import CAN
-from tests.unit.test_ci_judgement import Machines
-from tests.unit.test_output_modes import Job
+from tests.support import warm
+from tests.support.apply import CAN
+from tests.support.ci_judgement import Machines
+from tests.support.one_document import CHECKOUT
+from tests.support.output_modes import Job
+from tests.support.simulated_rollout import Lab
 
 pytestmark = pytest.mark.pure
-CHECKOUT = Path(__file__).parents[2]
 NOBODY = '{"ssh_hostname": "127.0.0.1", "ssh_port": 1, "ssh_connect_retries": 0}'
 # What can be opened, and never written.
 FULL = "/dev/full"
@@ -357,13 +356,6 @@ def test_a_crash_is_no_document_where_no_json_is_asked_for(lab: Lab, monkeypatch
 # Interruptions, at a real terminal.
 
 
-@pytest.fixture
-def silent() -> Iterator[str]:
-    """Return the data of a host that takes connections, and says nothing."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield f'{{"ssh_hostname": "127.0.0.1", "ssh_port": {server.getsockname()[1]}, "ssh_connect_retries": 0}}'
-
-
 def _at_its_terminal() -> None:
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
@@ -503,7 +495,7 @@ def test_whoever_does_not_answer_apply_s_question_is_told_that_nothing_was_done(
     tmp_path: Path, keys: bytes, mode: str
 ) -> None:
     lab = Lab(tmp_path)
-    words = ("-m", "tests.unit.simulated_rollout", "apply", "--output", mode, "fleet.py")
+    words = ("-m", "tests.support.simulated_rollout", "apply", "--output", mode, "fleet.py")
     terminal = Terminal(tmp_path, *words)
     # The question is a result where no document is one.
     asked = tmp_path / "printed"

@@ -28,15 +28,13 @@ from gpunode.facts.deb import DebPackages as DebPackagesFact
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.unit import Unit as UnitFact
 from gpunode.operations import apt, containerd, driver, packages, systemd
-from gpunode.packages.deb import AptRepository
-from gpunode.packages.families.apt import source_text
 from gpunode.packages.installed_packages import InstalledPackages
-from gpunode.packages.keyring import PERMISSIONS
 from gpunode.settings import settings_from
 from gpunode.system.boot import Boot
 from gpunode.system.unit import Unit
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host, commands
+from tests.support.messages import unnamed
+from tests.support.operations import REPOSITORY, TRUSTED, Recorder
+from tests.support.simulated_host import Host, commands
 
 pytestmark = pytest.mark.pure
 
@@ -95,24 +93,6 @@ def test_containerd_is_left_alone_where_containers_run_and_a_restart_is_not_allo
     assert len(commands(containerd.configuration, host, **{**ASKED, "restart_allowed": False})) == 1
 
 
-@pytest.mark.parametrize(
-    "states, steps",
-    [
-        (("loaded", "active", "running", "enabled"), []),
-        (("loaded", "active", "running", "disabled"), ["enable"]),
-        (("loaded", "inactive", "dead", "enabled"), ["start"]),
-        (("loaded", "failed", "failed", "disabled"), ["enable", "start"]),
-    ],
-)
-def test_a_unit_gets_what_it_lacks_and_nothing_else(
-    host: Host, states: tuple[str, str, str, str], steps: list[str]
-) -> None:
-    host.readings[UnitFact] = Unit(*states)
-    found = commands(systemd.running, host, unit="containerd.service")
-    assert found[1:] == [f"systemctl {step} containerd.service" for step in steps]
-    assert bool(host.noops) == (not steps)
-
-
 LOADED = DriverState((), "580.95.05", "Dual MIT/GPL", "580.95.05", "open", "580.95.05", uvm_loaded=True)
 
 
@@ -139,16 +119,6 @@ def test_no_kernel_module_is_loaded_while_a_reboot_is_pending(host: Host) -> Non
     assert commands(driver.module_loaded, host) == []
 
 
-KEY = "A" * 40
-REPOSITORY: dict[str, str] = {
-    "label": "cuda", "uri": "https://host/cuda", "key_url": "https://host/key", "key_fingerprint": KEY,
-}  # fmt: skip
-TRUSTED = AptRepository(
-    (KEY,), source_text("https://host/cuda", "/usr/share/keyrings/gpunode-cuda.gpg"), "digest", "digest", "amd64",
-    permissions=PERMISSIONS,
-)  # fmt: skip
-
-
 @pytest.mark.parametrize("permissions", ["666 root:root", "600 root:root", "644 operator:root", "777 root:root", None])
 def test_a_keyring_that_root_does_not_guard_is_written_anew(host: Host, permissions: str | None) -> None:
     host.readings[AptRepositoryFact] = replace(TRUSTED, permissions=permissions)
@@ -169,21 +139,6 @@ def test_packages_at_different_versions_are_brought_together_where_they_belong_t
     host.readings[DebPackagesFact] = InstalledPackages(tuple(sorted(installed.items())))
     found = commands(packages.installed, host, family="apt", desired=dict.fromkeys(PACKAGES), one_version=one_version)
     assert [command.split()[-len(PACKAGES) :] for command in found] == ([ends] if ends else [])
-
-
-class Recorder:
-    """Stand in for a module of operations, and for own_file: keep what each is called with."""
-
-    def __init__(self) -> None:
-        self.calls: list[dict[str, Any]] = []
-
-    def __getattr__(self, name: str) -> Any:
-        """Return an operation that does nothing."""
-        return lambda **arguments: self.calls.append({"operation": name, **arguments})
-
-    def own_file(self, path: str, **arguments: Any) -> None:
-        """Keep which of gpunode's own files a deploy is at."""
-        self.calls.append({"operation": "own_file", "path": path, **arguments})
 
 
 def deployed(

@@ -10,18 +10,17 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.base.decision import bad
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.device_plugin.methods import extender, release_leaves, schedulers, wanted_objects
-from gpunode.kubernetes.device_plugin.others import Plugin, decide, parse_plugins
+from gpunode.kubernetes.device_plugin.others import parse_plugins
 from gpunode.kubernetes.gpushare.configuration import Extender
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, SERVED_BY, label_change, wanted_labels
 from gpunode.kubernetes.objects.own_objects import DIGEST, METHOD, is_ready, marked, objects_change
-from gpunode.settings import Problem, Settings, SettingsError, check_hosts, settings_from
+from gpunode.settings import Problem, SettingsError, check_hosts, settings_from
+from tests.support.other_methods import NODE, NVIDIA, OF_HELM, _daemon_set, _listed, in_the_way
 
 pytestmark = pytest.mark.pure
-NODE: dict[str, Any] = {"kubernetes": {"enabled": True}}
 GPUSHARE = {
     **NODE, "device_plugin": {"method": "gpushare"}, "containerd": {"default_runtime": "nvidia"},
     "gpushare": {"schedulers": ["gpu-1"]},
@@ -36,10 +35,6 @@ SLICED = {**NODE, "device_plugin": {"method": "manifest"}, "mig": {"config": "al
 
 def _objects(**hosts: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {f"{each['kind']}/{each['metadata']['name']}": each for each in wanted_objects(check_hosts(hosts))}
-
-
-def _listed(*documents: Any) -> str:
-    return json.dumps({"kind": "List", "items": list(documents)})
 
 
 def test_each_configuration_has_a_daemon_set_that_takes_the_nodes_labelled_for_it() -> None:
@@ -249,26 +244,6 @@ def test_a_workload_as_asked_is_waited_for_only_while_an_update_comes_to_nodes_t
     labels = wanted_labels(settings_from(MANIFEST))
     change = objects_change(wanted, _listed(*live), _listed(*live[1:]), not_ready=[labels] * down)
     assert (len(change.unready), len(change.ill), change.is_none) == (int(waits), int(not waits), not waits)
-
-
-def in_the_way(settings: Settings, labels: dict[str, str], plugins: tuple[Plugin, ...], **leaving: Any) -> list[str]:
-    """Return why plugins may not take a node beside its own: a run is refused by it, drift tells of each."""
-    decision = decide(settings, labels, plugins, **leaving)
-    told = [str(item.cause) for item in bad(*decision.findings)]
-    assert (decision.refusal or "") == "\n".join(told) and not decision.steps
-    return told
-
-
-def _daemon_set(name: str, image: str, pod: dict[str, Any] | None = None, **metadata: Any) -> dict[str, Any]:
-    container = {"name": "c", "image": image, **(pod or {}).pop("container", {})}
-    return {
-        "metadata": {"name": name, "namespace": "kube-system", **metadata},
-        "spec": {"template": {"spec": {"containers": [container], **(pod or {})}}},
-    }
-
-
-NVIDIA = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
-OF_HELM = {"annotations": {"meta.helm.sh/release-name": "nvdp"}}
 
 
 def test_device_plugins_are_known_by_what_runs_in_them() -> None:

@@ -18,9 +18,10 @@ from gpunode.kubernetes.other_plugins.desired import kept_releases, objects, rel
 from gpunode.settings import SettingsError, check_hosts, settings_from
 from gpunode.settings.cluster import expected_resources
 from gpunode.settings.plugin_manifest import KINDS, ManifestError, parse_manifest, read_manifest
-from tests.unit.simulated_cluster import SimulatedCluster
-from tests.unit.test_device_plugin_deploy import data, run
-from tests.unit.test_how_to import snippet
+from tests.support.device_plugin_deploy import data, run
+from tests.support.how_to import snippet
+from tests.support.other_plugins import CHART
+from tests.support.simulated_cluster import SimulatedCluster
 
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 
@@ -42,13 +43,6 @@ spec:
       - {name: fpga, image: "registry.example/fpga:1.0"}
 """
 MANIFEST = f"# of a vendor\n---\n{ACCOUNT}---\n{PLUGIN}"
-CHART = {
-    "chart": "fpga-plugin",
-    "repository": "https://charts.example/fpga",
-    "version": "1.2.3",
-    "namespace": "fpga",
-    "values": {"tolerations": []},
-}
 
 
 def _file(folder: Path, text: str = MANIFEST) -> str:

@@ -21,15 +21,13 @@ from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.cli import live
 from gpunode.cli.output import VARIABLE
 from gpunode.fleet import drift
-from gpunode.fleet import nodes as fleet
 from gpunode.fleet.run.progress import Progress, Step
 from gpunode.reference.output import SCHEMAS, WITHOUT, commands
-from tests.unit.simulated_rollout import Lab
-from tests.unit.test_ci_judgement import READY, Machines, answer
+from tests.support.output_modes import GOOD, Job
+from tests.support.simulated_rollout import Lab
 
 pytestmark = pytest.mark.pure
 CHECKOUT = Path(__file__).parents[2]
-GOOD = Finding("driver", FindingClass.OK, "flavour", "open", "open")
 KNOW = Finding("driver", FindingClass.OK, "held packages", "held", "held", "the kernel is not held", "set hold_kernel")
 BAD = Finding(
     "containerd", FindingClass.DRIFT, "default runtime", "runc", "nvidia",
@@ -263,18 +261,6 @@ def test_equal_nodes_of_a_wave_are_one_line_that_fits(lab: Lab, monkeypatch: pyt
     assert "wave 2: gpu-2 to gpu-4\n" in done.stdout and "  gpu-2 to gpu-4: ok\n" in done.stdout
     # A path stands whole.
     assert all(len(line) <= 50 or "/" in line for line in done.stdout.splitlines())
-
-
-class Job(Machines):
-    """Stand in for a job whose machines come up, and for its run of pyinfra."""
-
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, status: int) -> None:
-        super().__init__(folder, monkeypatch, answer("up", READY))
-        (folder / "pyinfra").write_text(f"#!/bin/sh\necho SIMULATED pyinfra on $#\necho more >&2\nexit {status}\n")
-        (folder / "pyinfra").chmod(0o755)
-        monkeypatch.setattr(sys, "executable", str(folder / "python"))
-        monkeypatch.setattr(drift, "inspect", lambda *_, **__: (NodeReport("up", (GOOD,)),))
-        monkeypatch.setattr(fleet, "read", self.read)
 
 
 def test_ci_prints_its_run_where_the_mode_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,9 +22,9 @@ from gpunode.kubernetes.device_plugin.own_config import (
 from gpunode.kubernetes.run_on import here
 from gpunode.operations import device_plugin
 from gpunode.settings import Settings, settings_from
-from tests.unit.messages import unnamed
-from tests.unit.simulated_cluster import SimulatedCluster
-from tests.unit.simulated_host import Host
+from tests.support.messages import unnamed
+from tests.support.simulated_cluster import SimulatedCluster
+from tests.support.simulated_host import Host
 
 pytestmark = pytest.mark.pure
 

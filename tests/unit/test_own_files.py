@@ -40,11 +40,12 @@ from gpunode.operations.own_files import kept
 from gpunode.settings import Settings, settings_from
 from gpunode.system import applied as record
 from gpunode.system.applied import PATH, Applied, OwnFile, PresentFile, parse_applied, record_text
-from tests.unit import test_dnf
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_operations import REPOSITORY, TRUSTED
-from tests.unit.test_verify import DATA, GOOD, SETTINGS
+from tests.support.dnf import ASKED as DNF_ASKED
+from tests.support.dnf import TRUSTED as DNF_TRUSTED
+from tests.support.messages import unnamed
+from tests.support.operations import REPOSITORY, TRUSTED
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import DATA, GOOD, SETTINGS
 
 pytestmark = pytest.mark.pure
 
@@ -381,8 +382,8 @@ def test_a_repository_s_entry_and_the_toolkit_s_pins_are_recorded_too(host: Host
     run(host)
     host.readings[AptRepositoryFact] = TRUSTED
     assert commands(apt.repository, host, **REPOSITORY) == []
-    host.readings[DnfRepository] = test_dnf.TRUSTED
-    assert commands(dnf.repository, host, **test_dnf.ASKED) == []
+    host.readings[DnfRepository] = DNF_TRUSTED
+    assert commands(dnf.repository, host, **DNF_ASKED) == []
     state = GOOD.toolkit
     list(TOOLKIT_HOLDS["apt"](state, True))
     sources = {"/etc/apt/sources.list.d/gpunode-cuda.sources", "/etc/yum.repos.d/gpunode-cuda.repo"}

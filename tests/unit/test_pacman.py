@@ -45,9 +45,9 @@ from gpunode.packages.trust import trust_refusals
 from gpunode.settings import settings_from
 from gpunode.system.boot import Boot, Kernel, parse_boot
 from gpunode.system.operating_system import OperatingSystem, parse_operating_system
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_preflight import machine
-from tests.unit.test_verify import GOOD
+from tests.support.preflight import machine
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import GOOD
 
 pytestmark = pytest.mark.pure
 

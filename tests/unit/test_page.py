@@ -29,30 +29,14 @@ from gpunode.fleet.page.html import PAGES, drift_page
 from gpunode.fleet.page.view import cleaned, in_words
 from gpunode.fleet.reports.document import document
 from gpunode.fleet.rollout.document import document as rollout_document
-from gpunode.fleet.rollout.progress import Progress
 from gpunode.reference import plan as plan_reference
-from gpunode.reference import rollout as rollout_reference
-from tests import fleet_documents as fleet
-from tests.unit.messages import unnamed
+from tests.support import fleet_documents as fleet
+from tests.support.messages import unnamed
+from tests.support.page import EVIL, rollout
 
 pytestmark = pytest.mark.pure
 
 LIMIT = 3_000_000
-EVIL = (
-    "</script><script>alert(1)</script>",
-    "<img src=x onerror=alert(1)>",
-    '"><svg onload=alert(1)>',
-    "</td></table>",
-    "{{ 7*7 }}",
-    "\u202egnp.exe",
-    "\x1b]52;c;ZXZpbA==\x07",
-    "\ud800",
-    "<!--",
-    "]]>",
-    "&amp;",
-    "\x00",
-    "javascript:alert(1)",
-)
 TEXT = st.text(st.characters(), max_size=20) | st.sampled_from(EVIL)
 FINDINGS = st.builds(
     Finding,
@@ -94,15 +78,6 @@ def data(text: str) -> dict[str, Any]:
     (packed,) = re.findall(r'id="data">([A-Za-z0-9+/=]*)<', text)
     unpacked: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(packed)))
     return unpacked
-
-
-def rollout() -> Progress:
-    """Return the reference's rollout, that a failed node stopped."""
-    entries = rollout_reference.example()
-    progress = Progress(entries[0])
-    for entry in entries[1:-1]:
-        progress = progress.after(entry)
-    return progress
 
 
 def every_page() -> dict[str, str]:

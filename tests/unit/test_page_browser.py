@@ -19,9 +19,9 @@ from gpunode.fleet.page.html import PAGES, drift_page
 from gpunode.fleet.reports.document import document
 from gpunode.fleet.rollout.document import document as rollout_document
 from gpunode.reference import plan as plan_reference
-from tests import fleet_documents as fleet
-from tests.browser import MISSING, Browser, browser, program
-from tests.unit.test_page import EVIL, rollout
+from tests.support import fleet_documents as fleet
+from tests.support.browser import MISSING, Browser, browser, program
+from tests.support.page import EVIL, rollout
 
 pytestmark = [
     pytest.mark.real,

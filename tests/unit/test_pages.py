@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import warm
 from tests.molecule.checkout import copied
 from tests.molecule.pages.page import Command, Entry, followed, steps
+from tests.support import warm
 
 pytestmark = [pytest.mark.real, pytest.mark.tier2]
 

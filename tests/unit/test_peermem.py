@@ -24,9 +24,9 @@ from gpunode.node.plan import plan
 from gpunode.node.verdict import judge
 from gpunode.operations import driver
 from gpunode.settings import settings_from
-from tests.unit.lab.installed_driver import install
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_verify import GOOD
+from tests.support.installed_driver import install
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import GOOD
 
 pytestmark = pytest.mark.pure
 

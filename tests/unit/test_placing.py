@@ -10,7 +10,7 @@ import pytest
 from gpunode.base.shell_file import script_file
 from gpunode.operations.files import replace_command, write_command
 from gpunode.operations.script import script
-from tests.unit.messages import unnamed
+from tests.support.messages import unnamed
 
 pytestmark = pytest.mark.real
 

@@ -27,9 +27,9 @@ from gpunode.settings import settings_from
 from gpunode.system.boot import Boot, Kernel
 from gpunode.system.health import GpuHealth
 from gpunode.system.pci import PciGpu, PciGpus
-from tests import warm
-from tests.unit.messages import unnamed
-from tests.unit.test_verify import GOOD, RUNC_BY_DEFAULT, SETTINGS
+from tests.support import warm
+from tests.support.messages import unnamed
+from tests.support.verify import GOOD, RUNC_BY_DEFAULT, SETTINGS
 
 pytestmark = pytest.mark.pure
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from gpunode.base import tables
 from gpunode.cli.plan import plan
-from tests.unit.messages import unnamed
+from tests.support.messages import unnamed
 
 pytestmark = pytest.mark.pure
 

@@ -31,7 +31,7 @@ from gpunode.facts.plugin_mps import PluginMps as Fact
 from gpunode.kubernetes.device_plugin.judge_mps import judge_mps, limits, percentage, resource_of
 from gpunode.settings import Settings, settings_from
 from gpunode.system.gpu import Gpu, Gpus, MigMode
-from tests.unit.recorded_smi import last
+from tests.support.recorded_smi import last
 
 pytestmark = pytest.mark.pure
 

@@ -20,8 +20,8 @@ from gpunode.node.plan import plan
 from gpunode.node.preflight import cautions, refusals
 from gpunode.node.verdict import judge
 from gpunode.settings import SettingsError, settings_from
-from tests.unit.messages import unnamed
-from tests.unit.test_verify import DATA, GOOD
+from tests.support.messages import unnamed
+from tests.support.verify import DATA, GOOD
 
 pytestmark = pytest.mark.pure
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from typing import Any
 
@@ -26,46 +25,15 @@ from gpunode.node.preflight import cautions
 from gpunode.operations import power
 from gpunode.settings import SettingsError, settings_from
 from gpunode.settings.power import PowerSettings
-from gpunode.system.gpu import Gpus, parse_gpus
+from gpunode.system.gpu import Gpus
 from gpunode.system.gpu_settings import Clocks, Ecc
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host, commands
-from tests.unit.smi_rows import row
-from tests.unit.test_verify import DATA, GOOD
+from tests.support.messages import unnamed
+from tests.support.power import ADDRESS, DEPRECATED, FULL, H100, ONE, asked, gpus
+from tests.support.simulated_host import Host, commands
+from tests.support.smi_rows import row
+from tests.support.verify import DATA, GOOD
 
 pytestmark = pytest.mark.pure
-H100 = "NVIDIA H100 80GB HBM3"
-DEPRECATED = "[Requested functionality has been deprecated]"
-ADDRESS = "0000:1a:00.0"
-
-
-def gpus(*told: dict[str, str]) -> Gpus:
-    """Return GPUs as the probe's rows tell of them."""
-    return parse_gpus(["gpu.rc=0", *(row(**each) for each in told)])
-
-
-def asked(**told: Any) -> PowerSettings:
-    return settings_from({"power": told}).power
-
-
-ONE = gpus({})
-NOTHING = Power()
-FULL = asked(limit=600, locked_graphics_clocks="1200,1500")
-
-
-def digests(settings: PowerSettings) -> tuple[tuple[str, str], ...]:
-    return tuple((path, hashlib.sha256(text.encode()).hexdigest()) for path, text in texts(rules(settings)).items())
-
-
-def right(settings: PowerSettings, *locks: Lock) -> Power:
-    """Return what a run by these settings leaves."""
-    lines = tuple(rule.line for rule in rules(settings))
-    return Power(digests(settings), (), lines, bool(lines), locks)
-
-
-def tasks(settings: PowerSettings, actual: Power = NOTHING, of: Gpus = ONE) -> list[str]:
-    changes = [step.change for step in decide(Desired(settings), actual, of).steps]
-    return [task.line for task in next((change.tasks for change in changes if change), ())]
 
 
 @pytest.mark.parametrize(

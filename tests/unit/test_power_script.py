@@ -22,7 +22,7 @@ from gpunode.lab.hardware.simulated.fault import main as set_fault
 from gpunode.lab.hardware.simulated.machine import Machine
 from gpunode.operations.script import STANDARD_INPUT, script
 from gpunode.settings import settings_from
-from tests.unit.lab.installed_driver import install
+from tests.support.installed_driver import install
 
 pytestmark = pytest.mark.simulated
 CHECKOUT = Path(__file__).parents[2]

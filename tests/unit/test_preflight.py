@@ -9,7 +9,6 @@ import pytest
 from gpunode.base import tables
 from gpunode.components.cuda import CudaToolkits
 from gpunode.components.driver import DriverState
-from gpunode.node.machine import Machine
 from gpunode.node.preflight import Caution, Refusal, cautions, chosen_flavour, refusals
 from gpunode.node.preflight.anywhere import cautions_anywhere
 from gpunode.packages.apt_sources import AptSources
@@ -17,42 +16,24 @@ from gpunode.settings import SettingsError, settings_from
 from gpunode.system.boot import Boot, Kernel
 from gpunode.system.disk import Disk
 from gpunode.system.operating_system import OperatingSystem
-from gpunode.system.pci import PciGpu, PciGpus
-from tests.unit.messages import unnamed
+from gpunode.system.pci import PciGpu
+from tests.support.messages import unnamed
+from tests.support.preflight import (
+    B200,
+    DEBIAN,
+    H100,
+    OPEN_550,
+    P100,
+    T4,
+    TODAY,
+    UBUNTU,
+    UNKNOWN_GPU,
+    V100,
+    _gpu,
+    machine,
+)
 
 pytestmark = pytest.mark.pure
-
-TODAY = date(2026, 1, 15)
-
-DEBIAN = OperatingSystem("debian", "12", "bookworm", (), "Debian GNU/Linux 12 (bookworm)", "x86_64", "6.1.0-1", False)
-UBUNTU = replace(DEBIAN, id="ubuntu", version_id="24.04", codename="noble", name="Ubuntu 24.04.3 LTS")
-NO_DRIVER = DriverState((), None, None, None, None, None)
-OPEN_550 = DriverState((), "550.54.15", "Dual MIT/GPL", "550.54.15", "open", "550.54.15")
-
-
-def _gpu(device_id: str, address: str = "0000:1a:00.0") -> PciGpu:
-    known = tables.pci_device(device_id)
-    return PciGpu(address, device_id, known.name if known else None, known.generation if known else None)
-
-
-H100, B200, V100, T4, P100 = map(_gpu, ("2330", "2901", "1DB1", "1EB8", "15F8"))
-UNKNOWN_GPU = _gpu("FFFE")
-
-
-def machine(
-    system: OperatingSystem = DEBIAN, gpus: tuple[PciGpu, ...] = (H100,), driver: DriverState = NO_DRIVER, **more: Any
-) -> Machine:
-    """Return a bare machine, as preflight reads it, with what is given instead."""
-    bare = Machine(
-        operating_system=system,
-        pci=PciGpus(gpus),
-        driver=driver,
-        cuda=CudaToolkits((), None, None, False),
-        boot=Boot("6.1.0-40-amd64"),
-        disk=Disk(()),
-        apt_sources=AptSources("amd64"),
-    )
-    return replace(bare, **more)
 
 
 def _refused(data: dict[str, Any] | None = None, *args: Any, **more: Any) -> tuple[Refusal, ...]:

@@ -25,8 +25,8 @@ from gpunode.node.verdict import judge
 from gpunode.settings import SettingsError, check_hosts, settings_from
 from gpunode.settings.cluster import expected_resources
 from gpunode.settings.rdma import RdmaResource
-from tests.unit.messages import unnamed
-from tests.unit.test_verify import GOOD
+from tests.support.messages import unnamed
+from tests.support.verify import GOOD
 
 pytestmark = pytest.mark.pure
 

@@ -18,7 +18,7 @@ from pyinfra.connectors.fake import FakeConnector
 from gpunode.facts.node import Node
 from gpunode.fleet import nodes
 from gpunode.fleet.access import connecting
-from tests.answering import answering
+from tests.support.answering import answering
 
 pytestmark = [pytest.mark.simulated, pytest.mark.tier2]
 HOSTS = 20

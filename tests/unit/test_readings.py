@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import os
@@ -29,7 +28,8 @@ from gpunode.packages.keyring import parse_keyrings
 from gpunode.system.gpu import parse_gpus
 from gpunode.system.operating_system import parse_operating_system
 from gpunode.system.pci import parse_pci_gpus
-from tests.unit.smi_rows import row
+from tests.support.readings import encoded
+from tests.support.smi_rows import row
 
 pytestmark = pytest.mark.pure
 
@@ -128,10 +128,6 @@ def test_nvcc_tells_the_patch_release() -> None:
         ]
     )
     assert (cuda.versions, cuda.default_version, cuda.nvcc_version) == (("12.9",), "12.9", "12.9.86")
-
-
-def encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
 
 
 MERGED = """

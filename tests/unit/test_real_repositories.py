@@ -21,7 +21,7 @@ from tests.real.asking import ManagerFailed
 from tests.real.checked import Checked, failed
 from tests.real.keys import NotReached
 from tests.real.resolve_apt import Apt
-from tests.unit.messages import unnamed
+from tests.support.messages import unnamed
 
 pytestmark = pytest.mark.tier2
 ROOT = Path(__file__).parents[2]

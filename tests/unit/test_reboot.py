@@ -44,9 +44,9 @@ from gpunode.operations.agent_turn import PULL
 from gpunode.settings import settings_from
 from gpunode.system.boot import Boot, Kernel
 from gpunode.system.pci import PciGpus
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host
-from tests.unit.test_verify import GOOD
+from tests.support.messages import unnamed
+from tests.support.simulated_host import Host
+from tests.support.verify import GOOD
 
 pytestmark = pytest.mark.pure
 

@@ -28,9 +28,9 @@ from gpunode.operations.families.rpm import INSTALL
 from gpunode.operations.script import script
 from gpunode.settings import settings_from
 from gpunode.system.operating_system import OperatingSystem
-from tests.unit.messages import unnamed
-from tests.unit.private_apt import PrivateApt, installed, offered, plain
-from tests.unit.test_preflight import DEBIAN, UBUNTU, machine
+from tests.support.messages import unnamed
+from tests.support.preflight import DEBIAN, UBUNTU, machine
+from tests.support.private_apt import PrivateApt, installed, offered, plain
 
 needs_apt = pytest.mark.skipif(shutil.which("apt-get") is None, reason="needs apt")
 real = [pytest.mark.real, needs_apt]

@@ -21,9 +21,9 @@ from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import CONFIG, wanted_labels
 from gpunode.operations import device_plugin
 from gpunode.settings import Settings, settings_from
-from tests.unit.simulated_cluster import SimulatedCluster
-from tests.unit.simulated_host import Host
-from tests.unit.test_verify_cluster import DAEMON_SET, SHARED, SLICED, TWO, _pod, _set
+from tests.support.simulated_cluster import SimulatedCluster
+from tests.support.simulated_host import Host
+from tests.support.verify_cluster import DAEMON_SET, SHARED, SLICED, TWO, _pod, _set
 
 pytestmark = pytest.mark.pure
 

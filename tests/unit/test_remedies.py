@@ -16,8 +16,8 @@ from gpunode.node.reboot import RunningBoot, obstacles, target
 from gpunode.settings import settings_from
 from gpunode.system.boot import Boot, Kernel
 from gpunode.system.operating_system import OperatingSystem
-from tests.unit.test_preflight import DEBIAN, NO_DRIVER, OPEN_550, machine
-from tests.unit.test_verify import GOOD
+from tests.support.preflight import DEBIAN, NO_DRIVER, OPEN_550, machine
+from tests.support.verify import GOOD
 
 pytestmark = pytest.mark.pure
 

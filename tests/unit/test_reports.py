@@ -26,7 +26,7 @@ from gpunode.fleet.reports.document import document, schema
 from gpunode.fleet.reports.junit import write_junit
 from gpunode.fleet.reports.prometheus import metrics, write_metrics
 from gpunode.node.summary import summary
-from tests.unit.test_verify import GOOD as GOOD_NODE
+from tests.support.verify import GOOD as GOOD_NODE
 
 pytestmark = pytest.mark.pure
 

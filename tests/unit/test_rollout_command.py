@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fnmatch import fnmatch
@@ -27,30 +26,12 @@ from gpunode.fleet.page.html import rollout_page
 from gpunode.fleet.rollout import wave_run
 from gpunode.fleet.rollout.document import schema
 from gpunode.fleet.run import child
-from tests.unit.messages import unnamed
-from tests.unit.simulated_rollout import Lab
-from tests.unit.test_how_to import snippet
+from tests.support.how_to import snippet
+from tests.support.messages import unnamed
+from tests.support.rollout_command import SECONDS, alive, pyinfra_of, until, with_default_signals
+from tests.support.simulated_rollout import Lab
 
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
-SECONDS = 180
-
-
-@pytest.fixture
-def enter(monkeypatch: pytest.MonkeyPatch) -> Callable[[Lab], Lab]:
-    def entered(found: Lab) -> Lab:
-        monkeypatch.chdir(found.folder)
-        monkeypatch.setattr(drift, "inspect", found.inspect)
-        # No pyinfra beside it: the one on the PATH is taken.
-        monkeypatch.setattr(sys, "executable", str(found.folder / "python"))
-        monkeypatch.setenv("PATH", f"{found.folder / 'bin'}:{os.environ['PATH']}")
-        return found
-
-    return entered
-
-
-@pytest.fixture
-def lab(tmp_path: Path, enter: Callable[[Lab], Lab]) -> Lab:
-    return enter(Lab(tmp_path))
 
 
 def rollout(*options: str) -> Result:
@@ -313,7 +294,7 @@ def started(lab: Lab) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         root = Path(__file__).parents[2]
         processes.append(
             subprocess.Popen(
-                [root / ".venv/bin/python", "-m", "tests.unit.simulated_rollout", "rollout", *options, "fleet.py"],
+                [root / ".venv/bin/python", "-m", "tests.support.simulated_rollout", "rollout", *options, "fleet.py"],
                 cwd=lab.folder, env={**os.environ, "PYTHONPATH": str(root)}, text=True,
                 preexec_fn=with_default_signals, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             )
@@ -325,33 +306,6 @@ def started(lab: Lab) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     for process in processes:
         process.kill()
         process.communicate()
-
-
-def with_default_signals() -> None:
-    """Heed what a job that runs in the background, or by nohup, has ignored."""
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-
-
-def until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + SECONDS
-    while not true():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.05)
-
-
-def pyinfra_of(lab: Lab) -> int:
-    """Return the process that a wave's run has written into its lock."""
-    (lock,) = lab.folder.glob(".rollout/*/run.lock")
-    return int(lock.read_text().split()[0])
-
-
-def alive(process: int) -> bool:
-    """Say whether a process is there, and no zombie."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def in_wave_two(lab: Lab, started: Callable[..., subprocess.Popen[str]]) -> tuple[subprocess.Popen[str], int]:

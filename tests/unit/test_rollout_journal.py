@@ -40,8 +40,8 @@ from gpunode.fleet.rollout.place import (
 )
 from gpunode.fleet.rollout.progress import Progress, Wave
 from gpunode.settings import settings_from
-from tests.unit.messages import unnamed
-from tests.unit.test_rollout_waves import AT, PASSED, REPORTS, report, rollout
+from tests.support.messages import unnamed
+from tests.support.rollout_waves import AT, PASSED, REPORTS, report, rollout
 
 pytestmark = pytest.mark.pure
 

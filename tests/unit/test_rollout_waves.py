@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -13,28 +12,15 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.fleet.rollout.amount import AmountError, amount
 from gpunode.fleet.rollout.choice import CanaryError, canaries, sorted_out
-from gpunode.fleet.rollout.entries import Begun, Ended, LeftOut, Outcome, Policy, Resumed, WaveBegun, WaveEnded
+from gpunode.fleet.rollout.entries import Begun, Ended, Outcome, Resumed, WaveBegun, WaveEnded
 from gpunode.fleet.rollout.gate import RunResult, outcomes
 from gpunode.fleet.rollout.progress import OutOfOrder, Progress, Stop, Wave, next_step, waves_to_come
 from gpunode.fleet.rollout.together import TogetherError, fitting, refuse_cut, together, with_mates
+from tests.support.rollout_waves import AT, PASSED, REPORTS, report, rollout
 
 pytestmark = pytest.mark.pure
 
-AT = datetime(2026, 1, 2, tzinfo=UTC)
-PASSED = Outcome(finding_class=FindingClass.OK, passed=True)
 FAILED = Outcome(finding_class=FindingClass.DRIFT, passed=False, reason="it is not as desired")
-
-
-def rollout(
-    nodes: int, canary: int = 1, most: int = 1, budget: int = 0, away: int = 0, canary_names: tuple[str, ...] = ()
-) -> Progress:
-    names = tuple(f"gpu-{number}" for number in range(1, nodes + 1))
-    left = {f"away-{number}": LeftOut(finding_class=FindingClass.UNREACHABLE, reason="") for number in range(away)}
-    policy = Policy(canaries=canary_names or names[:canary], max_unavailable=most, failure_budget=budget)
-    return Progress(
-        Begun(gpunode="1", inventory="x.py", at=AT, hosts=dict.fromkeys((*names, *left), ""), policy=policy,
-              nodes=names, left_out=left)
-    )  # fmt: skip
 
 
 def in_groups(progress: Progress, *groups: tuple[str, ...]) -> Progress:
@@ -193,20 +179,6 @@ def test_never_more_unavailable_than_allowed_and_every_node_once_and_the_canary_
     assert len(passed) == len(set(passed))
     if next_step(progress) == Stop(True):
         assert set(passed) | set(progress.failed) == set(progress.begun.nodes)
-
-
-def report(name: str, *classes: FindingClass) -> NodeReport:
-    return NodeReport(name, tuple(Finding("driver", each, "loaded module", "1", "2") for each in classes))
-
-
-REPORTS = (
-    report("good", FindingClass.OK),
-    report("stale", FindingClass.OK, FindingClass.DRIFT),
-    report("gone", FindingClass.UNREACHABLE),
-    report("refused", FindingClass.UNSUPPORTED),
-    report("sick", FindingClass.ERROR, FindingClass.OK),
-    report("mendable", FindingClass.ERROR, FindingClass.REBOOT_PENDING),
-)
 
 
 def test_what_is_as_asked_and_what_no_run_can_mend_is_left_out_with_the_reason() -> None:

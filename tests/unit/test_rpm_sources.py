@@ -25,7 +25,7 @@ from gpunode.settings import settings_from
 from gpunode.system.boot import Boot
 from gpunode.system.operating_system import OperatingSystem
 from gpunode.system.pci import PciGpus, parse_pci_gpus
-from tests.unit.test_preflight import machine
+from tests.support.preflight import machine
 
 pytestmark = pytest.mark.pure
 

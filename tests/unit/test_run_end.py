@@ -4,35 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.state import StateStage
 
-from gpunode.base.comparison import RUN
-from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.verdicts import Refusal
 from gpunode.fleet import run_end
 from gpunode.fleet.call import Call
 from gpunode.fleet.reports.run_end import Failure, HostEnd, host_end_from, report_of, verdict_text
 from gpunode.operations.failure import fail, has_work, node_operation
-from tests.unit.simulated_host import Host
+from tests.support.run_end import GOOD, MODULE, RUNTIME, _state
+from tests.support.simulated_host import Host
 
 pytestmark = pytest.mark.pure
 GOLDEN = Path(__file__).parent / "data" / "run_end"
-GOOD = tuple(Finding("driver", FindingClass.OK, what, "x", "x") for what in ("flavour", "GPU", "library"))
-RUNTIME = Finding(
-    "containerd", FindingClass.DRIFT, "default runtime", "runc", "nvidia", "somebody edited it", RUN,
-    disruption=Disruption.restart,
-)  # fmt: skip
-MODULE = Finding(
-    "driver", FindingClass.REBOOT_PENDING, "loaded module", "570.172.08 (open)", "580.95.05 (open)",
-    "the driver was changed while the old module was loaded", "reboot the node",
-    disruption=Disruption.reboot,
-)  # fmt: skip
 REFUSED = Finding(
     "mig", FindingClass.UNSUPPORTED, "preflight", cause="an L4 has no MIG", remedy="take mig.config away",
     code="preflight.mig-has-none",
@@ -94,24 +82,6 @@ def test_how_a_run_ended_goes_from_pyinfra_to_its_parent_whole() -> None:
 def test_a_long_reason_is_told_by_its_first_lines() -> None:
     report = report_of(HostEnd("a", failure=Failure("X", "\n".join(f"line {number}" for number in range(40)))))
     assert report is not None and (report.findings[0].cause or "").splitlines()[-2] == "line 5"
-
-
-def _state(host: Host, stage: StateStage = StateStage.Disconnect) -> Any:
-    return SimpleNamespace(
-        inventory=[host],
-        current_stage=stage,
-        is_host_in_limit=lambda each: True,
-        get_op_meta=lambda op_hash: SimpleNamespace(names={op_hash}),
-        ops={},
-        active_hosts={host},
-    )
-
-
-@pytest.fixture
-def lines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    told: list[str] = []
-    monkeypatch.setattr(run_end, "logger", SimpleNamespace(info=told.append))
-    return told
 
 
 def test_what_an_operation_says_before_it_fails_is_why_it_failed(lines: list[str]) -> None:

@@ -18,7 +18,7 @@ from gpunode.fleet.run import events
 from gpunode.fleet.run.ends import ends_of, status_of
 from gpunode.fleet.run.progress import Progress, after
 from gpunode.node.plan import Plan
-from tests import warm
+from tests.support import warm
 
 pytestmark = pytest.mark.pure
 

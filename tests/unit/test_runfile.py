@@ -11,24 +11,22 @@ import pytest
 
 from gpunode.base import tables
 from gpunode.components import runfile
-from gpunode.components.cuda import CudaToolkits, parse_cuda
+from gpunode.components.cuda import parse_cuda
 from gpunode.components.driver import parse_driver
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.lab.packages.nvidia_installer import parsed
 from gpunode.lab.packages.runfile import RUNFILE_VERSIONS
 from gpunode.node.preflight import Refusal, refusals
 from gpunode.settings import SettingsError, settings_from
-from gpunode.system.boot import Boot, Kernel
+from gpunode.system.boot import Kernel
 from gpunode.system.disk import Disk
 from gpunode.system.pci import PciGpus
-from tests.unit.messages import unnamed
-from tests.unit.test_preflight import DEBIAN, H100, OPEN_550, UBUNTU, V100, machine
+from tests.support.messages import unnamed
+from tests.support.preflight import DEBIAN, H100, OPEN_550, UBUNTU, V100, machine
+from tests.support.runfile import ASKED, SHA, TOOLS, toolkits_of
 
 pytestmark = pytest.mark.pure
 
-SHA = "0123456789abcdef" * 4
-ASKED = {"source": "runfile", "version": "580.95.05", "runfile_sha256": SHA}
-TOOLS = Boot("6.1.0-40-amd64", build_tools=("gcc", "make", "dkms"))
 RUNFILE = replace(OPEN_550, runfile=True)
 PACKAGES = replace(OPEN_550, packages=(("nvidia-open", "550.54.15-1"),))
 
@@ -290,10 +288,6 @@ def test_a_file_is_whole_only_if_it_was_found_to_have_the_checksum() -> None:
 # --- CUDA ------------------------------------------------------------------------------------------------------------
 
 CUDA = {"source": "runfile", "version": "12.9", "release": "12.9.1", "runfile_sha256": SHA}
-
-
-def toolkits_of(by_runfile: tuple[str, ...] = ()) -> CudaToolkits:
-    return CudaToolkits(("12.9",), "/usr/local/cuda-12.9", "12.9.86", True, by_runfile, (("12.9", "12.9.1"),))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 from gpunode.operations.runfile_scripts import FETCH
 from gpunode.operations.script import script
-from tests.unit.messages import unnamed
+from tests.support.messages import unnamed
 
 pytestmark = [pytest.mark.real, pytest.mark.tier2]
 

@@ -31,10 +31,10 @@ from gpunode.packages.driver_packages import DriverPackages, Simulation
 from gpunode.settings import settings_from
 from gpunode.system.boot import Kernel
 from gpunode.system.transaction import Journal
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_runfile import ASKED, SHA, TOOLS, toolkits_of
-from tests.unit.test_verify import GOOD
+from tests.support.messages import unnamed
+from tests.support.runfile import ASKED, SHA, TOOLS, toolkits_of
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import GOOD
 
 pytestmark = pytest.mark.pure
 

@@ -19,8 +19,8 @@ from gpunode.operations.runfile import runfile_transaction
 from gpunode.operations.runfile_scripts import INSTALLER
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
-from tests.unit.messages import unnamed
-from tests.unit.simulated_dpkg import PLACES, SimulatedDpkg
+from tests.support.messages import unnamed
+from tests.support.simulated_dpkg import PLACES, SimulatedDpkg
 
 pytestmark = pytest.mark.simulated
 

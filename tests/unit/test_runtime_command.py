@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import warm
+from tests.support import warm
 
 pytestmark = pytest.mark.pure
 DATA = Path(__file__).parent / "data"

@@ -18,9 +18,9 @@ from gpunode.facts.containerd import Containerd
 from gpunode.operations import packages
 from gpunode.packages.installed_packages import InstalledPackages
 from gpunode.settings import ContainerdSettings, DockerSettings
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_verify import GOOD
+from tests.support.messages import unnamed
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import GOOD
 
 pytestmark = pytest.mark.pure
 

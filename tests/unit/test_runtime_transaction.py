@@ -19,8 +19,9 @@ from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.runtime import _as_read, transaction
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
-from tests.unit.messages import unnamed
-from tests.unit.test_containerd_change import state
+from tests.support.containerd_change import state
+from tests.support.messages import unnamed
+from tests.support.runtime_transaction import _SLEEP, _STAT
 
 pytestmark = pytest.mark.real
 _SYSTEMCTL = """#!/bin/sh
@@ -45,19 +46,6 @@ echo "io.containerd.grpc.v1 cri linux/amd64 $state"
 """
 # A clock that somebody sets by hours each time it is looked at, and a node that is five seconds older after each sleep.
 _DATE = '#!/bin/sh\necho x >> "$LAB/ticks"; echo $(($(wc -l < "$LAB/ticks") % 3 * 7200 + 1700000000))\n'
-_SLEEP = """#!/bin/sh
-read -r up _ < "$LAB/uptime"; echo "$((${up%%.*} + 5)).25 1.00" > "$LAB/uptime"
-if [ -e "$LAB/ending" ]; then rm "$LAB/ending"; touch "$LAB/dead"; fi
-"""
-# Folders are root's alone, but for those that are named: tests run below /tmp.
-_STAT = """#!/bin/sh
-case "$*" in
-  *'%u %g %A'*)
-    for last; do :; done
-    if grep -sqxF "$last" "$LAB/open"; then echo '0 0 drwxrwxrwt'; else echo '0 0 drwxr-xr-x'; fi;;
-  *) PATH=/usr/bin:/bin exec stat "$@";;
-esac
-"""
 RESTART = "restart containerd.service"
 
 

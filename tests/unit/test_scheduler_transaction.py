@@ -19,9 +19,9 @@ from gpunode.kubernetes.gpushare.state import SchedulerState, parse_scheduler, w
 from gpunode.operations import scheduler
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_scheduler_manifest import KUBEADM
+from tests.support.messages import unnamed
+from tests.support.scheduler_manifest import KUBEADM
+from tests.support.simulated_host import Host, commands
 
 EXTENDER = Extender("http://127.0.0.1:32766/gpushare-scheduler")
 # Each moment that the transaction waits, the kubelet looks at the manifest and starts its command anew.

@@ -23,8 +23,8 @@ from gpunode.node.verdict import judge
 from gpunode.operations.verify import verified
 from gpunode.settings import settings_from
 from gpunode.system.service import STEADY, ServiceState, parse_service, seconds_until_steady
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_verify import GOOD, SETTINGS
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import GOOD, SETTINGS
 
 pure = pytest.mark.pure
 KILLED = (

@@ -28,9 +28,9 @@ from gpunode.operations import slurm
 from gpunode.settings import SettingsError, settings_from
 from gpunode.settings.slurm import SlurmSettings
 from gpunode.system.transaction import Journal
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_verify import DATA, GOOD
+from tests.support.messages import unnamed
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import DATA, GOOD
 
 pytestmark = pytest.mark.pure
 # As slurmd 22.05.8 and slurmctld of Debian print it.

@@ -20,7 +20,7 @@ from gpunode.facts.smoke import Smoke as SmokeFact
 from gpunode.lab.packages import container_runtime
 from gpunode.operations import smoke
 from gpunode.settings import settings_from
-from tests.unit.simulated_host import Host, commands
+from tests.support.simulated_host import Host, commands
 
 pytestmark = pytest.mark.pure
 

@@ -24,7 +24,7 @@ from gpunode.components.smoke_driver import (
 from gpunode.facts.smoke import Smoke as SmokeFact
 from gpunode.operations import smoke
 from gpunode.system.smi_list import ListedGpu, parse_list
-from tests.unit.simulated_host import Host, commands
+from tests.support.simulated_host import Host, commands
 
 pytestmark = pytest.mark.pure
 

@@ -27,8 +27,8 @@ from gpunode.packages.driver_packages import DriverPackages as State
 from gpunode.packages.driver_packages import Offers, Simulation, pinned_by_apt, taken_away
 from gpunode.packages.families import dnf, dnf5
 from gpunode.settings import settings_from
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_verify import GOOD
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import GOOD
 
 pytestmark = pytest.mark.pure
 

@@ -18,8 +18,8 @@ from gpunode.components.containerd.editor import Runtimes, render
 from gpunode.components.toolkit.configuration import asked_of
 from gpunode.components.toolkit.configuration import render as render_toolkit
 from gpunode.settings import settings_from
-from tests.unit.containerd_files import CRI2, CRI3, configurations, meant
-from tests.unit.toml_styles import STYLES, Style
+from tests.support.containerd_files import CRI2, CRI3, configurations, meant
+from tests.support.toml_styles import STYLES, Style
 
 pytestmark = pytest.mark.pure
 

@@ -14,7 +14,6 @@ import pytest
 from gpunode.base.findings import FindingClass
 from gpunode.base.probe_output import checked
 from gpunode.base.reading import ParseError, Unknown
-from gpunode.base.template import rendered
 from gpunode.components.toolkit import PACKAGES, CdiSpecification, ContainerToolkit, parse_toolkit
 from gpunode.components.toolkit.cdi import CDI_MARK
 from gpunode.components.toolkit.configuration import asked_of
@@ -30,20 +29,14 @@ from gpunode.packages.families.dnf import LOCKLIST
 from gpunode.packages.installed_packages import InstalledPackages
 from gpunode.settings import settings_from
 from gpunode.settings.toolkit import ToolkitSettings
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_verify import GOOD
+from tests.support.messages import unnamed
+from tests.support.simulated_host import Host, commands
+from tests.support.toolkit import HELD, LOADED, OWN, REFRESHED
+from tests.support.verify import GOOD
 
 pytestmark = pytest.mark.pure
 
-LOADED = "580.95.05"
-OWN = CdiSpecification("/etc/cdi/nvidia.yaml", LOADED, True)
-REFRESHED = CdiSpecification("/var/run/cdi/nvidia.yaml", LOADED)
 OLD = replace(OWN, driver_version="570.172.08")
-HELD = replace(
-    GOOD.toolkit, held=tuple(sorted(PACKAGES)),
-    hold_text=rendered("toolkit-preferences", packages=GOOD.toolkit.to_hold),
-)  # fmt: skip
 
 
 def found(settings: dict[str, Any], reading: ContainerToolkit) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from gpunode.operations.keeping import KEEPING
 from gpunode.operations.script import script
 from gpunode.operations.transaction import ENDED, Transaction, settled, transaction_command, transaction_text
 from gpunode.system.transaction import Journal
-from tests.unit.simulated_host import Host
-from tests.unit.transactions import of_bodies
+from tests.support.simulated_host import Host
+from tests.support.transactions import of_bodies
 
 
 def begin(folder: Path, change: str) -> subprocess.Popen[str]:

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from gpunode.base.findings import FindingClass
-from tests import warm
+from tests.support import warm
 
 pytestmark = pytest.mark.pure
 

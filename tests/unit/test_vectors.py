@@ -25,11 +25,11 @@ from gpunode.operations import vectors, verify_cluster
 from gpunode.settings import Settings, SettingsError, settings_from
 from gpunode.system.gpu_users import GpuContainer, GpuProcess, GpuUsers
 from gpunode.system.pci import PciGpu
-from tests.unit.messages import unnamed
-from tests.unit.simulated_cluster import SimulatedCluster
-from tests.unit.simulated_host import Host
-from tests.unit.test_preflight import machine
-from tests.unit.test_verify_cluster import _settings, _verified, cluster, node
+from tests.support.messages import unnamed
+from tests.support.preflight import machine
+from tests.support.simulated_cluster import SimulatedCluster
+from tests.support.simulated_host import Host
+from tests.support.verify_cluster import _settings, _verified, cluster, node
 
 __all__ = ["cluster", "node"]
 pytestmark = pytest.mark.pure

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,9 @@ import pytest
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.reading import ParseError
 from gpunode.components.mig.boot import MigBoot
-from gpunode.components.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu
+from gpunode.components.mig.state import Mig, MigGpu
 from gpunode.components.mps.plugin import PluginDaemon, PluginMps
 from gpunode.facts.gpu import Gpus as GpusFact
-from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
 from gpunode.facts.plugin_mps import PluginMps as PluginMpsFact
 from gpunode.fleet import drift_cluster
@@ -27,62 +25,27 @@ from gpunode.kubernetes.device_plugin.verdict import comes_by_itself, judge_node
 from gpunode.kubernetes.device_plugin.view import parse_objects
 from gpunode.kubernetes.nodes.cluster_nodes import parse_nodes
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, OURS, PRESENT
-from gpunode.operations import device_plugin, mps_clients, vectors, verify_cluster
-from gpunode.settings import Settings, settings_from
+from gpunode.operations import device_plugin, mps_clients, verify_cluster
+from gpunode.settings import settings_from
 from gpunode.system.gpu import Gpus
-from tests.unit.messages import unnamed
-from tests.unit.simulated_cluster import ENFORCED, SimulatedCluster
-from tests.unit.simulated_host import Host
-from tests.unit.test_verify import GOOD, GPU
+from tests.support.messages import unnamed
+from tests.support.simulated_cluster import ENFORCED, SimulatedCluster
+from tests.support.simulated_host import Host
+from tests.support.verify import GOOD, GPU
+from tests.support.verify_cluster import (
+    DAEMON_SET,
+    SHARED,
+    SLICED,
+    TWO,
+    _bad,
+    _gpu,
+    _pod,
+    _set,
+    _settings,
+    _verified,
+)
 
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
-
-DAEMON_SET = "nvdp-nvidia-device-plugin"
-SHARED = {"strategy": "time-slicing", "replicas": 5, "rename": True}
-
-
-def _gpu(index: int, *instances: str) -> MigGpu:
-    mode = "Enabled" if instances else "Disabled"
-    there = tuple(
-        GpuInstance(number, 0, profile, 0, 1, (ComputeInstance(0, 0, profile, 0, 1),))
-        for number, profile in enumerate(instances)
-    )
-    return MigGpu(index, f"GPU-{index}", f"0000:0{index}:00.0", "2330", "H100", mode, mode, there)
-
-
-TWO = Mig("ok", None, (_gpu(0), _gpu(1)))
-
-
-def _set(name: str = DAEMON_SET, release: str = "nvdp") -> dict[str, Any]:
-    return {"kind": "DaemonSet", "metadata": {"name": name, "annotations": {"meta.helm.sh/release-name": release}}}
-
-
-def _pod(name: str = DAEMON_SET, node: str = "gpu-1", ready: bool = True, **status: Any) -> dict[str, Any]:
-    condition = {"type": "Ready", "status": "True" if ready else "False"}
-    return {
-        "kind": "Pod",
-        "metadata": {"name": f"{name}-x", "ownerReferences": [{"kind": "DaemonSet", "name": name}]},
-        "spec": {"nodeName": node},
-        "status": {"phase": "Running", "conditions": [condition], **status},
-    }
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> SimulatedCluster:
-    """Return a cluster whose one node offers ten shared GPUs, as it should."""
-    made = SimulatedCluster.of(tmp_path, "gpu-1")
-    nodes = made.state()["nodes"]
-    nodes["gpu-1"]["metadata"]["labels"] |= {CONFIG: "time-slicing-5-renamed", PRESENT: "true"}
-    nodes["gpu-1"]["status"]["allocatable"] = {"nvidia.com/gpu.shared": "10", "nvidia.com/gpu": "0", "cpu": "64"}
-    made.write(
-        nodes=nodes, objects={"daemonsets.apps,pods": [_set(), _set(f"{DAEMON_SET}-mps-control-daemon"), _pod()]}
-    )
-    return made
-
-
-def _settings(cluster: SimulatedCluster, **more: Any) -> Settings:
-    kubernetes = {**cluster.settings(), **more.pop("kubernetes", {})}
-    return settings_from({"kubernetes": kubernetes, "sharing": SHARED, **more})
 
 
 def _change(cluster: SimulatedCluster, **node: Any) -> None:
@@ -104,10 +67,6 @@ def _findings(cluster: SimulatedCluster, mig: Mig = TWO, name: str = "gpu-1", **
     settings = _settings(cluster, **more)
     view = Cluster(settings.kubernetes, settings.proxy, here).view("nvidia-device-plugin")
     return judge_node(settings, name, None, mig, view)
-
-
-def _bad(findings: tuple[Finding, ...] | list[Finding]) -> list[tuple[str, str | None, str | None]]:
-    return [(each.what, each.actual, each.desired) for each in findings if each.finding_class is not FindingClass.OK]
 
 
 def test_a_node_that_offers_what_it_promises_is_as_desired(cluster: SimulatedCluster) -> None:
@@ -186,7 +145,6 @@ def test_what_nvidia_smi_does_not_tell_is_no_promise(cluster: SimulatedCluster) 
 
 OWN: dict[str, Any] = {"device_plugin": {"config_name": "mine"}, "sharing": {"config": "sliced"}}
 NOTHING = [("allocatable", "none", "GPUs or MIG devices")]
-SLICED = Mig("ok", None, (_gpu(0, "1g.10gb", "1g.10gb"), _gpu(1)))
 
 
 @pytest.mark.parametrize(
@@ -231,17 +189,6 @@ def test_an_answer_that_is_none_is_an_error_and_no_empty_cluster(text: str) -> N
         parse_objects(text)
 
 
-@pytest.fixture
-def node(host: Host, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
-    """Return the host that operations see, on which two GPUs are, and let no time pass."""
-    host.readings[MigFact] = TWO
-    clock = iter(range(0, 100_000, 5))
-    for module in (verify_cluster, vectors):
-        monkeypatch.setattr(module, "monotonic", lambda: float(next(clock)))
-        monkeypatch.setattr(module, "sleep", lambda _: None)
-    yield host
-
-
 @pytest.mark.parametrize(
     ("method", "name"),
     [("helm", DAEMON_SET), ("manifest", "gpunode-device-plugin-mig-mixed")],
@@ -270,13 +217,6 @@ def test_the_plugin_begins_anew_where_the_mig_layout_changed_after_it_did(
     left = {each["metadata"]["name"] for each in cluster.state()["objects"]["daemonsets.apps,pods"]}
     assert (f"{name}-x" not in left) is anew and "of-another-node" in left
     assert not host.refusals and len(host.noops) == (0 if anew else 1)
-
-
-def _verified(node: Host, settings: Settings) -> str:
-    """Return why the operation refuses, or why there is nothing to do."""
-    for command in verify_cluster.verified._inner(settings=settings, gpus=()):
-        assert command.function(node.state, node) is False
-    return "\n".join(node.refusals or node.noops)
 
 
 def test_the_verdict_waits_and_then_fails_with_what_the_plugin_said(cluster: SimulatedCluster, node: Host) -> None:

@@ -19,7 +19,7 @@ from gpunode.node import Node
 from gpunode.node.plan import plan
 from gpunode.node.verdict import judge
 from gpunode.settings import Settings, settings_from
-from tests.unit.test_verify import DATA, GOOD, SETTINGS
+from tests.support.verify import DATA, GOOD, SETTINGS
 
 pytestmark = pytest.mark.pure
 

@@ -22,10 +22,10 @@ from gpunode.kubernetes.run_on import here
 from gpunode.operations import verify_cluster
 from gpunode.settings import Settings, settings_from
 from gpunode.system.gpu import Gpus
-from tests.unit.simulated_cluster import SimulatedCluster
-from tests.unit.simulated_host import Host
-from tests.unit.test_verify import GOOD, GPU
-from tests.unit.test_verify_cluster import DAEMON_SET, SHARED, TWO, _bad, _pod, _set
+from tests.support.simulated_cluster import SimulatedCluster
+from tests.support.simulated_host import Host
+from tests.support.verify import GOOD, GPU
+from tests.support.verify_cluster import DAEMON_SET, SHARED, TWO, _bad, _pod, _set
 
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 

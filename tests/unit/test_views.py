@@ -26,8 +26,8 @@ from gpunode.fleet.call import Call
 from gpunode.fleet.reports.plan_text import plan_text
 from gpunode.node.plan import Plan, Step
 from gpunode.settings.mig_parted.declaration import read_declaration
-from tests import warm
-from tests.unit.snapshots import COLUMNS, OTHER_WIDTHS, check_snapshot, overlong
+from tests.support import warm
+from tests.support.snapshots import COLUMNS, OTHER_WIDTHS, check_snapshot, overlong
 
 pytestmark = pytest.mark.pure
 # Whose order nobody can guess: such names cannot be told by the first and the last.

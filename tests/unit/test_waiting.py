@@ -23,8 +23,8 @@ from gpunode.fleet.rollout.choice import left_out
 from gpunode.node.plan import plan
 from gpunode.operations import applied, verify
 from gpunode.system.applied import Applied, parse_applied, record_text
-from tests.unit.simulated_host import Host, commands
-from tests.unit.test_verify import GOOD, SETTINGS
+from tests.support.simulated_host import Host, commands
+from tests.support.verify import GOOD, SETTINGS
 
 pytestmark = pytest.mark.pure
 

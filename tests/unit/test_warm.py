@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import warm
-from tests.warm import CHECKOUT
+from tests.support import warm
+from tests.support.warm import CHECKOUT
 
 pytestmark = [pytest.mark.real, pytest.mark.tier2]
 PROGRAMS = Path(sys.executable).parent

@@ -14,7 +14,7 @@ from gpunode.node.preflight import cautions
 from gpunode.node.preflight import refusals as refused
 from gpunode.settings import settings_from
 from gpunode.settings.mig_parted.profile import parse_profile
-from tests.unit.test_preflight import _gpu, machine
+from tests.support.preflight import _gpu, machine
 
 pytestmark = pytest.mark.pure
 

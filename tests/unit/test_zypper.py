@@ -37,8 +37,8 @@ from gpunode.settings import settings_from
 from gpunode.system.boot import Boot, grub_next
 from gpunode.system.operating_system import OperatingSystem
 from gpunode.system.transaction import Journal
-from tests.unit.messages import unnamed
-from tests.unit.simulated_host import Host, commands
+from tests.support.messages import unnamed
+from tests.support.simulated_host import Host, commands
 
 pytestmark = pytest.mark.pure
 

@@ -17,7 +17,7 @@ from gpunode.kubernetes.helm.release import Revision, parse_history
 from gpunode.operations import helm
 from gpunode.settings import Settings, check_hosts
 from tests.molecule.conftest import CHECKOUT
-from tests.unit.simulated_host import Host
+from tests.support.simulated_host import Host
 
 CHART = CHECKOUT / "lab" / "charts" / "nvidia-device-plugin"
 NAME = "nvdp"

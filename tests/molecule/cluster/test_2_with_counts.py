@@ -16,7 +16,7 @@ import pytest
 from gpunode.kubernetes.nodes.labels import RESOURCES
 from gpunode.lab.kubernetes_programs import programs
 from tests.molecule.cluster.releases import CHART, by
-from tests.molecule.cluster.test_2_sharing import ALONE, NODES, OFFERED, Life
+from tests.molecule.cluster.sharing_life import ALONE, NODES, OFFERED, Life
 from tests.molecule.conftest import Run, command, inventory_with, third_tier
 
 pytestmark = [pytest.mark.real, pytest.mark.simulated, third_tier]

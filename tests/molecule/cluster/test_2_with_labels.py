@@ -17,7 +17,7 @@ import pytest
 from gpunode.lab.cluster.stand_in import FORGOTTEN
 from gpunode.lab.kubernetes_programs import programs
 from tests.molecule.cluster.releases import CHART, NAME, by
-from tests.molecule.cluster.test_2_sharing import ALONE, NAMESPACE, NODES, OFFERED, Life
+from tests.molecule.cluster.sharing_life import ALONE, NAMESPACE, NODES, OFFERED, Life
 from tests.molecule.conftest import Run, command, inventory_with, third_tier
 
 pytestmark = [pytest.mark.real, pytest.mark.simulated]

@@ -14,7 +14,7 @@ import pytest
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.kubernetes_programs import programs
 from tests.molecule.cluster.releases import CHART
-from tests.molecule.cluster.test_2_sharing import ALONE, NAMESPACE, NODES, OFFERED, Life
+from tests.molecule.cluster.sharing_life import ALONE, NAMESPACE, NODES, OFFERED, Life
 from tests.molecule.conftest import LAB, Run, command, inventory_with
 
 pytestmark = [pytest.mark.real, pytest.mark.simulated]

@@ -16,7 +16,7 @@ from gpunode.kubernetes.nodes.labels import MIG_CONFIG, MIG_STATE, OURS, PRESENT
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.kubernetes_programs import programs
 from tests.molecule.cluster.releases import CHART, by
-from tests.molecule.cluster.test_2_sharing import NAMESPACE, Life
+from tests.molecule.cluster.sharing_life import NAMESPACE, Life
 from tests.molecule.conftest import LAB, Run, command, converge, inventory_with, third_tier
 
 pytestmark = [pytest.mark.real, pytest.mark.simulated, third_tier]

@@ -19,9 +19,9 @@ from gpunode.lab.cluster import kubectl as lab_kubectl
 from gpunode.lab.kubernetes_programs import programs
 from gpunode.lab.state import lab_folder
 from tests.molecule.cluster.releases import CHART, by
-from tests.molecule.cluster.test_2_sharing import ALONE, NAMESPACE
+from tests.molecule.cluster.sharing_life import ALONE, NAMESPACE
 from tests.molecule.conftest import LAB, Run, command, converge, inventory_with, third_tier
-from tests.molecule.mps.test_mps import UNPACK
+from tests.molecule.mps.mps_nodes import UNPACK
 
 pytestmark = [pytest.mark.real, pytest.mark.simulated, third_tier]
 NODES = ("gpu-1", "gpu-2")

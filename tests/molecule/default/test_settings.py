@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.changed_settings import changes
 from tests.molecule.changed_settings import differences, inventory_of
 from tests.molecule.conftest import converge, third_tier
+from tests.support.changed_settings import changes
 
 COMPONENTS = ("driver", "cuda", "toolkit", "containerd", "repositories", "proxy")
 

@@ -16,7 +16,7 @@ from gpunode.lab.nodes import Node
 from tests.molecule.conftest import REPORTS, Run, command, converge, inventory_with, report, third_tier
 from tests.molecule.deviations.straying import CONFIG, by_service
 from tests.molecule.deviations.ways import WAYS, asked, rounds
-from tests.molecule.mps.test_mps import UNPACK
+from tests.molecule.mps.mps_nodes import UNPACK
 
 ROUNDS = rounds()
 # Of most components some; make test-all has all of them.

@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from tests.molecule.deviations.straying import CONFIG, KEYS, six
-from tests.molecule.mps.test_mps import PROGRAM
+from tests.molecule.mps.mps_nodes import PROGRAM
 
 _TOOLKIT = "/etc/nvidia-container-runtime/config.toml"
 _DAEMON = "/etc/docker/daemon.json"

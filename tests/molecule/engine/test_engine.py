@@ -19,9 +19,9 @@ import pytest
 from gpunode.fleet.rollout.place import latest, place
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from tests import dask_cluster
-from tests.dask_cluster import BINARIES, Cluster, until
 from tests.molecule.conftest import CHECKOUT, Run, command, inventory_with, third_tier
+from tests.support import dask_cluster
+from tests.support.dask_cluster import BINARIES, Cluster, until
 
 ASKED: dict[str, object] = {
     **{name: {"enabled": False} for name in ("driver", "cuda", "toolkit")},

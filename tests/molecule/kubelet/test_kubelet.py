@@ -14,12 +14,11 @@ from typing import Any
 
 import pytest
 
-from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.cluster import cluster
 from gpunode.lab.nodes import Node
 from tests.molecule.conftest import LAB, Run, command, inventory_with, third_tier
+from tests.molecule.kubelet.kubelet_nodes import FILE, STATE, out
 
-FILE, STATE = "/var/lib/kubelet/config.yaml", "/var/lib/kubelet/cpu_manager_state"
 ASKED: dict[str, Any] = {
     "system_reserved": {"cpu": "100m", "memory": "128Mi"},
     "max_pods": 64,
@@ -51,12 +50,6 @@ spec:
   containers:
   - {name: rest, image: 'registry.k8s.io/pause:3.6', imagePullPolicy: Never}
 """
-
-
-def out(node: Node, text: str) -> str:
-    done = lab_nodes.run(node, text, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return str(done.stdout.strip())
 
 
 def write(node: Node, path: str, text: str) -> None:

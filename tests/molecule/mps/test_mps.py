@@ -12,26 +12,13 @@ import pytest
 
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from tests.changed_settings import changes as changed_settings
 from tests.molecule.changed_settings import differences
 from tests.molecule.conftest import LAB, Run, command, inventory_with
+from tests.molecule.mps.mps_nodes import PROGRAM, UNPACK
+from tests.support.changed_settings import changes as changed_settings
 
 ALONE: dict[str, object] = {name: {"enabled": False} for name in ("cuda", "toolkit", "containerd")}
-PROGRAM = "/usr/bin/nvidia-cuda-mps-control"
 ASKED: dict[str, object] = {"enabled": True, "active_thread_percentage": "50", "memory_limit": "8G", "clients": 8}
-# Debian's archive beside the node's own sources, for one download: the package needs nothing but libc.
-UNPACK = """
-cd /root && . /etc/os-release
-uri=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
-  sed -n 's/^URIs: *//p; s/^deb \\(\\[[^]]*\\] \\)\\{0,1\\}\\(http[^ ]*\\) .*/\\2/p' |
-  grep debian | grep -v security | head -n 1)
-mkdir -p lists/partial
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-printf 'Types: deb\\nURIs: %s\\nSuites: %s\\nComponents: non-free\\nSigned-By: %s\\n' \
-  "$uri" "$VERSION_CODENAME" "$keyring" > mps.sources
-only="-o Dir::Etc::sourcelist=/root/mps.sources -o Dir::Etc::sourceparts=- -o Dir::State::lists=/root/lists"
-apt-get -q -q $only update && apt-get -q -q $only download nvidia-cuda-mps && dpkg-deb -x nvidia-cuda-mps_*.deb /
-"""
 
 
 # Another program in its place, which passes on what it is told, but for one percentage.

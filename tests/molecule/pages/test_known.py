@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from gpunode.lab.nodes import Node
-from tests import warm
 from tests.molecule.conftest import CHECKOUT, LAB, SECONDS
+from tests.support import warm
 
 pytestmark = [pytest.mark.node, pytest.mark.real]
 

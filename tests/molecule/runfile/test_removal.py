@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.molecule import driver_alone
 from tests.molecule.driver_removal import comes_and_goes
-from tests.molecule.runfile.test_runfile import Driver, with_tools
+from tests.molecule.runfile.runfile_nodes import Driver, with_tools
 
 
 def test_a_runfile_s_driver_that_is_to_be_absent_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from gpunode.fleet.access import login_shell
 from gpunode.lab import access
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from tests.answering import answering, inventory, recorded
 from tests.molecule.conftest import CHECKOUT, LAB, Run, command, converge, inventory_with
+from tests.support.answering import answering, inventory, recorded
 
 WRONG: dict[str, dict[str, object]] = {
     "gpu-1": {"driver": {"flavour": "opne"}, "cuda": {"version": 12.9}},

@@ -15,20 +15,14 @@ import pytest
 
 from gpunode.lab.vm import machine as vm
 from gpunode.lab.vm.machine import VirtualMachine
-from tests.molecule.conftest import LAB, Run, command, inventory_with
+from tests.molecule.conftest import Run, command, inventory_with
+from tests.molecule.vm.vm_nodes import ALONE, NEW, OLD, out
 
 pytestmark = [pytest.mark.simulated]
 
-ALONE: dict[str, object] = {name: {"enabled": False} for name in ("cuda", "toolkit", "containerd")}
-OLD, NEW = "580.82.07", "580.95.05"
 REBUILD = "Make initial file systems that load nouveau anew"
 REBOOT = "Reboot into the driver on disk"
 PENDING = ("loaded module", "reboot pending")
-
-
-@pytest.fixture(scope="module")
-def machine() -> VirtualMachine:
-    return vm.machine(LAB)
 
 
 class Driver:
@@ -66,13 +60,6 @@ class Driver:
 @pytest.fixture
 def driver(tmp_path: Path) -> Driver:
     return Driver(tmp_path)
-
-
-def out(machine: VirtualMachine, text: str) -> str:
-    # apt unpacks a kernel and its headers: emulated, on a busy machine, that has taken more than ten minutes.
-    done = vm.run(machine, text, timeout=1800)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.strip()
 
 
 def modules(machine: VirtualMachine) -> set[str]:

@@ -21,7 +21,7 @@ from gpunode.lab.vm import machine as vm
 from gpunode.lab.vm.machine import VirtualMachine
 from gpunode.lab.vm.seed import first_boot
 from tests.molecule.conftest import LAB, command, inventory_with
-from tests.molecule.vm.test_vm import ALONE, NEW, machine, out
+from tests.molecule.vm.vm_nodes import ALONE, NEW, machine, out
 
 __all__ = ["machine"]
 pytestmark = [pytest.mark.simulated]

@@ -13,7 +13,7 @@ from gpunode.lab.hardware.image import HardwareInstallError
 from gpunode.lab.hardware.simulated import fault, kmod, module
 from gpunode.lab.hardware.simulated.boundary import publish_pci
 from gpunode.lab.hardware.simulated.machine import Machine, gpu_models
-from tests.unit.lab.installed_driver import install
+from tests.support.installed_driver import install
 
 pytestmark = pytest.mark.simulated
 

@@ -19,7 +19,7 @@ from gpunode.lab.hardware.simulated.hold import main as hold
 from gpunode.lab.hardware.simulated.machine import Machine, gpu_models
 from gpunode.lab.hardware.simulated.smi.main import call
 from gpunode.lab.hardware.simulated.smi.mig.table import profiles
-from tests.unit.lab.test_nvidia_smi import VERSION, machine_with
+from tests.support.nvidia_smi import VERSION, machine_with
 
 pytestmark = pytest.mark.simulated
 

@@ -12,8 +12,8 @@ from gpunode.lab.hardware.simulated.holders import Holder
 from gpunode.lab.hardware.simulated.machine import Machine
 from gpunode.lab.hardware.simulated.smi import query, table
 from gpunode.lab.hardware.simulated.smi.main import call
-from tests.unit.lab.test_nvidia_smi import A100, machine_with
-from tests.unit.recorded_smi import last, recorded
+from tests.support.nvidia_smi import A100, machine_with
+from tests.support.recorded_smi import last, recorded
 
 pytestmark = pytest.mark.simulated
 

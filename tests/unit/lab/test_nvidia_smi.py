@@ -14,37 +14,17 @@ from gpunode.lab.hardware.simulated.fault import main as set_fault
 from gpunode.lab.hardware.simulated.machine import Machine
 from gpunode.lab.hardware.simulated.smi.main import call
 from gpunode.lab.packages.smi_archive import smi_archive
-from tests.unit.lab.installed_driver import install
+from tests.support.installed_driver import install
+from tests.support.nvidia_smi import A100, VERSION, machine_with, smi
 
 pytestmark = pytest.mark.simulated
 
-VERSION = "550.163.01"
-A100 = {
-    "gpu": "a100-40gb",
-    "count": 2,
-    "uuids": ["GPU-12345678-1234-1234-1234-123456780000", "GPU-12345678-1234-1234-1234-123456780001"],
-}
 HELP = "Please run 'nvidia-smi -h' for help.\n\n"
-
-
-def machine_with(root: Path, hardware: dict[str, object], version: str = VERSION, flavour: str = "open") -> Machine:
-    """Make a machine in a folder, its driver installed and loaded."""
-    machine = Machine(root)
-    machine.write_json("/etc/gpunode-lab/hardware.json", hardware)
-    install(machine, version, flavour)
-    module.load(machine, "nvidia")
-    return machine
 
 
 @pytest.fixture
 def a100(tmp_path: Path) -> Machine:
     return machine_with(tmp_path, A100)
-
-
-def smi(machine: Machine, line: str) -> tuple[str, int]:
-    """Run a command line; garbage bytes become the replacement character, as in the recorded files."""
-    printed, status = call(line.split(), VERSION, machine)
-    return printed.decode(errors="replace"), status
 
 
 def test_list_names_gpus_and_uuids(a100: Machine) -> None:

@@ -17,7 +17,7 @@ from gpunode.lab.hardware.simulated import module
 from gpunode.lab.hardware.simulated.machine import Machine
 from gpunode.lab.hardware.simulated.plain import name_uuid, parse_json
 from gpunode.lab.packages.smi_archive import smi_archive
-from tests.unit.lab.installed_driver import install
+from tests.support.installed_driver import install
 
 pytestmark = pytest.mark.simulated
 

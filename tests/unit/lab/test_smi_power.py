@@ -12,7 +12,7 @@ from gpunode.lab.hardware.simulated import module
 from gpunode.lab.hardware.simulated.machine import gpu_models
 from gpunode.lab.hardware.simulated.smi.main import call
 from gpunode.system.smi import QUERY
-from tests.unit.lab.test_nvidia_smi import A100, machine_with, smi
+from tests.support.nvidia_smi import A100, machine_with, smi
 
 pytestmark = pytest.mark.simulated
 BUS = "00000000:07:00.0"

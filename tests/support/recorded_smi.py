@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-_FOLDER = Path(__file__).parent / "data" / "nvidia-smi"
+_FOLDER = Path(__file__).parents[1] / "unit" / "data" / "nvidia-smi"
 _CALL = re.compile(r"^\$ nvidia-smi ?(.*)\n((?:.*\n)*?)\[rc=(\d+)\]$", re.MULTILINE)
 
 

@@ -1,8 +1,8 @@
 """SIMULATED hosts: one SSH server that gives every connection the answer which a lab node gave to the same question.
 
-`python -m tests.answering ANSWER HOST_KEY CLIENT_KEY` prints its port, and serves until it is ended. Connections, key
-exchange and commands are real; no command is run. Who comes as user `hangs` waits for ever, and who comes as `broken`
-finds a shell that does not start.
+`python -m tests.support.answering ANSWER HOST_KEY CLIENT_KEY`
+prints its port, and serves until it is ended. Connections, key exchange and commands are real; no command is run.
+User `hangs` waits for ever, and user `broken` gets a shell that does not start.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-CHECKOUT = Path(__file__).parent.parent
+CHECKOUT = Path(__file__).parents[2]
 BINARIES = Path(sys.executable).parent
 # Above what any of it takes on a busy machine.
 SECONDS = 180.0

@@ -14,7 +14,7 @@ from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.fleet.call import Call
 from gpunode.fleet.reports.document import document
 from gpunode.node.verdict import judge
-from tests.unit.test_verify import GOOD, SETTINGS
+from tests.support.verify import GOOD, SETTINGS
 
 AT = datetime(2026, 1, 15, 12, tzinfo=UTC)
 VERSION = "0.1.0"

@@ -34,7 +34,7 @@ from typing import Any, NoReturn
 
 from gpunode import PACKAGE
 
-CHECKOUT = Path(__file__).parent.parent
+CHECKOUT = Path(__file__).parents[2]
 PROGRAMS = ("pyinfra", "gpunode")
 # The longest request: arguments, environment and folder.
 _LONGEST = 1 << 20
@@ -125,7 +125,7 @@ def _forking() -> _Forking:
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LONGEST)
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.warm", str(theirs.fileno())],
+            [sys.executable, "-m", "tests.support.warm", str(theirs.fileno())],
             cwd=CHECKOUT, env={**os.environ, **_AT_IMPORT}, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),),
         )  # fmt: skip
     found = _Forking(process, ours)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "unit" / "data"
 COLUMNS = 80
 # Narrower and wider terminals: the text fits them, no snapshot is kept.
 OTHER_WIDTHS = pytest.mark.parametrize("columns", [40, 160])

@@ -1,0 +1,66 @@
+"""What several tests share with unit/test_apply.py."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gpunode import cli
+from gpunode.base.disruption import Disruption
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.verdicts import Refusal
+from gpunode.cli import apply as command
+from gpunode.cli import plan as plans
+from gpunode.fleet.reports.run_end import HostEnd
+from gpunode.fleet.run import child
+from gpunode.node.plan import Plan
+from tests.support.simulated_rollout import Lab
+
+GOOD = (Finding("driver", FindingClass.OK, "flavour", "open", "open"),)
+
+
+WAITS = Finding("driver", FindingClass.REBOOT_PENDING, "loaded module", "570", "580", disruption=Disruption.reboot)
+
+
+CAN = Plan((), (), ())
+
+
+REFUSED = Plan(
+    (Refusal("mig", "an L4 has no MIG", "the table", "take mig.config away", "preflight.mig-has-none"),), (), ()
+)
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    found = Lab(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(child, "program", lambda: str(tmp_path / "bin" / "pyinfra"))
+    _plan(monkeypatch, {f"gpu-{number}": CAN for number in range(1, 5)})
+    _end(found, *(HostEnd(f"gpu-{number}", findings=GOOD) for number in range(1, 5)))
+    return found
+
+
+def _plan(monkeypatch: pytest.MonkeyPatch, found: dict[str, Plan | Finding]) -> None:
+    monkeypatch.setattr(plans, "live_plans", lambda *_: found)
+
+
+def _end(lab: Lab, *ends: HostEnd) -> None:
+    (lab.folder / "ended.json").write_text(json.dumps([end.to_json() for end in ends]))
+
+
+def apply(*options: str, answer: str | None = None) -> Result:
+    return CliRunner().invoke(cli.gpunode, ["apply", *options, "fleet.py"], input=answer)
+
+
+def at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal:
+        """Stand in for sys, whose standard input is a terminal."""
+
+        stdin = type("In", (), {"isatty": staticmethod(lambda: True)})()
+        exit = sys.exit
+
+    monkeypatch.setattr(command, "sys", Terminal)

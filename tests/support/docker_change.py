@@ -1,0 +1,12 @@
+"""What several tests share with unit/test_docker_change.py."""
+
+from __future__ import annotations
+
+from gpunode.components.docker.editor import NVIDIA_RUNTIME, Daemon, render
+from gpunode.components.docker.state import Docker
+
+RIGHT = Docker(
+    "26.1.5", "26.1.5", "/usr/sbin/dockerd", config_text=render(None, "26.1.5", Daemon()), active=True, enabled=True,
+    default_runtime="nvidia", runtimes=(("nvidia", NVIDIA_RUNTIME), ("runc", "runc")), cgroup_driver="systemd",
+    cdi=False,
+)  # fmt: skip

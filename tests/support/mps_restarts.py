@@ -1,0 +1,98 @@
+"""What several tests share with unit/test_mps_restarts.py."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from gpunode.base.findings import Finding
+from gpunode.components.mig.state import Mig, MigGpu
+from gpunode.components.mps.plugin import PluginDaemon, PluginMps
+from gpunode.fleet import drift_cluster, plan_cluster
+from gpunode.fleet.nodes import Answer
+from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, OURS, PRESENT
+from gpunode.node.plan import Plan
+from gpunode.settings import Settings, settings_from
+from tests.support.mps_clients import gpu_pod
+from tests.support.simulated_cluster import SimulatedCluster, node
+from tests.support.verify import GOOD
+
+RELEASE = "helm release nvidia-device-plugin/nvdp"
+
+
+NODES, SET = ("gpu-1", "gpu-2"), "nvdp-nvidia-device-plugin"
+
+
+WHOLE = MigGpu(0, "GPU-0", "0000:01:00.0", "2330", "H100", "Disabled", "Disabled", ())
+
+
+SHARED = replace(GOOD.gpus.gpus[0], compute_mode="Exclusive_Process")
+
+
+READING = replace(
+    GOOD,
+    mig=Mig("ok", None, (WHOLE,)),
+    gpus=replace(GOOD.gpus, gpus=(SHARED,)),
+    plugin_mps=PluginMps("/usr/bin/nvidia-cuda-mps-control", (PluginDaemon("nvidia.com/gpu", True, "25.0"),)),
+)
+
+
+@dataclass(frozen=True)
+class Told:
+    """Hold what the plan and drift say of two nodes, by host."""
+
+    plans: Mapping[str, Plan]
+    drift: Mapping[str, dict[str, Finding]]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> SimulatedCluster:
+    """Return a cluster in which two nodes share their GPUs by MPS, in 4 parts; gpu-1 has a client."""
+    made = SimulatedCluster.of(tmp_path, *NODES)
+    nodes = {name: node(name, **{"nvidia.com/gpu": "4"}) for name in NODES}
+    labels = {CONFIG: "mps-4", PRESENT: "true", MPS_CAPABLE: "true"}
+    for each in nodes.values():
+        each["metadata"]["labels"] |= labels
+        each["metadata"]["annotations"] = {OURS: json.dumps([CONFIG, PRESENT, MPS_CAPABLE], separators=(",", ":"))}
+    made.write(with_daemon=True, nodes=nodes, objects={"daemonsets.apps,pods": [], "daemonsets.apps": []})
+    installed(made, _settings(made, 4), _settings(made, 4))
+    made.write(objects={**made.state()["objects"], "pods": [gpu_pod("training")]}, calls=[])
+    return made
+
+
+def _settings(cluster: SimulatedCluster, replicas: int, drain: bool = False, **more: Any) -> Settings:
+    kubernetes = cluster.settings(drain={"enabled": drain})
+    sharing = {"strategy": "mps", "replicas": replicas}
+    plugin = {"values": {"updateStrategy": {"type": "RollingUpdate"}}}
+    return settings_from({"kubernetes": kubernetes, "sharing": sharing, "device_plugin": plugin, **more})
+
+
+def installed(cluster: SimulatedCluster, *settings: Settings) -> None:
+    """Have the release made as a run makes it."""
+    from gpunode.kubernetes.device_plugin.desired_cluster import desired_cluster
+    from gpunode.kubernetes.helm.session import Session
+    from gpunode.kubernetes.run_on import here
+
+    desired = desired_cluster(dict(zip(NODES, settings, strict=True)))
+    assert desired is not None
+    session = Session.begun(desired.kubernetes, desired.plugin, settings[0].proxy, here)
+    session.run(session.commands.upgrade(desired.values, False))
+
+
+def told(hosts: Mapping[str, Settings], only: tuple[str, ...] = NODES) -> Told:
+    """Return what is told of the hosts that are looked at, of an inventory of all."""
+    answers = [Answer(name, hosts[name], READING, None) for name in only]
+    with (
+        patch.object(plan_cluster, "host_data", lambda _: {}),
+        patch.object(plan_cluster, "check_hosts", lambda *_: dict(hosts)),
+    ):
+        plans = plan_cluster.with_restarts(Path("none.py"), answers, {name: Plan((), (), ()) for name in only})
+    found = drift_cluster.findings(Path("none.py"), hosts, dict.fromkeys(only, READING))
+    made = {name: each for name, each in plans.items() if isinstance(each, Plan)}
+    return Told(made, {name: {item.what: item for item in each} for name, each in found.items()})

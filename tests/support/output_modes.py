@@ -1,0 +1,27 @@
+"""What several tests share with unit/test_output_modes.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpunode.base.findings import Finding, FindingClass, NodeReport
+from gpunode.fleet import drift
+from gpunode.fleet import nodes as fleet
+from tests.support.ci_judgement import READY, Machines, answer
+
+GOOD = Finding("driver", FindingClass.OK, "flavour", "open", "open")
+
+
+class Job(Machines):
+    """Stand in for a job whose machines come up, and for its run of pyinfra."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+        super().__init__(folder, monkeypatch, answer("up", READY))
+        (folder / "pyinfra").write_text(f"#!/bin/sh\necho SIMULATED pyinfra on $#\necho more >&2\nexit {status}\n")
+        (folder / "pyinfra").chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(folder / "python"))
+        monkeypatch.setattr(drift, "inspect", lambda *_, **__: (NodeReport("up", (GOOD,)),))
+        monkeypatch.setattr(fleet, "read", self.read)

@@ -1,0 +1,48 @@
+"""What several tests share with unit/test_run_end.py."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyinfra.api.state import StateStage
+
+from gpunode.base.comparison import RUN
+from gpunode.base.disruption import Disruption
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.fleet import run_end
+from tests.support.simulated_host import Host
+
+GOOD = tuple(Finding("driver", FindingClass.OK, what, "x", "x") for what in ("flavour", "GPU", "library"))
+
+
+RUNTIME = Finding(
+    "containerd", FindingClass.DRIFT, "default runtime", "runc", "nvidia", "somebody edited it", RUN,
+    disruption=Disruption.restart,
+)  # fmt: skip
+
+
+MODULE = Finding(
+    "driver", FindingClass.REBOOT_PENDING, "loaded module", "570.172.08 (open)", "580.95.05 (open)",
+    "the driver was changed while the old module was loaded", "reboot the node",
+    disruption=Disruption.reboot,
+)  # fmt: skip
+
+
+def _state(host: Host, stage: StateStage = StateStage.Disconnect) -> Any:
+    return SimpleNamespace(
+        inventory=[host],
+        current_stage=stage,
+        is_host_in_limit=lambda each: True,
+        get_op_meta=lambda op_hash: SimpleNamespace(names={op_hash}),
+        ops={},
+        active_hosts={host},
+    )
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    told: list[str] = []
+    monkeypatch.setattr(run_end, "logger", SimpleNamespace(info=told.append))
+    return told

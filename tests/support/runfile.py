@@ -1,0 +1,18 @@
+"""What several tests share with unit/test_runfile.py."""
+
+from __future__ import annotations
+
+from gpunode.components.cuda import CudaToolkits
+from gpunode.system.boot import Boot
+
+SHA = "0123456789abcdef" * 4
+
+
+ASKED = {"source": "runfile", "version": "580.95.05", "runfile_sha256": SHA}
+
+
+TOOLS = Boot("6.1.0-40-amd64", build_tools=("gcc", "make", "dkms"))
+
+
+def toolkits_of(by_runfile: tuple[str, ...] = ()) -> CudaToolkits:
+    return CudaToolkits(("12.9",), "/usr/local/cuda-12.9", "12.9.86", True, by_runfile, (("12.9", "12.9.1"),))
