@@ -13,9 +13,12 @@ import pytest
 
 from gpunode.fleet import no_answer
 from gpunode.fleet.reports.run_end import Failure, HostEnd
-from tests.support.apply import CAN, GOOD, REFUSED, WAITS, _end, _plan, apply, at_a_terminal
+from tests.support.apply import CAN, GOOD, REFUSED, WAITS, _end, _plan, apply, at_a_terminal, lab
 from tests.support.rollout_command import SECONDS, alive, pyinfra_of, until, with_default_signals
 from tests.support.simulated_rollout import Lab
+
+# Fixtures.
+__all__ = ["lab"]
 
 
 def test_it_shows_the_plan_runs_on_all_and_says_how_they_are(lab: Lab) -> None:

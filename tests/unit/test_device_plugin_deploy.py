@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from tests.support.device_plugin import CONTRADICTIONS
-from tests.support.device_plugin_deploy import CONFIG, PRESENT, data, run
+from tests.support.device_plugin_deploy import CONFIG, PRESENT, cluster, data, run
 from tests.support.messages import unnamed
 from tests.support.simulated_cluster import ENFORCED, SimulatedCluster, node
+
+# Fixtures.
+__all__ = ["cluster"]
 
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 

@@ -26,9 +26,12 @@ from gpunode.node.plan import Plan
 from gpunode.operations import verify_cluster
 from gpunode.settings import settings_from
 from tests.support.mps_clients import gpu_pod
-from tests.support.mps_restarts import NODES, READING, RELEASE, SET, _settings, installed, told
+from tests.support.mps_restarts import NODES, READING, RELEASE, SET, _settings, cluster, installed, told
 from tests.support.simulated_cluster import SimulatedCluster
 from tests.support.simulated_host import Host
+
+# Fixtures.
+__all__ = ["cluster"]
 
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 THREADS = "the plugin's MPS daemon of nvidia.com/gpu, active thread percentage"

@@ -34,9 +34,12 @@ from gpunode.reference.output import SCHEMAS
 from tests.support import warm
 from tests.support.apply import CAN
 from tests.support.ci_judgement import Machines
-from tests.support.one_document import CHECKOUT
+from tests.support.one_document import CHECKOUT, silent
 from tests.support.output_modes import Job
 from tests.support.simulated_rollout import Lab
+
+# Fixtures.
+__all__ = ["silent"]
 
 pytestmark = pytest.mark.pure
 NOBODY = '{"ssh_hostname": "127.0.0.1", "ssh_port": 1, "ssh_connect_retries": 0}'

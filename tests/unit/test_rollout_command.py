@@ -28,8 +28,11 @@ from gpunode.fleet.rollout.document import schema
 from gpunode.fleet.run import child
 from tests.support.how_to import snippet
 from tests.support.messages import unnamed
-from tests.support.rollout_command import SECONDS, alive, pyinfra_of, until, with_default_signals
+from tests.support.rollout_command import SECONDS, alive, enter, lab, pyinfra_of, until, with_default_signals
 from tests.support.simulated_rollout import Lab
+
+# Fixtures.
+__all__ = ["enter", "lab"]
 
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 

@@ -43,7 +43,12 @@ from tests.support.verify_cluster import (
     _set,
     _settings,
     _verified,
+    cluster,
+    node,
 )
+
+# Fixtures.
+__all__ = ["cluster", "node"]
 
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 

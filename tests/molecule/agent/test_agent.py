@@ -21,9 +21,12 @@ from gpunode.agent.pull import BUNDLE, END
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from gpunode.node.reboot import RECORD
-from tests.molecule.agent.agent_nodes import ASKED, SECONDS, Site, codes, out, pulled
+from tests.molecule.agent.agent_nodes import ASKED, SECONDS, Site, codes, out, pulled, site
 from tests.molecule.conftest import CHECKOUT, Run, command, inventory_with, third_tier
 from tests.support.dask_cluster import BINARIES, until
+
+# Fixtures.
+__all__ = ["site"]
 
 # All that a pull could have changed, but for what tells of it.
 STATE = (

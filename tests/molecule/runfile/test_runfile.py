@@ -19,7 +19,10 @@ from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from gpunode.lab.packages.driver import BROKEN_VERSION
 from tests.molecule.conftest import CHECKOUT, thinned
-from tests.molecule.runfile.runfile_nodes import TOOLS, Driver, out, seen, with_tools
+from tests.molecule.runfile.runfile_nodes import TOOLS, Driver, node, out, seen, with_tools
+
+# Fixtures.
+__all__ = ["node"]
 
 LOADED = "cat /sys/module/nvidia/version"
 ON_DISK = "modinfo -F version nvidia"

@@ -16,7 +16,10 @@ import pytest
 from gpunode.lab.vm import machine as vm
 from gpunode.lab.vm.machine import VirtualMachine
 from tests.molecule.conftest import Run, command, inventory_with
-from tests.molecule.vm.vm_nodes import ALONE, NEW, OLD, out
+from tests.molecule.vm.vm_nodes import ALONE, NEW, OLD, machine, out
+
+# Fixtures.
+__all__ = ["machine"]
 
 pytestmark = [pytest.mark.simulated]
 
