@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -189,3 +189,63 @@ def start_times() -> Callable[[lab_nodes.Node], str]:
         return "\n\n".join(sorted(block.strip() for block in blocks if "user@" not in block and "ssh@" not in block))
 
     return read
+
+
+def _life(module: pytest.Module) -> list[pytest.Function]:
+    """Return all tests of a file in its order, one round for each parameter of a fixture that several tests share."""
+
+    def rounds(step: pytest.Function) -> list[int]:
+        shared = {name for name, defs in step._fixtureinfo.name2fixturedefs.items() if defs[-1].scope != "function"}
+        indices = step.callspec.indices if hasattr(step, "callspec") else {}
+        return [index for name, index in sorted(indices.items()) if name in shared]
+
+    return sorted((step for step in module.collect() if isinstance(step, pytest.Function)), key=rounds)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
+    """Run the tests of a file with the mark `life` as the steps of one: in its order, and none without those before it.
+
+    `life("test_other.py")` goes on from where that file of the same folder ends.
+    """
+    chosen, placed, ordered = {item.nodeid for item in items}, set(), list[pytest.Item]()
+
+    def place(module: pytest.Module, after: Collection[str], whole: bool) -> None:
+        if module.path in placed:
+            return
+        placed.add(module.path)
+        for name in after:
+            path = module.path.with_name(name)
+            before = next((each for each in modules if each.path == path), None)
+            before = before or pytest.Module.from_parent(module.parent, path=path)
+            place(before, (), whole=True)
+        steps = _life(module)
+        last = max((number for number, step in enumerate(steps) if step.nodeid in chosen), default=-1)
+        ordered.extend(steps if whole else steps[: last + 1])
+
+    modules = {module for item in items if (module := item.getparent(pytest.Module)) is not None}
+    for item in items:
+        life, module = item.get_closest_marker("life"), item.getparent(pytest.Module)
+        if life is not None and module is not None:
+            place(module, life.args, whole=False)
+        elif module is None or module.path not in placed:
+            ordered.append(item)
+    items[:] = ordered
+
+
+_broken: dict[Path, str] = {}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note the step of a life that failed."""
+    report = yield
+    if report.failed and item.get_closest_marker("life"):
+        _broken.setdefault(item.path, item.name)
+    return report
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what goes on from a step that failed."""
+    if item.get_closest_marker("life") and item.path in _broken:
+        pytest.skip(f"goes on from {_broken[item.path]}, which failed")

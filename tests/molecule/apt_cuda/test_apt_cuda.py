@@ -1,12 +1,13 @@
 """The life of a driver by apt from NVIDIA's repository, and how it must not end (driver_life has the text).
-
-The tests follow each other. SIMULATED: GPUs, NVSwitches, the driver's modules and daemons; apt, dpkg, systemd and the
+ SIMULATED: GPUs, NVSwitches, the driver's modules and daemons; apt, dpkg, systemd and the
 packages are real.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+
+import pytest
 
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
@@ -15,6 +16,8 @@ from tests.molecule import driver_life as life
 from tests.molecule.driver_alone import LOADED, ON_DISK, Driver, out
 from tests.molecule.driver_interruption import the_next_run_undoes_it_and_installs
 from tests.molecule.driver_packages import APT
+
+pytestmark = pytest.mark.life
 
 
 def test_a_transitional_package_is_refused_by_the_second_gate(plain: Node, driver: Driver) -> None:

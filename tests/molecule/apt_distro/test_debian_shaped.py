@@ -1,4 +1,4 @@
-"""The life of a driver from an archive of Debian's shape. The tests of the node follow each other.
+"""The life of a driver from an archive of Debian's shape.
 
 SIMULATED: GPUs, modules and packages (Debian's names, and the module nvidia-current); apt, dpkg and systemd are real.
 """
@@ -13,6 +13,8 @@ from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from tests.molecule.apt_distro.archive_nodes import LOADED, OURS, SET, Driver, debian, numbered, out, versions
 from tests.molecule.conftest import LAB
+
+pytestmark = pytest.mark.life
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The life of a driver from an archive of Ubuntu's shape, on a board with NVSwitches. The tests follow each other.
+"""The life of a driver from an archive of Ubuntu's shape, on a board with NVSwitches.
 
 SIMULATED: that the node is Ubuntu at all, its kernel, GPUs, modules and packages; apt, dpkg and systemd are real.
 """
@@ -12,6 +12,8 @@ from gpunode.lab.nodes import Node
 from gpunode.lab.packages.archive import UBUNTU_KERNEL
 from tests.molecule.apt_distro.archive_nodes import LOADED, SET, Driver, out, ubuntu, versions
 from tests.molecule.conftest import LAB
+
+pytestmark = pytest.mark.life
 
 DRIVER = ("libnvidia-compute-{}-server", "nvidia-compute-utils-{}-server", "nvidia-fabricmanager-{}",
           "nvidia-headless-no-dkms-{}-server-open", "nvidia-utils-{}-server")  # fmt: skip

@@ -1,6 +1,6 @@
 """The life of a release on a real API server, kept by the project's operation with helm 3 and then with helm 4.
 
-The chart is a fixture of the lab's; kubelets and plugin are SIMULATED. The tests follow each other.
+The chart is a fixture of the lab's; kubelets and plugin are SIMULATED.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 from gpunode.kubernetes.helm.release import Status
 from tests.molecule.cluster.releases import CHART, CONFIG_MAP, NAME, SHORT, KeptRelease
 
-pytestmark = [pytest.mark.real]
+pytestmark = [pytest.mark.real, pytest.mark.life]
 
 DAEMON_SET = f"{NAME}-nvidia-device-plugin"
 PROGRAM = "nvidia-device-plugin-ctr"

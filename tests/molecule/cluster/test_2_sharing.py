@@ -1,8 +1,7 @@
 """From bare nodes to a cluster whose two nodes offer different sharing, by one command; helm 3, then helm 4.
 
 API server, scheduler, controllers, helm and kubectl are real, and so are the nodes' packages and files. SIMULATED:
-GPUs, kubelets, and the device plugin, which the stand-in plays by the ConfigMap and labels that it finds. The tests
-follow each other.
+GPUs, kubelets, and the device plugin, which the stand-in plays by the ConfigMap and labels that it finds.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from tests.molecule.cluster.releases import NAME
 from tests.molecule.cluster.sharing_life import _PATIENCE_S, NODES, OFFERED, Life
 from tests.molecule.conftest import converge
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated]
+pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.life]
 
 
 @pytest.fixture

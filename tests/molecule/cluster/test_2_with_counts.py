@@ -1,7 +1,7 @@
 """Extended resources that are counted by hand, on the cluster that test_2_sharing.py leaves behind.
 
 API server, scheduler, kubectl and the patch of the node's status are real. SIMULATED: the kubelet, which takes a
-node's capacity over into what is allocatable, and forgets it. The tests follow each other.
+node's capacity over into what is allocatable, and forgets it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.molecule.cluster.releases import CHART, by
 from tests.molecule.cluster.sharing_life import ALONE, NODES, OFFERED, Life
 from tests.molecule.conftest import Run, command, inventory_with, third_tier
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated, third_tier]
+pytestmark = [pytest.mark.real, pytest.mark.simulated, third_tier, pytest.mark.life("test_2_sharing.py")]
 
 DONGLE, LICENSE = "example.com/dongle", "example.com/license"
 COUNT = "Count the node's extended resources in the cluster"

@@ -1,7 +1,7 @@
 """GPU feature discovery's labels, GPUs that a kubelet does not count, and a ConfigMap of one's own.
 
 On the cluster that test_2_sharing.py leaves behind. API server, helm and kubectl are real. SIMULATED: GPUs, kubelets,
-the device plugin, GPU feature discovery and node feature discovery. The tests follow each other.
+the device plugin, GPU feature discovery and node feature discovery.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.molecule.cluster.releases import CHART, NAME, by
 from tests.molecule.cluster.sharing_life import ALONE, NAMESPACE, NODES, OFFERED, Life
 from tests.molecule.conftest import Run, command, inventory_with, third_tier
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated]
+pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.life("test_2_sharing.py")]
 
 PLUGIN, DISCOVERY = f"{NAME}-nvidia-device-plugin", f"{NAME}-nvidia-device-plugin-gpu-feature-discovery"
 PRODUCT, COUNT = "nvidia.com/gpu.product", "nvidia.com/mig-1g.10gb.count"

@@ -1,6 +1,6 @@
 """The plugin's labels, the verdict on the cluster and drift, on the cluster that test_2_sharing.py leaves behind.
 
-API server, helm and kubectl are real; GPUs, kubelets and the device plugin are SIMULATED. The tests follow each other.
+API server, helm and kubectl are real; GPUs, kubelets and the device plugin are SIMULATED.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.molecule.cluster.releases import CHART
 from tests.molecule.cluster.sharing_life import ALONE, NAMESPACE, NODES, OFFERED, Life
 from tests.molecule.conftest import LAB, Run, command, inventory_with
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated]
+pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.life("test_2_sharing.py")]
 
 CONFIG, PRESENT = "nvidia.com/device-plugin.config", "nvidia.com/gpu.present"
 LOG = "tail -n 30 /var/log/gpunode-lab.log"

@@ -1,7 +1,4 @@
-"""Nodes that are drained for a new driver: real API server, kubectl and evictions; kubelets and GPUs are SIMULATED.
-
-The tests follow each other: one node has a pod that may not be evicted, the other one a cordon of an admin's.
-"""
+"""Nodes that are drained for a new driver: real API server, kubectl and evictions; kubelets and GPUs are SIMULATED."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from gpunode.lab.cluster import kubectl as lab_kubectl
 from gpunode.lab.nodes import Node
 from tests.molecule.conftest import CHECKOUT, Run, command, converge, inventory_with
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.life]
 
 OLD, NEW = "580.95.05", "590.48.01"
 BLOCKED, ADMINS = "gpu-1", "gpu-2"

@@ -1,7 +1,7 @@
 """helm and kubectl on a control-plane host, over SSH: nothing of the cluster is reached from this machine.
 
 Real: SSH, API server, kubectl, helm. A lab node plays the control-plane host; it reaches the API server, which listens
-on this machine's loopback, by a tunnel. SIMULATED: kubelets, device plugin, GPUs. The tests follow each other.
+on this machine's loopback, by a tunnel. SIMULATED: kubelets, device plugin, GPUs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gpunode.lab.state import lab_folder
 from tests.molecule.cluster.releases import CHART, NAME, KeptRelease
 from tests.molecule.conftest import LAB, Run, command, inventory_with, third_tier
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated, third_tier]
+pytestmark = [pytest.mark.real, pytest.mark.simulated, third_tier, pytest.mark.life]
 
 NAMESPACE = "nvidia-device-plugin"
 CONTROL_PLANE = "gpu-2"

@@ -4,7 +4,7 @@
 
 Real: API server, controllers, scheduler, kubectl, helm. SIMULATED: kubelets, pods and GPUs; the chart is a fixture of
 the lab's where nobody gives NVIDIA's. The lab's Kubernetes is 1.20: what the real chart writes for 1.22 is left out by
-its own values, and a ServiceMonitor is no kind there. The tests follow each other.
+its own values, and a ServiceMonitor is no kind there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.molecule.cluster.releases import KeptRelease, by
 from tests.molecule.conftest import CHECKOUT, LAB, Run, command, inventory_with, third_tier
 from tests.real.charts import charts
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated, third_tier]
+pytestmark = [pytest.mark.real, pytest.mark.simulated, third_tier, pytest.mark.life]
 
 SPACE, NAME, LABEL = "dcgm-exporter", "dcgm-exporter", "gpunode/dcgm-exporter"
 RELEASE, LABELLED, POD = f"helm release {SPACE}/{NAME}", f"label {LABEL}", f"pod of {NAME}"

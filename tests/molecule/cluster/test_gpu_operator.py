@@ -1,7 +1,7 @@
 """The GPU Operator beside the device plugin's own chart, from its coming to its going, on a real API server.
 
 Real: API server, kubectl, helm. The operator's chart is a fixture of the lab's; its program, kubelets, device plugin
-and GPUs are SIMULATED. The tests follow each other.
+and GPUs are SIMULATED.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gpunode.lab.kubernetes_programs import programs
 from tests.molecule.cluster.releases import CHART, KeptRelease, by
 from tests.molecule.conftest import CHECKOUT, LAB, Run, command, inventory_with, third_tier
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated, third_tier]
+pytestmark = [pytest.mark.real, pytest.mark.simulated, third_tier, pytest.mark.life]
 
 OPERATOR = CHECKOUT / "lab" / "charts" / "gpu-operator"
 KEPT = "Keep the release of the GPU Operator"

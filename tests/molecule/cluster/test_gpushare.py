@@ -1,7 +1,7 @@
 """gpushare: from NVIDIA's plugin to it and back, with a real kube-scheduler that is patched, and one that is put back.
 
 Real: API server, kubectl, helm, the scheduler of 1.20 and its reading of the configuration file, systemd. SIMULATED:
-the kubelet of the control-plane host (control_plane_node.py), the pods, the GPUs. The tests follow each other.
+the kubelet of the control-plane host (control_plane_node.py), the pods, the GPUs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.molecule.cluster.control_plane_node import MANIFEST, TEXT, command_li
 from tests.molecule.cluster.releases import CHART, KeptRelease, by
 from tests.molecule.conftest import LAB, Run, command, inventory_with, third_tier
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated, third_tier]
+pytestmark = [pytest.mark.real, pytest.mark.simulated, third_tier, pytest.mark.life]
 
 NAMESPACE = "nvidia-device-plugin"
 CONTROL_PLANE = "node-role.kubernetes.io/control-plane"

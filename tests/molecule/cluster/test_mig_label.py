@@ -1,7 +1,7 @@
 """A node's MIG layout by its label in the cluster, changed under the device plugin that holds the GPUs.
 
 API server, controller manager, kubectl, helm and evictions are real. SIMULATED: GPUs, kubelets, and the plugin, which
-holds the GPUs by a process on the node. The tests follow each other, on nodes that the tests before have left.
+holds the GPUs by a process on the node.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.molecule.cluster.releases import CHART, by
 from tests.molecule.cluster.sharing_life import NAMESPACE, Life
 from tests.molecule.conftest import LAB, Run, command, converge, inventory_with, third_tier
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated, third_tier]
+pytestmark = [pytest.mark.real, pytest.mark.simulated, third_tier, pytest.mark.life]
 
 NODE = "gpu-2"
 # Of two H100.

@@ -2,7 +2,7 @@
 
 Real: API server, controllers, scheduler, kubectl, helm, the node's shell. SIMULATED: the kubelets and the pods, the
 node's RDMA device (a folder that is bound over /sys/class), and what the plugins would offer, which the tests write
-into the node's capacity. The tests follow each other.
+into the node's capacity.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gpunode.lab.kubernetes_programs import programs
 from tests.molecule.cluster.releases import KeptRelease, by
 from tests.molecule.conftest import LAB, Run, command, inventory_with, third_tier
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated, third_tier]
+pytestmark = [pytest.mark.real, pytest.mark.simulated, third_tier, pytest.mark.life]
 
 VERDICT = "deploys/verify_cluster.py"
 SPACE = "kube-system"

@@ -2,7 +2,7 @@
 
 API server, scheduler, controllers, helm, kubectl, evictions and the MPS control daemon (of Debian's package) are real.
 SIMULATED: GPUs, kubelets, the device plugin that starts the daemon, and its clients, which are pods that ask for a
-share. The tests follow each other.
+share.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.molecule.cluster.sharing_life import ALONE, NAMESPACE
 from tests.molecule.conftest import LAB, Run, command, converge, inventory_with, third_tier
 from tests.molecule.mps.mps_nodes import UNPACK
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated, third_tier]
+pytestmark = [pytest.mark.real, pytest.mark.simulated, third_tier, pytest.mark.life]
 NODES = ("gpu-1", "gpu-2")
 TEAM = "mps-team"
 # Another template for every pod of the release, and nothing that a stand-in looks at.

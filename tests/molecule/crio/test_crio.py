@@ -1,6 +1,5 @@
 """One node with a SIMULATED CRI-O: real are systemd, the transaction, and the order in which its files count.
-
-The tests stand in the order of the node's life, which begins as a copy of a converged node. No container runs.
+No container runs.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from tests.molecule.conftest import CHECKOUT, Run, command, inventory_with
 
-pytestmark = pytest.mark.simulated
+pytestmark = [pytest.mark.simulated, pytest.mark.life]
 FOLDER = "/etc/crio/crio.conf.d"
 DROP_IN, LATER = f"{FOLDER}/99-nvidia.toml", f"{FOLDER}/99-other.toml"
 NAME = "Configure CRI-O: default runtime nvidia"

@@ -1,7 +1,4 @@
-"""One node with DCGM. Real: apt, systemd, drop-ins, sockets. SIMULATED: host engine, dcgmi, exporter and GPUs.
-
-The tests stand in the order of the node's life, which begins as a copy of a converged node.
-"""
+"""One node with DCGM. Real: apt, systemd, drop-ins, sockets. SIMULATED: host engine, dcgmi, exporter and GPUs."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from tests.molecule.conftest import Run, command, inventory_with
 
-pytestmark = pytest.mark.simulated
+pytestmark = [pytest.mark.simulated, pytest.mark.life]
 ENGINE, EXPORTER = "nvidia-dcgm.service", "nvidia-dcgm-exporter.service"
 FILES = tuple(f"/etc/systemd/system/{unit}.d/50-gpunode.conf" for unit in (ENGINE, EXPORTER))
 INCIDENTS = "/run/gpunode-lab/dcgm-incidents"

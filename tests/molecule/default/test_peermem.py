@@ -1,6 +1,6 @@
 """nvidia_peermem on a converged node, and away again. SIMULATED: the driver's modules, and the RDMA stack (a folder).
 
-Real: modprobe's way through the node, the file of modules-load.d, the verdict. The tests follow each other.
+Real: modprobe's way through the node, the file of modules-load.d, the verdict.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import pytest
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from tests.molecule.conftest import Run, command, converge, inventory_with
+
+pytestmark = pytest.mark.life
 
 FILE = "/etc/modules-load.d/gpunode-peermem.conf"
 MODULE = "/sys/module/nvidia_peermem"

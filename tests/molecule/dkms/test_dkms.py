@@ -2,7 +2,6 @@
 
 Real: dkms, gcc, make, linux-headers of Debian, and the module that comes of them (nvidia-current; it drives nothing and
 says SIMULATED). SIMULATED: GPUs, and /boot/vmlinuz-*: a container has no kernel of its own, so that nothing is loaded.
-The tests of the node follow each other.
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ from gpunode.lab.nodes import Node
 from gpunode.lab.packages.archive import BUILT_VERSION, UNBUILDABLE_VERSION
 from tests.molecule.apt_distro.archive_nodes import SET, Driver, debian_with_dkms, ended, out
 from tests.molecule.conftest import LAB, command, third_tier
+
+pytestmark = pytest.mark.life
 
 # Debian's smallest kernel; its metapackage tells the release that there is today.
 RELEASE = """apt-get update -q > /dev/null

@@ -1,6 +1,5 @@
 """The life of a driver by dnf, and the ways in which it must not end (driver_life has the text).
-
-The tests follow each other. SIMULATED: the distribution, GPUs, NVSwitches, the driver's modules and daemons; dnf, rpm,
+ SIMULATED: the distribution, GPUs, NVSwitches, the driver's modules and daemons; dnf, rpm,
 versionlock, module streams and systemd are real.
 """
 
@@ -8,11 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from tests.molecule import driver_life as life
 from tests.molecule.driver_alone import Driver, out
 from tests.molecule.driver_packages import DNF, STREAM
+
+pytestmark = pytest.mark.life
 
 LABS_CUDA = (
     "printf '[x]\\nname=x\\nbaseurl=http://127.0.0.1:8900/dnf/cuda/rhel9/x86_64\\ngpgcheck=1\\n'"

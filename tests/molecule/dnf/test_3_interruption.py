@@ -1,6 +1,6 @@
 """A change of the driver that ends in its middle: dnf is killed, or the power is lost.
 
-driver_interruption has the text. The tests follow each other. SIMULATED: the distribution, GPUs, the driver's packages,
+driver_interruption has the text. SIMULATED: the distribution, GPUs, the driver's packages,
 the loss of power; dnf, rpm and systemd are real.
 """
 
@@ -12,6 +12,8 @@ from gpunode.lab.nodes import Node
 from tests.molecule import driver_interruption as interruption
 from tests.molecule.driver_alone import Driver
 from tests.molecule.driver_packages import DNF
+
+pytestmark = pytest.mark.life
 
 
 @pytest.fixture(scope="module")

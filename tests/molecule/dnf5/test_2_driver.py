@@ -1,6 +1,5 @@
 """The life of a driver by dnf 5 (driver_life has the text).
-
-The tests follow each other. SIMULATED: the distribution, GPUs, NVSwitches, the driver's modules and daemons; dnf 5,
+ SIMULATED: the distribution, GPUs, NVSwitches, the driver's modules and daemons; dnf 5,
 rpm, versionlock and systemd are real.
 """
 
@@ -8,11 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from tests.molecule import driver_life as life
 from tests.molecule.driver_alone import Driver, out
 from tests.molecule.driver_packages import DNF5
+
+pytestmark = pytest.mark.life
 
 GONE = "/etc/yum.repos.d/gone.repo"
 

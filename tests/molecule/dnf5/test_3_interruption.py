@@ -1,6 +1,6 @@
 """A change of the driver that ends in its middle: dnf 5 is killed, or the power is lost.
 
-driver_interruption has the text. The tests follow each other. SIMULATED: the distribution, GPUs, the driver's packages,
+driver_interruption has the text. SIMULATED: the distribution, GPUs, the driver's packages,
 the loss of power; dnf 5, rpm and systemd are real.
 """
 
@@ -14,7 +14,7 @@ from tests.molecule.conftest import third_tier
 from tests.molecule.driver_alone import Driver
 from tests.molecule.driver_packages import DNF5
 
-pytestmark = third_tier
+pytestmark = [third_tier, pytest.mark.life]
 
 # dnf 5 is started by the loader of its own libraries (gpunode/lab/newer.py).
 PROCESS = "ld-linux-x86-64"

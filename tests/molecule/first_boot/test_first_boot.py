@@ -34,7 +34,7 @@ from tests.molecule.conftest import CHECKOUT, LAB, Run, command, third_tier
 from tests.support.dask_cluster import until
 
 __all__ = ["site"]
-pytestmark = pytest.mark.simulated
+pytestmark = [pytest.mark.simulated, pytest.mark.life]
 
 SEED = "/var/lib/cloud/seed/nocloud"
 TOKEN, CA = "/etc/gpunode/gate-token", "/etc/kubernetes/pki/ca.crt"

@@ -1,6 +1,6 @@
 """An image made by pyinfra's @chroot, and a machine that boots from it. Real: apt, dpkg, systemd, containerd.
 
-SIMULATED: GPUs, the driver's packages. The tests follow each other: image, second run, boot, first run on the machine.
+SIMULATED: GPUs, the driver's packages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gpunode.lab.cache import cache_dir
 from gpunode.lab.nodes import Node
 from tests.molecule.conftest import CHECKOUT, LAB, Run, command, converge, inventory_with
 
-pytestmark = pytest.mark.simulated
+pytestmark = [pytest.mark.simulated, pytest.mark.life]
 SETTINGS: dict[str, object] = {
     "driver": {"version": "580.95.05", "flavour": "open"},
     "cuda": {"version": "12.9"},

@@ -1,7 +1,6 @@
 """Two nodes of an IMEX domain. SIMULATED: GPUs, driver, nvidia-imex and nvidia-imex-ctl. Real: systemd, files, TCP.
 
-The tests stand in the order of the nodes' life, which begins as copies of a converged node. Their GPUs are GB200s, so
-that nvidia-imex has come with the driver; no memory is mapped.
+The GPUs are GB200s, so that nvidia-imex has come with the driver; no memory is mapped.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from tests.molecule.conftest import Run, command, inventory_with
 
-pytestmark = pytest.mark.simulated
+pytestmark = [pytest.mark.simulated, pytest.mark.life]
 NODES = "/etc/nvidia-imex/nodes_config.cfg"
 RECORD = "/var/lib/gpunode/imex"
 WRITE, RUN = "Write the nodes of the IMEX domain", "Run nvidia-imex, now and at boot"

@@ -2,8 +2,6 @@
 
 Real are the kubelet, its CPU manager with pods' own cgroups, and a static pod that runs. What a lab node needs for it,
 since it is a container: docs/lab-cluster.md. The cluster and what comes of it there: test_registered.py.
-
-The tests stand in the order of the node's life, which begins as a copy of a converged node.
 """
 
 from __future__ import annotations
@@ -18,6 +16,8 @@ from gpunode.lab.cluster import cluster
 from gpunode.lab.nodes import Node
 from tests.molecule.conftest import LAB, Run, command, inventory_with, third_tier
 from tests.molecule.kubelet.kubelet_nodes import FILE, STATE, out
+
+pytestmark = pytest.mark.life
 
 ASKED: dict[str, Any] = {
     "system_reserved": {"cpu": "100m", "memory": "128Mi"},

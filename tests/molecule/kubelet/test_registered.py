@@ -3,7 +3,7 @@
 Real: control plane, scheduler, kubelet, containerd, pods with their cgroups and network, the registration socket of
 device plugins. SIMULATED: the GPUs and the device plugin, which is the lab's own in place of NVIDIA's.
 
-The tests stand in the order of the node's life, which test_kubelet.py begins; this file may run alone, too.
+Its life goes on from test_kubelet.py; this file may run alone, too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gpunode.lab.nodes import Node
 from tests.molecule.conftest import LAB, Run, command, inventory_with, third_tier
 from tests.molecule.kubelet.kubelet_nodes import FILE, out
 
-pytestmark = [pytest.mark.real, pytest.mark.simulated]
+pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.life]
 
 GPU, SPACE, RACK = "nvidia.com/gpu", "shop", "example.com/rack"
 PLUGIN, VERDICT, KUBELET = "deploys/device_plugin.py", "deploys/verify_cluster.py", "deploys/kubelet.py"

@@ -1,6 +1,6 @@
 """The life of a pair of H100 that are divided: layouts, reboots, and what goes wrong on the way.
 
-SIMULATED: GPUs, driver, nvidia-smi, and the processes that hold a GPU. The tests follow each other.
+SIMULATED: GPUs, driver, nvidia-smi, and the processes that hold a GPU.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from gpunode.components.mig.placement import layout_of
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from tests.molecule.conftest import ALL, LAB, Run, command, inventory_with
+
+pytestmark = pytest.mark.life
 
 ALONE: dict[str, object] = {name: {"enabled": False} for name in ("cuda", "toolkit", "containerd")}
 UNIT = "gpunode-mig-layout.service"

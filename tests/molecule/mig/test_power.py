@@ -1,6 +1,6 @@
 """Power limits, clocks and ECC of a pair of H100: set, kept over a boot, put right, and gone again.
 
-SIMULATED: GPUs, driver, nvidia-smi. systemd and gpunode's unit are real. The tests follow each other.
+SIMULATED: GPUs, driver, nvidia-smi. systemd and gpunode's unit are real.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from gpunode.components.power.files import FILES, NAME, SCRIPT, UNIT
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from tests.molecule.conftest import LAB, Run, command, inventory_with
+
+pytestmark = pytest.mark.life
 
 ALONE: dict[str, object] = {name: {"enabled": False} for name in ("cuda", "toolkit", "containerd")}
 ASKED: dict[str, object] = {"limit": 600, "locked_graphics_clocks": "1200,1500"}

@@ -1,7 +1,7 @@
 """The life of an MPS control daemon on the host.
 
 The daemon is NVIDIA's own (Debian's package nvidia-cuda-mps, unpacked on the node); no GPU is real, so that no server
-of it ever runs. SIMULATED: GPUs, driver, nvidia-smi. The tests follow each other.
+of it ever runs. SIMULATED: GPUs, driver, nvidia-smi.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from tests.molecule.changed_settings import differences
 from tests.molecule.conftest import LAB, Run, command, inventory_with
 from tests.molecule.mps.mps_nodes import PROGRAM, UNPACK
 from tests.support.changed_settings import changes as changed_settings
+
+pytestmark = pytest.mark.life
 
 ALONE: dict[str, object] = {name: {"enabled": False} for name in ("cuda", "toolkit", "containerd")}
 ASKED: dict[str, object] = {"enabled": True, "active_thread_percentage": "50", "memory_limit": "8G", "clients": 8}

@@ -1,6 +1,5 @@
 """The life of a driver on a rolling release, and the ways in which it must not end (driver_life has what others share).
-
-The tests follow each other. SIMULATED: the distribution, GPUs, the driver's modules and daemons; pacman, its
+ SIMULATED: the distribution, GPUs, the driver's modules and daemons; pacman, its
 signatures, IgnorePkg and systemd are real. The repositories move on by another day in the node's mirrorlist.
 """
 
@@ -18,7 +17,7 @@ from tests.molecule.conftest import command, inventory_with, third_tier
 from tests.molecule.driver_alone import LOADED, Driver, out
 from tests.molecule.driver_packages import IGNORED, PACMAN
 
-pytestmark = third_tier
+pytestmark = [third_tier, pytest.mark.life]
 
 CONFIGURATION = "/etc/pacman.conf"
 LOCK = "/var/lib/pacman/db.lck"

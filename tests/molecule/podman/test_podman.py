@@ -1,7 +1,4 @@
-"""One node with podman. Real: podman 4.3 of Debian bookworm and 5.4 of trixie, runc, apt. SIMULATED: GPUs, nvidia-ctk.
-
-The tests stand in the order of the node's life, which begins as a copy of a converged node.
-"""
+"""One node with podman. Real: podman 4.3 of bookworm and 5.4 of trixie, runc, apt. SIMULATED: GPUs, nvidia-ctk."""
 
 from __future__ import annotations
 
@@ -9,11 +6,15 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.cache import cache_dir, complete_or_nothing, locked
 from gpunode.lab.nodes import Node
 from gpunode.lab.packages.other_release import unpacked
 from tests.molecule.conftest import Run, command, inventory_with
+
+pytestmark = pytest.mark.life
 
 DROP_IN = "/etc/containers/containers.conf.d/50-gpunode.conf"
 OTHER = "/etc/containers/containers.conf.d/99-other.conf"

@@ -1,6 +1,5 @@
 """The life of a driver that NVIDIA's .run file installs, and the ways in which it must not end.
-
-The tests of a node follow each other. SIMULATED: GPUs, the .run files and the installer in them, the compiler, make and
+ SIMULATED: GPUs, the .run files and the installer in them, the compiler, make and
 dkms (which the installer only looks for), and the distribution of the nodes with dnf; curl, the web server, apt, dpkg,
 dnf, rpm, systemd and the transaction are real.
 """
@@ -20,6 +19,8 @@ from gpunode.lab.nodes import Node
 from gpunode.lab.packages.driver import BROKEN_VERSION
 from tests.molecule.conftest import CHECKOUT, thinned
 from tests.molecule.runfile.runfile_nodes import TOOLS, Driver, node, out, seen, with_tools
+
+pytestmark = pytest.mark.life
 
 # Fixtures.
 __all__ = ["node"]

@@ -1,6 +1,5 @@
 """One node with Slurm. Real: slurmctld, slurmd and munge of Debian bookworm (22.05), and jobs. SIMULATED: the GPUs.
-
-The tests stand in the order of the node's life, which begins as a copy of a converged node. No job uses a GPU: it is
+ No job uses a GPU: it is
 told which it may use.
 """
 
@@ -15,7 +14,7 @@ from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from tests.molecule.conftest import Run, command, inventory_with
 
-pytestmark = pytest.mark.simulated
+pytestmark = [pytest.mark.simulated, pytest.mark.life]
 FOLDER = "/etc/slurm"
 GRES, NODES = f"{FOLDER}/gpunode-gres.conf", f"{FOLDER}/gpunode-nodes.conf"
 NAME = "Tell Slurm of the GPUs"

@@ -1,7 +1,4 @@
-"""One node, from nvidia-docker2 to a held toolkit with CDI. Real: apt, systemd, runc. SIMULATED: GPUs, nvidia-ctk.
-
-The tests stand in the order of the node's life.
-"""
+"""One node, from nvidia-docker2 to a held toolkit with CDI. Real: apt, systemd, runc. SIMULATED: GPUs, nvidia-ctk."""
 
 from __future__ import annotations
 
@@ -11,9 +8,13 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from tests.molecule.conftest import Run, command, inventory_with
+
+pytestmark = pytest.mark.life
 
 MIRROR = "http://127.0.0.1:8900"
 CONFIG = "/etc/nvidia-container-runtime/config.toml"

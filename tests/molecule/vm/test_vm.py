@@ -1,7 +1,7 @@
 """The life of a machine with a kernel of its own: what is said of its next boot is proven by booting it.
 
 Real: kernels, GRUB, initial file systems, DKMS, modprobe, reboots. SIMULATED: the GPU, for which QEMU's test device
-stands in, nvidia-smi, and what the modules nvidia and nouveau do once they are loaded. The tests follow each other.
+stands in, nvidia-smi, and what the modules nvidia and nouveau do once they are loaded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.molecule.vm.vm_nodes import ALONE, NEW, OLD, machine, out
 # Fixtures.
 __all__ = ["machine"]
 
-pytestmark = [pytest.mark.simulated]
+pytestmark = [pytest.mark.simulated, pytest.mark.life]
 
 REBUILD = "Make initial file systems that load nouveau anew"
 REBOOT = "Reboot into the driver on disk"

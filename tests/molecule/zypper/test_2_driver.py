@@ -1,12 +1,13 @@
 """The life of a driver by zypper, and the ways in which it must not end (driver_life has the text).
-
-The tests follow each other. SIMULATED: the distribution, GPUs, NVSwitches, the driver's modules and daemons; zypper,
+ SIMULATED: the distribution, GPUs, NVSwitches, the driver's modules and daemons; zypper,
 rpm, locks and systemd are real.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+
+import pytest
 
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
@@ -15,7 +16,7 @@ from tests.molecule.conftest import third_tier
 from tests.molecule.driver_alone import Driver, out
 from tests.molecule.driver_packages import ZYPPER
 
-pytestmark = third_tier
+pytestmark = [third_tier, pytest.mark.life]
 
 
 def test_a_transitional_package_is_refused_by_the_second_gate(plain: Node, driver: Driver) -> None:

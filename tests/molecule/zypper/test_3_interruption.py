@@ -1,6 +1,6 @@
 """A change of the driver that ends in its middle: zypper is killed, or the power is lost.
 
-driver_interruption has the text. The tests follow each other. zypper calls rpm package by package, so that some are of
+driver_interruption has the text. zypper calls rpm package by package, so that some are of
 the new version when it strikes, and some of the old. SIMULATED: the distribution, GPUs, the driver's packages, the loss
 of power; zypper, rpm and systemd are real.
 """
@@ -15,7 +15,7 @@ from tests.molecule.conftest import third_tier
 from tests.molecule.driver_alone import Driver
 from tests.molecule.driver_packages import ZYPPER
 
-pytestmark = third_tier
+pytestmark = [third_tier, pytest.mark.life]
 
 
 @pytest.fixture(scope="module")
