@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import testinfra
 
+from gpunode.facts.transaction import FOLDER
 from gpunode.lab import nodes as lab_nodes
 from gpunode.settings import component_models
 from gpunode.settings.host_data import REPLACE
@@ -135,6 +136,11 @@ def report(name: str) -> Path:
     path = REPORTS / name
     path.write_text("")
     return path
+
+
+def tried_before(run: Run, transaction: str) -> bool:
+    """Say whether a run refused to try again what was put back: it names the file that would have to go."""
+    return run.code != 0 and f"{FOLDER}/{transaction}.json" in run.printed
 
 
 @pytest.fixture

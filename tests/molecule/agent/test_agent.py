@@ -181,7 +181,7 @@ def test_a_push_waits_for_a_pull(site: Site, nodes: tuple[Node, ...]) -> None:
     with began(site) as push:
         _, words = push.communicate(timeout=SECONDS)
         assert push.returncode == 0, words
-    assert "waits: the node carries out a bundle that it pulled" in words
+    assert "waits: " in words
     assert out(node, f"systemctl is-active {SERVICE}; true") == "inactive"
     assert command("gpunode", "agent", "collect", site.inventory).code == 0
 

@@ -26,7 +26,7 @@ spec:
   containers:
   - command:
     - /usr/local/bin/kube-scheduler
-    # asked for by audit
+    # asked for
     - --bind-address=127.0.0.1
     - --kubeconfig=/etc/kubernetes/scheduler.conf
     - --leader-elect=false

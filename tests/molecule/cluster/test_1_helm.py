@@ -72,7 +72,7 @@ def test_an_object_that_was_deleted_is_found_and_made_again(release: KeptRelease
 def test_a_failed_upgrade_is_rolled_back_with_the_reason(release: KeptRelease) -> None:
     before = len(release.history())
     kept = release.keep(SHORT, **NO_SUCH_IMAGE)
-    assert "the release's pods were not ready in time" in kept.failure
+    assert "not ready in time" in kept.failure
     *_, failed, back = release.history()
     assert (failed.number, failed.status) == (before + 1, Status.FAILED)
     assert (back.status, back.rolled_back_to) == (Status.DEPLOYED, before)
@@ -83,7 +83,7 @@ def test_a_failed_upgrade_is_rolled_back_with_the_reason(release: KeptRelease) -
 def test_it_is_not_tried_again_until_the_settings_change(release: KeptRelease) -> None:
     before = release.history()
     kept = release.keep(SHORT, **NO_SUCH_IMAGE)
-    assert "failed and was rolled back" in kept.failure and "tried again when the settings change" in kept.failure
+    assert "rolled back" in kept.failure and "settings change" in kept.failure
     assert release.history() == before
     assert release.keep().steps == () and release.history() == before
     kept = release.keep(image_tag="v0.20.0")
@@ -98,7 +98,7 @@ def test_a_release_that_a_killed_helm_left_pending_is_recovered_when_nobody_can_
     release.cut_off("upgrade", NAME, str(CHART), *values)
     assert _states(release)[-1] is Status.PENDING_UPGRADE
     asked: dict[str, Any] = {"image_tag": "v0.20.0"}
-    assert "another helm may be at work" in release.keep(**asked).failure
+    assert "another helm" in release.keep(**asked).failure
     assert _states(release)[-1] is Status.PENDING_UPGRADE
     time.sleep(SHORT)
     kept = release.keep(SHORT, **asked)
@@ -110,6 +110,6 @@ def test_a_release_that_a_killed_helm_left_pending_is_recovered_when_nobody_can_
 def test_a_first_installation_that_fails_leaves_nothing(release: KeptRelease) -> None:
     release.helm("uninstall", NAME, "--wait")
     kept = release.keep(SHORT, **NO_SUCH_IMAGE)
-    assert "the release's pods were not ready in time" in kept.failure
+    assert "not ready in time" in kept.failure
     assert release.history() == []
     assert release.keep().failure == ""

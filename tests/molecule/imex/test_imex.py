@@ -54,7 +54,7 @@ def test_what_is_no_domain_is_refused_before_any_connection(nodes: tuple[Node, .
     driver = {"imex": {"enabled": True, "domain": "rack1"}, "driver": {"branch": "590"}}
     imex: dict[str, dict[str, object]] = {first.name: {"imex": driver["imex"]}, second.name: dict(driver)}
     other = _run(inventory_with(tmp_path, imex), code=1)
-    assert "must be the same for all nodes of IMEX domain rack1" in other.printed
+    assert "IMEX domain rack1" in other.printed
     assert out(first, f"ls {NODES} 2>/dev/null || echo none") == "none"
 
 

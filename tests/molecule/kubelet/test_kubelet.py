@@ -14,7 +14,7 @@ import pytest
 
 from gpunode.lab.cluster import cluster
 from gpunode.lab.nodes import Node
-from tests.molecule.conftest import LAB, Run, command, inventory_with, third_tier
+from tests.molecule.conftest import LAB, Run, command, inventory_with, third_tier, tried_before
 from tests.molecule.kubelet.kubelet_nodes import FILE, STATE, out
 
 pytestmark = pytest.mark.life
@@ -127,11 +127,11 @@ def test_what_the_real_kubelet_does_not_start_by_is_put_back_with_its_state(
     before = out(node, f"cat {FILE} {STATE}")
     # More CPUs than any machine has that this runs on.
     refused = _run(tmp_path, node, code=1, **{**ASKED, "system_reserved": {"cpu": "4000"}})
-    assert "the kubelet is not well in" in refused.printed and "the kubelet runs again as before" in refused.printed
+    assert "is not well" in refused.printed and "runs again" in refused.printed
     assert out(node, f"cat {FILE} {STATE}") == before
     assert out(node, "curl -s http://127.0.0.1:10248/healthz") == "ok"
     again = _run(tmp_path, node, code=1, **{**ASKED, "system_reserved": {"cpu": "4000"}})
-    assert "this was tried before and put back" in again.printed
+    assert tried_before(again, "kubelet")
 
 
 def test_a_flag_that_counts_more_is_refused_and_a_restart_under_pods_waits(
@@ -146,7 +146,7 @@ def test_a_flag_that_counts_more_is_refused_and_a_restart_under_pods_waits(
     write(node, "/etc/default/kubelet", "KUBELET_EXTRA_ARGS=--max-pods=50\n")
     out(node, "systemctl restart kubelet; sleep 3")
     refused = _run(tmp_path, node, code=1, **ASKED)
-    assert "--max-pods=50, which counts before any file" in refused.printed
+    assert "--max-pods=50" in refused.printed
     out(node, "rm /etc/default/kubelet; systemctl restart kubelet; sleep 3")
 
 

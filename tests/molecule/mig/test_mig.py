@@ -19,7 +19,7 @@ from gpunode.components.mig.layouts import feasible
 from gpunode.components.mig.placement import layout_of
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from tests.molecule.conftest import ALL, LAB, Run, command, inventory_with
+from tests.molecule.conftest import ALL, LAB, Run, command, inventory_with, tried_before
 
 pytestmark = pytest.mark.life
 
@@ -191,17 +191,17 @@ def test_what_a_gpu_refuses_is_put_back_and_not_tried_again(node: Node, mig: Mig
     assert run.code != 0 and "GPU 0 refuses 3g.40gb:" in run.printed, run.printed
     assert layout(node) == LAYOUTS["wider"] and journal(node)["state"] == "failed"
     lab_nodes.clear_faults(node)
-    assert "this was tried before and put back" in mig.run("halves").printed
+    assert tried_before(mig.run("halves"), "mig")
 
 
 def test_what_cannot_be_put_back_is_named_and_the_next_run_heals_it(node: Node, mig: Mig) -> None:
     lab_nodes.set_fault(node, mig_create_fails=0)
     run = mig.run("mixed")
-    assert run.code != 0 and "is not as before: missing 2g.20gb:" in run.printed, run.printed
+    assert run.code != 0 and "missing 2g.20gb:" in run.printed, run.printed
     assert journal(node)["state"] == "began" and "missing 2g.20gb:" in journal(node)["reason"]
     lab_nodes.clear_faults(node)
     run = mig.run("mixed")
-    assert run.code == 0 and "it is undone first" in run.printed and layout(node) == LAYOUTS["mixed"], run.printed
+    assert run.code == 0 and "undone first" in run.printed and layout(node) == LAYOUTS["mixed"], run.printed
 
 
 def test_a_lost_gpu_is_told_and_nothing_is_changed(node: Node, mig: Mig) -> None:

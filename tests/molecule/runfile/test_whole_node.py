@@ -115,7 +115,7 @@ def test_a_toolkit_whose_installer_fails_leaves_nothing_behind_and_its_log_is_to
     lab_nodes.clear_faults(node)
     assert failed.code == 1
     assert "the end of /var/log/cuda-installer.log" in failed.printed
-    assert "gpunode: a file system is full" in failed.printed
+    assert "is full" in failed.printed
     assert out(node, "ls -d /usr/local/cuda*").split() == ["/usr/local/cuda", "/usr/local/cuda-12.9"]
     assert out(node, "readlink /usr/local/cuda") == "/usr/local/cuda-12.9"
     assert whole.run(asked).code == 0

@@ -118,7 +118,7 @@ def test_a_full_boot_keeps_the_old_initial_file_system_and_the_run_says_so(
     # Where no host is left, pyinfra ends without its JSON.
     last = [line for line in run.stderr.splitlines() if "Starting operation" in line][-1]
     assert run.code == 1 and last.strip().endswith(REBUILD), run.printed
-    assert "No space left on device" in run.stderr and "the old one stays" in run.stderr
+    assert "No space left" in run.stderr and "the old one stays" in run.stderr
     assert "Traceback" not in run.printed
     assert out(machine, "sha256sum /boot/initrd*") == before
 
@@ -129,7 +129,7 @@ def test_dkms_has_built_the_driver_and_the_next_run_heals_and_waits_for_a_boot(
     run = driver.run(OLD)
     assert run.code == 0, run.printed
     assert REBUILD in run.operations("success")
-    assert "reboot pending: loaded module is nouveau" in run.stderr
+    assert "module is nouveau" in run.stderr
     assert f"nvidia/{OLD}" in out(machine, "dkms status")
     assert out(machine, "modinfo -F version nvidia") == OLD
     assert "SIMULATED" in out(machine, "modinfo -F description nvidia")

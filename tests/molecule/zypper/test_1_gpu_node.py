@@ -99,8 +99,8 @@ def test_a_repository_that_another_trusted_key_signed_is_refused_though_zypper_t
     asked = {"url": resigned, "key_fingerprint": fingerprint}
     run = converge(inventory=verified.newer_toolkit(verified.ZYPPER, tmp_path, node, asked))
     assert run.code == 1
-    assert "signed by another key than the pinned one: the repository toolkit" in run.printed
-    assert "cause: the signature of a repository is refused" in run.printed
+    assert "repository toolkit" in run.printed
+    assert "signature" in run.printed
     assert out(node, TOOLKIT) == "1.17.8"
     assert "1.18.0" in out(node, "zypper -n --no-refresh search -s nvidia-container-toolkit")
 
@@ -118,7 +118,7 @@ def test_who_holds_zypper_s_lock_is_waited_for_and_then_named(nodes: tuple[Node,
         run = converge(inventory=verified.newer_toolkit(verified.ZYPPER, tmp_path, node))
         assert run.code == 1
         assert "sleep (process " in run.printed
-        assert "holds zypper's lock, and did not let go of it in time" in run.printed
+        assert "zypper's lock" in run.printed
         assert out(node, TOOLKIT) == "1.17.8"
     finally:
         out(node, f"systemctl stop holder; : > {PID}; sed -i /ZYPP_LOCK_TIMEOUT/d /etc/environment")
