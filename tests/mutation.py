@@ -1,4 +1,4 @@
-"""Break the product on purpose: `python -m tests.mutation [--number N] [--draw FILE] [--path FILE ...]`.
+"""Break the product on purpose: `python -m tests.mutation [--number N] [--draw FILE]`.
 
 Draws changes of one place each (mutmut's operators for Python, a handful for shell) in what gpunode promises most, and
 runs for each the unit tests that import the changed module, nearest first. A change that no test notices is a survivor:
@@ -45,9 +45,12 @@ NUMBER = 120
 # Per cent of the draw.
 MOST = 15
 # Seconds of tests for one change, by tests/unit/seconds.tsv; after how many a change hangs.
-_SECONDS, _UNKNOWN, _HANGS = 20.0, 0.5, 180
+_SECONDS, _UNKNOWN, _HANGS = 20.0, 0.5, 900
 # Most changes are noticed by the tests that are run first.
 _NEAREST, _NO_TESTS = 4, 5
+# A test failed, or a file could not be collected.
+_NOTICED = (1, 2)
+_MARKS = "not node and not tier2 and not tier3"
 # Functions by which a module names its scripts.
 _READ_SCRIPTS = ("script_file", "shell_file")
 _SHELL = (
@@ -97,6 +100,8 @@ def _python(module: cst.Module, node: cst.CSTNode, mutated: cst.CSTNode) -> str 
 
 
 class _Places(cst.CSTVisitor):
+    """Collect (line, node, what comes in its place)."""
+
     METADATA_DEPENDENCIES = (PositionProvider,)
 
     def __init__(self) -> None:
@@ -117,14 +122,14 @@ class _Places(cst.CSTVisitor):
         return True
 
 
-def draw(root: Path, number: int, paths: list[str]) -> list[dict[str, Any]]:
-    """Return changes, as many of each kind, or of the named files alone."""
+def draw(root: Path, number: int) -> list[dict[str, Any]]:
+    """Return changes, as many of each kind."""
     found: list[dict[str, Any]] = []
     for kind, patterns in KINDS.items():
         files = sorted({str(path.relative_to(root)) for pattern in patterns for path in root.glob(pattern)})
         chance, enough = random.Random(kind), len(found) + -(-number // len(KINDS))
         changes = {}
-        for file in (file for file in files if not paths or file in paths):
+        for file in files:
             changes[file] = list((shell_changes if file.endswith(".sh") else python_changes)((root / file).read_text()))
             chance.shuffle(changes[file])
         while len(found) < enough and any(changes.values()):
@@ -170,7 +175,8 @@ class Imports:
         took = {
             each: seconds.get(files[each], _UNKNOWN) for each in distance if re.match(r"tests\.unit\..*\btest_", each)
         }
-        chosen, left = [], _SECONDS
+        chosen: list[str] = []
+        left = _SECONDS
         for each in sorted(took, key=lambda one: (distance[one], took[one], one)):
             left -= took[each]
             if left > 0 or not chosen:
@@ -183,46 +189,55 @@ def _module(path: str) -> str:
     return re.sub(r"^(facts|operations|deploys)\b", r"gpunode.\1", name)
 
 
+def run_tests(root: Path, *words: str) -> tuple[bool, str]:
+    """Return whether pytest ended well, and what it printed; what hangs did not."""
+    line = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-p", "no:cacheprovider", "-m", _MARKS, *words]
+    environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        done = subprocess.run(
+            line, cwd=root, env=environment, capture_output=True, text=True, timeout=_HANGS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return False, ""
+    if done.returncode not in (0, *_NOTICED, _NO_TESTS):
+        raise SystemExit(f"pytest could not run the tests: {done.stdout}{done.stderr}")
+    return done.returncode not in _NOTICED, done.stdout
+
+
 def survives(root: Path, change: dict[str, Any], tests: list[str]) -> bool:
-    """Say whether all these tests pass with a change in place; what hangs is noticed."""
+    """Say whether all these tests pass with a change in place."""
     path = root / change["path"]
     before = path.read_text()
     path.write_text(change["text"])
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not node and not tier2 and not tier3"]
-    environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
-        for some in filter(None, (tests[:_NEAREST], tests[_NEAREST:])):
-            line = [sys.executable, "-m", "pytest", *options, *some]
-            done = subprocess.run(line, cwd=root, env=environment, capture_output=True, timeout=_HANGS, check=False)
-            if done.returncode not in (0, _NO_TESTS):
-                return False
-    except subprocess.TimeoutExpired:
-        return False
+        return all(run_tests(root, "-x", *some)[0] for some in (tests[:_NEAREST], tests[_NEAREST:]) if some)
     finally:
         path.write_text(before)
-    return True
 
 
 def main(arguments: list[str]) -> int:
     """Print how each change ends, and the counts."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__)
     parser.add_argument("--number", type=int, default=NUMBER)
-    parser.add_argument("--path", action="append", default=[])
     parser.add_argument("--draw", type=Path, help="file to read the changes from, or to write them to")
     chosen = parser.parse_args(arguments)
     kept = chosen.draw and chosen.draw.exists()
-    changes = json.loads(chosen.draw.read_text()) if kept else draw(CHECKOUT, chosen.number, chosen.path)
+    changes = json.loads(chosen.draw.read_text()) if kept else draw(CHECKOUT, chosen.number)
     if chosen.draw and not kept:
         chosen.draw.write_text(json.dumps(changes))
     rows = [line.split("\t") for line in (CHECKOUT / "tests/unit/seconds.tsv").read_text().splitlines()]
-    survived = 0
+    seconds, survived = {file: float(took) for _, file, took in rows}, 0
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "checkout"
         shutil.copytree(CHECKOUT, root, symlinks=True, ignore=shutil.ignore_patterns(".*", "__pycache__"))
         imports = Imports(root)
-        for number, change in enumerate(changes, 1):
-            tests = imports.near(change["path"], {file: float(took) for _, file, took in rows})
-            survived += (ends_well := survives(root, change, tests))
+        tests = [imports.near(change["path"], seconds) for change in changes]
+        red = set(
+            re.findall(r"^(?:FAILED|ERROR) ([^:\s]+)", run_tests(root, *sorted(set().union(*tests)))[1], re.MULTILINE)
+        )
+        print("".join(f"left out, as it fails without a change: {file}\n" for file in sorted(red)), end="", flush=True)
+        for number, (change, some) in enumerate(zip(changes, tests, strict=True), 1):
+            survived += (ends_well := survives(root, change, [file for file in some if file not in red]))
             how = "survived" if ends_well else "noticed"
             print(f"{number} {how}: {change['path']}:{change['line']}: {change['what'][:200]!r}", flush=True)
     print(f"{len(changes)} changes, {len(changes) - survived} noticed, {survived} survived")

@@ -138,6 +138,31 @@ def report(name: str) -> Path:
     return path
 
 
+def out(node: lab_nodes.Node, text: str, seconds: float = 300) -> str:
+    """Return what a shell command prints on the node; it must succeed."""
+    done = lab_nodes.run(node, text, timeout=seconds)
+    assert done.returncode == 0, f"{node.name}: {text}: {done.stdout}{done.stderr}"
+    return done.stdout.strip()
+
+
+def run_to(code: int, inventory: str, *options: str, deploy: str = "deploys/gpu_node.py") -> Run:
+    """Run a deploy, which must end with this exit code."""
+    run = command("pyinfra", "-y", "--json", *options, inventory, deploy)
+    assert run.code == code, run.printed
+    return run
+
+
+def bad(inventory: str, host: str) -> dict[str, dict[str, Any]]:
+    """Return what of a host drift finds not as desired."""
+    run = command("gpunode", "drift", "--json", inventory)
+    return {item["what"]: item for item in run.findings[host] if item["class"] != "ok"}
+
+
+def write(node: lab_nodes.Node, path: str, text: str) -> None:
+    """Write a file of a node, with its folder."""
+    out(node, f"mkdir -p {path.rpartition('/')[0]}; cat > {path} <<'END_OF_FILE'\n{text}END_OF_FILE")
+
+
 def tried_before(run: Run, transaction: str) -> bool:
     """Say whether a run refused to try again what was put back: it names the file that would have to go."""
     return run.code != 0 and f"{FOLDER}/{transaction}.json" in run.printed

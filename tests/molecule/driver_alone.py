@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from tests.molecule.conftest import Run, command, inventory_with
 
@@ -33,10 +32,3 @@ class Driver:
     def drift(self, node: Node, **asked: object) -> Run:
         """Ask for the drift."""
         return command("gpunode", "drift", self.inventory(node, asked))
-
-
-def out(node: Node, text: str) -> str:
-    """Return what a command prints on the node; it must succeed."""
-    done = lab_nodes.run(node, text)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.strip()

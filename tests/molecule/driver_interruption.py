@@ -11,7 +11,8 @@ import time
 
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from tests.molecule.driver_alone import LOADED, ON_DISK, Driver, out
+from tests.molecule.conftest import out
+from tests.molecule.driver_alone import LOADED, ON_DISK, Driver
 from tests.molecule.driver_life import a_run_changes_nothing
 from tests.molecule.driver_packages import Packages
 from tests.molecule.interruption.faults import CUT

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from gpunode.lab.packages.driver import BROKEN_VERSION
-from tests.molecule.conftest import Run, tried_before
-from tests.molecule.driver_alone import LOADED, ON_DISK, Driver, out
+from tests.molecule.conftest import Run, out, tried_before
+from tests.molecule.driver_alone import LOADED, ON_DISK, Driver
 from tests.molecule.driver_packages import Packages
 
 DAEMONS = "nvidia-fabricmanager nvidia-persistenced"

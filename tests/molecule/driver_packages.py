@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpunode.lab.nodes import Node
-from tests.molecule.driver_alone import out
+from tests.molecule.conftest import out
 
 PINS = "/etc/apt/preferences.d/gpunode-driver"
 BLACKLIST = "/etc/apt/apt.conf.d/52gpunode-driver"

@@ -10,7 +10,8 @@ from collections.abc import Collection
 
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from tests.molecule.driver_alone import LOADED, Driver, out
+from tests.molecule.conftest import out
+from tests.molecule.driver_alone import LOADED, Driver
 
 _PACKAGES = {
     "apt": "dpkg-query -W -f '${db:Status-Abbrev} ${Package} ${Version}\\n'; apt-mark showhold",

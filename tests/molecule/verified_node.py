@@ -11,9 +11,8 @@ from pathlib import Path
 
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from tests.molecule.conftest import command, converge, inventory_with
+from tests.molecule.conftest import command, converge, inventory_with, out
 from tests.molecule.deviations.straying import Deviation
-from tests.molecule.driver_alone import out
 
 SERVED = "http://127.0.0.1:8900"
 TOOLKIT = "rpm -q --qf '%{VERSION}' nvidia-container-toolkit"

@@ -20,7 +20,7 @@ from gpunode.agent.files import SERVICE
 from gpunode.agent.pull import BUNDLE
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from tests.molecule.conftest import Run, command, inventory_with
+from tests.molecule.conftest import Run, command, inventory_with, out
 from tests.support.certificate import self_signed
 
 ASKED: dict[str, object] = {
@@ -80,12 +80,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *given: Any) -> None:
         pass
-
-
-def out(node: Node, text: str, seconds: float = 60) -> str:
-    done = lab_nodes.run(node, text, seconds)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.strip()
 
 
 def pulled(node: Node) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from gpunode.agent.pull import BUNDLE, END
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from gpunode.node.reboot import RECORD
-from tests.molecule.agent.agent_nodes import ASKED, SECONDS, Site, codes, out, pulled, site
-from tests.molecule.conftest import CHECKOUT, Run, command, inventory_with, third_tier
+from tests.molecule.agent.agent_nodes import ASKED, SECONDS, Site, codes, pulled, site
+from tests.molecule.conftest import CHECKOUT, Run, command, inventory_with, out, third_tier
 from tests.support.dask_cluster import BINARIES, until
 
 # Fixtures.

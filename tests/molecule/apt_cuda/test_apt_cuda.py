@@ -13,8 +13,8 @@ from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from gpunode.lab.packages.driver import BROKEN_VERSION
 from tests.molecule import driver_life as life
-from tests.molecule.conftest import tried_before
-from tests.molecule.driver_alone import LOADED, ON_DISK, Driver, out
+from tests.molecule.conftest import out, tried_before
+from tests.molecule.driver_alone import LOADED, ON_DISK, Driver
 from tests.molecule.driver_interruption import the_next_run_undoes_it_and_installs
 from tests.molecule.driver_packages import APT
 

@@ -6,11 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from gpunode.lab.packages.archive import UBUNTU_KERNEL
 from gpunode.packages.driver_packages import driver_branch
-from tests.molecule.conftest import Run, command, inventory_with
+from tests.molecule.conftest import Run, command, inventory_with, out
 
 ALONE: dict[str, object] = {name: {"enabled": False} for name in ("cuda", "toolkit", "containerd")}
 OURS = "/etc/apt/sources.list.d/gpunode-distribution.sources"
@@ -29,13 +28,6 @@ printf 'ID=ubuntu\\nVERSION_ID="24.04"\\nVERSION_CODENAME=noble\\n' > /etc/os-re
 echo 'PRETTY_NAME="SIMULATED Ubuntu 24.04"' >> /etc/os-release
 echo SIMULATED > /boot/vmlinuz-{UBUNTU_KERNEL}
 """
-
-
-def out(node: Node, text: str) -> str:
-    """Return what a shell command prints, which must succeed."""
-    done = lab_nodes.run(node, text, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.strip()
 
 
 def debian(node: Node) -> Node:

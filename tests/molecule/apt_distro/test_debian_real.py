@@ -11,8 +11,8 @@ import pytest
 
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from tests.molecule.apt_distro.archive_nodes import OURS, SET, Driver, ended, out, versions
-from tests.molecule.conftest import LAB
+from tests.molecule.apt_distro.archive_nodes import OURS, SET, Driver, ended, versions
+from tests.molecule.conftest import LAB, out
 
 ASKED: dict[str, Any] = {"flavour": "proprietary", "without_gpu": "install"}
 

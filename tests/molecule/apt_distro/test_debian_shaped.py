@@ -11,8 +11,8 @@ import pytest
 
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from tests.molecule.apt_distro.archive_nodes import LOADED, OURS, SET, Driver, debian, numbered, out, versions
-from tests.molecule.conftest import LAB
+from tests.molecule.apt_distro.archive_nodes import LOADED, OURS, SET, Driver, debian, numbered, versions
+from tests.molecule.conftest import LAB, out
 
 pytestmark = pytest.mark.life
 

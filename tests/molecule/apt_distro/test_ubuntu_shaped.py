@@ -10,8 +10,8 @@ import pytest
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from gpunode.lab.packages.archive import UBUNTU_KERNEL
-from tests.molecule.apt_distro.archive_nodes import LOADED, SET, Driver, out, ubuntu, versions
-from tests.molecule.conftest import LAB
+from tests.molecule.apt_distro.archive_nodes import LOADED, SET, Driver, ubuntu, versions
+from tests.molecule.conftest import LAB, out
 
 pytestmark = pytest.mark.life
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from tests.molecule.conftest import CHECKOUT, Run, command, inventory_with
+from tests.molecule.conftest import CHECKOUT, Run, bad, inventory_with, out, run_to, write
 
 pytestmark = [pytest.mark.simulated, pytest.mark.life]
 FOLDER = "/etc/crio/crio.conf.d"
@@ -30,29 +29,16 @@ ExecStartPre=/bin/grep -q 'default_runtime = "nvidia"' /etc/crio/crio.conf.d/99-
 """
 
 
-def out(node: Node, text: str) -> str:
-    done = lab_nodes.run(node, text, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return str(done.stdout.strip())
-
-
-def write(node: Node, path: str, text: str) -> None:
-    out(node, f"mkdir -p {path.rpartition('/')[0]}; cat > {path} <<'END_OF_FILE'\n{text}END_OF_FILE")
-
-
 def _inventory(folder: Path, node: Node, **crio: object) -> str:
     return inventory_with(folder, {node.name: {"crio": {"enabled": True, **crio}}})
 
 
 def _run(folder: Path, node: Node, code: int = 0, **crio: object) -> Run:
-    run = command("pyinfra", "-y", "--json", _inventory(folder, node, **crio), "deploys/gpu_node.py")
-    assert run.code == code, run.printed
-    return run
+    return run_to(code, _inventory(folder, node, **crio))
 
 
 def _bad(folder: Path, node: Node, **crio: object) -> dict[str, dict[str, Any]]:
-    run = command("gpunode", "drift", "--json", _inventory(folder, node, **crio))
-    return {item["what"]: item for item in run.findings[node.name] if item["class"] != "ok"}
+    return bad(_inventory(folder, node, **crio), node.name)
 
 
 def _default(node: Node) -> str:

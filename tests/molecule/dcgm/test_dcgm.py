@@ -9,7 +9,7 @@ import pytest
 
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from tests.molecule.conftest import Run, command, inventory_with
+from tests.molecule.conftest import Run, bad, inventory_with, out, run_to
 
 pytestmark = [pytest.mark.simulated, pytest.mark.life]
 ENGINE, EXPORTER = "nvidia-dcgm.service", "nvidia-dcgm-exporter.service"
@@ -21,26 +21,17 @@ print(urllib.request.urlopen('http://{address}:9400/metrics', timeout=5).read().
 E"""
 
 
-def out(node: Node, text: str) -> str:
-    done = lab_nodes.run(node, text, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return str(done.stdout.strip())
-
-
 def _inventory(folder: Path, node: Node, **own: object) -> str:
     exporter = {"enabled": True, "address": node.address}
     return inventory_with(folder, {node.name: {"dcgm": {"enabled": True, "exporter": exporter, **own}}})
 
 
 def _run(folder: Path, node: Node, code: int = 0, **own: object) -> Run:
-    run = command("pyinfra", "-y", "--json", _inventory(folder, node, **own), "deploys/gpu_node.py")
-    assert run.code == code, run.printed
-    return run
+    return run_to(code, _inventory(folder, node, **own))
 
 
 def _bad(folder: Path, node: Node, **own: object) -> dict[str, dict[str, Any]]:
-    run = command("gpunode", "drift", "--json", _inventory(folder, node, **own))
-    return {item["what"]: item for item in run.findings[node.name] if item["class"] != "ok"}
+    return bad(_inventory(folder, node, **own), node.name)
 
 
 def test_dcgm_comes_and_its_exporter_listens_at_the_named_address_alone(

@@ -13,8 +13,8 @@ import pytest
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from gpunode.lab.packages.archive import BUILT_VERSION, UNBUILDABLE_VERSION
-from tests.molecule.apt_distro.archive_nodes import SET, Driver, debian_with_dkms, ended, out
-from tests.molecule.conftest import LAB, command, third_tier, tried_before
+from tests.molecule.apt_distro.archive_nodes import SET, Driver, debian_with_dkms, ended
+from tests.molecule.conftest import LAB, command, out, third_tier, tried_before
 
 pytestmark = pytest.mark.life
 

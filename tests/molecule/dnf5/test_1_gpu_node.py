@@ -11,9 +11,8 @@ import pytest
 
 from gpunode.lab.nodes import Node
 from tests.molecule import verified_node as verified
-from tests.molecule.conftest import converge
+from tests.molecule.conftest import converge, out
 from tests.molecule.deviations.straying import Deviation, assert_healed, rounds, six
-from tests.molecule.driver_alone import out
 from tests.molecule.driver_packages import DNF5, VERSIONLOCK
 from tests.molecule.verified_node import drift
 

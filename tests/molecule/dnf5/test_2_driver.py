@@ -12,7 +12,8 @@ import pytest
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from tests.molecule import driver_life as life
-from tests.molecule.driver_alone import Driver, out
+from tests.molecule.conftest import out
+from tests.molecule.driver_alone import Driver
 from tests.molecule.driver_packages import DNF5
 
 pytestmark = pytest.mark.life

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.cache import cache_dir
 from gpunode.lab.nodes import Node
 from gpunode.lab.packages.driver import BROKEN_VERSION
 from gpunode.lab.repository import index_flat
 from gpunode.lab.signing import key_file, sign_releases
 from gpunode.lab.world.apt import release_fields
+from tests.molecule.conftest import out
 from tests.molecule.interruption.faults import CUT
 
 OLD, NEW = "580.82.07", "580.95.05"
@@ -125,13 +125,6 @@ class Fault:
         out(node, f"{_NO_HOOKS}; {self.mend}")
         if self.republish:
             self.republish(node, version)
-
-
-def out(node: Node, text: str) -> str:
-    """Run shell text on the node, and return what it printed; it must succeed."""
-    done = lab_nodes.run(node, text)
-    assert done.returncode == 0, f"{node.name}: {text}: {done.stdout}{done.stderr}"
-    return done.stdout.strip()
 
 
 def publish(node: Node, key: str = "repository", without: str = "") -> None:

@@ -18,17 +18,8 @@ import pytest
 from gpunode.facts.transaction import FOLDER
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from tests.molecule.conftest import LAB, Run, command, inventory_with, report
-from tests.molecule.driver_faults.faults import (
-    ALONE_WITH_THE_DRIVER,
-    DONE,
-    FAULTS,
-    NEW,
-    OLD,
-    UNFINISHED,
-    Fault,
-    out,
-)
+from tests.molecule.conftest import LAB, Run, command, inventory_with, out, report
+from tests.molecule.driver_faults.faults import ALONE_WITH_THE_DRIVER, DONE, FAULTS, NEW, OLD, UNFINISHED, Fault
 
 ALONE: dict[str, object] = {name: {"enabled": False} for name in ("cuda", "toolkit", "containerd")}
 SITUATIONS = {"first installation": OLD, "upgrade": NEW}

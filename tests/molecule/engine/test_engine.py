@@ -17,9 +17,8 @@ from typing import Any
 import pytest
 
 from gpunode.fleet.rollout.place import latest, place
-from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from tests.molecule.conftest import CHECKOUT, Run, command, inventory_with, third_tier
+from tests.molecule.conftest import CHECKOUT, Run, command, inventory_with, out, third_tier
 from tests.support import dask_cluster
 from tests.support.dask_cluster import BINARIES, Cluster, until
 
@@ -47,12 +46,6 @@ def inventory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     with dask_cluster.cluster(tmp_path, "east", "east", "west") as found:
         yield found
-
-
-def out(node: Node, text: str) -> str:
-    done = lab_nodes.run(node, text)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.strip()
 
 
 def logins(node: Node) -> int:

@@ -29,8 +29,8 @@ from gpunode.lab.cluster.kubectl import asked, program, told
 from gpunode.lab.cluster.programs import programs
 from gpunode.lab.nodes import Node
 from gpunode.lab.state import lab_folder
-from tests.molecule.agent.agent_nodes import SECONDS, Site, codes, out, pulled, site
-from tests.molecule.conftest import CHECKOUT, LAB, Run, command, third_tier
+from tests.molecule.agent.agent_nodes import SECONDS, Site, codes, pulled, site
+from tests.molecule.conftest import CHECKOUT, LAB, Run, command, out, third_tier
 from tests.support.dask_cluster import until
 
 __all__ = ["site"]

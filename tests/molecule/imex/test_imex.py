@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from tests.molecule.conftest import Run, command, inventory_with
+from tests.molecule.conftest import Run, command, inventory_with, out, run_to
 
 pytestmark = [pytest.mark.simulated, pytest.mark.life]
 NODES = "/etc/nvidia-imex/nodes_config.cfg"
@@ -21,21 +20,13 @@ WRITE, RUN = "Write the nodes of the IMEX domain", "Run nvidia-imex, now and at 
 SERVICE, FILE, DOMAIN = "service nvidia-imex.service", f"file {NODES}", "IMEX domain"
 
 
-def out(node: Node, text: str) -> str:
-    done = lab_nodes.run(node, text, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return str(done.stdout.strip())
-
-
 def _inventory(folder: Path, hosts: tuple[Node, ...], /, allow: str = "restart", **imex: object) -> str:
     domain = {"enabled": True, "domain": "rack1", **imex}
     return inventory_with(folder, {node.name: {"imex": domain, "disruption": {"allow": allow}} for node in hosts})
 
 
 def _run(inventory: str, *options: str, code: int = 0) -> Run:
-    run = command("pyinfra", "-y", "--json", *options, inventory, "deploys/gpu_node.py")
-    assert run.code == code, run.printed
-    return run
+    return run_to(code, inventory, *options)
 
 
 def _bad(inventory: str) -> dict[str, dict[str, dict[str, Any]]]:

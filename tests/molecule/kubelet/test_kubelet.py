@@ -14,8 +14,8 @@ import pytest
 
 from gpunode.lab.cluster import cluster
 from gpunode.lab.nodes import Node
-from tests.molecule.conftest import LAB, Run, command, inventory_with, third_tier, tried_before
-from tests.molecule.kubelet.kubelet_nodes import FILE, STATE, out
+from tests.molecule.conftest import LAB, Run, command, inventory_with, out, run_to, third_tier, tried_before, write
+from tests.molecule.kubelet.kubelet_nodes import FILE, STATE
 
 pytestmark = pytest.mark.life
 
@@ -52,10 +52,6 @@ spec:
 """
 
 
-def write(node: Node, path: str, text: str) -> None:
-    out(node, f"mkdir -p {path.rpartition('/')[0]}; cat > {path} <<'END_OF_FILE'\n{text}END_OF_FILE")
-
-
 def _inventory(folder: Path, node: Node, allow: str = "restart", **kubelet: Any) -> str:
     cluster = {"enabled": True, "drain": {"enabled": False}, "kubelet": kubelet}
     data: dict[str, object] = {"kubernetes": cluster, "device_plugin": {"method": "none"}}
@@ -63,10 +59,7 @@ def _inventory(folder: Path, node: Node, allow: str = "restart", **kubelet: Any)
 
 
 def _run(folder: Path, node: Node, code: int = 0, allow: str = "restart", **kubelet: Any) -> Run:
-    inventory = _inventory(folder, node, allow, **kubelet)
-    run = command("pyinfra", "-y", "--json", inventory, "deploys/kubelet.py")
-    assert run.code == code, run.printed
-    return run
+    return run_to(code, _inventory(folder, node, allow, **kubelet), deploy="deploys/kubelet.py")
 
 
 def _bad(folder: Path, node: Node, allow: str = "restart", **kubelet: Any) -> dict[str, dict[str, Any]]:

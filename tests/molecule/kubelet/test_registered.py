@@ -20,8 +20,8 @@ from gpunode.lab.cluster import cluster
 from gpunode.lab.cluster.kubectl import asked, program, told
 from gpunode.lab.cluster.real_kubelet import DEVICES, IMAGE, TAG
 from gpunode.lab.nodes import Node
-from tests.molecule.conftest import LAB, Run, command, inventory_with, third_tier
-from tests.molecule.kubelet.kubelet_nodes import FILE, out
+from tests.molecule.conftest import LAB, Run, command, inventory_with, out, third_tier
+from tests.molecule.kubelet.kubelet_nodes import FILE
 
 pytestmark = [pytest.mark.real, pytest.mark.simulated, pytest.mark.life]
 

@@ -11,9 +11,8 @@ import pytest
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from tests.molecule import verified_node as verified
-from tests.molecule.conftest import command, converge, inventory_with
+from tests.molecule.conftest import command, converge, inventory_with, out
 from tests.molecule.deviations.straying import Deviation, assert_healed, rounds
-from tests.molecule.driver_alone import out
 from tests.molecule.driver_packages import IGNORED, PACMAN
 from tests.molecule.verified_node import drift
 

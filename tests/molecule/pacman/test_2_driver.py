@@ -13,8 +13,8 @@ from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from gpunode.lab.packages.driver import BROKEN_VERSION
 from tests.molecule import driver_life as life
-from tests.molecule.conftest import command, inventory_with, third_tier
-from tests.molecule.driver_alone import LOADED, Driver, out
+from tests.molecule.conftest import command, inventory_with, out, third_tier
+from tests.molecule.driver_alone import LOADED, Driver
 from tests.molecule.driver_packages import IGNORED, PACMAN
 
 pytestmark = [third_tier, pytest.mark.life]

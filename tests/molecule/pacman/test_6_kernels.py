@@ -15,8 +15,8 @@ from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from gpunode.lab.pacman_repository import LTS_RELEASE
 from tests.molecule import driver_life as life
-from tests.molecule.conftest import command
-from tests.molecule.driver_alone import Driver, out
+from tests.molecule.conftest import command, out
+from tests.molecule.driver_alone import Driver
 from tests.molecule.driver_packages import PACMAN
 
 # The branch of which Arch had a proprietary module for either kernel.

@@ -16,7 +16,7 @@ import pytest
 
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from tests.molecule.conftest import CHECKOUT, LAB, command, third_tier
+from tests.molecule.conftest import CHECKOUT, LAB, command, out, third_tier
 
 pytestmark = [pytest.mark.node, pytest.mark.real, third_tier]
 
@@ -42,12 +42,6 @@ PROGRAM = """#!/bin/sh
 cp /srv/gpunode.prom "$3"
 exit 2
 """
-
-
-def out(node: Node, text: str) -> str:
-    done = lab_nodes.run(node, text, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return str(done.stdout.strip())
 
 
 def write(node: Node, path: str, text: str) -> None:

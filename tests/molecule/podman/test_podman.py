@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.cache import cache_dir, complete_or_nothing, locked
 from gpunode.lab.nodes import Node
 from gpunode.lab.packages.other_release import unpacked
-from tests.molecule.conftest import Run, command, inventory_with
+from tests.molecule.conftest import Run, bad, inventory_with, out, run_to
 
 pytestmark = pytest.mark.life
 
@@ -46,26 +45,17 @@ exec /opt/trixie/usr/lib64/ld-linux-x86-64.so.2 --library-path /opt/trixie/usr/l
 """
 
 
-def out(node: Node, text: str) -> str:
-    done = lab_nodes.run(node, text, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return str(done.stdout.strip())
-
-
 def _inventory(folder: Path, node: Node, **podman: object) -> str:
     toolkit = {"version": "1.17.8", "cdi": "generate"}
     return inventory_with(folder, {node.name: {"toolkit": toolkit, "podman": {"enabled": True, **podman}}})
 
 
 def _run(folder: Path, node: Node, **podman: object) -> Run:
-    run = command("pyinfra", "-y", "--json", _inventory(folder, node, **podman), "deploys/gpu_node.py")
-    assert run.code == 0, run.printed
-    return run
+    return run_to(0, _inventory(folder, node, **podman))
 
 
 def _bad(folder: Path, node: Node, **podman: object) -> dict[str, dict[str, Any]]:
-    run = command("gpunode", "drift", "--json", _inventory(folder, node, **podman))
-    return {item["what"]: item for item in run.findings[node.name] if item["class"] != "ok"}
+    return bad(_inventory(folder, node, **podman), node.name)
 
 
 def _seen(node: Node, *options: str) -> list[str]:

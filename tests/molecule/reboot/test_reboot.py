@@ -14,7 +14,7 @@ import pytest
 
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from tests.molecule.conftest import Run, command, converge, inventory_with
+from tests.molecule.conftest import Run, command, converge, inventory_with, out
 
 OLD, NEW = "580.95.05", "590.48.01"
 REBOOT = "Reboot into the driver on disk"
@@ -27,12 +27,6 @@ def inventory(folder: Path, version: str, allow: str, timeout: int = 120) -> str
         "disruption": {"allow": allow, "reboot_timeout": timeout},
     }
     return inventory_with(folder, {"gpu-1": asked, "gpu-2": asked})
-
-
-def out(node: Node, text: str) -> str:
-    done = lab_nodes.run(node, text)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.strip()
 
 
 def boot(node: Node) -> str:

@@ -20,7 +20,7 @@ from gpunode.fleet.rollout.place import latest, place
 from gpunode.fleet.rollout.progress import Progress
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from tests.molecule.conftest import CHECKOUT, Run, command, inventory_with
+from tests.molecule.conftest import CHECKOUT, Run, command, inventory_with, out
 
 ASKED: dict[str, object] = {
     **{name: {"enabled": False} for name in ("driver", "cuda", "toolkit")},
@@ -39,12 +39,6 @@ def inventory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     path = inventory_with(tmp_path_factory.mktemp("rollout"), dict.fromkeys(names, ASKED))
     yield path
     shutil.rmtree(CHECKOUT / place(path), ignore_errors=True)
-
-
-def out(node: Node, text: str) -> str:
-    done = lab_nodes.run(node, text)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.strip()
 
 
 def logins(node: Node) -> int:

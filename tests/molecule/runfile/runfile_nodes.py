@@ -8,7 +8,7 @@ import pytest
 
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from tests.molecule.conftest import LAB, Run, command, inventory_with
+from tests.molecule.conftest import LAB, Run, command, inventory_with, out
 
 MIRROR = "http://127.0.0.1:8900/runfiles"
 
@@ -24,12 +24,6 @@ for tool in /usr/local/bin/gcc /usr/local/bin/make /usr/local/bin/dkms; do
   printf '#!/bin/sh\n# SIMULATED %s of the lab\necho 12\n' "$tool" > $tool; chmod 755 $tool
 done
 """
-
-
-def out(node: Node, text: str) -> str:
-    done = lab_nodes.run(node, text)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.strip()
 
 
 def seen(node: Node, text: str) -> str:

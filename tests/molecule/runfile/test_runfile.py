@@ -17,8 +17,8 @@ import pytest
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from gpunode.lab.packages.driver import BROKEN_VERSION
-from tests.molecule.conftest import CHECKOUT, thinned, tried_before
-from tests.molecule.runfile.runfile_nodes import TOOLS, Driver, node, out, seen, with_tools
+from tests.molecule.conftest import CHECKOUT, out, thinned, tried_before
+from tests.molecule.runfile.runfile_nodes import TOOLS, Driver, node, seen, with_tools
 
 pytestmark = pytest.mark.life
 

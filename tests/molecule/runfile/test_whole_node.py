@@ -12,9 +12,9 @@ import pytest
 
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from tests.molecule.conftest import Run, command, inventory_with
+from tests.molecule.conftest import Run, command, inventory_with, out
 from tests.molecule.deviations.straying import assert_healed, rounds, six
-from tests.molecule.runfile.runfile_nodes import MIRROR, URL, out, seen, with_tools
+from tests.molecule.runfile.runfile_nodes import MIRROR, URL, seen, with_tools
 
 CUDA_URL = f"{MIRROR}/cuda/{{release}}/local_installers/cuda_{{release}}_{{driver}}_{{platform}}.run"
 

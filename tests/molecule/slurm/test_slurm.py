@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from tests.molecule.conftest import Run, command, inventory_with
+from tests.molecule.conftest import Run, bad, inventory_with, out, run_to, write
 
 pytestmark = [pytest.mark.simulated, pytest.mark.life]
 FOLDER = "/etc/slurm"
@@ -42,30 +41,17 @@ systemctl restart munge
 """
 
 
-def out(node: Node, text: str) -> str:
-    done = lab_nodes.run(node, text, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return str(done.stdout.strip())
-
-
-def write(node: Node, path: str, text: str) -> None:
-    out(node, f"cat > {path} <<'END_OF_FILE'\n{text}END_OF_FILE")
-
-
 def _inventory(folder: Path, node: Node, allow: str = "restart", **slurm: object) -> str:
     data: dict[str, object] = {"slurm": {"enabled": True, **slurm}, "disruption": {"allow": allow}}
     return inventory_with(folder, {node.name: data})
 
 
 def _run(folder: Path, node: Node, code: int = 0, **settings: Any) -> Run:
-    run = command("pyinfra", "-y", "--json", _inventory(folder, node, **settings), "deploys/gpu_node.py")
-    assert run.code == code, run.printed
-    return run
+    return run_to(code, _inventory(folder, node, **settings))
 
 
 def _bad(folder: Path, node: Node, **settings: Any) -> dict[str, dict[str, Any]]:
-    run = command("gpunode", "drift", "--json", _inventory(folder, node, **settings))
-    return {item["what"]: item for item in run.findings[node.name] if item["class"] != "ok"}
+    return bad(_inventory(folder, node, **settings), node.name)
 
 
 def _until(node: Node, holds: str) -> None:

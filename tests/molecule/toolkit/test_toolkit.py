@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from tests.molecule.conftest import Run, command, inventory_with
+from tests.molecule.conftest import Run, command, inventory_with, out
 
 pytestmark = pytest.mark.life
 
@@ -32,13 +31,6 @@ rm /etc/apt/sources.list.d/old.list
 sed -i 's/^{{/{{ "log-level": "warn",/' /etc/docker/daemon.json
 sed -i 's/^disable-require = false/disable-require = false  # team A/' {CONFIG}
 """
-
-
-def out(node: Node, text: str) -> str:
-    """Run a script on the node and return what it prints."""
-    done = lab_nodes.run(node, text)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return str(done.stdout.strip())
 
 
 def _inventory(folder: Path, node: Node, toolkit: dict[str, object]) -> str:

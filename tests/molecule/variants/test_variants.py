@@ -9,7 +9,7 @@ import pytest
 
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from tests.molecule.conftest import Run, converge, inventory_with
+from tests.molecule.conftest import Run, converge, inventory_with, out
 
 PROXY = "http://127.0.0.1:9"
 
@@ -27,12 +27,6 @@ def twice(path: str, *options: str) -> Run:
     second = converge("--limit", "gpu-1", *options, inventory=path)
     assert (second.code, second.operations("success")) == (0, {}), second.printed
     return first
-
-
-def out(node: Node, command: str) -> str:
-    done = lab_nodes.run(node, command)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.strip()
 
 
 def test_docker_s_containerd_comes_with_its_cri_plugin_switched_off_and_is_switched_on(
