@@ -32,7 +32,7 @@ help:
 	@echo "make test-unit      the unit tests of tier 1 alone (2 minutes; no nodes)"
 	@echo "make test-nodes     tier 2: the other scenarios (40 minutes); SCENARIOS=\"dnf mps\" for some"
 	@echo "make test-unit-2    the unit tests of tier 2 alone"
-	@echo "make test-all       tier 3: everything, with the virtual machine and mutants (hours)"
+	@echo "make test-all       tier 3: everything, with the virtual machine and breaks (hours)"
 	@echo "make test-real      what needs more than this machine, such as GPUNODE_REAL_REPOSITORIES=1 (docs/testing.md)"
 	@echo "make test-hardware  on a machine with a GPU: gpunode's facts next to nvidia-smi's; writes docs/hardware.md"
 	@echo "make bench          how long plans, probes and commands take; writes docs/performance.md"
@@ -110,7 +110,7 @@ test-all: export GPUNODE_TEST_ALL = 1
 test-all: export GPUNODE_TEST_EXAMPLES = 1000
 test-all: setup all-tools
 	@$(TESTS) all $(ONLY)
-	@$(call TIMED,Mutants of what gpunode promises most (ten minutes))
+	@$(call TIMED,Breaks of what gpunode promises most (half an hour))
 	@$(SUDO) $(CACHED) .venv/bin/python -m tests.mutation
 	@$(MAKE) --no-print-directory bench
 
