@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpunode.base import tables
+from gpunode.system.operating_system import OperatingSystem
 from tests.support.preflight import machine
 
 CUDA, EL, SUSE = (
@@ -11,3 +12,4 @@ CUDA, EL, SUSE = (
 )
 BARE = machine()
 FEDORA = next(row for row in tables.driver_sources() if "fedora" in row.systems)
+ARCH = OperatingSystem("arch", "", None, (), "Arch Linux", "x86_64", "6.16.8-arch1-1", False)
