@@ -248,9 +248,9 @@ def asked_of_pacman(folder: Path, body: str, coming: dict[str, str]) -> Simulati
 
 
 def test_what_pacman_tells_where_it_refuses_is_read_wherever_it_tells_it(tmp_path: Path) -> None:
-    told = "echo 'warning: x' >&2; echo 'error: failed' >&2; echo ':: unable to satisfy y'; exit 1"
+    told = "echo 'warning: x' >&2; echo 'error: failed' >&2; echo ':: unable: y'; exit 1"
     read = asked_of_pacman(tmp_path, f'case "$*" in *-Sp*) {told};; -Q) echo linux 6.16-1;; esac', {"x": "1-1"})
-    assert (read.errors, read.comes) == (("unable to satisfy y", "failed"), ())
+    assert (read.errors, read.comes) == (("unable: y", "failed"), ())
 
 
 def test_what_is_there_already_is_asked_of_no_repository_that_has_moved_on(tmp_path: Path) -> None:
