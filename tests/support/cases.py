@@ -123,8 +123,9 @@ def run(function: str, case: dict[str, Any]) -> None:
 
 
 def _output(case: dict[str, Any]) -> list[str]:
+    lines: list[str] = case["output"].splitlines()
     encoded = case.get("encoded", {}).items()
-    return case["output"].splitlines() + [start + base64.b64encode(text.encode()).decode() for start, text in encoded]
+    return [*lines, *(start + base64.b64encode(text.encode()).decode() for start, text in encoded)]
 
 
 def _operation(operation: Any, case: dict[str, Any]) -> None:

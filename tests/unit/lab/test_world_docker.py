@@ -105,6 +105,6 @@ def test_a_row_says_where_it_is_from_and_what_nobody_knows() -> None:
     for row in (*docker_packages().values(), *debian_packages("bookworm").values()):
         assert row.source and row.confidence
         assert not [name for name in row.unknown if row.relations[name]], "known and unknown at once"
-    for row in ({}, {"lab": {"instead": {"a": "b"}}}):
-        with pytest.raises(ValueError):
-            deb_row({"name": "x", "confidence": "log" if row else "sure", "source": "x", **row})
+    for confidence, more in (("sure", {}), ("log", {"lab": {"instead": {"a": "b"}}})):
+        with pytest.raises(ValueError, match=r"^x: "):
+            deb_row({"name": "x", "confidence": confidence, "source": "x", **more})
