@@ -7,6 +7,7 @@ A case:
   an enumeration. `{like: tests.support.verify.GOOD.driver, pinned: []}` is that object with these fields changed,
   `{make: gpunode.system.unit.Unit, load_state: loaded}` a new one where the hint names no class.
 - `output`: for a fact, the text that its command printed; for a function, its first argument, as a list of lines.
+  `encoded`: more of its lines, start of the line -> a text that stands behind it in base64.
 - `readings`: for an operation, fact -> reading, as `make` or `like`.
 - one result: `returns`, `raises` (name of the class), or for an operation `commands` (per command, texts that it holds)
   with `noop` and `refuses` (texts that the operation's own words hold).
@@ -16,6 +17,7 @@ In a result a mapping holds the fields that matter of an object, and every entry
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import importlib
 import types
@@ -100,11 +102,11 @@ def run(function: str, case: dict[str, Any]) -> None:
         return
     target = getattr(called, "__wrapped__", called)
     if isinstance(called, type) and issubclass(called, FactBase):
-        given, call = [case["output"].splitlines()], called().process
+        given, call = [_output(case)], called().process
     else:
         hints, given, call = get_type_hints(target), [], called
         if "output" in case:
-            given.append(case["output"].splitlines())
+            given.append(_output(case))
         arguments = case.get("arguments", {})
         names = [name for name in hints if name != "return"][len(given) :]
         if isinstance(arguments, list):
@@ -118,6 +120,12 @@ def run(function: str, case: dict[str, Any]) -> None:
         assert case["raises"] in [each.__name__ for each in type(raised.value).__mro__]
         return
     assert plain(case["returns"], call(*given)) == case["returns"]
+
+
+def _output(case: dict[str, Any]) -> list[str]:
+    lines: list[str] = case["output"].splitlines()
+    encoded = case.get("encoded", {}).items()
+    return [*lines, *(start + base64.b64encode(text.encode()).decode() for start, text in encoded)]
 
 
 def _operation(operation: Any, case: dict[str, Any]) -> None:

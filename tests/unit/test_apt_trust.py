@@ -12,141 +12,21 @@ from pyinfra.api import StringCommand
 
 from gpunode.base import tables
 from gpunode.base.probe_output import checked
-from gpunode.base.reading import ParseError
 from gpunode.facts.deb import AptRepository
 from gpunode.lab import signing
 from gpunode.operations.apt_trust import commands
-from gpunode.packages.apt_trust import DISABLED, Disable, Rewrite, Untrust, normal_uri, plan, world_trusted
+from gpunode.packages.apt_trust import DISABLED, Disable, Untrust
 from gpunode.packages.deb import parse_apt_repository
-from tests.support.readings import encoded
 
 pytestmark = pytest.mark.pure
 
 URI = "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64"
-LIST = "/etc/apt/sources.list.d/cuda.list"
-SOURCES = "/etc/apt/sources.list.d/cuda.sources"
 RETIRED = tables.drivers().retired_key_ids
-OLD = "AE09FE4BBD223A84B2CCFCE3" + "F60F4B3D7FA2AF80"
 OTHER = "0" * 40
-
-
-def _plan(path: str, text: str, suite: str = "/", uri: str = URI) -> tuple[object, ...]:
-    return plan(uri, suite, "amd64", [(path, text)], [], RETIRED)
 
 
 def test_nvidia_s_key_of_2022_is_known_as_retired() -> None:
     assert RETIRED == ("F60F4B3D7FA2AF80",)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        f"deb {URI}/ /",
-        f"deb {URI} /",
-        f"deb [signed-by=/usr/share/keyrings/cuda-archive-keyring.gpg arch=amd64] {URI}/ /",
-        f"  deb\t{URI.replace('https', 'http')}/   /  # NVIDIA",
-        f"deb-src {URI.replace('developer', 'DEVELOPER')} /",
-    ],
-)
-def test_a_list_of_our_repository_alone_is_disabled(line: str) -> None:
-    (step,) = _plan(LIST, f"# hand-made\n\n{line}\n")
-    assert isinstance(step, Disable)
-    assert step.path == LIST
-
-
-@pytest.mark.parametrize(
-    ("text", "suite"),
-    [
-        (f"# deb {URI}/ /\n", "/"),
-        (f"deb {URI.replace('debian12', 'debian11')}/ /\n", "/"),
-        (f"deb {URI}/extra /\n", "/"),
-        ("deb https://download.docker.com/linux/debian bookworm test\n", "/"),
-        (f"deb {URI} bookworm main\n", "trixie"),
-        ("deb cdrom:[Debian GNU/Linux 12]/ bookworm main\n", "/"),
-        ("", "/"),
-    ],
-)
-def test_other_entries_stay_as_they_are(text: str, suite: str) -> None:
-    assert _plan(LIST, text, suite) == ()
-
-
-def test_a_mixed_list_loses_our_entry_alone() -> None:
-    text = f"# mine\ndeb http://deb.debian.org/debian bookworm main\ndeb {URI}/ /\n"
-    (step,) = _plan("/etc/apt/sources.list", text)
-    assert isinstance(step, Rewrite)
-    assert step.text == text.replace(f"deb {URI}", f"# disabled by gpunode: deb {URI}")
-    assert _plan("/etc/apt/sources.list", step.text) == ()
-
-
-def test_apt_s_own_architecture_is_filled_in() -> None:
-    assert normal_uri("https://h/deb/$(ARCH)/", "amd64") == normal_uri("http://H/deb/amd64", "amd64")
-    (step,) = _plan(LIST, "deb https://h/deb/amd64 /\n", uri="https://h/deb/$(ARCH)")
-    assert isinstance(step, Disable)
-
-
-STANZA = f"Types: deb\nURIs: {URI}\nSuites: /\nSigned-By: /usr/share/keyrings/cuda.gpg\n"
-DEBIAN = "Types: deb\nURIs: http://deb.debian.org/debian\nSuites: bookworm bookworm-updates\nComponents: main\n"
-
-
-def test_a_deb822_file_of_our_repository_alone_is_disabled() -> None:
-    (step,) = _plan(SOURCES, STANZA)
-    assert isinstance(step, Disable)
-
-
-@pytest.mark.parametrize("text", [f"{DEBIAN}\n{STANZA}", f"{STANZA}\n\n{DEBIAN}", f"# x\n{STANZA}\n{DEBIAN}"])
-def test_a_mixed_deb822_file_loses_our_stanza_alone(text: str) -> None:
-    (step,) = _plan(SOURCES, text)
-    assert isinstance(step, Rewrite)
-    assert step.text.replace("Enabled: no\n", "") == text
-    assert step.text.count("Enabled: no") == 1
-    assert _plan(SOURCES, step.text) == ()
-
-
-def test_a_disabled_stanza_is_left_alone() -> None:
-    assert _plan(SOURCES, f"Enabled: no\n{STANZA}") == ()
-
-
-def test_one_address_among_several_is_taken_out_of_its_stanza() -> None:
-    (step,) = _plan(SOURCES, f"Types: deb\nURIs: https://mirror/a\n  {URI}/\nSuites: /\n")
-    assert isinstance(step, Rewrite)
-    assert step.text == "Types: deb\nURIs: https://mirror/a\nSuites: /\n"
-
-
-def test_one_suite_among_several_is_taken_out_of_its_stanza() -> None:
-    (step,) = _plan(SOURCES, DEBIAN, "bookworm", "http://deb.debian.org/debian/")
-    assert isinstance(step, Rewrite)
-    assert "Suites: bookworm-updates\n" in step.text
-
-
-def test_what_cannot_be_taken_apart_is_said() -> None:
-    with pytest.raises(ValueError, match="split it by hand"):
-        _plan(SOURCES, f"Types: deb\nURIs: https://mirror/a {URI}\nSuites: / b/\n")
-
-
-def test_a_keyring_of_a_retired_key_is_disabled_and_a_mixed_one_loses_it_alone() -> None:
-    trusted = [("/etc/apt/trusted.gpg.d/old.gpg", (OLD,)), ("/etc/apt/trusted.gpg", (OTHER, OLD)), ("/x", (OTHER,))]
-    first, second = plan(URI, "/", "amd64", [], trusted, RETIRED)
-    assert isinstance(first, Disable)
-    assert isinstance(second, Untrust)
-    assert (second.path, second.fingerprints) == ("/etc/apt/trusted.gpg", (OLD,))
-
-
-def test_a_pinned_key_that_is_world_trusted_is_reported_not_removed() -> None:
-    trusted = [("/etc/apt/trusted.gpg", (OTHER, OLD))]
-    assert plan(URI, "/", "amd64", [], [("/y", (OTHER,))], RETIRED) == ()
-    assert world_trusted(OTHER, trusted) == ("/etc/apt/trusted.gpg",)
-
-
-def test_the_reading_holds_other_lists_and_world_trusted_keys() -> None:
-    lines = [
-        "architecture=amd64", f"other={LIST} {encoded('deb x /')}",
-        f"trusted={OLD} /etc/apt/trusted.gpg", f"trusted={OTHER} /etc/apt/trusted.gpg",
-    ]  # fmt: skip
-    reading = parse_apt_repository(lines)
-    assert reading.others == ((LIST, "deb x /"),)
-    assert reading.trusted == (("/etc/apt/trusted.gpg", (OLD, OTHER)),)
-    with pytest.raises(ParseError, match="not a key fingerprint"):
-        parse_apt_repository(["trusted=7FA2AF80 /etc/apt/trusted.gpg"])
 
 
 def _run(command: StringCommand) -> str:

@@ -16,21 +16,17 @@ from gpunode.operations.families import DNF5
 from gpunode.operations.families.dnf5 import OFFERED, REFRESH
 from gpunode.packages.families import dnf5
 from tests.support.dnf5 import THEIRS
-from tests.support.dnf5_words import FILTERED, FLAVOUR
+from tests.support.messages import unnamed
+from tests.support.programs import programs, sh
 
 pytestmark = pytest.mark.simulated
 
 
-def run(tmp_path: Path, text: str, programs: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def run(tmp_path: Path, text: str, bodies: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """Run shell text with SIMULATED programs, which note what they are told in `asked`."""
-    for name, body in programs.items():
-        (tmp_path / name).write_text(f'#!/bin/sh\necho "{name} $*" >> {tmp_path}/asked\n{body}\n')
-        (tmp_path / name).chmod(0o755)
-    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
-    text = text.replace(dnf5.LOCKLIST, str(tmp_path / "versionlock.toml"))
-    return subprocess.run(
-        ["sh", "-c", f"set -eu\n{text}"], env=environment, capture_output=True, text=True, check=False
-    )
+    noting = {name: f'echo "{name} $*" >> {tmp_path}/asked\n{body}' for name, body in bodies.items()}
+    programs(tmp_path, noting)
+    return sh(tmp_path, f"set -eu\n{text.replace(dnf5.LOCKLIST, str(tmp_path / 'versionlock.toml'))}")
 
 
 def test_one_transaction_brings_and_takes_away_and_sees_no_other_version(tmp_path: Path) -> None:
@@ -60,14 +56,30 @@ def test_a_change_of_the_driver_sees_no_locks_and_any_other_does(tmp_path: Path)
     assert other.endswith("install y") and "unshare" not in other
 
 
+FLAVOUR = """Removing:
+ kmod-nvidia-open-dkms   noarch 3:580.82.07-1.fc42 gpunode-cuda   0.0   B
+Removing dependent packages:
+ nvidia-settings         x86_64 3:580.82.07-1.fc42 gpunode-cuda   0.0   B
+Installing:
+ nvidia-fabric-manager   x86_64 0:570.172.08-1     gpunode-cuda 589.0   B
+   replacing nvidia-fabricmanager x86_64 0:580.95.05-1  gpunode-cuda  587.0   B
+Downgrading:
+ containerd.io           x86_64 0:1.6.20-1.fc42    docker       104.3 MiB
+   replacing containerd.io x86_64 0:1.7.1-1.fc42    docker       104.3 MiB
+
+Transaction Summary:
+ Installing:         3 packages
+"""
+
+
 def test_what_goes_for_another_package_is_told_and_what_moves_is_none_of_it(tmp_path: Path) -> None:
     (tmp_path / "table").write_text(FLAVOUR)
     text = f"going=' podman'\nuntold() {{ :; }}\n{OFFERED}\nlosing cuda-drivers=3:580.82.07-1"
     done = run(tmp_path, text, {"dnf5": f"cat {tmp_path}/table; exit 1"})
-    assert done.stdout.split() == ["kmod-nvidia-open-dkms", "nvidia-open", "nvidia-settings", "nvidia-fabricmanager"]
+    assert done.stdout.split() == ["kmod-nvidia-open-dkms", "nvidia-settings", "nvidia-fabricmanager"]
     asked = (tmp_path / "asked").read_text()
     assert "do --allowerasing --action=install cuda-drivers-3:580.82.07-1 --action=remove podman" in asked
-    (tmp_path / "table").write_text(FILTERED)
+    (tmp_path / "table").write_text("Failed to resolve the transaction:\n  - conflicting requests\n")
     refused = run(tmp_path, text.replace("{ :; }", "{ echo untold; }"), {"dnf5": f"cat {tmp_path}/table; exit 1"})
     assert (refused.returncode, refused.stdout) == (1, "untold\n")
 
@@ -78,14 +90,14 @@ GONE = 'Failed to download metadata (baseurl: "http://127.0.0.1:1/x") for reposi
 @pytest.mark.parametrize(
     ("gone", "code", "told"),
     [
-        ((), 0, ""),
-        (("epel", "site"), 0, "dnf passes over what it cannot read: epel,site"),
-        (("gpunode-cuda",), 1, "the repository cuda could not be read; nothing was installed"),
-        (("-",), 1, "the repositories could not be read; nothing was installed"),
+        ((), 0, None),
+        (("epel", "site"), 0, "epel,site"),
+        (("gpunode-cuda",), 1, "repository cuda"),
+        (("-",), 1, "repositories"),
     ],
 )
 def test_repositories_that_cannot_be_read_are_named_and_ours_must_answer(
-    gone: tuple[str, ...], code: int, told: str, tmp_path: Path
+    gone: tuple[str, ...], code: int, told: str | None, tmp_path: Path
 ) -> None:
     """dnf 5 is SIMULATED: it gives up at the first repository that is gone and was not left out."""
     (tmp_path / "gpunode-cuda.repo").touch()
@@ -99,7 +111,7 @@ def test_repositories_that_cannot_be_read_are_named_and_ours_must_answer(
     text = REFRESH.replace("/etc/yum.repos.d", str(tmp_path))
     done = run(tmp_path, f"{text}\nrefresh cuda", {"dnf5": "\n".join([ours, *lines])})
     assert done.returncode == code, done.stderr
-    assert told in done.stderr and bool(told) == bool(done.stderr)
+    assert bool(done.stderr) == bool(told) and (told is None or unnamed(done.stderr, told) == [])
 
 
 # As dnf 5 prints it, with a name that dnf.conf added at the end.
@@ -111,21 +123,13 @@ _CONFIGURATION = (
 
 @pytest.mark.parametrize("newer", [True, False])
 def test_what_is_there_twice_is_ended_by_dnf_5_4_itself_and_before_by_rpm(newer: bool, tmp_path: Path) -> None:
-    listed = "\\n".join(
-        (
-            "nvidia-open noarch 3:580.95.05-1",
-            "nvidia-open noarch 3:580.82.07-1",
-            "kernel-core x86_64 0:6.1-1",
-            "kernel-core x86_64 0:6.2-1",
-            "bash x86_64 0:5-1",
-            "kmod-site x86_64 0:1-1 installonlypkg(kernel-module) kmod-site",
-            "kmod-site x86_64 0:2-1 kmod-site installonlypkg(kernel-module)",
-            "site-kernel noarch 0:1-1 multiversion(kernel)",
-            "site-kernel noarch 0:2-1 multiversion(kernel)",
-            "site-image noarch 0:1-1 site-image site-boots",
-            "site-image noarch 0:2-1 site-image site-boots",
-        )
-    )
+    twice = {
+        "nvidia-open noarch 3:580.{}.07-1": "", "kernel-core x86_64 0:{}-1": "",
+        "kmod-site x86_64 0:{}-1": "kmod-site installonlypkg(kernel-module)",
+        "site-kernel noarch 0:{}-1": "multiversion(kernel)", "site-image noarch 0:{}-1": "site-image site-boots",
+    }  # fmt: skip
+    rows = [f"{row.format(at)} {provides}".strip() for row, provides in twice.items() for at in (95, 82)]
+    listed = "\\n".join([*rows, "bash x86_64 0:5-1"])
     help_text = "--duplicates" if newer else "--oldinstallonly"
     programs = {
         "dnf5": f'case "$*" in *--help*) echo "{help_text}";; *main-config) echo "{_CONFIGURATION}";; esac',
@@ -142,39 +146,16 @@ def test_what_is_there_twice_is_ended_by_dnf_5_4_itself_and_before_by_rpm(newer:
 
 
 # Two versions of each: what a cut-off change left, and what dnf only ever installs, which a module by DKMS is not.
-_SPEC = """
-Name: nvidia-open
-Version: %{at}
-Release: 1
-Summary: x
-License: x
-BuildArch: noarch
-%description
-%package -n kmod-nvidia-open-dkms
-Summary: x
-%description -n kmod-nvidia-open-dkms
-%package -n kmod-site
-Summary: x
-Provides: installonlypkg(kernel-module)
-%description -n kmod-site
-%package -n site-kernel
-Summary: x
-Provides: multiversion(kernel)
-%description -n site-kernel
-%package -n site-image
-Summary: x
-Provides: site-boots = %{at}
-%description -n site-image
-%package -n kernel-core
-Summary: x
-%description -n kernel-core
-%files
-%files -n kmod-nvidia-open-dkms
-%files -n kmod-site
-%files -n site-kernel
-%files -n site-image
-%files -n kernel-core
-"""
+_PROVIDES = {
+    "kmod-nvidia-open-dkms": "", "kmod-site": "Provides: installonlypkg(kernel-module)\n",
+    "site-kernel": "Provides: multiversion(kernel)\n", "site-image": "Provides: site-boots = %{at}\n",
+    "kernel-core": "",
+}  # fmt: skip
+_HEAD = "Name: nvidia-open\nVersion: %{at}\nRelease: 1\nSummary: x\nLicense: x\nBuildArch: noarch\n%description\n"
+_SPEC = _HEAD + "".join(
+    f"%package -n {name}\nSummary: x\n{provides}%description -n {name}\n" for name, provides in _PROVIDES.items()
+)
+_SPEC += "%files\n" + "".join(f"%files -n {name}\n" for name in _PROVIDES)
 
 
 @pytest.mark.real

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from gpunode.operations.apt_shell import NOT_OLDER
 from gpunode.operations.script import script
+from tests.support.programs import programs, sh
 
 pytestmark = pytest.mark.pure
 
@@ -43,16 +42,10 @@ class Node:
         index = self.root / "lists" / (start + file)
         said = f"Date: {date}\n" if date else ""
         index.write_text(f"-----BEGIN PGP SIGNED MESSAGE-----\n\nOrigin: NVIDIA\n{said}Date-Of: x\n")
-        apt = self.root / "bin/apt-get"
-        apt.write_text(f"#!/bin/sh\necho '{name} {listed}'\necho 'other/Packages /other_Packages'\n")
-        apt.chmod(0o755)
-        done = subprocess.run(
-            ["sh", "-c", script(f'{NOT_OLDER}not_older "$1"; echo read'), "gpunode", "cuda"],
-            env={
-                **os.environ, "PATH": f"{self.root / 'bin'}:{os.environ['PATH']}",
-                "index_sources": str(self.root / "sources"), "index_records": str(self.root / "records"),
-            },
-            capture_output=True, text=True, timeout=30, check=False,
+        programs(self.root / "bin", {"apt-get": f"echo '{name} {listed}'\necho 'other/Packages /other_Packages'"})
+        done = sh(
+            self.root / "bin", script(f'{NOT_OLDER}not_older "$1"; echo read'), "cuda",
+            index_sources=str(self.root / "sources"), index_records=str(self.root / "records"),
         )  # fmt: skip
         assert (done.stdout == "read\n") is (done.returncode == 0), done
         return done.returncode, done.stderr
@@ -83,10 +76,8 @@ def test_an_older_index_of_the_same_address_is_refused_with_both_dates_and_what_
     assert NEW in node.record.read_text()
 
 
-def test_a_newer_index_and_the_same_one_are_taken_and_noted(node: Node) -> None:
-    assert node.read(OLD) == (0, "")
-    assert node.read(OLD) == (0, "")
-    assert node.read(NEW) == (0, "")
+def test_a_newer_index_and_the_same_one_are_taken_and_noted_and_one_without_a_date_is_left_to_apt(node: Node) -> None:
+    assert [node.read(date) for date in (OLD, OLD, NEW, None, "next year, perhaps")] == [(0, "")] * 5
     assert node.record.read_text().endswith(f" {URI} {NEW}\n")
     assert node.read(OLD)[0] == 1
 
@@ -100,13 +91,6 @@ def test_another_address_begins_anew_and_so_does_a_node_whose_record_was_removed
     node.read(NEW)
     node.record.unlink()
     assert node.read(OLD) == (0, "")
-
-
-@pytest.mark.parametrize("date", [None, "next year, perhaps"])
-def test_an_index_without_a_date_is_left_to_apt(node: Node, date: str | None) -> None:
-    node.read(NEW)
-    assert node.read(date) == (0, "")
-    assert NEW in node.record.read_text()
 
 
 def test_what_is_no_repository_of_gpunode_s_is_not_judged(node: Node) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -116,10 +117,7 @@ def test_a_key_that_cannot_be_fetched_is_told_and_another_one_is_an_error(
 ) -> None:
     assert TRIXIE is not None
 
-    def unreachable(url: str, timeout: float) -> Any:
-        raise urllib.error.URLError("no such host")
-
-    monkeypatch.setattr(urllib.request, "urlopen", unreachable)
+    monkeypatch.setattr(urllib.request, "urlopen", Mock(side_effect=urllib.error.URLError("no such host")))
     with pytest.raises(NotReached, match=r"debian13/x86_64/8793F200\.pub: .*no such host"):
         of_others(TRIXIE, "cuda", tmp_path)
     monkeypatch.setattr(urllib.request, "urlopen", lambda url, timeout: io.BytesIO(b"a key"))
@@ -141,13 +139,9 @@ def test_every_distribution_with_apt_has_a_release_name() -> None:
 
 @pytest.mark.pure
 def test_what_was_found_is_told_line_by_line() -> None:
-    checked = Checked(["containerd"], ["x: y"], ["z moved"], ["https://a: gone"])
-    assert checked.lines("Debian 12, own") == [
-        "Debian 12, own: 1 sets of packages resolve",
-        "Debian 12, own: not reached: https://a: gone",
-        "Debian 12, own: does not resolve: x: y",
-        "Debian 12, own: moved: z moved",
-    ]
+    lines = Checked(["containerd"], ["x: y"], ["z moved"], ["https://a: gone"]).lines("Debian 12, own")
+    for line, named in zip(lines, ("1", "https://a: gone", "x: y", "z moved"), strict=True):
+        assert line.startswith("Debian 12, own: ") and unnamed(line, named) == []
 
 
 @pytest.mark.pure
@@ -202,19 +196,20 @@ def test_a_run_of_ci_that_reached_nothing_fails(
 
 
 @pytest.mark.pure
-def test_without_the_variable_live_repositories_are_skipped_with_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GPUNODE_REAL_REPOSITORIES", raising=False)
+@pytest.mark.parametrize(
+    ("variable", "file"),
+    [
+        ("GPUNODE_REAL_REPOSITORIES", "test_repositories.py"),
+        ("GPUNODE_REAL_CHARTS", "test_charts.py"),
+        ("GPUNODE_REAL_CHARTS", "test_charts_in_a_cluster.py"),
+    ],
+)
+def test_without_its_variable_a_real_check_is_skipped_with_one_line(
+    variable: str, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(variable, raising=False)
     # The module as a whole: a skip of each test would be a line of each.
-    with pytest.raises(pytest.skip.Exception, match="GPUNODE_REAL_REPOSITORIES=1 is set") as skipped:
-        runpy.run_path(str(ROOT / "tests/real/test_repositories.py"))
-    assert skipped.value.allow_module_level
-
-
-@pytest.mark.pure
-@pytest.mark.parametrize("file", ["test_charts.py", "test_charts_in_a_cluster.py"])
-def test_without_a_folder_of_charts_they_are_skipped_with_one_line(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GPUNODE_REAL_CHARTS", raising=False)
-    with pytest.raises(pytest.skip.Exception, match="where GPUNODE_REAL_CHARTS names a folder") as skipped:
+    with pytest.raises(pytest.skip.Exception, match=variable) as skipped:
         runpy.run_path(str(ROOT / "tests/real" / file))
     assert skipped.value.allow_module_level
 

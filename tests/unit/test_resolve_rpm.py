@@ -29,6 +29,7 @@ from gpunode.packages.installed_packages import satisfies
 from tests.real.package_sets import BOARDS, Asked, driver_set, other_sets
 from tests.real.resolve_rpm import PackageSet, Resolved, RpmManager, plain
 from tests.real.rpm_repositories import RpmRepositories
+from tests.support.messages import unnamed
 
 CANNOT = os.geteuid() != 0 or shutil.which("podman") is None
 pytestmark = [
@@ -146,7 +147,7 @@ def test_streams_hide_other_branches_a_closure_is_as_it_was_seen_and_what_is_not
         "default stream": PackageSet({"nvidia-open": "580"}),
         "no fabric manager": PackageSet({"nvidia-open": "580.178.04", "nvidia-fabricmanager": "580.178.04"},
                                         "nvidia-driver:580-open"),
-        "fabric manager of the branch": PackageSet({"nvidia-open": "580", "nvidia-fabricmanager": "580"},
+        "the branch": PackageSet({"nvidia-open": "580", "nvidia-fabricmanager": "580"},
                                                    "nvidia-driver:580-open"),
     }  # fmt: skip
     found = resolved(world, tmp_path, sets)
@@ -154,9 +155,9 @@ def test_streams_hide_other_branches_a_closure_is_as_it_was_seen_and_what_is_not
     assert set(found["seen"].installed) - elsewhere | {"dkms"} == set(closure.packages)
     # Without the branch's stream the default one counts, open-dkms, and that has the newest branch alone.
     assert "the repositories have 3:615.71.09-1.el9" in found["default stream"].errors[0]
-    assert "nvidia-fabricmanager is not to be had at 580.178.04" in found["no fabric manager"].errors[0]
-    assert found["fabric manager of the branch"].installed["nvidia-open"] == "3:580.126.20-1.el9"
-    assert found["fabric manager of the branch"].installed["nvidia-fabricmanager"] == "580.126.20-1"
+    assert unnamed(found["no fabric manager"].errors[0], "nvidia-fabricmanager", "580.178.04") == []
+    assert found["the branch"].installed["nvidia-open"] == "3:580.126.20-1.el9"
+    assert found["the branch"].installed["nvidia-fabricmanager"] == "580.126.20-1"
 
 
 @pytest.mark.tier2
@@ -199,7 +200,7 @@ def test_what_a_repository_lacks_or_would_break_is_a_problem_of_its_set_alone(tm
         Asked("torn", {"containerd.io": None, "containerd": None}),
         Asked("good", {"nvidia-container-toolkit": None}),
     ])  # fmt: skip
-    assert lacking == "dnf refuses: package nvidia-gone is not to be had at any version; the repositories have none"
+    assert unnamed(lacking, "dnf refuses", "nvidia-gone", "none") == []
     assert torn is not None
     assert torn.startswith("dnf refuses: ")
     assert good is None

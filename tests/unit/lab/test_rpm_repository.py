@@ -216,17 +216,9 @@ def test_the_real_dnf_reads_every_repository_with_both_checks(reads, repository:
 @pytest.mark.node
 @pytest.mark.real
 @pytest.mark.skipif(CANNOT, reason="needs root and podman")
-def test_the_real_dnf_refuses_the_wrong_key(reads) -> None:  # type: ignore[no-untyped-def]
-    done = reads(TOOLKIT, "wrong")
-    assert done.returncode != 0
-    assert "repomd.xml GPG signature verification error" in done.stdout
-
-
-@pytest.mark.node
-@pytest.mark.real
-@pytest.mark.skipif(CANNOT, reason="needs root and podman")
-def test_the_real_dnf_refuses_an_altered_index(reads) -> None:  # type: ignore[no-untyped-def]
-    done = reads(TOOLKIT, harm="<!-- altered -->")
+@pytest.mark.parametrize(("key", "harm"), [("wrong", ""), ("repository", "<!-- altered -->")])
+def test_the_real_dnf_refuses_the_wrong_key_and_an_altered_index(reads, key: str, harm: str) -> None:  # type: ignore[no-untyped-def]
+    done = reads(TOOLKIT, key, harm)
     assert done.returncode != 0
     assert "repomd.xml GPG signature verification error" in done.stdout
 
