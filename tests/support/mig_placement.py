@@ -2,7 +2,7 @@
 
 from gpunode.components.mig.geometry import Geometry, product_geometry
 from gpunode.components.mig.layouts import feasible
-from gpunode.components.mig.placement import layout_of
+from gpunode.components.mig.placement import Impossible, Placement, layout_of, place
 
 SEVEN, FOUR = "H100-80GB", "A30-24GB"
 
@@ -17,3 +17,8 @@ def plain_layouts(name: str) -> list[dict[str, int]]:
     """Return every feasible layout without media extensions."""
     every = (layout_of(geometry(name), layout) for layout in feasible(geometry(name)))
     return [layout for layout in every if not any("+" in profile for profile in layout)]
+
+
+def placed(product: str, layout: dict[str, int]) -> tuple[Placement, ...] | Impossible:
+    """Return where a layout stands, or why it has no place."""
+    return place(geometry(product), layout)
