@@ -56,7 +56,7 @@ def build(hint: Any, value: Any) -> Any:
     arguments, origin = get_args(hint), get_origin(hint) or hint
     if origin in (types.UnionType, Union):
         return None if value is None else build(next(each for each in arguments if each is not type(None)), value)
-    if not isinstance(origin, type):
+    if not isinstance(origin, type) or origin is Any:
         return value
     if isinstance(value, list) and issubclass(origin, tuple) and arguments[1:] not in ((), (Ellipsis,)):
         return tuple(build(each, one) for each, one in zip(arguments, value, strict=True))
