@@ -126,7 +126,8 @@ def outcome(
     node = replace(
         GOOD, mps=there, gpus=known, pci=PciGpus((H100,) * gpus), containerd=replace(GOOD.containerd, shims=3)
     )
-    readings = {MpsFact: there, GpusFact: known, TransactionJournal: Journal(None, None, None, False), NodeFact: node}
+    nothing = Journal(None, None, None, False)
+    readings: dict[type, Any] = {MpsFact: there, GpusFact: known, TransactionJournal: nothing, NodeFact: node}
     host, verdict = Host(readings), Host(readings)
     desired = daemons(settings.mps, range(gpus)) if settings.mps.enabled else ()
     with ctx_host.use(host):

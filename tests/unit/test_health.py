@@ -49,7 +49,8 @@ def test_whatever_nvidia_smi_says_of_any_number_of_gpus_is_read_back(
     lines += [memory(address, cell(since), cell(ever)) for address, since, ever, _, _ in rows]
     # The two queries run at the same time: their lines come in any order.
     lines += [f"remapped={row[0]}, {cell(row[3])}, {cell(row[4])}" for row in reversed(rows)]
-    assert parse_health(lines).gpus == tuple(GpuHealth(address.lower()[4:], *rest) for address, *rest in rows)
+    wanted = (GpuHealth(row[0].lower()[4:], row[1], row[2], row[3], row[4]) for row in rows)
+    assert parse_health(lines).gpus == tuple(wanted)
 
 
 PRINTABLE = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=80)

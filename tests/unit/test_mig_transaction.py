@@ -285,8 +285,8 @@ def _step(lab: Lab, step: dict[str, Any]) -> subprocess.CompletedProcess[str]:
             return lab.run(action="undo")
         case "fault", faults:
             lab.fault(**faults)
-        case "hold", {"unit": unit, **instance}:
-            lab.hold(unit=unit, instance=_capability(lab, instance.get("instance")))
+        case "hold", holder:
+            lab.hold(unit=holder["unit"], instance=_capability(lab, holder.get("instance")))
         case "write", files:
             for path, text in files.items():
                 (lab.folder / path).write_text(text)
