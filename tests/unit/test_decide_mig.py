@@ -146,33 +146,3 @@ def test_of_mig_drift_plan_verdict_and_run_say_the_same(
         assert not [step for step in plan(settings, after).steps if step.component == "mig"]
     elif change is not None and waits:
         assert host.noops == [f"reset pending: {waits.pop()} ({change.said})"]
-
-
-@pytest.mark.parametrize(
-    ("files", "found"), [(FILES[:1], "none"), ((FILES[0], (FILES[1][0], "0" * 64)), "another text")]
-)
-def test_a_script_that_is_not_what_this_gpunode_makes_of_it_is_told_by_drift_and_plan(
-    file: str, files: tuple[tuple[str, str], ...], found: str
-) -> None:
-    node = node_with(gpu(0, ENABLED, *MIXED), boot=boot_of(RECORD, files=files))
-    (item,) = _bad(_settings(file, "restart", "mixed"), node)
-    assert (item.what, item.actual, item.finding_class) == (f"file {FILES[1][0]}", found, FindingClass.DRIFT)
-    steps = [step for step in plan(_settings(file, "restart", "mixed"), node).steps if step.component == "mig"]
-    assert [(step.code, step.what, step.actual, step.pending) for step in steps] == [
-        (item.code, item.what, found, False)
-    ]
-
-
-@pytest.mark.parametrize("actual", [Mig("hangs"), Mig("ok"), Mig("ok", None, (gpu(0, "[N/A]"),))])
-def test_what_the_run_refuses_is_told_to_a_person_before_it(file: str, actual: Mig) -> None:
-    node, settings = replace(node_with(gpu(), boot=boot_of(RECORD)), mig=actual), _settings(file, "restart", "mixed")
-    (item,) = _bad(settings, node)
-    assert (item.what, item.remedy) == ("MIG configuration", BY_HAND)
-    (step,) = [step for step in plan(settings, node).steps if step.component == "mig"]
-    assert step.pending and step.action.startswith("MIG configuration: ")
-
-
-def test_a_mode_that_a_reset_brings_is_promised_where_no_container_is_in_its_way(file: str) -> None:
-    node = node_with(gpu(0, DISABLED, pending=ENABLED), boot=boot_of(RECORD))
-    steps = [step for step in plan(_settings(file, "restart", "mixed"), node).steps if step.component == "mig"]
-    assert [(step.disruption.name, step.pending) for step in steps] == [("reset", False)]

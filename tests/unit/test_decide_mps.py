@@ -18,7 +18,7 @@ from gpunode.components.mps import Mps, MpsDaemon, daemons
 from gpunode.components.mps.change import MpsChange
 from gpunode.components.mps.daemon import COMPUTE_MODES, UNITS
 from gpunode.components.mps.environment import PROFILE
-from gpunode.components.mps.files import APPLY, actual_digests
+from gpunode.components.mps.files import actual_digests
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.mps import Mps as MpsFact
 from gpunode.facts.transaction import TransactionJournal
@@ -167,42 +167,18 @@ def test_of_mps_drift_plan_verdict_and_run_say_the_same(
         assert host.noops == [f"restart pending: {waits.pop()}"]
 
 
-def test_a_unit_of_another_gpunode_is_told_by_drift_and_waits_for_clients_as_in_the_run(host: Host) -> None:
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_unit_that_is_another_one_or_gone_is_told_once_and_waits_for_clients(gone: bool) -> None:
     there = settled(asked(), clients=2)
-    older = replace(there, files=tuple((path, OTHER if path == UNITS[0] else each) for path, each in there.files))
-    # The last run left it so: what is recorded says nothing of it.
-    record = Applied(
-        True, "0", "x", ((UNITS[0], OwnFile(OTHER, "644")),), ((UNITS[0], PresentFile("644 root:root", OTHER)),)
-    )
-    node = replace(node_with(older, ROW), applied=record)
-    (item,) = _bad(_settings("nothing", True, {}), node)
-    assert (item.what, item.finding_class) == (f"file {UNITS[0]}", FindingClass.RESTART_PENDING)
-    (item,) = _bad(_settings("restart", True, {}), node)
-    assert (item.finding_class, item.actual, str(item.disruption.name if item.disruption else "")) == (
-        FindingClass.DRIFT, "another text", "restart",
-    )  # fmt: skip
-    (step,) = plan(_settings("restart", True, {}), node).steps
-    assert step.action == f"write {UNITS[0]} anew" and not step.pending
-
-
-@pytest.mark.parametrize("path", [APPLY, UNITS[1]])
-def test_a_file_that_is_left_without_its_daemon_is_told_and_goes(path: str) -> None:
-    node = node_with(Mps("/usr/bin/nvidia-cuda-mps-control", ((path, OTHER),)), ROW)
-    off = _settings("restart", False, {})
-    (item,) = _bad(off, node)
-    assert (item.what, item.actual, item.desired) == (f"file {path}", "there", "none")
-    assert [step.action for step in plan(off, node).steps] == [f"remove {path}"]
-
-
-def test_what_the_run_refuses_is_told_to_a_person_before_it() -> None:
-    on = _settings("restart", True, {})
-    theirs = replace(settled(asked()), foreign=(UNITS[1],))
-    (item,) = _bad(on, node_with(theirs, ROW))
-    assert (item.what, item.actual, item.remedy) == (f"file {UNITS[1]}", "somebody else's", BY_HAND)
-    assert "not of gpunode's making" in str(item.cause)
-    full = {"memory_limit": "10G", "clients": 7}
-    (item,) = _bad(_settings("restart", True, full), node_with(settled(asked(**full)), replace(ROW, memory_mib=40960)))
-    assert (item.what, item.remedy) == ("daemon memory limits", BY_HAND) and "GPU 0 has 40960 MiB" in str(item.cause)
-    for node in (node_with(theirs, ROW), node_with(Mps("/usr/bin/x", foreign=(UNITS[0],)), ROW)):
-        steps = plan(on, node).steps
-        assert steps and all(step.pending for step in steps)
+    files = {**dict(there.files), UNITS[0]: OTHER}
+    if gone:
+        del files[UNITS[0]]
+    # The last run left another text there: what is recorded says nothing more of it.
+    found = ((UNITS[0], PresentFile("644 root:root", OTHER)),)
+    record = Applied(True, "0", "x", ((UNITS[0], OwnFile(OTHER, "644")),), () if gone else found)
+    node = replace(node_with(replace(there, files=tuple(files.items())), ROW), applied=record)
+    for allow, finding_class in (("nothing", FindingClass.RESTART_PENDING), ("restart", FindingClass.DRIFT)):
+        (item,) = _bad(_settings(allow, True, {}), node)
+        assert (item.what, item.actual) == (f"file {UNITS[0]}", "none" if gone else "another text")
+        assert (item.finding_class, item.disruption) == (finding_class, Disruption.restart)
+        assert [step.pending for step in plan(_settings(allow, True, {}), node).steps] == [allow == "nothing"]

@@ -12,17 +12,12 @@ from gpunode.components.mig.change import Change, Instance, Wanted, change
 from gpunode.components.mig.geometry import mask
 from gpunode.components.mig.layouts import feasible
 from gpunode.components.mig.placement import Impossible, Placement, fit, layout_of, place
-from tests.support.mig_placement import FOUR, SEVEN, geometry, plain_layouts
+from tests.support.mig_placement import FOUR, SEVEN, geometry, plain_layouts, wanted
 from tests.support.simulated_mig import SimulatedGpu
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 
 Layout = dict[str, int]
-
-
-def _wanted(layout: Layout, name: str = SEVEN) -> list[Wanted]:
-    slices = {profile: geometry(name).spot(profile).profile.slices for profile in layout}
-    return [Wanted(profile, (slices[profile],)) for profile, count in layout.items() for _ in range(count)]
 
 
 def _read(gpu: SimulatedGpu, name: str) -> list[Instance]:
@@ -35,7 +30,7 @@ def _read(gpu: SimulatedGpu, name: str) -> list[Instance]:
 
 
 def _planned(gpu: SimulatedGpu, layout: Layout, name: str = SEVEN) -> Change:
-    found = change(geometry(name), _read(gpu, name), _wanted(layout, name))
+    found = change(geometry(name), _read(gpu, name), wanted(layout, name))
     assert isinstance(found, Change), found
     return found
 
@@ -88,69 +83,12 @@ def _reached(before: Layout, after: Layout, name: str, seed: int | None = None) 
     assert _planned(gpu, after, name).is_nothing
 
 
-def _named(instances: tuple[Instance, ...]) -> list[str]:
-    return sorted(map(str, instances))
-
-
-def test_from_3g_2g_1g_1g_to_3g_2g_2g_the_3g_and_the_2g_stay() -> None:
-    gpu = _gpu_with({"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 2})
-    uuid = dict(gpu.instances)
-    plan = _planned(gpu, {"3g.40gb": 1, "2g.20gb": 2})
-    assert _named(plan.kept) == ["2g.20gb:2", "3g.40gb:4"]
-    assert _named(plan.destroyed) == ["1g.10gb:0", "1g.10gb:1"]
-    assert _named(plan.created) == ["2g.20gb:0"]
-    _apply(gpu, plan)
-    assert gpu.instances["3g.40gb", 4] == uuid["3g.40gb", 4]
-    assert gpu.instances["2g.20gb", 2] == uuid["2g.20gb", 2]
-
-
-def test_a_2g_that_stands_in_the_way_is_moved_and_nothing_else() -> None:
-    gpu = SimulatedGpu(SEVEN)
-    for profile, start in (("2g.20gb", 4), ("1g.10gb", 0), ("1g.10gb", 1)):
-        gpu.create(profile, start)
-    # A 3g may start at 0 or 4: at 4 it costs the 2g, at 0 two 1g.
-    plan = _planned(gpu, {"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 2})
-    assert _named(plan.destroyed) == ["2g.20gb:4"]
-    assert _named(plan.created) == ["2g.20gb:2", "3g.40gb:4"]
-
-
-def test_of_two_that_are_in_the_way_the_smaller_one_goes() -> None:
-    gpu = SimulatedGpu(SEVEN)
-    for profile, start in (("2g.20gb", 4), ("1g.10gb", 0)):
-        gpu.create(profile, start)
-    plan = _planned(gpu, {"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 1})
-    assert _named(plan.kept) == ["2g.20gb:4"]
-    assert _named(plan.created) == ["1g.10gb:6", "3g.40gb:0"]
-
-
-def test_creations_are_largest_first() -> None:
-    plan = _planned(SimulatedGpu(SEVEN), {"1g.10gb": 2, "2g.20gb": 1, "3g.40gb": 1})
-    assert [instance.placement.profile for instance in plan.created] == ["3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb"]
-
-
 def test_what_has_other_compute_instances_than_wanted_does_not_stay() -> None:
     there = [Instance(Placement(4, 4, "3g.40gb"), (1, 1), "1"), Instance(Placement(0, 4, "3g.40gb"), (1, 2), "2")]
     plan = change(geometry(), there, [Wanted("3g.40gb", (3,)), Wanted("3g.40gb", (2, 1))])
     assert isinstance(plan, Change)
     assert [each.identity for each in plan.kept] == ["2"] and [each.identity for each in plan.destroyed] == ["1"]
     assert [(str(each), each.compute) for each in plan.created] == [("3g.40gb:4", (3,))]
-
-
-def test_what_nobody_asked_for_is_destroyed_even_if_it_is_in_nobodys_way() -> None:
-    plan = _planned(_gpu_with({"1g.10gb": 3}), {})
-    assert len(plan.destroyed) == 3 and not plan.created and not plan.kept
-
-
-def test_an_impossible_goal_changes_nothing_and_says_why() -> None:
-    found = change(geometry(), _read(_gpu_with({"1g.10gb": 3}), SEVEN), _wanted({"3g.40gb": 2, "1g.10gb": 1}))
-    assert isinstance(found, Impossible) and "9 memory slices" in found.reason
-
-
-def test_an_instance_of_a_profile_that_no_table_knows_is_destroyed_and_no_error() -> None:
-    stranger = Instance(Placement(0, 2, "1g.20gb+new"), (1,), "7")
-    plan = change(geometry(), [stranger], _wanted({"1g.10gb": 7}))
-    assert isinstance(plan, Change)
-    assert plan.destroyed == (stranger,) and len(plan.created) == 7
 
 
 def test_no_smaller_change_exists() -> None:
@@ -225,7 +163,7 @@ def test_plans_for_eight_gpus_take_less_than_50_ms() -> None:
     layouts = plain_layouts(SEVEN)
     gpus = [_read(_gpu_with(layout), SEVEN) for layout in layouts[::10]]
     assert len(gpus) == 8
-    goal = _wanted({"3g.40gb": 1, "2g.20gb": 2})
+    goal = wanted({"3g.40gb": 1, "2g.20gb": 2})
 
     def plans() -> float:
         # Cold, as the one plan of a run is.

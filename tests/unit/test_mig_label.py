@@ -30,7 +30,6 @@ from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import (
     MIG_CONFIG,
     MIG_STATE,
-    OURS,
     given_up,
     label_change,
     labels_of_failed,
@@ -40,7 +39,7 @@ from gpunode.node import Node
 from gpunode.node.components import decisions
 from gpunode.node.plan import Plan
 from gpunode.node.preflight import Refusal, cautions
-from gpunode.settings import Settings, SettingsError, settings_from
+from gpunode.settings import Settings, settings_from
 from tests.support.messages import unnamed
 from tests.support.preflight import TODAY, machine
 from tests.support.simulated_host import Host
@@ -55,12 +54,9 @@ def _data(**more: Any) -> dict[str, Any]:
     return {"kubernetes": kubernetes, "mig": mig, "sharing": {"mig_strategy": "mixed"}, **more}
 
 
-def _node(name: str, **labels: str) -> ClusterNode:
-    return ClusterNode(name, labels, None, {}, False, True)
-
-
 def _labelled(value: str, **data: Any) -> Settings | Refusal | Unknown:
-    return by_label("gpu-1", settings_from(_data(**data)), {"gpu-1": _node("gpu-1", **{MIG_CONFIG: value})})
+    node = ClusterNode("gpu-1", {MIG_CONFIG: value}, None, {}, False, True)
+    return by_label("gpu-1", settings_from(_data(**data)), {"gpu-1": node})
 
 
 ASKED = "get nodes --output json --request-timeout 30s"
@@ -97,93 +93,44 @@ def kubectl(tmp_path: Path) -> Kubectl:
     return Kubectl(tmp_path)
 
 
-def test_the_label_is_as_good_as_the_setting() -> None:
-    found = _labelled("all-balanced")
-    assert isinstance(found, Settings)
-    assert found.mig.config == "all-balanced" and found.kubernetes.enabled
-
-
-def test_a_label_that_names_no_configuration_is_refused_with_node_and_value(tmp_path: Path) -> None:
-    found = _labelled("all-balancd")
-    assert isinstance(found, Refusal)
-    assert unnamed(found.reason, "node gpu-1", "nvidia.com/mig.config='all-balancd'") == []
-    assert "kubectl label node gpu-1" in found.remedy
+def test_a_label_that_names_no_configuration_of_the_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mig.yaml").write_text("version: v1\nmig-configs:\n  half:\n  - {devices: all, mig-enabled: false}\n")
     file = {"file": str(tmp_path / "mig.yaml")}
     refused = _labelled("all-balanced", mig=file)
-    assert isinstance(refused, Refusal) and "which has half" in refused.reason
+    assert isinstance(refused, Refusal) and unnamed(refused.reason, "half") == []
     assert isinstance(_labelled("half", mig=file), Settings)
 
 
-def test_a_label_that_contradicts_another_setting_is_refused_by_its_name() -> None:
-    found = _labelled("all-balanced", sharing={"mig_strategy": "single"})
-    assert isinstance(found, Refusal)
-    assert unnamed(found.reason, "sharing.mig_strategy = 'single'", "one profile") == []
-
-
-def test_a_node_that_is_not_in_the_cluster_is_refused_by_its_name_there() -> None:
-    settings = settings_from(_data(kubernetes={"node_name": "gpu-1.example.org"}))
-    found = by_label("gpu-1", settings, {"gpu-1": _node("gpu-1", **{MIG_CONFIG: "all-balanced"})})
-    assert isinstance(found, Refusal) and unnamed(found.reason, "no node gpu-1.example.org") == []
-    named = {"gpu-1.example.org": _node("gpu-1.example.org", **{MIG_CONFIG: "all-balanced"})}
-    assert isinstance(by_label("gpu-1", settings, named), Settings)
-
-
-@pytest.mark.parametrize("labels", [{}, {MIG_CONFIG: ""}])
-def test_a_node_without_the_label_is_left_as_it_is_with_a_caution(labels: dict[str, str]) -> None:
-    settings = by_label("gpu-1", settings_from(_data()), {"gpu-1": _node("gpu-1", **labels)})
-    assert isinstance(settings, Settings) and settings.mig.config is None
-    told = [each.reason for each in cautions(settings, machine(), today=TODAY) if each.component == "mig"]
-    assert len(told) == 1 and unnamed(told[0], "mig.config_from_label is True", "nvidia.com/mig.config") == []
+def test_a_node_without_the_label_is_left_as_it_is_with_a_caution() -> None:
+    settings = _labelled("")
+    assert isinstance(settings, Settings)
+    (told,) = [each.reason for each in cautions(settings, machine(), today=TODAY) if each.component == "mig"]
+    assert unnamed(told, "mig.config_from_label is True", "nvidia.com/mig.config") == []
     # What brings a layout back at a boot is no drift there: the label may be gone by mistake.
     node = replace(GOOD, mig_boot=MigBoot((("/unit", "digest"),), ("GPU-1 off",), enabled=True))
     assert list(decisions(settings, node)["mig"].findings) == []
     assert list(decisions(settings_from({}), node)["mig"].findings) != []
 
 
-@pytest.mark.parametrize(
-    ("data", "said"),
-    [
-        (_data(mig={"config": "all-balanced"}), "cannot stand beside config_from_label = True"),
-        ({"mig": {"config_from_label": True}}, "mig.config_from_label = True: needs a cluster"),
-        (
-            _data(driver={"source": "absent"}, **{name: {"enabled": False} for name in ("cuda", "toolkit")}),
-            "mig.config_from_label = True: needs the driver",
-        ),
-    ],
-)
-def test_what_the_label_cannot_stand_beside_is_refused_before_anything_is_contacted(
-    data: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(SettingsError) as refused:
-        settings_from(data)
-    assert said in str(refused.value)
-
-
 def test_people_s_label_is_none_of_gpunode_s_and_its_state_is() -> None:
-    found = _labelled("all-balanced")
+    found, label = _labelled("all-balanced"), {MIG_CONFIG: "all-balanced"}
     assert isinstance(found, Settings)
     wanted = wanted_labels(found, "success")
     assert MIG_CONFIG not in wanted and wanted[MIG_STATE] == "success"
     # It was gpunode's, while mig.config was set: it stays, and is not called gpunode's any more.
-    before = {MIG_CONFIG: "all-balanced", **wanted}
-    ours = json.dumps([MIG_CONFIG, *sorted(wanted)])
-    change = label_change(wanted, before, ours, given_up(found))
+    change = label_change(wanted, {**label, **wanted}, json.dumps([MIG_CONFIG, *sorted(wanted)]), given_up(found))
     assert change.to_remove == () and change.annotates and json.loads(change.ours or "") == sorted(wanted)
-    assert given_up(settings_from({})) == () and OURS
-
-
-def test_a_node_that_failed_says_so_beside_people_s_label_and_not_where_there_is_none() -> None:
-    settings = settings_from(_data())
-    assert labels_of_failed(settings, {MIG_CONFIG: "all-balanced"}, None) == {MIG_STATE: "failed"}
-    assert labels_of_failed(settings, {}, None) == {}
-    # As the run has them, which has looked the label up.
-    found = _labelled("all-balanced")
-    assert isinstance(found, Settings)
-    assert labels_of_failed(found, {MIG_CONFIG: "all-balanced"}, None) == {MIG_STATE: "failed"}
+    assert given_up(settings_from({})) == ()
+    # A node that failed says so beside the label, and not where there is none; a run has looked it up before.
+    for settings in (settings_from(_data()), found):
+        assert labels_of_failed(settings, label, None) == {MIG_STATE: "failed"}
+    assert labels_of_failed(settings_from(_data()), {}, None) == {}
 
 
 def test_a_run_asks_the_cluster_once_for_all_its_hosts(kubectl: Kubectl, patched: Any) -> None:
+    # One that leaves nothing to labels asks no cluster.
+    set_here = {**kubectl.data(), "mig": {"config": "all-balanced"}}
+    assert patched("gpu-1", set_here, _Run()).mig.config == "all-balanced" and kubectl.asked == []
     kubectl.prints(**{"gpu-1": "all-balanced", "gpu-2": "all-disabled", "gpu-3": None})
     run = _Run()
     found = {name: patched(name, kubectl.data(), run) for name in ("gpu-1", "gpu-2", "gpu-3")}
@@ -210,15 +157,11 @@ def test_what_the_cluster_said_is_known_where_operations_are_announced_and_is_no
     assert seen == ["all-balanced"] and kubectl.asked == [ASKED]
 
 
-def test_a_run_that_leaves_nothing_to_labels_asks_no_cluster(kubectl: Kubectl, patched: Any) -> None:
-    data = kubectl.data()
-    data["mig"] = {"config": "all-balanced"}
-    assert patched("gpu-1", data, _Run()).mig.config == "all-balanced" and kubectl.asked == []
-
-
-@pytest.mark.parametrize("way", ["silent", "no nodes", "not there"])
+@pytest.mark.parametrize(
+    ("way", "named"), [("silent", "kubectl get nodes"), ("no nodes", "nodes"), ("not there", "node gpu-1")]
+)
 def test_a_run_is_refused_with_the_reason_where_the_cluster_does_not_tell(
-    kubectl: Kubectl, patched: Any, monkeypatch: pytest.MonkeyPatch, way: str
+    kubectl: Kubectl, patched: Any, way: str, named: str
 ) -> None:
     kubectl.prints()
     if way == "silent":
@@ -226,14 +169,8 @@ def test_a_run_is_refused_with_the_reason_where_the_cluster_does_not_tell(
     elif way == "no nodes":
         kubectl.answer.write_text("{}")
     patched.refused = True
-    said = patched("gpu-1", kubectl.data(), _Run())
-    wanted = {
-        "silent": "the cluster does not tell its nodes: kubectl get nodes",
-        "no nodes": "kubectl's answer is no list of nodes",
-        "not there": "the cluster has no node gpu-1",
-    }[way]
-    (reason,) = said
-    assert str(reason).startswith("mig: ") and wanted in str(reason)
+    (reason,) = patched("gpu-1", kubectl.data(), _Run())
+    assert str(reason).startswith("mig: ") and unnamed(str(reason), named) == []
 
 
 def test_drift_and_plan_judge_by_the_label(kubectl: Kubectl, tmp_path: Path) -> None:

@@ -1,5 +1,8 @@
 """A GPU's own profiles and placements, as nvidia-smi prints them, count for more than the table."""
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 
 from gpunode.base.reading import ParseError
@@ -8,6 +11,7 @@ from gpunode.components.mig.geometry import Geometry, product_geometry
 from gpunode.components.mig.goal import wanted_instances
 from gpunode.components.mig.placement import Impossible, place
 from gpunode.components.mig.reported_profiles import own_geometry, parse_placements, parse_profiles
+from tests.support.messages import unnamed
 from tests.support.recorded_smi import last
 
 pytestmark = pytest.mark.pure
@@ -52,36 +56,33 @@ def _own(*rows: tuple[str, int, int, str]) -> Geometry:
     return own_geometry(parse_profiles(_profiles(*rows))[0], parse_placements(_placements(*rows))[0])
 
 
-def test_the_list_of_an_h100_is_the_table_s_geometry() -> None:
-    assert _own(*_ROWS) == product_geometry("H100-80GB")
-    assert hash(_own(*_ROWS)) == hash(product_geometry("H100-80GB"))
-
-
 @pytest.mark.parametrize(
     ("recorded", "product"), [("h100-80gb.nvidia-smi-580.txt", "H100-80GB"), ("h200.nvidia-smi-580.txt", "H200-141GB")]
 )
 def test_the_list_of_a_real_gpu_is_the_table_s_geometry(recorded: str, product: str) -> None:
     # Driver 580 lists what a GPU holds though MIG is not enabled on it.
     profiles, places = (last(recorded, f"mig -{of}").splitlines() for of in ("lgip", "lgipp"))
-    assert own_geometry(parse_profiles(profiles)[0], parse_placements(places)[0]) == product_geometry(product)
+    found = own_geometry(parse_profiles(profiles)[0], parse_placements(places)[0])
+    assert found == product_geometry(product) and hash(found) == hash(product_geometry(product))
 
 
-def test_a_driver_that_places_a_3g_at_0_alone_has_no_place_for_4g_and_3g() -> None:
-    # As drivers before branch 510 on an A100: the table would have it at 4.
-    old = _own(*(("3g.40gb", 9, 2, "{0}:4") if row[0] == "3g.40gb" else row for row in _ROWS))
-    found = place(old, {"4g.40gb": 1, "3g.40gb": 1})
-    assert isinstance(found, Impossible) and found.reason == (
-        "4g.40gb + 3g.40gb: the one combination of legal places overlaps "
-        "(memory slices: 4g.40gb takes 4 from 0; 3g.40gb takes 4 from 0)"
-    )
-    plan = change(old, (), [Wanted("3g.40gb", (3,))])
-    assert isinstance(plan, Change) and [str(each) for each in plan.created] == ["3g.40gb:0"]
-
-
-def test_memory_that_is_left_helps_nobody_where_compute_slices_are_not() -> None:
-    wide = _own(*(("2g.20gb", 14, 3, "{0,2,4,6}:2") if row[0] == "2g.20gb" else row for row in _ROWS))
-    found = place(wide, {"4g.40gb": 1, "2g.20gb": 2})
-    assert isinstance(found, Impossible) and "they take 8 compute slices, and the GPU has 7" in found.reason
+@pytest.mark.parametrize(
+    ("profile", "places", "layout", "named"),
+    [
+        # As drivers before branch 510 on an A100: the table would have it at 4.
+        (("3g.40gb", 9, 2), "{0}:4", {"4g.40gb": 1, "3g.40gb": 1}, ["4g.40gb + 3g.40gb", "4 from 0"]),
+        (("2g.20gb", 14, 3), "{0,2,4,6}:2", {"4g.40gb": 1, "2g.20gb": 2}, [8, "compute", 7]),
+    ],
+)
+def test_what_a_gpu_s_own_list_has_no_place_for_is_impossible_there(
+    profile: tuple[str, int, int], places: str, layout: dict[str, int], named: list[object]
+) -> None:
+    own = _own(*((*profile, places) if row[0] == profile[0] else row for row in _ROWS))
+    found = place(own, layout)
+    assert isinstance(found, Impossible) and unnamed(found.reason, *named) == []
+    plan = change(own, (), [Wanted("3g.40gb", (3,))])
+    assert isinstance(plan, Change)
+    assert [str(each) for each in plan.created] == ["3g.40gb:0" if profile[0] == "3g.40gb" else "3g.40gb:4"]
 
 
 def test_a_product_in_no_table_is_planned_by_its_own_list() -> None:
@@ -94,24 +95,17 @@ def test_a_product_in_no_table_is_planned_by_its_own_list() -> None:
     assert [str(each) for each in plan.created] == ["2g.48gb:2", "1g.24gb+gfx:0", "1g.24gb+gfx:1"]
 
 
-def test_each_gpu_has_a_list_of_its_own() -> None:
+def test_what_is_no_list_is_an_error_and_so_are_lists_of_different_profiles() -> None:
+    known, none = parse_profiles(_profiles(*_ROWS))[0], "No MIG-enabled devices found."
+    wrong: list[Callable[[], object]] = [
+        *(partial(parse_placements, [each]) for each in (none, "GPU  0 Profile ID  0 Placement : {}:8", "nonsense")),
+        *(partial(parse_profiles, [each]) for each in (none, "nonsense")),
+        partial(own_geometry, known, parse_placements(_placements(*_ROWS[1:]))[0]),
+        partial(own_geometry, {}, {}),
+        partial(own_geometry, {1: ("whole", 1)}, {1: ((0,), 1)}),
+    ]
+    for each in wrong:
+        with pytest.raises(ParseError):
+            each()
     lines = ["GPU  0 Profile ID  0 Placement : {0}:8", "GPU 11 Profile ID 19 Placements: {0,1}:1", ""]
     assert parse_placements(lines) == {0: {0: ((0,), 8)}, 11: {19: ((0, 1), 1)}}
-
-
-@pytest.mark.parametrize("line", ["No MIG-enabled devices found.", "GPU  0 Profile ID  0 Placement : {}:8", "nonsense"])
-def test_what_is_no_list_is_an_error_of_its_line(line: str) -> None:
-    with pytest.raises(ParseError, match=line[:20]):
-        parse_placements([line])
-    if not line.startswith("GPU"):
-        with pytest.raises(ParseError, match=line[:20]):
-            parse_profiles([line])
-
-
-def test_lists_that_do_not_speak_of_the_same_profiles_are_an_error() -> None:
-    with pytest.raises(ParseError, match="placements of"):
-        own_geometry(parse_profiles(_profiles(*_ROWS))[0], parse_placements(_placements(*_ROWS[1:]))[0])
-    with pytest.raises(ParseError, match="placements of"):
-        own_geometry({}, {})
-    with pytest.raises(ParseError, match="a profile that is none"):
-        own_geometry({1: ("whole", 1)}, {1: ((0,), 1)})

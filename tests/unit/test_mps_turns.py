@@ -12,6 +12,7 @@ from gpunode.base.findings import FindingClass
 from gpunode.base.subject import Subject
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, OURS, PRESENT
 from gpunode.settings import Settings, settings_from
+from tests.support.messages import unnamed
 from tests.support.mps_clients import gpu_pod
 from tests.support.mps_restarts import NODES, RELEASE, installed, told
 from tests.support.simulated_cluster import SimulatedCluster, node
@@ -52,12 +53,12 @@ def test_a_release_with_another_template_is_a_step_of_each_node_and_drains_one_a
     found = told({name: _settings(cluster, **IMAGE) for name in NODES})
     for name, pod in (("gpu-1", "team/training"), ("gpu-2", "team/serving")):
         (step,) = found.plans[name].steps
-        assert step.action == f"restart the MPS daemon of {name}, which ends {pod}"
+        assert unnamed(step.action, name, pod) == []
         assert (step.pending, step.drains, step.disruption) == (False, True, Disruption.restart)
         assert found.plans[name].refusals == ()
     item = found.drift["gpu-1"][RELEASE]
     assert (item.finding_class, item.disruption) == (FindingClass.DRIFT, Disruption.restart)
-    assert "then node by node: restart the MPS daemon of gpu-1" in str(item.cause)
+    assert unnamed(item.cause, "gpu-1") == []
 
 
 def test_another_entry_of_one_node_is_a_step_of_that_node_alone(cluster: SimulatedCluster) -> None:
@@ -77,7 +78,7 @@ def test_pods_that_an_earlier_run_left_are_found_and_wait_where_the_settings_for
     found = told(hosts)
     waits, goes = (found.drift[name][Subject.OUTDATED_PODS] for name in NODES)
     assert (waits.finding_class, goes.finding_class) == (FindingClass.RESTART_PENDING, FindingClass.DRIFT)
-    assert "gpu-1 has 1 GPU pod and disruption.allow is nothing" in str(waits.cause) and not waits.by_person
+    assert unnamed(waits.cause, "gpu-1", "1 GPU pod", "disruption.allow is nothing") == [] and not waits.by_person
     assert goes.disruption is Disruption.restart and not goes.by_person
     (first,), (second,) = found.plans["gpu-1"].steps, found.plans["gpu-2"].steps
     assert first.pending and not second.pending and second.drains

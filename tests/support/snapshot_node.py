@@ -1,0 +1,81 @@
+"""A node of one fact per name, whose readings are shared by many operations."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+
+from gpunode.base.probe import Probe
+from gpunode.fleet.snapshot import Changes, Snapshot
+
+
+def shell(command: str) -> list[str]:
+    return subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def asking(*names: str) -> Probe:
+    return Probe([(name if len(names) > 1 else None, f'echo "{name}=${name}"') for name in names])
+
+
+class Node:
+    """Answer with what `facts` hold at that moment, by way of a real sh."""
+
+    def __init__(self, **facts: str) -> None:
+        self.facts = facts
+        self.commands: list[str] = []
+        self.changes = Changes()
+        self.now = 0.0
+        self.snapshot: Snapshot[list[str]] = Snapshot(self.changes, clock=lambda: self.now)
+        self.during: Callable[[], None] = lambda: None
+        self.spoil: Callable[[list[str]], list[str]] = lambda lines: lines
+
+    def run(self, command: str) -> tuple[bool, list[str]]:
+        self.commands.append(command)
+        settings = "".join(f"{name}='{value}'\n" for name, value in self.facts.items())
+        lines = shell(settings + command)
+        self.during()
+        return True, self.spoil(lines)
+
+    def ask(self, *names: str, stage: str = "execute", arguments: str = "", across: bool = False) -> list[str]:
+        succeeded, lines = self.snapshot.read(asking(*names), stage, arguments, across, self.run, list, list)
+        assert succeeded
+        return [line for line in lines if line.startswith(("one=", "two=", "three="))]
+
+    def announce(self, *names: str) -> None:
+        for name in names:
+            self.snapshot.announce(asking(name))
+
+    def change(self, **facts: str) -> None:
+        with self.changes.change():
+            self.facts |= facts
+
+
+def session(announced: list[str], steps: list[str]) -> list[str]:
+    """Return what each question of a session is answered, and how often the node was asked until then.
+
+    A step is `NAME ...` with `sudo`, `preparing` or `across`, `set NAME=VALUE`, `change NAME=VALUE`, `forget`,
+    `announce NAME`, or `at SECONDS`.
+    """
+    node, found = Node(one="1", two="2", three="3"), []
+    node.announce(*announced)
+    for step in steps:
+        verb, *words = step.split()
+        pairs = dict(word.split("=") for word in words if "=" in word)
+        match verb:
+            case "set":
+                node.facts |= pairs
+            case "change":
+                node.change(**pairs)
+            case "forget":
+                node.snapshot.forget()
+            case "announce":
+                node.announce(*words)
+            case "at":
+                node.now = float(words[0])
+            case _:
+                names = [word for word in (verb, *words) if word in node.facts]
+                stage, sudo = "prepare" if "preparing" in words else "execute", "sudo" if "sudo" in words else ""
+                lines = node.ask(*names, stage=stage, arguments=sudo, across="across" in words)
+                asked = " ".join(name for name in node.facts if f"${name}" in node.commands[-1])
+                found.append(f"{' '.join(lines)}, asked {len(node.commands)} times, last for {asked}")
+    return found
