@@ -118,6 +118,29 @@ def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
     assert "leads nowhere" in done.stderr
 
 
+def test_a_file_is_root_s_has_its_mode_and_is_on_the_disk_before_it_takes_its_place(tmp_path: Path) -> None:
+    """chown and sync are SIMULATED."""
+    path, order = tmp_path / "a/b/file", tmp_path / "order"
+    new = f"{path}.gpunode-new"
+    then = {"chown": "", "sync": "", "mv": 'exec /bin/mv "$@"', "chmod": 'exec /bin/chmod "$@"'}
+    for name, text in then.items():
+        (tmp_path / name).write_text(f'#!/bin/sh\necho "{name} $*" >> {order}\n{text}\n')
+        (tmp_path / name).chmod(0o755)
+    for given, mode in (({"mode": "640"}, 0o640), ({}, 0o644)):
+        order.unlink(missing_ok=True)
+        command = write_command(str(path), "té$xt\n", **given)
+        done = subprocess.run(
+            ["sh", "-c", command.get_raw_value()], input=command.connector_arguments["_stdin"][0] + "\n",
+            env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, "")
+        assert order.read_text().splitlines() == [
+            f"chown root:root {new}", f"chmod {mode:o} {new}", f"sync {new}", f"mv -fT {new} {path}",
+        ]  # fmt: skip
+        assert (path.read_text(), path.stat().st_mode & 0o777) == ("té$xt\n", mode)
+        assert [each.name for each in path.parent.iterdir()] == ["file"]
+
+
 @pytest.mark.parametrize("given", ["", "QUJD"])
 def test_a_text_whose_end_was_cut_off_takes_no_file_s_place(tmp_path: Path, given: str) -> None:
     """Whoever reads standard input is told of no cut connection: only the line's end says that all has come."""
