@@ -109,11 +109,6 @@ def test_100_kilobytes_are_refused_with_a_short_message(path: tuple[str, ...], i
         assert _taken(path, is_list, text) is None
 
 
-def test_a_long_list_is_refused_since_it_would_not_fit_into_a_command() -> None:
-    with pytest.raises(SettingsError, match="has 65 entries; 64 are the most"):
-        settings_from({"proxy": {"no_proxy": ["example.org"] * 65}})
-
-
 PASSWORD = "hunter2"
 
 
@@ -142,8 +137,3 @@ def test_a_secret_is_refused_and_not_repeated(data: dict[str, Any]) -> None:
         settings_from(data, ())
     assert PASSWORD not in str(refused.value)
     assert PASSWORD not in repr([problem.to_json() for problem in refused.value.problems])
-
-
-def test_a_password_in_a_proxy_is_refused_with_a_remedy() -> None:
-    with pytest.raises(SettingsError, match=r"leave it out, .*docs/security\.md"):
-        settings_from({"proxy": {"http": f"http://me:{PASSWORD}@proxy:3128"}})

@@ -13,7 +13,6 @@ from pyinfra.context import ctx_host
 
 from gpunode.base.findings import Finding
 from gpunode.base.probe_output import checked
-from gpunode.base.reading import ParseError
 from gpunode.facts.containerd import Containerd as ContainerdFact
 from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.node import Node as NodeFact
@@ -22,7 +21,7 @@ from gpunode.node.plan import plan
 from gpunode.node.verdict import judge
 from gpunode.operations.verify import verified
 from gpunode.settings import settings_from
-from gpunode.system.service import STEADY, ServiceState, parse_service, seconds_until_steady
+from gpunode.system.service import ServiceState
 from tests.support.simulated_host import Host, commands
 from tests.support.verify import GOOD, SETTINGS
 
@@ -35,64 +34,6 @@ KILLED = (
 STEADY_ONE = ServiceState("running")
 YOUNG = ServiceState("running", 0, 3.0)
 FALLS = ServiceState("running", 1, 4.0, KILLED)
-
-
-@pure
-@pytest.mark.parametrize(
-    "service, restarting, failed",
-    [
-        (STEADY_ONE, False, False),
-        (YOUNG, False, False),
-        (FALLS, True, False),
-        # It ended once, and has stayed up since.
-        (ServiceState("running", 1), False, False),
-        (ServiceState("auto-restart"), True, False),
-        (ServiceState("auto-restart-queued", 3), True, False),
-        # On its way up for the second time; and for the first, which a person or a run began.
-        (ServiceState("start-pre", 1), True, False),
-        (ServiceState("start", 0), False, False),
-        (ServiceState("failed", 5, None, KILLED), False, True),
-        (ServiceState("dead"), False, False),
-        (ServiceState("dead", 2), False, False),
-        (ServiceState("dead", 1, result="signal"), True, False),
-    ],
-)
-def test_a_service_that_came_back_by_itself_a_moment_ago_does_not_stay_up(
-    service: ServiceState, restarting: bool, failed: bool
-) -> None:
-    assert (service.restarting, service.failed) == (restarting, failed)
-
-
-@pure
-@pytest.mark.parametrize(
-    "services, since, seconds",
-    [
-        # Nothing was changed in this run.
-        ([YOUNG], 0.0, 0.0),
-        # It was started before the run began.
-        ([YOUNG], 2.0, 0.0),
-        ([YOUNG], 60.0, STEADY - 3.0),
-        ([YOUNG, ServiceState("running", 0, 1.0), STEADY_ONE], 60.0, STEADY - 1.0),
-        # What does not run is judged at once.
-        ([ServiceState("auto-restart"), ServiceState("failed")], 60.0, 0.0),
-        ([], 60.0, 0.0),
-    ],
-)
-def test_only_what_was_started_in_this_run_is_waited_for(
-    services: list[ServiceState], since: float, seconds: float
-) -> None:
-    assert seconds_until_steady(services, since) == seconds
-
-
-@pure
-def test_an_age_is_told_while_it_is_young_and_the_clock_is_the_one_that_systemd_has() -> None:
-    assert parse_service(["SubState=running", "restarts=0", "up=312"]) == ServiceState("running", 0, 3.12)
-    assert parse_service(["SubState=running", "restarts=2", "up=1000"]) == ServiceState("running", 2, None)
-    # A container that shows an uptime of its own.
-    assert parse_service(["SubState=running", "restarts=0", "up=-9000"]) == ServiceState("running", 0, None)
-    assert parse_service([]) == ServiceState()
-    with pytest.raises(ParseError, match="no number"):
-        parse_service(["restarts=often"])
 
 
 _SYSTEMCTL = """#!/bin/sh
