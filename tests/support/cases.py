@@ -66,7 +66,7 @@ def build(hint: Any, value: Any) -> Any:
         kind = origin if issubclass(origin, list | set | frozenset) else tuple
         return kind(build(arguments[0] if arguments else Any, each) for each in value)
     if issubclass(origin, Enum):
-        return origin(value)
+        return origin[value] if value in origin.__members__ else origin(value)
     if isinstance(value, dict) and issubclass(origin, BaseModel):
         return origin.model_validate(value)
     if isinstance(value, dict) and dataclasses.is_dataclass(origin):
