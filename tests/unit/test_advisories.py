@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests import advisories
+from tests.support.messages import unnamed
 
 pytestmark = pytest.mark.pure
 
@@ -88,12 +89,12 @@ def test_offline_the_last_database_is_used_and_its_date_said(place: Path, capsys
     assert advisories.main(place / "uv.lock", url) == 1
     said = capsys.readouterr().out
     assert "left-pad 1.4.0: MADE-UP-1: made up" in said
-    assert "since a newer one could not be fetched" in said
+    assert "could not be fetched" in said
 
 
 def test_a_clean_lock_file_is_said_to_be_clean(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert advisories.main(place / "uv.lock", _database(place / "all.zip", _advisory(versions=["0.1"]))) == 0
-    assert "1 locked packages: no known vulnerability, by the database fetched now" in capsys.readouterr().out
+    assert unnamed(capsys.readouterr().out, "1 locked packages", "no known vulnerability", "fetched now") == []
 
 
 def test_an_answer_that_is_no_archive_does_not_replace_the_stored_database(
@@ -103,7 +104,7 @@ def test_an_answer_that_is_no_archive_does_not_replace_the_stored_database(
     assert advisories.main(place / "uv.lock", url) == 1
     (place / "all.zip").write_text("<html>log in first</html>")
     assert advisories.main(place / "uv.lock", url) == 1
-    assert "since a newer one could not be fetched" in capsys.readouterr().out
+    assert "could not be fetched" in capsys.readouterr().out
 
 
 def test_our_own_lock_file_can_be_read() -> None:

@@ -14,6 +14,7 @@ from gpunode.fleet.inventory import host_data, layered_data
 from gpunode.settings import SettingsError, check_hosts, settings_from
 from gpunode.settings.host_data import REPLACE, merged
 from tests.support import warm
+from tests.support.messages import unnamed
 
 pytestmark = pytest.mark.pure
 
@@ -66,38 +67,33 @@ def test_a_layer_above_one_that_replaced_is_merged_with_that() -> None:
     assert data(*layers) == {"driver": {"flavour": "open", "source": "x"}}
 
 
+def refused(*layers: Layer) -> list[str]:
+    """Return the settings that are refused."""
+    with pytest.raises(SettingsError) as wrong:
+        settings_from(data(*layers))
+    return [problem.key for problem in wrong.value.problems]
+
+
 @pytest.mark.parametrize("value", ["yes", 1, False, None])
 def test_a_mark_that_is_not_true_is_no_setting(value: object) -> None:
-    with pytest.raises(SettingsError, match="unknown setting"):
-        settings_from(data({"driver": {"branch": "580"}}, {"driver": {REPLACE: value}}))
+    assert refused({"driver": {"branch": "580"}}, {"driver": {REPLACE: value}}) == [f"driver.{REPLACE}"]
 
 
 @pytest.mark.parametrize("wrong", ["open", 580, None, ["open"]])
 def test_what_is_no_mapping_is_refused_as_ever(wrong: object) -> None:
     group: Layer = {"driver": {"branch": "580"}}
-    host: Layer = {"driver": wrong}
-    both: tuple[list[Layer], list[Layer]] = ([group, host], [host])
-    for layers in both:
-        with pytest.raises(SettingsError, match="must be a mapping"):
-            settings_from(data(*layers))
-    assert data(host, group) == {"driver": {"branch": "580"}}
+    assert refused(group, {"driver": wrong}) == refused({"driver": wrong}) == ["driver"]
+    assert data({"driver": wrong}, group) == group
 
 
 def test_mappings_without_end_are_refused_and_not_followed() -> None:
     deep: Any = "x"
     for _ in range(900):
         deep = {"a": deep}
-    layer = {"device_plugin": {"values": deep}}
-    with pytest.raises(SettingsError, match="nested deeper"):
-        settings_from(data(layer, layer))
-
-
-def test_a_mapping_that_holds_itself_twice_is_refused_and_not_followed() -> None:
-    value: Layer = {}
-    value["one"] = value["two"] = value
-    layer = {"driver": value}
-    with pytest.raises(SettingsError, match="nested deeper"):
-        settings_from(data(layer, layer))
+    twice: Layer = {}
+    twice["one"] = twice["two"] = twice
+    for layer, key in (({"device_plugin": {"values": deep}}, "device_plugin.values"), ({"driver": twice}, "driver")):
+        assert all(each.startswith(key) for each in refused(layer, layer))
 
 
 VALUES = st.recursive(
@@ -130,7 +126,7 @@ def test_pyinfra_s_own_layers_are_those_that_are_merged(tmp_path: Path) -> None:
     assert check_hosts(host_data(str(tmp_path / "site.py")), {"ssh_user"})["192.0.2.1"].driver.branch == "580"
     done = warm.run("gpunode", "check", str(tmp_path / "site.py"))
     assert (done.returncode, done.stderr) == (0, "")
-    assert "192.0.2.2: `_replace` drops what its groups say of driver.branch, driver.source" in done.stdout
+    assert unnamed(done.stdout, "192.0.2.2", "_replace", "driver.branch, driver.source") == []
     shown = json.loads(warm.run("gpunode", "check", "--json", str(tmp_path / "site.py")).stdout)
     assert shown["dropped"] == {"192.0.2.2": ["driver.branch", "driver.source"]}
     assert shown["hosts"]["192.0.2.1"]["driver"]["branch"] == "580"
