@@ -36,26 +36,15 @@ pytestmark = pytest.mark.pure
 BLACKWELL = replace(BARE, pci=PciGpus((PciGpu("0000:1a:00.0", "2901", "B200", "blackwell"),)))
 
 
-def test_a_step_says_what_is_and_what_is_to_be_though_both_have_commas() -> None:
-    loose = replace(GOOD.driver, packages=(("nvidia-open", "580.95.05-1"), ("nvidia-smi", "580.95.05-1")), held=())
-    told = plan_text({"gpu-1": plan(SETTINGS, replace(GOOD, driver=loose))})
-    assert "hold the driver's packages (held: not nvidia-open, nvidia-smi; desired: all)" in told
-
-
-def test_a_step_names_what_its_two_sides_are_of_and_one_that_waits_ends_in_its_code() -> None:
-    edited = replace(GOOD.containerd, runtimes=(replace(GOOD.containerd.runtimes[0], systemd_cgroup=False),))
-    step = plan(SETTINGS, replace(GOOD, containerd=edited)).steps[0]
-    assert (step.what, step.code) == ("SystemdCgroup of runc", "containerd.systemdcgroup")
-    told = plan_text({"gpu-1": plan(SETTINGS, replace(GOOD, containerd=replace(edited, shims=1)))})
-    assert "(SystemdCgroup of runc: none; desired: true; disruption: restart; PENDING" in told
-    assert told.splitlines()[1].endswith(") [containerd.systemdcgroup]")
-    assert told.splitlines()[2].startswith("     cause: ")
-
-
 def test_a_node_whose_steps_all_wait_is_not_said_to_be_done() -> None:
     sick = replace(GOOD, health=replace(GOOD.health, gpus=(GpuHealth("0000:1a:00.0", remap_failed=True),)))
     first, second = plan_text({"gpu-1": plan(SETTINGS, sick)}).splitlines()[:2]
     assert first.startswith("gpu-1: nothing") and "can be done" not in first and second.startswith("  1. ")
+    # What differs, both sides, and the code of a step that waits.
+    edited = replace(GOOD.containerd, runtimes=(replace(GOOD.containerd.runtimes[0], systemd_cgroup=False),), shims=1)
+    shown = plan_text({"gpu-1": plan(SETTINGS, replace(GOOD, containerd=edited))}).splitlines()
+    sides = ("SystemdCgroup of runc: none", "true", "restart")
+    assert unnamed(shown[1], *sides, "PENDING", "containerd.systemdcgroup") == []
 
 
 _WORSE = [

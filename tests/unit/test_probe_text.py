@@ -67,11 +67,8 @@ def test_a_file_is_read_once_and_sent_without_its_comments(room: Path) -> None:
 @given(value=SHELL_TEXT)
 def test_a_value_is_a_variable_and_never_text_of_the_shell(value: str) -> None:
     assert sh(f"{shell_text('system/disk', VALUE=value, FOLDERS='')}\nprintf '%s.' \"$VALUE\"") == f"{value}."
-
-
-def test_a_value_with_a_name_of_the_file_s_own_is_refused() -> None:
-    with pytest.raises(ValueError, match="upper-case name: folders"):
-        shell_text("system/disk", folders="/")
+    with pytest.raises(ValueError, match="folders"):
+        shell_text("system/disk", folders=value)
 
 
 @pytest.mark.parametrize("start", ['"""', 'f"""{1}'])
@@ -80,7 +77,7 @@ def test_shell_in_python_ends_after_five_lines_whether_or_not_values_stand_in_it
     lines = ["for name; do", *['echo "$name"'] * 4, "done"]
     file.write_text(f"A = {start}\n" + "\n".join(lines) + '\n"""\n')
     (fault,) = shell_strings(file)
-    assert fault.startswith(f"{file}:1: ") and "lines of shell in Python" in fault
+    assert fault.startswith(f"{file}:1: ")
     file.write_text('"""What\n' + "\n".join(lines) + '\ndoes."""\nA = """\n' + "\n".join(lines[2:]) + '\n"""\n')
     assert list(shell_strings(file)) == []
 

@@ -55,13 +55,3 @@ def test_a_sick_gpu_is_an_error_with_a_remedy(status: str) -> None:
 def test_a_component_that_is_switched_off_is_not_judged() -> None:
     settings = settings_from({"cuda": {"enabled": False}, "containerd": {"enabled": False}})
     assert {item.component for item in judge(settings, GOOD)} == {"driver", "health", "toolkit", "repositories", "node"}
-
-
-@pytest.mark.parametrize("runtime", ["containerd", "docker"])
-def test_a_masked_runtime_is_named_as_that_with_the_way_out(runtime: str) -> None:
-    reading = replace(getattr(GOOD, runtime), active=False, enabled=False, masked=True)
-    asked = settings_from({runtime: {"enabled": True}, "driver": {"version": "580.95.05"}})
-    items = [item for item in judge(asked, replace(GOOD, **{runtime: reading})) if item.component == runtime]
-    told = [item for item in items if item.what in ("service", "starts at boot")]
-    assert [item.actual for item in told] == ["masked", "masked"]
-    assert all(f"systemctl unmask {runtime}.service" in (item.remedy or "") for item in told)
