@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import os
 import re
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from gpunode.facts.driver import Driver as DriverFact
 from gpunode.operations import driver
 from gpunode.settings import settings_from
 from tests.support.operations import Recorder
+from tests.support.shell import programs, sh
 
 pytestmark = pytest.mark.pure
 
@@ -63,8 +62,7 @@ def test_nouveau_that_is_loaded_and_bound_to_no_gpu_has_none(tmp_path: Path, bou
     for name in bound:
         (tmp_path / "sys/bus/pci/drivers/nouveau" / name).touch()
     text = re.sub(r"(?<![\w.])/sys/", f"{tmp_path}/sys/", Probe([("driver", DriverFact.probe)]))
-    done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True)
-    found = parse_driver(sections(done.stdout.splitlines()[:-1])["driver"])
+    found = parse_driver(sections(sh(text).stdout.splitlines()[:-1])["driver"])
     assert found.nouveau_bound == has
     assert replace(found, loaded_version=None, module_version="580.95.05").reboot_pending == has
 
@@ -84,18 +82,8 @@ def test_a_driver_that_has_worked_is_not_undone_because_it_does_not_load_today(
     journal.write_text('{"schema": 1, "state": "done", "target": "x", "reason": ""}')
     if unproven:
         (saved / "unproven").touch()
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for name, text in {"modprobe": "exit 1", "systemd-run": f"touch {tmp_path}/undone", "dmesg": ":"}.items():
-        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
-        (programs / name).chmod(0o755)
-    script = "\n".join([f"folder={tmp_path}", "transaction=driver", "wanted=580.95.05", driver._LOAD])
-    done = subprocess.run(
-        ["sh", "-eu", "-c", script],
-        env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    path = programs(tmp_path, modprobe="exit 1", systemd_run=f"touch {tmp_path}/undone", dmesg=":")
+    text = "\n".join([f"folder={tmp_path}", "transaction=driver", "wanted=580.95.05", driver._LOAD])
+    done = sh(text, shell=("sh", "-eu"), env={"PATH": path})
     assert done.returncode == 1
     assert (tmp_path / "undone").exists() == unproven, done.stderr

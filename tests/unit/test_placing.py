@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,35 +11,24 @@ from gpunode.base.shell_file import script_file
 from gpunode.operations.files import replace_command, write_command
 from gpunode.operations.script import script
 from tests.support.messages import unnamed
+from tests.support.shell import Done, programs, sh
 
 pytestmark = pytest.mark.real
 
 ROOT_S, SHARED, ANYBODY_S = "0 0 drwxr-xr-x", "0 27 drwxrwxr-x", "0 0 drwxrwxrwt"
 
 
-def sh(folder: Path, text: str, given: str | None = None, **programs: str) -> subprocess.CompletedProcess[str]:
-    """Run text, with these programs before the real ones."""
-    for name, program in programs.items():
-        (folder / name).write_text(f"#!/bin/sh\n{program}\n")
-        (folder / name).chmod(0o755)
-    return subprocess.run(
-        ["sh", "-c", text], env={"PATH": f"{folder}:/usr/bin:/bin"}, input=given, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
-
-
-def carried_out(
-    folder: Path, command: StringCommand, given: str | None = None, **programs: str
-) -> subprocess.CompletedProcess[str]:
+def carried_out(folder: Path, command: StringCommand, given: str | None = None, **stubs: str) -> Done:
     (line,) = command.connector_arguments["_stdin"]
-    return sh(folder, command.get_raw_value(), f"{line}\n" if given is None else given, **programs)
+    path = programs(folder, **stubs)
+    return sh(command.get_raw_value(), given=f"{line}\n" if given is None else given, env={"PATH": path})
 
 
-def roots_alone(folder: Path, path: str, **modes: str) -> subprocess.CompletedProcess[str]:
+def roots_alone(folder: Path, path: str, **modes: str) -> Done:
     """Run the function on `path`; modes: folder's name -> what stat says of it."""
     table = "".join(f"{name}) echo '{said}';; " for name, said in modes.items())
     stat = f"for last; do :; done\ncase ${{last##*/}} in {table} *) echo '{ROOT_S}';; esac"
-    return sh(folder, script(f"{script_file('placing')}\nroots_alone '{path}'"), stat=stat)
+    return sh(script(f"{script_file('placing')}\nroots_alone '{path}'"), env={"PATH": programs(folder, stat=stat)})
 
 
 @pytest.mark.parametrize(
@@ -76,10 +64,10 @@ def test_of_a_folder_that_is_not_there_yet_the_one_above_counts(tmp_path: Path) 
 
 
 def test_a_folder_that_cannot_be_looked_at_is_no_good_one(tmp_path: Path) -> None:
-    assert sh(tmp_path, script(f"{script_file('placing')}\nroots_alone '{tmp_path}/absent/file'")).returncode != 0
+    assert sh(script(f"{script_file('placing')}\nroots_alone '{tmp_path}/absent/file'")).returncode != 0
 
 
-def replaced(folder: Path, path: Path, text: str, read: str | None = None) -> subprocess.CompletedProcess[str]:
+def replaced(folder: Path, path: Path, text: str, read: str | None = None) -> Done:
     stat = f"case \"$*\" in *'%u %g %A'*) echo '{ROOT_S}';; *) PATH=/usr/bin:/bin exec stat \"$@\";; esac"
     return carried_out(folder, replace_command(str(path), text, read), stat=stat)
 
@@ -152,9 +140,8 @@ def test_a_text_whose_end_was_cut_off_takes_no_file_s_place(tmp_path: Path, give
         assert path.read_text() == "old"
 
 
-def target_of(path: Path) -> subprocess.CompletedProcess[str]:
-    text = script(f'{script_file("placing")}\ntarget_of "$1"')
-    return subprocess.run(["sh", "-c", text, "sh", path], capture_output=True, text=True, check=False)
+def target_of(path: Path) -> Done:
+    return sh(script(f'{script_file("placing")}\ntarget_of "$1"'), path)
 
 
 @pytest.mark.parametrize("rest", ["daemon.json", "docker/daemon.json", "a/b/daemon.json"])

@@ -5,10 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import os
-import signal as signal_numbers
 import socket
 import stat
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +30,7 @@ from gpunode.operations.transaction import (
 )
 from gpunode.system.transaction import Journal, parse_journal
 from tests.support.messages import unnamed
+from tests.support.shell import Done, programs, sh
 from tests.support.simulated_host import Host
 from tests.support.transactions import of_bodies
 
@@ -39,30 +38,6 @@ SAVE, PUT_BACK = 'cp "$file" "$checkpoint/file"', 'cp "$checkpoint/file" "$file"
 CHANGE = 'printf new > "$file"'
 BEGAN = '{"schema": 1, "state": "began", "target": "target-1", "reason": ""}\n'
 T = of_bodies("true", "true", "true")
-Done = subprocess.CompletedProcess[str]
-
-
-def _hears() -> None:
-    """Hear what a unit of systemd's hears: by nohup, or behind a &, a shell would not hear two of these."""
-    for each in (signal_numbers.SIGTERM, signal_numbers.SIGINT, signal_numbers.SIGHUP):
-        signal_numbers.signal(each, signal_numbers.SIG_DFL)
-
-
-def sh(text: str, *arguments: str, path: str = os.environ["PATH"], given: str | None = None) -> Done:
-    return subprocess.run(
-        ["sh", "-c", text, "sh", *arguments], env={**os.environ, "PATH": path}, input=given, capture_output=True,
-        text=True, check=False, timeout=60, preexec_fn=_hears,
-    )  # fmt: skip
-
-
-def programs(folder: Path, **texts: str) -> str:
-    """Write programs, and return a PATH on which they come first."""
-    (folder / "bin").mkdir(exist_ok=True)
-    for name, text in texts.items():
-        path = folder / "bin" / name.replace("_", "-")
-        path.write_text(f"#!/bin/sh\n{text}\n")
-        path.chmod(0o755)
-    return f"{folder}/bin:{os.environ['PATH']}"
 
 
 @pytest.fixture
@@ -74,16 +49,15 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(
-    folder: Path, change: str, restore: str = PUT_BACK, save: str = SAVE, afterwards: str = ":",
-    path: str = os.environ["PATH"],
-) -> Done:  # fmt: skip
+    folder: Path, change: str, restore: str = PUT_BACK, save: str = SAVE, afterwards: str = ":", **stubs: str
+) -> Done:
     """Change the file by the script alone."""
     (folder.parent / "file").write_text("old")
     bodies = of_bodies(save, change, restore, afterwards=afterwards)
     text = transaction_text(bodies, "target-1", {"file": str(folder.parent / "file")})
     text = script(text.replace(FOLDER, str(folder), 1))
     (folder / "t.sh").write_text(text)
-    return sh(text, "change", path=path)
+    return sh(text, "change", env={"PATH": programs(folder.parent, **stubs)})
 
 
 def undo(folder: Path, *reason: str) -> Done:
@@ -146,11 +120,11 @@ def test_a_reason_of_any_characters_is_one_line_of_a_journal_that_can_be_read(fo
 @pytest.mark.real
 def test_what_is_asked_is_not_blamed_where_the_disk_takes_nothing(folder: Path) -> None:
     """head is SIMULATED: it says that there is no space."""
-    done = run(folder, 'reject "it does not start"', path=programs(folder.parent, head="exit 1"))
+    done = run(folder, 'reject "it does not start"', head="exit 1")
     assert (done.returncode, journal(folder)["state"], journal(folder)["reason"]) == (1, "restored", "")
     assert unnamed(done.stderr, "disk") == []
     assert not (folder / ".room").exists()
-    assert unnamed(run(folder, 'reject "it does not start"').stderr, "disk") == ["disk"]
+    assert unnamed(run(folder, 'reject "it does not start"', head='exec /usr/bin/head "$@"').stderr, "disk") == ["disk"]
     assert not (folder / ".room").exists()
 
 
@@ -200,7 +174,7 @@ def test_a_request_to_stop_between_journal_and_change_begins_no_change(folder: P
     """sync is SIMULATED: with its third call (the journal is in place) the unit is stopped."""
     calls = folder.parent / "calls"
     at = f'echo >> {calls}; [ "$(wc -l < {calls})" -ne 3 ] || kill -{signal} $PPID'
-    done = run(folder, "echo changed", path=programs(folder.parent, sync=at))
+    done = run(folder, "echo changed", sync=at)
     assert (done.returncode, done.stdout, state(folder)[0]) == (143, "", "restored")
 
 
@@ -228,7 +202,7 @@ def test_journal_and_checkpoint_are_on_the_disk_before_the_change_begins(folder:
 if grep -qs began "{folder}/t.json"; then journal=there; else journal=absent; fi
 if [ -e "{folder}/t/file" ]; then copy=there; else copy=absent; fi
 echo "$* $journal $copy" >> {order}"""
-    assert run(folder, f"echo change >> {order}", path=programs(folder.parent, sync=look)).returncode == 0
+    assert run(folder, f"echo change >> {order}", sync=look).returncode == 0
     assert order.read_text().splitlines() == [
         f"{folder}/t.json.new absent absent",
         # What was saved is on the disk before it takes its name, and its name before anything changes.
@@ -252,9 +226,10 @@ BY_ANNA = "begun by anna@bastion on 2026-11-23 06:00:00 UTC"
 DESCRIPTION = f'echo "Description=gpunode\'s transaction t, {BY_ANNA}"'
 
 
-def _systemd(folder: Path, stubs: dict[str, str]) -> str:
+def _systemd(folder: Path, stubs: dict[str, str]) -> dict[str, str]:
     texts = {"systemd_run": RUNS, **stubs}
-    return programs(folder.parent, **{name: text.replace("{0}", str(folder.parent)) for name, text in texts.items()})
+    there = {name: text.replace("{0}", str(folder.parent)) for name, text in texts.items()}
+    return {"PATH": programs(folder.parent, **there)}
 
 
 def ask(
@@ -266,7 +241,7 @@ def ask(
     encoded = base64.b64encode(base64.b64decode(line).decode().replace(FOLDER, str(folder)).encode()).decode()
     given = encoded[: len(encoded) // 2] if cut else f"{encoded}\n"
     text = command.get_raw_value().replace(FOLDER, str(folder))
-    return sh(text, path=_systemd(folder, stubs), given=given)
+    return sh(text, env=_systemd(folder, stubs), given=given)
 
 
 @pytest.mark.real
@@ -449,7 +424,7 @@ def undo_first(folder: Path, host: Host, gives_up: bool = False, **stubs: str) -
     host.readings[TransactionJournal] = Journal("began", "target-1", None, False)
     (command,) = settled(T, gives_up)
     assert isinstance(command, StringCommand)
-    return sh(command.get_raw_value().replace(FOLDER, str(folder)), path=_systemd(folder, stubs))
+    return sh(command.get_raw_value().replace(FOLDER, str(folder)), env=_systemd(folder, stubs))
 
 
 @pytest.mark.real

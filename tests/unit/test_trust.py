@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import stat
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -28,9 +27,9 @@ from gpunode.packages.keyring import PERMISSIONS, PRIMARY_KEYS, Keyrings
 from tests.support import dnf as dnf_support
 from tests.support import operations as apt_support
 from tests.support.messages import unnamed
+from tests.support.shell import Done, programs, sh
 from tests.support.simulated_host import Host, commands
 
-Done = subprocess.CompletedProcess[str]
 FINGERPRINT = "A" * 40
 APT, DNF = apt.REPOSITORIES.paths("cuda"), dnf.REPOSITORIES.paths("cuda")
 
@@ -103,8 +102,7 @@ def test_keyrings_are_told_apart_by_their_repository() -> None:
 # --- what the scripts of a repository do ------------------------------------------------------------------------------
 
 # install needs root to give a file to root, which is shown here by what it was asked.
-_INSTALL = """#!/bin/sh
-echo "$*" >> "$TMPDIR/../asked"
+_INSTALL = """echo "$*" >> "$TMPDIR/../asked"
 [ "$1 $2 $3 $4 $5 $6" = "-m 644 -o root -g root" ] || exit 9
 shift 6
 exec /usr/bin/install -m 644 "$@"
@@ -119,13 +117,6 @@ SCRIPTS = {
     "rpm": (f"{rpm_repository._KEY}read_lists || exit\n{rpm_repository._STAMP}", "key"),
 }
 NAMES = ("key", "source", "stamp")
-
-
-def sh(script_text: str, folder: Path, **values: str) -> Done:
-    environment = {"PATH": f"{folder}/bin:/usr/bin:/bin", "HOME": str(folder), "TMPDIR": str(folder), **values}
-    return subprocess.run(
-        ["sh", "-c", script_text], env=environment, capture_output=True, text=True, check=False, timeout=60, cwd=folder
-    )
 
 
 def mode(path: Path) -> int:
@@ -143,14 +134,12 @@ def files(tmp_path: Path) -> dict[str, Path]:
 
 def trust(folder: Path, family: str, files: dict[str, Path]) -> Done:
     """Run the script of a repository; it leaves no temporary file."""
-    for name in ("bin", "temporary"):
-        (folder / name).mkdir(exist_ok=True)
-    (folder / "bin/install").write_text(_INSTALL)
-    (folder / "bin/install").chmod(0o755)
+    (folder / "temporary").mkdir(exist_ok=True)
     text, key = SCRIPTS[family]
     values = {{"key": key}.get(name, name): str(path) for name, path in files.items()}
     fixed = {"name": "cuda", "text": "TEXT %s\n", "key_url": "u", "fingerprint": "F"}
-    done = sh(script(f"{FUNCTIONS}{text}"), folder, TMPDIR=str(folder / "temporary"), **fixed, **values)
+    environment = {"PATH": programs(folder, install=_INSTALL), "TMPDIR": str(folder / "temporary")}
+    done = sh(script(f"{FUNCTIONS}{text}"), env={**environment, **fixed, **values})
     assert there(folder / "temporary") == []
     return done
 
@@ -210,14 +199,14 @@ def test_each_keyring_of_ours_is_read_with_its_keys_and_its_permissions_and_none
     ours = text.replace(KEYRINGS, f"{folder}/gpunode-*.gpg {folder}/gpunode-*.asc")
     # Nor where there is no gpg.
     for nothing in (ours, text.replace("set -eu", "set -eu\nPATH=/nowhere")):
-        done = sh(nothing, tmp_path)
+        done = sh(nothing)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     rings = {"gpunode-cuda.gpg": (keys, 0o664), "gpunode-docker.asc": (keys[1:], 0o644), "another.gpg": (keys, 0o644)}
     for name, (held, bits) in rings.items():
         (folder / name).write_bytes(b"".join(key for key, _ in held))
         (folder / name).chmod(bits)
     owner = f"{folder.owner()}:{(folder / 'another.gpg').group()}"
-    assert sorted(sh(ours, tmp_path).stdout.splitlines()) == sorted([
+    assert sorted(sh(ours).stdout.splitlines()) == sorted([
         f"permissions=cuda 664 {owner}", f"permissions=docker 644 {owner}",
         f"key=cuda {keys[0][1]}", f"key=cuda {keys[1][1]}", f"key=docker {keys[1][1]}",
     ])  # fmt: skip
@@ -227,16 +216,16 @@ def test_each_keyring_of_ours_is_read_with_its_keys_and_its_permissions_and_none
 def test_who_asks_for_primary_keys_keeps_its_own_arguments_and_separators(tmp_path: Path, keys: Keys) -> None:
     (tmp_path / "a b*.gpg").write_bytes(keys[0][0])
     text = f"set -eu\n{PRIMARY_KEYS}set -- one two\nprimary_keys 'a b*.gpg'\nprintf '%s|' \"$@\" \"$IFS\" $-"
-    done = sh(text, tmp_path)
+    done = sh(text, cwd=tmp_path)
     assert done.stdout.startswith(f"{keys[0][1]}\none|two| \t\n|")
     assert "f" not in done.stdout.rpartition("|\n")[2].split("|")[-2]
 
 
-def pinned(folder: Path, served: bytes | None, fingerprint: str, **values: str) -> Done:
+def pinned(folder: Path, served: bytes | None, fingerprint: str, **stubs: str) -> Done:
     if served is not None:
         (folder / "served").write_bytes(served)
     call = f"pinned_key '{folder}/absent' '{folder}/out' 'file://{folder}/served' {fingerprint} cuda"
-    return sh(script(f"{PINNED_KEY}{call}"), folder, **values)
+    return sh(script(f"{PINNED_KEY}{call}"), env={"PATH": programs(folder, **stubs), "HOME": str(folder)})
 
 
 @pytest.mark.real
@@ -250,12 +239,8 @@ def test_a_key_that_cannot_be_fetched_is_named_and_leaves_nothing_to_be_trusted(
 def test_a_key_that_gpg_does_not_export_fails(tmp_path: Path, keys: Keys) -> None:
     """gpg is SIMULATED for the export alone, which writes another key."""
     (tmp_path / "other").write_bytes(keys[1][0])
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/gpg").write_text(
-        f'#!/bin/sh\ncase "$*" in *--export*) cp {tmp_path}/other {tmp_path}/out;; *) exec /usr/bin/gpg "$@";; esac\n'
-    )
-    (tmp_path / "bin/gpg").chmod(0o755)
-    done = pinned(tmp_path, keys[0][0], keys[0][1])
+    gpg = f'case "$*" in *--export*) cp {tmp_path}/other {tmp_path}/out;; *) exec /usr/bin/gpg "$@";; esac'
+    done = pinned(tmp_path, *keys[0], gpg=gpg)
     assert done.returncode == 1
     assert unnamed(done.stderr, "gpg", keys[0][1]) == [] and keys[1][1] not in done.stderr
 
@@ -272,17 +257,14 @@ def test_a_home_of_gpg_s_that_a_killed_run_left_brings_none_of_its_keys_along(tm
 # --- what is taken from apt -------------------------------------------------------------------------------------------
 
 
-def carried_out(folder: Path, step: Any, cut: bool = False) -> Done:
+def carried_out(folder: Path, step: Any, cut: bool = False, **stubs: str) -> Done:
     """Carry a step out, and see that it leaves nothing in the folder of temporary files."""
     (command,) = trust_commands([step])
     given = "".join(f"{line}\n" for line in command.connector_arguments.get("_stdin", []))
     # In /tmp: the socket of gpg's agent takes no long path.
     with tempfile.TemporaryDirectory(prefix="gpunode-", dir="/tmp") as temporary:
-        environment = {"PATH": f"{folder}/bin:/usr/bin:/bin", "HOME": str(folder), "TMPDIR": temporary}
-        done = subprocess.run(
-            ["sh", "-c", command.get_raw_value()], env=environment, input="bmV3" if cut else given,
-            capture_output=True, text=True, check=False, timeout=60,
-        )  # fmt: skip
+        environment = {"PATH": programs(folder, **stubs), "HOME": str(folder), "TMPDIR": temporary}
+        done = sh(command.get_raw_value(), given="bmV3" if cut else given, env=environment)
         assert there(Path(temporary)) == []
     assert not (folder / ".gnupg").exists()
     return done
@@ -302,11 +284,8 @@ def old(tmp_path: Path) -> Path:
 def test_a_list_gets_its_new_text_and_keeps_its_mode_and_the_old_one_beside_it(tmp_path: Path, old: Path) -> None:
     beside = old.with_name(old.name + DISABLED)
     order = tmp_path / "order"
-    (tmp_path / "bin").mkdir()
-    for name in ("sync", "mv"):
-        (tmp_path / "bin" / name).write_text(f'#!/bin/sh\necho "{name} $*" >> {order}\nexec /bin/{name} "$@"\n')
-        (tmp_path / "bin" / name).chmod(0o755)
-    done = carried_out(tmp_path, Rewrite(str(old), "new ü %s\n", "names it twice"))
+    noting = {name: f'echo "{name} $*" >> {order}\nexec /bin/{name} "$@"' for name in ("sync", "mv")}
+    done = carried_out(tmp_path, Rewrite(str(old), "new ü %s\n", "names it twice"), **noting)
     assert (done.returncode, done.stderr) == (0, "")
     (line,) = done.stdout.splitlines()
     assert unnamed(line, old, beside, "names it twice") == []
