@@ -401,11 +401,9 @@ sleep() {{ echo >> {folder}/slept; }}
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("state", ["active", "activating", "deactivating", "reloading"])
-def test_a_unit_that_is_at_work_is_waited_for(folder: Path, state: str) -> None:
-    done = waited(folder, state, state, "inactive")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert (folder / "slept").read_text() == "\n\n"
+def test_a_unit_that_is_at_work_is_waited_for(folder: Path) -> None:
+    done = waited(folder, "active", "activating", "deactivating", "reloading", "inactive")
+    assert (done.returncode, done.stderr, (folder / "slept").read_text()) == (0, "", "\n" * 4)
 
 
 @pytest.mark.real
@@ -428,27 +426,6 @@ def undo_first(folder: Path, host: Host, gives_up: bool = False, **stubs: str) -
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("ended", ["began", "done"])
-def test_an_interrupted_change_is_undone_as_the_unit_of_the_change_unless_another_run_has_done_it(
-    folder: Path, host: Host, ended: str
-) -> None:
-    (folder / "t.json").write_text(BEGAN.replace("began", ended))
-    (folder / "t.sh").write_text(f"echo put back; sed -i s/began/restored/ {folder}/t.json\n")
-    done = undo_first(folder, host)
-    assert (done.returncode, done.stdout) == (0, "put back\n" if ended == "began" else ""), done.stderr
-    assert journal(folder)["state"] == ("restored" if ended == "began" else "done")
-    assert not (folder / "t.log").exists(), "the change's own log stays"
-
-
-@pytest.mark.real
-def test_an_undoing_that_was_stopped_is_no_success(folder: Path, host: Host) -> None:
-    (folder / "t.json").write_text(BEGAN)
-    (folder / "t.sh").write_text("exit 0\n")
-    done = undo_first(folder, host)
-    assert done.returncode == 143 and unnamed(done.stderr, "gpunode-t") == []
-
-
-@pytest.mark.real
 def test_of_two_runs_that_would_undo_one_does_and_the_other_says_who(folder: Path, host: Host) -> None:
     (folder / "t.json").write_text(BEGAN)
     (folder / "t.sh").write_text(f"touch {folder}/undone\n")
@@ -467,23 +444,38 @@ def test_what_was_never_tried_to_be_undone_is_not_given_up(folder: Path, host: H
     assert (folder / "t.json").read_text() == BEGAN and not (folder / "t.given-up.json").exists()
 
 
-@pytest.mark.real
-def test_what_cannot_be_undone_and_nobody_asks_for_any_more_is_given_up(folder: Path, host: Host) -> None:
-    (folder / "t.json").write_text(BEGAN)
-    (folder / "t.sh").write_text("echo does not go; exit 1\n")
-    assert undo_first(folder, host).returncode == 1 and (folder / "t.json").exists()
-    done = undo_first(folder, host, gives_up=True)
-    assert (done.returncode, done.stdout) == (0, "does not go\n") and done.stderr
-    assert not (folder / "t.json").exists() and (folder / "t.given-up.json").read_text() == BEGAN
+RESTORES = "echo put back; sed -i s/began/restored/ {0}/t.json"
+FAILS = "echo does not go; exit 1"
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("end", ["sed -i s/began/restored/ {0}/t.json", "exit 143"])
-def test_what_was_undone_or_stopped_is_not_given_up(folder: Path, host: Host, end: str) -> None:
-    (folder / "t.json").write_text(BEGAN)
-    (folder / "t.sh").write_text(end.format(folder))
-    assert undo_first(folder, host, gives_up=True).returncode == (143 if "143" in end else 0)
-    assert (folder / "t.json").exists() and not (folder / "t.given-up.json").exists()
+@pytest.mark.parametrize(
+    ("before", "undoing", "gives_up", "code", "printed", "then"),
+    [
+        ("began", RESTORES, False, 0, "put back\n", "restored"),
+        ("began", RESTORES, True, 0, "put back\n", "restored"),
+        # Another run has done it meanwhile, and ended a change of its own.
+        ("done", RESTORES, False, 0, "", "done"),
+        # Stopped before all was put back: no success, and not given up.
+        ("began", "exit 0", False, 143, "", "began"),
+        ("began", "exit 143", True, 143, "", "began"),
+        ("began", FAILS, False, 1, "does not go\n", "began"),
+        ("began", FAILS, True, 0, "does not go\n", None),
+    ],
+)
+def test_an_interrupted_change_is_undone_as_the_unit_of_the_change_or_given_up_where_nobody_asks_for_it(
+    folder: Path, host: Host, before: str, undoing: str, gives_up: bool, code: int, printed: str, then: str | None
+) -> None:
+    (folder / "t.json").write_text(BEGAN.replace("began", before))
+    (folder / "t.sh").write_text(undoing.format(folder))
+    done = undo_first(folder, host, gives_up)
+    assert (done.returncode, done.stdout) == (code, printed), done.stderr
+    # The script itself says why it failed; of what was stopped, or is given up, only this can tell.
+    assert bool(done.stderr) == (undoing == "exit 0" or then is None)
+    given_up = folder / "t.given-up.json"
+    assert given_up.read_text() == BEGAN if then is None else not given_up.exists()
+    assert not (folder / "t.json").exists() if then is None else journal(folder)["state"] == then
+    assert not (folder / "t.log").exists(), "the change's own log stays"
 
 
 # --- what an operation asks for ---------------------------------------------------------------------------------------

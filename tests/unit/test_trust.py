@@ -199,14 +199,14 @@ def test_each_keyring_of_ours_is_read_with_its_keys_and_its_permissions_and_none
     ours = text.replace(KEYRINGS, f"{folder}/gpunode-*.gpg {folder}/gpunode-*.asc")
     # Nor where there is no gpg.
     for nothing in (ours, text.replace("set -eu", "set -eu\nPATH=/nowhere")):
-        done = sh(nothing)
+        done = sh(nothing, env={"HOME": str(tmp_path)})
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     rings = {"gpunode-cuda.gpg": (keys, 0o664), "gpunode-docker.asc": (keys[1:], 0o644), "another.gpg": (keys, 0o644)}
     for name, (held, bits) in rings.items():
         (folder / name).write_bytes(b"".join(key for key, _ in held))
         (folder / name).chmod(bits)
     owner = f"{folder.owner()}:{(folder / 'another.gpg').group()}"
-    assert sorted(sh(ours).stdout.splitlines()) == sorted([
+    assert sorted(sh(ours, env={"HOME": str(tmp_path)}).stdout.splitlines()) == sorted([
         f"permissions=cuda 664 {owner}", f"permissions=docker 644 {owner}",
         f"key=cuda {keys[0][1]}", f"key=cuda {keys[1][1]}", f"key=docker {keys[1][1]}",
     ])  # fmt: skip
@@ -216,7 +216,7 @@ def test_each_keyring_of_ours_is_read_with_its_keys_and_its_permissions_and_none
 def test_who_asks_for_primary_keys_keeps_its_own_arguments_and_separators(tmp_path: Path, keys: Keys) -> None:
     (tmp_path / "a b*.gpg").write_bytes(keys[0][0])
     text = f"set -eu\n{PRIMARY_KEYS}set -- one two\nprimary_keys 'a b*.gpg'\nprintf '%s|' \"$@\" \"$IFS\" $-"
-    done = sh(text, cwd=tmp_path)
+    done = sh(text, cwd=tmp_path, env={"HOME": str(tmp_path)})
     assert done.stdout.startswith(f"{keys[0][1]}\none|two| \t\n|")
     assert "f" not in done.stdout.rpartition("|\n")[2].split("|")[-2]
 
