@@ -35,7 +35,7 @@ from gpunode.node.plan import plan
 from gpunode.node.verdict import judge
 from gpunode.operations import containerd, cuda, docker, systemd, toolkit
 from gpunode.settings import settings_from
-from gpunode.system.applied import Applied, OwnFile, PresentFile
+from gpunode.system.applied import Applied, PresentFile
 from gpunode.system.transaction import Journal
 from gpunode.system.unit import Unit
 from tests.support.docker_change import RIGHT
@@ -255,19 +255,3 @@ def test_a_pending_difference_that_is_a_person_s_leaves_its_node_out_of_a_rollou
     assert {item.finding_class for item in report.findings} & {FindingClass.RESTART_PENDING}
     told = left_out(report, everyone=False)
     assert told is not None and told.finding_class is not FindingClass.OK
-
-
-def test_a_run_that_stops_at_the_toolkit_promises_nothing_of_containerd_and_of_its_files() -> None:
-    asked = settings_from({**DATA, "toolkit": {"preset": "shared"}})
-    path = "/etc/modules-load.d/gpunode-containers.conf"
-    left = Applied(
-        True, None, None, ((path, OwnFile("a" * 64, "644")),), ((path, PresentFile("666 root:root", "b" * 64)),)
-    )
-    there = replace(GOOD.containerd, config_text=_TEXTS[1], default_runtime="runc")
-    node = replace(GOOD, containerd=there, applied=left, toolkit=replace(GOOD.toolkit, config_text="= nonsense"))
-    found = {item.what: item for item in bad(*judge(asked, node)) if item.component == "containerd"}
-    reason = "a run stops at toolkit before it comes to this: /etc/nvidia-container-runtime/config.toml"
-    assert found and all(item.by_person and reason in str(item.cause) for item in found.values())
-    assert f"file {path}" in found
-    assert all(step.pending for step in plan(asked, node).steps)
-    assert left_out(NodeReport("gpu-1", tuple(found.values())), everyone=False) is not None

@@ -96,13 +96,6 @@ def test_every_setting_is_described() -> None:
         assert all(reference.described(model).values()), name
 
 
-def test_the_document_names_every_setting_once() -> None:
-    text = reference.document()
-    assert text.count("| `kubernetes_sysctls` | true or false |") == 1
-    assert "| `cuda.key_fingerprint` | string |" in text
-    assert "?" not in {reference.kind(field.annotation) for field in component_models()["driver"].model_fields.values()}
-
-
 def test_hosts_of_one_run_share_one_limit_on_parallel_disturbance() -> None:
     hosts = {"a": {"disruption": {"max_parallel": 2}}, "b": {}, "c": {"disruption": {"max_parallel": 2}}}
     with pytest.raises(SettingsError) as error:
