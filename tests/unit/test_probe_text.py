@@ -36,6 +36,7 @@ from gpunode.system.disk import parse_disk
 from gpunode.system.transaction import parse_journal
 from gpunode.system.unit import parse_unit
 from tests.shell_files import SHELLS, faults, files, shell_strings
+from tests.support.shell import programs
 
 pytestmark = pytest.mark.pure
 
@@ -167,12 +168,11 @@ def test_whatever_df_says_of_a_device_the_free_space_is_read_back(
 
 
 def test_one_file_system_that_does_not_answer_leaves_the_others(tmp_path: Path) -> None:
-    (tmp_path / "df").write_text(
-        '#!/bin/sh\necho Filesystem; status=0; shift; for folder in "$@"; do case "$folder" in /var) status=1;; '
-        '*) echo "x 10 4 6 40% $folder";; esac; done; exit $status\n'
+    df = (
+        'echo Filesystem; status=0; shift; for folder in "$@"; do case "$folder" in /var) status=1;; '
+        '*) echo "x 10 4 6 40% $folder";; esac; done; exit $status'
     )
-    (tmp_path / "df").chmod(0o755)
-    lines = sh(f"PATH={tmp_path}:$PATH\n{PARTS['disk']().command()}").splitlines()[:-2]
+    lines = sh(PARTS["disk"]().command(), {"PATH": programs(tmp_path, df=df)}).splitlines()[:-2]
     assert [folder for folder, _, _ in parse_disk(lines).free] == [
         folder for folder in ("/usr", "/usr/local", "/boot") if Path(folder).exists()
     ]
@@ -214,15 +214,11 @@ def test_a_good_shell_file_has_no_fault_and_a_here_document_of_a_probe_is_one(
     assert [fault.partition(": ")[0] for fault in faults(path, [SHELLS[0]])] == [f"{path}:{line}" for line in lines]
 
 
-def machine(folder: Path, **programs: str) -> dict[str, str]:
+def machine(folder: Path, **stubs: str) -> dict[str, str]:
     """Return the environment of a machine that has dpkg, and these SIMULATED programs before its own."""
-    for name, text in programs.items():
-        path = folder / name.replace("_", "-")
-        path.write_text(f"#!/bin/sh\n{text}\n")
-        path.chmod(0o755)
     (folder / "state/dpkg").mkdir(parents=True)
     (folder / "state/dpkg/status").write_text("x\n")
-    return {"PATH": f"{folder}:/usr/bin:/bin"}
+    return {"PATH": programs(folder, **stubs)}
 
 
 LIST = """echo >> "$0.calls"
@@ -248,31 +244,20 @@ def test_one_list_of_dpkg_s_serves_driver_toolkit_and_apt(tmp_path: Path) -> Non
     assert (driver.kernels, driver.held) == (("linux-image-amd64",), ("nvidia-container-toolkit", "nvidia-open"))
     assert toolkit.packages == (("libnvidia-container1", "1.17.8-1"), ("nvidia-container-toolkit", "1.17.8-1"))
     assert (toolkit.held, apt.architecture) == (("nvidia-container-toolkit",), "amd64")
-    assert (tmp_path / "dpkg-query.calls").read_text() == "\n"
+    assert (tmp_path / "bin/dpkg-query.calls").read_text() == "\n"
 
 
-MODULE = "printf 'filename:       /{0}.ko\\nversion:        {1}\\nlicense:        {2}\\n'"
-
-
-@pytest.mark.parametrize(
-    ("printed", "found"),
-    [
-        (MODULE.format("nvidia", "580.95.05", "Dual MIT/GPL"), ("580.95.05", "open")),
-        # With Debian's own beside it, and an error for the third.
-        (f"{MODULE.format('nvidia', '580.95.05', 'NVIDIA')}; {MODULE.format('nvidia-current', '535.1', 'Dual MIT/GPL')}"
-         "; exit 1", ("580.95.05", "proprietary")),
-        (f"{MODULE.format('nvidia', '580.95.05', '')}; {MODULE.format('nvidia-current', '535.1', 'NVIDIA')}",
-         ("580.95.05", None)),
-        ("exit 1", (None, None)),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("license", "flavour"), [("NVIDIA", "proprietary"), ("", None)])
 def test_modinfo_is_asked_once_and_the_first_module_that_is_there_counts(
-    tmp_path: Path, printed: str, found: tuple[str | None, str | None]
+    tmp_path: Path, license: str, flavour: str | None
 ) -> None:
-    environment = machine(tmp_path, modinfo=f'echo "$*" >> "$0.calls"; {printed}', dpkg_query="")
+    # With Debian's own beside it, and an error for the third.
+    printed = "filename: /x.ko\\nversion:  %s\\nlicense:  %s\\n"
+    told = f'printf "{printed}" 580.95.05 "{license}" 535.1 "Dual MIT/GPL"'
+    environment = machine(tmp_path, modinfo=f'echo "$*" >> "$0.calls"; {told}; exit 1', dpkg_query="")
     driver = PARTS["driver"].parse(checked(sh(PARTS["driver"]().command(), environment).splitlines()))
-    assert (driver.module_version, driver.module_flavour) == found
-    assert (tmp_path / "modinfo.calls").read_text() == "nvidia nvidia-current nvidia-current-open\n"
+    assert (driver.module_version, driver.module_flavour) == ("580.95.05", flavour)
+    assert (tmp_path / "bin/modinfo.calls").read_text() == "nvidia nvidia-current nvidia-current-open\n"
 
 
 def test_parameters_of_the_kernel_are_read_whole(run_shell: Callable[[str], tuple[int, list[str]]]) -> None:
@@ -392,7 +377,7 @@ printf '\nNames=gpunode-driver.service\nLoadState=not-found\nActiveState=inactiv
     assert parse_unit(unit).running and parse_unit(unit).enabled
     assert parse_journal(journal).running is False
     for program in ("dpkg-query", "systemctl"):
-        assert len((tmp_path / f"{program}.calls").read_text().splitlines()) == 1
+        assert len((tmp_path / f"bin/{program}.calls").read_text().splitlines()) == 1
 
 
 # A connection that was cut off leaves nobody who reads; a terminal's Ctrl-C reaches all of a local node's.

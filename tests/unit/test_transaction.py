@@ -120,11 +120,11 @@ def test_a_reason_of_any_characters_is_one_line_of_a_journal_that_can_be_read(fo
 @pytest.mark.real
 def test_what_is_asked_is_not_blamed_where_the_disk_takes_nothing(folder: Path) -> None:
     """head is SIMULATED: it says that there is no space."""
-    done = run(folder, 'reject "it does not start"', head="exit 1")
+    done = run(folder, 'reject "no start"', head="exit 1")
     assert (done.returncode, journal(folder)["state"], journal(folder)["reason"]) == (1, "restored", "")
     assert unnamed(done.stderr, "disk") == []
     assert not (folder / ".room").exists()
-    assert unnamed(run(folder, 'reject "it does not start"', head='exec /usr/bin/head "$@"').stderr, "disk") == ["disk"]
+    assert unnamed(run(folder, 'reject "no start"', head='exec /usr/bin/head "$@"').stderr, "disk") == ["disk"]
     assert not (folder / ".room").exists()
 
 
@@ -526,11 +526,11 @@ def test_it_is_the_journal_of_this_transaction_that_is_read(host: Host, monkeypa
 
 @pytest.mark.pure
 def test_the_very_target_that_failed_is_refused_with_its_reason_and_another_is_not(host: Host) -> None:
-    host.readings[TransactionJournal] = Journal("failed", "one", "it does not start", False)
+    host.readings[TransactionJournal] = Journal("failed", "one", "no start", False)
     refuse_failed(T, "other")
     with pytest.raises(OperationRefused) as refused:
         refuse_failed(T, "one")
-    assert unnamed(str(refused.value), "t", "it does not start", f"{FOLDER}/t.log", f"{FOLDER}/t.json") == []
+    assert unnamed(str(refused.value), "t", "no start", f"{FOLDER}/t.log", f"{FOLDER}/t.json") == []
     host.readings[TransactionJournal] = Journal("failed", "one", None, False)
     with pytest.raises(OperationRefused) as refused:
         refuse_failed(T, "one")
