@@ -30,43 +30,6 @@ def data(*layers: Layer) -> Layer:
     return merged(layers, flat(list(layers))).data
 
 
-def test_a_host_that_names_one_key_keeps_its_group_s_others() -> None:
-    group = {"driver": {"branch": "580", "flavour": "open"}, "repositories": {"cuda": {"url": "https://m/c"}}}
-    host = {"driver": {"flavour": "proprietary"}, "repositories": {"cuda": {"key_url": "https://m/k"}}}
-    assert data(group, host) == {
-        "driver": {"branch": "580", "flavour": "proprietary"},
-        "repositories": {"cuda": {"url": "https://m/c", "key_url": "https://m/k"}},
-    }
-
-
-def test_a_list_is_replaced_and_so_is_what_is_no_component_s() -> None:
-    group = {"proxy": {"no_proxy": ["a"], "http": "http://p"}, "x_site": {"a": 1}, "ssh_user": "root"}
-    host = {"proxy": {"no_proxy": ["b"]}, "x_site": {"b": 2}}
-    assert data(group, host) == {
-        "proxy": {"no_proxy": ["b"], "http": "http://p"}, "x_site": {"b": 2}, "ssh_user": "root",
-    }  # fmt: skip
-
-
-def test_a_mapping_that_replaces_stands_alone_and_what_it_drops_has_names() -> None:
-    group = {"driver": {"branch": "580", "flavour": "open"}, "device_plugin": {"values": {"a": {"b": 1, "c": 2}}}}
-    host = {
-        "driver": {REPLACE: True, "flavour": "open"},
-        "device_plugin": {"values": {"a": {REPLACE: True, "d": 3}}},
-    }
-    found = merged([group, host], flat([group, host]))
-    assert found.data == {"driver": {"flavour": "open"}, "device_plugin": {"values": {"a": {"d": 3}}}}
-    assert found.dropped == ("device_plugin.values.a.b", "device_plugin.values.a.c", "driver.branch")
-
-
-def test_a_layer_above_one_that_replaced_is_merged_with_that() -> None:
-    layers: list[Layer] = [
-        {"driver": {"branch": "580"}},
-        {"driver": {REPLACE: True, "flavour": "open"}},
-        {"driver": {"source": "x"}},
-    ]
-    assert data(*layers) == {"driver": {"flavour": "open", "source": "x"}}
-
-
 def refused(*layers: Layer) -> list[str]:
     """Return the settings that are refused."""
     with pytest.raises(SettingsError) as wrong:

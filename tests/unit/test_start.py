@@ -11,7 +11,6 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner
 
 from gpunode.base.importing import uncollected
 from gpunode.cli import gpunode
@@ -68,15 +67,6 @@ def test_the_help_of_a_command_needs_nothing_that_takes_long(name: str) -> None:
     done = Ended(_COMMAND, name, "--help")
     assert done.status == 0 and f"Usage: -c {name}" in done.out, done.err
     assert not done.packages & HEAVY
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_each_command_within_a_command_has_help_of_its_own(name: str) -> None:
-    command = gpunode.get_command(click.Context(gpunode), name)
-    assert command is not None
-    for inner in command.commands if isinstance(command, click.Group) else ():
-        done = CliRunner().invoke(gpunode, [name, inner, "--help"])
-        assert done.exit_code == 0 and f"{name} {inner} [OPTIONS]" in done.output
 
 
 def test_a_command_that_there_is_not_is_wrong_usage() -> None:
