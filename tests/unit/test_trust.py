@@ -47,7 +47,12 @@ def test_a_node_is_asked_for_the_files_of_this_repository_and_for_every_key_that
     host: Host, monkeypatch: pytest.MonkeyPatch, operation: Any, fact: type, trusted: Any, paths: Any, more: Any
 ) -> None:
     asked: list[tuple[type, dict[str, Any]]] = []
-    monkeypatch.setattr(host, "get_fact", lambda fact, **arguments: (asked.append((fact, arguments)), trusted)[1])
+
+    def get_fact(fact: type, **arguments: Any) -> Any:
+        asked.append((fact, arguments))
+        return trusted
+
+    monkeypatch.setattr(host, "get_fact", get_fact)
     assert commands(operation, host, **apt_support.REPOSITORY) == []
     files = dict(zip(("keyring", "source", "stamp"), paths, strict=True))
     assert asked == [(fact, {**files, "uri": "https://host/cuda", **more})]
@@ -257,14 +262,14 @@ def test_a_home_of_gpg_s_that_a_killed_run_left_brings_none_of_its_keys_along(tm
 # --- what is taken from apt -------------------------------------------------------------------------------------------
 
 
-def carried_out(folder: Path, step: Any, cut: bool = False, **stubs: str) -> Done:
+def carried_out(folder: Path, step: Any, given: str | None = None, **stubs: str) -> Done:
     """Carry a step out, and see that it leaves nothing in the folder of temporary files."""
     (command,) = trust_commands([step])
-    given = "".join(f"{line}\n" for line in command.connector_arguments.get("_stdin", []))
+    whole = "".join(f"{line}\n" for line in command.connector_arguments.get("_stdin", []))
     # In /tmp: the socket of gpg's agent takes no long path.
     with tempfile.TemporaryDirectory(prefix="gpunode-", dir="/tmp") as temporary:
         environment = {"PATH": programs(folder, **stubs), "HOME": str(folder), "TMPDIR": temporary}
-        done = sh(command.get_raw_value(), given="bmV3" if cut else given, env=environment)
+        done = sh(command.get_raw_value(), given=whole if given is None else given, env=environment)
         assert there(Path(temporary)) == []
     assert not (folder / ".gnupg").exists()
     return done
@@ -298,7 +303,7 @@ def test_a_list_gets_its_new_text_and_keeps_its_mode_and_the_old_one_beside_it(t
 
 @pytest.mark.real
 def test_a_list_whose_new_text_did_not_come_whole_stays_as_it_is(tmp_path: Path, old: Path) -> None:
-    assert carried_out(tmp_path, Rewrite(str(old), "new", "names it twice"), cut=True).returncode != 0
+    assert carried_out(tmp_path, Rewrite(str(old), "new", "names it twice"), given="bmV3").returncode != 0
     assert (old.read_text(), there(old.parent)) == ("old", [old.name])
 
 
