@@ -25,26 +25,6 @@ def test_no_secret_shows_in_a_message() -> None:
     assert "hunter2" not in text
 
 
-def test_every_mistake_of_every_host_stands_in_one_message() -> None:
-    hosts: dict[str, dict[str, Any]] = {
-        "gpu-1": {"driver": {"flavour": "opne", "branch": 580}},
-        "gpu-2": {"cuda": {"versoin": "12.9"}, "toolkit": {"channel": "beta"}},
-        "gpu-3": {"containerd": {"source": "present", "version": "1.7.24"}},
-        "gpu-4": {},
-    }
-    with pytest.raises(SettingsError) as refused:
-        check_hosts(hosts)
-    lines = str(refused.value).splitlines()
-    assert unnamed(lines[0], "5 mistakes") == []
-    assert [line.split(" = ")[0].strip() for line in lines[1:]] == [
-        "gpu-1: driver.flavour",
-        "gpu-1: driver.branch",
-        "gpu-2: cuda.versoin",
-        "gpu-2: toolkit.channel",
-        "gpu-3: containerd.version",
-    ]
-
-
 def test_a_mistake_of_a_group_is_told_once_with_all_hosts_that_have_it() -> None:
     group = {"driver": {"flavor": "open"}}
     own = {**group, "cuda": {"versoin": "12.9"}}
@@ -94,13 +74,6 @@ def test_every_setting_is_described() -> None:
     for name, model in component_models().items():
         assert not set(model.model_fields) - set(reference.described(model)), name
         assert all(reference.described(model).values()), name
-
-
-def test_hosts_of_one_run_share_one_limit_on_parallel_disturbance() -> None:
-    hosts = {"a": {"disruption": {"max_parallel": 2}}, "b": {}, "c": {"disruption": {"max_parallel": 2}}}
-    with pytest.raises(SettingsError) as error:
-        check_hosts(hosts)
-    assert [(item.host, item.key) for item in error.value.problems] == [("b", "disruption.max_parallel")]
 
 
 def _nested(levels: int, inside: str) -> Any:
