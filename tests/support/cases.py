@@ -9,11 +9,11 @@ A case:
 - `output`: for a fact, the text that its command printed; for a function, its first argument, as a list of lines.
   `encoded`: more of its lines, start of the line -> a text that stands behind it in base64.
 - `readings`: for an operation, fact -> reading, as `make` or `like`.
-- one result: `returns`, `raises` (name of the class), or for an operation `commands` (per command, texts that it holds)
-  with `noop` and `refuses` (texts that the operation's own words hold).
+- one result: `returns`, `raises` (name of the class, and a `message` where it matters), or for an operation `commands`
+  (per command, texts that it holds) with `noop` and `refuses` (texts that the operation's own words hold).
 
 In a result a mapping holds the fields that matter of an object, and every entry of a dictionary; of a text
-`{names: [580.95.05, driver.version]}` holds words that it names.
+`{names: [580.95.05, driver.version]}` holds words that it names. A member of an enumeration is its value or its name.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def build(hint: Any, value: Any) -> Any:
         kind = origin if issubclass(origin, list | set | frozenset) else tuple
         return kind(build(arguments[0] if arguments else Any, each) for each in value)
     if issubclass(origin, Enum):
-        return origin(value)
+        return origin[value] if value in origin.__members__ else origin(value)
     if isinstance(value, dict) and issubclass(origin, BaseModel):
         return origin.model_validate(value)
     if isinstance(value, dict) and dataclasses.is_dataclass(origin):
@@ -84,7 +84,7 @@ def _fields(of: type, values: dict[str, Any]) -> dict[str, Any]:
 def plain(expected: Any, actual: Any) -> Any:
     """Return a result in the form of what is expected of it: of an object the fields that are named there."""
     if isinstance(actual, Enum):
-        return actual.value
+        return actual.name if expected == actual.name else actual.value
     if isinstance(expected, dict) and isinstance(actual, Mapping):
         return {str(key): plain(expected.get(key), each) for key, each in actual.items()}
     if isinstance(expected, dict) and isinstance(actual, str):
@@ -122,6 +122,7 @@ def run(function: str, case: dict[str, Any]) -> None:
         with pytest.raises(Exception) as raised:
             call(*given)
         assert case["raises"] in [each.__name__ for each in type(raised.value).__mro__]
+        assert "message" not in case or plain(case["message"], str(raised.value)) == case["message"]
         return
     assert plain(case["returns"], call(*given)) == case["returns"]
 

@@ -54,3 +54,6 @@ def machine(
         apt_sources=AptSources("amd64"),
     )
     return replace(bare, **more)
+
+
+MACHINE = machine()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpunode.base.findings import FindingClass
+from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.containerd.editor import Runtimes, render
 from gpunode.components.containerd.state import Containerd, Runtime
 from gpunode.components.cuda import CudaToolkits
@@ -12,10 +12,11 @@ from gpunode.components.docker.state import Docker
 from gpunode.components.driver import DriverState
 from gpunode.components.toolkit import PACKAGES, ContainerToolkit
 from gpunode.node import Node
+from gpunode.node.recorded import _BARE
 from gpunode.node.verdict import judge
 from gpunode.packages.apt_sources import AptSources
 from gpunode.packages.keyring import PERMISSIONS, Keyrings
-from gpunode.settings import settings_from
+from gpunode.settings import Settings, settings_from
 from gpunode.system.boot import Boot
 from gpunode.system.disk import Disk
 from gpunode.system.gpu import Gpu, Gpus, MigMode
@@ -92,3 +93,12 @@ def bad(node: Node) -> list[tuple[str, FindingClass]]:
     return [
         (item.what, item.finding_class) for item in judge(SETTINGS, node) if item.finding_class is not FindingClass.OK
     ]
+
+
+# A machine on which nobody has installed anything.
+BARE = replace(GOOD, **_BARE)
+
+
+def wrong(settings: Settings, node: Node) -> list[Finding]:
+    """Return the findings that are not as desired."""
+    return [item for item in judge(settings, node) if item.finding_class is not FindingClass.OK]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyinfra.context import ctx_host
 
 from gpunode.base.comparison import BY_HAND
-from gpunode.base.decision import bad, is_forbidden
+from gpunode.base.decision import bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass, NodeReport
 from gpunode.components.containerd.editor import Runtimes, render
@@ -35,7 +35,7 @@ from gpunode.node.plan import plan
 from gpunode.node.verdict import judge
 from gpunode.operations import containerd, cuda, docker, systemd, toolkit
 from gpunode.settings import settings_from
-from gpunode.system.applied import Applied, OwnFile, PresentFile
+from gpunode.system.applied import Applied, PresentFile
 from gpunode.system.transaction import Journal
 from gpunode.system.unit import Unit
 from tests.support.docker_change import RIGHT
@@ -247,99 +247,6 @@ def test_behind_what_a_run_refuses_nothing_is_promised_of_any_component(there: d
         return
 
 
-@pytest.mark.parametrize(
-    ("costs", "allowed", "workloads", "forbidden"),
-    [
-        ("restart", "nothing", 0, False),
-        ("restart", "nothing", 1, True),
-        ("reset", "restart", 0, False),
-        ("reset", "restart", 1, True),
-        ("reboot", "restart", 0, True),
-        ("reboot", "reboot", 1, False),
-        ("nothing", "nothing", 9, False),
-    ],
-)
-def test_what_nobody_feels_is_done_but_for_a_boot(costs: str, allowed: str, workloads: int, forbidden: bool) -> None:
-    assert is_forbidden(Disruption[costs], Disruption[allowed], workloads) is forbidden
-
-
-def test_a_file_that_is_right_beside_a_merged_configuration_that_is_not_is_a_person_s_to_mend() -> None:
-    node = replace(GOOD, containerd=replace(GOOD.containerd, default_runtime="runc"))
-    asked = settings_from(DATA)
-    (item,) = [item for item in judge(asked, node) if item.finding_class is not FindingClass.OK]
-    assert item.what == "default runtime" and item.remedy == BY_HAND
-    assert "the merged configuration is not" in str(item.cause)
-    (step,) = plan(asked, node).steps
-    assert step.pending and step.action.startswith("default runtime: ")
-
-
-def test_a_drop_in_that_says_otherwise_is_told_by_drift_as_by_the_run_and_no_step_promises_to_mend_it(
-    host: Host,
-) -> None:
-    drop_in = DropIn("/etc/containerd/conf.d/99-other.toml", ((CGROUP, "false"),), section=True)
-    runc = replace(GOOD.containerd.runtimes[1], systemd_cgroup=False)
-    actual = replace(GOOD.containerd, drop_ins=(drop_in,), runtimes=(GOOD.containerd.runtimes[0], runc))
-    node, asked = replace(GOOD, containerd=actual), settings_from(DATA)
-    causes = {item.what: item for item in judge(asked, node) if item.finding_class is not FindingClass.OK}
-    item = causes["SystemdCgroup of runc"]
-    assert item.cause == f"{drop_in.path} says {CGROUP} = false, not true" and item.remedy == BY_HAND
-    assert all(step.pending for step in plan(asked, node).steps)
-    host.readings[ContainerdFact] = actual
-    told = commands(
-        containerd.configuration, host, default_runtime="nvidia", systemd_cgroup=True, nvidia=True, restart_allowed=True
-    )
-    assert told == [] and drop_in.path in host.refusals[0]
-
-
-def test_own_files_of_a_runtime_that_is_switched_off_are_in_the_plan_as_in_drift() -> None:
-    path = "/etc/modules-load.d/gpunode-containers.conf"
-    there = PresentFile("644 root:root", "b" * 64)
-    left = Applied(True, None, None, ((path, OwnFile("a" * 64, "644")),), ((path, there),))
-    asked = settings_from({**DATA, "containerd": {"enabled": False}})
-    node = replace(GOOD, applied=left)
-    found = {item.what for item in judge(asked, node) if item.finding_class is not FindingClass.OK}
-    assert f"file {path}" in found
-    assert any(path in step.action for step in plan(asked, node).steps)
-
-
-@pytest.mark.parametrize(
-    ("component", "changes", "version"),
-    [
-        ("containerd", {"enable_cdi": None}, "1.7"),
-        ("docker", {"daemon_version": "20.10.24", "version": "20.10.24"}, "27.5"),
-    ],
-)
-def test_files_are_judged_in_the_version_that_is_to_come(component: str, changes: dict[str, Any], version: str) -> None:
-    # containerd 1.6 and docker 20.10 know no CDI; the run installs what does first.
-    asked = settings_from({**DATA, component: {"enabled": True, "version": version, "cdi": True}})
-    there: dict[str, Any] = {"containerd": GOOD.containerd, "docker": RIGHT}
-    parts: dict[str, Any] = {component: replace(there[component], **changes)}
-    node = replace(GOOD, **parts)
-    steps = [step for step in plan(asked, node).steps if step.component == component]
-    assert steps[0].action == f"install {component}" and not any(step.pending for step in steps)
-    assert decisions(asked, node)[component].refusal is None
-
-
-def test_a_file_that_no_run_can_edit_is_told_beside_a_plugin_that_is_sick() -> None:
-    actual = replace(GOOD.containerd, config_text="version = [\n", cri_plugin="error")
-    found = {item.what: item for item in judge(settings_from(DATA), replace(GOOD, containerd=actual))}
-    assert found["configuration files"].finding_class is FindingClass.ERROR
-    assert found["CRI plugin"].remedy == BY_HAND
-
-
-def test_what_is_known_of_recorded_facts_is_the_step_and_no_file_of_theirs() -> None:
-    actual = replace(GOOD.containerd, config_text=None, cri_plugin="error")
-    (step,) = plan(settings_from(DATA), replace(GOOD, containerd=actual)).steps
-    assert step.action == "restart it"
-
-
-def test_a_rollout_leaves_out_a_node_whose_differences_are_all_a_person_s() -> None:
-    by_person = replace(GOOD, containerd=replace(GOOD.containerd, default_runtime="runc"))
-    report = NodeReport("gpu-1", judge(settings_from(DATA), by_person))
-    left = left_out(report, everyone=False)
-    assert left is not None and left.finding_class is FindingClass.DRIFT and "default runtime" in left.reason
-
-
 def test_a_pending_difference_that_is_a_person_s_leaves_its_node_out_of_a_rollout() -> None:
     # Its daemon runs by older files than there are, and the file that is there no run can edit.
     stale = replace(GOOD.containerd, configured_at=99.0, config_text="[[[ not toml")
@@ -348,19 +255,3 @@ def test_a_pending_difference_that_is_a_person_s_leaves_its_node_out_of_a_rollou
     assert {item.finding_class for item in report.findings} & {FindingClass.RESTART_PENDING}
     told = left_out(report, everyone=False)
     assert told is not None and told.finding_class is not FindingClass.OK
-
-
-def test_a_run_that_stops_at_the_toolkit_promises_nothing_of_containerd_and_of_its_files() -> None:
-    asked = settings_from({**DATA, "toolkit": {"preset": "shared"}})
-    path = "/etc/modules-load.d/gpunode-containers.conf"
-    left = Applied(
-        True, None, None, ((path, OwnFile("a" * 64, "644")),), ((path, PresentFile("666 root:root", "b" * 64)),)
-    )
-    there = replace(GOOD.containerd, config_text=_TEXTS[1], default_runtime="runc")
-    node = replace(GOOD, containerd=there, applied=left, toolkit=replace(GOOD.toolkit, config_text="= nonsense"))
-    found = {item.what: item for item in bad(*judge(asked, node)) if item.component == "containerd"}
-    reason = "a run stops at toolkit before it comes to this: /etc/nvidia-container-runtime/config.toml"
-    assert found and all(item.by_person and reason in str(item.cause) for item in found.values())
-    assert f"file {path}" in found
-    assert all(step.pending for step in plan(asked, node).steps)
-    assert left_out(NodeReport("gpu-1", tuple(found.values())), everyone=False) is not None

@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from gpunode.base.shell_file import script_file
-
-STUBS = {
-    "apt-get": 'echo "$*" >> "$LOG"',
-    "apt-config": "true",
-    "apt-mark": "true",
-    "dpkg": "true",
-    "dpkg-query": "true",
-}
+from tests.support.shell import programs, sh
 
 
 def _asked(tmp_path: Path, script: str, **variables: str) -> list[str]:
     """Return what apt-get was called with."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for name, text in STUBS.items():
-        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
-        (programs / name).chmod(0o755)
-    log = tmp_path / "log"
-    environment = {"PATH": f"{programs}:{os.environ['PATH']}", "LOG": str(log), **variables}
-    done = subprocess.run(["sh", "-euc", script], env=environment, capture_output=True, text=True, check=False)
+    stubs = dict.fromkeys(("apt_config", "apt_mark", "dpkg", "dpkg_query"), "true")
+    path = programs(tmp_path, apt_get=f'echo "$*" >> {tmp_path}/log', **stubs)
+    done = sh(script, shell=("sh", "-eu"), env={"PATH": path, **variables})
     assert done.returncode == 0, done.stderr
-    return log.read_text().splitlines()
+    return (tmp_path / "log").read_text().splitlines()
 
 
 @pytest.mark.parametrize("cut_off", [True, False])

@@ -90,6 +90,8 @@ def test_a_hostile_text_is_refused(path: tuple[str, ...], is_list: bool, is_choi
         for text in (hostile, right + hostile, hostile + right, f"{right[:4]}{hostile}{right[4:]}"):
             value = _taken(path, is_list, text)
             assert value is None or (not is_choice and _HARMLESS.fullmatch(value.replace("$(ARCH)", ""))), repr(text)
+    for long in ("a" * 100_000, "5" * 100_000, "http://" + "a" * 100_000, "1." * 50_000 + "1", "{" * 100_000):
+        assert _taken(path, is_list, long) is None
 
 
 @given(st.sampled_from(TEXTS), hostile_text, st.integers(0, 40))
@@ -101,17 +103,6 @@ def test_whatever_is_taken_is_harmless(setting: tuple[tuple[str, ...], bool, boo
     for candidate in (text, right[:place] + text + right[place:]):
         value = _taken(path, is_list, candidate)
         assert value is None or _HARMLESS.fullmatch(value.replace("$(ARCH)", "")), repr(value)
-
-
-@pytest.mark.parametrize(("path", "is_list"), [(path, is_list) for path, is_list, _ in TEXTS], ids=IDS)
-def test_100_kilobytes_are_refused_with_a_short_message(path: tuple[str, ...], is_list: bool) -> None:
-    for text in ("a" * 100_000, "5" * 100_000, "http://" + "a" * 100_000, "1." * 50_000 + "1", "{" * 100_000):
-        assert _taken(path, is_list, text) is None
-
-
-def test_a_long_list_is_refused_since_it_would_not_fit_into_a_command() -> None:
-    with pytest.raises(SettingsError, match="has 65 entries; 64 are the most"):
-        settings_from({"proxy": {"no_proxy": ["example.org"] * 65}})
 
 
 PASSWORD = "hunter2"
@@ -142,8 +133,3 @@ def test_a_secret_is_refused_and_not_repeated(data: dict[str, Any]) -> None:
         settings_from(data, ())
     assert PASSWORD not in str(refused.value)
     assert PASSWORD not in repr([problem.to_json() for problem in refused.value.problems])
-
-
-def test_a_password_in_a_proxy_is_refused_with_a_remedy() -> None:
-    with pytest.raises(SettingsError, match=r"leave it out, .*docs/security\.md"):
-        settings_from({"proxy": {"http": f"http://me:{PASSWORD}@proxy:3128"}})

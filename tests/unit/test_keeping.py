@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from gpunode.operations.keeping import ABSENT, KEEPING, UNREAD, digest_as_read, digest_of_text, noted_command
 from gpunode.operations.script import script
+from tests.support import shell
 from tests.support.messages import unnamed
+from tests.support.shell import Done
 
 pytestmark = pytest.mark.real
 
 
-def sh(folder: Path, text: str, *arguments: object, hidden: str = "") -> subprocess.CompletedProcess[str]:
+def sh(folder: Path, text: str, *arguments: object, hidden: str = "") -> Done:
     """Run text with the functions; its checkpoint is FOLDER/kept, and `$1`, ... are arguments."""
     (folder / "kept").mkdir(exist_ok=True)
-    whole = script(f"umask 077\ncheckpoint={folder}/kept hidden={hidden}\n{KEEPING}\n{text}")
-    return subprocess.run(
-        ["sh", "-c", whole, "sh", *map(str, arguments)], capture_output=True, text=True, check=False, timeout=30
-    )
+    return shell.sh(script(f"umask 077\ncheckpoint={folder}/kept hidden={hidden}\n{KEEPING}\n{text}"), *arguments)
 
 
 def kept(folder: Path, *files: Path) -> None:
@@ -144,7 +142,7 @@ def test_what_a_later_step_of_gpunode_s_wrote_is_nobody_else_s(tmp_path: Path) -
     assert "$FOLDER/driver" in command
     text = command.replace("'checkpoint=$FOLDER/driver'", f"checkpoint={tmp_path}/kept")
     text = text.replace("checkpoint=$FOLDER/driver", f"checkpoint={tmp_path}/kept")
-    subprocess.run(["sh", "-c", text], check=True, timeout=30)
+    assert shell.sh(text).returncode == 0
     done = sh(tmp_path, "put_files_back")
     assert (done.returncode, done.stderr, file.exists()) == (0, "", False)
     assert not list(tmp_path.glob("*.gpunode-lost"))

@@ -65,25 +65,3 @@ def test_another_shell_refuses_a_guarded_command_before_it_runs_any_of_it(shell:
     found = ran(shell, login_shell.guarded(harm))
     assert login_shell.refused(found.stdout.splitlines(), found.stderr.splitlines())
     assert not list(tmp_path.iterdir())
-
-
-# As Debian 12's fish 3.6 says it, of the guard and of a command that is no fish's for another reason.
-FISH = ["fish: $? is not the exit status. In fish, please use $status.", 'test "$?shell" = 1 && exec sh -c "…"']
-BRACE = ["fish: Unexpected '}' for unopened brace expansion", '  output=${output%"${output##*[![:space:]]}"}']
-
-
-@pytest.mark.parametrize(
-    ("stdout", "stderr", "refused"),
-    [
-        ([login_shell.MARK], [], True),
-        (["Welcome!", login_shell.MARK + "\r"], ["stty: standard input: Inappropriate ioctl for device"], True),
-        ([], FISH, True),
-        ([], ["config.fish: no such theme", *BRACE], True),
-        ([login_shell.MARK, "and more"], [], False),
-        (["one"], FISH, False),
-        ([], ["sh: 1: fish: not found"], False),
-        ([], [], False),
-    ],
-)
-def test_a_refusal_is_known_by_what_the_shells_say(stdout: list[str], stderr: list[str], refused: bool) -> None:
-    assert login_shell.refused(stdout, stderr) is refused

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from gpunode.base.comparison import AS_DESIRED, RUN
 from gpunode.base.disruption import Disruption
 from gpunode.base.file import File
 from gpunode.base.findings import Finding, FindingClass
@@ -29,6 +30,7 @@ from gpunode.node.components import desired_files
 from gpunode.node.own_files import decide as own_files_decide
 from gpunode.node.own_files import driver as own_files_of_driver
 from gpunode.node.own_files import toolkit as own_files_of_toolkit
+from gpunode.node.own_files.decide import _AS_LEFT, _ASKED_SINCE, _CHANGED, _OTHER_RUN
 from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES as PINS
 from gpunode.node.own_files.repositories import forgets_cuda
 from gpunode.node.plan import plan
@@ -59,11 +61,9 @@ UNIT = "/etc/systemd/system/gpunode-mig-layout.service"
 PROXIED = settings_from({**DATA, "proxy": {"http": "http://proxy.example:3128"}})
 AS_LEFT = PresentFile("644 root:root", "a" * 64)
 LEFT = OwnFile("a" * 64, "644")
-CHANGED = "it was changed after the last run"
-SINCE = "the settings, or gpunode, are others than those of the last whole run"
 
 
-def digest_of(text: str) -> str:
+def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -72,7 +72,7 @@ def node(
 ) -> Node:
     """Return a node as a run of `asked` left it; `became` is what became of some of its files."""
     texts = {path: text for path, text in desired_files(asked, of.machine).items() if text is not None}
-    recorded = {path: OwnFile(digest_of(text), None if path == SOURCE else "644") for path, text in texts.items()}
+    recorded = {path: OwnFile(digest(text), None if path == SOURCE else "644") for path, text in texts.items()}
     recorded[UNIT] = LEFT
     found: dict[str, PresentFile | None] = {
         path: PresentFile("644 root:root", file.sha256) for path, file in recorded.items()
@@ -92,77 +92,104 @@ def told(of: Node, asked: Settings = PROXIED, **more: Any) -> list[tuple[str, st
     return [(item.component, item.what, item.actual, item.desired) for item in bad(judge(asked, of, **more))]
 
 
-def test_files_as_the_settings_ask_are_good_findings() -> None:
-    assert told(node()) == []
-    assert {f"file {NOUVEAU}", f"file {PROXY}", f"file {UNIT}"} < {item.what for item in judge(PROXIED, node())}
+def differs(path: str, actual: str, desired: str = AS_DESIRED, component: str = "driver") -> tuple[str, str, str, str]:
+    return component, f"file {path}", actual, desired
+
+
+def opened(path: str) -> PresentFile:
+    return replace(dict(node().applied.present)[path], permissions="666 root:root")
+
+
+def with_record(readable: bool = True, file: PresentFile = AS_LEFT) -> Node:
+    good = node().applied
+    present = tuple((path, file if path == PATH else there) for path, there in good.present)
+    return replace(GOOD, applied=replace(good, readable=readable, present=present))
+
+
+def with_keys(cuda: str, toolkit: str) -> Node:
+    return replace(GOOD, keyrings=replace(GOOD.keyrings, keys=(("cuda", cuda), ("toolkit", toolkit))))
+
+
+OTHER = PresentFile("644 root:root", "b" * 64)
+PROXIES = {"/etc/apt/apt.conf.d/80gpunode-proxy": "repositories", PROXY: "containerd"}
 
 
 @pytest.mark.parametrize(
-    "path, file, expected",
+    ("found", "asked", "kept_files", "expected"),
     [
-        (NOUVEAU, AS_LEFT, ("driver", f"file {NOUVEAU}", "another text", "as the settings ask")),
-        (NOUVEAU, None, ("driver", f"file {NOUVEAU}", "none", "as the settings ask")),
-        (NOUVEAU, replace(AS_LEFT, sha256=None), ("driver", f"file {NOUVEAU}", "unreadable", "as the settings ask")),
-        (SOURCE, AS_LEFT, ("repositories", f"file {SOURCE}", "another text", "as the settings ask")),
-        (PARAMETERS, AS_LEFT, ("driver", f"file {PARAMETERS}", "there", "none")),
-        (UNIT, None, ("mig", f"file {UNIT}", "none", "as the last run left it")),
+        (node(), PROXIED, None, []),
+        (node({NOUVEAU: AS_LEFT}), PROXIED, None, [differs(NOUVEAU, "another text")]),
+        (node({NOUVEAU: None}), PROXIED, None, [differs(NOUVEAU, "none")]),
+        (node({NOUVEAU: replace(AS_LEFT, sha256=None)}), PROXIED, None, [differs(NOUVEAU, "unreadable")]),
+        (node({SOURCE: AS_LEFT}), PROXIED, None, [differs(SOURCE, "another text", component="repositories")]),
+        (node({PARAMETERS: AS_LEFT}), PROXIED, None, [differs(PARAMETERS, "there", "none")]),
+        (node({UNIT: None}), PROXIED, None, [differs(UNIT, "none", _AS_LEFT, "mig")]),
+        # A mode counts where a run keeps it, and only there.
+        (node({NOUVEAU: opened(NOUVEAU)}), PROXIED, None, [differs(NOUVEAU, "666 root:root", "644 root:root")]),
+        (node({SOURCE: opened(SOURCE)}), PROXIED, None, []),
+        # The settings changed since; and back again, so that what an earlier run wrote is to go.
+        (node(asked=SETTINGS), PROXIED, None,
+         [differs(path, "none", component=name) for path, name in PROXIES.items()]),
+        (node(), SETTINGS, None,
+         [differs(path, "there", "none", name) for path, name in PROXIES.items()]),
+        # Without a record, what is there and is another.
+        (replace(GOOD, applied=Applied()), PROXIED, None, []),
+        (replace(GOOD, applied=Applied(present=((NOUVEAU, AS_LEFT), (UNIT, AS_LEFT)))), PROXIED, None,
+         [differs(NOUVEAU, "another text")]),
+        # The record itself; the verdict of a run comes before the run writes it anew.
+        (with_record(False), PROXIED, None, [differs(PATH, "unreadable", _AS_LEFT, "node")]),
+        (with_record(file=replace(AS_LEFT, permissions="666 root:root")), PROXIED, None,
+         [differs(PATH, "666 root:root", "644 root:root", "node")]),
+        (with_record(False), PROXIED, {}, []),
+        (with_record(file=replace(AS_LEFT, permissions="666 root:root")), PROXIED, {}, []),
+        # In a run what it keeps counts, and not what the run before recorded.
+        (node({NOUVEAU: OTHER, UNIT: None}), PROXIED, {NOUVEAU: OwnFile("b" * 64, "644")}, []),
+        (node({NOUVEAU: OTHER, UNIT: None}), PROXIED, {NOUVEAU: LEFT}, [differs(NOUVEAU, "another text")]),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_gone_or_another_is_told_by_name_and_alone(
+    found: Node, asked: Settings, kept_files: dict[str, OwnFile] | None, expected: list[tuple[str, str, str, str]]
+) -> None:
+    assert told(found, asked, kept=kept_files) == expected
+
+
+@pytest.mark.parametrize(
+    ("became", "disruption", "step"),
+    [
+        ({NOUVEAU: None}, Disruption.nothing, f"write {NOUVEAU} anew"),
+        ({PARAMETERS: AS_LEFT}, Disruption.nothing, f"remove {PARAMETERS}"),
+        # A drop-in of a daemon's unit costs the restart that its repair brings.
+        ({PROXY: None}, Disruption.restart, f"write {PROXY} anew"),
     ],
 )
-def test_a_file_that_is_gone_or_another_is_told_by_name_and_alone(
-    path: str, file: PresentFile | None, expected: tuple[str, str, str, str]
+def test_a_run_writes_it_anew_or_takes_it_away(
+    became: dict[str, PresentFile | None], disruption: Disruption, step: str
 ) -> None:
-    assert told(node({path: file})) == [expected]
-    (item,) = bad(judge(PROXIED, node({path: file})))
-    assert (item.finding_class, item.cause) == (FindingClass.DRIFT, CHANGED)
-    assert (item.remedy, item.disruption) == ("run deploys/gpu_node.py again", Disruption.nothing)
-
-
-def test_a_mode_counts_where_a_run_keeps_it_and_only_there() -> None:
-    def opened(path: str) -> PresentFile:
-        return replace(dict(node().applied.present)[path], permissions="666 root:root")
-
-    changed = node({NOUVEAU: opened(NOUVEAU)})
-    assert told(changed) == [("driver", f"file {NOUVEAU}", "666 root:root", "644 root:root")]
-    assert told(node({SOURCE: opened(SOURCE)})) == []
-
-
-def test_a_drop_in_of_a_daemon_s_unit_costs_the_restart_that_its_repair_brings() -> None:
-    (item,) = bad(judge(PROXIED, node({PROXY: None})))
-    assert (item.component, item.disruption) == ("containerd", Disruption.restart)
+    (item,) = bad(judge(PROXIED, node(became)))
+    assert (item.finding_class, item.cause, item.remedy) == (FindingClass.DRIFT, _CHANGED, RUN)
+    assert item.disruption is disruption
+    (planned,) = plan(PROXIED, node(became)).steps
+    assert (planned.component, planned.action, planned.pending) == (item.component, step, False)
 
 
 def test_what_its_effect_tells_already_is_told_once() -> None:
+    (_, cuda), (_, toolkit) = GOOD.keyrings.keys
     without_rule = replace(GOOD, toolkit=replace(GOOD.toolkit, link_rule=False))
-    assert [what for _, what, *_ in told(node({RULE: None}, without_rule))] == ["device links"]
-    cuda, (_, _) = GOOD.keyrings.keys
-    wrong_key = replace(GOOD, keyrings=replace(GOOD.keyrings, keys=(cuda, ("toolkit", "A" * 40))))
-    assert [what for _, what, *_ in told(node({SOURCE: AS_LEFT}, wrong_key))] == ["key of toolkit"]
-    # Another repository's key says nothing of it.
-    _, toolkit = GOOD.keyrings.keys
-    wrong_key = replace(GOOD, keyrings=replace(GOOD.keyrings, keys=(("cuda", "A" * 40), toolkit)))
-    assert [what for _, what, *_ in told(node({SOURCE: AS_LEFT}, wrong_key))] == ["key of cuda", f"file {SOURCE}"]
+    for of, path, effects in (
+        (without_rule, RULE, ["device links"]),
+        (with_keys(cuda, "A" * 40), SOURCE, ["key of toolkit"]),
+        # Another repository's key says nothing of it.
+        (with_keys("A" * 40, toolkit), SOURCE, ["key of cuda", f"file {SOURCE}"]),
+    ):
+        assert [what for _, what, *_ in told(node({path: AS_LEFT if path == SOURCE else None}, of))] == effects
 
 
-def test_a_setting_that_changed_since_is_a_difference_of_its_files_and_says_so() -> None:
-    left = node(asked=SETTINGS)
-    found = bad(judge(PROXIED, left))
-    assert [(item.what, item.actual, item.desired, item.cause) for item in found] == [
-        (f"file {path}", "none", "as the settings ask", SINCE)
-        for path in ("/etc/apt/apt.conf.d/80gpunode-proxy", PROXY)
-    ]
-    # And back again: what an earlier run wrote is to go.
-    assert [(item.what, item.actual, item.desired) for item in bad(judge(SETTINGS, node()))] == [
-        (f"file {path}", "there", "none") for path in ("/etc/apt/apt.conf.d/80gpunode-proxy", PROXY)
-    ]
-
-
-def test_a_repository_that_nothing_is_taken_from_any_more_goes_with_the_driver_that_came_from_it() -> None:
-    cuda = "/etc/apt/sources.list.d/gpunode-cuda.sources"
-    archive = settings_from({"driver": {"source": "distribution"}, "cuda": {"enabled": False}})
-    assert desired_files(archive, GOOD.machine)[cuda] is None
-    # CUDA still comes from there, or nobody brings a driver from elsewhere.
-    for more in ({"driver": {"source": "distribution"}}, {"driver": {"source": "present"}, "cuda": {"enabled": False}}):
-        assert desired_files(settings_from(more), GOOD.machine).get(cuda, "") is not None
+def test_the_cause_is_a_hand_or_settings_or_both() -> None:
+    assert {item.cause for item in bad(judge(PROXIED, node(asked=SETTINGS)))} == {_ASKED_SINCE}
+    (item,) = (item for item in bad(judge(PROXIED, node({NOUVEAU: None}, asked=SETTINGS))) if NOUVEAU in item.what)
+    (by_another,) = bad(judge(PROXIED, node({NOUVEAU: None}, gpunode="0.0.1")))
+    assert item.cause == by_another.cause == _OTHER_RUN
+    assert [item.cause for item in bad(judge(PROXIED, with_record(False)))] == [_CHANGED]
 
 
 @pytest.mark.parametrize(
@@ -174,6 +201,7 @@ def test_a_repository_that_nothing_is_taken_from_any_more_goes_with_the_driver_t
         ({"cuda": {"enabled": True, "source": "runfile", "release": "12.9.1", "runfile_sha256": "0" * 64}}, True),
         ({"driver": {"source": "runfile", "version": "580.95.05", "runfile_sha256": "0" * 64}}, True),
         ({"driver": {"source": "present"}}, False),
+        ({"cuda": {}}, False),
     ],
 )
 def test_the_driver_s_deploy_takes_no_repository_away_that_another_component_brings_back(
@@ -193,9 +221,8 @@ def test_the_driver_s_deploy_takes_no_repository_away_that_another_component_bri
     assert (cuda in (found := desired_files(asked, GOOD.machine)) and found[cuda] is None) is goes
 
 
-@pytest.mark.parametrize("runtime", ["containerd", "docker"])
-def test_docker_s_repository_is_one_of_them_for_whichever_runtime_comes_from_it(runtime: str) -> None:
-    other = "docker" if runtime == "containerd" else "containerd"
+@pytest.mark.parametrize(("runtime", "other"), [("containerd", "docker"), ("docker", "containerd")])
+def test_docker_s_repository_is_one_of_them_for_whichever_runtime_comes_from_it(runtime: str, other: str) -> None:
     data = {runtime: {"enabled": True, "source": "docker-repository"}, other: {"enabled": False}}
     text = desired_files(settings_from(data), GOOD.machine)["/etc/apt/sources.list.d/gpunode-docker.sources"]
     assert "URIs: https://download.docker.com/linux/debian\nSuites: bookworm\nComponents: stable\n" in str(text)
@@ -216,47 +243,6 @@ def test_a_hold_that_nobody_asks_for_leaves_no_file() -> None:
     held = desired_files(settings_from({"toolkit": {"hold": True, "version": "1.17.8"}}), GOOD.machine)
     # What they say where it is asked for follows from the packages.
     assert not held.keys() & {*pins, PINS}
-
-
-def test_where_a_hand_was_at_work_since_other_settings_the_cause_says_both() -> None:
-    (item,) = (item for item in bad(judge(PROXIED, node({NOUVEAU: None}, asked=SETTINGS))) if NOUVEAU in item.what)
-    assert unnamed(str(item.cause), "by other settings", "did not end") == []
-    (item,) = bad(judge(PROXIED, node({NOUVEAU: None}, gpunode="0.0.1")))
-    assert "another gpunode" in str(item.cause)
-
-
-def test_on_a_node_without_a_record_a_file_counts_that_is_there_and_is_another() -> None:
-    assert told(replace(GOOD, applied=Applied())) == []
-    alone = replace(GOOD, applied=Applied(present=((NOUVEAU, AS_LEFT), (UNIT, AS_LEFT))))
-    assert told(alone) == [("driver", f"file {NOUVEAU}", "another text", "as the settings ask")]
-
-
-def test_a_record_that_is_none_or_open_to_others_is_a_finding() -> None:
-    def record_is(readable: bool, file: PresentFile) -> Node:
-        good = node().applied
-        present = tuple((path, file if path == PATH else there) for path, there in good.present)
-        return replace(GOOD, applied=replace(good, readable=readable, present=present))
-
-    broken = record_is(False, AS_LEFT)
-    assert [item.cause for item in bad(judge(PROXIED, broken))] == [CHANGED]
-    assert told(broken) == [("node", f"file {PATH}", "unreadable", "as the last run left it")]
-    opened = record_is(True, replace(AS_LEFT, permissions="666 root:root"))
-    assert told(opened) == [("node", f"file {PATH}", "666 root:root", "644 root:root")]
-    # The verdict of a run comes before the run writes it anew.
-    assert told(broken, kept={}) == told(opened, kept={}) == []
-
-
-def test_in_a_run_what_it_keeps_counts_and_not_what_the_run_before_recorded() -> None:
-    changed = node({NOUVEAU: replace(AS_LEFT, sha256="b" * 64), UNIT: None})
-    assert told(changed, kept={NOUVEAU: OwnFile("b" * 64, "644")}) == []
-    assert [what for _, what, *_ in told(changed, kept={NOUVEAU: LEFT})] == [f"file {NOUVEAU}"]
-
-
-def test_the_plan_writes_it_anew_or_takes_it_away() -> None:
-    (step,) = plan(PROXIED, node({NOUVEAU: None})).steps
-    assert (step.component, step.action, step.pending) == ("driver", f"write {NOUVEAU} anew", False)
-    (step,) = plan(PROXIED, node({PARAMETERS: AS_LEFT})).steps
-    assert (step.component, step.action, step.pending) == ("driver", f"remove {PARAMETERS}", False)
 
 
 @pytest.mark.parametrize(("shims", "disruption"), [(0, Disruption.restart), (2, Disruption.nothing)])
@@ -288,10 +274,6 @@ def on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_shell: Callable
         return parse_applied(checked(lines))
 
     return read
-
-
-def digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_the_probe_reads_each_file_of_the_record(on_disk: Callable[[str], Applied], tmp_path: Path) -> None:
@@ -332,25 +314,30 @@ def test_a_record_that_somebody_wrote_runs_nothing_and_reads_nothing_but_own_pla
     assert not [path for path, _ in found.files if "/../" in path or "/./" in path]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"files": 1}', "[" * 100_000, '{"settings": 1}'])
-def test_a_record_that_is_no_record_is_unreadable(on_disk: Callable[[str], Applied], text: str) -> None:
+NO_FILES = [1, [], "x", {"/etc/a": 1}, {"/etc/a": {"sha256": 1}}, {"/etc/a": {"mode": "644"}}]
+
+
+@pytest.mark.parametrize(
+    ("text", "readable"),
+    [
+        *((text, False) for text in ("", "{", "[]", "null", '{"files": 1}', "[" * 100_000, '{"settings": 1}')),
+        *((json.dumps({"settings": "x", "files": found}), None) for found in NO_FILES),
+    ],
+)
+def test_what_no_gpunode_wrote_says_nothing(
+    on_disk: Callable[[str], Applied], text: str, readable: bool | None
+) -> None:
     found = on_disk(text)
-    assert (found.readable, found.files) == (False, ())
-
-
-@pytest.mark.parametrize("found", [1, [], "x", {"/etc/a": 1}, {"/etc/a": {"sha256": 1}}, {"/etc/a": {"mode": "644"}}])
-def test_entries_that_no_gpunode_wrote_say_nothing(on_disk: Callable[[str], Applied], found: object) -> None:
-    assert on_disk(json.dumps({"settings": "x", "files": found})).files == ()
+    assert found.files == () and readable in (None, found.readable)
 
 
 def test_the_record_is_the_same_text_in_whatever_order_files_were_put() -> None:
-    one, two = OwnFile("1", "644"), OwnFile("2")
-    assert record_text("0.1", "x", {"/etc/a": one, "/etc/b": two}) == record_text(
-        "0.1", "x", {"/etc/b": two, "/etc/a": one}
-    )
+    pair = [("/etc/a", OwnFile("1", "644")), ("/etc/b", OwnFile("2"))]
+    assert record_text("0.1", "x", dict(pair)) == record_text("0.1", "x", dict(reversed(pair)))
 
 
 NO_RECORD = Applied()
+A = OwnFile(digest("one"), "644")
 
 
 def run(host: Host, there: Applied = NO_RECORD, executing: bool = True) -> list[str]:
@@ -363,19 +350,14 @@ def run(host: Host, there: Applied = NO_RECORD, executing: bool = True) -> list[
     return commands(applied.recorded, host, settings=SETTINGS)
 
 
-def as_recorded(host: Host, **changes: Any) -> Applied:
-    """Return the reading of a node after such a run."""
-    (command,) = run(host)
-    text = record_text(version("gpunode"), SETTINGS.digest(), kept() or {})
-    assert base64.b64encode(text.encode()).decode() in command
-    files_there = tuple((kept() or {}).items())
-    present = ((PATH, PresentFile("644 root:root", digest(text))),)
-    return replace(Applied(True, "", "", files_there, present), **changes)
+def as_recorded(recorded: Mapping[str, OwnFile]) -> Applied:
+    """Return the reading of a node after a run that kept these files."""
+    text = record_text(version("gpunode"), SETTINGS.digest(), recorded)
+    return Applied(True, "", "", tuple(recorded.items()), ((PATH, PresentFile("644 root:root", digest(text))),))
 
 
-def test_a_run_records_the_files_that_it_keeps_and_none_that_it_took_away(host: Host) -> None:
-    run(host)
-    assert dict(kept() or {}) == {"/etc/a": OwnFile(digest("one"), "644")}
+def records(command: str, by: str, settings: str, recorded: dict[str, OwnFile]) -> bool:
+    return base64.b64encode(record_text(by, settings, recorded).encode()).decode() in command
 
 
 def test_a_repository_s_entry_and_the_toolkit_s_pins_are_recorded_too(host: Host) -> None:
@@ -384,11 +366,10 @@ def test_a_repository_s_entry_and_the_toolkit_s_pins_are_recorded_too(host: Host
     assert commands(apt.repository, host, **REPOSITORY) == []
     host.readings[DnfRepository] = DNF_TRUSTED
     assert commands(dnf.repository, host, **DNF_ASKED) == []
-    state = GOOD.toolkit
-    list(TOOLKIT_HOLDS["apt"](state, True))
+    list(TOOLKIT_HOLDS["apt"](GOOD.toolkit, True))
     sources = {"/etc/apt/sources.list.d/gpunode-cuda.sources", "/etc/yum.repos.d/gpunode-cuda.repo"}
     assert set(kept() or {}) == {"/etc/a", *sources, PINS}
-    list(TOOLKIT_HOLDS["apt"](state, False))
+    list(TOOLKIT_HOLDS["apt"](GOOD.toolkit, False))
     assert PINS not in (kept() or {})
 
 
@@ -402,8 +383,8 @@ def test_a_deploy_that_is_run_alone_brings_its_own_files_of_the_record_up_to_dat
     files_there = {path: OwnFile("0" * 64, "644") for path in ("/etc/a", "/etc/b", "/etc/c")}
     there = Applied(True, "0.0.1", "digest", tuple(files_there.items()))
     (command,) = _alone(host, there)
-    updated = {"/etc/a": OwnFile(digest("one"), "644"), "/etc/c": files_there["/etc/c"]}
-    assert base64.b64encode(record_text("0.0.1", "digest", updated).encode()).decode() in command
+    updated = {"/etc/a": A, "/etc/c": files_there["/etc/c"]}
+    assert records(command, "0.0.1", "digest", updated)
     assert _alone(host, replace(there, files=tuple(updated.items()))) == []
 
 
@@ -416,23 +397,19 @@ def test_the_verdict_behind_a_deploy_alone_keeps_what_the_record_says_of_other_f
     other = {"/etc/c": OwnFile("0" * 64, "644")}
     run(host, Applied(True, "0.1", "digest", tuple(other.items())))
     (command,) = commands(applied.recorded, host, settings=SETTINGS, whole=False)
-    both = {"/etc/a": OwnFile(digest("one"), "644"), **other}
-    assert base64.b64encode(record_text(version("gpunode"), SETTINGS.digest(), both).encode()).decode() in command
+    assert records(command, version("gpunode"), SETTINGS.digest(), {"/etc/a": A, **other})
 
 
-def test_a_second_run_records_nothing(host: Host) -> None:
-    there = as_recorded(host)
+def test_a_second_run_records_nothing_unless_others_may_write_the_record(host: Host) -> None:
+    (command,) = run(host)
+    # None that it took away.
+    assert dict(kept() or {}) == {"/etc/a": A}
+    assert records(command, version("gpunode"), SETTINGS.digest(), {"/etc/a": A})
+    there = as_recorded(kept() or {})
     assert run(host, there) == run(host, there, executing=False) == []
-
-
-def test_a_record_that_others_may_write_is_written_anew(host: Host) -> None:
-    there = as_recorded(host)
     opened = tuple((path, replace(file, permissions="666 root:root")) for path, file in there.present)
     assert len(run(host, replace(there, present=opened))) == 1
-
-
-def test_a_dry_run_forecasts_no_other_text_of_a_file_before_the_run_comes_to_it(host: Host) -> None:
-    there = as_recorded(host)
+    # A dry run forecasts no other text of a file before the run comes to it.
     host.state.is_executing = False
     host.readings[AppliedFact] = there
     commands(files.content, host, path="/etc/a", text="pinned to what is installed now")
@@ -440,10 +417,7 @@ def test_a_dry_run_forecasts_no_other_text_of_a_file_before_the_run_comes_to_it(
 
 
 def test_the_verdict_run_alone_forgets_no_file(host: Host) -> None:
-    text = record_text(version("gpunode"), SETTINGS.digest(), {"/etc/a": LEFT})
-    host.readings[AppliedFact] = Applied(
-        True, "", "", (("/etc/a", LEFT),), ((PATH, PresentFile("644 root:root", digest(text))),)
-    )
+    host.readings[AppliedFact] = as_recorded({"/etc/a": LEFT})
     assert (commands(applied.recorded, host, settings=SETTINGS), host.refusals) == ([], [])
 
 
@@ -454,13 +428,18 @@ def test_a_whole_run_that_keeps_no_own_file_clears_the_record_of_an_earlier_one(
     there = Applied(True, "0.1", "digest", (("/etc/a", LEFT),), (("/etc/a", PresentFile("644 root:root", "1")),))
     host.readings[AppliedFact] = there
     (command,) = commands(applied.recorded, host, settings=SETTINGS, whole=component.is_whole_run())
-    assert base64.b64encode(record_text(version("gpunode"), SETTINGS.digest(), {}).encode()).decode() in command
+    assert records(command, version("gpunode"), SETTINGS.digest(), {})
+
+
+def verdict_on(host: Host, text: str) -> None:
+    """Have /etc/a hold a text that is not the recorded one."""
+    now = PresentFile("644 root:root", digest(text))
+    there = Applied(True, "0.1", SETTINGS.digest(), (("/etc/a", LEFT),), (("/etc/a", now),))
+    host.readings[NodeFact] = replace(GOOD, applied=there)
 
 
 def test_the_verdict_of_a_whole_run_that_keeps_no_own_file_asks_for_none_of_an_earlier_one(host: Host) -> None:
-    now = PresentFile("644 root:root", digest("a hand's"))
-    there = Applied(True, "0.1", SETTINGS.digest(), (("/etc/a", LEFT),), (("/etc/a", now),))
-    host.readings[NodeFact] = replace(GOOD, applied=there)
+    verdict_on(host, "a hand's")
     # A deploy that is run alone knows of no file that nobody wants any more.
     assert commands(verdict.verified, host, settings=SETTINGS) == [] and len(host.refusals) == 1
     host.refusals.clear()
@@ -469,9 +448,7 @@ def test_the_verdict_of_a_whole_run_that_keeps_no_own_file_asks_for_none_of_an_e
 
 
 def test_the_verdict_of_a_run_goes_by_its_own_files_and_that_of_a_dry_run_by_the_record(host: Host) -> None:
-    now = PresentFile("644 root:root", digest("one"))
-    there = Applied(True, "0.1", SETTINGS.digest(), (("/etc/a", LEFT),), (("/etc/a", now),))
-    host.readings[NodeFact] = replace(GOOD, applied=there)
+    verdict_on(host, "one")
     run(host)
     assert (commands(verdict.verified, host, settings=SETTINGS), host.refusals) == ([], [])
     host.state.is_executing = False
@@ -483,7 +460,5 @@ def test_a_file_of_the_driver_s_own_is_told_of_as_the_driver_s() -> None:
     def whose(path: str) -> str:
         return next(place.component for place in own_files_decide._places() if path.startswith(place.begins))
 
-    assert {path: whose(path) for path in own_files_of_driver.PATHS} == dict.fromkeys(
-        own_files_of_driver.PATHS, "driver"
-    )
+    assert {whose(path) for path in own_files_of_driver.PATHS} == {"driver"}
     assert {whose(path) for path in own_files_of_toolkit.PATHS} == {"toolkit"}

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
+from pyinfra.api import StringCommand
 
 from gpunode.base.shell_file import script_file
 from gpunode.operations.files import replace_command, write_command
 from gpunode.operations.script import script
 from tests.support.messages import unnamed
+from tests.support.shell import Done, programs, sh
 
 pytestmark = pytest.mark.real
 
 ROOT_S, SHARED, ANYBODY_S = "0 0 drwxr-xr-x", "0 27 drwxrwxr-x", "0 0 drwxrwxrwt"
 
 
-def roots_alone(folder: Path, path: str, **modes: str) -> subprocess.CompletedProcess[str]:
+def carried_out(folder: Path, command: StringCommand, given: str | None = None, **stubs: str) -> Done:
+    (line,) = command.connector_arguments["_stdin"]
+    path = programs(folder, **stubs)
+    return sh(command.get_raw_value(), given=f"{line}\n" if given is None else given, env={"PATH": path})
+
+
+def roots_alone(folder: Path, path: str, **modes: str) -> Done:
     """Run the function on `path`; modes: folder's name -> what stat says of it."""
-    table = "".join(f"  {name}) echo '{said}';;\n" for name, said in modes.items())
-    stat = folder / "stat"
-    stat.write_text(f"#!/bin/sh\nfor last; do :; done\ncase ${{last##*/}} in\n{table}  *) echo '{ROOT_S}';;\nesac\n")
-    stat.chmod(0o755)
-    text = script(f"{script_file('placing')}\nroots_alone '{path}'")
-    return subprocess.run(
-        ["sh", "-c", text], env={"PATH": f"{folder}:/usr/bin:/bin"}, capture_output=True, text=True, check=False
-    )
+    table = "".join(f"{name}) echo '{said}';; " for name, said in modes.items())
+    stat = f"for last; do :; done\ncase ${{last##*/}} in {table} *) echo '{ROOT_S}';; esac"
+    return sh(script(f"{script_file('placing')}\nroots_alone '{path}'"), env={"PATH": programs(folder, stat=stat)})
 
 
 @pytest.mark.parametrize(
@@ -62,21 +64,12 @@ def test_of_a_folder_that_is_not_there_yet_the_one_above_counts(tmp_path: Path) 
 
 
 def test_a_folder_that_cannot_be_looked_at_is_no_good_one(tmp_path: Path) -> None:
-    text = script(f"{script_file('placing')}\nroots_alone '{tmp_path}/absent/file'")
-    assert subprocess.run(["sh", "-c", text], capture_output=True, check=False).returncode != 0
+    assert sh(script(f"{script_file('placing')}\nroots_alone '{tmp_path}/absent/file'")).returncode != 0
 
 
-def replaced(folder: Path, path: Path, text: str, read: str | None = None) -> subprocess.CompletedProcess[str]:
-    stat = folder / "stat"
-    real = '*) PATH=/usr/bin:/bin exec stat "$@"'
-    stat.write_text(f"#!/bin/sh\ncase \"$*\" in *'%u %g %A'*) echo '{ROOT_S}';; {real};; esac\n")
-    stat.chmod(0o755)
-    command = replace_command(str(path), text, read)
-    (given,) = command.connector_arguments["_stdin"]
-    return subprocess.run(
-        ["sh", "-c", command.get_raw_value()], input=f"{given}\n", env={"PATH": f"{folder}:/usr/bin:/bin"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+def replaced(folder: Path, path: Path, text: str, read: str | None = None) -> Done:
+    stat = f"case \"$*\" in *'%u %g %A'*) echo '{ROOT_S}';; *) PATH=/usr/bin:/bin exec stat \"$@\";; esac"
+    return carried_out(folder, replace_command(str(path), text, read), stat=stat)
 
 
 @pytest.mark.parametrize(("mode", "then"), [(0o600, 0o600), (0o640, 0o640), (0o666, 0o664), (0o777, 0o775)])
@@ -118,26 +111,37 @@ def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
     assert "leads nowhere" in done.stderr
 
 
+def test_a_file_is_root_s_has_its_mode_and_is_on_the_disk_before_it_takes_its_place(tmp_path: Path) -> None:
+    """chown and sync are SIMULATED."""
+    path, order = tmp_path / "a/b/file", tmp_path / "order"
+    new = f"{path}.gpunode-new"
+    real = {name: f'exec /bin/{name} "$@"' for name in ("mv", "chmod")}
+    noting = {name: f'echo "{name} $*" >> {order}\n{real.get(name, "")}' for name in ("chown", "sync", *real)}
+    for given, mode in (({"mode": "640"}, 0o640), ({}, 0o644)):
+        order.unlink(missing_ok=True)
+        done = carried_out(tmp_path, write_command(str(path), "té$xt\n", **given), **noting)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert order.read_text().splitlines() == [
+            f"chown root:root {new}", f"chmod {mode:o} {new}", f"sync {new}", f"mv -fT {new} {path}",
+        ]  # fmt: skip
+        assert (path.read_text(), path.stat().st_mode & 0o777) == ("té$xt\n", mode)
+        assert [each.name for each in path.parent.iterdir()] == ["file"]
+
+
 @pytest.mark.parametrize("given", ["", "QUJD"])
 def test_a_text_whose_end_was_cut_off_takes_no_file_s_place(tmp_path: Path, given: str) -> None:
     """Whoever reads standard input is told of no cut connection: only the line's end says that all has come."""
     path = tmp_path / "config.toml"
     path.write_text("old")
-    # Every folder is root's alone here: the text is to be why it is refused.
-    (tmp_path / "stat").write_text(f"#!/bin/sh\necho '{ROOT_S}'\n")
-    (tmp_path / "stat").chmod(0o755)
     for command in (write_command(str(path), "ABCDEF"), replace_command(str(path), "ABCDEF", "old")):
-        done = subprocess.run(
-            ["sh", "-c", command.get_raw_value()], input=given, env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        # Every folder is root's alone here: the text is to be why it is refused.
+        done = carried_out(tmp_path, command, given, stat=f"echo '{ROOT_S}'")
         assert (done.returncode != 0, done.stderr) == (True, "")
         assert path.read_text() == "old"
 
 
-def target_of(path: Path) -> subprocess.CompletedProcess[str]:
-    text = script(f'{script_file("placing")}\ntarget_of "$1"')
-    return subprocess.run(["sh", "-c", text, "sh", path], capture_output=True, text=True, check=False)
+def target_of(path: Path) -> Done:
+    return sh(script(f'{script_file("placing")}\ntarget_of "$1"'), path)
 
 
 @pytest.mark.parametrize("rest", ["daemon.json", "docker/daemon.json", "a/b/daemon.json"])
@@ -169,14 +173,7 @@ def test_what_stands_in_a_folder_s_place_and_is_none_is_refused_by_name(tmp_path
 
 def test_a_refused_file_s_missing_folders_are_not_made(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
-    stat = tmp_path / "stat"
-    stat.write_text(f"#!/bin/sh\necho '{ANYBODY_S}'\n")
-    stat.chmod(0o755)
     command = replace_command(str(tmp_path / "site" / "docker" / "daemon.json"), "{}", None)
-    (given,) = command.connector_arguments["_stdin"]
-    done = subprocess.run(
-        ["sh", "-c", command.get_raw_value()], input=f"{given}\n", env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 1 and "others than root may write" in done.stderr
+    done = carried_out(tmp_path, command, stat=f"echo '{ANYBODY_S}'")
+    assert done.returncode == 1 and unnamed(done.stderr, tmp_path / "site") == []
     assert not (tmp_path / "site" / "docker").exists()
