@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,8 +40,7 @@ from gpunode.kubernetes.nodes.labels import (
     labels_of_failed,
 )
 from gpunode.operations import device_plugin, methods
-from gpunode.settings import Settings, SettingsError, check_hosts, settings_from
-from gpunode.settings.node_labels import node_label
+from gpunode.settings import Settings, check_hosts, settings_from
 from tests.support.messages import unnamed
 from tests.support.simulated_cluster import SimulatedCluster
 from tests.support.simulated_host import Host
@@ -78,44 +76,6 @@ _NODES = st.one_of(
     st.none(),
     st.builds(lambda labels, ours: ClusterNode("gpu-1", labels, ours, {}, False, True), _LABELS, _ANNOTATIONS),
 )
-
-
-@pytest.mark.parametrize(
-    "name", ["team", RACK, "node-role.kubernetes.io/gpu", "topology.kubernetes.io/zone", "A.b_c-D9"]
-)
-def test_a_label_is_a_person_s_to_set(name: str) -> None:
-    assert node_label(name) == name
-
-
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("", "must be NAME or DOMAIN/NAME"), ("a b", "must be NAME"), ("Example.com/rack", "must be NAME"),
-        ("example.com/", "must be NAME"), ("a/b/c", "must be NAME"), ("a" * 64, "must be NAME"), ("-a", "must be NAME"),
-        (f"{'a.' * 127}/b", "must be NAME"), ("rack\n", "must be NAME"),
-        (CONFIG, "belongs to NVIDIA's"), ("nvidia.com/gpu.product", "belongs to NVIDIA's"),
-        (GPUSHARE, "belongs to gpunode"), (SERVED_BY, "belongs to gpunode"),
-        (OF_KUBELET, "belongs to the kubelet"), ("kubernetes.io/hostname", "belongs to the kubelet"),
-        ("feature.node.kubernetes.io/pci-10de.present", "belongs to node feature discovery"),
-    ],
-)  # fmt: skip
-def test_a_label_that_no_node_can_have_or_that_others_set_is_refused(name: str, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        node_label(name)
-
-
-@pytest.mark.parametrize(
-    ("kubernetes", "says"),
-    [
-        ({"enabled": True, "node_labels": {RACK: "b 7"}}, "a label's value"),
-        ({"enabled": True, "node_labels": {RACK: 7}}, "kubernetes.node_labels.example.com/rack = 7"),
-        ({"enabled": True, "node_labels": {PRESENT: "true"}}, "would set it back; leave it out"),
-        ({"node_labels": {RACK: "b7"}}, "has no meaning with enabled = False"),
-    ],
-)
-def test_labels_that_cannot_be_are_refused_before_anything_is_asked(kubernetes: dict[str, Any], says: str) -> None:
-    with pytest.raises(SettingsError, match=re.escape(says)):
-        settings_from({"kubernetes": kubernetes})
 
 
 def test_each_host_has_labels_of_its_own_and_a_failed_run_leaves_them_as_they_were() -> None:

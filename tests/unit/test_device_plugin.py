@@ -12,11 +12,10 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpunode.base.reading import ParseError
 from gpunode.cli.cluster import cluster
 from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster, desired_cluster
 from gpunode.kubernetes.device_plugin.static_manifest import IMAGE, static_manifest
-from gpunode.kubernetes.nodes.configuration import configuration, with_entries_in_use
+from gpunode.kubernetes.nodes.configuration import configuration
 from gpunode.kubernetes.nodes.labels import (
     CONFIG,
     MIG_CONFIG,
@@ -27,14 +26,13 @@ from gpunode.kubernetes.nodes.labels import (
     labels_of_failed,
     wanted_labels,
 )
-from gpunode.kubernetes.objects.runtime_class import decide, parse_runtime_class, runtime_class, written
+from gpunode.kubernetes.objects.runtime_class import runtime_class, written
 from gpunode.node.preflight import refusals
 from gpunode.reference import settings as reference
 from gpunode.settings import Problem, SettingsError, check_hosts, settings_from
 from gpunode.settings.cluster import features
 from gpunode.settings.cluster.chart_values import merged
 from gpunode.settings.sharing import SharingSettings
-from tests.support.device_plugin import CONTRADICTIONS
 from tests.support.preflight import _gpu, machine
 
 pytestmark = pytest.mark.pure
@@ -82,52 +80,8 @@ def test_mig_devices_may_be_offered_by_a_config_map_of_the_user_s_own() -> None:
     assert _rollout({"gpu-1": {**NODE, **own}}).labels["gpu-1"][CONFIG] == "sliced"
 
 
-@pytest.mark.parametrize("plugin", [
-    {"version": "0.15.1", "fail_on_init_error": False},
-    {"version": "0.17.1", "fail_on_init_error": True},
-    {"version": "0.16.2"},
-    # By no chart.
-    {"version": "0.16.2", "fail_on_init_error": False, "method": "manifest"},
-])  # fmt: skip
-def test_a_plugin_may_wait_for_gpus_wherever_the_chart_writes_that_as_text(
-    plugin: dict[str, Any],
-) -> None:
-    (settings,) = check_hosts({"gpu-1": {**NODE, "device_plugin": plugin}}).values()
-    assert settings.device_plugin.fail_on_init_error == plugin.get("fail_on_init_error")
-
-
 def test_no_node_in_a_cluster_is_no_rollout() -> None:
     assert desired_cluster(check_hosts({"gpu-1": {}, "gpu-2": {**NODE, "device_plugin": {"method": "none"}}})) is None
-
-
-@pytest.mark.parametrize("name", CONTRADICTIONS)
-def test_contradictory_settings_are_refused_by_name(name: str) -> None:
-    data, key, says = CONTRADICTIONS[name]
-    (problem,) = _refused({**NODE, **data})
-    assert (problem.host, problem.key) == ("gpu-1", key)
-    assert says in problem.message
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        {"toolkit": {"preset": "shared"}, "device_plugin": {"device_list_strategy": "volume-mounts"}},
-        {"toolkit": {"preset": "shared"}, "device_plugin": {"device_list_strategy": "cdi-annotations"}},
-        {"mig": {"config": "all-1g.10gb"}, "sharing": {"mig_strategy": "single"}},
-        {"mig": {"config": "all-disabled"}, "sharing": {"strategy": "mps", "replicas": 48}},
-        {"mig": {"config": "all-disabled"}},
-        {"kubernetes": {"enabled": True, "version": "1.10"}},
-        {"kubernetes": {"enabled": True, "version": "1.14"}, "containerd": {"default_runtime": "runc"}},
-        {"device_plugin": {"version": "0.15.0"}, "sharing": {"strategy": "mps", "replicas": 2}},
-        {"device_plugin": {"release": "nvidia-device-plugin", "values": {"fullnameOverride": "gpu" * 13}}},
-        {"device_plugin": {"gfd": True, "nfd": "chart"}},
-        {"device_plugin": {"method": "none"}, "mps": {"enabled": True}},
-        {"device_plugin": {"method": "gpu-operator", "nfd": "chart"}, "gpu_operator": {"mig_manager": True}},
-        {"gpu_operator": {"values": {"driver": {"enabled": False}, "daemonsets": {"labels": {"team": "a"}}}}},
-    ],
-)
-def test_what_agrees_is_taken(data: dict[str, Any]) -> None:
-    check_hosts({"gpu-1": {**NODE, **data}})
 
 
 def test_a_declaration_of_one_profile_may_be_offered_as_single(tmp_path: Path) -> None:
@@ -168,12 +122,6 @@ def test_a_host_whose_name_no_node_can_have_is_asked_for_one() -> None:
         check_hosts({"gpu_1": NODE})
 
 
-def test_a_chart_path_is_no_option_and_no_shell_text() -> None:
-    for chart in ("--post-renderer=/bin/sh", "oci://host/$(id)", "../a b", "https://host/chart.tgz"):
-        (problem,) = _refused({**NODE, "device_plugin": {"chart": chart}})
-        assert problem.key == "device_plugin.chart"
-
-
 odd = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.binary(max_size=3)
 
 
@@ -184,12 +132,6 @@ def test_values_are_taken_or_refused_in_words(value: Any) -> None:
         settings_from({"device_plugin": {"values": {"x": value}}}).digest()
     except SettingsError as error:
         assert all(problem.key.startswith("device_plugin.values") for problem in error.problems)
-
-
-def test_lists_are_replaced_and_mappings_are_merged() -> None:
-    below = {"a": {"x": 1, "y": [1, 2]}, "b": 1}
-    assert merged(below, {"a": {"y": [3]}, "c": 2}) == {"a": {"x": 1, "y": [3]}, "b": 1, "c": 2}
-    assert below == {"a": {"x": 1, "y": [1, 2]}, "b": 1}
 
 
 sharings: st.SearchStrategy[dict[str, Any]] = st.builds(
@@ -212,42 +154,6 @@ def test_configurations_have_one_name_where_they_are_one(one: dict[str, Any], ot
     assert len(first.name) <= 63
 
 
-def test_labels_that_are_there_already_are_no_change() -> None:
-    wanted = wanted_labels(settings_from(NODE))
-    first = label_change(wanted, {}, None)
-    assert first.to_set == {CONFIG: "none", PRESENT: "true"} and not first.conflicts
-    again = label_change(wanted, dict(wanted), first.ours)
-    assert again.is_none and again.ours == first.ours
-
-
-def test_only_our_labels_are_changed_or_removed() -> None:
-    wanted = {CONFIG: "mps-4"}
-    theirs = {PRESENT: "true", CONFIG: "somebody-s"}
-    change = label_change(wanted, theirs, None)
-    assert (dict(change.to_set), change.to_remove, dict(change.conflicts)) == ({}, (), {CONFIG: "somebody-s"})
-    ours = label_change(wanted, theirs, f'["{CONFIG}","{PRESENT}"]')
-    assert (dict(ours.to_set), ours.to_remove) == ({CONFIG: "mps-4"}, (PRESENT,))
-    assert ours.ours == f'["{CONFIG}"]'
-
-
-def test_a_label_of_somebody_else_s_with_our_value_stays_his() -> None:
-    change = label_change({PRESENT: "true"}, {PRESENT: "true"}, None)
-    assert change.is_none and change.ours is None
-    assert label_change({}, {PRESENT: "true"}, None).to_remove == ()
-
-
-def test_a_removed_label_is_set_again() -> None:
-    change = label_change({PRESENT: "true"}, {}, f'["{PRESENT}"]')
-    assert change.to_set == {PRESENT: "true"} and not change.annotates
-
-
-@pytest.mark.parametrize("annotation", ["", "[", "7", '{"a": 1}', '["kubernetes.io/hostname"]', "[[]]", "null"])
-def test_an_annotation_makes_no_foreign_label_ours(annotation: str) -> None:
-    labels = {"kubernetes.io/hostname": "gpu-1", PRESENT: "false"}
-    change = label_change({}, labels, annotation)
-    assert change.to_remove == () and change.ours is None
-
-
 def test_the_mig_state_is_a_label_where_it_is_known() -> None:
     settings = settings_from({**NODE, "mig": {"config": "all-balanced"}, "sharing": {"mig_strategy": "mixed"}})
     assert MIG_STATE not in wanted_labels(settings)
@@ -263,40 +169,12 @@ def test_docker_s_default_runtime_counts_where_there_is_no_containerd_of_gpunode
     assert _rollout({"gpu-1": {**NODE, "containerd": {"enabled": False}}}).runtime_class is None
 
 
-def test_a_new_cluster_has_the_stable_runtime_class() -> None:
-    assert [runtime_class(version)["apiVersion"] for version in (None, "1.20", "1.31.4", "1.19")] == [
-        *["node.k8s.io/v1"] * 3,
-        "node.k8s.io/v1beta1",
-    ]
-
-
-def test_a_runtime_class_is_made_where_there_is_none_and_made_anew_where_ours_has_another_handler() -> None:
-    wanted = runtime_class()
-    for actual, verb in ((None, "create"), (wanted, None), ({**wanted, "handler": "other"}, "replace")):
-        assert [step.change for step in decide(wanted, actual).steps] == ([verb] if verb else [])
-
-
-def test_a_runtime_class_of_somebody_else_s_does_with_our_handler_and_is_refused_with_another() -> None:
-    theirs = {"metadata": {"name": "nvidia", "labels": None}, "handler": "nvidia"}
-    found = decide(runtime_class(), theirs)
-    assert not found.steps and found.refusal is None and "somebody else's" in str(found.findings[0].actual)
-    found = decide(runtime_class(), {**theirs, "handler": "other"})
-    assert not found.steps and found.refusal is not None and found.findings[0].by_person
-
-
 @pytest.mark.parametrize(
     ("apis", "version"),
     [({"node.k8s.io/v1", "node.k8s.io/v1beta1"}, "v1"), ({"node.k8s.io/v1beta1"}, "v1beta1"), (set(), "v1")],
 )
 def test_a_runtime_class_is_of_the_newest_version_that_the_cluster_has(apis: set[str], version: str) -> None:
     assert json.loads(written(runtime_class(), apis))["apiVersion"] == f"node.k8s.io/{version}"
-
-
-@pytest.mark.parametrize("text", ["[]", "{", "7", '{"kind": "Status"}'])
-def test_an_answer_that_is_no_runtime_class_is_an_error(text: str) -> None:
-    with pytest.raises(ParseError):
-        parse_runtime_class(text)
-    assert parse_runtime_class("\n") is None
 
 
 def test_a_node_that_failed_keeps_our_labels_and_gets_none_but_the_state_of_mig() -> None:
@@ -353,41 +231,6 @@ def test_the_command_line_refuses_without_a_traceback(tmp_path: Path) -> None:
     assert CliRunner().invoke(cluster, [str(tmp_path / "none.py")]).exit_code == 1
 
 
-_MANIFEST = """
-apiVersion: v1
-kind: ConfigMap
-data:
-  none: |-
-    version: v1
-  mig-mixed: |-
-    version: v1
-    flags: {migStrategy: mixed}
-  forgotten: |-
-    version: v1
----
-kind: DaemonSet
-"""
-
-
-def test_a_configuration_stays_as_long_as_a_node_is_labelled_for_it() -> None:
-    values = {"config": {"map": {"none": "version: v1\n"}, "default": "none"}, "gfd": {"enabled": False}}
-    found = with_entries_in_use(values, _MANIFEST, {"mig-mixed", "none", "nowhere"})
-    assert found["config"] == {
-        "map": {"mig-mixed": "version: v1\nflags: {migStrategy: mixed}\n", "none": "version: v1\n"}, "default": "none",
-    }  # fmt: skip
-    assert found["gfd"] == values["gfd"]
-
-
-def test_no_configuration_is_kept_that_nobody_is_labelled_for_and_none_beside_a_config_map_of_ones_own() -> None:
-    values = {"config": {"map": {"none": "version: v1\n"}, "default": "none"}}
-    assert with_entries_in_use(values, _MANIFEST, {"none"}) == values
-    assert with_entries_in_use(values, "", {"mig-mixed"}) == values
-    own = {"config": {"name": "mine"}}
-    assert with_entries_in_use(own, _MANIFEST, {"mig-mixed"}) == own
-    with pytest.raises(ParseError, match="no YAML"):
-        with_entries_in_use(values, "a: [", {"mig-mixed"})
-
-
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
 
@@ -407,20 +250,3 @@ def test_an_image_by_its_digest_goes_with_the_tag_which_is_all_that_the_chart_wr
     objects = static_manifest(manifest, [SharingSettings.model_validate({})], False)
     (container,) = objects[-1]["spec"]["template"]["spec"]["containers"]
     assert container["image"] == f"{IMAGE}:{tag}"
-
-
-@pytest.mark.parametrize(
-    "digest", ["0" * 64, "sha256:" + "0" * 63, "sha256:" + "A" * 64, "sha512:" + "0" * 64, DIGEST + "0"]
-)
-@pytest.mark.parametrize("field", ["device_plugin.image_digest", "gpu_operator.image_digests.dcgmExporter"])
-def test_a_digest_that_is_none_is_refused_with_what_is_allowed(field: str, digest: str) -> None:
-    component, _, key = field.partition(".")
-    own = {"image_digest": digest} if component == "device_plugin" else {"image_digests": {"dcgmExporter": digest}}
-    (problem,) = _refused({**NODE, component: own})
-    assert problem.key == field, key
-    assert "'sha256:' and 64 hexadecimal digits" in problem.message and "skopeo inspect" in problem.message
-
-
-def test_a_tag_among_the_chart_s_values_is_refused_with_both_settings() -> None:
-    (problem,) = _refused({**NODE, "device_plugin": {"values": {"image": {"tag": f"v0.20.0@{DIGEST}"}}}})
-    assert "device_plugin.image_tag and device_plugin.image_digest" in problem.message

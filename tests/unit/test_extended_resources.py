@@ -22,16 +22,14 @@ from gpunode.kubernetes.device_plugin.view import View
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, parse_nodes
 from gpunode.kubernetes.nodes.extended_resources import (
     UNBACKED,
-    ResourceChange,
     decide_resources,
     owned,
     patch,
-    resource_patch,
 )
 from gpunode.kubernetes.nodes.labels import OURS, RESOURCES
 from gpunode.lab.cluster.pods import counted_by_others
 from gpunode.operations import device_plugin
-from gpunode.settings import Settings, SettingsError, check_hosts, settings_from
+from gpunode.settings import Settings, check_hosts, settings_from
 from gpunode.settings.extended_resources import by_hand
 from tests.support.simulated_host import Host
 from tests.support.verify import GOOD
@@ -131,19 +129,6 @@ def test_an_annotation_of_any_text_names_none_that_gpunode_never_sets(text: str)
     assert all(by_hand(name) for name in owned(text))
 
 
-def test_the_json_patch_escapes_the_slash_and_guards_the_annotation() -> None:
-    change = ResourceChange({DONGLE: 4}, (TILDE,), f'["{DONGLE}"]', {}, f'["{TILDE}"]', True)
-    note = "/metadata/annotations/gpunode~1extended-resources"
-    assert patch(change) == [
-        {"op": "test", "path": note, "value": f'["{TILDE}"]'},
-        {"op": "add", "path": note, "value": f'["{DONGLE}"]'},
-        {"op": "add", "path": "/status/capacity/example.com~1dongle", "value": "4"},
-        {"op": "remove", "path": "/status/capacity/a.b~1c~0d"},
-    ]
-    words = resource_patch(counted({}).kubernetes, "gpu-1", change)
-    assert words[:6] == ("kubectl", "patch", "node", "gpu-1", "--subresource=status", "--type")
-
-
 def test_a_count_that_a_kubelet_set_to_0_is_found_with_that_cause_and_set_again() -> None:
     (item,) = bad(*decide_resources("gpu-1", {DONGLE: 4}, cluster_node(node({DONGLE: "0"}, f'["{DONGLE}"]'))).findings)
     assert (item.actual, item.desired) == ("0", "4") and "checkpoint of device plugins" in str(item.cause)
@@ -188,21 +173,6 @@ def test_what_a_device_plugin_of_others_is_to_offer_is_waited_for(actual: dict[s
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
-    [
-        ({"expected_resources": {"nvidia.com/gpu": 2}}, "the verdict expects by itself"),
-        ({"expected_resources": {"fpga": 2}}, "must be DOMAIN/NAME"),
-        ({"expected_resources": {DONGLE: 2}, "extended_resources": {DONGLE: 2}}, "counts by hand; leave one out"),
-    ],
-)
-def test_an_expectation_that_is_another_s_is_refused(data: dict[str, Any], said: str) -> None:
-    with pytest.raises(SettingsError) as refused:
-        check_hosts({"gpu-1": {"kubernetes": {"enabled": True, **data}}})
-    (problem,) = refused.value.problems
-    assert problem.key.startswith("kubernetes.expected_resources") and said in problem.message
-
-
-@pytest.mark.parametrize(
     ("capacity", "ours", "desired", "said"),
     [
         ({}, None, {DONGLE: 4}, "none"),
@@ -226,35 +196,6 @@ def test_the_operation_carries_out_what_is_decided(
     steps = decide_resources("gpu-1", desired, actual).steps
     assert changes == [("gpu-1", step.change) for step in steps]
     assert host.noops == ([] if steps else [said])
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("nvidia.com/gpu", "is served by NVIDIA's device plugin"),
-        ("nvidia.com/mig-1g.10gb", "is served by NVIDIA's device plugin"),
-        ("rdma/hca_shared_devices_a", "is served by k8s-rdma-shared-dev-plugin"),
-        ("kubernetes.io/dongle", "Kubernetes' own domain"),
-        ("example.kubernetes.io/dongle", "Kubernetes' own domain"),
-        ("dongle", "must be DOMAIN/NAME"),
-        ("requests.example.com/dongle", "must be DOMAIN/NAME"),
-        ("Example.com/dongle", "must be DOMAIN/NAME"),
-        ("example.com/a/b", "must be DOMAIN/NAME"),
-        ("example.com/" + "a" * 64, "must be DOMAIN/NAME"),
-        ("example.com/dongle-", "must be DOMAIN/NAME"),
-    ],
-)
-def test_a_name_that_a_node_cannot_have_or_a_plugin_serves_is_refused_by_key(name: str, said: str) -> None:
-    with pytest.raises(SettingsError) as refused:
-        check_hosts({"gpu-1": {"kubernetes": {"enabled": True, "extended_resources": {name: 4}}}})
-    (problem,) = refused.value.problems
-    assert problem.key.startswith("kubernetes.extended_resources") and said in problem.message
-
-
-@pytest.mark.parametrize(("count", "said"), [(0, "must be 1 or more"), ("4", "a whole number"), (True, "whole number")])
-def test_a_count_that_is_none_is_refused(count: Any, said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
-        check_hosts({"gpu-1": {"kubernetes": {"enabled": True, "extended_resources": {DONGLE: count}}}})
 
 
 def test_each_node_has_counts_of_its_own() -> None:

@@ -12,13 +12,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpunode.base.quantity import quantity
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.helm.change import Reading, ReleaseChange, Wanted, change, removal
 from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.difference import differences, drifted
 from gpunode.kubernetes.helm.manifest import Identity, Object, objects
-from gpunode.kubernetes.helm.program import HelmError, helm_of, version_command
+from gpunode.kubernetes.helm.program import version_command
 from gpunode.kubernetes.helm.release import MARK, Release, Revision, Status, StoredRevision, parse_history, parse_list
 from gpunode.settings import SettingsError
 from tests.support.helm import MANIFEST, NOW, OTHER, SAME, TIMEOUT, commands
@@ -67,27 +66,6 @@ def test_containers_that_start_one_after_another_have_an_order() -> None:
 def test_a_number_left_out_of_a_deployment_is_no_default_of_a_daemonset() -> None:
     text = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {strategy: {rollingUpdate: {%s}}}\n"
     assert _differences(text % "maxUnavailable: 1", text % "maxSurge: 1")
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("1000m", "1"),
-        (1, "1"),
-        ("0.5", "0.5"),
-        ("1Gi", "1073741824"),
-        ("1k", "1000"),
-        ("1e3", "1000"),
-        ("12E", "12" + "0" * 18),
-    ],
-)
-def test_quantities_are_numbers(text: Any, value: str) -> None:
-    assert quantity(text) == value
-
-
-@pytest.mark.parametrize("text", ["", "one", True, None, [], "1Xi", "9" * 50])
-def test_what_is_no_quantity_stays(text: Any) -> None:
-    assert quantity(text) == text
 
 
 def test_no_secret_shows_in_a_difference() -> None:
@@ -504,22 +482,6 @@ def test_a_release_that_is_not_asked_for_goes() -> None:
 
 
 # --- what helm prints -----------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("printed", "version"),
-    [("v3.19.0", "3.19.0"), ("v3.8.0+gd141386\n", "3.8.0"), ("v4.2.3", "4.2.3"), ("v4.0.0-rc.1", "4.0.0")],
-)
-def test_helm_3_and_4_are_taken(printed: str, version: str) -> None:
-    found = helm_of("helm", printed)
-    assert (found.version, found.major) == (version, int(version[0]))
-
-
-def test_helm_that_is_too_old_or_unknown_is_refused_with_the_remedy() -> None:
-    for printed in ("v2.17.0", "v3.7.2", "v5.0.0"):
-        with pytest.raises(HelmError, match=r"knows helm 3 and 4|newer is needed"):
-            helm_of("/opt/helm", printed)
-    for printed in ("", "command not found", "v3", "3.19.0 v3.19.0"):
-        with pytest.raises(ParseError):
-            helm_of("helm", printed)
 
 
 @pytest.mark.parametrize("parse", [parse_history, lambda text: parse_list(text, "nvdp", "gpu")])

@@ -16,8 +16,8 @@ from gpunode.kubernetes.device_plugin.others import parse_plugins
 from gpunode.kubernetes.gpushare.configuration import Extender
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, SERVED_BY, label_change, wanted_labels
-from gpunode.kubernetes.objects.own_objects import DIGEST, METHOD, is_ready, marked, objects_change
-from gpunode.settings import Problem, SettingsError, check_hosts, settings_from
+from gpunode.kubernetes.objects.own_objects import DIGEST, METHOD, marked, objects_change
+from gpunode.settings import check_hosts, settings_from
 from tests.support.other_methods import NODE, NVIDIA, OF_HELM, _daemon_set, _listed, in_the_way
 
 pytestmark = pytest.mark.pure
@@ -106,52 +106,6 @@ def test_the_scheduler_is_told_where_the_extender_is() -> None:
     assert extender(theirs) is None and schedulers(theirs) == ()
 
 
-def _refused(data: dict[str, Any]) -> tuple[Problem, ...]:
-    with pytest.raises(SettingsError) as error:
-        check_hosts({"gpu-1": data})
-    return error.value.problems
-
-
-@pytest.mark.parametrize(
-    ("data", "key", "says"),
-    [
-        ({**GPUSHARE, "sharing": {"strategy": "time-slicing", "replicas": 2}}, "sharing.strategy", "share by memory"),
-        ({**GPUSHARE, "mig": {"config": "all-balanced"}}, "mig.config", "gpushare does not know"),
-        ({**GPUSHARE, "sharing": {"mig_strategy": "mixed"}}, "sharing.mig_strategy", "gpushare does not know"),
-        ({**GPUSHARE, "toolkit": {"preset": "shared"}}, "device_plugin.method", "makes the toolkit ignore"),
-        ({**GPUSHARE, "kubernetes": {"enabled": True, "version": "1.18"}}, "kubernetes.version", "1.19"),
-        ({**GPUSHARE, "gpushare": {}}, "gpushare.schedulers", "name the control-plane hosts"),
-        ({**GPUSHARE, "gpushare": {"schedulers": ["cp"]}}, "gpushare.schedulers", "no host of this inventory"),
-        (
-            {**GPUSHARE, "gpushare": {"schedulers": ["gpu-1"], "inspect_url": "https://host/inspect"}},
-            "gpushare.inspect_sha256", "go together",
-        ),
-        (
-            {**GPUSHARE, "gpushare": {"schedulers": ["gpu-1"], "scheduler": "theirs"}},
-            "gpushare.schedulers", "leave one of the two out",
-        ),
-        ({**GPUSHARE, "device_plugin": {"method": "gpushare", "values": {"a": 1}}}, "device_plugin.values", "chart"),
-        ({**GPUSHARE, "mps": {"enabled": True}}, "mps.enabled", "in a cluster"),
-        ({**MANIFEST, "sharing": {"strategy": "mps", "replicas": 4}}, "sharing.strategy", "set device_plugin.method"),
-        (
-            {**MANIFEST, "device_plugin": {"method": "manifest", "device_list_strategy": "cdi-cri"}},
-            "device_plugin.device_list_strategy", "what NVIDIA's chart mounts",
-        ),
-        (
-            {**MANIFEST, "device_plugin": {"method": "manifest", "gfd": True, "nfd": "present"}},
-            "device_plugin.gfd", "brought by the chart",
-        ),
-        ({**MANIFEST, "toolkit": {"preset": "shared"}}, "device_plugin.device_list_strategy", "toolkit ignore"),
-        ({**MANIFEST, "mig": {"config": "all-balanced"}}, "sharing.mig_strategy", "hides the MIG devices"),
-        ({**MANIFEST, "kubernetes": {"enabled": True, "version": "1.15"}}, "kubernetes.version", "1.16"),
-    ],
-)  # fmt: skip
-def test_what_a_way_cannot_have_is_refused_by_name(data: dict[str, Any], key: str, says: str) -> None:
-    found = _refused(data)
-    assert key in [problem.key for problem in found], found
-    assert any(says in problem.message for problem in found if problem.key == key)
-
-
 def test_objects_as_they_were_made_are_no_change() -> None:
     wanted = list(_objects(**{"gpu-1": GPUSHARE}).values())
     change = objects_change(wanted, _listed(*wanted), _listed(*wanted))
@@ -208,26 +162,6 @@ def test_a_namespace_that_is_there_is_nobody_s_to_change() -> None:
     change = objects_change(wanted, _listed(space, *wanted[1:]), _listed(*wanted[1:]))
     assert change.is_none and not change.conflicts
     assert objects_change(wanted, _listed(*wanted[1:]), _listed(*wanted[1:])).apply
-
-
-@pytest.mark.parametrize(
-    ("status", "ready"),
-    [
-        ({"observedGeneration": 2, "desiredNumberScheduled": 0}, True),
-        ({"observedGeneration": 1, "desiredNumberScheduled": 0}, False),
-        (
-            {"observedGeneration": 2, "desiredNumberScheduled": 2, "updatedNumberScheduled": 2, "numberAvailable": 2},
-            True,
-        ),
-        (
-            {"observedGeneration": 2, "desiredNumberScheduled": 2, "updatedNumberScheduled": 1, "numberAvailable": 2},
-            False,
-        ),
-        ({"observedGeneration": 2, "desiredNumberScheduled": 2, "updatedNumberScheduled": 2}, False),
-    ],
-)
-def test_a_workload_is_ready_where_it_runs_on_every_node_in_its_new_form(status: dict[str, int], ready: bool) -> None:
-    assert is_ready({"kind": "DaemonSet", "metadata": {"generation": 2}, "status": status}) is ready
 
 
 @pytest.mark.parametrize(

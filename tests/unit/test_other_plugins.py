@@ -156,19 +156,6 @@ def test_a_record_never_takes_nvidia_s_own_release_away() -> None:
     assert not releases_left({}, owned, (), kept_releases(check_hosts({"gpu-1": own})))
 
 
-@pytest.mark.parametrize(
-    ("plugins", "whose"),
-    [
-        ({"a": {**CHART, "release": "same"}, "b": {**CHART, "release": "same"}}, "kubernetes.device_plugins.a"),
-        ({"a": {**CHART, "namespace": "gpu-operator", "release": "gpu-operator"}}, "gpu_operator"),
-        ({"nvdp": {**CHART, "namespace": "nvidia-device-plugin"}}, "device_plugin"),
-    ],
-)
-def test_a_release_that_is_another_s_is_refused(plugins: dict[str, Any], whose: str) -> None:
-    with pytest.raises(SettingsError, match=f"is the release .* of {whose}, too"):
-        settings_from({"kubernetes": {"enabled": True, "device_plugins": plugins}})
-
-
 def test_what_a_plugin_offers_joins_what_the_verdict_waits_for() -> None:
     plugins = {"fpga": {**CHART, "resources": {"xilinx.com/u250": 2}}}
     expected = {"example.com/other": 1}
@@ -282,49 +269,6 @@ def test_objects_of_the_kinds_that_gpunode_takes_away_are_read_as_they_are(
 def test_each_kind_of_a_manifest_is_one_that_gpunode_looks_for_and_takes_away() -> None:
     plural = {f"{kind.lower()}s.{group}" if group else f"{kind.lower()}s" for group, kind in KINDS}
     assert plural == set(TAKEN_AWAY)
-
-
-@pytest.mark.parametrize(
-    ("plugin", "key", "said"),
-    [
-        ({}, "manifest", "name the plugin's manifest file, or its chart"),
-        ({"manifest": "a.yaml", "chart": "a"}, "manifest", "leave one out"),
-        ({"manifest": "/none.yaml"}, "manifest", "/none.yaml: No such file"),
-        ({"manifest": "/dev/zero"}, "manifest", "is no regular file"),
-        ({"manifest": "/none.yaml", "values": {"a": 1}}, "values", "says nothing of a manifest"),
-        ({"chart": "fpga"}, "repository", "is a name in one"),
-        ({**CHART, "version": None}, "version", "is missing"),
-        ({**CHART, "namespace": None}, "namespace", "is missing"),
-        ({**CHART, "chart": "./fpga"}, "repository", "is in no repository"),
-        (
-            {**CHART, "resources": {"nvidia.com/gpu": 1}},
-            "resources.nvidia.com/gpu.[key]",
-            "NVIDIA's device plugin",
-        ),
-        ({**CHART, "resources": {"rdma/a": 0}}, "resources.rdma/a", "must be 1 or more"),
-        ({**CHART, "resources": {"rdma/a": 1}}, "resources", "expected_resources has, too"),
-        ({**CHART, "chrat": "a"}, "chrat", "did you mean 'chart'?"),
-    ],
-)
-def test_what_contradicts_itself_is_refused_by_key(plugin: dict[str, Any], key: str, said: str) -> None:
-    with pytest.raises(SettingsError) as caught:
-        settings_from(
-            {
-                "kubernetes": {
-                    "enabled": True,
-                    "device_plugins": {"fpga": plugin},
-                    "expected_resources": {"rdma/a": 1},
-                }
-            }
-        )
-    problems = {problem.key: problem.message for problem in caught.value.problems}
-    assert said in problems[f"kubernetes.device_plugins.fpga.{key}"], problems
-
-
-@pytest.mark.parametrize("name", ["rdma-shared", "Fpga", "a" * 41, "a.b"])
-def test_a_name_that_is_no_part_of_a_label_or_taken_is_refused(name: str) -> None:
-    with pytest.raises(SettingsError):
-        settings_from({"kubernetes": {"enabled": True, "device_plugins": {name: CHART}}})
 
 
 def test_two_plugins_with_one_object_or_one_resource_are_refused(tmp_path: Path) -> None:

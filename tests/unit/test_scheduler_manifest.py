@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpunode.kubernetes.gpushare.configuration import Extender, SchedulerError, api_version, configuration
+from gpunode.kubernetes.gpushare.configuration import Extender, SchedulerError, configuration
 from gpunode.kubernetes.gpushare.manifest import parse_manifest
 from gpunode.kubernetes.gpushare.patch import patched, unpatched
 from tests.support.scheduler_manifest import KUBEADM
@@ -106,17 +106,6 @@ def test_whatever_is_written_into_a_manifest_it_is_patched_rightly_or_refused(no
     assert unpatched(made) == text and f"--config={PATH}" in _container(made)["command"]
 
 
-@pytest.mark.parametrize(
-    ("version", "expected"),
-    [
-        ("1.19.0", "v1beta1"), ("1.20.2", "v1beta1"), ("1.21.14", "v1beta1"), ("1.22.17", "v1beta2"),
-        ("1.23.0", "v1beta3"), ("1.24.9", "v1beta3"), ("1.25.0", "v1"), ("1.28.3", "v1"), ("1.34.1", "v1"),
-    ],
-)  # fmt: skip
-def test_the_newest_version_of_the_file_that_the_scheduler_has_is_written(version: str, expected: str) -> None:
-    assert api_version(version) == f"kubescheduler.config.k8s.io/{expected}"
-
-
 def test_what_the_file_takes_the_place_of_is_carried_over() -> None:
     options = {
         "kubeconfig": "/etc/kubernetes/scheduler.conf", "leader-elect": "false", "leader-elect-lease-duration": "60s",
@@ -133,19 +122,3 @@ def test_what_the_file_takes_the_place_of_is_carried_over() -> None:
 def test_another_content_is_another_file() -> None:
     one, other = (configuration("1.31.4", {"leader-elect": value}, EXTENDER) for value in ("true", "false"))
     assert one.path != other.path and one == configuration("1.31.4", {"leader-elect": "true"}, EXTENDER)
-
-
-@pytest.mark.parametrize(
-    ("version", "options", "says"),
-    [
-        ("1.18.20", {}, "1.19 or newer is needed (KEP-785"),
-        ("latest", {}, "set kubernetes.version"),
-        ("1.20.2", {"policy-config-file": "/etc/policy.json"}, "--policy-config-file"),
-        ("1.20.2", {"leader-elect": "perhaps"}, "is no switch"),
-        ("1.20.2", {"kube-api-qps": "many"}, "is no number"),
-    ],
-)
-def test_a_scheduler_that_takes_no_such_file_is_told_by_name(version: str, options: dict[str, str], says: str) -> None:
-    with pytest.raises(SchedulerError) as error:
-        configuration(version, options, EXTENDER)
-    assert says in str(error.value)
