@@ -20,7 +20,6 @@ from gpunode.kubernetes.nodes.labels import (
     CONFIG,
     MIG_CONFIG,
     MIG_STATE,
-    OURS,
     PRESENT,
     label_change,
     labels_of_failed,
@@ -28,11 +27,12 @@ from gpunode.kubernetes.nodes.labels import (
 )
 from gpunode.kubernetes.objects.runtime_class import runtime_class, written
 from gpunode.node.preflight import refusals
-from gpunode.reference import settings as reference
-from gpunode.settings import Problem, SettingsError, check_hosts, settings_from
+from gpunode.settings import SettingsError, check_hosts, settings_from
 from gpunode.settings.cluster import features
 from gpunode.settings.cluster.chart_values import merged
 from gpunode.settings.sharing import SharingSettings
+from tests.support.cluster_settings import refused
+from tests.support.messages import unnamed
 from tests.support.preflight import _gpu, machine
 
 pytestmark = pytest.mark.pure
@@ -55,21 +55,11 @@ def _rollout(hosts: dict[str, dict[str, Any]]) -> DesiredCluster:
     return found
 
 
-def _refused(*hosts: dict[str, Any]) -> tuple[Problem, ...]:
-    with pytest.raises(SettingsError) as error:
-        check_hosts({f"gpu-{number}": data for number, data in enumerate(hosts, 1)})
-    return error.value.problems
-
-
 @pytest.mark.parametrize("file", sorted(GOLDEN.glob("*.yaml")), ids=lambda file: file.stem)
-def test_settings_become_the_reference_values(file: Path) -> None:
+def test_settings_become_the_reference_values_and_every_node_names_an_entry_that_there_is(file: Path) -> None:
     document = yaml.safe_load(file.read_text(encoding="utf-8"))
-    assert _rollout(_hosts(document)).to_json() == document["expected"]
-
-
-@pytest.mark.parametrize("file", sorted(GOLDEN.glob("*.yaml")), ids=lambda file: file.stem)
-def test_every_node_names_an_entry_that_there_is(file: Path) -> None:
-    found = _rollout(_hosts(yaml.safe_load(file.read_text(encoding="utf-8"))))
+    found = _rollout(_hosts(document))
+    assert found.to_json() == document["expected"]
     config = found.values["config"]
     if "map" in config:
         assert {labels[CONFIG] for labels in found.labels.values()} | {config["default"]} <= set(config["map"])
@@ -80,46 +70,18 @@ def test_mig_devices_may_be_offered_by_a_config_map_of_the_user_s_own() -> None:
     assert _rollout({"gpu-1": {**NODE, **own}}).labels["gpu-1"][CONFIG] == "sliced"
 
 
-def test_no_node_in_a_cluster_is_no_rollout() -> None:
-    assert desired_cluster(check_hosts({"gpu-1": {}, "gpu-2": {**NODE, "device_plugin": {"method": "none"}}})) is None
-
-
-def test_a_declaration_of_one_profile_may_be_offered_as_single(tmp_path: Path) -> None:
+def test_a_mig_configuration_of_one_s_own_has_a_name_for_a_label_and_one_profile_for_single(tmp_path: Path) -> None:
     file = tmp_path / "mig.yaml"
-    text = "version: v1\nmig-configs:\n  own:\n  - {devices: all, mig-enabled: true, mig-devices: {1g.10gb: %d%s}}\n"
-    data = {**NODE, "mig": {"config": "own", "file": str(file)}, "sharing": {"mig_strategy": "single"}}
-    file.write_text(text % (7, ""))
-    check_hosts({"gpu-1": data})
-    file.write_text(text % (1, ", 2g.20gb: 1"))
-    (problem,) = _refused(data)
-    assert "has 1g.10gb, 2g.20gb" in problem.message
 
+    def refused_with(name: str, devices: str, *names: str) -> list[str]:
+        file.write_text(f"version: v1\nmig-configs:\n  {name}:\n  - {{devices: all, mig-enabled: true, {devices}}}\n")
+        mig = {"config": name, "file": str(file)}
+        return refused({"mig": mig, "sharing": {"mig_strategy": "single"}}, names)
 
-def test_a_mig_configuration_must_have_a_name_that_a_label_can_hold(tmp_path: Path) -> None:
-    file = tmp_path / "mig.yaml"
-    file.write_text("version: v1\nmig-configs:\n  own-:\n  - {devices: all, mig-enabled: false}\n")
-    (problem,) = _refused({**NODE, "mig": {"config": "own-", "file": str(file)}})
-    assert problem.key == "mig.config" and "end in a letter or digit" in problem.message
-
-
-def test_nodes_of_a_cluster_must_have_the_same_plugin() -> None:
-    other = {**NODE, "device_plugin": {"namespace": "gpu", "values": {"a": 1}}}
-    assert [(problem.host, problem.key) for problem in _refused(NODE, other, {}, NODE)] == [
-        ("gpu-2", "device_plugin.namespace"),
-        ("gpu-2", "device_plugin.values"),
-    ]
-    check_hosts({"a": NODE, "b": {**NODE, "device_plugin": {"method": "none"}}})
-
-
-def test_two_hosts_cannot_be_one_node() -> None:
-    twice = {"kubernetes": {"enabled": True, "node_name": "gpu-1"}}
-    (problem,) = _refused(NODE, twice)
-    assert (problem.host, problem.key) == ("gpu-2", "kubernetes.node_name")
-
-
-def test_a_host_whose_name_no_node_can_have_is_asked_for_one() -> None:
-    with pytest.raises(SettingsError, match=r"gpu_1: kubernetes\.node_name = 'gpu_1': is missing"):
-        check_hosts({"gpu_1": NODE})
+    assert refused_with("own", "mig-devices: {1g.10gb: 7}") == []
+    mixed = refused_with("own", "mig-devices: {1g.10gb: 1, 2g.20gb: 1}", "1g.10gb", "2g.20gb")
+    assert mixed == ["sharing.mig_strategy"]
+    assert refused_with("own-", "mig-devices: {1g.10gb: 7}") == ["mig.config"]
 
 
 odd = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.binary(max_size=3)
@@ -158,15 +120,8 @@ def test_the_mig_state_is_a_label_where_it_is_known() -> None:
     settings = settings_from({**NODE, "mig": {"config": "all-balanced"}, "sharing": {"mig_strategy": "mixed"}})
     assert MIG_STATE not in wanted_labels(settings)
     assert wanted_labels(settings, "pending")[MIG_STATE] == "pending"
-    with pytest.raises(ValueError, match="none of pending"):
+    with pytest.raises(ValueError, match="pending"):
         wanted_labels(settings, "fine")
-    assert "/" in OURS
-
-
-def test_docker_s_default_runtime_counts_where_there_is_no_containerd_of_gpunode_s() -> None:
-    docker = {**NODE, "containerd": {"enabled": False}, "docker": {"enabled": True, "default_runtime": "runc"}}
-    assert _rollout({"gpu-1": NODE, "gpu-2": docker}).values["runtimeClassName"] == "nvidia"
-    assert _rollout({"gpu-1": {**NODE, "containerd": {"enabled": False}}}).runtime_class is None
 
 
 @pytest.mark.parametrize(
@@ -196,12 +151,8 @@ def test_every_row_of_the_table_has_a_version_and_a_source() -> None:
 def test_a_volta_gets_sixteen_mps_replicas_from_the_plugin() -> None:
     settings = settings_from({**NODE, "sharing": {"strategy": "mps", "replicas": 17}})
     (refusal,) = refusals(settings, machine(gpus=(_gpu("1DB6"),)))
-    assert "grants" in refusal.reason and "16 at most" in refusal.reason
+    assert unnamed(refusal.reason, "16") == []
     assert not refusals(settings, machine())
-
-
-def test_the_document_of_the_settings_names_their_types() -> None:
-    assert "| `values` | mapping of string to anything |" in reference.document()
 
 
 def _inventory(tmp_path: Path, data: dict[str, Any]) -> str:
@@ -234,19 +185,8 @@ def test_the_command_line_refuses_without_a_traceback(tmp_path: Path) -> None:
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
 
-@pytest.mark.parametrize(
-    ("plugin", "tag"),
-    [
-        ({"image_digest": DIGEST}, f"v0.20.0@{DIGEST}"),
-        ({"image_digest": DIGEST, "version": "0.18.2"}, f"v0.18.2@{DIGEST}"),
-        ({"image_digest": DIGEST, "image_tag": "v0.18.2-ubi9"}, f"v0.18.2-ubi9@{DIGEST}"),
-    ],
-)
-def test_an_image_by_its_digest_goes_with_the_tag_which_is_all_that_the_chart_writes(
-    plugin: dict[str, Any], tag: str
-) -> None:
-    assert _rollout({"gpu-1": {**NODE, "device_plugin": plugin}}).values["image"] == {"tag": tag}
-    manifest = settings_from({**NODE, "device_plugin": {"method": "manifest", **plugin}}).device_plugin
+def test_an_image_by_its_digest_goes_with_its_tag_in_a_manifest_too() -> None:
+    manifest = settings_from({**NODE, "device_plugin": {"method": "manifest", "image_digest": DIGEST}}).device_plugin
     objects = static_manifest(manifest, [SharingSettings.model_validate({})], False)
     (container,) = objects[-1]["spec"]["template"]["spec"]["containers"]
-    assert container["image"] == f"{IMAGE}:{tag}"
+    assert container["image"] == f"{IMAGE}:v0.20.0@{DIGEST}"

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.device_plugin import CONTRADICTIONS
 from tests.support.device_plugin_deploy import CONFIG, PRESENT, data, run
 from tests.support.messages import unnamed
 from tests.support.simulated_cluster import ENFORCED, SimulatedCluster, node
@@ -329,25 +328,19 @@ def test_where_no_host_is_in_a_cluster_none_is_asked(cluster: SimulatedCluster, 
     assert cluster.state()["calls"] == []
 
 
-TEN = (
-    "mps-with-mig", "mps-with-mig-strategy", "config-map-with-config-name", "namespace-default", "a-list-for-a-string",
-    "a-plugin-whose-chart-takes-every-node", "envvar-that-the-toolkit-ignores", "kubernetes-too-old",
-    "no-runtime-class-beside-runc", "mps-on-the-host",
-)  # fmt: skip
-
-
-def test_ten_contradictory_settings_are_refused_each_by_name_before_the_cluster_is_contacted(
+def test_contradictory_settings_are_refused_each_by_name_before_the_cluster_is_contacted(
     cluster: SimulatedCluster, tmp_path: Path
 ) -> None:
-    hosts = {}
-    for number, name in enumerate(TEN):
-        settings, _, _ = CONTRADICTIONS[name]
-        # Whatever else is contradictory, programs that would note a call.
-        kubernetes = {**cluster.settings(node_name=f"gpu-{number}"), **settings.get("kubernetes", {})}
-        hosts[f"gpu-{number}"] = {**settings, "kubernetes": kubernetes}
+    wrong: dict[str, dict[str, Any]] = {
+        "sharing.strategy": {"sharing": {"strategy": "mps", "replicas": 4}, "mig": {"config": "all-balanced"}},
+        "device_plugin.namespace": {"device_plugin": {"namespace": "default"}},
+        "mps.enabled": {"mps": {"enabled": True}},
+    }
+    hosts = {
+        f"gpu-{number}": data(cluster, f"gpu-{number}", **each) for number, each in enumerate(contradictions.values())
+    }
     done = run(tmp_path, hosts)
     assert done.code == 1 and "Connecting to hosts" not in done.said
-    for number, name in enumerate(TEN):
-        _, key, says = CONTRADICTIONS[name]
-        assert any(f"gpu-{number}" in line and key in line and says in line for line in done.said.splitlines()), name
+    for number, key in enumerate(wrong):
+        assert any(unnamed(line, f"gpu-{number}", key) == [] for line in done.said.splitlines()), done.said
     assert cluster.state()["calls"] == []
