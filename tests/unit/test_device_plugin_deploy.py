@@ -336,9 +336,7 @@ def test_contradictory_settings_are_refused_each_by_name_before_the_cluster_is_c
         "device_plugin.namespace": {"device_plugin": {"namespace": "default"}},
         "mps.enabled": {"mps": {"enabled": True}},
     }
-    hosts = {
-        f"gpu-{number}": data(cluster, f"gpu-{number}", **each) for number, each in enumerate(contradictions.values())
-    }
+    hosts = {f"gpu-{number}": data(cluster, f"gpu-{number}", **each) for number, each in enumerate(wrong.values())}
     done = run(tmp_path, hosts)
     assert done.code == 1 and "Connecting to hosts" not in done.said
     for number, key in enumerate(wrong):
