@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.device_plugin_deploy import CONFIG, PRESENT, data, run
+from tests.support.device_plugin_deploy import CONFIG, PRESENT, cluster, data, run
 from tests.support.messages import unnamed
 from tests.support.simulated_cluster import ENFORCED, SimulatedCluster, node
 
+__all__ = ["cluster"]
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 
 CHECKOUT = Path(__file__).parents[2]

@@ -42,8 +42,11 @@ from tests.support.verify_cluster import (
     _set,
     _settings,
     _verified,
+    cluster,
+    node,
 )
 
+__all__ = ["cluster", "node"]
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 
 
