@@ -13,6 +13,7 @@ from gpunode.kubernetes.helm.change import Reading, Wanted, change
 from gpunode.kubernetes.helm.commands import Commands
 from gpunode.kubernetes.helm.difference import differences, drifted
 from gpunode.kubernetes.helm.manifest import Identity, Object, objects
+from gpunode.kubernetes.helm.own_values import unknown_values
 from gpunode.kubernetes.helm.program import Helm
 from gpunode.kubernetes.helm.release import Release, Revision, Status, StoredRevision
 from gpunode.settings import settings_from
@@ -156,3 +157,9 @@ def line(
 ) -> str:
     """Return a command line of a helm, by the name of its method and arguments `of` that, and `device_plugin`."""
     return shlex.join(getattr(commands(helm, **plugin or {}), verb)(**of or {}).words)
+
+
+def unknown(values: dict[str, Any], chart: str, unlisted: Sequence[str] = (), names: Sequence[str] = ()) -> list[str]:
+    """Return the values that a chart does not have, by their dotted names, and what is not named of `names`."""
+    found = unknown_values(values, chart, ("nfd", "node-feature-discovery"), unlisted)
+    return [*(each.split("'")[1] for each in found), *unnamed("\n".join(found), *names)]
