@@ -12,6 +12,7 @@ import yaml
 from gpunode.kubernetes.helm.change import Reading, Wanted, change
 from gpunode.kubernetes.helm.commands import Commands
 from gpunode.kubernetes.helm.difference import differences, drifted
+from gpunode.kubernetes.helm.errors import explained
 from gpunode.kubernetes.helm.manifest import Identity, Object, objects
 from gpunode.kubernetes.helm.own_values import unknown_values
 from gpunode.kubernetes.helm.program import Helm
@@ -163,3 +164,12 @@ def unknown(values: dict[str, Any], chart: str, unlisted: Sequence[str] = (), na
     """Return the values that a chart does not have, by their dotted names, and what is not named of `names`."""
     found = unknown_values(values, chart, ("nfd", "node-feature-discovery"), unlisted)
     return [*(each.split("'")[1] for each in found), *unnamed("\n".join(found), *names)]
+
+
+def explanation(
+    said: str, names: Sequence[str], absent: Sequence[str] = (), settings: str = "device_plugin"
+) -> list[int | str]:
+    """Return how many lines explain what helm said, and what they do not name of `names`, and hold of `absent`."""
+    text = explained("helm upgrade", said, settings)
+    assert text.startswith("helm upgrade: Error: "), text
+    return [text.count("\n") + 1, *unnamed(text, *names), *(each for each in absent if each in text)]

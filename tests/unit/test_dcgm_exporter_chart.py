@@ -31,7 +31,6 @@ from gpunode.kubernetes.device_plugin.pod_security import namespaces
 from gpunode.kubernetes.device_plugin.verdict import judge_node
 from gpunode.kubernetes.device_plugin.view import DaemonSet, Pod, View
 from gpunode.kubernetes.helm.commands import Command
-from gpunode.kubernetes.helm.errors import explained
 from gpunode.kubernetes.helm.session import Output
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import before_mig
@@ -160,16 +159,6 @@ def test_an_api_of_others_that_is_down_does_not_hide_the_kind(kind: str) -> None
     assert (decided("metrics.k8s.io/v1beta1").refusal is None) is bool(kind)
     with pytest.raises(ClusterError, match=r"monitoring\.coreos\.com"):
         decided("monitoring.coreos.com/v1")
-
-
-def test_a_cluster_that_is_too_old_for_the_chart_is_told_by_the_field_that_it_does_not_know() -> None:
-    # The words of helm 4.2.3 where the real chart 4.8.2 was to come to Kubernetes 1.20.
-    words = (
-        'Error: unable to build kubernetes objects from release manifest: error validating "": error validating data: '
-        'ValidationError(Service.spec): unknown field "internalTrafficPolicy" in io.k8s.api.core.v1.ServiceSpec'
-    )
-    told = explained("helm install", words, "dcgm_exporter_chart")
-    assert unnamed(told, "internalTrafficPolicy", "dcgm_exporter_chart.version") == []
 
 
 def test_drift_asks_for_the_kind_only_where_a_service_monitor_is_asked_for() -> None:
