@@ -78,9 +78,7 @@ def test_a_connection_that_breaks_is_an_answer_and_ends_no_run(host: Host, error
     assert output.err.endswith(str(error) or type(error).__name__)
 
 
-def test_no_more_is_asked_at_once_than_one_connection_takes_and_a_long_wait_holds_up_no_question(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_more_is_asked_at_once_than_one_connection_takes(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     there, at_once = _ControlPlane(), []
 
     def run_shell_command(_: StringCommand, **arguments: Any) -> tuple[bool, Any]:
@@ -109,9 +107,7 @@ def test_a_control_plane_host_that_limit_leaves_out_is_connected_to(host: Host) 
     [(None, ""), (_ControlPlane(connected=False, answers=False), ": Could not connect (refused)")],
     ids=["not in the inventory", "unreachable"],
 )
-def test_a_control_plane_host_that_is_not_connected_is_said_to_be_so_with_the_cause(
-    host: Host, there: _ControlPlane | None, why: str
-) -> None:
+def test_a_control_plane_host_that_is_not_connected(host: Host, there: _ControlPlane | None, why: str) -> None:
     output = _runner(host, "cp-1", there)(Command(("kubectl", "version"), {}, 7))
     assert output.status != 0 and output.err == f"Error: cp-1 (kubernetes.run_on) is not connected{why}"
 

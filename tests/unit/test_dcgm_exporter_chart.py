@@ -111,9 +111,7 @@ _ENGINE = "nvcr.io/nvidia/cloud-native/dcgm:4.5.3-1-ubuntu22.04"
     ],
     ids=["a DaemonSet", "a release", "by a mirror and a digest", "an operator's", "an operator's engine"],
 )
-def test_another_exporter_that_takes_the_node_is_refused_by_what_takes_it_away(
-    found: dict[str, Any], names: list[str]
-) -> None:
+def test_another_exporter_that_takes_the_node_is_refused(found: dict[str, Any], names: list[str]) -> None:
     assert unnamed(_alone(_listed(found), _DEPLOYS), *names) == []
 
 
@@ -277,9 +275,7 @@ def test_it_comes_once_and_goes_with_its_label_and_its_record(cluster: Simulated
     assert again.code == 0 and "Success" not in again.said
 
 
-def test_a_service_monitor_that_the_cluster_cannot_have_ends_the_run_before_anything_is_changed(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_a_cluster_without_service_monitors_ends_the_run(cluster: SimulatedCluster, tmp_path: Path) -> None:
     hosts = _hosts(cluster, "gpu-1", service_monitor=True)
     cluster.write(namespaces={})
     refused = run(tmp_path, hosts)

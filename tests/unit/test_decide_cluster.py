@@ -194,7 +194,7 @@ _CLASSES = st.one_of(
 
 
 @given(actual=_CLASSES)
-def test_a_run_makes_the_runtime_class_that_drift_finds_otherwise_and_refuses_somebody_else_s(
+def test_run_and_drift_agree_on_the_runtime_class(
     actual: dict[str, Any] | None,
 ) -> None:
     desired = runtime_class.runtime_class()
@@ -212,9 +212,7 @@ _LEVELS = st.sampled_from([None, {}, {"team": "a"}, *({pod_security.LABEL: x} fo
 
 
 @given(first=_LEVELS, second=_LEVELS)
-def test_a_run_labels_the_namespaces_that_drift_finds_otherwise_or_none_where_one_is_somebody_else_s(
-    first: dict[str, str] | None, second: dict[str, str] | None
-) -> None:
+def test_run_and_drift_agree_on_two_namespaces(first: dict[str, str] | None, second: dict[str, str] | None) -> None:
     actual = {name: dict(labels) for name, labels in (("a", first), ("b", second)) if labels is not None}
     kubernetes, desired = _settings({}).kubernetes, {"a": "device_plugin.namespace", "b": "gpu_operator.namespace"}
     there = {name: actual.get(name) for name in desired}
@@ -297,7 +295,7 @@ def test_a_run_brings_about_the_objects_that_drift_finds_otherwise_and_takes_awa
     assert all(name in kubectl.own for name, each in own.items() if METHOD not in each["metadata"].get("labels", {}))
 
 
-def test_drift_of_nodes_whose_way_has_changed_tells_of_no_objects_that_others_still_need() -> None:
+def test_objects_that_other_nodes_still_need_are_no_drift() -> None:
     # The gate of a rollout looks at the nodes of a wave, while the others still have their former method.
     former, settings = _settings(_METHODS[1]), _settings({"device_plugin": {"method": "none"}})
     own = {_named(each): each for each in wanted_objects({"gpu-1": former})}
@@ -341,9 +339,7 @@ def _schedulers(draw: st.DrawFn) -> SchedulerState:
 
 
 @given(extender=EXTENDERS, actual=_schedulers())
-def test_a_scheduler_is_changed_once_or_is_a_person_s_and_one_without_gpunode_s_lines_is_nobody_s(
-    extender: Extender | None, actual: SchedulerState
-) -> None:
+def test_a_scheduler_is_changed_once_or_is_a_person_s(extender: Extender | None, actual: SchedulerState) -> None:
     desired = DesiredScheduler(extender, "/etc/m.yaml", None)
     decision = decide_scheduler(desired, actual)
     different = _different(decision)
@@ -402,7 +398,7 @@ _PLUGINS = st.builds(
     plugins=st.lists(_PLUGINS, max_size=3),
     labels=st.dictionaries(st.sampled_from([PRESENT, "feature.node.kubernetes.io/pci-10de.present"]), st.just("true")),
 )
-def test_a_second_plugin_is_a_person_s_to_take_away_and_the_only_one_is_good(
+def test_a_second_plugin_is_a_person_s_to_take_away(
     data: dict[str, Any], plugins: list[Plugin], labels: dict[str, str]
 ) -> None:
     settings = _settings(data)
@@ -419,7 +415,7 @@ def test_a_second_plugin_is_a_person_s_to_take_away_and_the_only_one_is_good(
     recorded=st.sampled_from([None, 5, 50]),
     starts=st.lists(st.sampled_from([None, 1.0, 5.0, 49.0, 51.0]), max_size=3),
 )
-def test_pods_that_began_before_the_mig_layout_changed_begin_anew_once(
+def test_pods_older_than_the_mig_layout_begin_anew_once(
     config: str | None, recorded: int | None, starts: list[float | None]
 ) -> None:
     sliced = {"mig": {"config": config}, "sharing": {"mig_strategy": "mixed"}} if config else {}

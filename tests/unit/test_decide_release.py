@@ -134,9 +134,7 @@ def _carried_out(operation: Any, host: Host, **arguments: Any) -> list[bool]:
 # A rollback that was cut off behind its last write: the one that recovers it undoes the same failure.
 @example(simulated=LivingHelm([("failed", "", SAME), ("superseded", "Rollback to 1", OTHER)]), take_over=True)
 @hypothesis_settings(deadline=None)
-def test_a_run_changes_the_release_where_drift_finds_it_otherwise_and_then_it_does_not(
-    simulated: LivingHelm, take_over: bool
-) -> None:
+def test_run_and_drift_agree_on_the_release(simulated: LivingHelm, take_over: bool) -> None:
     settings = _settings(take_over)
     asked = desired_cluster({"gpu-1": settings})
     assert asked is not None

@@ -29,9 +29,7 @@ def two(cluster: SimulatedCluster) -> dict[str, dict[str, Any]]:
     }
 
 
-def test_a_cluster_gets_release_runtime_class_and_labels_once_for_all_nodes(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_a_cluster_gets_all_once_for_all_nodes(cluster: SimulatedCluster, tmp_path: Path) -> None:
     assert run(tmp_path, two(cluster)).code == 0
     assert cluster.labels("gpu-1") == {CONFIG: "time-slicing-5-renamed", PRESENT: "true"}
     assert cluster.labels("gpu-2") == {CONFIG: "none", PRESENT: "true"}
@@ -60,9 +58,7 @@ def test_the_second_run_and_a_dry_one_change_nothing(cluster: SimulatedCluster, 
 
 
 @pytest.mark.parametrize("failing", ["gpu-1", "gpu-2"])
-def test_whichever_node_fails_the_cluster_is_brought_about_and_only_that_node_gets_no_labels(
-    cluster: SimulatedCluster, tmp_path: Path, failing: str
-) -> None:
+def test_only_the_node_that_fails_gets_no_labels(cluster: SimulatedCluster, tmp_path: Path, failing: str) -> None:
     hosts = two(cluster)
     hosts[failing]["x_fails"] = True
     done = run(tmp_path, hosts)
@@ -74,9 +70,7 @@ def test_whichever_node_fails_the_cluster_is_brought_about_and_only_that_node_ge
     assert cluster.labels(failing) == {} and PRESENT in cluster.labels(well)
 
 
-def test_a_node_that_fails_keeps_its_labels_and_its_mig_state_says_so(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_a_node_that_fails_keeps_its_labels(cluster: SimulatedCluster, tmp_path: Path) -> None:
     state = cluster.state()
     metadata = state["nodes"]["gpu-1"]["metadata"]
     metadata["labels"] |= {CONFIG: "mig-mixed", PRESENT: "true", MIG_CONFIG: "all-balanced", MIG_STATE: "success"}
@@ -92,9 +86,7 @@ def test_a_node_that_fails_keeps_its_labels_and_its_mig_state_says_so(
     }  # fmt: skip
 
 
-def test_a_mig_configuration_that_people_label_stays_theirs_and_a_failed_node_s_state_says_so(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_a_mig_label_of_people_s_stays_theirs(cluster: SimulatedCluster, tmp_path: Path) -> None:
     state = cluster.state()
     metadata = state["nodes"]["gpu-1"]["metadata"]
     metadata["labels"] |= {MIG_CONFIG: "all-balanced"}
@@ -110,9 +102,7 @@ def test_a_mig_configuration_that_people_label_stays_theirs_and_a_failed_node_s_
 
 
 @pytest.mark.parametrize("method", ["helm", "manifest"])
-def test_the_plugin_of_each_way_that_offers_mig_devices_is_to_know_them(
-    cluster: SimulatedCluster, tmp_path: Path, method: str
-) -> None:
+def test_each_method_s_plugin_is_to_know_mig_devices(cluster: SimulatedCluster, tmp_path: Path, method: str) -> None:
     plugin = {"device_plugin": {"method": method}}
     sliced = {"mig": {"config": "all-balanced"}, "sharing": {"mig_strategy": "mixed"}, **plugin}
     hosts = {"gpu-1": data(cluster, "gpu-1", **sliced), "gpu-2": data(cluster, "gpu-2", **plugin)}
@@ -138,18 +128,14 @@ def test_where_all_nodes_fail_the_mig_state_of_each_says_so(cluster: SimulatedCl
     assert not cluster.state()["revisions"]
 
 
-def test_hosts_that_limit_leaves_out_keep_their_labels_and_their_configuration(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_hosts_that_limit_leaves_out_keep_their_labels(cluster: SimulatedCluster, tmp_path: Path) -> None:
     run(tmp_path, two(cluster))
     before = cluster.labels("gpu-1")
     assert run(tmp_path, two(cluster), "-y", "--limit", "@fake/gpu-2").code == 0
     assert len(cluster.state()["revisions"]) == 1 and cluster.labels("gpu-1") == before
 
 
-def test_a_host_of_no_cluster_asks_none_and_brings_nothing_about_in_one(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_a_host_of_no_cluster_asks_none(cluster: SimulatedCluster, tmp_path: Path) -> None:
     hosts = {**two(cluster), "bare-1": {}}
     assert run(tmp_path, hosts, "-y", "--limit", "@fake/bare-1").code == 0
     assert cluster.state()["calls"] == []
@@ -163,9 +149,7 @@ def test_a_refused_node_keeps_what_it_has(cluster: SimulatedCluster, tmp_path: P
     assert cluster.labels("gpu-1")[CONFIG] == "time-slicing-5-renamed"
 
 
-def test_a_node_that_the_plugin_is_not_for_any_more_loses_our_labels_alone(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_a_node_without_plugin_loses_our_labels_alone(cluster: SimulatedCluster, tmp_path: Path) -> None:
     run(tmp_path, two(cluster))
     state = cluster.state()
     state["nodes"]["gpu-1"]["metadata"]["labels"]["zone"] = "a"
@@ -180,9 +164,7 @@ def test_a_node_that_the_plugin_is_not_for_any_more_loses_our_labels_alone(
     )
 
 
-def test_a_node_feature_discovery_that_is_there_takes_no_node_from_the_plugin(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_a_present_nfd_takes_no_node_from_the_plugin(cluster: SimulatedCluster, tmp_path: Path) -> None:
     assert run(tmp_path, two(cluster)).code == 0
     nodes = cluster.state()["nodes"]
     # As node feature discovery's own defaults name a GPU: by class and vendor, for which the chart does not look.
@@ -209,9 +191,7 @@ def test_the_namespaces_admit_pods_that_mount_folders_of_the_node(
     assert run(tmp_path, asked, "--dry").changes == []
 
 
-def test_a_namespace_that_admits_no_such_pods_by_somebody_s_will_is_told_before_anything_is_changed(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_a_namespace_that_admits_no_such_pods_ends_the_run(cluster: SimulatedCluster, tmp_path: Path) -> None:
     cluster.write(namespaces={"nvidia-device-plugin": {ENFORCED[0]: "baseline"}})
     done = run(tmp_path, two(cluster))
     assert done.code == 1 and "namespace nvidia-device-plugin enforces 'baseline'" in done.said
@@ -219,9 +199,7 @@ def test_a_namespace_that_admits_no_such_pods_by_somebody_s_will_is_told_before_
     assert not cluster.state()["revisions"] and cluster.state()["runtime_class"] is None
 
 
-def test_the_namespace_of_the_cluster_s_own_pods_is_nobody_s_to_label(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_the_cluster_s_own_namespace_is_not_labelled(cluster: SimulatedCluster, tmp_path: Path) -> None:
     plugin = {"namespace": "kube-system"}
     assert run(tmp_path, {"gpu-1": data(cluster, "gpu-1", device_plugin=plugin)}).code == 0
     assert cluster.called("kubectl get namespace") == 0
@@ -244,9 +222,7 @@ def test_a_label_of_somebody_else_s_stays_and_is_told(cluster: SimulatedCluster,
     assert cluster.labels("gpu-1") == {CONFIG: "theirs", PRESENT: "true"}
 
 
-def test_a_release_that_fails_is_an_error_of_the_run_and_no_node_is_labelled(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_a_release_that_fails_labels_no_node(cluster: SimulatedCluster, tmp_path: Path) -> None:
     cluster.write(failures={"helm upgrade": "context deadline exceeded"})
     done = run(tmp_path, two(cluster))
     assert done.code == 1
@@ -254,9 +230,7 @@ def test_a_release_that_fails_is_an_error_of_the_run_and_no_node_is_labelled(
     assert cluster.labels("gpu-1") == cluster.labels("gpu-2") == {}
 
 
-def test_a_cluster_that_does_not_answer_is_an_error_of_the_run_with_its_remedy(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_a_cluster_that_does_not_answer_ends_the_run(cluster: SimulatedCluster, tmp_path: Path) -> None:
     refused = "The connection to the server 192.0.2.1:6443 was refused"
     cluster.write(failures={"kubectl": refused, "helm list": refused})
     done = run(tmp_path, two(cluster))
@@ -264,18 +238,14 @@ def test_a_cluster_that_does_not_answer_is_an_error_of_the_run_with_its_remedy(
     assert not cluster.state()["revisions"]
 
 
-def test_a_host_that_never_joined_the_cluster_is_told_so_and_the_others_are_labelled(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_a_host_that_never_joined_the_cluster_fails_alone(cluster: SimulatedCluster, tmp_path: Path) -> None:
     done = run(tmp_path, {**two(cluster), "gpu-9": data(cluster, "gpu-9")})
     assert done.code == 1 and done.failed == ["gpu-9"]
     assert unnamed(done.said, "no node gpu-9") == []
     assert PRESENT in cluster.labels("gpu-1")
 
 
-def test_a_cluster_that_has_none_of_the_inventory_s_nodes_is_another_one_and_is_not_changed(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_a_cluster_without_any_of_the_nodes_is_not_changed(cluster: SimulatedCluster, tmp_path: Path) -> None:
     hosts = {"gpu-8": data(cluster, "gpu-8", containerd={"default_runtime": "runc"}), "gpu-9": data(cluster, "gpu-9")}
     before = cluster.state()
     done = run(tmp_path, hosts)
@@ -290,9 +260,7 @@ def test_a_cluster_that_has_none_of_the_inventory_s_nodes_is_another_one_and_is_
     assert cluster.state()["revisions"] and PRESENT in cluster.labels("gpu-1")
 
 
-def test_a_release_of_somebody_else_s_is_taken_over_only_where_a_setting_says_so(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_a_release_is_taken_over_where_a_setting_says_so(cluster: SimulatedCluster, tmp_path: Path) -> None:
     theirs = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "all"}})
     cluster.write(revisions=[theirs], live=json.loads(theirs))
     done = run(tmp_path, two(cluster))
@@ -306,18 +274,14 @@ def test_a_release_of_somebody_else_s_is_taken_over_only_where_a_setting_says_so
     assert len(cluster.state()["revisions"]) == 3
 
 
-def test_a_release_that_an_earlier_gpunode_brought_is_known_by_the_nodes_that_it_labelled(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_gpunode_s_release_is_known_by_labelled_nodes(cluster: SimulatedCluster, tmp_path: Path) -> None:
     assert run(tmp_path, two(cluster)).code == 0
     cluster.write(described={})
     assert run(tmp_path, {name: {**each, "sharing": {}} for name, each in two(cluster).items()}).code == 0
     assert len(cluster.state()["revisions"]) == 2
 
 
-def test_a_runtime_class_of_somebody_else_s_with_another_handler_ends_it_before_anything_is_changed(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_another_handler_ends_the_run(cluster: SimulatedCluster, tmp_path: Path) -> None:
     cluster.write(runtime_class={"kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "other"})
     done = run(tmp_path, two(cluster))
     assert done.code == 1 and unnamed(done.said, "handler 'other'") == []
@@ -329,9 +293,7 @@ def test_where_no_host_is_in_a_cluster_none_is_asked(cluster: SimulatedCluster, 
     assert cluster.state()["calls"] == []
 
 
-def test_contradictory_settings_are_refused_each_by_name_before_the_cluster_is_contacted(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_contradictions_are_refused_before_any_contact(cluster: SimulatedCluster, tmp_path: Path) -> None:
     wrong: dict[str, dict[str, Any]] = {
         "sharing.strategy": {"sharing": {"strategy": "mps", "replicas": 4}, "mig": {"config": "all-balanced"}},
         "device_plugin.namespace": {"device_plugin": {"namespace": "default"}},

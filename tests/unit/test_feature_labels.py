@@ -230,9 +230,7 @@ def test_what_nvidia_smi_does_not_tell_is_not_compared() -> None:
         ("nvidia.com/gpu.product", None),
     ],
 )
-def test_a_label_that_is_not_what_the_node_says_is_told_with_a_remedy_and_waited_for(
-    name: str, other: str | None
-) -> None:
+def test_a_label_that_is_not_what_the_node_says_is_waited_for(name: str, other: str | None) -> None:
     mig, settings = _mig(None, None), _settings(sharing={"strategy": "time-slicing", "replicas": 5})
     labels = _written(expected_labels(settings.sharing, _gpus(mig), mig) or {})
     assert _bad(list(judge_feature_labels(settings, _node(labels), _gpus(mig), mig))) == []

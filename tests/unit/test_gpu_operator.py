@@ -59,9 +59,7 @@ def test_the_operator_leaves_only_where_gpunode_brought_it_and_no_other_node_is_
     ],
 )
 @pytest.mark.parametrize("method", ["helm", "gpu-operator"])
-def test_an_operator_of_somebody_else_s_that_does_gpunode_s_work_is_refused_by_name(
-    method: str, name: str, value: str
-) -> None:
+def test_another_operator_that_does_gpunode_s_work_is_refused(method: str, name: str, value: str) -> None:
     settings = settings_from({**NODE, "device_plugin": {"method": method, "nfd": "present"}})
     plugins = parse_plugins(
         _listed(_daemon_set(name, NVIDIA if "plugin" in name else "nvcr.io/x/y:1", None, **ON_POLICY))
@@ -113,9 +111,7 @@ def _hosts(cluster: SimulatedCluster, *methods: str) -> dict[str, dict[str, Any]
 
 
 @pytest.mark.tier2
-def test_both_releases_come_once_and_the_operator_goes_when_no_node_has_its_way(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_both_releases_come_once_and_the_operator_goes(cluster: SimulatedCluster, tmp_path: Path) -> None:
     both = _hosts(cluster, "gpu-operator", "gpu-operator")
     done = run(tmp_path, both)
     assert done.code == 0, done.said
@@ -135,9 +131,7 @@ def test_both_releases_come_once_and_the_operator_goes_when_no_node_has_its_way(
 
 @pytest.mark.tier2
 @pytest.mark.parametrize("device", ["pci-0302_10de_2330", "pci-0302_10de"])
-def test_a_node_on_which_the_operator_would_find_no_gpu_is_refused_with_the_label_that_is_there(
-    cluster: SimulatedCluster, tmp_path: Path, device: str
-) -> None:
+def test_a_node_without_the_operator_s_label_is_refused(cluster: SimulatedCluster, tmp_path: Path, device: str) -> None:
     found = f"feature.node.kubernetes.io/{device}.present"
     nodes = cluster.state()["nodes"]
     nodes["gpu-1"]["metadata"]["labels"][found] = "true"

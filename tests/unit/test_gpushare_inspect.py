@@ -68,9 +68,7 @@ def test_a_program_of_the_asked_digest_is_left_alone(host: Host, tmp_path: Path)
 
 
 @pytest.mark.parametrize("served", [b"program", b"malice"])
-def test_what_is_fetched_is_put_only_where_its_digest_is_the_asked_one(
-    host: Host, tmp_path: Path, served: bytes
-) -> None:
+def test_what_is_fetched_has_the_asked_digest(host: Host, tmp_path: Path, served: bytes) -> None:
     source, path = tmp_path / "served", tmp_path / "bin" / "kubectl-inspect-gpushare"
     source.write_bytes(served)
     (fetch,) = _run(host, **_asked(path))

@@ -91,9 +91,7 @@ def test_a_release_that_is_as_asked_gets_no_new_revision(program: Path, tmp_path
 
 @pytest.mark.real
 @pytest.mark.tier2
-def test_an_object_changed_by_hand_is_upgraded_and_what_helm_says_is_told(
-    program: Path, tmp_path: Path, host: Host
-) -> None:
+def test_an_object_changed_by_hand_is_upgraded(program: Path, tmp_path: Path, host: Host) -> None:
     with _deployed(tmp_path, program, image="debug") as kubernetes:
         (upgrade,) = _yielded(*_settings(kubernetes))
         # The cluster takes no changes, so that helm fails.

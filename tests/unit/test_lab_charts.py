@@ -122,9 +122,7 @@ def test_the_plugin_s_names_are_cut_at_63_characters(helm: str) -> None:
         ({"mps": {"root": "/run/mps"}}, ("MPS_ROOT", "/run/mps")),
     ],
 )
-def test_a_value_of_the_plugin_s_becomes_its_variable(
-    helm: str, values: dict[str, Any], variable: tuple[str, str]
-) -> None:
+def test_a_value_becomes_a_variable(helm: str, values: dict[str, Any], variable: tuple[str, str]) -> None:
     pod = _kinds(_plugin(helm, **values), "DaemonSet")[0]["spec"]["template"]["spec"]
     program = next(each for each in pod["containers"] if each["name"] == "nvidia-device-plugin-ctr")
     assert variable in [(each["name"], each.get("value")) for each in program["env"]]

@@ -39,9 +39,7 @@ def own(cluster: SimulatedCluster) -> set[str]:
 
 
 @pytest.mark.parametrize("method", ["gpushare", "manifest"])
-def test_a_way_is_brought_about_once_and_the_second_run_changes_nothing(
-    cluster: SimulatedCluster, tmp_path: Path, method: str
-) -> None:
+def test_a_method_is_brought_about_once(cluster: SimulatedCluster, tmp_path: Path, method: str) -> None:
     asked = hosts(cluster, method, method)
     assert run(tmp_path, asked).code == 0
     expected = {"gpushare": "true"} if method == "gpushare" else {CONFIG: "none", "gpunode/way": "manifest"}
@@ -54,9 +52,7 @@ def test_a_way_is_brought_about_once_and_the_second_run_changes_nothing(
     assert run(tmp_path, asked, "--dry").changes == []
 
 
-def test_nvidia_s_plugin_goes_before_gpushare_comes_and_comes_back_when_asked_for(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_nvidia_s_plugin_goes_before_gpushare_comes(cluster: SimulatedCluster, tmp_path: Path) -> None:
     chart, shared = hosts(cluster, "helm", "helm"), hosts(cluster, "gpushare", "gpushare")
     assert run(tmp_path, chart).code == 0 and len(cluster.state()["revisions"]) == 1
     assert run(tmp_path, shared).code == 0
@@ -76,9 +72,7 @@ def test_a_release_that_another_node_needs_stays(cluster: SimulatedCluster, tmp_
 
 
 @pytest.mark.parametrize("before", ["helm", "manifest"])
-def test_a_way_that_changes_node_by_node_is_taken_from_no_node_before_its_own_run(
-    cluster: SimulatedCluster, tmp_path: Path, before: str
-) -> None:
+def test_a_method_stays_with_a_node_until_its_own_run(cluster: SimulatedCluster, tmp_path: Path, before: str) -> None:
     after = "gpushare" if before == "helm" else "helm"
     run(tmp_path, hosts(cluster, before, before))
     asked, there, labels = hosts(cluster, after, after), own(cluster), cluster.labels("gpu-2")
@@ -99,9 +93,7 @@ def test_a_node_that_failed_keeps_the_plugin_of_its_former_way(cluster: Simulate
     assert cluster.labels("gpu-1") == {"gpushare": "true"}
 
 
-def test_a_node_that_a_release_takes_which_stays_for_another_one_is_refused(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_a_node_that_a_remaining_release_takes_is_refused(cluster: SimulatedCluster, tmp_path: Path) -> None:
     run(tmp_path, hosts(cluster, "helm", "helm"))
     found = {"key": "nfd", "operator": "Exists"}
     required = {
@@ -120,9 +112,7 @@ def test_a_node_that_a_release_takes_which_stays_for_another_one_is_refused(
     assert cluster.state()["revisions"] and PRESENT in cluster.labels("gpu-1")
 
 
-def test_a_sharing_that_changes_node_by_node_leaves_the_other_nodes_their_configuration(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_a_sharing_stays_with_a_node_until_its_own_run(cluster: SimulatedCluster, tmp_path: Path) -> None:
     run(tmp_path, hosts(cluster, "manifest", "manifest"))
     shared = {"strategy": "time-slicing", "replicas": 5}
     asked = hosts(cluster, "manifest", "manifest", sharing=shared)
@@ -143,18 +133,14 @@ def test_the_objects_of_another_inventory_of_the_same_cluster_stay(cluster: Simu
     assert done.code == 0 and own(cluster) == there and "labelled for it" in done.said
 
 
-def test_a_release_that_nobody_was_labelled_for_by_gpunode_is_not_taken_away(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_a_release_without_labelled_nodes_stays(cluster: SimulatedCluster, tmp_path: Path) -> None:
     cluster.write(revisions=["somebody's"])
     assert run(tmp_path, hosts(cluster, "gpushare", "gpushare")).code == 0
     assert cluster.state()["revisions"] == ["somebody's"] and cluster.called("helm") == 0
 
 
 @pytest.mark.parametrize("method", ["gpushare", "manifest", "helm"])
-def test_a_node_that_another_plugin_takes_is_refused_by_name_and_the_other_nodes_are_not(
-    cluster: SimulatedCluster, tmp_path: Path, method: str
-) -> None:
+def test_a_node_that_another_plugin_takes_is_refused(cluster: SimulatedCluster, tmp_path: Path, method: str) -> None:
     there = _daemon_set("nvidia-device-plugin-daemonset", NVIDIA, {"nodeSelector": {"team": "a"}})
     state = cluster.state()
     state["nodes"]["gpu-1"]["metadata"]["labels"]["team"] = "a"
@@ -166,9 +152,7 @@ def test_a_node_that_another_plugin_takes_is_refused_by_name_and_the_other_nodes
     assert len(cluster.labels("gpu-2")) >= 1
 
 
-def test_an_object_of_somebody_else_s_in_the_place_of_gpunode_s_stays(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_an_object_of_somebody_else_s_stays(cluster: SimulatedCluster, tmp_path: Path) -> None:
     foreign = {
         "apiVersion": "v1", "kind": "ServiceAccount",
         "metadata": {"name": "gpushare-schd-extender", "namespace": "kube-system"},
@@ -179,9 +163,7 @@ def test_an_object_of_somebody_else_s_in_the_place_of_gpunode_s_stays(
     assert cluster.labels("gpu-1") == {}
 
 
-def test_a_workload_that_does_not_run_in_time_is_told_with_where_to_look(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_a_workload_that_does_not_run_in_time(cluster: SimulatedCluster, tmp_path: Path) -> None:
     cluster.write(failures={"kubectl rollout": "timed out waiting for the condition"})
     done = run(tmp_path, hosts(cluster, "gpushare"))
     assert done.code == 1 and "describe" in done.said and "kubernetes.timeout" in done.said

@@ -169,9 +169,7 @@ def test_a_namespace_that_is_there_is_nobody_s_to_change() -> None:
     [(2, 1, False), (2, 0, False), (1, 1, False), (1, 0, True)],
     ids=["a node is down", "a pod does not run", "the update waits for the node that is down", "the update goes on"],
 )
-def test_a_workload_as_asked_is_waited_for_only_while_an_update_comes_to_nodes_that_are_ready(
-    updated: int, down: int, waits: bool
-) -> None:
+def test_a_workload_is_waited_for_while_an_update_goes_on(updated: int, down: int, waits: bool) -> None:
     wanted = list(_objects(**{"gpu-1": MANIFEST}).values())
     counts = {"desiredNumberScheduled": 2, "updatedNumberScheduled": updated, "numberAvailable": 1}
     live = [{**each, "status": counts} if each["kind"] == "DaemonSet" else each for each in wanted]
@@ -239,9 +237,7 @@ expressions = st.fixed_dictionaries(
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b"]), st.sampled_from(["1", "2"])), expressions)
-def test_a_daemon_set_without_conditions_takes_every_node_and_one_with_opposites_none(
-    labels: dict[str, str], expression: dict[str, Any]
-) -> None:
+def test_a_daemon_set_takes_nodes_by_its_conditions(labels: dict[str, str], expression: dict[str, Any]) -> None:
     def takes(*given: dict[str, Any]) -> bool:
         required = {"nodeSelectorTerms": [{"matchExpressions": list(given)}]}
         pod = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}

@@ -68,9 +68,7 @@ def cluster(tmp_path: Path) -> SimulatedCluster:
     return SimulatedCluster.of(tmp_path, "gpu-1", "gpu-2")
 
 
-def test_a_manifest_comes_with_its_nodes_labels_once_and_leaves_nothing_behind(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_a_manifest_comes_once_and_leaves_nothing_behind(cluster: SimulatedCluster, tmp_path: Path) -> None:
     asked = _hosts(cluster, {"fpga": {"manifest": _file(tmp_path)}}, "gpu-1")
     assert run(tmp_path, asked).code == 0
     assert cluster.labels("gpu-1") == {LABEL: "true"} and cluster.labels("gpu-2") == {}
@@ -109,9 +107,7 @@ def test_an_object_of_somebody_else_s_is_not_taken_over(cluster: SimulatedCluste
     assert unnamed(done.said, "kube-system/fpga", "kubernetes.device_plugins") == []
 
 
-def test_a_chart_comes_with_a_record_by_which_a_run_without_it_takes_the_release_away(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_a_chart_comes_with_a_record_and_goes_by_it(cluster: SimulatedCluster, tmp_path: Path) -> None:
     asked = _hosts(cluster, {"fpga": CHART}, "gpu-1")
     assert run(tmp_path, asked).code == 0
     (record,) = cluster.state()["own"].values()
@@ -191,7 +187,7 @@ _NAMES = st.text("abc", min_size=1, max_size=2)
 
 
 @given(st.lists(st.tuples(st.sampled_from(sorted(KINDS)), _NAMES, _NAMES), min_size=1, max_size=6))
-def test_objects_of_the_kinds_that_gpunode_takes_away_are_read_as_they_are(
+def test_objects_are_read_as_they_are(
     every: list[tuple[tuple[str, str], str, str]],
 ) -> None:
     pod: dict[str, Any] = {"template": {"spec": {"containers": []}}}
@@ -226,9 +222,7 @@ def test_two_plugins_with_one_object_or_one_resource_are_refused(tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["rdma", "manifest", "chart"])
-def test_the_how_to_s_settings_are_taken_as_they_stand_there(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_how_to_s_settings_are_taken(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     _file(tmp_path)
     found: dict[str, Any] = {"kubernetes": {"enabled": True}}

@@ -128,7 +128,7 @@ _COUNT = st.sampled_from([None, "0", "1", "2", "9", "2k"])
 
 
 @given(allocatable=_COUNT, capacity=_COUNT, ready=st.booleans())
-def test_a_pod_begins_anew_only_where_it_is_ready_and_something_is_missing(
+def test_a_ready_pod_begins_anew_where_gpus_are_missing(
     allocatable: str | None, capacity: str | None, ready: bool
 ) -> None:
     def of(count: str | None) -> dict[str, str]:
@@ -173,9 +173,7 @@ def _carried_out(node: Host, cluster: SimulatedCluster, **more: Any) -> list[boo
     ]
 
 
-def test_the_pod_is_removed_once_and_the_node_has_to_offer_its_gpus_then(
-    cluster: SimulatedCluster, node: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_pod_is_removed_once(cluster: SimulatedCluster, node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     def registers(_: float) -> None:
         if cluster.called("kubectl delete pods"):
             _offer(cluster, "2")
@@ -185,7 +183,7 @@ def test_the_pod_is_removed_once_and_the_node_has_to_offer_its_gpus_then(
     assert cluster.called(f"kubectl delete pods {POD}") == 1 and not node.refusals
 
 
-def test_a_pod_that_registers_while_it_is_waited_for_stays(
+def test_a_pod_that_registers_meanwhile_stays(
     cluster: SimulatedCluster, node: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(device_plugin, "sleep", lambda _: _offer(cluster, "2"))
@@ -193,9 +191,7 @@ def test_a_pod_that_registers_while_it_is_waited_for_stays(
     assert cluster.called("kubectl delete pods") == 0
 
 
-def test_where_it_does_not_help_the_run_fails_with_where_to_look_and_the_pod_is_not_removed_again(
-    cluster: SimulatedCluster, node: Host
-) -> None:
+def test_where_it_does_not_help_the_run_fails(cluster: SimulatedCluster, node: Host) -> None:
     assert _carried_out(node, cluster) == [True, False]
     said = "\n".join(node.refusals)
     assert "allocatable nvidia.com/gpu of gpu-1 is 0, 2 desired" in said and "journalctl --unit kubelet" in said
@@ -204,9 +200,7 @@ def test_where_it_does_not_help_the_run_fails_with_where_to_look_and_the_pod_is_
     assert cluster.called("kubectl delete pods") == 1
 
 
-def test_a_plugin_that_began_anew_for_its_mig_devices_does_not_begin_anew_twice(
-    cluster: SimulatedCluster, node: Host
-) -> None:
+def test_a_plugin_does_not_begin_anew_twice(cluster: SimulatedCluster, node: Host) -> None:
     node.readings[MigBootFact] = MigBoot(recorded_at=1_000)
     _offer(cluster, "0", "mig-mixed")
     objects = [_set(), _pod(startTime="1970-01-01T00:00:01Z")]

@@ -272,9 +272,7 @@ def test_the_probe_reads_manifest_files_and_processes(run_shell: Any, tmp_path: 
 
 @pytest.mark.pure
 @pytest.mark.parametrize("text", ["{kind: Pod}", "no: [manifest", "kind: Pod\nspec: {containers: []}\n"])
-def test_a_scheduler_that_gpunode_never_changed_is_not_judged_where_no_extender_is_asked_for(
-    host: Host, text: str
-) -> None:
+def test_an_unchanged_scheduler_is_not_judged_without_extender(host: Host, text: str) -> None:
     host.readings[Scheduler] = SchedulerState(text, {}, ())
     assert _run(host, None) == [] and not host.refusals and host.noops
     host.noops.clear()

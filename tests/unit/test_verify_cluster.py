@@ -140,7 +140,7 @@ NOTHING = [("allocatable", "none", "GPUs or MIG devices")]
     ],
     ids=["as often as the entry says", "renamed", "by MIG device", "nothing", "no GPU", "no driver"],
 )  # fmt: skip
-def test_by_a_config_map_of_the_user_s_own_a_node_is_to_offer_anything_and_vectors_are_added_on_what_it_does(
+def test_by_one_s_own_config_map_a_node_is_to_offer_anything(
     cluster: SimulatedCluster, mig: Mig, allocatable: dict[str, str], found: list[Any], by: str | None
 ) -> None:
     _change(cluster, labels={CONFIG: "sliced"}, allocatable={"cpu": "64", **allocatable})
@@ -253,7 +253,7 @@ def test_the_verdict_asks_the_plugin_s_mps_daemons_once_all_else_is_well(cluster
     assert "not Ready, desired Ready" in _verified(node, settings) and "percentage" not in node.refusals[0]
 
 
-def test_what_waits_for_clients_of_mps_fails_no_verdict_and_is_not_waited_for(
+def test_what_waits_for_clients_of_mps_fails_no_verdict(
     cluster: SimulatedCluster, node: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run has left the label as it was: what the node offers is by its former configuration."""
@@ -285,9 +285,7 @@ def test_what_waits_for_clients_of_mps_fails_no_verdict_and_is_not_waited_for(
     assert "not Ready, desired Ready" in _verified(node, settings) and node.refusals
 
 
-def test_the_pod_that_adds_vectors_asks_for_what_the_node_offers_by_a_config_map_of_the_user_s_own(
-    cluster: SimulatedCluster, node: Host
-) -> None:
+def test_the_vectors_pod_asks_for_what_the_node_offers(cluster: SimulatedCluster, node: Host) -> None:
     _change(cluster, labels={CONFIG: "sliced"}, allocatable={"nvidia.com/gpu": "0", "nvidia.com/mig-1g.10gb": "2"})
     # No pod runs in the simulation: which one was asked for is told by what became of it.
     said = _verified(node, _settings(cluster, **OWN, verify={"vector_add": "registry.invalid/add:1"}))
@@ -354,7 +352,7 @@ def test_drift_tells_of_a_cluster_that_does_not_answer_without_a_traceback(clust
 @pytest.mark.parametrize(
     ("labels", "names"), [(None, None), ({}, ["pod-security"]), ({ENFORCED[0]: "restricted"}, ["restricted"])]
 )
-def test_drift_tells_of_a_namespace_that_does_not_admit_the_plugin_s_pods(
+def test_drift_finds_a_namespace_that_does_not_admit_pods(
     cluster: SimulatedCluster, labels: dict[str, str] | None, names: list[str] | None
 ) -> None:
     if labels is not None:

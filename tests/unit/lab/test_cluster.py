@@ -99,7 +99,7 @@ def test_at_the_end_nothing_of_it_runs(started: list[Path]) -> None:
     assert control_plane.stop(started[0]) is False
 
 
-def test_a_program_that_ends_is_told_with_its_last_words(
+def test_a_program_that_ends_leaves_its_last_words(
     tmp_path: Path, given: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(control_plane, "ready", lambda kubeconfig: False)
@@ -141,9 +141,7 @@ def test_programs_without_a_kubelet_are_enough_where_kubelets_are_simulated(give
         node_programs(lambda line: None, given)
 
 
-def test_a_node_that_is_dead_is_one_where_kubelets_are_real(
-    tmp_path: Path, given: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nodes_die_where_kubelets_are_real(tmp_path: Path, given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_plane, "ready", lambda kubeconfig: True)
     for name, real in (("real", True), ("simulated", False)):
         folder = tmp_path / name
@@ -171,9 +169,7 @@ def test_kubelets_have_a_token_of_their_own_and_a_certificate_to_know_the_api_se
         control_plane.kubelet_token(folder)
 
 
-def test_real_kubelets_join_the_labs_own_cluster_alone_and_all_of_a_lab_or_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_real_kubelets_join_the_labs_own_cluster_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(LabError, match="join the lab's own cluster alone"):
         cluster.up("a", given=tmp_path / "kubeconfig", real_kubelets=True)
     monkeypatch.setattr(state, "CHECKOUT", tmp_path)

@@ -113,9 +113,7 @@ def test_pods_of_other_nodes_and_pods_that_wait_for_a_node_are_left_alone(stand_
     assert _round(stand_in, other, unbound) == []
 
 
-def test_a_pod_is_reported_once_and_says_what_is_simulated(
-    stand_in: StandIn, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_pod_is_reported_once_as_simulated(stand_in: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
     ((verb, path, _),) = _round(stand_in, _pod())
     assert (verb, path) == ("patch", "/api/v1/namespaces/team/pods/a/status")
     assert _round(stand_in, _pod()) == []

@@ -103,9 +103,7 @@ def test_it_looks_when_its_pod_is_a_new_one_and_its_labels_go_with_it(monkeypatc
     assert set(api.told[2].values()) == {None}
 
 
-def test_a_kubelet_that_forgot_a_pod_offers_nothing_until_another_one_registers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kubelet_that_forgot_a_pod_offers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plugins = "nvdp-nvidia-device-plugin"
     pod = _pod("a")
     pod["metadata"]["ownerReferences"][0]["name"] = plugins
