@@ -7,6 +7,7 @@ from typing import Any
 
 from gpunode.kubernetes.dcgm_exporter import exporter
 from gpunode.kubernetes.device_plugin.desired_cluster import desired_cluster
+from gpunode.kubernetes.device_plugin.methods import extender, schedulers, wanted_objects
 from gpunode.kubernetes.gpu_operator import operator
 from gpunode.settings import Problem, Settings, SettingsError, check_hosts
 from tests.support.messages import unnamed
@@ -44,3 +45,18 @@ def chart_values(component: str, data: dict[str, Any], names: Sequence[str]) -> 
     charts = {"device_plugin": desired_cluster, "gpu_operator": operator, "dcgm_exporter_chart": exporter}
     found: Any = charts[component](hosts)
     return None if found is None else {name: found.values.get(name) for name in names}
+
+
+def own_objects(hosts: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return gpunode's own objects, KIND/NAME -> document, without the digest of each."""
+    found = wanted_objects(in_cluster(hosts))
+    for each in found:
+        each["metadata"].pop("annotations", None)
+    return {f"{each['kind']}/{each['metadata']['name']}": each for each in found}
+
+
+def scheduler(hosts: dict[str, dict[str, Any]]) -> tuple[str | None, tuple[str, ...]]:
+    """Return the address of gpushare's extender, and the hosts whose scheduler is to know of it."""
+    found = in_cluster(hosts)
+    asked = extender(found)
+    return asked and asked.address, schedulers(found)
