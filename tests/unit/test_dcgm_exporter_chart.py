@@ -38,11 +38,12 @@ from gpunode.kubernetes.other_plugins.desired import objects, releases, releases
 from gpunode.node.preflight import refusals
 from gpunode.settings import check_hosts, settings_from
 from gpunode.system.service import ServiceState
-from tests.support.device_plugin_deploy import data, run
+from tests.support.device_plugin_deploy import cluster, data, run
 from tests.support.messages import unnamed
 from tests.support.simulated_cluster import SimulatedCluster
 from tests.support.verify import DATA, GOOD
 
+__all__ = ["cluster"]
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 
 LABEL, IMAGE = "gpunode/dcgm-exporter", "nvcr.io/nvidia/k8s/dcgm-exporter:4.5.3-4.8.2-distroless"
@@ -239,12 +240,6 @@ def test_the_record_of_the_release_is_what_a_run_without_it_goes_by() -> None:
     assert (left.namespace, left.release) == ("dcgm-exporter", "dcgm-exporter")
     moved = releases(check_hosts({"gpu-1": _asked(namespace="metrics")}))
     assert [each.namespace for each in releases_left(moved, owned, ({LABEL: "true"},)).values()] == ["dcgm-exporter"]
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> SimulatedCluster:
-    """Return a cluster of two nodes that nothing is in."""
-    return SimulatedCluster.of(tmp_path, "gpu-1", "gpu-2")
 
 
 def _hosts(cluster: SimulatedCluster, *names: str, **chart: Any) -> dict[str, dict[str, Any]]:

@@ -165,7 +165,7 @@ def test_drift_tells_of_labels_of_a_person_s_where_gpunode_brings_no_plugin(tmp_
         "label pool": ("a", "none", RUN_CLUSTER),
     }
     (theirs,) = _drift(tmp_path, {**data, "node_labels": {RACK: "b7"}}, {RACK: "b6"}, []).values()
-    assert theirs.remedy == f"find out who sets it, or `kubectl label node gpu-1 {RACK}-`"
+    assert theirs.remedy not in (None, RUN_CLUSTER) and f"gpu-1 {RACK}-" in str(theirs.remedy)
 
 
 def test_drift_tells_of_an_annotation_that_the_run_writes_anew(tmp_path: Path) -> None:
@@ -185,4 +185,4 @@ def test_a_plugin_that_takes_a_label_left_to_people_is_in_the_way(host: Host) ->
     ):
         (refusal,) = methods.alone._inner(settings=settings, everyone={"gpu-1": settings}, cluster_of=settings)
         assert refusal.function(None, host) is False
-    assert unnamed(host.refusals[0], "DaemonSet theirs/plugin") == []
+    assert unnamed(host.refusals[0], "theirs/plugin") == []

@@ -14,13 +14,14 @@ from gpunode.cli.cluster import cluster as command
 from gpunode.kubernetes.device_plugin.methods import by_release, operator_leaves, release_leaves
 from gpunode.kubernetes.device_plugin.others import parse_plugins
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
-from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, SERVED_BY, wanted_labels
+from gpunode.kubernetes.nodes.labels import CONFIG, SERVED_BY, wanted_labels
 from gpunode.settings import check_hosts, settings_from
-from tests.support.device_plugin_deploy import data, run
+from tests.support.device_plugin_deploy import cluster, data, run
 from tests.support.messages import unnamed
 from tests.support.other_methods import NODE, NVIDIA, OF_HELM, _daemon_set, _listed, in_the_way
 from tests.support.simulated_cluster import SimulatedCluster
 
+__all__ = ["cluster"]
 pytestmark = pytest.mark.pure
 PLUGIN: dict[str, Any] = {"method": "gpu-operator", "nfd": "chart"}
 OPERATED: dict[str, Any] = {**NODE, "device_plugin": PLUGIN}
@@ -61,10 +62,8 @@ def test_the_operator_leaves_only_where_gpunode_brought_it_and_no_other_node_is_
 @pytest.mark.parametrize("method", ["helm", "gpu-operator"])
 def test_another_operator_that_does_gpunode_s_work_is_refused(method: str, name: str, value: str) -> None:
     settings = settings_from({**NODE, "device_plugin": {"method": method, "nfd": "present"}})
-    plugins = parse_plugins(
-        _listed(_daemon_set(name, NVIDIA if "plugin" in name else "nvcr.io/x/y:1", None, **ON_POLICY))
-    )
-    (told,) = in_the_way(settings, {}, plugins)
+    image = NVIDIA if "plugin" in name else "nvcr.io/x/y:1"
+    (told,) = in_the_way(settings, {}, parse_plugins(_listed(_daemon_set(name, image, None, **ON_POLICY))))
     assert unnamed(told, f"theirs/{name}", value) == []
 
 
@@ -97,17 +96,9 @@ def test_what_gpunode_s_own_releases_run_is_in_nobody_s_way() -> None:
     assert unnamed(told, "gpu-operator") == []
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> SimulatedCluster:
-    """Return a cluster of two nodes that nothing is in."""
-    return SimulatedCluster.of(tmp_path, "gpu-1", "gpu-2")
-
-
 def _hosts(cluster: SimulatedCluster, *methods: str) -> dict[str, dict[str, Any]]:
-    return {
-        f"gpu-{number}": data(cluster, f"gpu-{number}", device_plugin={**PLUGIN, "method": method})
-        for number, method in enumerate(methods, 1)
-    }
+    every = ((f"gpu-{number}", {**PLUGIN, "method": method}) for number, method in enumerate(methods, 1))
+    return {name: data(cluster, name, device_plugin=plugin) for name, plugin in every}
 
 
 @pytest.mark.tier2
@@ -144,13 +135,6 @@ def test_a_node_without_the_operator_s_label_is_refused(cluster: SimulatedCluste
     else:
         assert done.code == 1 and unnamed(done.said, found) == [] and "deviceLabelFields" in done.said
         assert not cluster.state()["operator"] and cluster.labels("gpu-1") == {found: "true"}
-
-
-@pytest.mark.tier2
-def test_an_operator_that_nobody_was_labelled_for_by_gpunode_stays(cluster: SimulatedCluster, tmp_path: Path) -> None:
-    cluster.write(operator=["somebody's"])
-    assert run(tmp_path, _hosts(cluster, "helm", "helm")).code == 0
-    assert cluster.state()["operator"] == ["somebody's"] and PRESENT not in cluster.labels("gpu-1")
 
 
 @pytest.mark.tier2

@@ -15,6 +15,7 @@ from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE
 from gpunode.operations.node_by_node import reason_of
 from tests.support import device_plugin_deploy as deploy
 from tests.support.device_plugin_deploy import Run, data
+from tests.support.messages import unnamed
 from tests.support.mps_clients import gpu_pod
 from tests.support.simulated_cluster import SimulatedCluster
 
@@ -73,9 +74,8 @@ def cluster(tmp_path: Path) -> SimulatedCluster:
     nodes = made.state()["nodes"]
     for node in nodes.values():
         node["metadata"]["labels"][MPS_CAPABLE] = "true"
-    pods = {
-        f"{name}-{node}": {"set": name, "node": node, "generation": 1, "ready": True} for name in SETS for node in nodes
-    }
+    pod = {"generation": 1, "ready": True}
+    pods = {f"{name}-{node}": {"set": name, "node": node, **pod} for name in SETS for node in nodes}
     clients = [gpu_pod("training"), gpu_pod("serving", node="gpu-2")]
     made.write(nodes=nodes, plugin_pods=pods, calls=[], objects={"daemonsets.apps,pods": [], "pods": clients})
     return made
@@ -83,10 +83,8 @@ def cluster(tmp_path: Path) -> SimulatedCluster:
 
 def anew(cluster: SimulatedCluster) -> set[str]:
     """Return the nodes all of whose pods are others than before."""
-    pods = cluster.state()["plugin_pods"]
-    return {each["node"] for each in pods.values()} - {
-        each["node"] for name, each in pods.items() if not name.endswith("x")
-    }
+    pods = cluster.state()["plugin_pods"].items()
+    return {each["node"] for _, each in pods} - {each["node"] for name, each in pods if not name.endswith("x")}
 
 
 def held(cluster: SimulatedCluster) -> set[str]:
@@ -106,7 +104,12 @@ def test_a_release_comes_to_one_node_after_the_other_once(cluster: SimulatedClus
     first, second = (each.split()[2] for each in order if each.startswith("kubectl drain"))
     assert {first, second} == {"gpu-1", "gpu-2"} and order.count("helm upgrade nvdp") == 1
     assert [each.split()[1] for each in order] == ["upgrade", "drain", "delete", "drain", "delete"]
-    assert done.said.count("MPS limits read back") == 2 and done.said.count("takes pods again") == 2
+    assert done.said.count("MPS limits read back") == 2
+    # A turn looks every second: at its own node, and not at the thousands of pods of others.
+    every = [" ".join(call) for call in cluster.state()["calls"]]
+    turns = every[next(number for number, each in enumerate(every) if each.startswith("helm upgrade")) :]
+    pods = [each for each in turns if each.startswith("kubectl get pods ")]
+    assert pods and all("--field-selector spec.nodeName=gpu-" in each for each in pods)
     cluster.write(calls=[])
     again = run(tmp_path, hosts(cluster, 4, 4, **IMAGE))
     assert again.code == 0 and not cluster.called("helm upgrade"), again.said
@@ -116,10 +119,9 @@ def test_a_release_comes_to_one_node_after_the_other_once(cluster: SimulatedClus
 def test_a_node_that_fails_in_its_turn_stays_cordoned(cluster: SimulatedCluster, tmp_path: Path) -> None:
     cluster.write(sick=["gpu-1", "gpu-2"])
     done = run(tmp_path, hosts(cluster, 4, 4, **IMAGE))
-    assert done.code == 1 and "the release came to" in done.said, done.said
     (broken,) = anew(cluster)
     (other,) = {"gpu-1", "gpu-2"} - {broken}
-    assert f"the plugin's pods are not back on {broken}" in done.said and held(cluster) == {broken}
+    assert done.code == 1 and held(cluster) == {broken}, done.said
     assert not cluster.called(f"kubectl drain {other}")
     # The next run goes on where this one stopped: the node is well by now, and is given back before the other's turn.
     pods = {name: {**each, "ready": True} for name, each in cluster.state()["plugin_pods"].items()}
@@ -179,16 +181,6 @@ def test_a_node_is_not_drained_again_for_its_labels(cluster: SimulatedCluster, t
     assert anew(cluster) == {"gpu-2"} and held(cluster) == set() and not cluster.called("kubectl drain")
 
 
-def test_a_turn_looks_at_its_own_node_and_reads_the_pods_of_no_other(cluster: SimulatedCluster, tmp_path: Path) -> None:
-    """A cluster has thousands, and a turn looks every second."""
-    done = run(tmp_path, hosts(cluster, 4, 4, **IMAGE))
-    assert done.code == 0, done.said
-    calls = [" ".join(call) for call in cluster.state()["calls"]]
-    turns = calls[next(number for number, each in enumerate(calls) if each.startswith("helm upgrade")) :]
-    pods = [each for each in turns if each.startswith("kubectl get pods ")]
-    assert pods and all("--field-selector spec.nodeName=gpu-" in each for each in pods)
-
-
 def test_daemons_with_other_limits_stop_the_release(cluster: SimulatedCluster, tmp_path: Path) -> None:
     asked = {name: {**each, "x_limits": False} for name, each in hosts(cluster, 4, 4, **IMAGE).items()}
     done = run(tmp_path, asked)
@@ -209,7 +201,7 @@ def test_what_the_settings_forbid_waits_on_its_node(cluster: SimulatedCluster, t
     asked["gpu-1"]["disruption"] = {"allow": "nothing"}
     done = run(tmp_path, asked)
     assert done.code == 0 and anew(cluster) == {"gpu-2"} and held(cluster) == set(), done.said
-    assert "gpu-1 has 1 GPU pod and disruption.allow is nothing" in done.said
+    assert unnamed(done.said, "gpu-1", "disruption.allow", "nothing") == []
 
 
 def test_a_node_without_clients_is_not_drained(cluster: SimulatedCluster, tmp_path: Path) -> None:

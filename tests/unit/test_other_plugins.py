@@ -20,12 +20,13 @@ from gpunode.settings import Settings, check_hosts, settings_from
 from gpunode.settings.cluster import expected_resources
 from gpunode.settings.plugin_manifest import KINDS, ManifestError, parse_manifest, read_manifest
 from tests.support.cluster_settings import refused
-from tests.support.device_plugin_deploy import data, run
+from tests.support.device_plugin_deploy import cluster, data, run
 from tests.support.how_to import snippet
 from tests.support.messages import unnamed
 from tests.support.other_plugins import CHART, mistakes
 from tests.support.simulated_cluster import SimulatedCluster
 
+__all__ = ["cluster"]
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 
 LABEL = "gpunode/device-plugin.fpga"
@@ -60,12 +61,6 @@ def _hosts(cluster: SimulatedCluster, plugins: dict[str, Any], *names: str) -> d
     for name, each in found.items():
         each["kubernetes"] |= {"device_plugins": plugins if name in names else {}}
     return found
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> SimulatedCluster:
-    """Return a cluster of two nodes that nothing is in."""
-    return SimulatedCluster.of(tmp_path, "gpu-1", "gpu-2")
 
 
 def test_a_manifest_comes_once_and_leaves_nothing_behind(cluster: SimulatedCluster, tmp_path: Path) -> None:
