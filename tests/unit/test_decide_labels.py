@@ -37,7 +37,6 @@ from gpunode.kubernetes.nodes.labels import (
     PRESENT,
     SERVED_BY,
     LabelChange,
-    labels_of_failed,
 )
 from gpunode.operations import device_plugin, methods
 from gpunode.settings import Settings, check_hosts, settings_from
@@ -78,12 +77,10 @@ _NODES = st.one_of(
 )
 
 
-def test_each_host_has_labels_of_its_own_and_a_failed_run_leaves_them_as_they_were() -> None:
+def test_each_host_has_labels_of_its_own() -> None:
     data = {name: {"kubernetes": {"enabled": True, "node_labels": {RACK: name}}} for name in ("b7", "b8")}
     hosts = check_hosts(data)
     assert to_json(hosts)["node_labels"] == {name: {RACK: name} for name in ("b7", "b8")}
-    assert labels_of_failed(hosts["b8"], {RACK: "b7", "team": "a"}, f'["{RACK}"]') == {RACK: "b7"}
-    assert RACK not in labels_of_failed(hosts["b8"], {}, None)
 
 
 def _settings(data: dict[str, Any]) -> Settings:

@@ -196,10 +196,3 @@ def test_drift_tells_of_a_release_that_the_run_takes_away(tmp_path: Path, method
     assert [*releases] == names
     assert all((item.desired, item.finding_class) == ("none", FindingClass.DRIFT) for item in releases.values())
     assert cluster.called("helm uninstall") == 0
-
-
-def test_a_refused_change_is_told_as_a_person_s_with_what_is_in_the_way() -> None:
-    somebody_s = LivingHelm([("deployed", "Install complete", OTHER)])
-    settings = _settings()
-    (item,) = _session(settings, somebody_s).decide({}, (), datetime.now(UTC))[2].findings
-    assert item.remedy == BY_HAND and "set device_plugin.take_over = True" in (item.cause or "")

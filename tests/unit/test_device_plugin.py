@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +13,10 @@ from hypothesis import strategies as st
 
 from gpunode.cli.cluster import cluster
 from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster, desired_cluster
-from gpunode.kubernetes.device_plugin.static_manifest import IMAGE, static_manifest
 from gpunode.kubernetes.nodes.configuration import configuration
 from gpunode.kubernetes.nodes.labels import (
     CONFIG,
-    MIG_CONFIG,
-    MIG_STATE,
-    PRESENT,
-    label_change,
-    labels_of_failed,
-    wanted_labels,
 )
-from gpunode.kubernetes.objects.runtime_class import runtime_class, written
 from gpunode.node.preflight import refusals
 from gpunode.settings import SettingsError, check_hosts, settings_from
 from gpunode.settings.cluster import features
@@ -63,11 +54,6 @@ def test_settings_become_the_reference_values_and_every_node_names_an_entry_that
     config = found.values["config"]
     if "map" in config:
         assert {labels[CONFIG] for labels in found.labels.values()} | {config["default"]} <= set(config["map"])
-
-
-def test_mig_devices_may_be_offered_by_a_config_map_of_the_user_s_own() -> None:
-    own = {"mig": {"config": "all-balanced"}, "device_plugin": {"config_name": "own"}, "sharing": {"config": "sliced"}}
-    assert _rollout({"gpu-1": {**NODE, **own}}).labels["gpu-1"][CONFIG] == "sliced"
 
 
 def test_a_mig_configuration_of_one_s_own_has_a_name_for_a_label_and_one_profile_for_single(tmp_path: Path) -> None:
@@ -116,32 +102,6 @@ def test_configurations_have_one_name_where_they_are_one(one: dict[str, Any], ot
     assert len(first.name) <= 63
 
 
-def test_the_mig_state_is_a_label_where_it_is_known() -> None:
-    settings = settings_from({**NODE, "mig": {"config": "all-balanced"}, "sharing": {"mig_strategy": "mixed"}})
-    assert MIG_STATE not in wanted_labels(settings)
-    assert wanted_labels(settings, "pending")[MIG_STATE] == "pending"
-    with pytest.raises(ValueError, match="pending"):
-        wanted_labels(settings, "fine")
-
-
-@pytest.mark.parametrize(
-    ("apis", "version"),
-    [({"node.k8s.io/v1", "node.k8s.io/v1beta1"}, "v1"), ({"node.k8s.io/v1beta1"}, "v1beta1"), (set(), "v1")],
-)
-def test_a_runtime_class_is_of_the_newest_version_that_the_cluster_has(apis: set[str], version: str) -> None:
-    assert json.loads(written(runtime_class(), apis))["apiVersion"] == f"node.k8s.io/{version}"
-
-
-def test_a_node_that_failed_keeps_our_labels_and_gets_none_but_the_state_of_mig() -> None:
-    asked = settings_from({**NODE, "mig": {"config": "all-balanced"}, "sharing": {"mig_strategy": "mixed"}})
-    labels, note = {PRESENT: "true", "zone": "a"}, json.dumps([PRESENT])
-    failed = {PRESENT: "true", MIG_CONFIG: "all-balanced", MIG_STATE: "failed"}
-    assert labels_of_failed(asked, labels, note) == failed
-    assert labels_of_failed(settings_from(NODE), {}, None) == {}
-    change = label_change(failed, labels, note)
-    assert change.to_set == {MIG_CONFIG: "all-balanced", MIG_STATE: "failed"} and not change.to_remove
-
-
 def test_every_row_of_the_table_has_a_version_and_a_source() -> None:
     for table in ({"plugin": features.of_plugin()}, features.of_kubernetes(), features.of_helm()):
         for name, needs in table.items():
@@ -180,13 +140,3 @@ def test_the_command_line_refuses_without_a_traceback(tmp_path: Path) -> None:
     nothing = CliRunner().invoke(cluster, [_inventory(tmp_path, {})])
     assert nothing.exit_code == 2 and "kubernetes.enabled" in nothing.output
     assert CliRunner().invoke(cluster, [str(tmp_path / "none.py")]).exit_code == 1
-
-
-DIGEST = "sha256:" + "0123456789abcdef" * 4
-
-
-def test_an_image_by_its_digest_goes_with_its_tag_in_a_manifest_too() -> None:
-    manifest = settings_from({**NODE, "device_plugin": {"method": "manifest", "image_digest": DIGEST}}).device_plugin
-    objects = static_manifest(manifest, [SharingSettings.model_validate({})], False)
-    (container,) = objects[-1]["spec"]["template"]["spec"]["containers"]
-    assert container["image"] == f"{IMAGE}:v0.20.0@{DIGEST}"

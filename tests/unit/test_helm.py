@@ -14,7 +14,7 @@ from gpunode.base.reading import ParseError
 from gpunode.kubernetes.helm.change import Reading, Wanted, change, removal
 from gpunode.kubernetes.helm.difference import differences, drifted
 from gpunode.kubernetes.helm.manifest import Identity, Object, objects
-from gpunode.kubernetes.helm.release import Release, Revision, Status, StoredRevision, parse_history, parse_list
+from gpunode.kubernetes.helm.release import Release, StoredRevision, parse_history, parse_list
 from gpunode.settings import SettingsError
 from tests.support.helm import MANIFEST, NOW, OTHER, TIMEOUT, commands, different, release
 
@@ -141,11 +141,6 @@ def test_an_answer_that_is_none_is_refused_without_its_words(parse: Any, text: s
         assert "hunter2" not in str(error)
     else:
         assert found is None and text == '[{"revision": true}]'
-
-
-def test_a_chart_s_name_may_hold_dashes_and_its_version_too() -> None:
-    revision = Revision(1, Status.DEPLOYED, "nvidia-device-plugin-0.20.0-rc.1", None, "")
-    assert (revision.chart_name, revision.chart_version) == ("nvidia-device-plugin", "0.20.0-rc.1")
 
 
 def test_values_are_in_no_command_line_and_in_no_text_form() -> None:

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.device_plugin.methods import release_leaves, wanted_objects
+from gpunode.kubernetes.device_plugin.methods import wanted_objects
 from gpunode.kubernetes.device_plugin.others import parse_plugins
-from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
-from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, SERVED_BY, label_change, wanted_labels
+from gpunode.kubernetes.nodes.labels import PRESENT, wanted_labels
 from gpunode.kubernetes.objects.own_objects import DIGEST, METHOD, marked, objects_change
 from gpunode.settings import check_hosts, settings_from
 from tests.support.messages import unnamed
@@ -36,13 +35,9 @@ def _objects(**hosts: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {f"{each['kind']}/{each['metadata']['name']}": each for each in wanted_objects(check_hosts(hosts))}
 
 
-def test_a_node_of_another_method_is_taken_by_its_own_plugin_alone() -> None:
-    expected = {CONFIG: "time-slicing-5-renamed", SERVED_BY: "manifest"}
-    assert wanted_labels(settings_from(MANIFEST)) == expected and wanted_labels(settings_from(GPUSHARE)) == {
-        "gpushare": "true"
-    }
-    by_class = _objects(**{"gpu-1": {**GPUSHARE, "containerd": {"default_runtime": "runc"}}})
-    assert by_class["DaemonSet/gpushare-device-plugin"]["spec"]["template"]["spec"]["runtimeClassName"] == "nvidia"
+def test_gpushare_s_pods_choose_the_runtime_where_the_node_s_default_is_another_one() -> None:
+    found = _objects(**{"gpu-1": {**GPUSHARE, "containerd": {"default_runtime": "runc"}}})
+    assert found["DaemonSet/gpushare-device-plugin"]["spec"]["template"]["spec"]["runtimeClassName"] == "nvidia"
 
 
 _OURS = [*_objects(**{"gpu-1": GPUSHARE}).values()]
@@ -182,26 +177,3 @@ def test_a_daemon_set_takes_nodes_by_its_conditions(labels: dict[str, str], expr
     if expression["operator"] in opposite:
         other = {**expression, "operator": opposite[expression["operator"]]}
         assert takes(expression) != takes(other) and not takes(expression, other)
-
-
-def test_a_node_that_goes_from_the_chart_to_gpushare_changes_its_labels_at_once() -> None:
-    before = label_change(wanted_labels(settings_from(NODE)), {}, None)
-    there = dict(before.to_set)
-    change = label_change(wanted_labels(settings_from(GPUSHARE)), there, before.ours)
-    assert (dict(change.to_set), change.to_remove) == ({"gpushare": "true"}, (CONFIG, PRESENT))
-
-
-def _node(name: str, *ours: str) -> ClusterNode:
-    return ClusterNode(name, {}, json.dumps(list(ours)), {}, unschedulable=False, ready=True)
-
-
-def test_the_release_leaves_only_where_gpunode_brought_it_and_nobody_else_s_node_needs_it() -> None:
-    shared, chart = check_hosts({"gpu-1": GPUSHARE}), check_hosts({"gpu-1": NODE})
-    labelled, elsewhere = _node("gpu-1", CONFIG, PRESENT), _node("gpu-9", CONFIG, PRESENT)
-    assert release_leaves(shared, {"gpu-1": labelled}, ["gpu-1"])
-    assert not release_leaves(shared, {"gpu-1": labelled}, [])
-    assert not release_leaves(shared, {"gpu-1": labelled, "gpu-9": elsewhere}, ["gpu-1"])
-    assert not release_leaves(shared, {"gpu-1": _node("gpu-1")}, ["gpu-1"])
-    # By a static manifest, whose nodes have the same label for their configuration.
-    assert not release_leaves(shared, {"gpu-1": _node("gpu-1", CONFIG, SERVED_BY)}, ["gpu-1"])
-    assert not release_leaves(chart, {"gpu-1": labelled}, ["gpu-1"])

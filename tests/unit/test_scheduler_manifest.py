@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpunode.kubernetes.gpushare.configuration import Extender, SchedulerError, configuration
+from gpunode.kubernetes.gpushare.configuration import SchedulerError
 from gpunode.kubernetes.gpushare.manifest import parse_manifest
 from gpunode.kubernetes.gpushare.patch import patched, unpatched
 from tests.support.scheduler_manifest import KUBEADM
@@ -31,7 +31,6 @@ spec:
           - --leader-elect
           - --v=2
 """
-EXTENDER = Extender("http://127.0.0.1:32766/gpushare-scheduler")
 
 
 def _container(text: str) -> dict[str, Any]:
@@ -103,21 +102,3 @@ def test_whatever_is_written_into_a_manifest_it_is_patched_rightly_or_refused(no
     except SchedulerError:
         return
     assert unpatched(made) == text and f"--config={PATH}" in _container(made)["command"]
-
-
-def test_what_the_file_takes_the_place_of_is_carried_over() -> None:
-    options = {
-        "kubeconfig": "/etc/kubernetes/scheduler.conf", "leader-elect": "false", "leader-elect-lease-duration": "60s",
-        "kube-api-qps": "100", "profiling": "false", "bind-address": "127.0.0.1", "v": "2",
-    }  # fmt: skip
-    found = yaml.safe_load(configuration("1.31.4", options, EXTENDER).text)
-    assert found["clientConnection"] == {"kubeconfig": "/etc/kubernetes/scheduler.conf", "qps": 100}
-    assert found["leaderElection"] == {"leaderElect": False, "leaseDuration": "60s"} and not found["enableProfiling"]
-    (extender,) = found["extenders"]
-    assert extender["managedResources"] == [{"name": "aliyun.com/gpu-mem", "ignoredByScheduler": False}]
-    assert (extender["urlPrefix"], extender["filterVerb"], extender["bindVerb"]) == (EXTENDER.address, "filter", "bind")
-
-
-def test_another_content_is_another_file() -> None:
-    one, other = (configuration("1.31.4", {"leader-elect": value}, EXTENDER) for value in ("true", "false"))
-    assert one.path != other.path and one == configuration("1.31.4", {"leader-elect": "true"}, EXTENDER)

@@ -12,7 +12,6 @@ import pytest
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.subject import Subject
 from gpunode.facts.gpu import Gpus as GpusFact
-from gpunode.facts.mig import Mig as MigFact
 from gpunode.fleet import drift_cluster
 from gpunode.kubernetes.device_plugin.cluster import Cluster
 from gpunode.kubernetes.device_plugin.methods import wanted_objects
@@ -20,15 +19,15 @@ from gpunode.kubernetes.device_plugin.promise import promised_memory
 from gpunode.kubernetes.device_plugin.verdict import comes_by_itself, judge_extender, judge_node
 from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, SERVED_BY
 from gpunode.kubernetes.run_on import here
-from gpunode.operations import verify_cluster
 from gpunode.settings import Settings, settings_from
 from gpunode.system.gpu import Gpus
 from tests.support.messages import unnamed
 from tests.support.simulated_cluster import SimulatedCluster
 from tests.support.simulated_host import Host
 from tests.support.verify import GOOD, GPU
-from tests.support.verify_cluster import DAEMON_SET, SHARED, TWO, _bad, _pod, _set
+from tests.support.verify_cluster import DAEMON_SET, SHARED, TWO, _bad, _pod, _set, _verified, node
 
+__all__ = ["node"]
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 
 SMI = Gpus("ok", 0, None, (replace(GPU, memory_mib=81559), replace(GPU, index=1, memory_mib=81559)))
@@ -235,29 +234,19 @@ def test_drift_tells_of_the_operator_s_release_beside_the_plugin_s(tmp_path: Pat
 
 
 @pytest.fixture
-def node(host: Host, monkeypatch: pytest.MonkeyPatch) -> Host:
-    """Return the host that operations see, on which two GPUs are, and let no time pass."""
-    host.readings[MigFact], host.readings[GpusFact] = TWO, SMI
-    clock = iter(range(0, 100_000, 5))
-    monkeypatch.setattr(verify_cluster, "monotonic", lambda: float(next(clock)))
-    monkeypatch.setattr(verify_cluster, "sleep", lambda _: None)
-    return host
+def asked(node: Host) -> Host:
+    """Return the host that operations see, on which nvidia-smi lists two GPUs."""
+    node.readings[GpusFact] = SMI
+    return node
 
 
-def _verified(node: Host, settings: Settings) -> str:
-    shared = settings.device_plugin.method == "gpushare"
-    for command in verify_cluster.verified._inner(settings=settings, gpus=(), with_gpushare=shared):
-        assert command.function(node.state, node) is False
-    return "\n".join(node.refusals or node.noops)
-
-
-def test_the_verdict_is_good_where_all_is_as_desired(cluster: SimulatedCluster, method: str, node: Host) -> None:
+def test_the_verdict_is_good_where_all_is_as_desired(cluster: SimulatedCluster, method: str, asked: Host) -> None:
     # Were some pending, "of" and the number of all would follow the first number.
-    assert re.match(r"\d+ things ", _verified(node, _settings(cluster, method))) and not node.refusals
+    assert re.match(r"\d+ things ", _verified(asked, _settings(cluster, method))) and not asked.refusals
 
 
-def test_the_verdict_fails_with_what_the_plugin_said(cluster: SimulatedCluster, method: str, node: Host) -> None:
+def test_the_verdict_fails_with_what_the_plugin_said(cluster: SimulatedCluster, method: str, asked: Host) -> None:
     _change(cluster, allocatable=dict.fromkeys(OFFERED[method], "0"))
-    said = _verified(node, _settings(cluster, method))
+    said = _verified(asked, _settings(cluster, method))
     pod = {"manifest": STATIC, "gpu-operator": DAEMON_SET, "gpushare": SHARE}[method]
     assert unnamed(said, f"{pod}-x", *(name for name, count in OFFERED[method].items() if count != "0")) == []

@@ -8,7 +8,7 @@ import pytest
 
 from gpunode.kubernetes.device_plugin.promise import promised, promised_memory
 from gpunode.kubernetes.nodes.configuration import configuration
-from gpunode.lab.cluster.devices import Gpu, parsed
+from gpunode.lab.cluster.devices import Gpu
 from gpunode.lab.cluster.plugin import (
     Config,
     PluginError,
@@ -31,13 +31,6 @@ _LABEL = "nvidia.com/device-plugin.config"
 WHOLE = (Gpu("GPU-0", False), Gpu("GPU-1", False))
 SLICED = (Gpu("GPU-0", True, (("1g.10gb", "MIG-a"), ("1g.10gb", "MIG-b"), ("3g.40gb", "MIG-c"))), Gpu("GPU-1", False))
 ALIKE = (Gpu("GPU-0", True, (("1g.10gb+me", "MIG-a"),)), Gpu("GPU-1", True, (("1g.10gb+me", "MIG-b"),)))
-SMI = """0, GPU-0a73de89, Enabled
-1, GPU-1b73de89, Disabled
-GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0a73de89)
-  MIG 1g.10gb+me  Device  0: (UUID: MIG-d2d4cc1b)
-  MIG 3g.40gb     Device  1: (UUID: MIG-d9d8855b)
-GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-1b73de89)
-"""
 
 
 def _pod(owner: str = "nvdp-nvidia-device-plugin", **variables: str) -> dict[str, Any]:
@@ -134,11 +127,6 @@ def test_a_gpu_that_no_longer_answers_takes_its_shares_with_it() -> None:
     asked = Config("", "none", {"nvidia.com/gpu": (5, "nvidia.com/gpu.shared")})
     assert offered(asked, WHOLE, frozenset({"GPU-1"})) == {"nvidia.com/gpu.shared": 5}
     assert offered(asked, WHOLE, frozenset()) == {"nvidia.com/gpu.shared": 0}
-
-
-def test_gpus_and_mig_devices_are_read_from_nvidia_smi() -> None:
-    devices = (("1g.10gb+me", "MIG-d2d4cc1b"), ("3g.40gb", "MIG-d9d8855b"))
-    assert parsed(SMI) == (Gpu("GPU-0a73de89", True, devices), Gpu("GPU-1b73de89", False))
 
 
 def test_a_plugin_of_the_static_manifest_reads_the_entry_that_its_option_names() -> None:
