@@ -394,9 +394,7 @@ _PLUGINS = st.builds(
     plugins=st.lists(_PLUGINS, max_size=3),
     labels=st.dictionaries(st.sampled_from([PRESENT, "feature.node.kubernetes.io/pci-10de.present"]), st.just("true")),
 )
-def test_a_second_plugin_is_a_person_s_to_take_away(
-    data: dict[str, Any], plugins: list[Plugin], labels: dict[str, str]
-) -> None:
+def test_a_second_plugin_is_a_person_s(data: dict[str, Any], plugins: list[Plugin], labels: dict[str, str]) -> None:
     settings = _settings(data)
     alone = others.decide(settings, labels, plugins)
     different = _different(alone)
@@ -411,7 +409,7 @@ def test_a_second_plugin_is_a_person_s_to_take_away(
     recorded=st.sampled_from([None, 5, 50]),
     starts=st.lists(st.sampled_from([None, 1.0, 5.0, 49.0, 51.0]), max_size=3),
 )
-def test_pods_older_than_the_mig_layout_begin_anew_once(
+def test_pods_older_than_mig_begin_anew_once(
     config: str | None, recorded: int | None, starts: list[float | None]
 ) -> None:
     sliced = {"mig": {"config": config}, "sharing": {"mig_strategy": "mixed"}} if config else {}

@@ -106,7 +106,7 @@ def _run(settings: Settings, node: ClusterNode | None, state: str | None) -> tup
 
 @given(data=st.sampled_from(_SETTINGS), looked_up=st.booleans(), node=_NODES, state=st.sampled_from(MIG_STATES))
 @hypothesis_settings(deadline=None)
-def test_a_run_changes_the_labels_that_drift_finds_otherwise_and_then_it_finds_somebody_else_s_alone(
+def test_run_and_drift_agree_on_labels(
     data: dict[str, Any], looked_up: bool, node: ClusterNode | None, state: str
 ) -> None:
     settings = _settings(data)

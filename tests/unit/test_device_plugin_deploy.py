@@ -117,7 +117,7 @@ def test_each_method_s_plugin_is_to_know_mig_devices(cluster: SimulatedCluster, 
     sliced = {"mig": {"config": "all-balanced"}, "sharing": {"mig_strategy": "mixed"}, **plugin}
     hosts = {"gpu-1": data(cluster, "gpu-1", **sliced), "gpu-2": data(cluster, "gpu-2", **plugin)}
     names = [row["name"] for row in run(tmp_path, hosts, "--dry").actual["plan"]]
-    assert names.count("Device plugin | Have the plugin know the node's MIG devices") == 1, names
+    assert sum("MIG devices" in name for name in names) == 1, names
 
 
 def test_a_later_run_leaves_alone_what_it_is_not_for(cluster: SimulatedCluster, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_node_without_plugin_loses_our_labels_alone(cluster: SimulatedCluster,
 
 @pytest.mark.parametrize("method", ["helm", "manifest", "gpu-operator"])
 @pytest.mark.parametrize("there", [True, False])
-def test_the_namespaces_admit_pods_that_mount_folders_of_the_node(
+def test_the_namespaces_admit_the_plugin_s_pods(
     cluster: SimulatedCluster, tmp_path: Path, method: str, there: bool
 ) -> None:
     theirs = {"team": "gpu"}
@@ -211,9 +211,7 @@ def test_a_label_of_somebody_else_s_stays_and_is_told(cluster: SimulatedCluster,
     ],
     ids=["a release that fails", "a cluster that does not answer"],
 )
-def test_what_fails_for_all_is_told_once(
-    cluster: SimulatedCluster, tmp_path: Path, fails: dict[str, str], names: list[str]
-) -> None:
+def test_what_fails_for_all(cluster: SimulatedCluster, tmp_path: Path, fails: dict[str, str], names: list[str]) -> None:
     cluster.write(failures=fails)
     done = run(tmp_path, two(cluster))
     (words, *_) = fails.values()

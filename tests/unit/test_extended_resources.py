@@ -101,7 +101,7 @@ def counted(data: dict[str, int]) -> Settings:
 
 @given(desired=_COUNTS, actual=_COUNTS, ours=_ANNOTATIONS, others=st.booleans())
 @hypothesis_settings(deadline=None)
-def test_the_patch_leaves_no_difference_but_somebody_else_s_and_takes_away_what_is_gpunode_s_alone(
+def test_the_patch_leaves_somebody_else_s_alone(
     desired: dict[str, int], actual: dict[str, int], ours: str | None, others: bool
 ) -> None:
     before = node({name: str(count) for name, count in actual.items()}, ours, others)
@@ -164,7 +164,7 @@ def test_what_a_device_plugin_of_others_is_to_offer_is_waited_for(actual: dict[s
         ({DONGLE: "4"}, None, {}),
     ],
 )
-def test_the_operation_carries_out_what_is_decided(
+def test_the_operation_does_what_is_decided(
     capacity: dict[str, str], ours: str | None, desired: dict[str, int]
 ) -> None:
     host, changes, settings = Host({}), [], counted(desired)

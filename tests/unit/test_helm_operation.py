@@ -105,9 +105,7 @@ def test_an_object_changed_by_hand_is_upgraded(program: Path, tmp_path: Path, ho
 @pytest.mark.real
 @pytest.mark.tier2
 @pytest.mark.parametrize("chart", ["/nonexistent/chart", None], ids=["no chart", "no answer"])
-def test_what_is_not_there_is_told_with_the_remedy(
-    program: Path, tmp_path: Path, host: Host, chart: str | None
-) -> None:
+def test_what_is_not_there_is_told(program: Path, tmp_path: Path, host: Host, chart: str | None) -> None:
     with _deployed(tmp_path, program) as kubernetes:
         if chart is not None:
             _refused(host, kubernetes, "device_plugin.chart", chart=chart)

@@ -149,7 +149,7 @@ def noted(cluster: SimulatedCluster, name: str, reason: str, state: str = "faile
 
 
 @pytest.mark.parametrize("options", [{}, IMAGE])
-def test_a_node_emptied_for_something_else_stays_so(
+def test_a_node_that_others_emptied_stays_so(
     cluster: SimulatedCluster, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     """It waits for the verdict, which it failed: also where the release had it emptied, and where pods come anew."""

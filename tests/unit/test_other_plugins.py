@@ -144,15 +144,6 @@ def test_a_record_never_takes_nvidia_s_own_release_away() -> None:
     assert not releases_left({}, owned, (), kept_releases(check_hosts({"gpu-1": own})))
 
 
-def test_what_a_plugin_offers_joins_what_the_verdict_waits_for() -> None:
-    plugins = {"fpga": {**CHART, "resources": {"xilinx.com/u250": 2}}}
-    kubernetes = {"enabled": True, "device_plugins": plugins, "expected_resources": {"example.com/other": 1}}
-    assert expected_resources(settings_from({"kubernetes": kubernetes})) == {
-        "xilinx.com/u250": 2,
-        "example.com/other": 1,
-    }
-
-
 def test_aliases_that_stand_for_each_other_many_times_over_are_refused_and_not_built() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x]"]
     lines += [f"a{each}: &a{each} [{', '.join([f'*a{each - 1}'] * 8)}]" for each in range(1, 12)]

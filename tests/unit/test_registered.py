@@ -94,9 +94,7 @@ _COUNT = st.sampled_from([None, "0", "1", "2", "9", "2k"])
 
 
 @given(allocatable=_COUNT, capacity=_COUNT, ready=st.booleans())
-def test_a_ready_pod_begins_anew_where_gpus_are_missing(
-    allocatable: str | None, capacity: str | None, ready: bool
-) -> None:
+def test_a_ready_pod_begins_anew_without_gpus(allocatable: str | None, capacity: str | None, ready: bool) -> None:
     def of(count: str | None) -> dict[str, str]:
         return {} if count is None else {GPU: count}
 
@@ -149,9 +147,7 @@ def test_the_pod_is_removed_once(cluster: SimulatedCluster, node: Host, monkeypa
     assert cluster.called(f"kubectl delete pods {POD}") == 1 and not node.refusals
 
 
-def test_a_pod_that_registers_meanwhile_stays(
-    cluster: SimulatedCluster, node: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pod_that_registers_stays(cluster: SimulatedCluster, node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_plugin, "sleep", lambda _: _offer(cluster, "2"))
     assert _carried_out(node, cluster) == [] and len(node.noops) == 1
     assert cluster.called("kubectl delete pods") == 0

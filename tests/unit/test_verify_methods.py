@@ -163,7 +163,7 @@ def test_each_workload_that_is_missing_or_does_not_run_is_found_by_name(
         ("gpushare", {"allocatable": {"nvidia.com/gpu": "2"}}, ("allocatable nvidia.com/gpu", "2", "0")),
     ],
 )
-def test_a_label_that_is_gone_and_what_is_offered_otherwise_is_found(
+def test_what_a_node_has_otherwise_is_found(
     tmp_path: Path, method: str, change: dict[str, Any], bad: tuple[str, str, str]
 ) -> None:
     cluster = _cluster(tmp_path, method)

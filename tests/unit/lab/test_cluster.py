@@ -99,9 +99,7 @@ def test_at_the_end_nothing_of_it_runs(started: list[Path]) -> None:
     assert control_plane.stop(started[0]) is False
 
 
-def test_a_program_that_ends_leaves_its_last_words(
-    tmp_path: Path, given: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_that_ends_leaves_its_words(tmp_path: Path, given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_plane, "ready", lambda kubeconfig: False)
     (given / "etcd").write_text("#!/bin/sh\necho no room >&2\nexit 1\n")
     try:
@@ -117,9 +115,7 @@ def test_a_folder_that_lacks_a_program_is_refused_by_its_name(given: Path) -> No
         programs(lambda line: None, given)
 
 
-def test_a_cluster_is_given_or_the_lab_s_own_of_nodes_that_are_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_is_given_or_the_lab_s_own_of_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "CHECKOUT", tmp_path)
     kubeconfig = tmp_path / "kubeconfig"
     with pytest.raises(LabError, match="gpunode lab up"):

@@ -74,7 +74,7 @@ def test_the_plugin_s_own_pods_are_told_from_those_beside_it() -> None:
     ],
     ids=str,
 )
-def test_a_labelled_node_offers_what_its_settings_promise(
+def test_a_labelled_node_offers_its_promise(
     sharing: dict[str, Any], gpus: tuple[Gpu, ...], mig_devices: dict[str, int]
 ) -> None:
     settings = SharingSettings.model_validate(sharing)
