@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gpunode.kubernetes.dcgm_exporter import exporter
@@ -42,8 +42,12 @@ def refused_of(hosts: dict[str, dict[str, Any]]) -> list[tuple[str | None, str]]
 def chart_values(component: str, data: dict[str, Any], names: Sequence[str]) -> dict[str, Any] | None:
     """Return some of the values that the chart of a component gets; None where it is not asked for."""
     hosts = in_cluster({"gpu-1": data})
-    charts = {"device_plugin": desired_cluster, "gpu_operator": operator, "dcgm_exporter_chart": exporter}
-    found: Any = charts[component](hosts)
+    charts: dict[str, Callable[[Mapping[str, Settings]], Any]] = {
+        "device_plugin": desired_cluster,
+        "gpu_operator": operator,
+        "dcgm_exporter_chart": exporter,
+    }
+    found = charts[component](hosts)
     return None if found is None else {name: found.values.get(name) for name in names}
 
 
@@ -59,4 +63,4 @@ def scheduler(hosts: dict[str, dict[str, Any]]) -> tuple[str | None, tuple[str, 
     """Return the address of gpushare's extender, and the hosts whose scheduler is to know of it."""
     found = in_cluster(hosts)
     asked = extender(found)
-    return asked and asked.address, schedulers(found)
+    return None if asked is None else asked.address, schedulers(found)

@@ -144,10 +144,11 @@ def decided(
 
     good, undone: a revision's number and manifest; by_hand: what somebody changed in the live objects
     """
-    stored = [each and StoredRevision(each[0], _text(each[1])) for each in (good, undone)]
+    deployed, failed = (each and StoredRevision(each[0], _text(each[1])) for each in (good, undone))
     seen = None if by_hand is None else live(*by_hand)
     wanted = Wanted("nvidia-device-plugin", "0.20.0", "gpu", _text(desired), takes_over=takes_over)
-    found = change(wanted, Reading(release(*revisions, age=age, chart=chart), *stored, live=seen), NOW, TIMEOUT)
+    reading = Reading(release(*revisions, age=age, chart=chart), deployed, failed, seen)
+    found = change(wanted, reading, NOW, TIMEOUT)
     acts = [each.act if each.revision is None else f"{each.act} {each.revision}" for each in found.steps]
     text = " ".join((found.refused or "", *(each.reason for each in found.steps)))
     return [*acts, *["by hand"] * found.by_hand, *["refused"] * bool(found.refused), *unnamed(text, *names)]

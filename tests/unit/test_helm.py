@@ -111,9 +111,9 @@ WANTED = Wanted("nvidia-device-plugin", "0.20.0", "gpu", MANIFEST, takes_over=Tr
 def test_it_is_known_whose_pods_stay_by_the_revision_that_is_gone_back_to() -> None:
     """By that one, whatever the desired revision and the one that was cut off say."""
     stays = MANIFEST.replace("spec:\n  template:", "spec:\n  updateStrategy: {type: OnDelete}\n  template:", 1)
-    daemon_set, cut_off = {Identity("apps", "DaemonSet", "", "nvdp")}, release("deployed", "pending-upgrade")
-    behind = StoredRevision(1, stays)
-    for desired, ours in ((stays, set()), (OTHER, set()), (stays.replace("plugin:v1", "plugin:v2"), daemon_set)):
+    cut_off, behind = release("deployed", "pending-upgrade"), StoredRevision(1, stays)
+    daemon_set, none = frozenset({Identity("apps", "DaemonSet", "", "nvdp")}), frozenset[Identity]()
+    for desired, ours in ((stays, none), (OTHER, none), (stays.replace("plugin:v1", "plugin:v2"), daemon_set)):
         found = change(replace(WANTED, manifest=desired), Reading(cut_off, behind), NOW, TIMEOUT)
         assert (found.stays_behind, found.stays) == (daemon_set, ours)
     assert not change(WANTED, Reading(cut_off, StoredRevision(1, MANIFEST)), NOW, TIMEOUT).stays_behind
