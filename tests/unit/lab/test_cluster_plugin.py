@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
 
 from gpunode.kubernetes.device_plugin.promise import promised, promised_memory
 from gpunode.kubernetes.nodes.configuration import configuration
-from gpunode.lab.cluster.devices import Gpu, parsed
+from gpunode.lab.cluster.devices import Gpu
 from gpunode.lab.cluster.plugin import (
     Config,
     PluginError,
@@ -28,20 +27,14 @@ from gpunode.system.gpu import Gpus, MigMode
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 
+_LABEL = "nvidia.com/device-plugin.config"
 WHOLE = (Gpu("GPU-0", False), Gpu("GPU-1", False))
 SLICED = (Gpu("GPU-0", True, (("1g.10gb", "MIG-a"), ("1g.10gb", "MIG-b"), ("3g.40gb", "MIG-c"))), Gpu("GPU-1", False))
 ALIKE = (Gpu("GPU-0", True, (("1g.10gb+me", "MIG-a"),)), Gpu("GPU-1", True, (("1g.10gb+me", "MIG-b"),)))
-SMI = """0, GPU-0a73de89, Enabled
-1, GPU-1b73de89, Disabled
-GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0a73de89)
-  MIG 1g.10gb+me  Device  0: (UUID: MIG-d2d4cc1b)
-  MIG 3g.40gb     Device  1: (UUID: MIG-d9d8855b)
-GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-1b73de89)
-"""
 
 
 def _pod(owner: str = "nvdp-nvidia-device-plugin", **variables: str) -> dict[str, Any]:
-    variables = {"NODE_LABEL": "nvidia.com/device-plugin.config", "DEFAULT_CONFIG": "none", **variables}
+    variables = {"NODE_LABEL": _LABEL, "DEFAULT_CONFIG": "none", **variables}
     container = {
         "name": "main",
         "env": [{"name": name, "value": value} for name, value in variables.items()],
@@ -58,23 +51,14 @@ def _entries(*sharings: dict[str, Any]) -> dict[str, str]:
     return {each.name: each.text for each in made}
 
 
-@pytest.mark.parametrize(
-    ("owner", "expected"),
-    [
-        ("nvdp-nvidia-device-plugin", True),
-        ("nvidia-device-plugin-daemonset", True),
-        ("nvdp-nvidia-device-plugin-mps-control-daemon", False),
-        ("nvdp-nvidia-device-plugin-gpu-feature-discovery", False),
-        ("calico-node", False),
-    ],
-)
-def test_the_plugin_s_own_pods_are_told_from_those_beside_it(owner: str, expected: bool) -> None:
-    assert is_plugin(_pod(owner)) is expected
+_ENTRIES = _entries({"strategy": "time-slicing", "replicas": 5})
 
 
-def test_the_mounted_config_map_is_the_one_that_is_read() -> None:
-    assert config_map(_pod()) == "the-map"
-    assert config_map({"spec": {"containers": [{"name": "main"}]}}) is None
+def test_the_plugin_s_own_pods_are_told_from_those_beside_it() -> None:
+    names = ("nvdp-nvidia-device-plugin", "nvidia-device-plugin-daemonset", "calico-node")
+    beside = ("nvdp-nvidia-device-plugin-mps-control-daemon", "nvdp-nvidia-device-plugin-gpu-feature-discovery")
+    assert [name for name in (*names, *beside) if is_plugin(_pod(name))] == [*names[:2]]
+    assert config_map(_pod()) == "the-map" and config_map({"spec": {"containers": [{"name": "main"}]}}) is None
 
 
 @pytest.mark.parametrize(
@@ -90,67 +74,59 @@ def test_the_mounted_config_map_is_the_one_that_is_read() -> None:
     ],
     ids=str,
 )
-def test_a_labelled_node_offers_what_its_settings_promise(
+def test_a_labelled_node_offers_its_promise(
     sharing: dict[str, Any], gpus: tuple[Gpu, ...], mig_devices: dict[str, int]
 ) -> None:
     settings = SharingSettings.model_validate(sharing)
     name = configuration(settings).name
-    asked = config(_pod(), _entries(sharing), {"nvidia.com/device-plugin.config": name})
-    assert asked.name == name
-    assert offered(asked, gpus) == promised(settings, sum(not gpu.mig for gpu in gpus), mig_devices)
+    asked = config(_pod(), _entries(sharing), {_LABEL: name})
+    assert asked.name == name and offered(asked, gpus) == promised(
+        settings, sum(not gpu.mig for gpu in gpus), mig_devices
+    )
 
 
-def test_a_node_without_a_label_has_the_default() -> None:
-    entries = _entries({"strategy": "time-slicing", "replicas": 5})
-    assert config(_pod(), entries, {}).name == "none"
-    assert config(_pod(DEFAULT_CONFIG="time-slicing-5"), entries, {}).name == "time-slicing-5"
+@pytest.mark.parametrize(
+    ("variables", "entries", "labels", "expected"),
+    [
+        ({}, _ENTRIES, {}, ("none", "none")),
+        ({"DEFAULT_CONFIG": "time-slicing-5"}, _ENTRIES, {}, ("time-slicing-5", "none")),
+        ({"DEFAULT_CONFIG": ""}, {"only": "version: v1"}, {}, ("only", "none")),
+        ({"MIG_STRATEGY": "mixed"}, None, {}, ("", "mixed")),
+        # A flag goes before the file.
+        ({}, {"none": "flags: {migStrategy: single}"}, {}, ("none", "single")),
+        ({"MIG_STRATEGY": "mixed"}, {"none": "flags: {migStrategy: single}"}, {}, ("none", "mixed")),
+        # What ends the plugin.
+        ({}, _ENTRIES, {_LABEL: "gone"}, None),
+        ({}, {"only": "sharing: ["}, {_LABEL: "only"}, None),
+        ({}, {"only": "sharing: {mps: {resources: [{}]}}"}, {_LABEL: "only"}, None),
+        ({}, {"only": "flags: 3"}, {_LABEL: "only"}, None),
+    ],
+)
+def test_the_entry_is_that_of_the_label_or_the_default(
+    variables: dict[str, str], entries: dict[str, str] | None, labels: dict[str, str], expected: tuple[str, str] | None
+) -> None:
+    if expected is None:
+        with pytest.raises(PluginError):
+            config(_pod(**variables), entries, labels)
+    else:
+        found = config(_pod(**variables), entries, labels)
+        assert (found.name, found.mig_strategy) == expected
 
 
-def test_the_only_entry_needs_no_default() -> None:
-    assert config(_pod(DEFAULT_CONFIG=""), {"only": "version: v1"}, {}).name == "only"
-
-
-def test_a_label_that_names_no_entry_ends_the_plugin() -> None:
-    with pytest.raises(PluginError, match="specified config gone does not exist; there are none"):
-        config(_pod(), _entries(), {"nvidia.com/device-plugin.config": "gone"})
-
-
-@pytest.mark.parametrize("text", ["sharing: [", "sharing: {mps: {resources: [{}]}}", "flags: 3"])
-def test_an_entry_that_cannot_be_read_ends_the_plugin(text: str) -> None:
-    with pytest.raises(PluginError, match="unable to load config only"):
-        config(_pod(), {"only": text}, {"nvidia.com/device-plugin.config": "only"})
-
-
-def test_without_a_config_map_the_pod_s_own_variable_counts() -> None:
-    assert config(_pod(MIG_STRATEGY="mixed"), None, {}) == Config("", "mixed")
-
-
-def test_a_flag_goes_before_the_file() -> None:
-    entries = {"none": yaml.safe_dump({"flags": {"migStrategy": "single"}})}
-    assert config(_pod(), entries, {}).mig_strategy == "single"
-    assert config(_pod(MIG_STRATEGY="mixed"), entries, {}).mig_strategy == "mixed"
-
-
-def test_strategy_single_wants_all_gpus_divided_alike() -> None:
-    with pytest.raises(PluginError, match="not all GPUs are divided alike"):
-        offered(Config("", "single"), SLICED)
-
-
-@pytest.mark.parametrize("strategy", ["single", "mixed"])
-def test_a_gpu_in_mig_mode_without_devices_ends_the_plugin(strategy: str) -> None:
-    with pytest.raises(PluginError, match="device 0 has no MIG devices configured"):
-        offered(Config("", strategy), (Gpu("GPU-0", True),))
+@pytest.mark.parametrize(
+    ("strategy", "gpus"),
+    [("single", SLICED), ("single", (Gpu("GPU-0", True),)), ("mixed", (Gpu("GPU-0", True),))],
+    ids=["not divided alike", "no devices, single", "no devices, mixed"],
+)
+def test_gpus_that_a_strategy_cannot_have_end_the_plugin(strategy: str, gpus: tuple[Gpu, ...]) -> None:
+    with pytest.raises(PluginError):
+        offered(Config("", strategy), gpus)
 
 
 def test_a_gpu_that_no_longer_answers_takes_its_shares_with_it() -> None:
     asked = Config("", "none", {"nvidia.com/gpu": (5, "nvidia.com/gpu.shared")})
     assert offered(asked, WHOLE, frozenset({"GPU-1"})) == {"nvidia.com/gpu.shared": 5}
     assert offered(asked, WHOLE, frozenset()) == {"nvidia.com/gpu.shared": 0}
-
-
-def test_gpus_and_mig_devices_are_read_from_nvidia_smi() -> None:
-    devices = (("1g.10gb+me", "MIG-d2d4cc1b"), ("3g.40gb", "MIG-d9d8855b"))
-    assert parsed(SMI) == (Gpu("GPU-0a73de89", True, devices), Gpu("GPU-1b73de89", False))
 
 
 def test_a_plugin_of_the_static_manifest_reads_the_entry_that_its_option_names() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import yaml
 
-from gpunode.components.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu
 from gpunode.kubernetes.device_plugin.feature_labels import expected_labels
 from gpunode.kubernetes.nodes.configuration import configuration
 from gpunode.lab import nodes as lab_nodes
@@ -19,38 +18,15 @@ from gpunode.lab.cluster.logs import Logs
 from gpunode.lab.cluster.stand_in import FORGOTTEN, StandIn
 from gpunode.lab.nodes import Node
 from gpunode.settings.sharing import SharingSettings
-from gpunode.system.gpu import Gpu as SmiGpu
-from gpunode.system.gpu import Gpus, MigMode
+from tests.support.feature_labels import MODEL, by_smi, divided
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 
-MODEL = "NVIDIA H100 80GB HBM3"
 H100 = Described(MODEL, 81559, "580.95.05", "13.0", True)
 WHOLE: tuple[Gpu, ...] = (Gpu("GPU-0", False), Gpu("GPU-1", False))
 SLICED = (Gpu("GPU-0", True, (("1g.10gb", "MIG-a"), ("1g.10gb+me", "MIG-b"))), Gpu("GPU-1", False))
 NODE = Node("gpu-1", "gpunode-test-gpu-1", "10.0.0.2", "h100-80gb", 2, "test")
 ALIKE = (Gpu("GPU-0", True, (("1g.10gb", "MIG-a"),)), Gpu("GPU-1", True, (("1g.10gb", "MIG-b"),)))
-
-
-def _mig(gpus: tuple[Gpu, ...]) -> Mig:
-    def one(index: int, gpu: Gpu) -> MigGpu:
-        mode = "Enabled" if gpu.mig else "Disabled"
-        there = tuple(
-            GpuInstance(number, 0, profile, 0, 1, (ComputeInstance(0, 0, profile, 0, 1),))
-            for number, (profile, _) in enumerate(gpu.devices)
-        )
-        return MigGpu(index, gpu.uuid, f"0000:0{index}:00.0", "2330", MODEL, mode, mode, there)
-
-    return Mig("ok", None, tuple(one(index, gpu) for index, gpu in enumerate(gpus)))
-
-
-def _smi(gpus: tuple[Gpu, ...]) -> Gpus:
-    mode = MigMode("Disabled", "Disabled")
-    rows = (
-        SmiGpu(index, gpu.uuid, MODEL, f"0000:0{index}:00.0", H100.driver, H100.memory, mode, "Default", "Disabled")
-        for index, gpu in enumerate(gpus)
-    )
-    return Gpus("ok", 0, None, tuple(rows))
 
 
 @pytest.mark.parametrize("gpus", [WHOLE, SLICED, ALIKE, (Gpu("GPU-0", True),)], ids=["whole", "both", "alike", "empty"])
@@ -68,7 +44,8 @@ def test_it_writes_what_gpunode_expects(gpus: tuple[Gpu, ...], sharing: dict[str
     settings = SharingSettings.model_validate(sharing)
     entry = configuration(settings)
     written = labels(plugin._config(entry.name, yaml.safe_load(entry.text), None), gpus, H100)
-    expected = expected_labels(settings, _smi(gpus), _mig(gpus)) or {}
+    mig = divided(*([profile for profile, _ in gpu.devices] if gpu.mig else None for gpu in gpus))
+    expected = expected_labels(settings, by_smi(mig), mig) or {}
     assert expected and all(written.get(name) in values for name, values in expected.items())
 
 
@@ -103,9 +80,7 @@ def test_it_looks_when_its_pod_is_a_new_one_and_its_labels_go_with_it(monkeypatc
     assert set(api.told[2].values()) == {None}
 
 
-def test_a_kubelet_that_forgot_a_pod_offers_nothing_until_another_one_registers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kubelet_that_forgot_a_pod_offers_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plugins = "nvdp-nvidia-device-plugin"
     pod = _pod("a")
     pod["metadata"]["ownerReferences"][0]["name"] = plugins
