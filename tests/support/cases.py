@@ -8,10 +8,11 @@ A case:
   `{make: gpunode.system.unit.Unit, load_state: loaded}` a new one where the hint names no class.
 - `output`: for a fact, the text that its command printed; for a function, its first argument, as a list of lines.
 - `readings`: for an operation, fact -> reading, as `make` or `like`.
-- one result: `returns`, `raises` (name of the class), or for an operation `commands` (per command, texts that it holds)
-  with `noop` and `refuses` (texts that the operation's own words hold).
+- one result: `returns`, `raises` (name of the class) with `names` (values that its text names), or for an operation
+  `commands` (per command, texts that it holds) with `noop` and `refuses` (texts that the operation's own words hold).
 
-In a result a mapping holds the fields that matter of an object, and every entry of a dictionary.
+In a result a mapping holds the fields that matter of an object, and every entry of a dictionary; `{names: [...]}` is a
+text that names these values.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from pydantic import BaseModel
 from pyinfra.api import FactBase
 from pyinfra.context import ctx_host
 
+from tests.support.messages import unnamed
 from tests.support.simulated_host import Host, commands
 
 CASES = Path(__file__).parents[1] / "cases"
@@ -54,7 +56,7 @@ def build(hint: Any, value: Any) -> Any:
     arguments, origin = get_args(hint), get_origin(hint) or hint
     if origin in (types.UnionType, Union):
         return None if value is None else build(next(each for each in arguments if each is not type(None)), value)
-    if not isinstance(origin, type):
+    if not isinstance(origin, type) or origin is Any:
         return value
     if isinstance(value, list) and issubclass(origin, tuple) and arguments[1:] not in ((), (Ellipsis,)):
         return tuple(build(each, one) for each, one in zip(arguments, value, strict=True))
@@ -81,6 +83,8 @@ def plain(expected: Any, actual: Any) -> Any:
     """Return a result in the form of what is expected of it: of an object the fields that are named there."""
     if isinstance(actual, Enum):
         return actual.value
+    if isinstance(expected, dict) and isinstance(actual, str):
+        return {"names": [each for each in expected["names"] if not unnamed(actual, each)]}
     if isinstance(expected, dict) and isinstance(actual, Mapping):
         return {str(key): plain(expected.get(key), each) for key, each in actual.items()}
     if isinstance(expected, dict) and actual is not None:
@@ -116,12 +120,14 @@ def run(function: str, case: dict[str, Any]) -> None:
         with pytest.raises(Exception) as raised:
             call(*given)
         assert case["raises"] in [each.__name__ for each in type(raised.value).__mro__]
+        assert unnamed(str(raised.value), *case.get("names", [])) == []
         return
     assert plain(case["returns"], call(*given)) == case["returns"]
 
 
 def _operation(operation: Any, case: dict[str, Any]) -> None:
-    readings = {named(fact): build(Any, value) for fact, value in case["readings"].items()}
+    kinds = {fact: tuple if isinstance(value, list) else Any for fact, value in case["readings"].items()}
+    readings = {named(fact): build(kinds[fact], value) for fact, value in case["readings"].items()}
     host = Host(readings)
     hints = get_type_hints(operation._inner)
     arguments = {name: build(hints[name], each) for name, each in case.get("arguments", {}).items()}
