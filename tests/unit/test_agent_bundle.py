@@ -15,7 +15,7 @@ import pytest
 from gpunode.agent import program
 from gpunode.agent.bundle import BundleError, carried
 from gpunode.agent.collected import Collected, judged, parse_report
-from gpunode.agent.files import Install, SourceError, install_from, source, texts
+from gpunode.agent.files import Install, install_from, texts
 from gpunode.agent.pull import BUNDLE, OWN, Places, verified
 from gpunode.agent.signing import signers
 from gpunode.base.findings import FindingClass
@@ -153,32 +153,6 @@ def test_equal_environments_make_equal_programs(monkeypatch: pytest.MonkeyPatch)
         assert [(each.name, each.mode, each.mtime, each.uid) for each in archive] == [
             ("a", 0o755, 0, 0), ("b", 0o644, 0, 0),
         ]  # fmt: skip
-
-
-@pytest.mark.parametrize("good", ["https://a.example/b", "https://a:8443", "file:///srv/bundles/"])
-def test_sources_are_https_and_folders(good: str) -> None:
-    assert source(good) == good.rstrip("/")
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        "http://a/b",
-        "a/b",
-        "file://host",
-        "https://",
-        "https://u:p@a",
-        "https://a/b?c",
-        "https://a/b c",
-        "https://a/%41",
-        "https://[::1",
-        "https://a:99999",
-        "s3://a",
-    ],
-)
-def test_other_sources_are_refused(bad: str) -> None:
-    with pytest.raises(SourceError):
-        source(bad)
 
 
 def test_what_is_installed_is_what_the_node_s_program_reads() -> None:

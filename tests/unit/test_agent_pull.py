@@ -424,11 +424,3 @@ def test_a_key_with_a_passphrase_asks_nobody_and_says_what_to_do(tmp_path: Path)
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", str(tmp_path / "k")], check=True)
     with pytest.raises(SigningError, match="ssh-agent"):
         signature(b"text", tmp_path / "k")
-
-
-@pytest.mark.parametrize(
-    "text", ["", "no key", "ssh-ed25519", "ssh-ed25519 A\nssh-ed25519 B", "-----BEGIN PRIVATE KEY-----"]
-)
-def test_what_is_no_public_key_is_refused(text: str) -> None:
-    with pytest.raises(SigningError, match=r"give the file that ends in \.pub"):
-        signers(text)

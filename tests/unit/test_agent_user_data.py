@@ -12,7 +12,7 @@ import jinja2
 import pytest
 import yaml
 
-from gpunode.agent.files import FIRST_PULL, Gate, GateError, Install, api_server, install_from, texts
+from gpunode.agent.files import FIRST_PULL, Gate, Install, install_from, texts
 from gpunode.agent.pull import Places
 from gpunode.agent.user_data import MOST, compressed, user_data
 from tests.support import warm
@@ -82,31 +82,6 @@ def test_without_a_gate_there_is_nothing_of_it() -> None:
 
 def test_what_is_passed_to_the_deploy_comes_back_the_same() -> None:
     assert install_from(WHOLE.to_text()) == WHOLE and install_from(PLAIN.to_text()) == PLAIN
-
-
-@pytest.mark.parametrize("text", ["https://10.0.0.1:6443", "https://api.example", "https://[fd00::1]:6443/"])
-def test_an_api_server_is_an_https_url(text: str) -> None:
-    assert api_server(text) == text.rstrip("/")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "http://a",
-        "a:6443",
-        "https://a:x",
-        "https://u@a",
-        "https://a/x",
-        "https://",
-        "https://[::1",
-        "https://a:99999",
-        "https://a?b",
-        "https://a\n",
-    ],
-)
-def test_what_is_no_api_server_is_refused(text: str) -> None:
-    with pytest.raises(GateError, match="--gate"):
-        api_server(text)
 
 
 @pytest.fixture

@@ -7,53 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpunode.base.reading import Unknown
 from gpunode.facts.readiness import LONGEST
 from gpunode.facts.readiness import Readiness as Probed
-from gpunode.system.readiness import Answer, Outcome, Readiness, Stage, Unconnectable, awaited, judged, parse_readiness
+from gpunode.system.readiness import Answer, Outcome, Readiness, Stage, awaited
 
 pytestmark = pytest.mark.pure
 
 READY = Readiness("done", ("status: done",), "running")
-
-
-@pytest.mark.parametrize(
-    ("printed", "status"),
-    [
-        (["system=running"], None),
-        (["system=running", "cloud_init=", "cloud_init=status: done", "cloud_init=detail:"], "done"),
-        (["system=starting", "cloud_init=", "cloud_init=status: not run"], "not run"),
-        # It is installed, and its status did not come in time.
-        (["system=running", "cloud_init="], "silent"),
-        (["system=running", "cloud_init=", "cloud_init=usage: cloud-init [-h]"], "silent"),
-    ],
-)
-def test_cloud_inits_status_is_read_and_its_absence_is_not_its_silence(printed: list[str], status: str | None) -> None:
-    assert parse_readiness(printed).cloud_init == status
-
-
-@pytest.mark.parametrize(
-    ("answer", "stage", "why"),
-    [
-        (READY, Stage.READY, "done"),
-        (Readiness("disabled", (), "degraded"), Stage.READY, "disabled"),
-        (Readiness(None, (), "running"), Stage.READY, "no cloud-init"),
-        (Readiness("running", (), "running"), Stage.WAITING, "cloud-init is running"),
-        (Readiness("silent", (), "running"), Stage.WAITING, "cloud-init is silent"),
-        (Readiness("done", (), "starting"), Stage.WAITING, "the system is starting"),
-        (Readiness("error", ("status: error", "detail: no datasource"), "running"), Stage.FAILED, "no datasource"),
-        (Unknown("truncated"), Stage.WAITING, "truncated"),
-        ("Connection refused", Stage.WAITING, "Connection refused"),
-        (Unconnectable("No such private key file: /k"), Stage.FAILED, "No such private key file: /k"),
-    ],
-)
-def test_a_machine_is_ready_waiting_or_failed_and_what_no_waiting_mends_has_a_remedy(
-    answer: Answer, stage: Stage, why: str
-) -> None:
-    found = judged(answer)
-    assert found.stage is stage
-    assert why in found.why
-    assert bool(found.remedy) is (stage is Stage.FAILED)
 
 
 class Life:

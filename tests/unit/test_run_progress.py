@@ -18,7 +18,7 @@ from gpunode.cli.live import lines, live
 from gpunode.fleet.run import child, events
 from gpunode.fleet.run.child import Files
 from gpunode.fleet.run.progress import Progress, after
-from gpunode.fleet.run.screen import duration, screen, step_line
+from gpunode.fleet.run.screen import screen, step_line
 
 pytestmark = pytest.mark.pure
 GOLDEN = Path(__file__).parent / "data" / "run_progress"
@@ -147,13 +147,6 @@ def test_a_terminal_that_is_gone_costs_no_more_than_the_display(
 
 def test_a_step_that_is_under_way_has_no_line_yet() -> None:
     assert step_line(_after(_events())) is None
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.4, "0 s"), (59.9, "59 s"), (61, "1 min 1 s"), (3720, "1 h 2 min"), (-1, "0 s")]
-)
-def test_durations_are_in_words(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
 
 
 EVENTS = st.dictionaries(

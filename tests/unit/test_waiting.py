@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -47,14 +46,6 @@ def test_findings_that_wait_are_told_since_when_and_others_are_as_they_were() ->
     told = with_since((REBOOT, drift), {KEY: BEFORE})
     assert [each.since for each in told] == [BEFORE, None] and told == (REBOOT, drift)
     assert with_since((REBOOT,), {})[0].since is None and told[0].to_json()["since"] == BEFORE
-
-
-@pytest.mark.parametrize(
-    "found",
-    [None, [], "x", {"a": 1}, {"a": "yesterday"}, {"a": f"{BEFORE}\n"}, {"a\x1b[2J": BEFORE}, {"a" * 301: BEFORE}],
-)
-def test_what_no_gpunode_wrote_says_nothing(found: Any) -> None:
-    assert parse_waiting(found) == {}
 
 
 _FINDINGS = st.builds(
