@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select
 
@@ -37,7 +37,8 @@ from tests.support.history_documents import (
     at,
     collected,
     document,
-)
+)  # fmt: skip
+from tests.support.messages import unnamed
 
 KEY = ("driver", "loaded module")
 _NAMES = map("fleet {}".format, itertools.count())
@@ -110,7 +111,6 @@ def test_since_when_is_a_host_off(fleet: Fleet) -> None:
     assert (first.host, first.interval.state.actual, first.interval.since) == ("gpu-1", "560.1", at(10))
     assert (first.interval.begun, first.interval.last_good, first.from_first) == (at(20), at(0), False)
     assert (second.host, second.interval.since, second.from_first, second.seen) == ("gpu-2", at(0), True, at(20))
-    # As the command has it that told this last: its page shows it.
     assert written.since == {"gpu-1": {KEY: (at(10), at(0))}, "gpu-2": {KEY: (at(0), None)}}
     assert second.interval.state.cause == "held back" and second.interval.state.remedy == "run the deploy"
 
@@ -138,13 +138,9 @@ def test_what_changed_is_told_with_the_time_before_which_it_was_not_so(fleet: Fl
         document(30, {"gpu-1": GOOD, "gpu-2": GOOD}), applied(40, {"gpu-1": GOOD}), document(50, {"gpu-2": GOOD}),
     )  # fmt: skip
     assert fleet.changed() == [
-        ("00:10", "began", "gpu-1"),
-        ("00:20", "changed", "gpu-1"),
-        ("00:30", "ended", "gpu-1"),
-        ("00:30", "joined", "gpu-2"),
-        ("00:40", "ran", None),
-        ("00:50", "left", "gpu-1"),
-    ]
+        ("00:10", "began", "gpu-1"), ("00:20", "changed", "gpu-1"), ("00:30", "ended", "gpu-1"),
+        ("00:30", "joined", "gpu-2"), ("00:40", "ran", None), ("00:50", "left", "gpu-1"),
+    ]  # fmt: skip
     with asking(fleet.place) as connection:
         begun, changed, ended, *_ = changes(connection, Question(fleet.name), at(0), at(60))
     assert (begun.earliest, begun.by) == (at(0), "drift")
@@ -165,18 +161,15 @@ def test_a_host_joins_where_the_whole_inventory_was_told_without_it_before(place
     assert other.changed() == []
 
 
-def test_that_a_host_left_is_told_also_once_it_is_back(fleet: Fleet) -> None:
-    fleet.tell(document(0, {"gpu-1": OLD, "gpu-2": GOOD}), document(10, {"gpu-2": GOOD}))
-    assert fleet.changed(1) == [("00:10", "left", "gpu-1")]
-    fleet.tell(document(20, {"gpu-1": OLD, "gpu-2": GOOD}))
-    assert fleet.changed(1) == [("00:10", "ended", "gpu-1"), ("00:20", "began", "gpu-1")]
-
-
-def test_a_late_report_of_a_host_that_nobody_knew_later_does_not_make_it_one_of_the_fleet(fleet: Fleet) -> None:
-    fleet.tell(document(10, {"gpu-1": GOOD}), document(5, {"gpu-2": OLD}, limit=("gpu-2",)))
-    assert fleet.so() == set() and fleet.so(7) == {("gpu-2", "driver", "570.10")}
-    with asking(fleet.place) as connection:
-        assert next(each.hosts for each in known(connection) if each.name == fleet.name) == 1
+def test_a_late_report_makes_no_host_one_of_the_fleet_that_was_not_or_left(place: Place) -> None:
+    one, other = Fleet(place), Fleet(place)
+    one.tell(document(10, {"gpu-1": GOOD}), document(5, {"gpu-2": OLD}, limit=("gpu-2",)))
+    assert one.so() == set() and one.so(7) == {("gpu-2", "driver", "570.10")}
+    with asking(one.place) as connection:
+        assert next(each.hosts for each in known(connection) if each.name == one.name) == 1
+    other.tell(document(0, {"gpu-1": GOOD, "gpu-2": GOOD}), document(20, {"gpu-1": GOOD}))
+    other.tell(document(10, {"gpu-2": OLD}, limit=("gpu-2",)))
+    assert other.so() == set() and other.so(10) == {("gpu-2", "driver", "570.10")}
 
 
 def test_a_fleet_that_stays_as_it_is_takes_no_more_room(fleet: Fleet) -> None:
@@ -187,14 +180,6 @@ def test_a_fleet_that_stays_as_it_is_takes_no_more_room(fleet: Fleet) -> None:
         assert (written := fleet.tell(document(minute, hosts))).begun == written.ended == 0
     assert fleet.rows() == before
     assert {each.interval.last for each in fleet.answers()} == {at(29)}
-
-
-@pytest.mark.parametrize("silent", [UNREACHED, NOT_UNDERSTOOD, UNKNOWN], ids=["unreached", "not understood", "unknown"])
-def test_a_report_that_says_nothing_of_a_finding_ends_nothing(fleet: Fleet, silent: Finding) -> None:
-    fleet.tell(document(0, {"gpu-1": OLD}), document(10, {"gpu-1": silent}))
-    assert ("gpu-1", "driver", "570.10") in fleet.so() and len(fleet.so()) == 2
-    fleet.tell(document(20, {"gpu-1": GOOD}))
-    assert fleet.so() == set()
 
 
 def test_what_the_settings_no_longer_ask_is_over_and_so_is_what_preflight_refuses(fleet: Fleet) -> None:
@@ -214,10 +199,11 @@ def test_a_host_that_left_is_no_longer_off_and_comes_back_as_it_then_is(fleet: F
     fleet.tell(document(5, {"gpu-1": OLD}, limit=("gpu-1",)))
     assert len(fleet.so()) == 2
     fleet.tell(document(10, {"gpu-1": OLD}))
-    assert fleet.so() == {("gpu-1", "driver", "570.10")} and fleet.so(5) == {
-        ("gpu-1", "driver", "570.10"), ("gpu-2", "driver", "570.10")
-    }  # fmt: skip
+    assert fleet.so() == {("gpu-1", "driver", "570.10")} and len(fleet.so(5)) == 2
+    assert fleet.changed(1) == [("00:10", "left", "gpu-2")]
     fleet.tell(document(20, {"gpu-1": OLD, "gpu-2": OLDER}))
+    # That it left is told also once it is back.
+    assert fleet.changed(1) == [("00:10", "ended", "gpu-2"), ("00:20", "began", "gpu-2")]
     (back,) = fleet.answers(hosts=("gpu-2",))
     assert back.interval.since == at(20) and back.interval.state.actual == "560.1"
 
@@ -239,19 +225,21 @@ def test_inventories_are_told_apart(place: Place) -> None:
         found = {each.name: each for each in known(connection)}
         assert (found[other.name].hosts, found[other.name].records) == (2, 2)
         assert (found[other.name].first, found[other.name].last) == (at(0), at(5))
-        assert {one.name, other.name} <= {each.inventory for each in answers(connection, Question())} | {other.name}
-        with pytest.raises(NothingError, match="nothing of prod"):
+        assert one.name in {each.inventory for each in answers(connection, Question())}
+        with pytest.raises(NothingError) as nothing:
             answers(connection, Question("prod"))
+    assert unnamed(str(nothing.value), "prod") == []
 
 
 def test_a_document_that_is_told_twice_changes_nothing(fleet: Fleet) -> None:
     both = document(0, {"gpu-1": GOOD}), document(10, {"gpu-1": OLD})
-    fleet.tell(*both)
-    before = fleet.answers(), fleet.changed()
-    fleet.tell(*both)
-    assert (fleet.answers(), fleet.changed()) == before
-    with asking(fleet.place) as connection:
-        assert next(each.records for each in known(connection) if each.name == fleet.name) == 2
+    known_before = []
+    for _ in range(2):
+        fleet.tell(*both)
+        with asking(fleet.place) as connection:
+            records = next(each.records for each in known(connection) if each.name == fleet.name)
+        known_before.append((fleet.answers(), fleet.changed(), records))
+    assert known_before[0] == known_before[1] and records == 2
 
 
 KINDS = {
@@ -296,6 +284,9 @@ def test_in_whatever_order_reports_come_what_is_so_now_is_what_the_last_one_says
 
 @FEWER
 @given(TOLD)
+@example([(0, "old"), (10, "unreached"), (20, "good")])
+@example([(0, "old"), (10, "not understood"), (20, "good")])
+@example([(0, "old"), (10, "unknown"), (20, "good")])
 def test_what_was_so_at_a_time_is_what_the_report_of_that_time_says(place: Place, documents: Told) -> None:
     fleet = Fleet(place)
     fleet.tell(*(document(minute, {"gpu-1": KINDS[kind]}) for minute, kind in sorted(documents)))
@@ -316,11 +307,10 @@ def test_what_an_agent_found_counts_at_its_own_time_and_whether_it_is_silent_at_
     fleet.collect(collected(60, {"gpu-1": (10, (OLD, SILENT)), "gpu-2": (55, (OLD, PULLED))}))
     assert fleet.so() == {("gpu-1", "agent", "2026-01-14 00:10 UTC"), ("gpu-2", "driver", "570.10")}
     assert fleet.so(10) == {("gpu-1", "driver", "570.10")}
-    since = {each.host: each.interval.since for each in fleet.answers()}
-    assert since == {"gpu-1": at(60), "gpu-2": at(55)}
     # Collected again it says the same; a new report ends both.
-    fleet.collect(collected(70, {"gpu-1": (10, (OLD, SILENT)), "gpu-2": (55, (OLD, PULLED))}))
-    assert {each.host: each.interval.since for each in fleet.answers()} == since
+    for again in (60, 70):
+        fleet.collect(collected(again, {"gpu-1": (10, (OLD, SILENT)), "gpu-2": (55, (OLD, PULLED))}))
+        assert {each.host: each.interval.since for each in fleet.answers()} == {"gpu-1": at(60), "gpu-2": at(55)}
     fleet.collect(collected(90, {"gpu-1": (80, (GOOD, PULLED)), "gpu-2": (85, (GOOD, PULLED))}))
     assert fleet.so() == set()
 
@@ -341,16 +331,8 @@ def test_many_agents_of_many_times_are_written_as_one_by_one(place: Place) -> No
     for name in ("gpu-0", "gpu-1", "gpu-699"):
         one_by_one.collect(collected(20, {name: hosts[name]}))
     known = {each.host: (each.interval.since, each.seen) for each in at_once.answers()}
-    assert len(known) == 466
-    assert {each.host: (each.interval.since, each.seen.replace(minute=21)) for each in one_by_one.answers()} == {
-        name: known[name] for name in ("gpu-1", "gpu-699") if name in known
-    }
-
-
-def test_a_late_report_of_a_host_that_left_does_not_bring_it_back(fleet: Fleet) -> None:
-    fleet.tell(document(0, {"gpu-1": GOOD, "gpu-2": GOOD}), document(20, {"gpu-1": GOOD}))
-    fleet.tell(document(10, {"gpu-2": OLD}, limit=("gpu-2",)))
-    assert fleet.so() == set() and fleet.so(10) == {("gpu-2", "driver", "570.10")}
+    alone = {each.host: (each.interval.since, each.seen.replace(minute=21)) for each in one_by_one.answers()}
+    assert len(known) == 466 and alone == {"gpu-1": known["gpu-1"]}
 
 
 def test_what_is_over_is_pruned_by_age_and_what_is_so_stays(fleet: Fleet) -> None:
@@ -375,7 +357,8 @@ def test_who_writes_prunes_once_a_day(fleet: Fleet) -> None:
     fleet.tell(document(ago + 1, {"gpu-1": GOOD}), keep=timedelta(days=365))
     assert fleet.so(long_ago) == set()
     fleet.tell(document(long_ago, {"gpu-1": OLD}), keep=timedelta(days=365))
-    assert len(fleet.so(long_ago)) == 1, "the day is not over"
+    # The day is not over.
+    assert len(fleet.so(long_ago)) == 1
 
 
 def test_hostile_texts_are_kept_as_texts(fleet: Fleet) -> None:
@@ -388,7 +371,7 @@ def test_hostile_texts_are_kept_as_texts(fleet: Fleet) -> None:
 
 
 def test_a_history_that_is_not_there_is_not_made_by_asking(tmp_path: Path) -> None:
-    with pytest.raises(NothingError, match="there is no history yet"), asking(Place(tmp_path / "none.sqlite")):
+    with pytest.raises(NothingError), asking(Place(tmp_path / "none.sqlite")):
         pass
     assert not list(tmp_path.iterdir())
 
@@ -399,8 +382,9 @@ def test_a_file_is_its_owner_s_alone_and_one_that_is_no_history_is_left_as_it_is
     assert file.stat().st_mode & 0o777 == 0o600 and file.parent.stat().st_mode & 0o777 == 0o700
     other = tmp_path / "notes.txt"
     other.write_text("my notes, " * 200)
-    with pytest.raises(HistoryError, match=r"notes\.txt cannot be used: file is not a database"):
+    with pytest.raises(HistoryError) as refused:
         record(Place(other), told(document(0, {"gpu-1": OLD})), "fleet")
+    assert unnamed(str(refused.value), "notes.txt") == []
     assert other.read_text() == "my notes, " * 200
 
 
@@ -418,7 +402,7 @@ def test_a_server_s_refusals_are_told_and_no_password_is(
     ):
         with pytest.raises(HistoryError, match=said) as caught:
             record(Place(url=url), given, "fleet")
-        assert "wr0ng" not in str(caught.value) and "look at the server" in str(caught.value)
+        assert "wr0ng" not in str(caught.value)
     monkeypatch.setenv("PGPASSFILE", str(server.passfile))
     with server.connect("refusals") as connection:
         connection.execute("CREATE USER reader PASSWORD 'r'")
