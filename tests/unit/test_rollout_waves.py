@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,123 +10,20 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.fleet.rollout.amount import amount
 from gpunode.fleet.rollout.choice import CanaryError, canaries, sorted_out
-from gpunode.fleet.rollout.entries import Begun, Ended, Outcome, Resumed, WaveBegun, WaveEnded
+from gpunode.fleet.rollout.entries import Begun, WaveBegun, WaveEnded
 from gpunode.fleet.rollout.gate import RunResult, outcomes
-from gpunode.fleet.rollout.progress import OutOfOrder, Progress, Stop, Wave, next_step, waves_to_come
-from gpunode.fleet.rollout.together import TogetherError, fitting, refuse_cut, together, with_mates
+from gpunode.fleet.rollout.progress import OutOfOrder, Stop, next_step, waves_to_come
+from gpunode.fleet.rollout.together import TogetherError, refuse_cut, together, with_mates
 from tests.support.messages import unnamed
-from tests.support.rollout_waves import AT, PASSED, REPORTS, report, rollout
+from tests.support.rollout_waves import AT, REPORTS, begun, ended, report, resumed, rollout, stopped
 
 pytestmark = pytest.mark.pure
 
-FAILED = Outcome(finding_class=FindingClass.DRIFT, passed=False, reason="drift")
-GROUP = ("gpu-2", "gpu-3", "gpu-4")
 
-
-def in_groups(progress: Progress, *groups: tuple[str, ...]) -> Progress:
-    return replace(progress, begun=progress.begun.model_copy(update={"together": groups}))
-
-
-def begun(progress: Progress, wave: Wave) -> Progress:
-    return progress.after(WaveBegun(number=wave.number, kind=wave.kind, nodes=wave.nodes, at=AT))
-
-
-def ended(progress: Progress, wave: Wave, *failing: str) -> Progress:
-    found = {name: FAILED if name in failing else PASSED for name in wave.nodes}
-    return progress.after(WaveEnded(number=wave.number, outcomes=found, at=AT))
-
-
-def step(progress: Progress, *failing: str) -> tuple[Progress, tuple[str, ...]]:
-    """Carry out the wave that comes next, and return the progress after it and the wave's nodes."""
-    wave = next_step(progress)
-    assert isinstance(wave, Wave)
-    return ended(begun(progress, wave), wave, *failing), wave.nodes
-
-
-def resumed(progress: Progress) -> Progress:
-    return progress.after(Resumed(at=AT))
-
-
-def stopped(progress: Progress) -> Progress:
-    return progress.after(Ended(how="stopped", at=AT))
-
-
-@pytest.mark.parametrize(
-    ("progress", "waves"),
-    [
-        (rollout(6, most=2), ["gpu-1", "gpu-2 gpu-3", "gpu-4 gpu-5", "gpu-6"]),
-        # Named canaries, in no larger waves than others.
-        (rollout(4, canary_names=("gpu-4", "gpu-2")), ["gpu-4", "gpu-2", "gpu-1", "gpu-3"]),
-        (rollout(3, most=2, away=1), ["gpu-1", "gpu-2", "gpu-3"]),
-        # Nodes that go together wait for room.
-        (in_groups(rollout(5, most=3), GROUP), ["gpu-1", "gpu-2 gpu-3 gpu-4", "gpu-5"]),
-    ],
-)
-def test_the_canary_goes_first_and_then_as_many_as_may_be_unavailable(progress: Progress, waves: list[str]) -> None:
-    found, end = waves_to_come(progress)
-    assert [" ".join(wave.nodes) for wave in found] == waves and end == Stop(True)
-    first = len(progress.begun.policy.canaries)
-    assert [wave.kind for wave in found] == ["canary"] * first + ["wave"] * (len(waves) - first)
-
-
-def test_a_canary_that_fails_stops_the_rollout_whatever_may_fail() -> None:
-    progress, nodes = step(rollout(4, most=4, budget=4), "gpu-1")
-    assert nodes == ("gpu-1",)
-    end = next_step(progress)
-    assert isinstance(end, Stop) and not end.finished
-    assert unnamed(end.reason, "canary", "gpu-1") == []
-    assert progress.untouched == ("gpu-2", "gpu-3", "gpu-4")
-
-
-def test_one_failure_more_than_the_budget_stops_the_rollout() -> None:
-    progress, _ = step(rollout(9, most=4, budget=1))
-    progress, nodes = step(progress, "gpu-2")
-    assert len(nodes) == 4
-    # What failed stays unavailable: only three more may go down.
-    progress, nodes = step(progress, "gpu-7")
-    assert nodes == ("gpu-6", "gpu-7", "gpu-8")
-    end = next_step(progress)
-    assert isinstance(end, Stop) and unnamed(end.reason, 2, 1) == []
-
-
-def test_no_wave_comes_where_as_many_nodes_are_away_as_may_be_unavailable() -> None:
-    end = next_step(rollout(3, most=2, away=2))
-    assert isinstance(end, Stop) and not end.finished
-    assert unnamed(end.reason, "away-0", "away-1") == []
-
-
-def test_only_nodes_that_were_away_from_the_beginning_stop_a_rollout_for_good() -> None:
-    end = next_step(resumed(stopped(rollout(3, most=1, away=1))))
-    assert isinstance(end, Stop) and end.for_good
-    progress, _ = step(rollout(6, most=2, budget=3, away=1))
-    progress, _ = step(progress, "gpu-2")
-    end = next_step(progress)
-    assert isinstance(end, Stop) and not end.for_good
-    assert isinstance(next_step(resumed(stopped(progress))), Wave)
-
-
-def test_an_interrupted_wave_is_repeated_with_its_own_nodes() -> None:
-    progress, _ = step(rollout(5, most=2))
-    wave = next_step(progress)
-    assert isinstance(wave, Wave)
-    assert next_step(resumed(begun(progress, wave))) == replace(wave, repeated=True)
-
-
-def test_those_that_failed_before_a_stop_come_first_and_alone_whether_it_was_written_or_not() -> None:
-    progress, _ = step(rollout(6, most=3))
-    progress, _ = step(progress, "gpu-3")
-    assert isinstance(next_step(progress), Stop)
-    progress, nodes = step(resumed(stopped(progress)))
-    assert nodes == ("gpu-3",)
-    assert step(progress)[1] == ("gpu-5", "gpu-6")
-    progress, _ = step(rollout(3), "gpu-1")
-    assert next_step(resumed(progress)) == Wave(2, "canary", ("gpu-1",))
-
-
-def test_what_failed_within_the_budget_is_not_tried_again_after_a_pause() -> None:
-    progress, _ = step(rollout(6, most=3, budget=1))
-    progress, _ = step(progress, "gpu-2")
-    assert next_step(resumed(progress.after(Ended(how="paused", at=AT)))) == Wave(3, "wave", ("gpu-5", "gpu-6"))
+def test_the_waves_to_come_begin_with_the_canary() -> None:
+    waves, end = waves_to_come(rollout(6, most=2))
+    assert [wave.nodes for wave in waves] == [("gpu-1",), ("gpu-2", "gpu-3"), ("gpu-4", "gpu-5"), ("gpu-6",)]
+    assert [wave.kind for wave in waves] == ["canary", "wave", "wave", "wave"] and end == Stop(True)
 
 
 @pytest.mark.parametrize(
@@ -247,40 +142,6 @@ def test_the_gate_takes_the_run_the_reading_and_the_cluster() -> None:
 
 
 NAMES = [f"gpu-{number}" for number in range(1, 13)]
-
-
-@given(st.permutations(NAMES), st.integers(0, 12), st.lists(st.integers(1, 4), max_size=4), st.data())
-def test_a_wave_takes_a_group_whole_or_not_at_all_and_goes_by_the_order(
-    names: list[str], capacity: int, sizes: list[int], data: st.DataObject
-) -> None:
-    mixed, groups = data.draw(st.permutations(NAMES)), []
-    for size in sizes:
-        groups.append(tuple(mixed[:size]))
-        mixed = mixed[size:]
-    found = fitting(names, capacity, tuple(groups))
-    assert len(found) <= capacity and len(set(found)) == len(found)
-    for group in groups:
-        assert set(group) <= set(found) or not set(group) & set(found)
-    # Whoever is next would be too much, with those that go with it.
-    if len(found) < len(names):
-        following = next(name for name in names if name not in found)
-        assert len(found) + len(with_mates((following,), tuple(groups))) > capacity
-    # Without groups it is the first so many.
-    assert fitting(names, capacity, ()) == tuple(names[:capacity])
-
-
-def test_nodes_that_go_together_stop_a_rollout_that_has_no_room_left() -> None:
-    progress = in_groups(rollout(6, most=3, budget=1), ("gpu-3", "gpu-4", "gpu-5"))
-    progress, _ = step(progress)
-    progress, nodes = step(progress, "gpu-2")
-    assert nodes == ("gpu-2",)
-    found = next_step(progress)
-    assert isinstance(found, Stop) and not found.finished and not found.for_good
-    assert unnamed(found.reason, "gpu-2", 3) == []
-    # Gone on with, the one that failed is tried again first; then there is room.
-    progress, nodes = step(resumed(stopped(progress)))
-    assert nodes == ("gpu-2",)
-    assert step(progress)[1] == ("gpu-3", "gpu-4", "gpu-5")
 
 
 def gets_a_list(name: str, kind: FindingClass = FindingClass.DRIFT, by_person: bool = False) -> NodeReport:
