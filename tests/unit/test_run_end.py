@@ -16,9 +16,10 @@ from gpunode.fleet import run_end
 from gpunode.fleet.call import Call
 from gpunode.fleet.reports.run_end import Failure, HostEnd, host_end_from, report_of, verdict_text
 from gpunode.operations.failure import fail, has_work, node_operation
-from tests.support.run_end import GOOD, MODULE, RUNTIME, _state
+from tests.support.run_end import GOOD, MODULE, RUNTIME, _state, lines
 from tests.support.simulated_host import Host
 
+__all__ = ["lines"]
 pytestmark = pytest.mark.pure
 GOLDEN = Path(__file__).parent / "data" / "run_end"
 REFUSED = Finding(
