@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from gpunode.base.findings import FindingClass
-from gpunode.fleet.reports.run_end import HostEnd, report_of
 from tests.support import warm
 
 pytestmark = pytest.mark.pure
@@ -43,11 +42,6 @@ while True:
 
 def commands(said: str) -> list[str]:
     return re.findall(r"`([^`]+)`", said)
-
-
-def test_a_run_s_verdict_has_cause_and_remedy_apart() -> None:
-    report = report_of(HostEnd("gpu-1", unreached="no key. Remedy: run `this`"))
-    assert report is not None and (report.findings[0].cause, report.findings[0].remedy) == ("no key", "run `this`")
 
 
 def _key(path: Path) -> Path:
