@@ -82,9 +82,9 @@ def test_a_worker_with_another_gpunode_or_other_settings_is_refused(monkeypatch:
     monkeypatch.setenv(name, value)
     assert expected() == desired
     refuse_others(desired, prints)
-    with pytest.raises(PartError, match="other settings or addresses"):
+    with pytest.raises(PartError):
         refuse_others(desired, {"gpu-1": "2"})
-    with pytest.raises(PartError, match=r"this worker has gpunode .*, and whoever asks has 0\.0\.9"):
+    with pytest.raises(PartError, match=r"0\.0\.9"):
         refuse_others(Expected("0.0.9", joined(prints)), prints)
     monkeypatch.delenv(name)
     assert expected() is None
