@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from gpunode.base.findings import ExitCode, Finding
+from gpunode.base.findings import Finding
 from gpunode.fleet.reports.run_end import HostEnd, host_end_from
-from gpunode.fleet.rollout import wave_run
 from gpunode.fleet.run import events
-from gpunode.fleet.run.ends import ends_of, status_of
+from gpunode.fleet.run.ends import ends_of
 from gpunode.fleet.run.progress import Progress, after
 from gpunode.node.plan import Plan
 from tests.support import warm
@@ -132,33 +131,12 @@ def test_a_step_that_goes_on_behind_what_it_called_is_done_once(tmp_path: Path) 
 
 
 PLANS: dict[str, Plan | Finding] = {name: Plan((), (), ()) for name in ("@fake/a", "@fake/b")}
-CUT_OFF = "pyinfra ended before its last operation: "
-
-
-def test_a_run_that_crashed_looks_good_on_no_host(tmp_path: Path) -> None:
-    judged = "run_end.judged(ctx_host.get(), ())\n"
-    done, progress, ends = run(tmp_path, judged + "raises(name='Crash')\nfails_silently(name='Last')\n")
-    assert done.returncode == 1
-    assert {end.cut_off for end in ends.values()} == {f"{CUT_OFF}LookupError: broken on purpose"}
-    assert "no operation failed" not in done.stderr and "Nothing is left to do" not in done.stderr
-    assert status_of(ends_of(PLANS, progress, done.returncode)) is ExitCode.ERROR
-    assert wave_run.result(tuple(PLANS), 1, done.stdout.encode(), "log").failed == set(PLANS)
-
-
-def test_a_run_that_was_interrupted_and_exits_0_looks_good_on_no_host(tmp_path: Path) -> None:
-    done, progress, ends = run(tmp_path, "interrupted(name='Long')\n")
-    assert done.returncode == 0, "pyinfra's own exit status, by which nothing can be told"
-    assert {end.cut_off for end in ends.values()} == {f"{CUT_OFF}it was interrupted"}
-    assert status_of(ends_of(PLANS, progress, 0)) is ExitCode.ERROR
-    assert wave_run.result(tuple(PLANS), 0, done.stdout.encode(), "log").failed == set(PLANS)
 
 
 def test_a_run_that_stops_where_no_host_is_left_is_told_by_what_failed(tmp_path: Path) -> None:
     done, _, ends = run(tmp_path, "says_no(name='Ask')\nfails_silently(name='Last')\n")
     assert done.returncode == 1
-    assert [(end.failure.reason if end.failure else None, end.cut_off) for end in ends.values()] == [
-        ("not today", None)
-    ] * 2
+    assert [(end.failure and end.failure.reason, end.cut_off) for end in ends.values()] == [("not today", None)] * 2
 
 
 def test_where_one_host_failed_those_that_a_crash_cut_off_are_told_beside_it(tmp_path: Path) -> None:
