@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base.comparison import compared
@@ -40,6 +41,36 @@ def _restart(allow: str | None) -> Decision[str]:
 
 _PODS = st.lists(st.integers(0, 99).map("team/pod-{}".format), max_size=9)
 _NAMES = st.sampled_from(["gpu-1", "gpu-2", "gpu-3"])
+
+
+@given(
+    clients=st.dictionaries(_NAMES, _PODS),
+    allowed=st.dictionaries(_NAMES, st.sampled_from(["nothing", "restart", "reset", "reboot"])),
+    in_run=st.frozensets(_NAMES),
+    held=st.frozensets(_NAMES),
+    most=st.integers(1, 4),
+    wave=st.integers(0, 4),
+)
+def test_all_nodes_with_clients_are_drained_within_the_bounds_or_every_one_waits(
+    clients: dict[str, list[str]],
+    allowed: dict[str, str],
+    in_run: frozenset[str],
+    held: frozenset[str],
+    most: int,
+    wave: int,
+) -> None:
+    decision = decide_restart(clients, Bounds({n: _settings(a, most) for n, a in allowed.items()}, in_run, held, wave))
+    felt = {name for name, pods in clients.items() if pods}
+    assert {step.change for step in decision.steps} == felt
+    assert all(step.disruption is Disruption.restart for step in decision.steps)
+    assert len({step.waits for step in decision.steps}) <= 1
+    reached = felt <= in_run & allowed.keys()
+    may = reached and all(allowed[name] != "nothing" for name in felt)
+    room = felt <= held or len(felt | held) <= max(most, wave)
+    assert (waits(decision) is None) is ((may and room) or not felt)
+    # What the settings forbid is pending; what takes another run is refused.
+    assert (decision.refusal is not None) is bool(felt and (not reached or (may and not room)))
+    assert decision.refusal is None or str(waits(decision)) in decision.refusal
 
 
 def _changing() -> Decision[str]:

@@ -84,6 +84,25 @@ def test_reports_are_those_that_workers_printed_in_the_inventory_s_order(workers
     assert found["gpu-2"].findings[0].since == "2026-01-01"
 
 
+@pytest.mark.parametrize(
+    ("outcome", "named"),
+    [
+        (failed("gpu-2", "scheduler lost"), ["scheduler lost"]),
+        (refused("gpu-2"), ["no program pyinfra", "berlin", 7, "run.no-program"]),
+        (answered(names=("gpu-2",)), ["berlin", 7]),
+    ],
+)
+def test_hosts_that_no_document_tells_of_are_errors_with_the_reason(
+    workers: list[list[Outcome]], outcome: Outcome, named: list[object]
+) -> None:
+    workers += [[answered(WELL), outcome]] * 2
+    (finding,) = reports()["gpu-2"].findings
+    assert (finding.finding_class, finding.code) == (FindingClass.ERROR, "engine.part-lost")
+    assert unnamed(finding.cause, *named) == []
+    with pytest.raises(EngineError, match="gpu-2"):
+        reports(whole=True)
+
+
 def test_plans_survive_their_json(workers: list[list[Outcome]]) -> None:
     hosts = {host.name: host.node for host in read_facts(EXAMPLES / "facts.json") if host.node is not None}
     settings = read_settings(EXAMPLES / "settings.yaml", (*hosts, "gpu-gone"))

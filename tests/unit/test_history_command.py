@@ -127,6 +127,13 @@ def test_quiet_says_findings_alone_and_nothing_where_there_is_none() -> None:
     assert gpunode("history", "findings", INVENTORY, "--output", "quiet", "--host", "gpu-20").stdout == ""
 
 
+@pytest.mark.usefixtures("night")
+def test_what_is_over_is_removed_by_age_and_told() -> None:
+    assert unnamed(gpunode("history", "prune", "--older-than", "1d").stdout, "5 reports") == []
+    assert asked("prune", "--older-than", "1d")["counts"] == {"findings": 0, "reports": 0, "hosts": 0}
+    assert asked("findings", INVENTORY)["counts"]["findings"] > 10
+
+
 @pytest.mark.parametrize(
     "text",
     ["not JSON", "[1]", "[" * 100_000,

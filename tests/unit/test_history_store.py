@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select
@@ -40,6 +41,14 @@ from tests.support.history_documents import (
 )  # fmt: skip
 from tests.support.messages import unnamed
 
+SILENT = Finding("agent", UNKNOWN.finding_class, "last pull", "2026-01-14 00:10 UTC", "within 1:00:00")
+PULLED = Finding("agent", GOOD.finding_class, "last success", "2026-01-14 00:10 UTC", "within 1:00:00")
+POWER = Finding("power", OLD.finding_class, "power limit", "700 W", "600 W")
+FINDINGS = {
+    "GOOD": GOOD, "OLD": OLD, "OLDER": OLDER, "REFUSED": REFUSED, "UNREACHED": UNREACHED, "POWER": POWER,
+    "SILENT": SILENT, "PULLED": PULLED,
+}  # fmt: skip
+STORIES = yaml.safe_load((Path(__file__).parent / "data" / "history_stories.yaml").read_text())
 KEY = ("driver", "loaded module")
 _NAMES = map("fleet {}".format, itertools.count())
 
@@ -83,11 +92,11 @@ class Fleet:
         """Return (host, component, actual) of what is so."""
         return {(each.host, each.interval.key[0], each.interval.state.actual) for each in self.answers(minute)}
 
-    def changed(self, since: float = 0, until: float = 1000, **asked: Any) -> list[tuple[str, str, str | None]]:
-        """Return (minute, what happened, host) of what changed."""
+    def changed(self, since: float = 0, until: float = 1000, **asked: Any) -> list[str]:
+        """Return what changed: `10 began gpu-1`."""
         with asking(self.place) as connection:
             found = changes(connection, Question(self.name, **asked), at(since), at(until))
-        return [(f"{each.at:%H:%M}", each.kind.value, each.host) for each in found]
+        return [f"{minutes(each.at)} {each.kind.value} {each.host or ''}".strip() for each in found]
 
     def rows(self) -> int:
         """Return how many findings are kept."""
@@ -102,74 +111,61 @@ def fleet(place: Place) -> Fleet:
     return Fleet(place)
 
 
-def test_since_when_is_a_host_off(fleet: Fleet) -> None:
-    written = fleet.tell(
-        document(0, {"gpu-1": GOOD, "gpu-2": OLD}), document(10, {"gpu-1": OLD, "gpu-2": OLD}),
-        document(20, {"gpu-1": OLDER, "gpu-2": OLD}),
-    )  # fmt: skip
+def minutes(time: datetime) -> int:
+    return int((time - at(0)).total_seconds()) // 60
+
+
+def known_lines(found: list[Answer]) -> list[str]:
+    """Return what is so: `gpu-1 driver 570.10 since 10 good 0`, the times in minutes."""
+    intervals = sorted((each.host, each.interval.key[0], each.interval) for each in found)
+    return [
+        f"{host} {component} {each.state.actual} since {minutes(each.since)}"
+        + ("" if each.last_good is None else f" good {minutes(each.last_good)}")
+        for host, component, each in intervals
+    ]
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+def test_what_is_known_after_what_was_told(fleet: Fleet, story: list[dict[str, Any]]) -> None:
+    for step in story:
+        hosts: dict[str, Any] = {}
+        for name, kinds in step["hosts"].items():
+            own, *named = kinds if step.get("by") == "agent" else (0, *([kinds] if isinstance(kinds, str) else kinds))
+            findings = tuple(FINDINGS[each] for each in named)
+            hosts[name] = (own, findings) if step.get("by") == "agent" else findings
+        if step.get("by") == "agent":
+            fleet.collect(collected(step["at"], hosts))
+        elif step.get("by") == "apply":
+            fleet.tell(applied(step["at"], hosts))
+        else:
+            fleet.tell(document(step["at"], hosts, limit=tuple(step.get("limit", ()))))
+        if "now" in step:
+            assert known_lines(fleet.answers()) == step["now"]
+        for minute, lines in step.get("then", {}).items():
+            assert known_lines(fleet.answers(minute)) == lines
+        if "changes" in step:
+            assert fleet.changed() == step["changes"]
+
+
+def test_an_answer_has_all_that_was_told_of_it(fleet: Fleet) -> None:
+    written = fleet.tell(document(0, {"gpu-1": GOOD, "gpu-2": OLD}), document(10, {"gpu-1": OLDER, "gpu-2": OLD}))
     first, second = fleet.answers()
-    assert (first.host, first.interval.state.actual, first.interval.since) == ("gpu-1", "560.1", at(10))
-    assert (first.interval.begun, first.interval.last_good, first.from_first) == (at(20), at(0), False)
-    assert (second.host, second.interval.since, second.from_first, second.seen) == ("gpu-2", at(0), True, at(20))
+    assert (first.interval.begun, first.from_first) == (at(10), False)
+    assert (second.from_first, second.seen) == (True, at(10))
+    assert (second.interval.state.cause, second.interval.state.remedy) == (OLD.cause, OLD.remedy)
     assert written.since == {"gpu-1": {KEY: (at(10), at(0))}, "gpu-2": {KEY: (at(0), None)}}
-    assert second.interval.state.cause == "held back" and second.interval.state.remedy == "run the deploy"
-
-
-def test_at_no_time_at_which_it_was_found_otherwise_is_it_said_to_have_been_as_desired(place: Place) -> None:
-    # An apply says nothing of the whole host, and ends what it mended.
-    one, other = Fleet(place), Fleet(place)
-    one.tell(document(1, {"gpu-1": OLD}), applied(2, {"gpu-1": GOOD}), document(3, {"gpu-1": OLD}))
-    (found,) = one.answers()
-    assert (found.interval.since, found.interval.last_good) == (at(3), at(2))
-    one.tell(document(4, {"gpu-1": OLD}))
-    assert one.answers()[0].interval.last_good == at(2)
-    # A host that left was not as desired then.
-    other.tell(
-        document(1, {"gpu-1": OLD, "gpu-2": GOOD}), document(2, {"gpu-2": GOOD}),
-        document(3, {"gpu-1": OLD, "gpu-2": GOOD}), document(4, {"gpu-1": OLD, "gpu-2": GOOD}),
-    )  # fmt: skip
-    (found,) = other.answers()
-    assert (found.interval.since, found.interval.last_good) == (at(3), None)
 
 
 def test_what_changed_is_told_with_the_time_before_which_it_was_not_so(fleet: Fleet) -> None:
-    fleet.tell(
-        document(0, {"gpu-1": GOOD}), document(10, {"gpu-1": OLD}), document(20, {"gpu-1": OLDER}),
-        document(30, {"gpu-1": GOOD, "gpu-2": GOOD}), applied(40, {"gpu-1": GOOD}), document(50, {"gpu-2": GOOD}),
-    )  # fmt: skip
-    assert fleet.changed() == [
-        ("00:10", "began", "gpu-1"), ("00:20", "changed", "gpu-1"), ("00:30", "ended", "gpu-1"),
-        ("00:30", "joined", "gpu-2"), ("00:40", "ran", None), ("00:50", "left", "gpu-1"),
-    ]  # fmt: skip
+    fleet.tell(*(document(10 * number, {"gpu-1": kind}) for number, kind in enumerate((GOOD, OLD, OLDER, GOOD))))
     with asking(fleet.place) as connection:
-        begun, changed, ended, *_ = changes(connection, Question(fleet.name), at(0), at(60))
+        begun, changed, ended = changes(connection, Question(fleet.name), at(0), at(60))
     assert (begun.earliest, begun.by) == (at(0), "drift")
     assert changed.before is not None and changed.after is not None
     assert (changed.before.state.actual, changed.after.state.actual) == ("570.10", "560.1")
     assert (ended.earliest, ended.before and ended.before.state.actual) == (at(20), "560.1")
-    assert fleet.changed(15, 25) == [("00:20", "changed", "gpu-1")]
-    assert fleet.changed(components=("mig",)) == [] and fleet.changed(hosts=("gpu-2",))[0][1] == "joined"
-
-
-def test_a_host_joins_where_the_whole_inventory_was_told_without_it_before(place: Place) -> None:
-    one, other = Fleet(place), Fleet(place)
-    both = {"gpu-1": GOOD, "gpu-2": GOOD}
-    one.tell(document(0, {"gpu-1": GOOD}, limit=("gpu-1",)), document(10, both), document(20, {**both, "gpu-3": GOOD}))
-    assert one.changed() == [("00:20", "joined", "gpu-3")]
-    # A report that comes late, and is of one host alone, makes newcomers of nobody.
-    other.tell(document(10, both), document(0, {"gpu-1": GOOD}, limit=("gpu-1",)))
-    assert other.changed() == []
-
-
-def test_a_late_report_makes_no_host_one_of_the_fleet_that_was_not_or_left(place: Place) -> None:
-    one, other = Fleet(place), Fleet(place)
-    one.tell(document(10, {"gpu-1": GOOD}), document(5, {"gpu-2": OLD}, limit=("gpu-2",)))
-    assert one.so() == set() and one.so(7) == {("gpu-2", "driver", "570.10")}
-    with asking(one.place) as connection:
-        assert next(each.hosts for each in known(connection) if each.name == one.name) == 1
-    other.tell(document(0, {"gpu-1": GOOD, "gpu-2": GOOD}), document(20, {"gpu-1": GOOD}))
-    other.tell(document(10, {"gpu-2": OLD}, limit=("gpu-2",)))
-    assert other.so() == set() and other.so(10) == {("gpu-2", "driver", "570.10")}
+    assert fleet.changed(15, 25) == ["20 changed gpu-1"]
+    assert fleet.changed(components=("mig",)) == fleet.changed(hosts=("gpu-2",)) == []
 
 
 def test_a_fleet_that_stays_as_it_is_takes_no_more_room(fleet: Fleet) -> None:
@@ -180,32 +176,6 @@ def test_a_fleet_that_stays_as_it_is_takes_no_more_room(fleet: Fleet) -> None:
         assert (written := fleet.tell(document(minute, hosts))).begun == written.ended == 0
     assert fleet.rows() == before
     assert {each.interval.last for each in fleet.answers()} == {at(29)}
-
-
-def test_what_the_settings_no_longer_ask_is_over_and_so_is_what_preflight_refuses(fleet: Fleet) -> None:
-    power = Finding("power", OLD.finding_class, "power limit", "700 W", "600 W")
-    fleet.tell(document(0, {"gpu-1": (GOOD, power)}), document(10, {"gpu-1": GOOD}))
-    assert fleet.so() == set()
-    fleet.tell(document(20, {"gpu-1": (REFUSED,)}), document(30, {"gpu-1": GOOD}))
-    assert fleet.so() == set()
-    # An apply judges what it brought about, and no more than that.
-    fleet.tell(document(40, {"gpu-1": (OLD, power)}), applied(50, {"gpu-1": GOOD}))
-    assert fleet.so() == {("gpu-1", "power", "700 W")}
-
-
-def test_a_host_that_left_is_no_longer_off_and_comes_back_as_it_then_is(fleet: Fleet) -> None:
-    fleet.tell(document(0, {"gpu-1": OLD, "gpu-2": OLD}))
-    # Who looks at some hosts alone says nothing of the others.
-    fleet.tell(document(5, {"gpu-1": OLD}, limit=("gpu-1",)))
-    assert len(fleet.so()) == 2
-    fleet.tell(document(10, {"gpu-1": OLD}))
-    assert fleet.so() == {("gpu-1", "driver", "570.10")} and len(fleet.so(5)) == 2
-    assert fleet.changed(1) == [("00:10", "left", "gpu-2")]
-    fleet.tell(document(20, {"gpu-1": OLD, "gpu-2": OLDER}))
-    # That it left is told also once it is back.
-    assert fleet.changed(1) == [("00:10", "ended", "gpu-2"), ("00:20", "began", "gpu-2")]
-    (back,) = fleet.answers(hosts=("gpu-2",))
-    assert back.interval.since == at(20) and back.interval.state.actual == "560.1"
 
 
 def test_a_question_is_of_hosts_components_and_codes(fleet: Fleet) -> None:
@@ -292,36 +262,6 @@ def test_what_was_so_at_a_time_is_what_the_report_of_that_time_says(place: Place
     fleet.tell(*(document(minute, {"gpu-1": KINDS[kind]}) for minute, kind in sorted(documents)))
     for minute, _ in documents:
         assert fleet.so(minute) == so(documents, minute)
-
-
-SILENT = Finding("agent", UNKNOWN.finding_class, "last pull", "2026-01-14 00:10 UTC", "within 1:00:00")
-PULLED = Finding("agent", GOOD.finding_class, "last success", "2026-01-14 00:10 UTC", "within 1:00:00")
-
-
-def test_what_an_agent_found_counts_at_its_own_time_and_whether_it_is_silent_at_that_of_whoever_asked(
-    fleet: Fleet,
-) -> None:
-    fleet.tell(document(0, {"gpu-1": GOOD, "gpu-2": GOOD}))
-    # A push of minute 50 healed gpu-1, whose agent read it at 10; gpu-2's is newer than all.
-    fleet.tell(document(50, {"gpu-1": GOOD, "gpu-2": GOOD}))
-    fleet.collect(collected(60, {"gpu-1": (10, (OLD, SILENT)), "gpu-2": (55, (OLD, PULLED))}))
-    assert fleet.so() == {("gpu-1", "agent", "2026-01-14 00:10 UTC"), ("gpu-2", "driver", "570.10")}
-    assert fleet.so(10) == {("gpu-1", "driver", "570.10")}
-    # Collected again it says the same; a new report ends both.
-    for again in (60, 70):
-        fleet.collect(collected(again, {"gpu-1": (10, (OLD, SILENT)), "gpu-2": (55, (OLD, PULLED))}))
-        assert {each.host: each.interval.since for each in fleet.answers()} == {"gpu-1": at(60), "gpu-2": at(55)}
-    fleet.collect(collected(90, {"gpu-1": (80, (GOOD, PULLED)), "gpu-2": (85, (GOOD, PULLED))}))
-    assert fleet.so() == set()
-
-
-def test_a_pull_says_nothing_of_whether_others_reach_the_node_and_collecting_its_report_does(fleet: Fleet) -> None:
-    fleet.tell(document(0, {"gpu-1": UNREACHED}))
-    fleet.tell(document(120, {"gpu-1": UNREACHED}))
-    (open_since,) = fleet.answers()
-    fleet.collect(collected(480, {"gpu-1": (60, (GOOD, PULLED))}))
-    assert open_since.interval.since == at(0) and fleet.so() == set()
-    assert fleet.so(130) == {("gpu-1", "node", UNREACHED.actual)}
 
 
 def test_many_agents_of_many_times_are_written_as_one_by_one(place: Place) -> None:

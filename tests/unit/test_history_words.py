@@ -15,16 +15,8 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.history.moments import MomentError, age, moment
 from gpunode.history.place import Place, inventory_name, place
 from gpunode.history.told import LONGEST, NoDocumentError, Scope, kept, told
-from tests.support.history_documents import (
-    GOOD,
-    NOT_UNDERSTOOD,
-    OLD,
-    REFUSED,
-    UNKNOWN,
-    UNREACHED,
-    applied,
-    document,
-)
+from tests.support.generated import json_values
+from tests.support.history_documents import GOOD, NOT_UNDERSTOOD, OLD, REFUSED, UNKNOWN, UNREACHED, document
 
 pytestmark = pytest.mark.pure
 # What is told of a host where whoever was to read it, or to change it, was lost: it may not have been asked at all.
@@ -91,17 +83,11 @@ def test_an_inventory_has_one_name_by_whatever_path(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("findings", "scope", "known"),
     [
-        (GOOD, Scope.ALL, True),
-        (OLD, Scope.ALL, True),
-        ((GOOD, UNKNOWN), Scope.ALL, False),
-        (UNREACHED, Scope.NOTHING, False),
-        (NOT_UNDERSTOOD, Scope.ANSWERED, False),
-        (REFUSED, Scope.REFUSED, False),
-        ((), Scope.NOTHING, False),
-        (READER_LOST, Scope.NOTHING, False),
-        (CUT_OFF, Scope.NOTHING, False),
+        (GOOD, Scope.ALL, True), (OLD, Scope.ALL, True), ((GOOD, UNKNOWN), Scope.ALL, False),
+        (NOT_UNDERSTOOD, Scope.ANSWERED, False), (REFUSED, Scope.REFUSED, False), ((), Scope.NOTHING, False),
+        (UNREACHED, Scope.NOTHING, False), (READER_LOST, Scope.NOTHING, False), (CUT_OFF, Scope.NOTHING, False),
     ],
-)
+)  # fmt: skip
 def test_what_a_report_says_of_a_host_and_what_it_does_not(findings: object, scope: Scope, known: bool) -> None:
     (host,) = told(document(0, {"gpu-1": findings})).hosts  # type: ignore[dict-item]
     assert (host.scope, host.is_known) == (scope, known)
@@ -109,18 +95,10 @@ def test_what_a_report_says_of_a_host_and_what_it_does_not(findings: object, sco
     assert host.is_understood == (scope not in (Scope.NOTHING, Scope.ANSWERED))
 
 
-def test_each_command_s_document_is_known_by_how_it_looks() -> None:
-    assert (found := told(document(0, {"gpu-1": GOOD}))).command == "drift" and found.whole
-    assert not told(document(0, {"gpu-1": GOOD}, limit=("gpu-*",))).whole
-    assert (found := told(applied(0, {"gpu-1": GOOD}))).command == "apply" and not found.whole
-    assert told({**document(0, {"gpu-1": GOOD}), "agent": {}}).command == "agent"
+KEYS = ["at", "hosts", "gpunode", "exit_code", "findings", "component", "class", "what"]
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), lambda inner: (
-    st.lists(inner, max_size=3) | st.dictionaries(
-        st.sampled_from(["at", "hosts", "gpunode", "exit_code", "findings", "component", "class", "what"]), inner,
-        max_size=5)
-), max_leaves=12))  # fmt: skip
+@given(json_values(st.sampled_from(KEYS)))
 def test_nothing_else_is_taken_for_a_document(other: object) -> None:
     with pytest.raises(NoDocumentError):
         told(other)

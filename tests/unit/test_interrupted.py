@@ -75,6 +75,19 @@ def test_a_node_that_was_never_changed_has_none_and_one_with_an_agent_changes_by
     assert read(tmp_path, {}) == Interrupted(pulls=True)
 
 
+@pytest.mark.real
+def test_a_journal_that_began_counts_unless_somebody_is_at_work_on_it(tmp_path: Path, folder: Path) -> None:
+    journal = '{"schema": 1, "state": "%s", "target": "x", "reason": ""}\n'
+    for name, state in (("containerd", "done"), ("mig", "failed"), ("driver", "restored")):
+        (folder / f"{name}.json").write_text(journal % state)
+    assert read(tmp_path, {}) == Interrupted()
+    # No program is started where nothing was interrupted.
+    assert not (tmp_path / "asked").exists()
+    for name in ("cuda", "mps", "scheduler.given-up"):
+        (folder / f"{name}.json").write_text(journal % "began")
+    assert read(tmp_path, {"mps": "activating"}) == Interrupted(("cuda",), ("mps",))
+
+
 def test_a_change_that_was_cut_off_is_a_finding_and_a_step_of_the_plan() -> None:
     (good,) = decide(GOOD.interrupted).findings
     assert good.finding_class is FindingClass.OK

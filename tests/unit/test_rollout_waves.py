@@ -13,7 +13,7 @@ from gpunode.fleet.rollout.choice import CanaryError, canaries, sorted_out
 from gpunode.fleet.rollout.entries import Begun, WaveBegun, WaveEnded
 from gpunode.fleet.rollout.gate import RunResult, outcomes
 from gpunode.fleet.rollout.progress import OutOfOrder, Stop, next_step, waves_to_come
-from gpunode.fleet.rollout.together import TogetherError, refuse_cut, together, with_mates
+from gpunode.fleet.rollout.together import TogetherError, fitting, refuse_cut, together, with_mates
 from tests.support.messages import unnamed
 from tests.support.rollout_waves import AT, REPORTS, begun, ended, report, resumed, rollout, stopped
 
@@ -142,6 +142,26 @@ def test_the_gate_takes_the_run_the_reading_and_the_cluster() -> None:
 
 
 NAMES = [f"gpu-{number}" for number in range(1, 13)]
+
+
+@given(st.permutations(NAMES), st.integers(0, 12), st.lists(st.integers(1, 4), max_size=4), st.data())
+def test_a_wave_takes_a_group_whole_or_not_at_all_and_goes_by_the_order(
+    names: list[str], capacity: int, sizes: list[int], data: st.DataObject
+) -> None:
+    mixed, groups = data.draw(st.permutations(NAMES)), []
+    for size in sizes:
+        groups.append(tuple(mixed[:size]))
+        mixed = mixed[size:]
+    found = fitting(names, capacity, tuple(groups))
+    assert len(found) <= capacity and len(set(found)) == len(found)
+    for group in groups:
+        assert set(group) <= set(found) or not set(group) & set(found)
+    # Whoever is next would be too much, with those that go with it.
+    if len(found) < len(names):
+        following = next(name for name in names if name not in found)
+        assert len(found) + len(with_mates((following,), tuple(groups))) > capacity
+    # Without groups it is the first so many.
+    assert fitting(names, capacity, ()) == tuple(names[:capacity])
 
 
 def gets_a_list(name: str, kind: FindingClass = FindingClass.DRIFT, by_person: bool = False) -> NodeReport:

@@ -133,6 +133,19 @@ class Gone(io.StringIO):
         raise self.error
 
 
+@pytest.mark.parametrize("error", [BrokenPipeError(32, "Broken pipe"), OSError(5, "Input/output error")])
+def test_a_terminal_that_is_gone_costs_no_more_than_the_display(
+    monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    monkeypatch.setattr(sys, "stderr", Gone(error))
+    monkeypatch.setenv("TERM", "xterm")
+    before = sys.stdout
+    # By rich's own means it ends the program, with standard output turned to /dev/null.
+    with live(print) as watch, pytest.raises(OSError):
+        watch(_after(_events()))
+    assert sys.stdout is before
+
+
 EVENTS = st.dictionaries(
     st.sampled_from(["kind", "at", "host", "hosts", "name", "number", "steps", "changed", "reason"]),
     st.sampled_from(["connected", "unreached", "judged", "step", "begun", "done", "failed", "stepped", "ended"])

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from gpunode.base.findings import Finding
+from gpunode.base.findings import ExitCode, Finding
 from gpunode.fleet.reports.run_end import HostEnd, host_end_from
+from gpunode.fleet.rollout import wave_run
 from gpunode.fleet.run import events
-from gpunode.fleet.run.ends import ends_of
+from gpunode.fleet.run.ends import ends_of, status_of
 from gpunode.fleet.run.progress import Progress, after
 from gpunode.node.plan import Plan
 from tests.support import warm
@@ -131,6 +132,26 @@ def test_a_step_that_goes_on_behind_what_it_called_is_done_once(tmp_path: Path) 
 
 
 PLANS: dict[str, Plan | Finding] = {name: Plan((), (), ()) for name in ("@fake/a", "@fake/b")}
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "why"),
+    [
+        ("run_end.judged(ctx_host.get(), ())\nraises(name='Crash')\nfails_silently(name='Last')\n", 1,
+         "LookupError: broken on purpose"),
+        # It exits 0, by which nothing can be told.
+        ("interrupted(name='Long')\n", 0, "interrupted"),
+    ],
+)  # fmt: skip
+def test_a_run_that_crashed_or_was_interrupted_looks_good_on_no_host(
+    tmp_path: Path, body: str, code: int, why: str
+) -> None:
+    done, progress, ends = run(tmp_path, body)
+    assert done.returncode == code
+    assert len(ends) == 2 and all(str(end.cut_off).endswith(why) for end in ends.values())
+    assert "run.broken-off" in done.stderr
+    assert status_of(ends_of(PLANS, progress, code)) is ExitCode.ERROR
+    assert wave_run.result(tuple(PLANS), code, done.stdout.encode(), "log").failed == set(PLANS)
 
 
 def test_a_run_that_stops_where_no_host_is_left_is_told_by_what_failed(tmp_path: Path) -> None:
