@@ -35,31 +35,7 @@ gpu_nodes = [
 """
 
 
-KUBERNETES = {"enabled": True, "version": "1.30"}
 DOMAIN = {"enabled": True, "domain": "a", "nodes": {"gpu-1": "10.0.0.1", "gpu-2": "10.0.0.2"}}
-
-
-@pytest.mark.parametrize(
-    ("data", "bundle"),
-    [
-        ({"driver": {"branch": "580"}, "engine": {"site": "east"}, "ssh_hostname": "a", "x_rack": 1},
-         {"driver": {"branch": "580"}}),
-        # Of a cluster's node nothing that disturbs it is done by a pull.
-        ({"kubernetes": KUBERNETES, "device_plugin": {"method": "helm"},
-          "disruption": {"allow": "reboot", "max_parallel": 3}},
-         {"disruption": {"allow": "nothing", "max_parallel": 3}}),
-        # What others say of a host no bundle can carry.
-        ({"imex": DOMAIN}, None),
-        ({"kubernetes": KUBERNETES, "mig": {"config_from_label": True}}, None),
-    ],
-)  # fmt: skip
-def test_a_bundle_carries_what_the_host_s_own_settings_are(data: dict[str, Any], bundle: dict[str, Any] | None) -> None:
-    settings = settings_from({key: value for key, value in data.items() if not key.startswith(("ssh_", "x_"))})
-    if bundle is None:
-        with pytest.raises(BundleError):
-            carried("gpu-1", data, settings)
-    else:
-        assert carried("gpu-1", data, settings) == bundle
 
 
 def test_data_that_json_has_not_are_refused_and_not_made_something_else() -> None:

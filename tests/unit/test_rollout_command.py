@@ -23,7 +23,6 @@ from gpunode.facts.node import Node
 from gpunode.fleet import drift
 from gpunode.fleet import nodes as fleet
 from gpunode.fleet.page.html import rollout_page
-from gpunode.fleet.rollout import wave_run
 from gpunode.fleet.rollout.document import schema
 from gpunode.fleet.run import child
 from tests.support.how_to import snippet
@@ -244,28 +243,6 @@ def test_a_host_is_named_to_pyinfra_so_that_no_other_can_be_meant() -> None:
             assert fnmatch(name, pattern) and not any(fnmatch(other, pattern) for other in others)
             # pyinfra takes a group of that name before it looks at hosts.
             assert pattern not in groups
-
-
-@pytest.mark.parametrize(
-    ("code", "printed", "failed"),
-    [
-        (0, b'{"results": {"failed_hosts": []}}', ()),
-        # By SIGINT, between its operations.
-        (0, b"", ("a", "b")),
-        (0, b'{"results": {"failed_hosts": ["b"]}}', ("b",)),
-        (1, b'{"results": {"failed_hosts": ["b"]}}', ("b",)),
-        (1, b'{"results": {"failed_hosts": []}}', ("a", "b")),
-        (1, b'{"results": null}', ("a", "b")),
-        (1, b'{"resu', ("a", "b")),
-        (-9, b"", ("a", "b")),
-    ],
-)
-def test_a_run_that_does_not_say_where_it_failed_has_failed_everywhere(
-    code: int, printed: bytes, failed: tuple[str, ...]
-) -> None:
-    found = wave_run.result(("a", "b"), code, printed, "wave-1.log")
-    assert found.failed == set(failed)
-    assert "wave-1.log" in (found.reason or "wave-1.log")
 
 
 @pytest.fixture

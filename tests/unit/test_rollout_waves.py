@@ -13,7 +13,7 @@ from gpunode.fleet.rollout.choice import CanaryError, canaries, sorted_out
 from gpunode.fleet.rollout.entries import Begun, WaveBegun, WaveEnded
 from gpunode.fleet.rollout.gate import RunResult, outcomes
 from gpunode.fleet.rollout.progress import OutOfOrder, Stop, next_step, waves_to_come
-from gpunode.fleet.rollout.together import TogetherError, fitting, refuse_cut, together, with_mates
+from gpunode.fleet.rollout.together import fitting, together, with_mates
 from tests.support.messages import unnamed
 from tests.support.rollout_waves import AT, REPORTS, begun, ended, report, resumed, rollout, stopped
 
@@ -108,22 +108,6 @@ def test_a_node_that_merely_waits_for_what_the_settings_do_not_allow_is_no_canar
         canaries("boots", nodes, left)
 
 
-@pytest.mark.parametrize(
-    ("asked", "first"),
-    [
-        ("0", ()), ("1", ("stale",)), ("9", ("stale", "mendable")), ("mendable", ("mendable",)),
-        ("good,stale", ("stale",)), ("nobody", None), ("stale,gone", None), ("refused", None), (",", None),
-    ],
-)  # fmt: skip
-def test_canaries_are_so_many_or_named_and_can_be_some(asked: str, first: tuple[str, ...] | None) -> None:
-    found = sorted_out(REPORTS, everyone=False)
-    if first is not None:
-        assert canaries(asked, *found) == first
-        return
-    with pytest.raises(CanaryError):
-        canaries(asked, *found)
-
-
 def test_a_percentage_is_rounded_down() -> None:
     assert [amount(text).of(9) for text in ("2", "50%", "100%")] == [2, 4, 9]
 
@@ -183,17 +167,3 @@ def test_nodes_whose_domain_gets_another_list_go_together_and_no_others() -> Non
     assert together(NAMES, reports, domains) == (("gpu-1", "gpu-3"), ("gpu-5", "gpu-6"))
     # One node of a domain, whose list a hand changed, is healed by itself.
     assert together(NAMES, [gets_a_list("gpu-1")], domains) == ()
-    assert with_mates(("gpu-3", "gpu-8"), (("gpu-1", "gpu-3"),)) == ("gpu-3", "gpu-1", "gpu-8")
-
-
-@pytest.mark.parametrize(("most", "away", "remedy"), [(2, 0, 3), (3, 1, 4), (1, 0, 3)])
-def test_a_group_that_no_wave_has_room_for_is_refused_before_anything_is_begun(
-    most: int, away: int, remedy: int
-) -> None:
-    groups = (("gpu-1", "gpu-2", "gpu-3"),)
-    with pytest.raises(TogetherError) as refused:
-        refuse_cut(groups, most, away)
-    assert unnamed(str(refused.value), "gpu-1 to gpu-3", f"--max-unavailable {remedy}") == []
-    refuse_cut(groups, remedy, away)
-    # Where there is no room for anybody, that is the reason.
-    refuse_cut(groups, 2, 2)
