@@ -41,20 +41,14 @@ def written(text: str, name: str = "gpu-7") -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.parametrize("desired", [PLAIN, WHOLE], ids=["plain", "whole"])
-@pytest.mark.parametrize("host", ["gpu-group", None])
+@pytest.mark.parametrize(("host", "name"), [("gpu-group", "gpu-7"), (None, "gpu-7"), (None, "gpu-8")])
 def test_a_machine_gets_just_the_files_that_install_puts_there_and_who_begins(
-    desired: Install, host: str | None
+    desired: Install, host: str | None, name: str
 ) -> None:
-    found = written(user_data(desired, host))
+    found = written(user_data(desired, host), name)
     begins, mode = found.pop(FIRST_PULL)
     assert begins.startswith("#!/bin/sh\n") and mode == "755"
-    assert found == texts(desired, host or "gpu-7")
-
-
-def test_without_a_name_each_machine_takes_the_bundle_of_its_own() -> None:
-    text = user_data(PLAIN, None)
-    for name in ("gpu-1", "gpu-2"):
-        assert json.loads(written(text, name)[str(Places().config)][0])["host"] == name
+    assert found == texts(desired, host or name)
 
 
 def test_words_that_jinja_would_take_stay_what_they_are() -> None:
@@ -95,12 +89,8 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_command_prints_it_to_the_byte(key: Path) -> None:
     words = ("--from", "https://bundles.example/gpunode", "--public-key", str(key))
-    done = run(*words)
-    assert (done.returncode, done.stdout, done.stderr) == (
-        0,
-        user_data(replace(PLAIN, signers=signers(PUBLIC)), None),
-        "",
-    )
+    done, desired = run(*words), user_data(replace(PLAIN, signers=signers(PUBLIC)), None)
+    assert (done.returncode, done.stdout, done.stderr) == (0, desired, "")
     gated = run(*words, "--host", "group", "--gate", "https://10.0.0.1:6443")
     assert json.loads(written(gated.stdout)["/etc/gpunode/gate.json"][0])["server"] == "https://10.0.0.1:6443"
 

@@ -17,24 +17,6 @@ from tests.support.messages import unnamed
 pytestmark = pytest.mark.pure
 
 KEY = {"GPUNODE_CI_KEY": "/keys/ci"}
-# As vagrant 2.4 prints it for two machines.
-VAGRANT = """\
-Host gpu-1
-  HostName 127.0.0.1
-  User vagrant
-  Port 2222
-  UserKnownHostsFile /dev/null
-  StrictHostKeyChecking no
-  PasswordAuthentication no
-  IdentityFile "/work/.vagrant/machines/gpu 1/private_key"
-  IdentitiesOnly yes
-  LogLevel FATAL
-
-Host gpu-2
-  HostName 192.0.2.7
-  User root
-  IdentityFile /work/key
-"""
 
 
 def of_json(tmp_path: Path, content: Any, **environment: str) -> list[tuple[str, dict[str, Any]]]:
@@ -62,9 +44,9 @@ def test_a_name_that_pyinfra_takes_for_something_else_is_refused(name: str, tmp_
     assert unnamed(str(refused.value), repr(name)) == []
 
 
-def test_vagrants_file_gives_each_machine_its_port_user_and_key(tmp_path: Path) -> None:
-    path = tmp_path / "ssh-config"
-    path.write_text(VAGRANT)
+def test_vagrants_file_gives_each_machine_its_port_user_and_key() -> None:
+    # As vagrant 2.4 prints it for two machines.
+    path = Path(__file__).parent / "data" / "vagrant-ssh-config"
     found = dict(machines_from({"GPUNODE_CI_SSH_CONFIG": str(path)}))
     assert (found["gpu-1"]["ssh_port"], found["gpu-1"]["ssh_user"], found["gpu-1"]["_sudo"]) == (2222, "vagrant", True)
     assert found["gpu-1"]["ssh_key"] == "/work/.vagrant/machines/gpu 1/private_key"

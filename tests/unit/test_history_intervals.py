@@ -2,81 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.history.intervals import End, Interval, Reading, State, merged
+from gpunode.history.intervals import End, Interval, State
+from tests.support.history_readings import GOOD, OLD, OLDER, Found, Readings, after, at
 
 pytestmark = pytest.mark.pure
-
-KEY = ("driver", "loaded module")
-BEGIN = datetime(2026, 1, 14, tzinfo=UTC)
-OLD, OLDER, GOOD = State("drift", "570.10", "580.95"), State("reboot pending", "560.1", "580.95"), End.GOOD
-Found = State | End
-# What was read at which minute.
-Readings = list[tuple[int, Found]]
-
-
-def at(minute: int) -> datetime:
-    return BEGIN + timedelta(minutes=minute)
-
-
-def after(readings: Sequence[tuple[int, Found]], intervals: tuple[Interval, ...] = ()) -> tuple[Interval, ...]:
-    """Return what is known after readings in this order; each of them read all of the host."""
-    good: tuple[datetime, ...] = ()
-    for minute, found in readings:
-        if intervals or isinstance(found, State):
-            intervals = merged(intervals, KEY, Reading(at(minute), "drift", found, good))
-        good = (max(*good, at(minute)) if good else at(minute),)
-    return intervals
-
-
-def told(intervals: Sequence[Interval]) -> list[tuple[str | None, ...]]:
-    """Return (actual, not yet, begun, last, ended, since) of each, the times as `02:10`."""
-
-    def clock(time: datetime | None) -> str | None:
-        return None if time is None else f"{time:%H:%M}"
-
-    times = [(each.not_yet, each.begun, each.last, each.ended, each.since) for each in intervals]
-    return [(each.state.actual, *map(clock, row)) for each, row in zip(intervals, times, strict=True)]
-
-
-FROM_10 = ("570.10", "00:00", "00:10", "00:20", "00:30", "00:10")
-
-
-@pytest.mark.parametrize(
-    ("readings", "known"),
-    [
-        # It begins between two readings, lasts, and ends.
-        ([(0, GOOD), (10, OLD), (20, OLD), (30, GOOD), (40, GOOD)], [FROM_10]),
-        # What is so at the first reading has been so for nobody knows how long.
-        ([(5, OLD)], [("570.10", None, "00:05", "00:05", None, "00:05")]),
-        # Off since it left what is desired, whatever it was then.
-        ([(0, GOOD), (10, OLD), (20, OLDER), (30, OLDER)],
-         [("570.10", "00:00", "00:10", "00:10", "00:20", "00:10"),
-          ("560.1", "00:10", "00:20", "00:30", None, "00:10")]),
-        # What comes again is off since it came again.
-        ([(0, OLD), (10, GOOD), (20, OLD)],
-         [("570.10", None, "00:00", "00:00", "00:10", "00:00"), ("570.10", "00:10", "00:20", "00:20", None, "00:20")]),
-        # A report that comes late moves the begin, or the end,
-        ([(0, GOOD), (30, OLD), (10, OLD)], [("570.10", "00:00", "00:10", "00:30", None, "00:10")]),
-        ([(0, OLD), (30, GOOD), (10, GOOD)], [("570.10", None, "00:00", "00:00", "00:10", "00:00")]),
-        ([(0, GOOD), (30, OLD), (10, GOOD)], [("570.10", "00:10", "00:30", "00:30", None, "00:30")]),
-        # and one that says otherwise parts what was one.
-        ([(0, OLD), (10, OLD), (30, OLD), (20, GOOD)],
-         [("570.10", None, "00:00", "00:00", "00:20", "00:00"), ("570.10", "00:20", "00:30", "00:30", None, "00:30")]),
-        ([(0, OLD), (30, OLD), (20, OLDER)],
-         [("570.10", None, "00:00", "00:00", "00:20", "00:00"), ("560.1", "00:00", "00:20", "00:20", "00:30", "00:00"),
-          ("570.10", "00:20", "00:30", "00:30", None, "00:00")]),
-    ],
-)  # fmt: skip
-def test_what_is_known_after_readings(readings: Readings, known: list[tuple[str | None, ...]]) -> None:
-    assert told(after(readings)) == known
 
 
 def test_how_it_ended_and_when_it_was_good_last_are_known() -> None:

@@ -29,15 +29,7 @@ from tests.support import postgresql
 from tests.support.history_documents import GOOD, OLD, at, document
 
 # A history of each older revision with one finding: what a migration has to keep.
-OLD_ROWS = """
-INSERT INTO gpunode_inventory (id, name) VALUES (1, 'fleet');
-INSERT INTO gpunode_host (id, inventory_id, name, first, seen, judged)
-  VALUES (1, 1, 'gpu-1', '2026-01-14 00:00:00', '2026-01-14 00:10:00', '2026-01-14 00:10:00');
-INSERT INTO gpunode_finding (id, host_id, component, what, code, class, actual, desired, begun, last, since, told_by)
-  VALUES (1, 1, 'driver', 'loaded module', 'driver.loaded-module', 'drift', '570.10', '580.95.05',
-          '2026-01-14 00:00:00', '2026-01-14 00:10:00', '2026-01-14 00:00:00', 'drift');
-SELECT 1
-"""
+OLD_ROWS = (Path(__file__).parent / "data" / "history_old_rows.sql").read_text()
 
 
 @pytest.fixture(params=["SQLite", pytest.param("PostgreSQL", marks=[pytest.mark.real, pytest.mark.tier2])])

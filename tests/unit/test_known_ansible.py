@@ -16,54 +16,14 @@ from gpunode.fleet.known.ansible import known
 from gpunode.fleet.known.machines import Known, KnownError
 from tests.support.generated import json_values
 
-INI = """\
-lone ansible_connection=local
-
-[gpu-nodes]
-gpu[01:03].example.org ansible_user=ubuntu ansible_become=true
-odd ansible_host=10.0.0.9 ansible_port=2222 ansible_ssh_private_key_file=~/.ssh/gpu ansible_ssh_host=10.0.0.10
-
-[a100]
-gpu01.example.org
-
-[fleet:children]
-gpu-nodes
-a100
-
-[fleet:vars]
-ansible_ssh_common_args='-o ProxyJump=jump@bastion.example.org:2200 -o StrictHostKeyChecking=no'
-ansible_become_password=hunter2
-rack_unit=7
-"""
-YAML = """\
-all:
-  vars: {ansible_user: from-all}
-  children:
-    b_deep:
-      vars: {ansible_user: from-parent, ansible_port: 22}
-      children:
-        a_child:
-          hosts:
-            gpu-1: {ansible_host: 10.0.0.1}
-            gpu-2: {ansible_user: its-own, ansible_host: !unsafe 10.0.0.2}
-            gpu-3:
-              ansible_host: "{{ rack }}.example.org"
-              ansible_ssh_private_key_file: !vault |
-                $ANSIBLE_VAULT;1.1;AES256
-                61393764613964
-          vars: {ansible_user: from-child}
-    crates:
-      hosts:
-        box: {ansible_connection: community.docker.docker}
-"""
+DATA = Path(__file__).parent / "data" / "ansible"
 
 
-def listed(text: str, name: str, folder: Path, *options: str) -> Known:
+def listed(name: str, folder: Path, *options: str) -> Known:
     """Return what is known of a file by the real program's own list."""
-    (folder / name).write_text(text)
     program = Path(sys.executable).with_name("ansible-inventory")
     environment = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
-    words = [program, "-i", folder / name, "--list", *options]
+    words = [program, "-i", DATA / name, "--list", *options]
     done = subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
     return known(json.loads(done.stdout))
 
@@ -79,7 +39,7 @@ def told(found: Known, about: str) -> list[str]:
 @pytest.mark.real
 @pytest.mark.parametrize("options", [(), ("--export",)])
 def test_an_ini_file_comes_with_ranges_groups_and_connection_data(tmp_path: Path, options: tuple[str, ...]) -> None:
-    found = listed(INI, "hosts.ini", tmp_path, *options)
+    found = listed("hosts.ini", tmp_path, *options)
     gpus = ("gpu01.example.org", "gpu02.example.org", "gpu03.example.org")
     assert {host.name for host in found.hosts} == {"@local", *gpus, "odd"}
     assert found.groups == {"a100": gpus[:1], "fleet": (*gpus, "odd"), "gpu-nodes": (*gpus, "odd")}
@@ -95,7 +55,7 @@ def test_an_ini_file_comes_with_ranges_groups_and_connection_data(tmp_path: Path
 @pytest.mark.real
 @pytest.mark.parametrize("options", [(), ("--export",)])
 def test_a_yaml_file_comes_with_variables_of_groups_the_deepest_last(tmp_path: Path, options: tuple[str, ...]) -> None:
-    found = listed(YAML, "hosts.yml", tmp_path, *options)
+    found = listed("hosts.yml", tmp_path, *options)
     assert of(found, "gpu-1") == {"ssh_hostname": "10.0.0.1", "ssh_port": 22, "ssh_user": "from-child", "_sudo": True}
     assert of(found, "gpu-2")["ssh_user"] == "its-own"
     assert of(found, "gpu-2")["ssh_hostname"] == "10.0.0.2"
