@@ -56,7 +56,7 @@ def test_a_key_that_cannot_be_used_ends_the_waiting_with_what_to_do(
     done = machines.ci("--wait", "600")
     assert done.exit_code == 1 and len(machines.seconds) == 1
     for text in (done.stderr, machines.errors()["gpu-1"]):
-        assert unnamed(text, "No such private key file: /k", "GPUNODE_CI_KEY") == []
+        assert unnamed(text, "/k", "GPUNODE_CI_KEY") == []
 
 
 @pytest.mark.parametrize(("wait", "seconds"), [(0, LONGEST), (60, 60), (600, fleet.ANSWER_SECONDS)])

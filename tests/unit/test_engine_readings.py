@@ -52,13 +52,26 @@ def refused(name: str) -> Outcome:
     return Outcome((name,), "berlin, process 7", said, 1, None, True)
 
 
+Turns = list[list[Outcome | Exception]]
+
+
 @pytest.fixture
-def workers(monkeypatch: pytest.MonkeyPatch) -> list[list[Outcome]]:
-    """Return the outcomes that SIMULATED workers give, one list for each time that they are asked."""
-    turns: list[list[Outcome]] = []
+def seen() -> list[tuple[Any, ...]]:
+    """Return what the workers are asked, each time."""
+    return []
+
+
+@pytest.fixture
+def workers(monkeypatch: pytest.MonkeyPatch, seen: list[tuple[Any, ...]]) -> Turns:
+    """Return what SIMULATED workers give, one list for each time that they are asked; an error is raised."""
+    turns: Turns = []
 
     def outcomes(*given: Any, **more: Any) -> Iterator[Outcome]:
-        yield from turns.pop(0)
+        seen.append((*given, more))
+        for each in turns.pop(0):
+            if isinstance(each, Exception):
+                raise each
+            yield each
 
     def roster(inventory: Path, limit: Any = (), only: Any = None) -> tuple[Member, ...]:
         names = ("gpu-1", "gpu-2", "gpu-3")
@@ -75,7 +88,7 @@ def reports(**more: Any) -> dict[str, NodeReport]:
     return {each.name: each for each in found}
 
 
-def test_reports_are_those_that_workers_printed_in_the_inventory_s_order(workers: list[list[Outcome]]) -> None:
+def test_reports_are_those_that_workers_printed_in_the_inventory_s_order(workers: Turns) -> None:
     workers.append([answered(OFF), answered(WELL)])
     found = reports()
     assert list(found) == ["gpu-1", "gpu-2"]
@@ -93,7 +106,7 @@ def test_reports_are_those_that_workers_printed_in_the_inventory_s_order(workers
     ],
 )
 def test_hosts_that_no_document_tells_of_are_errors_with_the_reason(
-    workers: list[list[Outcome]], outcome: Outcome, named: list[object]
+    workers: Turns, outcome: Outcome, named: list[object]
 ) -> None:
     workers += [[answered(WELL), outcome]] * 2
     (finding,) = reports()["gpu-2"].findings
@@ -103,7 +116,7 @@ def test_hosts_that_no_document_tells_of_are_errors_with_the_reason(
         reports(whole=True)
 
 
-def test_plans_survive_their_json(workers: list[list[Outcome]]) -> None:
+def test_plans_survive_their_json(workers: Turns) -> None:
     hosts = {host.name: host.node for host in read_facts(EXAMPLES / "facts.json") if host.node is not None}
     settings = read_settings(EXAMPLES / "settings.yaml", (*hosts, "gpu-gone"))
     plans = {name: planned(settings[name], node) for name, node in hosts.items()}
@@ -129,7 +142,7 @@ def ends(plans: dict[str, Plan | Finding], tells: list[str] | None = None) -> di
     return {each.name: each for each in apply.ends(SCHEDULER, Path("fleet.py"), plans, nodes, tell)}
 
 
-def test_a_run_ends_on_each_host_as_its_worker_says(workers: list[list[Outcome]]) -> None:
+def test_a_run_ends_on_each_host_as_its_worker_says(workers: Turns) -> None:
     tells: list[str] = []
     told = answered(WELL, names=("gpu-1", "gpu-2"), left_alone={"gpu-2": "not verified"}, log=".run/log")
     workers.append([told])
@@ -141,7 +154,7 @@ def test_a_run_ends_on_each_host_as_its_worker_says(workers: list[list[Outcome]]
 
 
 def test_what_was_cut_off_is_looked_at_again_and_what_was_not_begun_is_left_alone(
-    workers: list[list[Outcome]],
+    workers: Turns,
 ) -> None:
     workers.append([failed("gpu-1", "lost"), refused("gpu-2"), failed("gpu-3", "none there", began=False)])
     found = ends(dict.fromkeys(("gpu-1", "gpu-2", "gpu-3"), QUIET))
@@ -159,49 +172,31 @@ def test_what_was_cut_off_is_looked_at_again_and_what_was_not_begun_is_left_alon
 
 
 def test_what_has_ended_is_told_whatever_becomes_of_the_engine_and_of_the_inventory(
-    workers: list[list[Outcome]], monkeypatch: pytest.MonkeyPatch
+    workers: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def outcomes(*given: Any, **more: Any) -> Iterator[Outcome]:
-        yield answered(WELL)
-        raise EngineError("the workers could not be told")
-
-    with monkeypatch.context() as lost:
-        lost.setattr(remote, "outcomes", outcomes)
-        # The inventory is a program, and has no gpu-9 any more.
-        found = ends(dict.fromkeys(("gpu-1", "gpu-2", "gpu-9"), QUIET))
-    assert report_of(found["gpu-1"]) == WELL and "workers" in str(found["gpu-2"].cut_off)
-    assert found["gpu-9"].left_alone and "no such host" in found["gpu-9"].left_alone
+    workers.append([answered(WELL), EngineError("scheduler lost")])
+    # The inventory is a program, and has no gpu-9 any more.
+    found = ends(dict.fromkeys(("gpu-1", "gpu-2", "gpu-9"), QUIET))
+    assert report_of(found["gpu-1"]) == WELL and "scheduler lost" in str(found["gpu-2"].cut_off)
+    assert found["gpu-9"].left_alone
 
     def refuses(*given: Any, **more: Any) -> Any:
-        raise InventoryError("it has another host now")
+        raise InventoryError("another host")
 
     monkeypatch.setattr(readings, "roster", refuses)
     again = apply.looked_again(SCHEDULER, Path("fleet.py"), list(found.values()))
     assert "another host" in str(again[1].cut_off)
 
 
-def test_where_nothing_ended_the_engine_s_refusal_is_the_command_s(
-    workers: list[list[Outcome]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def outcomes(*given: Any, **more: Any) -> Iterator[Outcome]:
-        raise EngineError("no scheduler answers")
-        yield
-
-    monkeypatch.setattr(remote, "outcomes", outcomes)
-    with pytest.raises(EngineError, match="no scheduler answers"):
+def test_where_nothing_ended_the_engine_s_refusal_is_the_command_s(workers: Turns) -> None:
+    workers.append([EngineError("no scheduler")])
+    with pytest.raises(EngineError, match="no scheduler"):
         ends({"gpu-1": QUIET})
 
 
-def test_nodes_that_a_run_disturbs_are_told_to_the_engine(
-    workers: list[list[Outcome]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[Member] = []
-
-    def outcomes(scheduler: Any, inventory: Any, words: Any, members: Sequence[Member], changes: bool) -> Any:
-        assert changes and words == ("apply", "--yes", "--output", "json")
-        seen.extend(members)
-        return [answered(WELL), failed("gpu-2", "x"), failed("gpu-3", "x")]
-
-    monkeypatch.setattr(remote, "outcomes", outcomes)
+def test_nodes_that_a_run_disturbs_are_told_to_the_engine(workers: Turns, seen: list[tuple[Any, ...]]) -> None:
+    workers.append([answered(WELL), failed("gpu-2", "x"), failed("gpu-3", "x")])
     ends({"gpu-1": QUIET, "gpu-2": BOOTS, "gpu-3": QUIET})
-    assert {member.name: member.disturbed for member in seen} == {"gpu-1": False, "gpu-2": True, "gpu-3": False}
+    ((_, _, words, members, more),) = seen
+    assert more["changes"] and words == ("apply", "--yes", "--output", "json")
+    assert {each.name: each.disturbed for each in members} == {"gpu-1": False, "gpu-2": True, "gpu-3": False}

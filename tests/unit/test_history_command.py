@@ -252,15 +252,6 @@ def test_without_a_word_it_is_a_file_of_one_s_own_state(
     assert asked("findings")["counts"]["hosts"] == 1
 
 
-def test_what_a_worker_reads_goes_into_its_controller_s_history_alone(
-    file: Path, inventory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in Expected("0", "other").environment().items():
-        monkeypatch.setenv(name, value)
-    gpunode("drift", inventory)
-    assert not file.exists()
-
-
 def test_controllers_with_the_inventory_at_different_places_share_one_name(
     file: Path, inventory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,15 +264,26 @@ def test_controllers_with_the_inventory_at_different_places_share_one_name(
     assert {each["name"] for each in asked("inventories")["inventories"]} == {"prod", "rack-7"}
 
 
-def test_how_it_would_be_by_other_settings_is_not_how_it_is(
-    file: Path, inventory: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        # A worker's reading goes into its controller's history alone.
+        (Expected("0", "other").environment(), ()),
+        # How it would be by other settings is not how it is.
+        ({}, ("--set", "driver.branch=570")),
+    ],
+)
+def test_a_reading_that_is_not_the_controller_s_own_is_not_written(
+    file: Path, inventory: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], words: tuple[str, ...]
 ) -> None:
     with monkeypatch.context() as of_one_command:
         # The command leaves them there for its children; here it is this process's.
         for name in (SET, LIMIT):
             of_one_command.setenv(name, "")
             of_one_command.delenv(name)
-        gpunode("drift", "--set", "driver.branch=570", inventory)
+        for name, value in environment.items():
+            of_one_command.setenv(name, value)
+        gpunode("drift", *words, inventory)
     assert not file.exists()
     gpunode("drift", inventory)
     assert file.exists()

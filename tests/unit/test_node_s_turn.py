@@ -50,7 +50,7 @@ class Late(Host):
         if fact is PluginMpsFact:
             self.asked += 1
             if self.asked < 3:
-                return Unknown("the command took too long")
+                return Unknown("too slow")
         return super().get_fact(fact, **more)
 
 
@@ -65,10 +65,10 @@ def test_a_daemon_that_begins_and_keeps_who_asks_it_waiting_is_asked_again(
 
 
 def test_one_that_never_answers_fails_the_turn_with_the_reason(node: Host) -> None:
-    node.readings |= {PluginMpsFact: Unknown("the command took too long"), GpusFact: object()}
+    node.readings |= {PluginMpsFact: Unknown("too slow"), GpusFact: object()}
     assert not node_by_node._limits_read_back(node.state, node, settings(timeout=30))  # type: ignore[arg-type]
     (said,) = node.refusals
-    assert unnamed(said, "MPS", "the command took too long") == []
+    assert unnamed(said, "MPS", "too slow") == []
 
 
 def test_a_node_that_has_left_the_cluster_by_its_turn_is_refused_by_name(node: Host) -> None:
