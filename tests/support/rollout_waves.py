@@ -52,7 +52,11 @@ def way(events: list[str], policy: dict[str, Any], together: tuple[tuple[str, ..
             progress = begun(progress, wave)
             progress = ended(progress, wave, *failing) if word == "wave" else progress
         else:
-            progress = resumed(progress) if word == "resumed" else progress.after(Ended(how=word, at=AT))
+            progress = (
+                resumed(progress)
+                if word == "resumed"
+                else progress.after(Ended.model_validate({"how": word, "at": AT}))
+            )
     waves = tuple(each.begun.nodes for each in progress.waves)
     return Way(waves, next_step(progress), progress.untouched)
 

@@ -23,6 +23,9 @@ pytestmark = [
 ]
 
 
+STATE: Any = None
+
+
 def local(pulls: bool = True) -> Any:
     """Return a host that is this machine."""
     host: Any = Host({Fact: Interrupted(pulls=pulls)})
@@ -59,21 +62,21 @@ def is_free(lock: Path) -> bool:
 
 def test_the_lock_is_held_until_the_connection_ends(lock: Path) -> None:
     host = local()
-    assert agent_turn._take(None, host) and not is_free(lock)
+    assert agent_turn._take(STATE, host) and not is_free(lock)
     # Once for a run, however often it is asked.
-    assert agent_turn._take(None, host)
+    assert agent_turn._take(STATE, host)
     closed(host)
     assert is_free(lock)
 
 
 def test_a_lock_that_went_with_a_boot_is_taken_anew_and_one_that_nobody_held_is_not(lock: Path) -> None:
     host = local()
-    assert agent_turn.retaken(None, host) and is_free(lock)
-    assert agent_turn._take(None, host)
+    assert agent_turn.retaken(STATE, host) and is_free(lock)
+    assert agent_turn._take(STATE, host)
     before: Any = agent_turn._held[host]
     before.kill()
     assert before.wait(10) and before.communicate()
-    assert agent_turn.retaken(None, host) and not is_free(lock)
+    assert agent_turn.retaken(STATE, host) and not is_free(lock)
     assert agent_turn._held[host] is not before
     closed(host)
 
@@ -86,7 +89,7 @@ def test_a_lock_that_is_not_to_be_had_fails_the_node_with_what_to_do(
     with lock.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         host = local()
-        assert not agent_turn._take(None, host)
+        assert not agent_turn._take(STATE, host)
         closed(host)
     assert unnamed(said[0], "gpunode-agent") == []
 

@@ -23,7 +23,7 @@ def listed(name: str, folder: Path, *options: str) -> Known:
     """Return what is known of a file by the real program's own list."""
     program = Path(sys.executable).with_name("ansible-inventory")
     environment = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
-    words = [program, "-i", DATA / name, "--list", *options]
+    words = [str(program), "-i", str(DATA / name), "--list", *options]
     done = subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
     return known(json.loads(done.stdout))
 

@@ -160,7 +160,7 @@ class Nodes:
 ALL = [("gpu-1",), ("gpu-2", "gpu-3"), ("gpu-4", "gpu-5")]
 
 
-def ending(progress: Progress) -> tuple[str | None, int]:
+def ending(progress: Progress) -> tuple[Any, int]:
     return progress.ended and progress.ended.how, exit_code(progress)
 
 

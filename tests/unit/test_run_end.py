@@ -70,7 +70,7 @@ def taking_part() -> Any:
 def test_what_an_operation_says_before_it_fails_is_why_it_failed(lines: list[str]) -> None:
     host = taking_part()
     assert fail("no such version").function(host.state, host) is False
-    run_end.Watcher.operation_host_error(_state(host), host, INSTALL)  # type: ignore[arg-type]
+    run_end.Watcher.operation_host_error(_state(host), host, INSTALL)
     run_end.tell(_state(host))
     assert lines[0] == "--> Verdict:"
     assert "  cause    no such version" in lines
