@@ -4,8 +4,8 @@ tests/cases/FUNCTION/CASE.yaml is one case, or a list of small ones; FUNCTION is
 A case:
 
 - `arguments`: a list or a mapping. By the type hints of the function a mapping becomes a dataclass or a model, a text
-  an enumeration. `{like: tests.support.verify.GOOD.driver, pinned: []}` is that object with these fields changed,
-  `{make: gpunode.system.unit.Unit, load_state: loaded}` a new one where the hint names no class.
+  an enumeration, seconds a timedelta. `{like: tests.support.verify.GOOD.driver, pinned: []}` is that object with these
+  fields changed, `{make: gpunode.system.unit.Unit, load_state: loaded}` a new one where the hint names no class.
 - `output`: for a fact, the text that its command printed; for a function, its first argument, as a list of lines.
 - `readings`: for an operation, fact -> reading, as `make` or `like`.
 - one result: `returns`, `raises` (name of the class) with `names` (values that its text names), or for an operation
@@ -21,6 +21,7 @@ import dataclasses
 import importlib
 import types
 from collections.abc import Collection, Mapping
+from datetime import timedelta
 from enum import Enum
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -67,6 +68,8 @@ def build(hint: Any, value: Any) -> Any:
         return kind(build(arguments[0] if arguments else Any, each) for each in value)
     if issubclass(origin, Enum):
         return origin(value)
+    if issubclass(origin, timedelta):
+        return timedelta(seconds=value)
     if isinstance(value, dict) and issubclass(origin, BaseModel):
         return origin.model_validate(value)
     if isinstance(value, dict) and dataclasses.is_dataclass(origin):

@@ -51,12 +51,10 @@ def way(events: list[str], policy: dict[str, Any], together: tuple[tuple[str, ..
             assert isinstance(wave, Wave)
             progress = begun(progress, wave)
             progress = ended(progress, wave, *failing) if word == "wave" else progress
+        elif word == "resumed":
+            progress = resumed(progress)
         else:
-            progress = (
-                resumed(progress)
-                if word == "resumed"
-                else progress.after(Ended.model_validate({"how": word, "at": AT}))
-            )
+            progress = progress.after(Ended.model_validate({"how": word, "at": AT}))
     waves = tuple(each.begun.nodes for each in progress.waves)
     return Way(waves, next_step(progress), progress.untouched)
 

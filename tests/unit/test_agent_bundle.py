@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 import subprocess
 import tarfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gpunode.agent import program
 from gpunode.agent.bundle import BundleError, carried
-from gpunode.agent.collected import Collected, judged, parse_report
 from gpunode.agent.files import Install, install_from, texts
 from gpunode.agent.pull import BUNDLE, OWN, Places, verified
 from gpunode.agent.signing import signers
-from gpunode.base.findings import FindingClass
-from gpunode.base.reading import ParseError
 from gpunode.settings import settings_from
 from tests.support import warm
 
@@ -121,48 +116,3 @@ def test_what_is_installed_is_what_the_node_s_program_reads() -> None:
     timer = files["/etc/systemd/system/gpunode-agent.timer"][0]
     assert "OnUnitInactiveSec=1800\n" in timer and "RandomizedDelaySec=900\n" in timer
     assert files["/usr/local/lib/gpunode/pull.py"][0].startswith('"""What a node runs')
-
-
-AGENT = {"number": 7, "digest": "0", "expires": "2026-12-26T12:00:00Z", "last_success": "2026-11-26T11:00:00Z"}
-
-
-def report(**changed: Any) -> dict[str, Any]:
-    host: dict[str, Any] = {"class": "ok", "summary": None, "findings": []}
-    return {"at": "2026-11-26T11:00:00Z", "hosts": {"gpu-1": host}, "agent": AGENT, **changed}
-
-
-@pytest.mark.parametrize(
-    ("collected", "code", "is_good"),
-    [
-        (Collected(True, report()), "agent.no-success", True),
-        (Collected(False), "agent.none", False),
-        (Collected(True), "agent.silent", False),
-        (Collected(True, report(at="2026-11-26T05:00:00Z")), "agent.silent", False),
-        (Collected(True, report(agent={**AGENT, "last_success": None})), "agent.no-success", False),
-        (Collected(True, report(agent={**AGENT, "last_success": "2026-11-25T11:00:00Z"})), "agent.no-success", False),
-    ],
-)
-def test_an_agent_that_pulls_is_well_and_one_that_does_not_is_told(
-    collected: Collected, code: str, is_good: bool
-) -> None:
-    told = judged("gpu-1", collected, NOW, timedelta(hours=6))
-    classes = {True: FindingClass.OK, False: FindingClass.ERROR}
-    assert told.name == "gpu-1"
-    assert [(item.code, item.finding_class) for item in told.findings] == [(code, classes[is_good])]
-
-
-@pytest.mark.parametrize(
-    "bad", [{}, {"hosts": {}}, report(at="yesterday"), report(agent=None), report(hosts={"a": {}})]
-)
-def test_what_is_no_report_is_told_as_that(bad: dict[str, Any]) -> None:
-    with pytest.raises(ParseError):
-        judged("gpu-1", Collected(True, bad), NOW, timedelta(hours=6))
-
-
-def test_reports_are_read_as_a_node_prints_them() -> None:
-    text = base64.b64encode(json.dumps(report()).encode()).decode()
-    assert parse_report(["agent=yes", f"report={text}"]) == Collected(True, report())
-    assert parse_report(["agent=yes"]) == Collected(True)
-    assert parse_report([]) == Collected(False)
-    with pytest.raises(ParseError):
-        parse_report(["agent=yes", "report=ew=="])

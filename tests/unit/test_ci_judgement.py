@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.base.findings import FindingClass
 from gpunode.facts.readiness import LONGEST
 from gpunode.fleet import nodes as fleet
-from gpunode.fleet.ci.judgement import came_up
-from gpunode.system.readiness import Outcome, Readiness, Stage
+from gpunode.system.readiness import Readiness
 from tests.support.ci_judgement import READY, Machines, answer
 from tests.support.messages import unnamed
 
@@ -66,12 +64,3 @@ def test_a_machine_that_hangs_has_no_longer_than_is_left_and_as_long_as_it_takes
     machines = Machines(tmp_path, monkeypatch, answer("gpu-1", "", lasting=True))
     machines.ci("--wait", str(wait))
     assert machines.seconds == [pytest.approx(seconds, abs=1)]
-
-
-@pytest.mark.parametrize("stage", Stage)
-def test_each_stage_has_its_own_class_and_whatever_is_wrong_has_cause_and_remedy(stage: Stage) -> None:
-    remedy = "do this" if stage is Stage.FAILED else None
-    (item,) = came_up({"gpu-1": Outcome(stage, "because", remedy)}, 60).values()
-    classes = {Stage.READY: FindingClass.OK, Stage.FAILED: FindingClass.ERROR, Stage.WAITING: FindingClass.UNREACHABLE}
-    assert item.finding_class is classes[stage]
-    assert (item.cause is not None and item.remedy is not None) is (stage is not Stage.READY)
