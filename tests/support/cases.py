@@ -17,8 +17,10 @@ text that names these values.
 
 from __future__ import annotations
 
+import builtins
 import dataclasses
 import importlib
+import sys
 import types
 from collections.abc import Collection, Mapping
 from datetime import timedelta
@@ -67,7 +69,7 @@ def build(hint: Any, value: Any) -> Any:
         kind = origin if issubclass(origin, list | set | frozenset) else tuple
         return kind(build(arguments[0] if arguments else Any, each) for each in value)
     if issubclass(origin, Enum):
-        return origin(value)
+        return origin[value] if value in origin.__members__ else origin(value)
     if issubclass(origin, timedelta):
         return timedelta(seconds=value)
     if isinstance(value, dict) and issubclass(origin, BaseModel):
@@ -77,8 +79,17 @@ def build(hint: Any, value: Any) -> Any:
     return value
 
 
+class _Names(dict[str, Any]):
+    """The names of a module; one that is imported for types alone is anything."""
+
+    def __missing__(self, name: str) -> Any:
+        if hasattr(builtins, name):
+            raise KeyError(name)
+        return Any
+
+
 def _fields(of: type, values: dict[str, Any]) -> dict[str, Any]:
-    hints = get_type_hints(of)
+    hints = get_type_hints(of, localns=_Names(vars(sys.modules[of.__module__])))
     return {key: build(hints[key], each) for key, each in values.items()}
 
 

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base.disruption import Disruption
-from gpunode.base.findings import Finding, FindingClass, NodeReport
+from gpunode.base.findings import FindingClass
 from gpunode.fleet.rollout.amount import amount
-from gpunode.fleet.rollout.choice import CanaryError, canaries, sorted_out
+from gpunode.fleet.rollout.choice import sorted_out
 from gpunode.fleet.rollout.entries import Begun, WaveBegun, WaveEnded
 from gpunode.fleet.rollout.gate import RunResult, outcomes
 from gpunode.fleet.rollout.progress import OutOfOrder, Stop, next_step, waves_to_come
-from gpunode.fleet.rollout.together import fitting, together, with_mates
+from gpunode.fleet.rollout.together import fitting, with_mates
 from tests.support.messages import unnamed
 from tests.support.rollout_waves import AT, REPORTS, begun, ended, report, resumed, rollout, stopped
 
@@ -78,34 +78,12 @@ def test_never_more_unavailable_than_allowed_and_every_node_once_and_the_canary_
         assert set(passed) | set(progress.failed) == set(progress.begun.nodes)
 
 
-def test_what_is_as_asked_and_what_no_run_can_mend_is_left_out_with_the_reason() -> None:
-    nodes, left = sorted_out(REPORTS, everyone=False)
-    assert nodes == ("stale", "mendable")
-    assert {name: each.finding_class for name, each in left.items()} == {
-        "good": "ok", "gone": "unreachable", "refused": "unsupported", "sick": "error",
-    }  # fmt: skip
-    assert all(each.reason for each in left.values())
+def test_nodes_are_sorted_out_each_by_its_own_level_of_disruption() -> None:
+    assert sorted_out(REPORTS, everyone=False)[0] == ("stale", "mendable")
     assert sorted_out(REPORTS, everyone=True)[0] == ("good", "stale", "mendable")
-
-
-def test_a_node_that_merely_waits_for_what_the_settings_do_not_allow_is_no_canary_and_no_wave_s() -> None:
-    boots = report("boots", FindingClass.OK, FindingClass.REBOOT_PENDING)
-    item = Finding("mig", FindingClass.RESTART_PENDING, "MIG instances", "", "", disruption=Disruption.reset)
-    resets = NodeReport("resets", (item,))
-    drifts = report("drifts", FindingClass.DRIFT, FindingClass.REBOOT_PENDING)
-    reports = (boots, resets, drifts)
-
-    def taken(level: Disruption, everyone: bool = False) -> tuple[str, ...]:
-        return sorted_out(reports, everyone, dict.fromkeys(("boots", "resets", "drifts"), level))[0]
-
-    assert taken(Disruption.restart) == taken(Disruption.restart, everyone=True) == ("drifts",)
-    assert taken(Disruption.reset) == ("resets", "drifts")
-    assert taken(Disruption.reboot) == ("boots", "resets", "drifts")
+    reports = [report(name, FindingClass.REBOOT_PENDING) for name in ("boots", "others")]
     nodes, left = sorted_out(reports, False, {"boots": Disruption.restart})
-    assert left["boots"].finding_class is FindingClass.REBOOT_PENDING and nodes == ("resets", "drifts")
-    assert unnamed(left["boots"].reason, "disruption.allow", "restart") == []
-    with pytest.raises(CanaryError):
-        canaries("boots", nodes, left)
+    assert nodes == ("others",) and list(left) == ["boots"]
 
 
 def test_a_percentage_is_rounded_down() -> None:
@@ -146,24 +124,3 @@ def test_a_wave_takes_a_group_whole_or_not_at_all_and_goes_by_the_order(
         assert len(found) + len(with_mates((following,), tuple(groups))) > capacity
     # Without groups it is the first so many.
     assert fitting(names, capacity, ()) == tuple(names[:capacity])
-
-
-def gets_a_list(name: str, kind: FindingClass = FindingClass.DRIFT, by_person: bool = False) -> NodeReport:
-    what = "file /etc/nvidia-imex/nodes_config.cfg"
-    return NodeReport(name, (Finding("imex", kind, what, "none", "as desired", by_person=by_person),))
-
-
-def test_nodes_whose_domain_gets_another_list_go_together_and_no_others() -> None:
-    rack = frozenset({"gpu-1", "gpu-2", "gpu-3", "gpu-4"})
-    other = frozenset({"gpu-5", "gpu-6"})
-    domains = {**dict.fromkeys(rack, rack), **dict.fromkeys(other, other)}
-    reports = [
-        *(gets_a_list(name) for name in ("gpu-1", "gpu-3", "gpu-5")),
-        gets_a_list("gpu-2", FindingClass.OK),
-        gets_a_list("gpu-4", by_person=True),
-        gets_a_list("gpu-6", FindingClass.RESTART_PENDING),
-        gets_a_list("gpu-9"),
-    ]
-    assert together(NAMES, reports, domains) == (("gpu-1", "gpu-3"), ("gpu-5", "gpu-6"))
-    # One node of a domain, whose list a hand changed, is healed by itself.
-    assert together(NAMES, [gets_a_list("gpu-1")], domains) == ()

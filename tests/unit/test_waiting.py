@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.base.waiting import PENDING, parse_waiting, waiting, with_since
 from gpunode.facts.applied import Applied as AppliedFact
@@ -18,7 +17,6 @@ from gpunode.facts.node import Node as NodeFact
 from gpunode.fleet.drift import contained_report
 from gpunode.fleet.nodes import Answer
 from gpunode.fleet.reports.findings_text import report_text
-from gpunode.fleet.rollout.choice import left_out
 from gpunode.node.plan import plan
 from gpunode.operations import applied, verify
 from gpunode.system.applied import Applied, parse_applied, record_text
@@ -127,8 +125,3 @@ def test_of_several_nodes_the_one_that_has_waited_longest_is_told_in_one_entry()
     reports = tuple(NodeReport(name, (replace(REBOOT, since=since),)) for name, since in times)
     text = report_text(reports, False)
     assert text.count("driver: loaded module") == 1 and f"since    {BEFORE}" in text and NOW not in text
-
-
-def test_a_rollout_says_since_when_the_node_waits_that_it_leaves_out() -> None:
-    left = left_out(NodeReport("a", (replace(REBOOT, since=BEFORE),)), False, Disruption.restart)
-    assert left is not None and unnamed(left.reason, BEFORE, "disruption.allow", "restart") == []
