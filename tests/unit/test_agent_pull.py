@@ -188,7 +188,8 @@ def test_what_is_not_a_bundle_for_this_node_now_is_refused_and_changes_nothing(
 
 def test_a_run_that_failed_is_told_and_is_no_success(site: Site) -> None:
     site.put()
-    site.ends = {"exit_code": 1, "error": "the disk is full", "code": "file.unreadable"}
+    failed = {"exit_code": 1, "error": "the disk is full", "code": "file.unreadable"}
+    site.ends = failed
     told = site.pull()
     assert (told["exit_code"], told["agent"]["last_success"], code(told)) == (1, None, "file.unreadable")
     site.ends = {**WELL, "exit_code": 2, "left_alone": {"@local": "not verified"}, "hosts": {}}
@@ -196,8 +197,11 @@ def test_a_run_that_failed_is_told_and_is_no_success(site: Site) -> None:
     assert (told["exit_code"], code(told)) == (2, "agent.run-broken")
     # A bundle is not known to be brought about before it was.
     assert [each["whole"] for each in site.ran] == [False, False]
-    site.ends = WELL
-    assert site.pull()["exit_code"] == 0
+    for ends, whole in ((WELL, True), (failed, False)):
+        site.ends = ends
+        assert site.pull()["exit_code"] == ends["exit_code"]
+        assert json.loads((site.places.private / "state.json").read_text())["whole"] is whole
+        site.put(number=8, settings=OF_590)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -317,6 +321,10 @@ def test_pyinfra_is_run_by_the_python_that_pulls_and_earlier_runs_leave_nothing(
     # Asked whether it is still so, and then brought about: by then it is not known to be, for a boot may end that.
     assert found == [("drift", sys.executable, True), ("apply", sys.executable, False)]
     assert sorted(path.name for path in earlier.iterdir()) == ["run.lock"]
+    # Another bundle than the one that was brought about.
+    found.clear()
+    pull.carried_out(places, folder, {"settings": {}, "digest": "2"}, {"digest": "1", "whole": True})
+    assert [command for command, *_ in found] == ["apply"]
 
 
 @pytest.fixture(scope="module")
