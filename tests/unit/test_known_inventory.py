@@ -13,7 +13,7 @@ from pyinfra.connectors.sshuserclient.client import get_ssh_config
 
 from gpunode.fleet.inventory import InventoryError, load_inventory
 from gpunode.fleet.known import recognised
-from gpunode.fleet.known.machines import Known, KnownError, KnownHost
+from gpunode.fleet.known.machines import Known, KnownHost
 from gpunode.fleet.known.written import files
 from tests.support import warm
 from tests.support.messages import unnamed
@@ -172,11 +172,6 @@ def test_no_value_becomes_a_program_and_each_comes_back_as_it_was(
     assert {name: {**common, **data} for name, data in found.items()} == hosts
     names = {name for name in inventory if not name.startswith("__")} - {"nodes"}
     assert len(names) == len(groups) and all(inventory[name] == list(hosts) for name in names)
-
-
-def test_an_inventory_without_hosts_is_none() -> None:
-    with pytest.raises(KnownError):
-        files(Known("a test", (), {}), "prod", TEMPLATE)
 
 
 LIST = "ansible-inventory -i {} --list"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,27 +24,8 @@ from tests.support.messages import unnamed
 
 pytestmark = pytest.mark.pure
 GOLDEN = Path(__file__).parent / "data" / "run_progress"
-HOSTS = [f"gpu-{number}" for number in range(1, 25)]
-INSTALL = "Install NVIDIA driver 580.95.05 (open)"
-
-
-def _events() -> list[dict[str, Any]]:
-    """Return what a run of 24 hosts tells until it is in the middle of its second step."""
-    first = {"kind": "step", "at": 100.0, "name": "Set apt's proxy", "number": 1, "steps": 41, "hosts": HOSTS[1:]}
-    second = {"kind": "step", "at": 110.0, "name": INSTALL, "number": 12, "steps": 41, "hosts": HOSTS[2:]}
-    return [
-        {"kind": "unreached", "at": 90.0, "host": "gpu-1", "reason": "timed out"},
-        *({"kind": "connected", "at": 91.0, "host": name} for name in HOSTS[1:]),
-        *({"kind": "judged", "at": 95.0, "host": name} for name in HOSTS[1:]),
-        first,
-        *({"kind": "begun", "at": 100.5, "host": name} for name in HOSTS[1:]),
-        {"kind": "failed", "at": 101.0, "host": "gpu-2"},
-        *({"kind": "done", "at": 102.0, "host": name} for name in HOSTS[2:]),
-        {"kind": "stepped", "at": 103.0, "changed": ["gpu-3", "gpu-4", "gpu-5"]},
-        second,
-        *({"kind": "begun", "at": 111.0 + number, "host": name} for number, name in enumerate(HOSTS[2:7])),
-        {"kind": "done", "at": 130.0, "host": "gpu-3"},
-    ]
+# What a run of 24 hosts tells until it is in the middle of its second step.
+EVENTS = yaml.safe_load((GOLDEN / "events.yaml").read_text())
 
 
 def _after(told: list[dict[str, Any]]) -> Progress:
@@ -52,15 +34,14 @@ def _after(told: list[dict[str, Any]]) -> Progress:
 
 @pytest.mark.parametrize("columns", [40, 80, 160])
 def test_a_terminal_shows_who_is_at_work_since_when_and_who_waits_at_any_width(columns: int) -> None:
-    text = "\n".join(screen(_after(_events()), 240.0, columns)) + "\n"
+    text = "\n".join(screen(_after(EVENTS), 240.0, columns)) + "\n"
     assert text == (GOLDEN / f"{columns}.txt").read_text()
     assert max(map(len, text.splitlines())) <= columns
 
 
 def test_before_the_first_step_it_says_what_it_waits_for() -> None:
-    told = _events()
-    assert screen(_after(told[:10]), 0, 80)[0] == "connecting: 9 of 24"
-    assert screen(_after(told[:30]), 0, 80)[0] == "reading and deciding: 6 of 23"
+    assert screen(_after(EVENTS[:10]), 0, 80)[0] == "connecting: 9 of 24"
+    assert screen(_after(EVENTS[:30]), 0, 80)[0] == "reading and deciding: 6 of 23"
 
 
 def test_a_thousand_hosts_take_no_more_lines_than_a_few() -> None:
@@ -74,7 +55,7 @@ def test_a_log_gets_one_line_for_each_step() -> None:
     told: list[str] = []
     watch = lines(told.append)
     progress = Progress(24)
-    for event in _events():
+    for event in EVENTS:
         progress = after(progress, event)
         watch(progress)
         watch(progress)
@@ -142,18 +123,18 @@ def test_a_terminal_that_is_gone_costs_no_more_than_the_display(
     before = sys.stdout
     # By rich's own means it ends the program, with standard output turned to /dev/null.
     with live(print) as watch, pytest.raises(OSError):
-        watch(_after(_events()))
+        watch(_after(EVENTS))
     assert sys.stdout is before
 
 
-EVENTS = st.dictionaries(
+ANY_EVENT = st.dictionaries(
     st.sampled_from(["kind", "at", "host", "hosts", "name", "number", "steps", "changed", "reason"]),
     st.sampled_from(["connected", "unreached", "judged", "step", "begun", "done", "failed", "stepped", "ended"])
     | st.integers(0, 99) | st.none() | st.lists(st.text(max_size=3), max_size=3),
 )  # fmt: skip
 
 
-@given(st.lists(EVENTS, max_size=20), st.integers(1, 200))
+@given(st.lists(ANY_EVENT, max_size=20), st.integers(1, 200))
 def test_whatever_is_told_is_shown_without_a_traceback(told: list[dict[str, Any]], columns: int) -> None:
     progress = _after([{"kind": "", **event} for event in told])
     screen(progress, 0, columns)
