@@ -4,25 +4,29 @@ tests/cases/FUNCTION/CASE.yaml is one case, or a list of small ones; FUNCTION is
 A case:
 
 - `arguments`: a list or a mapping. By the type hints of the function a mapping becomes a dataclass or a model, a text
-  an enumeration. `{like: tests.support.verify.GOOD.driver, pinned: []}` is that object with these fields changed,
-  `{make: gpunode.system.unit.Unit, load_state: loaded}` a new one where the hint names no class.
+  an enumeration, seconds a timedelta. `{like: tests.support.verify.GOOD.driver, pinned: []}` is that object with these
+  fields changed, `{make: gpunode.system.unit.Unit, load_state: loaded}` a new one where the hint names no class.
 - `output`: for a fact, the text that its command printed; for a function, its first argument, as a list of lines.
   `encoded`: more of its lines, start of the line -> a text that stands behind it in base64.
 - `readings`: for an operation, fact -> reading, as `make` or `like`.
-- one result: `returns`, `raises` (name of the class, and a `message` where it matters), or for an operation `commands`
-  (per command, texts that it holds) with `noop` and `refuses` (texts that the operation's own words hold).
+- one result: `returns`, `raises` (name of the class, and a `message`, or the values that it `names`), or for an
+  operation `commands` (per command, texts that it holds) with `noop` and `refuses` (texts that its own words hold).
 
 In a result a mapping holds the fields that matter of an object, and every entry of a dictionary; of a text
-`{names: [580.95.05, driver.version]}` holds words that it names. A member of an enumeration is its value or its name.
+`{names: [580.95.05, driver.version], lacks: [570]}` holds what it names and what not. A member of an enumeration is its
+value or its name.
 """
 
 from __future__ import annotations
 
 import base64
+import builtins
 import dataclasses
 import importlib
+import sys
 import types
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from enum import Enum
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -35,6 +39,10 @@ from pyinfra.context import ctx_host
 from tests.support.messages import unnamed
 from tests.support.simulated_host import Host, commands
 
+_RESULTS = {"returns", "raises"}
+_KEYS = _RESULTS | {
+    "arguments", "output", "encoded", "readings", "message", "names", "commands", "noop", "refuses",
+}  # fmt: skip
 CASES = Path(__file__).parents[1] / "cases"
 
 
@@ -69,6 +77,8 @@ def build(hint: Any, value: Any) -> Any:
         return kind(build(arguments[0] if arguments else Any, each) for each in value)
     if issubclass(origin, Enum):
         return origin[value] if value in origin.__members__ else origin(value)
+    if issubclass(origin, timedelta):
+        return timedelta(seconds=value)
     if isinstance(value, dict) and issubclass(origin, BaseModel):
         return origin.model_validate(value)
     if isinstance(value, dict) and dataclasses.is_dataclass(origin):
@@ -76,8 +86,17 @@ def build(hint: Any, value: Any) -> Any:
     return value
 
 
+class _Names(dict[str, Any]):
+    """The names of a module; one that is imported for types alone is anything."""
+
+    def __missing__(self, name: str) -> Any:
+        if hasattr(builtins, name):
+            raise KeyError(name)
+        return Any
+
+
 def _fields(of: type, values: dict[str, Any]) -> dict[str, Any]:
-    hints = get_type_hints(of)
+    hints = get_type_hints(of, localns=_Names(vars(sys.modules[of.__module__])))
     return {key: build(hints[key], each) for key, each in values.items()}
 
 
@@ -88,7 +107,8 @@ def plain(expected: Any, actual: Any) -> Any:
     if isinstance(expected, dict) and isinstance(actual, Mapping):
         return {str(key): plain(expected.get(key), each) for key, each in actual.items()}
     if isinstance(expected, dict) and isinstance(actual, str):
-        return {"names": [each for each in expected["names"] if not unnamed(actual, each)]}
+        missing = {value: bool(unnamed(actual, value)) for values in expected.values() for value in values}
+        return {key: [each for each in values if missing[each] == (key == "lacks")] for key, values in expected.items()}
     if isinstance(expected, dict) and actual is not None:
         return {key: plain(each, getattr(actual, key)) for key, each in expected.items()}
     if isinstance(expected, list) and isinstance(actual, Iterable) and not isinstance(actual, str):
@@ -101,6 +121,7 @@ def plain(expected: Any, actual: Any) -> Any:
 def run(function: str, case: dict[str, Any]) -> None:
     """Run one case; AssertionError where the result is another."""
     called = named(function)
+    assert set(case) <= _KEYS and ("readings" in case or _RESULTS & set(case)), f"no case: {sorted(case)}"
     if "readings" in case:
         _operation(called, case)
         return
@@ -116,13 +137,14 @@ def run(function: str, case: dict[str, Any]) -> None:
         if isinstance(arguments, list):
             given += [build(hints[name], each) for name, each in zip(names, arguments, strict=False)]
         else:
-            keywords = {name: build(hints[name], each) for name, each in arguments.items()}
+            keywords = {name: build(hints.get(name, Any), each) for name, each in arguments.items()}
             call = lambda *values: called(*values, **keywords)  # noqa: E731
     if "raises" in case:
         with pytest.raises(Exception) as raised:
             call(*given)
         assert case["raises"] in [each.__name__ for each in type(raised.value).__mro__]
-        assert "message" not in case or plain(case["message"], str(raised.value)) == case["message"]
+        message = {"names": case["names"]} if "names" in case else case.get("message", {"names": []})
+        assert plain(message, str(raised.value)) == message
         return
     assert plain(case["returns"], call(*given)) == case["returns"]
 
@@ -134,7 +156,8 @@ def _output(case: dict[str, Any]) -> list[str]:
 
 
 def _operation(operation: Any, case: dict[str, Any]) -> None:
-    readings = {named(fact): build(Any, value) for fact, value in case["readings"].items()}
+    kinds = {fact: tuple if isinstance(value, list) else Any for fact, value in case["readings"].items()}
+    readings = {named(fact): build(kinds[fact], value) for fact, value in case["readings"].items()}
     host = Host(readings)
     hints = get_type_hints(operation._inner)
     arguments = {name: build(hints[name], each) for name, each in case.get("arguments", {}).items()}

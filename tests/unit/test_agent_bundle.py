@@ -8,18 +8,14 @@ import subprocess
 import tarfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gpunode.agent import program
 from gpunode.agent.bundle import BundleError, carried
-from gpunode.agent.collected import Collected, judged, parse_report
-from gpunode.agent.files import Install, SourceError, install_from, source, texts
+from gpunode.agent.files import Install, install_from, texts
 from gpunode.agent.pull import BUNDLE, OWN, Places, verified
 from gpunode.agent.signing import signers
-from gpunode.base.findings import FindingClass
-from gpunode.base.reading import ParseError
 from gpunode.settings import settings_from
 from tests.support import warm
 
@@ -34,46 +30,12 @@ gpu_nodes = [
 """
 
 
-def of(data: dict[str, Any]) -> dict[str, Any]:
-    return carried("gpu-1", data, settings_from(data))
-
-
-def test_a_bundle_carries_the_host_s_settings_and_nothing_of_how_it_is_reached() -> None:
-    data = {"driver": {"branch": "580"}, "engine": {"site": "east"}}
-    assert carried("gpu-1", {**data, "ssh_hostname": "a", "x_rack": 1}, settings_from(data)) == {
-        "driver": {"branch": "580"}
-    }
-
-
-def test_of_a_cluster_s_node_nothing_that_disturbs_it_is_done_by_a_pull() -> None:
-    data = {
-        "kubernetes": {"enabled": True, "version": "1.30"}, "device_plugin": {"method": "helm"},
-        "disruption": {"allow": "reboot", "max_parallel": 3},
-    }  # fmt: skip
-    assert of(data) == {"disruption": {"allow": "nothing", "max_parallel": 3}}
-
-
-@pytest.mark.parametrize(
-    ("data", "said"),
-    [
-        (
-            {"imex": {"enabled": True, "domain": "a", "nodes": {"gpu-1": "10.0.0.1", "gpu-2": "10.0.0.2"}}},
-            "imex: the nodes of its domain",
-        ),
-        (
-            {"kubernetes": {"enabled": True, "version": "1.30"}, "mig": {"config_from_label": True}},
-            "without what is of its cluster",
-        ),
-    ],
-)
-def test_what_others_say_of_a_host_no_bundle_can_carry(data: dict[str, Any], said: str) -> None:
-    with pytest.raises(BundleError, match=said):
-        of(data)
+DOMAIN = {"enabled": True, "domain": "a", "nodes": {"gpu-1": "10.0.0.1", "gpu-2": "10.0.0.2"}}
 
 
 def test_data_that_json_has_not_are_refused_and_not_made_something_else() -> None:
     settings = settings_from({"driver": {"branch": "580"}})
-    with pytest.raises(BundleError, match="cannot be written as JSON"):
+    with pytest.raises(BundleError):
         carried("gpu-1", {"driver": {"branch": {1, 2}}}, settings)
 
 
@@ -96,15 +58,11 @@ def test_each_host_has_one_bundle_with_its_own_settings_and_one_program(site: Pa
     told = json.loads(done.stdout)
     assert (told["hosts"], told["number"], told["counts"]) == (["gpu-1", "gpu-2"], 7, {"hosts": 2})
     (site / "signers").write_text(signers((site / "key.pub").read_text()))
-    found = {}
-    for host in told["hosts"]:
-        found[host] = json.loads(verified((site / "out" / host / BUNDLE).read_bytes(), site / "signers"))
-    assert [each["settings"] for each in found.values()] == [
-        {"driver": {"branch": "580"}},
-        {"driver": {"branch": "570"}},
-    ]
-    assert {each["program"]["sha256"] for each in found.values()} == {told["program"]}
-    expires, issued = (datetime.fromisoformat(found["gpu-1"][key]) for key in ("expires", "issued"))
+    bundles = [(site / "out" / host / BUNDLE).read_bytes() for host in told["hosts"]]
+    found = [json.loads(verified(each, site / "signers")) for each in bundles]
+    assert [each["settings"]["driver"]["branch"] for each in found] == ["580", "570"]
+    assert {each["program"]["sha256"] for each in found} == {told["program"]}
+    expires, issued = (datetime.fromisoformat(found[0][key]) for key in ("expires", "issued"))
     assert expires - issued == timedelta(hours=2)
     with tarfile.open(site / "out" / "programs" / f"{told['program']}.tar.gz") as archive:
         names = archive.getnames()
@@ -112,7 +70,7 @@ def test_each_host_has_one_bundle_with_its_own_settings_and_one_program(site: Pa
     others = {"bin/pyinfra", "site-packages/pyinfra/__init__.py"}
     assert {*(f"site-packages/gpunode/{path}" for path in ours), *others} <= set(names)
     assert not [name for name in names if "__pycache__" in name or name.startswith(("/", "site-packages/gpunode/lab"))]
-    assert not [name for name in names if name.startswith("site-packages/pytest")], "what only tests need"
+    assert not [name for name in names if name.startswith("site-packages/pytest")]
     # Inventories tell of all hosts, and how they are reached; what a node carries out stands beside them.
     below = "site-packages/gpunode/repository/"
     assert {name.removeprefix(below) for name in names if name.startswith(below)} == set(OWN)
@@ -123,24 +81,17 @@ def test_each_host_has_one_bundle_with_its_own_settings_and_one_program(site: Pa
     assert bundle(site, "--number", "8").returncode == 0 and program.read_bytes() == whole
 
 
-def test_where_one_host_has_none_nothing_is_written(site: Path) -> None:
+def test_where_one_host_has_none_or_the_key_does_not_sign_nothing_is_written(site: Path) -> None:
     path = site / "fleet.py"
-    path.write_text(
-        f"{INVENTORY}gpu_nodes[1][1]['imex'] = {{'enabled': True, 'domain': 'a', "
-        "'nodes': {'gpu-1': '10.0.0.1', 'gpu-2': '10.0.0.2'}}\n"
-    )
+    path.write_text(f"{INVENTORY}gpu_nodes[1][1]['imex'] = {DOMAIN!r}\n")
     done = bundle(site)
     assert done.returncode == 3 and "[agent.no-bundle]" in done.stderr, done.stderr
-    assert not (site / "out").exists()
-    done = bundle(site, "--limit", "gpu-9")
-    assert done.returncode != 0 and not (site / "out").exists()
-
-
-def test_a_key_that_does_not_sign_is_told(site: Path) -> None:
+    assert bundle(site, "--limit", "gpu-9").returncode != 0
     (site / "key").write_text("no key")
+    path.write_text(INVENTORY)
     done = bundle(site)
-    assert done.returncode == 1 and "[agent.not-signed]" in done.stderr
-    assert "Traceback" not in done.stderr and not (site / "out").exists()
+    assert done.returncode == 1 and "[agent.not-signed]" in done.stderr and "Traceback" not in done.stderr
+    assert not (site / "out").exists()
 
 
 def test_equal_environments_make_equal_programs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,32 +106,6 @@ def test_equal_environments_make_equal_programs(monkeypatch: pytest.MonkeyPatch)
         ]  # fmt: skip
 
 
-@pytest.mark.parametrize("good", ["https://a.example/b", "https://a:8443", "file:///srv/bundles/"])
-def test_sources_are_https_and_folders(good: str) -> None:
-    assert source(good) == good.rstrip("/")
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        "http://a/b",
-        "a/b",
-        "file://host",
-        "https://",
-        "https://u:p@a",
-        "https://a/b?c",
-        "https://a/b c",
-        "https://a/%41",
-        "https://[::1",
-        "https://a:99999",
-        "s3://a",
-    ],
-)
-def test_other_sources_are_refused(bad: str) -> None:
-    with pytest.raises(SourceError):
-        source(bad)
-
-
 def test_what_is_installed_is_what_the_node_s_program_reads() -> None:
     desired = Install("https://a", "gpunode ssh-ed25519 AAAA\n", 1800, 900, ca="PEM", textfile="/var/lib/ne")
     assert install_from(desired.to_text()) == desired
@@ -191,45 +116,3 @@ def test_what_is_installed_is_what_the_node_s_program_reads() -> None:
     timer = files["/etc/systemd/system/gpunode-agent.timer"][0]
     assert "OnUnitInactiveSec=1800\n" in timer and "RandomizedDelaySec=900\n" in timer
     assert files["/usr/local/lib/gpunode/pull.py"][0].startswith('"""What a node runs')
-
-
-def report(**changed: Any) -> dict[str, Any]:
-    host: dict[str, Any] = {"class": "ok", "summary": None, "findings": []}
-    agent = {"number": 7, "digest": "0", "expires": "2026-12-26T12:00:00Z", "last_success": "2026-11-26T11:00:00Z"}
-    return {"at": "2026-11-26T11:00:00Z", "hosts": {"gpu-1": host}, "agent": agent, **changed}
-
-
-def found(collected: Collected) -> list[tuple[str, FindingClass]]:
-    told = judged("gpu-1", collected, NOW, timedelta(hours=6))
-    assert told.name == "gpu-1"
-    return [(item.code, item.finding_class) for item in told.findings]
-
-
-def test_an_agent_that_pulls_is_well_and_one_that_does_not_is_told() -> None:
-    assert found(Collected(True, report())) == [("agent.no-success", FindingClass.OK)]
-    assert found(Collected(False)) == [("agent.none", FindingClass.ERROR)]
-    assert found(Collected(True)) == [("agent.silent", FindingClass.ERROR)]
-    assert found(Collected(True, report(at="2026-11-26T05:00:00Z"))) == [("agent.silent", FindingClass.ERROR)]
-    never = {**report()["agent"], "last_success": None}
-    assert found(Collected(True, report(agent=never))) == [("agent.no-success", FindingClass.ERROR)]
-    long_ago = {**report()["agent"], "last_success": "2026-11-25T11:00:00Z"}
-    assert found(Collected(True, report(agent=long_ago))) == [("agent.no-success", FindingClass.ERROR)]
-
-
-@pytest.mark.parametrize(
-    "bad", [{}, {"hosts": {}}, report(at="yesterday"), report(agent=None), report(hosts={"a": {}})]
-)
-def test_what_is_no_report_is_told_as_that(bad: dict[str, Any]) -> None:
-    with pytest.raises(ParseError):
-        judged("gpu-1", Collected(True, bad), NOW, timedelta(hours=6))
-
-
-def test_reports_are_read_as_a_node_prints_them() -> None:
-    import base64
-
-    text = base64.b64encode(json.dumps(report()).encode()).decode()
-    assert parse_report(["agent=yes", f"report={text}"]) == Collected(True, report())
-    assert parse_report(["agent=yes"]) == Collected(True)
-    assert parse_report([]) == Collected(False)
-    with pytest.raises(ParseError):
-        parse_report(["agent=yes", f"report={base64.b64encode(b'{').decode()}"])

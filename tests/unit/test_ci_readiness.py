@@ -3,83 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
-from gpunode.base.reading import Unknown
 from gpunode.facts.readiness import LONGEST
 from gpunode.facts.readiness import Readiness as Probed
-from gpunode.system.readiness import Answer, Outcome, Readiness, Stage, Unconnectable, awaited, judged, parse_readiness
+from gpunode.system.readiness import Answer, Readiness, Stage, awaited
 
 pytestmark = pytest.mark.pure
 
+FAILED = Readiness("error", ("status: error",), "running")
 READY = Readiness("done", ("status: done",), "running")
-
-
-@pytest.mark.parametrize(
-    ("printed", "status"),
-    [
-        (["system=running"], None),
-        (["system=running", "cloud_init=", "cloud_init=status: done", "cloud_init=detail:"], "done"),
-        (["system=starting", "cloud_init=", "cloud_init=status: not run"], "not run"),
-        # It is installed, and its status did not come in time.
-        (["system=running", "cloud_init="], "silent"),
-        (["system=running", "cloud_init=", "cloud_init=usage: cloud-init [-h]"], "silent"),
-    ],
-)
-def test_cloud_inits_status_is_read_and_its_absence_is_not_its_silence(printed: list[str], status: str | None) -> None:
-    assert parse_readiness(printed).cloud_init == status
-
-
-@pytest.mark.parametrize(
-    ("answer", "stage", "why"),
-    [
-        (READY, Stage.READY, "done"),
-        (Readiness("disabled", (), "degraded"), Stage.READY, "disabled"),
-        (Readiness(None, (), "running"), Stage.READY, "no cloud-init"),
-        (Readiness("running", (), "running"), Stage.WAITING, "cloud-init is running"),
-        (Readiness("silent", (), "running"), Stage.WAITING, "cloud-init is silent"),
-        (Readiness("done", (), "starting"), Stage.WAITING, "the system is starting"),
-        (Readiness("error", ("status: error", "detail: no datasource"), "running"), Stage.FAILED, "no datasource"),
-        (Unknown("truncated"), Stage.WAITING, "truncated"),
-        ("Connection refused", Stage.WAITING, "Connection refused"),
-        (Unconnectable("No such private key file: /k"), Stage.FAILED, "No such private key file: /k"),
-    ],
-)
-def test_a_machine_is_ready_waiting_or_failed_and_what_no_waiting_mends_has_a_remedy(
-    answer: Answer, stage: Stage, why: str
-) -> None:
-    found = judged(answer)
-    assert found.stage is stage
-    assert why in found.why
-    assert bool(found.remedy) is (stage is Stage.FAILED)
 
 
 class Life:
     """Answer as machines do one after the other, and let time pass only by sleeping."""
 
     def __init__(self, *answers: dict[str, Answer]) -> None:
-        self.answers: Iterator[dict[str, Answer]] = iter(answers)
-        self.last: dict[str, Answer] = {}
-        self.now, self.reads = 0.0, 0
+        self.answers, self.now = list(answers), 0.0
         self.told: list[tuple[str, Stage]] = []
         self.left: list[float] = []
 
     def read(self, left: float) -> dict[str, Answer]:
-        self.reads += 1
         self.left.append(left)
-        self.last = next(self.answers, self.last)
-        return self.last
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    def tell(self, name: str, outcome: Outcome) -> None:
-        self.told.append((name, outcome.stage))
-
     def awaited(self, seconds: float) -> dict[str, Stage]:
-        found = awaited(self.read, seconds, self.tell, interval=3, clock=lambda: self.now, sleep=self.sleep)
+        tell = lambda name, outcome: self.told.append((name, outcome.stage))  # noqa: E731
+        found = awaited(self.read, seconds, tell, interval=3, clock=lambda: self.now, sleep=self.sleep)
         return {name: outcome.stage for name, outcome in found.items()}
 
 
@@ -87,31 +41,28 @@ def test_one_waits_until_the_last_machine_is_up_and_is_told_of_changes_alone() -
     life = Life({"a": "refused", "b": READY}, {"a": "refused", "b": READY}, {"a": READY, "b": READY})
     assert life.awaited(60) == {"a": Stage.READY, "b": Stage.READY}
     assert life.told == [("a", Stage.WAITING), ("b", Stage.READY), ("a", Stage.READY)]
-    assert (life.reads, life.now) == (3, 6)
+    assert (len(life.left), life.now) == (3, 6)
 
 
-def test_one_waits_no_longer_than_asked() -> None:
-    life = Life({"a": "refused"})
-    assert life.awaited(10) == {"a": Stage.WAITING}
-    assert life.now <= 10
-    once = Life({"a": "refused"})
-    assert once.awaited(0) == {"a": Stage.WAITING}
-    assert once.reads == 1
-
-
-def test_each_look_at_the_machines_is_told_how_long_it_has() -> None:
-    life = Life({"a": "refused"})
-    life.awaited(10)
-    assert life.left == [10, 7, 4, 1]
+@pytest.mark.parametrize(
+    ("answers", "seconds", "left", "stages"),
+    [
+        # How long each look has.
+        ({"a": "refused"}, 10, [10, 7, 4, 1], {"a": Stage.WAITING}),
+        ({"a": "refused"}, 0, [0], {"a": Stage.WAITING}),
+        # A machine whose cloud-init failed ends the waiting for all.
+        ({"a": "refused", "b": FAILED}, 60, [60], {"a": Stage.WAITING, "b": Stage.FAILED}),
+    ],
+)
+def test_one_waits_no_longer_than_asked_or_than_is_of_use(
+    answers: dict[str, Answer], seconds: float, left: list[float], stages: dict[str, Stage]
+) -> None:
+    life = Life(answers)
+    assert life.awaited(seconds) == stages
+    assert life.left == left and life.now <= seconds
 
 
 def test_the_probe_ends_within_the_time_that_it_is_given() -> None:
     limits = re.findall(r"timeout -k (\d+) (\d+) ", Probed.probe)
     assert len(limits) == 2
     assert sum(int(kill) + int(end) for kill, end in limits) < LONGEST
-
-
-def test_a_machine_whose_cloud_init_failed_ends_the_waiting_for_all() -> None:
-    life = Life({"a": "refused", "b": Readiness("error", ("status: error",), "running")})
-    assert life.awaited(60) == {"a": Stage.WAITING, "b": Stage.FAILED}
-    assert life.reads == 1

@@ -123,15 +123,6 @@ def test_only_the_hosts_that_are_asked_for_are_read(cluster: Cluster, tmp_path: 
     assert list(hosts(gpunode("drift", "--json", *words, inventory(tmp_path)))) == ["gpu-1", "gpu-east"]
 
 
-def test_a_host_of_a_site_that_has_no_worker_is_told_and_the_others_are_read(cluster: Cluster, tmp_path: Path) -> None:
-    path = inventory(tmp_path)
-    path.write_text(path.read_text().replace('"east"', '"west"'))
-    found = hosts(gpunode("drift", "--json", "--engine", cluster.engine, path))
-    (finding,) = found.pop("gpu-east")
-    assert finding["code"] == "engine.part-lost" and unnamed(finding["cause"], "site west") == []
-    assert {each["code"] for findings in found.values() for each in findings} == {"node.connection"}
-
-
 def test_a_worker_whose_checkout_is_behind_judges_nothing(cluster: Cluster, tmp_path: Path) -> None:
     path = inventory(tmp_path, 'gpu_nodes[1][1]["driver"] = {"branch": "570"}')
     done = gpunode("drift", "--json", "--engine", cluster.engine, "--limit", "gpu-1", path)
@@ -143,23 +134,20 @@ def test_a_secret_behind_set_does_not_go_through_the_scheduler(cluster: Cluster,
     secret = "gpu_operator.values.proxy.password=s3cret"
     done = gpunode("drift", "--engine", cluster.engine, "--set", secret, inventory(tmp_path))
     assert done.returncode == ExitCode.ERROR
-    assert "a secret behind --set" in done.stderr and "s3cret" not in done.stdout + done.stderr
+    assert unnamed(done.stderr, "secret", "--set") == [] and "s3cret" not in done.stdout + done.stderr
 
 
-def test_ctrl_c_ends_what_workers_are_at(cluster: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_controller_that_ends_takes_its_workers_commands_along(
+    cluster: Cluster, tmp_path: Path, number: signal.Signals
+) -> None:
     asking, child = hanging(cluster, tmp_path)
-    asking.send_signal(signal.SIGINT)
+    asking.send_signal(number)
     _, said = asking.communicate(timeout=SECONDS)
-    assert asking.returncode == ExitCode.ERROR and b"Traceback" not in said, said
+    if number == signal.SIGINT:
+        assert asking.returncode == ExitCode.ERROR and b"Traceback" not in said, said
     until(lambda: not is_there(child), cluster)
     assert [each.poll() for each in cluster.workers] == [None] * 3
-
-
-def test_a_controller_that_is_killed_takes_its_workers_commands_along(cluster: Cluster, tmp_path: Path) -> None:
-    asking, child = hanging(cluster, tmp_path)
-    asking.kill()
-    asking.communicate(timeout=SECONDS)
-    until(lambda: not is_there(child), cluster)
 
 
 def test_a_worker_does_its_part_itself_whatever_engine_its_user_has(
@@ -185,8 +173,7 @@ def test_where_the_scheduler_is_killed_each_part_says_so_and_its_commands_end(sm
     printed, said = asking.communicate(timeout=SECONDS * 2)
     assert asking.returncode == ExitCode.ERROR, said
     (finding,) = json.loads(printed)["hosts"]["gpu-1"]["findings"]
-    assert finding["code"] == "engine.part-lost"
-    assert "the scheduler was lost" in finding["cause"]
+    assert finding["code"] == "engine.part-lost" and "scheduler" in finding["cause"]
     until(lambda: not is_there(child), small)
 
 
@@ -213,4 +200,4 @@ def test_with_certificates_it_is_encrypted_and_without_them_refused(tmp_path: Pa
     with dask_cluster.cluster(tmp_path, None, **tls) as cluster:
         words = ("drift", "--json", "--engine", cluster.engine, "--limit", "gpu-1", inventory(tmp_path))
         assert [each["code"] for each in hosts(gpunode(*words, **tls))["gpu-1"]] == ["node.connection"]
-        assert "no Dask scheduler answers" in gpunode(*words).stderr
+        assert "engine.refused" in gpunode(*words).stderr

@@ -12,7 +12,7 @@ import pytest
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport
-from gpunode.base.node_summary import NodeSummary, summary_from
+from gpunode.base.node_summary import NodeSummary
 from gpunode.fleet import no_answer
 from gpunode.fleet.engine import apply, readings, remote
 from gpunode.fleet.engine.address import EngineError, Scheduler
@@ -24,6 +24,7 @@ from gpunode.fleet.reports.run_end import HostEnd, report_of
 from gpunode.node.plan import Plan, Step, plan_from
 from gpunode.node.plan import plan as planned
 from gpunode.node.recorded import read_facts, read_settings
+from tests.support.messages import unnamed
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 
@@ -51,13 +52,26 @@ def refused(name: str) -> Outcome:
     return Outcome((name,), "berlin, process 7", said, 1, None, True)
 
 
+Turns = list[list[Outcome | Exception]]
+
+
 @pytest.fixture
-def workers(monkeypatch: pytest.MonkeyPatch) -> list[list[Outcome]]:
-    """Return the outcomes that SIMULATED workers give, one list for each time that they are asked."""
-    turns: list[list[Outcome]] = []
+def seen() -> list[tuple[Any, ...]]:
+    """Return what the workers are asked, each time."""
+    return []
+
+
+@pytest.fixture
+def workers(monkeypatch: pytest.MonkeyPatch, seen: list[tuple[Any, ...]]) -> Turns:
+    """Return what SIMULATED workers give, one list for each time that they are asked; an error is raised."""
+    turns: Turns = []
 
     def outcomes(*given: Any, **more: Any) -> Iterator[Outcome]:
-        yield from turns.pop(0)
+        seen.append((*given, more))
+        for each in turns.pop(0):
+            if isinstance(each, Exception):
+                raise each
+            yield each
 
     def roster(inventory: Path, limit: Any = (), only: Any = None) -> tuple[Member, ...]:
         names = ("gpu-1", "gpu-2", "gpu-3")
@@ -74,7 +88,7 @@ def reports(**more: Any) -> dict[str, NodeReport]:
     return {each.name: each for each in found}
 
 
-def test_reports_are_those_that_workers_printed_in_the_inventory_s_order(workers: list[list[Outcome]]) -> None:
+def test_reports_are_those_that_workers_printed_in_the_inventory_s_order(workers: Turns) -> None:
     workers.append([answered(OFF), answered(WELL)])
     found = reports()
     assert list(found) == ["gpu-1", "gpu-2"]
@@ -84,28 +98,25 @@ def test_reports_are_those_that_workers_printed_in_the_inventory_s_order(workers
 
 
 @pytest.mark.parametrize(
-    ("outcome", "said"),
+    ("outcome", "named"),
     [
-        (failed("gpu-2", "the scheduler was lost"), "the scheduler was lost"),
-        (refused("gpu-2"), "no program pyinfra (worker: berlin, process 7) [run.no-program]"),
-        (answered(names=("gpu-2",)), "the document says nothing of this host (worker: berlin, process 7)"),
+        (failed("gpu-2", "scheduler lost"), ["scheduler lost"]),
+        (refused("gpu-2"), ["no program pyinfra", "berlin", 7, "run.no-program"]),
+        (answered(names=("gpu-2",)), ["berlin", 7]),
     ],
 )
 def test_hosts_that_no_document_tells_of_are_errors_with_the_reason(
-    workers: list[list[Outcome]], outcome: Outcome, said: str
+    workers: Turns, outcome: Outcome, named: list[object]
 ) -> None:
     workers += [[answered(WELL), outcome]] * 2
     (finding,) = reports()["gpu-2"].findings
-    assert (finding.finding_class, finding.code, finding.cause) == (FindingClass.ERROR, "engine.part-lost", said)
-    with pytest.raises(EngineError, match="gpu-2 could not be read"):
+    assert (finding.finding_class, finding.code) == (FindingClass.ERROR, "engine.part-lost")
+    assert unnamed(finding.cause, *named) == []
+    with pytest.raises(EngineError, match="gpu-2"):
         reports(whole=True)
 
 
-def test_a_summary_survives_its_json() -> None:
-    assert summary_from(json.loads(json.dumps(SUMMARY.to_json()))) == SUMMARY
-
-
-def test_plans_survive_their_json(workers: list[list[Outcome]]) -> None:
+def test_plans_survive_their_json(workers: Turns) -> None:
     hosts = {host.name: host.node for host in read_facts(EXAMPLES / "facts.json") if host.node is not None}
     settings = read_settings(EXAMPLES / "settings.yaml", (*hosts, "gpu-gone"))
     plans = {name: planned(settings[name], node) for name, node in hosts.items()}
@@ -131,7 +142,7 @@ def ends(plans: dict[str, Plan | Finding], tells: list[str] | None = None) -> di
     return {each.name: each for each in apply.ends(SCHEDULER, Path("fleet.py"), plans, nodes, tell)}
 
 
-def test_a_run_ends_on_each_host_as_its_worker_says(workers: list[list[Outcome]]) -> None:
+def test_a_run_ends_on_each_host_as_its_worker_says(workers: Turns) -> None:
     tells: list[str] = []
     told = answered(WELL, names=("gpu-1", "gpu-2"), left_alone={"gpu-2": "not verified"}, log=".run/log")
     workers.append([told])
@@ -139,73 +150,53 @@ def test_a_run_ends_on_each_host_as_its_worker_says(workers: list[list[Outcome]]
     assert report_of(found["gpu-1"]) == WELL
     assert found["gpu-2"].left_alone == "not verified"
     assert found["gpu-3"].findings == (no_answer.unreached("no route"),)
-    assert tells == ["2 of 2 nodes: gpu-1, gpu-2: ended, by berlin, process 7; its log there: .run/log"]
+    assert unnamed(tells[0], "2 of 2", "gpu-1", "gpu-2", "berlin", ".run/log") == [] and len(tells) == 1
 
 
 def test_what_was_cut_off_is_looked_at_again_and_what_was_not_begun_is_left_alone(
-    workers: list[list[Outcome]],
+    workers: Turns,
 ) -> None:
-    workers.append(
-        [failed("gpu-1", "the worker was lost"), refused("gpu-2"), failed("gpu-3", "none there", began=False)]
-    )
+    workers.append([failed("gpu-1", "lost"), refused("gpu-2"), failed("gpu-3", "none there", began=False)])
     found = ends(dict.fromkeys(("gpu-1", "gpu-2", "gpu-3"), QUIET))
     assert apply.lost(found.values()) == ["gpu-1"]
     assert found["gpu-2"].failure is not None and found["gpu-2"].failure.reason == "no program pyinfra"
-    assert found["gpu-3"].left_alone == "nothing was begun: none there"
+    assert str(found["gpu-3"].left_alone).endswith(": none there")
     workers.append([answered(WELL)])
     again = apply.looked_again(SCHEDULER, Path("fleet.py"), list(found.values()))
     assert again[0] == replace(found["gpu-1"], findings=WELL.findings)
     report = report_of(again[0])
     assert report is not None and {item.code for item in report.findings} == {"driver.other", "run.broken-off"}
-    workers.append([failed("gpu-1", "the scheduler was lost")])
+    workers.append([failed("gpu-1", "gone")])
     again = apply.looked_again(SCHEDULER, Path("fleet.py"), list(found.values()))
     assert again[0].cut_off and again[0].cut_off != found["gpu-1"].cut_off and again[1:] == list(found.values())[1:]
 
 
 def test_what_has_ended_is_told_whatever_becomes_of_the_engine_and_of_the_inventory(
-    workers: list[list[Outcome]], monkeypatch: pytest.MonkeyPatch
+    workers: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def outcomes(*given: Any, **more: Any) -> Iterator[Outcome]:
-        yield answered(WELL)
-        raise EngineError("the workers could not be told")
-
-    with monkeypatch.context() as lost:
-        lost.setattr(remote, "outcomes", outcomes)
-        # The inventory is a program, and has no gpu-9 any more.
-        found = ends(dict.fromkeys(("gpu-1", "gpu-2", "gpu-9"), QUIET))
-    assert report_of(found["gpu-1"]) == WELL and "workers" in str(found["gpu-2"].cut_off)
-    assert found["gpu-9"].left_alone and "no such host" in found["gpu-9"].left_alone
+    workers.append([answered(WELL), EngineError("scheduler lost")])
+    # The inventory is a program, and has no gpu-9 any more.
+    found = ends(dict.fromkeys(("gpu-1", "gpu-2", "gpu-9"), QUIET))
+    assert report_of(found["gpu-1"]) == WELL and "scheduler lost" in str(found["gpu-2"].cut_off)
+    assert found["gpu-9"].left_alone
 
     def refuses(*given: Any, **more: Any) -> Any:
-        raise InventoryError("it has another host now")
+        raise InventoryError("another host")
 
     monkeypatch.setattr(readings, "roster", refuses)
     again = apply.looked_again(SCHEDULER, Path("fleet.py"), list(found.values()))
     assert "another host" in str(again[1].cut_off)
 
 
-def test_where_nothing_ended_the_engine_s_refusal_is_the_command_s(
-    workers: list[list[Outcome]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def outcomes(*given: Any, **more: Any) -> Iterator[Outcome]:
-        raise EngineError("no scheduler answers")
-        yield
-
-    monkeypatch.setattr(remote, "outcomes", outcomes)
-    with pytest.raises(EngineError, match="no scheduler answers"):
+def test_where_nothing_ended_the_engine_s_refusal_is_the_command_s(workers: Turns) -> None:
+    workers.append([EngineError("no scheduler")])
+    with pytest.raises(EngineError, match="no scheduler"):
         ends({"gpu-1": QUIET})
 
 
-def test_nodes_that_a_run_disturbs_are_told_to_the_engine(
-    workers: list[list[Outcome]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[Member] = []
-
-    def outcomes(scheduler: Any, inventory: Any, words: Any, members: Sequence[Member], changes: bool) -> Any:
-        assert changes and words == ("apply", "--yes", "--output", "json")
-        seen.extend(members)
-        return [answered(WELL), failed("gpu-2", "x"), failed("gpu-3", "x")]
-
-    monkeypatch.setattr(remote, "outcomes", outcomes)
+def test_nodes_that_a_run_disturbs_are_told_to_the_engine(workers: Turns, seen: list[tuple[Any, ...]]) -> None:
+    workers.append([answered(WELL), failed("gpu-2", "x"), failed("gpu-3", "x")])
     ends({"gpu-1": QUIET, "gpu-2": BOOTS, "gpu-3": QUIET})
-    assert {member.name: member.disturbed for member in seen} == {"gpu-1": False, "gpu-2": True, "gpu-3": False}
+    ((_, _, words, members, more),) = seen
+    assert more["changes"] and words == ("apply", "--yes", "--output", "json")
+    assert {each.name: each.disturbed for each in members} == {"gpu-1": False, "gpu-2": True, "gpu-3": False}

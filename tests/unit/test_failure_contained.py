@@ -14,8 +14,6 @@ import pytest
 
 from tests.support import warm
 
-CHECKOUT = Path(__file__).parents[2]
-
 DEPLOY = """
 from collections.abc import Iterator
 from typing import Any

@@ -2,72 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.history.intervals import End, Interval, Reading, State, merged
+from gpunode.history.intervals import End, Interval, State
+from tests.support.history_readings import GOOD, OLD, OLDER, Found, Readings, after, at
 
 pytestmark = pytest.mark.pure
 
-KEY = ("driver", "loaded module")
-BEGIN = datetime(2026, 1, 14, tzinfo=UTC)
-OLD, OLDER, GOOD = State("drift", "570.10", "580.95"), State("reboot pending", "560.1", "580.95"), End.GOOD
-Found = State | End
-# What was read at which minute.
-Readings = list[tuple[int, Found]]
 
-
-def at(minute: int) -> datetime:
-    return BEGIN + timedelta(minutes=minute)
-
-
-def after(readings: Sequence[tuple[int, Found]], intervals: tuple[Interval, ...] = ()) -> tuple[Interval, ...]:
-    """Return what is known after readings in this order; each of them read all of the host."""
-    good: tuple[datetime, ...] = ()
-    for minute, found in readings:
-        if intervals or isinstance(found, State):
-            intervals = merged(intervals, KEY, Reading(at(minute), "drift", found, good))
-        good = (max(*good, at(minute)) if good else at(minute),)
-    return intervals
-
-
-def told(intervals: Sequence[Interval]) -> list[tuple[str | None, ...]]:
-    """Return (actual, not yet, begun, last, ended, since) of each, the times as `02:10`."""
-
-    def clock(time: datetime | None) -> str | None:
-        return None if time is None else f"{time:%H:%M}"
-
-    times = [(each.not_yet, each.begun, each.last, each.ended, each.since) for each in intervals]
-    return [(each.state.actual, *map(clock, row)) for each, row in zip(intervals, times, strict=True)]
-
-
-def test_a_finding_begins_between_two_readings_lasts_and_ends() -> None:
-    found = after([(0, GOOD), (10, OLD), (20, OLD), (30, GOOD), (40, GOOD)])
-    assert told(found) == [("570.10", "00:00", "00:10", "00:20", "00:30", "00:10")]
-    assert found[0].end is End.GOOD and found[0].last_good == at(0)
-
-
-def test_what_is_so_at_the_first_reading_has_been_so_for_nobody_knows_how_long() -> None:
-    assert told(after([(5, OLD)])) == [("570.10", None, "00:05", "00:05", None, "00:05")]
-
-
-def test_a_host_is_off_since_it_left_what_is_desired_whatever_it_was_then() -> None:
-    found = after([(0, GOOD), (10, OLD), (20, OLDER), (30, OLDER)])
-    assert told(found) == [
-        ("570.10", "00:00", "00:10", "00:10", "00:20", "00:10"),
-        ("560.1", "00:10", "00:20", "00:30", None, "00:10"),
-    ]
-    assert found[0].end is End.CHANGED and found[1].last_good == at(0)
-
-
-def test_what_ended_and_comes_again_is_off_since_it_came_again() -> None:
-    found = after([(0, OLD), (10, GOOD), (20, OLD)])
-    assert [each.since for each in found] == [at(0), at(20)]
+def test_how_it_ended_and_when_it_was_good_last_are_known() -> None:
+    first, second = after([(0, GOOD), (10, OLD), (20, OLDER), (30, GOOD)])
+    assert (first.end, second.end) == (End.CHANGED, End.GOOD)
+    assert first.last_good == second.last_good == at(0)
 
 
 def test_what_went_before_may_have_been_pruned() -> None:
@@ -79,25 +29,6 @@ def test_what_went_before_may_have_been_pruned() -> None:
 def test_the_latest_words_about_the_cause_are_kept() -> None:
     why = State(OLD.finding_class, OLD.actual, OLD.desired, cause="4 containers run")
     assert after([(0, OLD), (10, why)])[0].state.cause == "4 containers run"
-
-
-def test_a_report_that_comes_late_moves_the_begin_or_the_end() -> None:
-    begun_late = after([(0, GOOD), (30, OLD), (10, OLD)])
-    assert told(begun_late) == [("570.10", "00:00", "00:10", "00:30", None, "00:10")]
-    ended_early = after([(0, OLD), (30, GOOD), (10, GOOD)])
-    assert told(ended_early) == [("570.10", None, "00:00", "00:00", "00:10", "00:00")]
-    not_yet = after([(0, GOOD), (30, OLD), (10, GOOD)])
-    assert told(not_yet) == [("570.10", "00:10", "00:30", "00:30", None, "00:30")]
-
-
-def test_a_report_that_comes_late_and_says_otherwise_parts_what_was_one() -> None:
-    parted = after([(0, OLD), (10, OLD), (30, OLD), (20, GOOD)])
-    assert told(parted) == [
-        ("570.10", None, "00:00", "00:00", "00:20", "00:00"),
-        ("570.10", "00:20", "00:30", "00:30", None, "00:30"),
-    ]
-    changed = after([(0, OLD), (30, OLD), (20, OLDER)])
-    assert [each.since for each in changed] == [at(0)] * 3
 
 
 def test_of_two_readings_at_one_time_the_first_counts() -> None:
@@ -120,16 +51,9 @@ def test_in_order_each_reading_is_told_to_the_minute(readings: Readings) -> None
             runs[-1].append(reading)
         else:
             runs.append([reading])
-    ahead = [*runs[1:], None]
     desired = [
-        (
-            run[0][1],
-            at(before[-1][0]) if before else None,
-            at(run[0][0]),
-            at(run[-1][0]),
-            at(behind[0][0]) if behind else None,
-        )
-        for before, run, behind in zip([None, *runs], runs, ahead, strict=False)
+        (run[0][1], before and at(before[-1][0]), at(run[0][0]), at(run[-1][0]), behind and at(behind[0][0]))
+        for before, run, behind in zip([None, *runs], runs, [*runs[1:], None], strict=False)
         if run[0][1] is not GOOD
     ]
     assert [(each.state, each.not_yet, each.begun, each.last, each.ended) for each in found] == desired

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+import yaml
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select
 
@@ -37,8 +38,17 @@ from tests.support.history_documents import (
     at,
     collected,
     document,
-)
+)  # fmt: skip
+from tests.support.messages import unnamed
 
+SILENT = Finding("agent", UNKNOWN.finding_class, "last pull", "2026-01-14 00:10 UTC", "within 1:00:00")
+PULLED = Finding("agent", GOOD.finding_class, "last success", "2026-01-14 00:10 UTC", "within 1:00:00")
+POWER = Finding("power", OLD.finding_class, "power limit", "700 W", "600 W")
+FINDINGS = {
+    "GOOD": GOOD, "OLD": OLD, "OLDER": OLDER, "REFUSED": REFUSED, "UNREACHED": UNREACHED, "POWER": POWER,
+    "SILENT": SILENT, "PULLED": PULLED,
+}  # fmt: skip
+STORIES = yaml.safe_load((Path(__file__).parent / "data" / "history_stories.yaml").read_text())
 KEY = ("driver", "loaded module")
 _NAMES = map("fleet {}".format, itertools.count())
 
@@ -82,11 +92,11 @@ class Fleet:
         """Return (host, component, actual) of what is so."""
         return {(each.host, each.interval.key[0], each.interval.state.actual) for each in self.answers(minute)}
 
-    def changed(self, since: float = 0, until: float = 1000, **asked: Any) -> list[tuple[str, str, str | None]]:
-        """Return (minute, what happened, host) of what changed."""
+    def changed(self, since: float = 0, until: float = 1000, **asked: Any) -> list[str]:
+        """Return what changed: `10 began gpu-1`."""
         with asking(self.place) as connection:
             found = changes(connection, Question(self.name, **asked), at(since), at(until))
-        return [(f"{each.at:%H:%M}", each.kind.value, each.host) for each in found]
+        return [f"{minutes(each.at)} {each.kind.value} {each.host or ''}".strip() for each in found]
 
     def rows(self) -> int:
         """Return how many findings are kept."""
@@ -101,82 +111,61 @@ def fleet(place: Place) -> Fleet:
     return Fleet(place)
 
 
-def test_since_when_is_a_host_off(fleet: Fleet) -> None:
-    written = fleet.tell(
-        document(0, {"gpu-1": GOOD, "gpu-2": OLD}), document(10, {"gpu-1": OLD, "gpu-2": OLD}),
-        document(20, {"gpu-1": OLDER, "gpu-2": OLD}),
-    )  # fmt: skip
+def minutes(time: datetime) -> int:
+    return int((time - at(0)).total_seconds()) // 60
+
+
+def known_lines(found: list[Answer]) -> list[str]:
+    """Return what is so: `gpu-1 driver 570.10 since 10 good 0`, the times in minutes."""
+    intervals = sorted((each.host, each.interval.key[0], each.interval) for each in found)
+    return [
+        f"{host} {component} {each.state.actual} since {minutes(each.since)}"
+        + ("" if each.last_good is None else f" good {minutes(each.last_good)}")
+        for host, component, each in intervals
+    ]
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+def test_what_is_known_after_what_was_told(fleet: Fleet, story: list[dict[str, Any]]) -> None:
+    for step in story:
+        hosts: dict[str, Any] = {}
+        for name, kinds in step["hosts"].items():
+            own, *named = kinds if step.get("by") == "agent" else (0, *([kinds] if isinstance(kinds, str) else kinds))
+            findings = tuple(FINDINGS[each] for each in named)
+            hosts[name] = (own, findings) if step.get("by") == "agent" else findings
+        if step.get("by") == "agent":
+            fleet.collect(collected(step["at"], hosts))
+        elif step.get("by") == "apply":
+            fleet.tell(applied(step["at"], hosts))
+        else:
+            fleet.tell(document(step["at"], hosts, limit=tuple(step.get("limit", ()))))
+        if "now" in step:
+            assert known_lines(fleet.answers()) == step["now"]
+        for minute, lines in step.get("then", {}).items():
+            assert known_lines(fleet.answers(minute)) == lines
+        if "changes" in step:
+            assert fleet.changed() == step["changes"]
+
+
+def test_an_answer_has_all_that_was_told_of_it(fleet: Fleet) -> None:
+    written = fleet.tell(document(0, {"gpu-1": GOOD, "gpu-2": OLD}), document(10, {"gpu-1": OLDER, "gpu-2": OLD}))
     first, second = fleet.answers()
-    assert (first.host, first.interval.state.actual, first.interval.since) == ("gpu-1", "560.1", at(10))
-    assert (first.interval.begun, first.interval.last_good, first.from_first) == (at(20), at(0), False)
-    assert (second.host, second.interval.since, second.from_first, second.seen) == ("gpu-2", at(0), True, at(20))
-    # As the command has it that told this last: its page shows it.
+    assert (first.interval.begun, first.from_first) == (at(10), False)
+    assert (second.from_first, second.seen) == (True, at(10))
+    assert (second.interval.state.cause, second.interval.state.remedy) == (OLD.cause, OLD.remedy)
     assert written.since == {"gpu-1": {KEY: (at(10), at(0))}, "gpu-2": {KEY: (at(0), None)}}
-    assert second.interval.state.cause == "held back" and second.interval.state.remedy == "run the deploy"
-
-
-def test_at_no_time_at_which_it_was_found_otherwise_is_it_said_to_have_been_as_desired(place: Place) -> None:
-    # An apply says nothing of the whole host, and ends what it mended.
-    one, other = Fleet(place), Fleet(place)
-    one.tell(document(1, {"gpu-1": OLD}), applied(2, {"gpu-1": GOOD}), document(3, {"gpu-1": OLD}))
-    (found,) = one.answers()
-    assert (found.interval.since, found.interval.last_good) == (at(3), at(2))
-    one.tell(document(4, {"gpu-1": OLD}))
-    assert one.answers()[0].interval.last_good == at(2)
-    # A host that left was not as desired then.
-    other.tell(
-        document(1, {"gpu-1": OLD, "gpu-2": GOOD}), document(2, {"gpu-2": GOOD}),
-        document(3, {"gpu-1": OLD, "gpu-2": GOOD}), document(4, {"gpu-1": OLD, "gpu-2": GOOD}),
-    )  # fmt: skip
-    (found,) = other.answers()
-    assert (found.interval.since, found.interval.last_good) == (at(3), None)
 
 
 def test_what_changed_is_told_with_the_time_before_which_it_was_not_so(fleet: Fleet) -> None:
-    fleet.tell(
-        document(0, {"gpu-1": GOOD}), document(10, {"gpu-1": OLD}), document(20, {"gpu-1": OLDER}),
-        document(30, {"gpu-1": GOOD, "gpu-2": GOOD}), applied(40, {"gpu-1": GOOD}), document(50, {"gpu-2": GOOD}),
-    )  # fmt: skip
-    assert fleet.changed() == [
-        ("00:10", "began", "gpu-1"),
-        ("00:20", "changed", "gpu-1"),
-        ("00:30", "ended", "gpu-1"),
-        ("00:30", "joined", "gpu-2"),
-        ("00:40", "ran", None),
-        ("00:50", "left", "gpu-1"),
-    ]
+    fleet.tell(*(document(10 * number, {"gpu-1": kind}) for number, kind in enumerate((GOOD, OLD, OLDER, GOOD))))
     with asking(fleet.place) as connection:
-        begun, changed, ended, *_ = changes(connection, Question(fleet.name), at(0), at(60))
+        begun, changed, ended = changes(connection, Question(fleet.name), at(0), at(60))
     assert (begun.earliest, begun.by) == (at(0), "drift")
     assert changed.before is not None and changed.after is not None
     assert (changed.before.state.actual, changed.after.state.actual) == ("570.10", "560.1")
     assert (ended.earliest, ended.before and ended.before.state.actual) == (at(20), "560.1")
-    assert fleet.changed(15, 25) == [("00:20", "changed", "gpu-1")]
-    assert fleet.changed(components=("mig",)) == [] and fleet.changed(hosts=("gpu-2",))[0][1] == "joined"
-
-
-def test_a_host_joins_where_the_whole_inventory_was_told_without_it_before(place: Place) -> None:
-    one, other = Fleet(place), Fleet(place)
-    both = {"gpu-1": GOOD, "gpu-2": GOOD}
-    one.tell(document(0, {"gpu-1": GOOD}, limit=("gpu-1",)), document(10, both), document(20, {**both, "gpu-3": GOOD}))
-    assert one.changed() == [("00:20", "joined", "gpu-3")]
-    # A report that comes late, and is of one host alone, makes newcomers of nobody.
-    other.tell(document(10, both), document(0, {"gpu-1": GOOD}, limit=("gpu-1",)))
-    assert other.changed() == []
-
-
-def test_that_a_host_left_is_told_also_once_it_is_back(fleet: Fleet) -> None:
-    fleet.tell(document(0, {"gpu-1": OLD, "gpu-2": GOOD}), document(10, {"gpu-2": GOOD}))
-    assert fleet.changed(1) == [("00:10", "left", "gpu-1")]
-    fleet.tell(document(20, {"gpu-1": OLD, "gpu-2": GOOD}))
-    assert fleet.changed(1) == [("00:10", "ended", "gpu-1"), ("00:20", "began", "gpu-1")]
-
-
-def test_a_late_report_of_a_host_that_nobody_knew_later_does_not_make_it_one_of_the_fleet(fleet: Fleet) -> None:
-    fleet.tell(document(10, {"gpu-1": GOOD}), document(5, {"gpu-2": OLD}, limit=("gpu-2",)))
-    assert fleet.so() == set() and fleet.so(7) == {("gpu-2", "driver", "570.10")}
-    with asking(fleet.place) as connection:
-        assert next(each.hosts for each in known(connection) if each.name == fleet.name) == 1
+    assert fleet.changed(15, 25) == ["20 changed gpu-1"]
+    assert fleet.changed(components=("mig",)) == fleet.changed(hosts=("gpu-2",)) == []
 
 
 def test_a_fleet_that_stays_as_it_is_takes_no_more_room(fleet: Fleet) -> None:
@@ -187,39 +176,6 @@ def test_a_fleet_that_stays_as_it_is_takes_no_more_room(fleet: Fleet) -> None:
         assert (written := fleet.tell(document(minute, hosts))).begun == written.ended == 0
     assert fleet.rows() == before
     assert {each.interval.last for each in fleet.answers()} == {at(29)}
-
-
-@pytest.mark.parametrize("silent", [UNREACHED, NOT_UNDERSTOOD, UNKNOWN], ids=["unreached", "not understood", "unknown"])
-def test_a_report_that_says_nothing_of_a_finding_ends_nothing(fleet: Fleet, silent: Finding) -> None:
-    fleet.tell(document(0, {"gpu-1": OLD}), document(10, {"gpu-1": silent}))
-    assert ("gpu-1", "driver", "570.10") in fleet.so() and len(fleet.so()) == 2
-    fleet.tell(document(20, {"gpu-1": GOOD}))
-    assert fleet.so() == set()
-
-
-def test_what_the_settings_no_longer_ask_is_over_and_so_is_what_preflight_refuses(fleet: Fleet) -> None:
-    power = Finding("power", OLD.finding_class, "power limit", "700 W", "600 W")
-    fleet.tell(document(0, {"gpu-1": (GOOD, power)}), document(10, {"gpu-1": GOOD}))
-    assert fleet.so() == set()
-    fleet.tell(document(20, {"gpu-1": (REFUSED,)}), document(30, {"gpu-1": GOOD}))
-    assert fleet.so() == set()
-    # An apply judges what it brought about, and no more than that.
-    fleet.tell(document(40, {"gpu-1": (OLD, power)}), applied(50, {"gpu-1": GOOD}))
-    assert fleet.so() == {("gpu-1", "power", "700 W")}
-
-
-def test_a_host_that_left_is_no_longer_off_and_comes_back_as_it_then_is(fleet: Fleet) -> None:
-    fleet.tell(document(0, {"gpu-1": OLD, "gpu-2": OLD}))
-    # Who looks at some hosts alone says nothing of the others.
-    fleet.tell(document(5, {"gpu-1": OLD}, limit=("gpu-1",)))
-    assert len(fleet.so()) == 2
-    fleet.tell(document(10, {"gpu-1": OLD}))
-    assert fleet.so() == {("gpu-1", "driver", "570.10")} and fleet.so(5) == {
-        ("gpu-1", "driver", "570.10"), ("gpu-2", "driver", "570.10")
-    }  # fmt: skip
-    fleet.tell(document(20, {"gpu-1": OLD, "gpu-2": OLDER}))
-    (back,) = fleet.answers(hosts=("gpu-2",))
-    assert back.interval.since == at(20) and back.interval.state.actual == "560.1"
 
 
 def test_a_question_is_of_hosts_components_and_codes(fleet: Fleet) -> None:
@@ -239,19 +195,21 @@ def test_inventories_are_told_apart(place: Place) -> None:
         found = {each.name: each for each in known(connection)}
         assert (found[other.name].hosts, found[other.name].records) == (2, 2)
         assert (found[other.name].first, found[other.name].last) == (at(0), at(5))
-        assert {one.name, other.name} <= {each.inventory for each in answers(connection, Question())} | {other.name}
-        with pytest.raises(NothingError, match="nothing of prod"):
+        assert one.name in {each.inventory for each in answers(connection, Question())}
+        with pytest.raises(NothingError) as nothing:
             answers(connection, Question("prod"))
+    assert unnamed(str(nothing.value), "prod") == []
 
 
 def test_a_document_that_is_told_twice_changes_nothing(fleet: Fleet) -> None:
     both = document(0, {"gpu-1": GOOD}), document(10, {"gpu-1": OLD})
-    fleet.tell(*both)
-    before = fleet.answers(), fleet.changed()
-    fleet.tell(*both)
-    assert (fleet.answers(), fleet.changed()) == before
-    with asking(fleet.place) as connection:
-        assert next(each.records for each in known(connection) if each.name == fleet.name) == 2
+    known_before = []
+    for _ in range(2):
+        fleet.tell(*both)
+        with asking(fleet.place) as connection:
+            records = next(each.records for each in known(connection) if each.name == fleet.name)
+        known_before.append((fleet.answers(), fleet.changed(), records))
+    assert known_before[0] == known_before[1] and records == 2
 
 
 KINDS = {
@@ -296,42 +254,14 @@ def test_in_whatever_order_reports_come_what_is_so_now_is_what_the_last_one_says
 
 @FEWER
 @given(TOLD)
+@example([(0, "old"), (10, "unreached"), (20, "good")])
+@example([(0, "old"), (10, "not understood"), (20, "good")])
+@example([(0, "old"), (10, "unknown"), (20, "good")])
 def test_what_was_so_at_a_time_is_what_the_report_of_that_time_says(place: Place, documents: Told) -> None:
     fleet = Fleet(place)
     fleet.tell(*(document(minute, {"gpu-1": KINDS[kind]}) for minute, kind in sorted(documents)))
     for minute, _ in documents:
         assert fleet.so(minute) == so(documents, minute)
-
-
-SILENT = Finding("agent", UNKNOWN.finding_class, "last pull", "2026-01-14 00:10 UTC", "within 1:00:00")
-PULLED = Finding("agent", GOOD.finding_class, "last success", "2026-01-14 00:10 UTC", "within 1:00:00")
-
-
-def test_what_an_agent_found_counts_at_its_own_time_and_whether_it_is_silent_at_that_of_whoever_asked(
-    fleet: Fleet,
-) -> None:
-    fleet.tell(document(0, {"gpu-1": GOOD, "gpu-2": GOOD}))
-    # A push of minute 50 healed gpu-1, whose agent read it at 10; gpu-2's is newer than all.
-    fleet.tell(document(50, {"gpu-1": GOOD, "gpu-2": GOOD}))
-    fleet.collect(collected(60, {"gpu-1": (10, (OLD, SILENT)), "gpu-2": (55, (OLD, PULLED))}))
-    assert fleet.so() == {("gpu-1", "agent", "2026-01-14 00:10 UTC"), ("gpu-2", "driver", "570.10")}
-    assert fleet.so(10) == {("gpu-1", "driver", "570.10")}
-    since = {each.host: each.interval.since for each in fleet.answers()}
-    assert since == {"gpu-1": at(60), "gpu-2": at(55)}
-    # Collected again it says the same; a new report ends both.
-    fleet.collect(collected(70, {"gpu-1": (10, (OLD, SILENT)), "gpu-2": (55, (OLD, PULLED))}))
-    assert {each.host: each.interval.since for each in fleet.answers()} == since
-    fleet.collect(collected(90, {"gpu-1": (80, (GOOD, PULLED)), "gpu-2": (85, (GOOD, PULLED))}))
-    assert fleet.so() == set()
-
-
-def test_a_pull_says_nothing_of_whether_others_reach_the_node_and_collecting_its_report_does(fleet: Fleet) -> None:
-    fleet.tell(document(0, {"gpu-1": UNREACHED}))
-    fleet.tell(document(120, {"gpu-1": UNREACHED}))
-    (open_since,) = fleet.answers()
-    fleet.collect(collected(480, {"gpu-1": (60, (GOOD, PULLED))}))
-    assert open_since.interval.since == at(0) and fleet.so() == set()
-    assert fleet.so(130) == {("gpu-1", "node", UNREACHED.actual)}
 
 
 def test_many_agents_of_many_times_are_written_as_one_by_one(place: Place) -> None:
@@ -341,16 +271,8 @@ def test_many_agents_of_many_times_are_written_as_one_by_one(place: Place) -> No
     for name in ("gpu-0", "gpu-1", "gpu-699"):
         one_by_one.collect(collected(20, {name: hosts[name]}))
     known = {each.host: (each.interval.since, each.seen) for each in at_once.answers()}
-    assert len(known) == 466
-    assert {each.host: (each.interval.since, each.seen.replace(minute=21)) for each in one_by_one.answers()} == {
-        name: known[name] for name in ("gpu-1", "gpu-699") if name in known
-    }
-
-
-def test_a_late_report_of_a_host_that_left_does_not_bring_it_back(fleet: Fleet) -> None:
-    fleet.tell(document(0, {"gpu-1": GOOD, "gpu-2": GOOD}), document(20, {"gpu-1": GOOD}))
-    fleet.tell(document(10, {"gpu-2": OLD}, limit=("gpu-2",)))
-    assert fleet.so() == set() and fleet.so(10) == {("gpu-2", "driver", "570.10")}
+    alone = {each.host: (each.interval.since, each.seen.replace(minute=21)) for each in one_by_one.answers()}
+    assert len(known) == 466 and alone == {"gpu-1": known["gpu-1"]}
 
 
 def test_what_is_over_is_pruned_by_age_and_what_is_so_stays(fleet: Fleet) -> None:
@@ -375,7 +297,8 @@ def test_who_writes_prunes_once_a_day(fleet: Fleet) -> None:
     fleet.tell(document(ago + 1, {"gpu-1": GOOD}), keep=timedelta(days=365))
     assert fleet.so(long_ago) == set()
     fleet.tell(document(long_ago, {"gpu-1": OLD}), keep=timedelta(days=365))
-    assert len(fleet.so(long_ago)) == 1, "the day is not over"
+    # The day is not over.
+    assert len(fleet.so(long_ago)) == 1
 
 
 def test_hostile_texts_are_kept_as_texts(fleet: Fleet) -> None:
@@ -388,7 +311,7 @@ def test_hostile_texts_are_kept_as_texts(fleet: Fleet) -> None:
 
 
 def test_a_history_that_is_not_there_is_not_made_by_asking(tmp_path: Path) -> None:
-    with pytest.raises(NothingError, match="there is no history yet"), asking(Place(tmp_path / "none.sqlite")):
+    with pytest.raises(NothingError), asking(Place(tmp_path / "none.sqlite")):
         pass
     assert not list(tmp_path.iterdir())
 
@@ -399,8 +322,9 @@ def test_a_file_is_its_owner_s_alone_and_one_that_is_no_history_is_left_as_it_is
     assert file.stat().st_mode & 0o777 == 0o600 and file.parent.stat().st_mode & 0o777 == 0o700
     other = tmp_path / "notes.txt"
     other.write_text("my notes, " * 200)
-    with pytest.raises(HistoryError, match=r"notes\.txt cannot be used: file is not a database"):
+    with pytest.raises(HistoryError) as refused:
         record(Place(other), told(document(0, {"gpu-1": OLD})), "fleet")
+    assert unnamed(str(refused.value), "notes.txt") == []
     assert other.read_text() == "my notes, " * 200
 
 
@@ -418,7 +342,7 @@ def test_a_server_s_refusals_are_told_and_no_password_is(
     ):
         with pytest.raises(HistoryError, match=said) as caught:
             record(Place(url=url), given, "fleet")
-        assert "wr0ng" not in str(caught.value) and "look at the server" in str(caught.value)
+        assert "wr0ng" not in str(caught.value)
     monkeypatch.setenv("PGPASSFILE", str(server.passfile))
     with server.connect("refusals") as connection:
         connection.execute("CREATE USER reader PASSWORD 'r'")

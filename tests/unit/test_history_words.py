@@ -13,56 +13,16 @@ from sqlalchemy import make_url
 
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.history.moments import MomentError, age, moment
-from gpunode.history.place import Place, PlaceError, inventory_name, place
+from gpunode.history.place import Place, inventory_name, place
 from gpunode.history.told import LONGEST, NoDocumentError, Scope, kept, told
-from tests.support.history_documents import (
-    GOOD,
-    NOT_UNDERSTOOD,
-    OLD,
-    REFUSED,
-    UNKNOWN,
-    UNREACHED,
-    applied,
-    document,
-)
+from tests.support.generated import json_values
+from tests.support.history_documents import GOOD, NOT_UNDERSTOOD, OLD, REFUSED, UNKNOWN, UNREACHED, document
 
 pytestmark = pytest.mark.pure
 # What is told of a host where whoever was to read it, or to change it, was lost: it may not have been asked at all.
 READER_LOST = Finding("node", FindingClass.ERROR, "state", "not read", "read", code="engine.part-lost")
 CUT_OFF = Finding("run", FindingClass.ERROR, "run", "cut off", "ended", code="run.broken-off")
 NOW = datetime(2026, 1, 14, 9, 30, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    ("text", "meant"),
-    [
-        ("now", "2026-01-14T09:30"),
-        ("24h", "2026-01-13T09:30"),
-        ("30min", "2026-01-14T09:00"),
-        ("2 d ago", "2026-01-12T09:30"),
-        ("today", "2026-01-14T00:00"),
-        ("yesterday", "2026-01-13T00:00"),
-        ("yesterday 22:00", "2026-01-13T22:00"),
-        ("Yesterday T22:00:30", None),
-        ("08:15", "2026-01-14T08:15"),
-        ("22:00", "2026-01-13T22:00"),
-        ("2026-01-10", "2026-01-10T00:00"),
-        ("2026-01-10T12:00:00+02:00", "2026-01-10T10:00"),
-        ("24:00", None),
-        ("12:60", None),
-        ("tomorrow", None),
-        ("", None),
-        ("2026-02-30", None),
-        ("-3h", None),
-        ("0001-01-01T00:00+14:00", None),
-    ],
-)
-def test_a_time_is_what_people_mean_by_it(text: str, meant: str | None) -> None:
-    if meant is None:
-        with pytest.raises(MomentError, match="give 24h"):
-            moment(text, NOW)
-    else:
-        assert moment(text, NOW) == datetime.fromisoformat(f"{meant}+00:00")
 
 
 @given(st.integers(0, 999_999), st.sampled_from("smhdw"))
@@ -72,16 +32,14 @@ def test_a_length_of_time_is_that_long_ago_and_one_beyond_a_hundred_years_is_ref
         assert age(f"{number}{unit}") == timedelta(seconds=seconds)
         assert moment(f"{number}{unit}", NOW) == NOW - timedelta(seconds=seconds)
     else:
-        with pytest.raises(MomentError, match="is longer than 36525 days"):
+        with pytest.raises(MomentError):
             moment(f"{number}{unit}", NOW)
 
 
 @given(st.text(max_size=12))
-def test_any_other_text_is_refused_by_a_sentence(text: str) -> None:
-    try:
+def test_any_other_text_is_refused(text: str) -> None:
+    with suppress(MomentError):
         assert moment(text, NOW).tzinfo is not None
-    except MomentError as error:
-        assert "is no time" in str(error) or "is no length of time" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -107,17 +65,7 @@ def test_a_history_is_a_file_or_a_url_and_no_password_of_it_is_shown(text: str, 
         assert url.database == make_url(text.replace("postgres://", "postgresql://")).database
 
 
-@pytest.mark.parametrize(
-    "text", ["mysql://h/d", "sqlite://", "postgresql://", "postgresql://h:x/d", "postgresql://[/d"]
-)
-def test_anything_else_is_no_history(text: str) -> None:
-    with pytest.raises(PlaceError, match="give") as caught:
-        place(text, {})
-    assert "s3cret" not in str(caught.value)
-
-
-def test_none_is_none_and_an_empty_word_is_one_s_own_file() -> None:
-    assert place("none", {}) is None
+def test_an_empty_word_is_one_s_own_file() -> None:
     for text in (None, ""):
         assert place(text, {"HOME": "/home/ops"}) == Place(Path("/home/ops/.local/state/gpunode/history.sqlite"))
 
@@ -135,17 +83,11 @@ def test_an_inventory_has_one_name_by_whatever_path(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("findings", "scope", "known"),
     [
-        (GOOD, Scope.ALL, True),
-        (OLD, Scope.ALL, True),
-        ((GOOD, UNKNOWN), Scope.ALL, False),
-        (UNREACHED, Scope.NOTHING, False),
-        (NOT_UNDERSTOOD, Scope.ANSWERED, False),
-        (REFUSED, Scope.REFUSED, False),
-        ((), Scope.NOTHING, False),
-        (READER_LOST, Scope.NOTHING, False),
-        (CUT_OFF, Scope.NOTHING, False),
+        (GOOD, Scope.ALL, True), (OLD, Scope.ALL, True), ((GOOD, UNKNOWN), Scope.ALL, False),
+        (NOT_UNDERSTOOD, Scope.ANSWERED, False), (REFUSED, Scope.REFUSED, False), ((), Scope.NOTHING, False),
+        (UNREACHED, Scope.NOTHING, False), (READER_LOST, Scope.NOTHING, False), (CUT_OFF, Scope.NOTHING, False),
     ],
-)
+)  # fmt: skip
 def test_what_a_report_says_of_a_host_and_what_it_does_not(findings: object, scope: Scope, known: bool) -> None:
     (host,) = told(document(0, {"gpu-1": findings})).hosts  # type: ignore[dict-item]
     assert (host.scope, host.is_known) == (scope, known)
@@ -153,20 +95,12 @@ def test_what_a_report_says_of_a_host_and_what_it_does_not(findings: object, sco
     assert host.is_understood == (scope not in (Scope.NOTHING, Scope.ANSWERED))
 
 
-def test_each_command_s_document_is_known_by_how_it_looks() -> None:
-    assert (found := told(document(0, {"gpu-1": GOOD}))).command == "drift" and found.whole
-    assert not told(document(0, {"gpu-1": GOOD}, limit=("gpu-*",))).whole
-    assert (found := told(applied(0, {"gpu-1": GOOD}))).command == "apply" and not found.whole
-    assert told({**document(0, {"gpu-1": GOOD}), "agent": {}}).command == "agent"
+KEYS = ["at", "hosts", "gpunode", "exit_code", "findings", "component", "class", "what"]
 
 
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), lambda inner: (
-    st.lists(inner, max_size=3) | st.dictionaries(
-        st.sampled_from(["at", "hosts", "gpunode", "exit_code", "findings", "component", "class", "what"]), inner,
-        max_size=5)
-), max_leaves=12))  # fmt: skip
+@given(json_values(st.sampled_from(KEYS)))
 def test_nothing_else_is_taken_for_a_document(other: object) -> None:
-    with pytest.raises(NoDocumentError, match="this is no document"):
+    with pytest.raises(NoDocumentError):
         told(other)
     part = {**document(0, {"gpu-1": GOOD}), "hosts": other}
     with suppress(NoDocumentError):

@@ -16,8 +16,6 @@ from pathlib import Path
 import pytest
 
 from gpunode.base.findings import FindingClass
-from gpunode.fleet.access.host_keys import remedy
-from gpunode.fleet.reports.run_end import HostEnd, report_of
 from tests.support import warm
 
 pytestmark = pytest.mark.pure
@@ -44,28 +42,6 @@ while True:
 
 def commands(said: str) -> list[str]:
     return re.findall(r"`([^`]+)`", said)
-
-
-def test_an_unknown_key_is_looked_at_before_it_is_taken() -> None:
-    said = remedy(UNKNOWN.format("gpu-1"), 22, FILE)
-    assert commands(said or "") == ["ssh-keyscan gpu-1 | ssh-keygen -lf -", f"ssh-keyscan gpu-1 >> {FILE}"]
-    other = remedy(UNKNOWN.format("[10.0.0.1]:2222"), 2222, "/my keys")
-    assert commands(other or "")[1] == "ssh-keyscan -p 2222 10.0.0.1 >> '/my keys'"
-
-
-def test_a_changed_key_is_taken_away_first_in_the_file_that_is_used() -> None:
-    assert commands(remedy(CHANGED.format("gpu-1"), 22, FILE) or "")[0] == f"ssh-keygen -f {FILE} -R gpu-1"
-    said = remedy(CHANGED.format("10.0.0.1"), 2222, FILE) or ""
-    assert commands(said)[0] == f"ssh-keygen -f {FILE} -R '[10.0.0.1]:2222'" and "somebody may stand in between" in said
-
-
-def test_other_words_have_no_such_remedy() -> None:
-    assert remedy("Could not connect ([Errno 111] Connection refused)", 22, FILE) is None
-
-
-def test_a_run_s_verdict_has_cause_and_remedy_apart() -> None:
-    report = report_of(HostEnd("gpu-1", unreached="no key. Remedy: run `this`"))
-    assert report is not None and (report.findings[0].cause, report.findings[0].remedy) == ("no key", "run `this`")
 
 
 def _key(path: Path) -> Path:

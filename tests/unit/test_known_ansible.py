@@ -14,61 +14,17 @@ from hypothesis import strategies as st
 
 from gpunode.fleet.known.ansible import known
 from gpunode.fleet.known.machines import Known, KnownError
-from gpunode.fleet.known.ssh_arguments import Ssh, read
+from tests.support.generated import json_values
 
-INI = """\
-lone ansible_connection=local
-
-[gpu-nodes]
-gpu[01:03].example.org ansible_user=ubuntu ansible_become=true
-odd ansible_host=10.0.0.9 ansible_port=2222 ansible_ssh_private_key_file=~/.ssh/gpu ansible_ssh_host=10.0.0.10
-
-[a100]
-gpu01.example.org
-
-[fleet:children]
-gpu-nodes
-a100
-
-[fleet:vars]
-ansible_ssh_common_args='-o ProxyJump=jump@bastion.example.org:2200 -o StrictHostKeyChecking=no'
-ansible_become_password=hunter2
-rack_unit=7
-"""
-YAML = """\
-all:
-  vars: {ansible_user: from-all}
-  children:
-    b_deep:
-      vars: {ansible_user: from-parent, ansible_port: 22}
-      children:
-        a_child:
-          hosts:
-            gpu-1: {ansible_host: 10.0.0.1}
-            gpu-2: {ansible_user: its-own, ansible_host: !unsafe 10.0.0.2}
-            gpu-3:
-              ansible_host: "{{ rack }}.example.org"
-              ansible_ssh_private_key_file: !vault |
-                $ANSIBLE_VAULT;1.1;AES256
-                61393764613964
-          vars: {ansible_user: from-child}
-    crates:
-      hosts:
-        box: {ansible_connection: community.docker.docker}
-"""
+DATA = Path(__file__).parent / "data" / "ansible"
 
 
-def listed(text: str, name: str, folder: Path, *options: str) -> Known:
+def listed(name: str, folder: Path, *options: str) -> Known:
     """Return what is known of a file by the real program's own list."""
-    (folder / name).write_text(text)
     program = Path(sys.executable).with_name("ansible-inventory")
-    done = subprocess.run(
-        [program, "-i", folder / name, "--list", *options],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"HOME": str(folder), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
-    )
+    environment = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+    words = [str(program), "-i", str(DATA / name), "--list", *options]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
     return known(json.loads(done.stdout))
 
 
@@ -83,7 +39,7 @@ def told(found: Known, about: str) -> list[str]:
 @pytest.mark.real
 @pytest.mark.parametrize("options", [(), ("--export",)])
 def test_an_ini_file_comes_with_ranges_groups_and_connection_data(tmp_path: Path, options: tuple[str, ...]) -> None:
-    found = listed(INI, "hosts.ini", tmp_path, *options)
+    found = listed("hosts.ini", tmp_path, *options)
     gpus = ("gpu01.example.org", "gpu02.example.org", "gpu03.example.org")
     assert {host.name for host in found.hosts} == {"@local", *gpus, "odd"}
     assert found.groups == {"a100": gpus[:1], "fleet": (*gpus, "odd"), "gpu-nodes": (*gpus, "odd")}
@@ -99,7 +55,7 @@ def test_an_ini_file_comes_with_ranges_groups_and_connection_data(tmp_path: Path
 @pytest.mark.real
 @pytest.mark.parametrize("options", [(), ("--export",)])
 def test_a_yaml_file_comes_with_variables_of_groups_the_deepest_last(tmp_path: Path, options: tuple[str, ...]) -> None:
-    found = listed(YAML, "hosts.yml", tmp_path, *options)
+    found = listed("hosts.yml", tmp_path, *options)
     assert of(found, "gpu-1") == {"ssh_hostname": "10.0.0.1", "ssh_port": 22, "ssh_user": "from-child", "_sudo": True}
     assert of(found, "gpu-2")["ssh_user"] == "its-own"
     assert of(found, "gpu-2")["ssh_hostname"] == "10.0.0.2"
@@ -109,72 +65,6 @@ def test_a_yaml_file_comes_with_variables_of_groups_the_deepest_last(tmp_path: P
     (box,) = told(found, "box: left out: ")
     assert "ansible-vault" in vault and "'community.docker.docker'" in box
     assert found.groups == {"a_child": ("gpu-1", "gpu-2", "gpu-3"), "b_deep": ("gpu-1", "gpu-2", "gpu-3")}
-
-
-@pytest.mark.pure
-@pytest.mark.parametrize(
-    ("variables", "data", "says"),
-    [
-        ({}, {}, None),
-        ({"ansible_user": "root", "ansible_become": "yes"}, {"ssh_user": "root"}, None),
-        ({"ansible_become": True}, {"_sudo": True}, None),
-        ({"ansible_user": "me"}, {"ssh_user": "me", "_sudo": True}, "has no ansible_become"),
-        ({"ansible_become": "maybe"}, {}, "is neither true nor false"),
-        ({"ansible_become": 1, "ansible_become_method": "su"}, {"_sudo": True}, "and not by 'su'"),
-        ({"ansible_become": 1, "ansible_become_user": "app"}, {"_sudo": True}, "and not as 'app'"),
-        ({"ansible_port": "70000"}, {}, "ansible_port: '70000' is no port"),
-        ({"ansible_port": "2222"}, {"ssh_port": 2222}, None),
-        ({"ansible_host": "a b"}, {}, "'a b' is no address"),
-        ({"ansible_host": "-oProxyCommand=evil"}, {}, "is no address"),
-        ({"ansible_python_interpreter": "/usr/bin/python3"}, {}, "pyinfra has no need of it"),
-        ({"ansible_ssh_extra_args": ["-A"]}, {}, "ansible_ssh_extra_args: is no text"),
-        ({"ansible_ssh_pass": "x"}, {}, "a secret is not copied"),
-        ({"ansible_user": {"__ansible_unsafe": "me"}, "ansible_become": True}, {"ssh_user": "me", "_sudo": True}, None),
-    ],
-)
-def test_each_variable_is_carried_over_or_told(
-    variables: dict[str, Any], data: dict[str, Any], says: str | None
-) -> None:
-    found = known({"_meta": {"hostvars": {"gpu-1": variables}}, "all": {"hosts": ["gpu-1"]}})
-    assert of(found, "gpu-1") == data
-    assert len(found.told) == (says is not None)
-    assert says is None or says in found.told[0]
-
-
-@pytest.mark.pure
-@pytest.mark.parametrize(
-    ("text", "jump", "data", "says"),
-    [
-        ("-o ProxyJump=bastion", "bastion", {}, None),
-        ("-J me@bastion:22,second", "me@bastion:22,second", {}, None),
-        ("-oProxyCommand='ssh -W %h:%p -q me@bastion'", "me@bastion", {}, None),
-        ("-o 'ProxyCommand ssh -p 2200 -l me bastion -W [%h]:%p'", "me@bastion:2200", {}, None),
-        ("-o ProxyCommand='nc -x proxy:1080 %h %p'", None, {}, "ProxyCommand names no jump"),
-        ("-o ProxyCommand='ssh -W %h:%p bastion; rm -rf /'", None, {}, "ProxyCommand names no jump"),
-        ("-o ProxyJump=none", None, {}, None),
-        ("-J 'a b'", None, {}, "-J names no jump"),
-        ("-C -o ControlMaster=auto -o ControlPersist=60s", None, {}, None),
-        (
-            "-o UserKnownHostsFile=/etc/keys -A",
-            None,
-            {"ssh_known_hosts_file": "/etc/keys", "ssh_forward_agent": True},
-            None,
-        ),
-        ("-o UserKnownHostsFile=/dev/null", None, {}, "host keys are checked"),
-        ("-o StrictHostKeyChecking=accept-new", None, {"ssh_strict_host_key_checking": "accept-new"}, None),
-        ("-F ssh.cfg", None, {"ssh_config_file": "ssh.cfg"}, None),
-        ("-o HostKeyAlgorithms=ssh-rsa", None, {}, "hostkeyalgorithms is not carried over"),
-        ("-o 'ProxyJump", None, {}, "cannot be read as options of ssh"),
-    ],
-)
-def test_options_of_ssh_are_carried_over_or_told(
-    text: str, jump: str | None, data: dict[str, Any], says: str | None
-) -> None:
-    heard: list[str] = []
-    found = read(text, Ssh(), heard.append)
-    assert (found.jump, dict(found.data)) == (jump, data)
-    assert len(heard) == (says is not None)
-    assert says is None or says in heard[0]
 
 
 @pytest.mark.pure
@@ -201,63 +91,10 @@ def test_what_is_told_of_an_option_names_it_and_never_its_value(text: Any) -> No
     assert len(found.told) == 1 and "hunter2" not in repr(found)
 
 
-@pytest.mark.pure
-@pytest.mark.parametrize(
-    ("document", "says"),
-    [
-        ([], "this is no inventory"),
-        ({}, "this is no inventory"),
-        ({"all": 7}, "group 'all' must be a mapping"),
-        ({"g": {"hosts": "gpu-1"}}, "hosts must be a list of names"),
-        ({"g": {"hosts": [1]}}, "hosts must be a list of names"),
-        ({"g": {"vars": []}, "h": {"vars": [1]}}, "group 'h': vars must be a mapping"),
-        ({"_meta": {"hostvars": []}, "g": {"hosts": []}}, None),
-        ({"_meta": {"hostvars": ["x"]}}, "_meta.hostvars must be"),
-        ({"a": {"children": ["b"]}, "b": {"children": ["a"]}}, "in a circle"),
-    ],
-)
-def test_what_is_no_inventory_is_refused(document: Any, says: str | None) -> None:
-    if says is None:
-        assert known(document).hosts == ()
-        return
-    with pytest.raises(KnownError, match=says):
-        known(document)
-
-
-@pytest.mark.pure
-def test_names_that_pyinfra_would_take_for_something_else_are_left_out_by_name() -> None:
-    found = known({"g": {"hosts": ["@docker/x", "-oProxyCommand=x", 'a"]\nimport os', "good"]}})
-    assert [host.name for host in found.hosts] == ["good"]
-    assert found.groups == {"g": ("good",)}
-    assert "'@docker/x'" in found.told[0] and "left out" in found.told[0]
-
-
-@pytest.mark.pure
-def test_a_connection_that_is_no_text_is_told_and_not_shown() -> None:
-    hosts = {"gpu-1": {"__ansible_unsafe": "ssh"}, "gpu-2": {"__ansible_vault": "$ANSIBLE_VAULT;1.1;AES256\n6139"}}
-    found = known({"_meta": {"hostvars": {name: {"ansible_connection": by} for name, by in hosts.items()}}})
-    assert [host.name for host in found.hosts] == ["gpu-1"]
-    assert found.told == ("'gpu-2': left out: its ansible_connection is encrypted, or no text",)
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=12), inner, max_size=3),
-    max_leaves=12,
-)
-VARIABLE = st.sampled_from(
-    [
-        "ansible_host",
-        "ansible_port",
-        "ansible_user",
-        "ansible_become",
-        "ansible_ssh_common_args",
-        "ansible_connection",
-        "ansible_become_method",
-        "ansible_ssh_private_key_file",
-        "own",
-    ]
-)
+JSON = json_values(st.text(max_size=12))
+VARIABLE = st.sampled_from(["host", "port", "user", "become", "ssh_common_args", "connection", "become_method"]).map(
+    "ansible_{}".format
+) | st.sampled_from(["ansible_ssh_private_key_file", "own"])
 GROUP = st.fixed_dictionaries(
     {},
     optional={

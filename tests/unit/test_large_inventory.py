@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,6 @@ def read(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, list[str]]]:
 
 def test_it_is_what_pyinfra_reads(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = read(path)
-    from contextlib import nullcontext
-
     monkeypatch.setattr(large_inventory, "quick", lambda only=None: nullcontext())
     assert read(path) == ours
     assert ours[1]["east"] == ["gpu-1", "gpu-2", "gpu-3"] and ours[1]["west"] == ["gpu-3", "gpu-4"]

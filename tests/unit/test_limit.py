@@ -40,13 +40,14 @@ def test_a_pattern_is_a_name_a_glob_or_a_group(inventory: Path, patterns: tuple[
 
 
 def test_a_pattern_that_names_no_host_is_refused_with_the_groups(inventory: Path) -> None:
-    with pytest.raises(LimitError, match=r"^gpu-3: the inventory has no such host or group; .*: fleet, left, right$"):
+    with pytest.raises(LimitError) as refused:
         limited(load_inventory(inventory), ("gpu-1", "gpu-3"))
+    assert unnamed(str(refused.value), "gpu-3", "fleet", "left", "right") == []
 
 
 def test_check_tells_of_these_hosts_alone_and_judges_all(inventory: Path, tmp_path: Path) -> None:
     done = warm.run("gpunode", "check", "--limit", "left", str(inventory), cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "settings of 2 hosts are right: gpu-1, gpu-2\n")
+    assert (done.returncode, unnamed(done.stdout, "2 hosts", "gpu-1, gpu-2")) == (0, [])
     inventory.write_text('left = ["gpu-1"]\nright = [("gpu-2", {"driver": {"branch": 580}})]\n')
     done = warm.run("gpunode", "check", "--limit", "left", str(inventory), cwd=tmp_path)
     assert done.returncode == 3 and "gpu-2" in done.stderr
@@ -58,8 +59,7 @@ def test_a_pattern_without_hosts_is_wrong_usage_before_any_connection(
 ) -> None:
     done = warm.run("gpunode", *command.split(), str(inventory), "--limit", "gpu-3", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (64, "")
-    assert unnamed(done.stderr, "--limit", "gpu-3") == []
-    assert done.stderr.endswith(": fleet, left, right [limit.no-host]\n")
+    assert unnamed(done.stderr, "--limit", "gpu-3", "fleet", "left", "right", "limit.no-host") == []
 
 
 def test_no_command_takes_limit_that_is_not_tried_here() -> None:
@@ -73,4 +73,4 @@ def test_no_command_takes_limit_that_is_not_tried_here() -> None:
 
 def test_hosts_of_recorded_facts_cannot_be_limited(tmp_path: Path) -> None:
     done = warm.run("gpunode", "plan", "--facts", "a", "--settings", "b", "--limit", "gpu-1", cwd=tmp_path)
-    assert done.returncode == 64 and "--limit names hosts of an inventory" in done.stderr
+    assert (done.returncode, unnamed(done.stderr, "--limit")) == (64, [])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import warm
+from tests.support.messages import unnamed
 
 pytestmark = pytest.mark.pure
 # Nothing listens on port 1 of this machine.
@@ -33,14 +34,12 @@ def run(*words: object) -> tuple[int, list[str]]:
 )
 def test_a_run_that_reaches_no_host_ends_with_its_verdict(fleet: Path, words: list[str]) -> None:
     code, told = run(fleet, *words)
-    assert code == 1
-    assert told[:2] == ["--> Verdict:", "node: connection: unreachable, 2 nodes: gpu-1, gpu-2 [node.connection]"]
-    assert "cause    Could not connect ([Errno None] Unable to connect to port 1 on 127.0.0.1)" in told
-    assert "remedy   check address, key and known hosts" in told
-    assert told[-4:] == [
-        "Next: mend what is told of gpu-1, gpu-2 above, then run", f"pyinfra {fleet} deploys/gpu_node.py", "",
-        "--> pyinfra error: No hosts remaining!",
-    ]  # fmt: skip
+    assert (code, told[0]) == (1, "--> Verdict:")
+    assert unnamed(told[1], "2 nodes", "gpu-1, gpu-2", "node.connection") == []
+    # What failed, what to do, and what to run then.
+    assert any(line.startswith("cause ") and "port 1 on 127.0.0.1" in line for line in told)
+    assert any(line.startswith("remedy ") for line in told) and f"pyinfra {fleet} deploys/gpu_node.py" in told
+    assert told[-1].startswith("--> pyinfra error: ")
 
 
 def test_of_the_hosts_that_were_chosen_alone(fleet: Path) -> None:
@@ -63,5 +62,4 @@ def test_where_too_few_connect_the_others_are_told_what_ended_the_run(fleet: Pat
     assert code == 1 and told[0] == "--> Verdict:"
     assert "node: connection: unreachable, gpu-1 [node.connection]" in told
     assert "run: cut off: error, @local [run.broken-off]" in told
-    ended = "cause    pyinfra ended before its last operation: PyinfraError: Over 10% of hosts failed (50%)"
-    assert ended in told and "2 nodes: 1 unreachable, 1 error" in told
+    assert any("PyinfraError: Over 10%" in line for line in told) and "2 nodes: 1 unreachable, 1 error" in told

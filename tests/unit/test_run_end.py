@@ -14,14 +14,12 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.verdicts import Refusal
 from gpunode.fleet import run_end
 from gpunode.fleet.call import Call
-from gpunode.fleet.reports.run_end import Failure, HostEnd, host_end_from, report_of, verdict_text
+from gpunode.fleet.reports.run_end import Failure, HostEnd, host_end_from, verdict_text
 from gpunode.operations.failure import fail, has_work, node_operation
 from tests.support.run_end import GOOD, MODULE, RUNTIME, _state, lines
 from tests.support.simulated_host import Host
 
-# Fixtures.
 __all__ = ["lines"]
-
 pytestmark = pytest.mark.pure
 GOLDEN = Path(__file__).parent / "data" / "run_end"
 REFUSED = Finding(
@@ -53,62 +51,40 @@ def test_the_end_of_a_run_says_how_each_node_is_and_what_to_do_at_any_width(colu
     assert text == (GOLDEN / f"{columns}.txt").read_text()
 
 
-def test_a_run_that_did_all_says_so_in_three_lines() -> None:
-    text = verdict_text([HostEnd(f"gpu-{number}", findings=GOOD) for number in range(1, 25)])
-    assert text.splitlines()[:-1] == ["gpu-1 to gpu-24: ok, 3 of 3 as desired", "24 nodes: 24 ok"]
-
-
-def test_one_node_needs_no_totals() -> None:
-    assert verdict_text([HostEnd("a", findings=GOOD)]).splitlines()[0] == "a: ok, 3 of 3 as desired"
-
-
 def test_a_deploy_alone_that_verifies_nothing_does_not_say_that_all_is_well() -> None:
     text = verdict_text([HostEnd("a"), HostEnd("b")], call=Call("inventories/prod.py"))
     first, second = text.splitlines()
     assert first.startswith("a, b: ") and ": ok" not in first and second == "  gpunode drift inventories/prod.py"
 
 
-def test_a_verdict_that_failed_is_told_by_its_findings_and_not_twice() -> None:
-    report = report_of(HostEnd("a", findings=(RUNTIME,), failure=Failure("Verify the node", "drift: …")))
-    assert report is not None and report.findings == (RUNTIME,)
-
-
-def test_what_fails_behind_a_good_verdict_is_told() -> None:
-    report = report_of(HostEnd("a", findings=GOOD, failure=Failure("Start containers", "no GPU in it")))
-    assert report is not None and [item.cause for item in report.findings[3:]] == ["no GPU in it"]
-
-
 def test_how_a_run_ended_goes_from_pyinfra_to_its_parent_whole() -> None:
     assert [host_end_from(json.loads(json.dumps(end.to_json()))) for end in _fleet()] == _fleet()
 
 
-def test_a_long_reason_is_told_by_its_first_lines() -> None:
-    report = report_of(HostEnd("a", failure=Failure("X", "\n".join(f"line {number}" for number in range(40)))))
-    assert report is not None and (report.findings[0].cause or "").splitlines()[-2] == "line 5"
+def taking_part() -> Any:
+    host = Host({})
+    run_end.takes_part(host)  # type: ignore[arg-type]
+    return host
 
 
 def test_what_an_operation_says_before_it_fails_is_why_it_failed(lines: list[str]) -> None:
-    host = Host({})
-    run_end.takes_part(host)  # type: ignore[arg-type]
+    host = taking_part()
     assert fail("no such version").function(host.state, host) is False
-    run_end.Watcher.operation_host_error(_state(host), host, INSTALL)  # type: ignore[arg-type]
+    run_end.Watcher.operation_host_error(_state(host), host, INSTALL)
     run_end.tell(_state(host))
     assert lines[0] == "--> Verdict:"
     assert "  cause    no such version" in lines
     assert f"run: “{INSTALL}”: error, gpu-1 [run.operation-failed]" in lines
 
 
-def test_a_run_that_was_not_carried_out_has_no_verdict(lines: list[str]) -> None:
-    host = Host({})
-    run_end.takes_part(host)  # type: ignore[arg-type]
-    run_end.tell(_state(host, StateStage.Prepare))
+def test_a_run_that_was_not_carried_out_or_is_none_of_ours_has_no_verdict(lines: list[str]) -> None:
+    run_end.tell(_state(taking_part(), StateStage.Prepare))
+    run_end.tell(_state(Host({})))
     assert lines == []
 
 
-def test_a_host_in_the_midst_of_a_run_that_ended_is_told_by_what_ended_it(lines: list[str]) -> None:
-    host = Host({})
-    run_end.takes_part(host)  # type: ignore[arg-type]
-    run_end.judged(host, GOOD)  # type: ignore[arg-type]
+def test_a_host_in_the_middle_of_a_run_that_ended_is_told_by_what_ended_it(lines: list[str]) -> None:
+    run_end.judged(host := taking_part(), GOOD)
     try:
         raise ValueError("no\nsuch thing")
     except ValueError:
@@ -118,47 +94,27 @@ def test_a_host_in_the_midst_of_a_run_that_ended_is_told_by_what_ended_it(lines:
 
 
 def test_a_host_that_is_left_alone_loses_nothing_by_a_crash(lines: list[str]) -> None:
-    host = Host({})
-    run_end.takes_part(host)  # type: ignore[arg-type]
-    run_end.left_alone(host, "a foreign cordon")  # type: ignore[arg-type]
+    run_end.left_alone(host := taking_part(), "a foreign cordon")
     run_end.tell(_state(host, StateStage.Execute))
     assert lines[1:] == ["gpu-1: left alone: a foreign cordon"]
 
 
-def test_what_others_do_with_pyinfra_has_no_verdict_of_ours(lines: list[str]) -> None:
-    run_end.tell(_state(Host({})))
-    assert lines == []
-
-
-def test_a_host_that_is_not_reached_is_told_beside_one_that_is_judged(lines: list[str]) -> None:
-    host, other = Host({}), Host({}, name="gpu-2")
+def test_a_host_that_is_not_reached_is_told_beside_one_that_is_judged_on_node_and_cluster(lines: list[str]) -> None:
+    host, other = taking_part(), Host({}, name="gpu-2")
     state = _state(host)
     state.inventory.append(other)
-    run_end.takes_part(host)  # type: ignore[arg-type]
-    run_end.judged(host, GOOD)  # type: ignore[arg-type]
+    for findings in (GOOD, GOOD[:1]):
+        run_end.judged(host, findings)
     run_end.Watcher.host_connect_error(state, other, ConnectError("timed out"))  # type: ignore[arg-type]
     run_end.tell(state)
-    assert lines[-5:-2] == ["gpu-1: ok, 3 of 3 as desired", "gpu-2: unreachable",
-                            "2 nodes: 1 ok, 1 unreachable"]  # fmt: skip
-
-
-def test_findings_on_the_cluster_come_behind_those_on_the_node(lines: list[str]) -> None:
-    host = Host({})
-    run_end.takes_part(host)  # type: ignore[arg-type]
-    run_end.judged(host, GOOD)  # type: ignore[arg-type]
-    run_end.judged(host, GOOD[:1])  # type: ignore[arg-type]
-    run_end.tell(_state(host))
-    assert lines[1] == "gpu-1: ok, 4 of 4 as desired"
+    assert lines[-5:-2] == [
+        "gpu-1: ok, 4 of 4 as desired", "gpu-2: unreachable", "2 nodes: 1 ok, 1 unreachable"
+    ]  # fmt: skip
 
 
 def test_a_refusal_is_told_with_its_remedy(lines: list[str]) -> None:
-    host = Host({})
-    run_end.takes_part(host)  # type: ignore[arg-type]
-    reasons = [
-        Refusal("mig", "an L4 has no MIG", "the table", "take mig.config away", "preflight.mig-has-none"),
-        "odd. Remedy: look",
-    ]
-    run_end.refused(host, reasons)  # type: ignore[arg-type]
+    refusal = Refusal("mig", "an L4 has no MIG", "the table", "take mig.config away", "preflight.mig-has-none")
+    run_end.refused(host := taking_part(), [refusal, "odd. Remedy: look"])
     run_end.tell(_state(host))
     assert "  remedy   take mig.config away" in lines and "  remedy   look" in lines
 

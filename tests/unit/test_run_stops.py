@@ -132,33 +132,32 @@ def test_a_step_that_goes_on_behind_what_it_called_is_done_once(tmp_path: Path) 
 
 
 PLANS: dict[str, Plan | Finding] = {name: Plan((), (), ()) for name in ("@fake/a", "@fake/b")}
-CUT_OFF = "pyinfra ended before its last operation: "
 
 
-def test_a_run_that_crashed_looks_good_on_no_host(tmp_path: Path) -> None:
-    judged = "run_end.judged(ctx_host.get(), ())\n"
-    done, progress, ends = run(tmp_path, judged + "raises(name='Crash')\nfails_silently(name='Last')\n")
-    assert done.returncode == 1
-    assert {end.cut_off for end in ends.values()} == {f"{CUT_OFF}LookupError: broken on purpose"}
-    assert "no operation failed" not in done.stderr and "Nothing is left to do" not in done.stderr
-    assert status_of(ends_of(PLANS, progress, done.returncode)) is ExitCode.ERROR
-    assert wave_run.result(tuple(PLANS), 1, done.stdout.encode(), "log").failed == set(PLANS)
-
-
-def test_a_run_that_was_interrupted_and_exits_0_looks_good_on_no_host(tmp_path: Path) -> None:
-    done, progress, ends = run(tmp_path, "interrupted(name='Long')\n")
-    assert done.returncode == 0, "pyinfra's own exit status, by which nothing can be told"
-    assert {end.cut_off for end in ends.values()} == {f"{CUT_OFF}it was interrupted"}
-    assert status_of(ends_of(PLANS, progress, 0)) is ExitCode.ERROR
-    assert wave_run.result(tuple(PLANS), 0, done.stdout.encode(), "log").failed == set(PLANS)
+@pytest.mark.parametrize(
+    ("body", "code", "why"),
+    [
+        ("run_end.judged(ctx_host.get(), ())\nraises(name='Crash')\nfails_silently(name='Last')\n", 1,
+         "LookupError: broken on purpose"),
+        # It exits 0, by which nothing can be told.
+        ("interrupted(name='Long')\n", 0, "interrupted"),
+    ],
+)  # fmt: skip
+def test_a_run_that_crashed_or_was_interrupted_looks_good_on_no_host(
+    tmp_path: Path, body: str, code: int, why: str
+) -> None:
+    done, progress, ends = run(tmp_path, body)
+    assert done.returncode == code
+    assert len(ends) == 2 and all(str(end.cut_off).endswith(why) for end in ends.values())
+    assert "run.broken-off" in done.stderr
+    assert status_of(ends_of(PLANS, progress, code)) is ExitCode.ERROR
+    assert wave_run.result(tuple(PLANS), code, done.stdout.encode(), "log").failed == set(PLANS)
 
 
 def test_a_run_that_stops_where_no_host_is_left_is_told_by_what_failed(tmp_path: Path) -> None:
     done, _, ends = run(tmp_path, "says_no(name='Ask')\nfails_silently(name='Last')\n")
     assert done.returncode == 1
-    assert [(end.failure.reason if end.failure else None, end.cut_off) for end in ends.values()] == [
-        ("not today", None)
-    ] * 2
+    assert [(end.failure and end.failure.reason, end.cut_off) for end in ends.values()] == [("not today", None)] * 2
 
 
 def test_where_one_host_failed_those_that_a_crash_cut_off_are_told_beside_it(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_a_timestamp_is_read_to_the_microsecond_and_a_whole_second_to_its_end(mo
 @example("Thu 2026-13-15 12:00:05 UTC")
 @example("n/a")
 def test_what_is_no_timestamp_is_refused(text: str) -> None:
-    with pytest.raises(ParseError, match="not a timestamp"):
+    with pytest.raises(ParseError):
         seconds(text)
 
 

@@ -14,7 +14,8 @@ import pytest
 from gpunode.lab import access, preconditions, state
 from gpunode.lab.cache import cache_dir
 from gpunode.lab.errors import LabError
-from gpunode.lab.host_apt import HostApt, carried
+from gpunode.lab.host_apt import HostApt
+from tests.support.messages import unnamed
 
 pytestmark = pytest.mark.pure
 
@@ -28,9 +29,6 @@ def test_the_cache_is_made_where_xdg_says_and_made_again_when_removed(
     assert cache_dir() == tmp_path / "elsewhere" / "gpunode"
     cache_dir().rmdir()
     assert cache_dir().is_dir()
-
-
-def test_a_relative_xdg_cache_home_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_dir() == tmp_path / ".cache" / "gpunode"
@@ -42,18 +40,6 @@ def test_the_lab_asked_for_goes_before_the_environment_and_that_before_default(m
     assert state.lab_name() == "env"
     monkeypatch.delenv("GPUNODE_LAB")
     assert state.lab_name() == "default"
-
-
-@pytest.mark.parametrize("name", ["../etc", "Upper", "-x", "a b", "a" * 40, "x\n"])
-def test_a_lab_name_that_could_leave_its_folder_is_refused(name: str) -> None:
-    with pytest.raises(LabError, match="allowed are lower-case"):
-        state.lab_name(name)
-
-
-def test_a_broken_state_file_names_itself_and_the_remedy(tmp_path: Path) -> None:
-    (tmp_path / "nodes.json").write_text("{half")
-    with pytest.raises(LabError, match=r"nodes\.json is not valid JSON.*gpunode lab down"):
-        state.read_json(tmp_path / "nodes.json")
 
 
 def test_a_state_file_that_cannot_be_written_keeps_the_old_one(tmp_path: Path) -> None:
@@ -89,27 +75,7 @@ def test_ssh_knows_only_the_labs_hosts_and_is_strict(tmp_path: Path) -> None:
 def test_every_missing_thing_is_named_with_its_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     text = "\n".join(preconditions.problems(cgroups=tmp_path, user=1000))
-    assert "run it with sudo" in text
-    assert "apt-get install --no-install-recommends podman runc debootstrap" in text
-    assert "mount -t cgroup -o none,name=systemd" in text
-
-
-def test_a_node_gets_the_hosts_proxy_but_reaches_its_own_repositories_directly() -> None:
-    dump = (
-        'Acquire::Check-Valid-Until "false";\nAcquire::http::Proxy "http://proxy.example:3128";\n'
-        'Acquire::https::CAInfo "/opt/ca.pem";\nAPT::Architecture "amd64";\nAcquire::https::SslKey "/root/key.pem";\n'
-    )
-    assert carried(dump, {"https_proxy": "http://other.example"}).splitlines() == [
-        'Acquire::Check-Valid-Until "false";',
-        'Acquire::http::Proxy "http://proxy.example:3128";',
-        'Acquire::http::Proxy::127.0.0.1 "DIRECT";',
-        'Acquire::https::CAInfo "/etc/ssl/certs/ca-certificates.crt";',
-        'Acquire::https::Proxy "http://other.example";',
-    ]
-
-
-def test_a_host_without_apt_settings_adds_none() -> None:
-    assert carried('APT::Architecture "amd64";\n', {}) == ""
+    assert unnamed(text, "sudo", "apt-get", "podman", "runc", "debootstrap", "mount -t cgroup") == []
 
 
 def test_the_sources_cover_suite_updates_and_security() -> None:
@@ -124,7 +90,7 @@ def test_the_inventory_without_a_lab_says_what_to_run(monkeypatch: pytest.Monkey
     command = [str(pyinfra), "inventories/lab.py", "fact", "server.Hostname"]
     result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=CHECKOUT)
     assert result.returncode == 1
-    assert "lab never-up is not up: run `gpunode lab up --lab never-up` first" in result.stderr
+    assert unnamed(result.stderr, "`gpunode lab up --lab never-up`") == []
     assert "Traceback" not in result.stderr
 
 
@@ -155,7 +121,7 @@ def test_a_limit_that_the_nodes_would_reach_is_raised_and_said_and_never_lowered
     assert (limit.read_text(), said) == ("128\n", [])
     preconditions.make_room(20, said.append, limit)
     assert int(limit.read_text()) >= 20 * 8
-    assert "from 128 to" in said[0]
+    assert unnamed(said[0], 128) == []
     raised = limit.read_text()
     preconditions.make_room(1, said.append, limit)
     assert limit.read_text() == raised and len(said) == 1
@@ -217,5 +183,5 @@ def test_a_broken_file_of_a_lab_names_the_removal_of_that_lab(
     monkeypatch.setattr(state, "labs_folder", lambda: tmp_path)
     for text in ("{half", "[]"):
         state.write_whole(tmp_path / path, text)
-        with pytest.raises(LabError, match=f"gpunode lab {line}$"):
+        with pytest.raises(LabError, match=f"{path}.*gpunode lab {line}$"):
             state.read_json(tmp_path / path)
