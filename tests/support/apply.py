@@ -15,6 +15,7 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.verdicts import Refusal
 from gpunode.cli import apply as command
 from gpunode.cli import plan as plans
+from gpunode.fleet import drift
 from gpunode.fleet.reports.run_end import HostEnd
 from gpunode.fleet.run import child
 from gpunode.node.plan import Plan
@@ -38,6 +39,7 @@ REFUSED = Plan(
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     found = Lab(tmp_path)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(drift, "inspect", found.inspect)
     monkeypatch.setattr(child, "program", lambda: str(tmp_path / "bin" / "pyinfra"))
     _plan(monkeypatch, {f"gpu-{number}": CAN for number in range(1, 5)})
     _end(found, *(HostEnd(f"gpu-{number}", findings=GOOD) for number in range(1, 5)))
