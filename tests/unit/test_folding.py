@@ -28,15 +28,6 @@ def test_names_in_a_line_are_the_first_and_the_number_of_the_others(names: list[
     assert len(text) <= max(80, columns) or len(shown) >= len(names[0])
 
 
-def test_a_command_in_backticks_is_folded_only_where_no_line_has_room_for_it() -> None:
-    said = "mend that, and run `ssh-keyscan gpu-1.example.org >> known_hosts` again"
-    assert "`ssh-keyscan gpu-1.example.org >> known_hosts`" in fold(said, 50, "  ")
-    assert all(len(line) <= 30 for line in fold(said, 30, "  ").splitlines())
-    # In any case one of ours.
-    ours = "`pyinfra fleet.py deploys/gpu_node.py`"
-    assert ours in fold(f"run {ours}", 20, "  ")
-
-
 @given(st.lists(st.text("abc", min_size=1, max_size=12), min_size=1, max_size=30), st.integers(4, 40))
 def test_a_folded_text_has_every_word_whole_and_colours_take_no_room(words: list[str], columns: int) -> None:
     plain = fold(" ".join(words), columns, "  ")

@@ -242,6 +242,7 @@ def test_a_result_names_the_hosts_that_it_is_of(tmp_path: Path, command: str) ->
         (("drift", "--json", "fleet.py", "--set", "driver"), "COMPONENT.SETTING=VALUE", "settings.override"),
         (("drfit", "--json"), "'drift'", "gpunode.usage"),
         (("--json", "drift"), "'--json'", "gpunode.usage"),
+        (("xyzzy", "--json"), "'xyzzy'", "gpunode.usage"),
     ],
 )
 def test_wrong_usage_is_a_document_where_json_is_asked_for(
