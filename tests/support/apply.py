@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_apply.py."""
+"""What the tests of `gpunode apply` share."""
 
 from __future__ import annotations
 
@@ -52,6 +52,18 @@ def _plan(monkeypatch: pytest.MonkeyPatch, found: dict[str, Plan | Finding]) -> 
 
 def _end(lab: Lab, *ends: HostEnd) -> None:
     (lab.folder / "ended.json").write_text(json.dumps([end.to_json() for end in ends]))
+
+
+def runs_before_its_end(lab: Lab, text: str) -> None:
+    """Have the simulated pyinfra run this, too."""
+    program = lab.folder / "bin" / "pyinfra"
+    program.write_text(program.read_text().replace("failing = set(", f"{text}\nfailing = set(", 1))
+
+
+def telling(*events: dict[str, object]) -> str:
+    """Return what tells gpunode these events."""
+    told = "".join(json.dumps(event) + "\n" for event in events)
+    return f'open(os.environ["GPUNODE_EVENTS"], "a").write({told!r})'
 
 
 def apply(*options: str, answer: str | None = None) -> Result:
