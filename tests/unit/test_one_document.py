@@ -143,7 +143,7 @@ nodes = [('gpu-1', {NOBODY})]
 )
 def test_what_an_inventory_prints_is_no_part_of_the_result(tmp_path: Path, words: tuple[str, ...], status: int) -> None:
     (tmp_path / "group_data").mkdir()
-    (tmp_path / "group_data" / "all.py").write_text('print("data of a group")\n')
+    (tmp_path / "group_data" / "all.py").write_text('print("group")\n')
     (tmp_path / "fleet.py").write_text(PRINTS)
     done = warm.run("gpunode", *words, "fleet.py", cwd=tmp_path)
     assert done.returncode == status, done.stderr
@@ -151,7 +151,7 @@ def test_what_an_inventory_prints_is_no_part_of_the_result(tmp_path: Path, words
         assert len(done.stdout.splitlines()) == 1
     else:
         assert json.loads(done.stdout)["exit_code"] == status
-    assert {"print", "stream", "descriptor", "program", "data of a group"} <= set(done.stderr.splitlines())
+    assert {"print", "stream", "descriptor", "program", "group"} <= set(done.stderr.splitlines())
 
 
 def test_what_an_inventory_leaves_in_a_stream_is_not_printed_later(tmp_path: Path) -> None:
