@@ -7,15 +7,15 @@ import builtins
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.base.codes import OTHER, code_of, has_code, with_code
+from gpunode.base.codes import code_of
 from gpunode.base.explained import pages
-from gpunode.base.findings import Finding, FindingClass, finding_from
+from gpunode.base.findings import ExitCode, Finding, FindingClass, finding_from
 from gpunode.base.tables.reading import content
 from gpunode.node.plan import Plan
 from gpunode.node.verdict import judge
@@ -27,6 +27,8 @@ pytestmark = pytest.mark.pure
 
 GPUNODE = Path(__file__).resolve().parents[2] / "gpunode"
 SOURCES = tuple(path for path in GPUNODE.rglob("*.py") if "reference" not in path.parts)
+CLI = tuple((GPUNODE / "cli").glob("*.py"))
+N = TypeVar("N", bound=ast.AST)
 KNOWN = sorted(pages())
 FINDINGS = [
     (row.component, what) for rows in codes.codes_of_source().values() for row in rows for what in row.what.split(" / ")
@@ -59,42 +61,41 @@ def test_whatever_a_node_fills_in_a_finding_has_a_code_that_is_explained(
         assert code in pages()
 
 
-def test_what_a_node_is_judged_by_is_explained_whether_it_is_as_desired_or_not() -> None:
-    found = judge(SETTINGS, GOOD)
-    assert len(found) > 10
-    assert [item for item in found if item.code not in pages()] == []
-
-
-def test_a_code_is_derived_from_the_longest_subject_and_not_from_what_is_behind_it() -> None:
-    assert code_of("toolkit", "CDI specification /etc/cdi/nvidia.yaml") == "toolkit.cdi-specification"
-    assert code_of("containerd", "CDI") == "containerd.cdi"
-    assert code_of("rdma_shared_device_plugin", "RDMA devices of x") == "rdma-shared-device-plugin.rdma-devices"
-    assert code_of("slurm", "state of the node") == "slurm.state-of-the-node"
-    assert code_of("health", "state of 0000:1a:00.0") == "health.state"
-    assert code_of("driver", "nothing of the kind") == f"driver.{OTHER}"
+def test_what_is_told_of_nodes_and_plans_has_codes_that_are_explained() -> None:
+    plans = [found for found in plan.example().values() if isinstance(found, Plan)]
+    planned = [each for found in plans for each in (*found.refusals, *found.cautions)]
+    judged = judge(SETTINGS, GOOD)
+    assert planned and len(judged) > 10
+    assert {item.code for item in (*judged, *planned)} <= set(pages())
 
 
 def test_a_finding_keeps_a_code_that_it_was_given_also_as_json() -> None:
     given_one = Finding("mig", FindingClass.UNSUPPORTED, "preflight", code="preflight.mig-has-none")
     assert finding_from(given_one.to_json()) == given_one
-    assert Finding("driver", FindingClass.OK, "loaded module").to_json()["code"] == "driver.loaded-module"
+    derived = Finding("driver", FindingClass.REBOOT_PENDING, "loaded module").to_json()
+    assert (derived["code"], derived["class"]) == ("driver.loaded-module", "reboot pending")
 
 
-def test_a_message_ends_in_its_code_once_of_several_lines_the_last() -> None:
-    assert with_code("no", "a.b") == "no [a.b]" and with_code("2 mistakes:\n  x\n", "a.b") == "2 mistakes:\n  x [a.b]"
-    assert has_code("2 mistakes:\n  x [a.b]")
-    assert has_code("no [a.b]") and not has_code("no [a.b] more") and not has_code("no [OPTIONS]")
+def test_exit_codes_are_the_documented_ones() -> None:
+    assert {code.name: code.value for code in ExitCode} == {
+        "GOOD": 0, "ERROR": 1, "NEGATIVE": 2, "INPUT_REFUSED": 3, "USAGE": 64,
+    }  # fmt: skip
+
+
+def nodes(kind: type[N], *paths: Path) -> Iterator[N]:
+    """Yield the nodes of a kind of these files, or of the whole source."""
+    for path in paths or SOURCES:
+        yield from (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, kind))
 
 
 def literals(function: str) -> set[str]:
     """Return the first argument of each call of a function, where it is a literal."""
-    found = set()
-    for path in SOURCES:
-        for call in (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)):
-            name = call.func.id if isinstance(call.func, ast.Name) else None
-            if name == function and call.args and isinstance(call.args[0], ast.Constant):
-                found.add(str(call.args[0].value))
-    return found
+    return {
+        str(call.args[0].value)
+        for call in nodes(ast.Call)
+        if isinstance(call.func, ast.Name) and call.func.id == function
+        if call.args and isinstance(call.args[0], ast.Constant)
+    }
 
 
 def test_every_refusal_and_caution_has_a_page_and_no_page_is_of_none() -> None:
@@ -107,48 +108,30 @@ def test_every_refusal_and_caution_has_a_page_and_no_page_is_of_none() -> None:
     }
 
 
-def test_every_contradiction_has_a_page() -> None:
-    assert {f"settings.{row}" for row in content("contradictions.yaml")} <= set(pages())
-
-
-def classes() -> Iterator[ast.ClassDef]:
-    for path in (*SOURCES, *(GPUNODE.parent / "lab").glob("*.py")):
-        yield from (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ClassDef))
-
-
 def coded() -> dict[str, str]:
     """Return name -> code of each class of errors that has one."""
     return {
         each.name: line.value.value
-        for each in classes()
+        for each in nodes(ast.ClassDef, *SOURCES, *(GPUNODE.parent / "lab").glob("*.py"))
         if any(isinstance(base, ast.Name) and base.id == "CodedError" for base in each.bases)
         for line in each.body
         if isinstance(line, ast.Assign) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
     }
 
 
-def caught() -> set[str]:
-    """Return the names of the errors that a command ends with."""
-    found = set()
-    for path in (GPUNODE / "cli").glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.ExceptHandler) and node.type is not None:
-                each = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
-                found |= {name.id for name in each if isinstance(name, ast.Name)}
-    return found
-
-
 def test_every_error_that_ends_a_command_has_a_code_with_a_page() -> None:
-    own = {name for name in caught() if not hasattr(builtins, name)} - {"Interrupted", "CodedError"}
+    handlers = [node.type for node in nodes(ast.ExceptHandler, *CLI) if node.type is not None]
+    caught = {each.id for handler in handlers for each in ast.walk(handler) if isinstance(each, ast.Name)}
+    # Those of another module begin with its name.
+    own = {name for name in caught if name[0].isupper() and not hasattr(builtins, name)}
+    own -= {"Interrupted", "CodedError"}
     assert len(own) > 8 and own <= set(coded())
     assert set(coded().values()) <= set(pages())
 
 
 def test_every_code_that_a_command_says_itself_has_a_page_and_no_page_is_of_none() -> None:
-    tree = ast.parse((GPUNODE / "cli" / "errors.py").read_text("utf-8"))
-    said = {
-        node.value.value for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
-    }
+    constants = (node.value for node in nodes(ast.Assign, GPUNODE / "cli" / "errors.py"))
+    said = {value.value for value in constants if isinstance(value, ast.Constant)}
     assert len(said) > 8 and said <= set(pages())
     every = "\n".join(path.read_text("utf-8") for path in SOURCES)
     of_errors = {code for code, page in pages().items() if page.kind == codes.ERROR}
@@ -177,16 +160,11 @@ def test_a_mistake_in_settings_says_of_which_kind_it_is(data: dict[str, Any], co
     assert {problem.code for problem in refused.value.problems} <= set(pages())
 
 
-def test_every_code_of_a_mistake_that_stands_in_the_source_has_a_page() -> None:
+def test_every_code_of_a_mistake_in_settings_has_a_page() -> None:
     every = "\n".join(path.read_text("utf-8") for path in (GPUNODE / "settings").rglob("*.py"))
     named = set(re.findall(r'"(settings\.[a-z-]+)"', every))
-    assert len(named) > 8 and named <= set(pages())
-
-
-def test_the_plan_of_the_documentation_has_codes_that_are_explained() -> None:
-    plans = [found for found in plan.example().values() if isinstance(found, Plan)]
-    told = [each for found in plans for each in (*found.refusals, *found.cautions)]
-    assert told and all(each.code in pages() for each in told)
+    assert len(named) > 8
+    assert named | {f"settings.{row}" for row in content("contradictions.yaml")} <= set(pages())
 
 
 def test_no_code_goes_away_without_the_one_that_it_is_now() -> None:
@@ -196,26 +174,13 @@ def test_no_code_goes_away_without_the_one_that_it_is_now() -> None:
     assert set(codes.former().values()) <= set(pages()) and set(pages()) <= ever, "run: make docs"
 
 
-def bodies(path: Path) -> Iterator[list[ast.stmt]]:
-    """Yield each block of statements of a file."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        for name in ("body", "orelse", "finalbody"):
-            if isinstance(block := getattr(node, name, None), list):
-                yield block
-
-
-def calls(statement: ast.stmt) -> str:
-    """Return the call that a statement is; nothing where it is another one."""
-    is_call = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
-    return ast.unparse(statement) if is_call else ""
-
-
 def test_no_command_ends_with_a_message_that_has_no_code() -> None:
     uncoded = []
-    for path in sorted((GPUNODE / "cli").glob("*.py")):
-        for block in bodies(path):
-            said = [call for call in map(calls, block) if call.startswith("say(") and "err=True" in call]
-            ends = any(re.match(r"sys\.exit\(ExitCode\.(?!GOOD)", call) for call in map(calls, block))
-            if said and ends and not any(call.startswith("complain(") for call in map(calls, block)):
-                uncoded.append((path.name, said))
+    blocks = (getattr(node, name, None) for node in nodes(ast.AST, *CLI) for name in ("body", "orelse", "finalbody"))
+    for block in blocks:
+        calls = [ast.unparse(each) for each in block if isinstance(each, ast.Expr)] if isinstance(block, list) else []
+        said = [call for call in calls if call.startswith("say(") and "err=True" in call]
+        ends = any(re.match(r"sys\.exit\(ExitCode\.(?!GOOD)", call) for call in calls)
+        if said and ends and not any(call.startswith("complain(") for call in calls):
+            uncoded.append(said)
     assert uncoded == []
