@@ -5,13 +5,14 @@ The real sh, gpg, apt and coreutils of this machine run them, in a temporary fol
 
 from __future__ import annotations
 
+import hashlib
 import os
-import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -90,7 +91,8 @@ def _arrives_in_a_script(value: str) -> None:
         assert (folder / "argument").read_bytes() == value.encode()
 
 
-@pytest.mark.parametrize("value", ARGUMENTS)
+# Longer than any setting may be; one argument of a program ends at 128 KiB, and here are two.
+@pytest.mark.parametrize("value", [*ARGUMENTS, pytest.param("; $(x) " * 4_300, id="60 KB")])
 def test_a_value_arrives_in_a_script_to_the_letter(value: str) -> None:
     _arrives_in_a_script(value)
 
@@ -98,11 +100,6 @@ def test_a_value_arrives_in_a_script_to_the_letter(value: str) -> None:
 @given(hostile_text.filter(_can_travel))
 def test_any_value_arrives_in_a_script_to_the_letter(value: str) -> None:
     _arrives_in_a_script(value)
-
-
-def test_60_kilobytes_arrive_in_a_script_to_the_letter() -> None:
-    # Longer than any setting may be; one argument of a program ends at 128 KiB, and here are two.
-    _arrives_in_a_script("; $(x) " * 4_300)
 
 
 def test_the_canary_dies_where_a_value_is_not_quoted() -> None:
@@ -121,27 +118,24 @@ def test_a_value_arrives_in_a_transaction_to_the_letter(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ARGUMENTS)
-def test_a_file_is_written_to_the_letter_whatever_its_name_and_text(value: str) -> None:
+def test_a_file_is_written_and_read_to_the_letter_whatever_its_name_and_text(
+    value: str, run_shell: Callable[[str], tuple[int, list[str]]]
+) -> None:
     with _folder() as folder:
         path = folder / f"a{value.replace('/', '_')}" / value.replace("/", "_")
         _run(write_command(str(path), value), folder)
-        assert path.read_bytes() == value.encode()
-        assert [item.name for item in path.parent.iterdir()] == [path.name]
+        assert path.read_bytes() == value.encode() and list(path.parent.iterdir()) == [path]
+        _, lines = run_shell(File().command(path=str(path)))
+        assert f"sha256={hashlib.sha256(value.encode()).hexdigest()}" in lines
 
 
-@pytest.mark.parametrize("mode", ["644", "600", "755"])
-def test_a_file_is_written_with_the_mode_that_is_asked(mode: str) -> None:
+@pytest.mark.parametrize("mode", [(), ("644",), ("600",), ("755",)])
+def test_a_file_of_90_kilobytes_is_written_with_the_mode_that_is_asked(mode: tuple[str, ...]) -> None:
+    text = f"$(touch {CANARY})'\n" * 5_600
     with _folder() as folder:
-        _run(write_command(str(folder / "file"), "text", mode), folder)
-        assert f"{(folder / 'file').stat().st_mode & 0o777:o}" == mode
-        _run(write_command(str(folder / "other"), "text"), folder)
-        assert f"{(folder / 'other').stat().st_mode & 0o777:o}" == "644"
-
-
-def test_a_file_of_90_kilobytes_is_written_to_the_letter() -> None:
-    with _folder() as folder:
-        _run(write_command(str(folder / "long"), "$(touch canary)'\n" * 5_600), folder)
-        assert (folder / "long").stat().st_size == 5_600 * 17
+        _run(write_command(str(folder / "file"), text, *mode), folder)
+        assert (folder / "file").read_text() == text
+        assert (folder / "file").stat().st_mode & 0o777 == int((*mode, "644")[0], 8)
 
 
 @pytest.mark.parametrize("value", ARGUMENTS)
@@ -158,46 +152,41 @@ def test_disabling_a_file_takes_its_name_and_text_to_the_letter(value: str) -> N
         assert path.read_bytes() == value.encode()
 
 
-# What takes any number of names is asked about all of them at once.
-PROBES_OF_MANY: dict[str, Callable[[list[str]], str]] = {
-    "DebPackages": lambda values: DebPackages().command(names=[*values, *values]),
-    "RpmPackages": lambda values: RpmPackages().command(names=[*values, *values]),
-    "Dnf5Offers": lambda values: Dnf5Offers().command(names=values),
-    "Dnf5Simulation": lambda values: Dnf5Simulation().command(coming={each: each for each in values}, going=values),
-    "PacmanPackages": lambda values: PacmanPackages().command(names=[*values, *values]),
-    "PacmanOffers": lambda values: PacmanOffers().command(names=values),
-    "PacmanSimulation": lambda values: PacmanSimulation().command(coming={each: each for each in values}, going=values),
-    "ZypperOffers": lambda values: ZypperOffers().command(names=values),
-    "ZypperSimulation": lambda values: ZypperSimulation().command(coming={each: each for each in values}, going=values),
-}
-PROBES: dict[str, Callable[[str], str]] = {
-    "File": lambda value: File().command(path=value),
-    "Unit": lambda value: Unit().command(unit=value),
-    "AptRepository": lambda value: AptRepository().command(
-        keyring=value, source=value, stamp=value, uri=f"http://{value}", distrusted=[value]
-    ),
-    "DnfOffers": lambda value: DnfOffers().command(names=[value], stream=value),
-    "DnfSimulation": lambda value: DnfSimulation().command(coming={value: value}, going=[value], stream=value),
-    "DnfRepository": lambda value: DnfRepository().command(
-        keyring=value, source=value, stamp=value, uri=f"http://{value}"
-    ),
-    "Dnf5Repository": lambda value: Dnf5Repository().command(
-        keyring=value, source=value, stamp=value, uri=f"http://{value}"
-    ),
-    "ZypperRepository": lambda value: ZypperRepository().command(
-        keyring=value, source=value, stamp=value, uri=f"http://{value}"
-    ),
-}
+def _of_one(value: str) -> dict[str, str]:
+    """Return fact -> what it asks about a value."""
+    repository = {"keyring": value, "source": value, "stamp": value, "uri": f"http://{value}"}
+    of_dnf: tuple[Any, ...] = (DnfRepository, Dnf5Repository, ZypperRepository)
+    return {
+        "File": File().command(path=value),
+        "Unit": Unit().command(unit=value),
+        "AptRepository": AptRepository().command(**repository, distrusted=[value]),
+        "DnfOffers": DnfOffers().command(names=[value], stream=value),
+        "DnfSimulation": DnfSimulation().command(coming={value: value}, going=[value], stream=value),
+        **{fact.__name__: fact().command(**repository) for fact in of_dnf},
+    }
 
 
-@pytest.mark.parametrize("fact", [*PROBES, *PROBES_OF_MANY])
+def _of_many(values: Sequence[str]) -> dict[str, str]:
+    """Return fact -> what it asks about all values at once, of those that take any number of names."""
+    asked: tuple[tuple[dict[str, Any], tuple[Any, ...]], ...] = (
+        ({"names": [*values, *values]}, (DebPackages, RpmPackages, PacmanPackages)),
+        ({"names": [*values]}, (Dnf5Offers, PacmanOffers, ZypperOffers)),
+        (
+            {"coming": {each: each for each in values}, "going": [*values]},
+            (Dnf5Simulation, PacmanSimulation, ZypperSimulation),
+        ),
+    )
+    return {fact.__name__: fact().command(**arguments) for arguments, facts in asked for fact in facts}
+
+
+@pytest.mark.parametrize("fact", [*_of_one(""), *_of_many(["x"])])
 def test_a_probe_reads_and_runs_nothing_whatever_it_is_asked_about(fact: str) -> None:
-    of_each = [PROBES[fact](value) for value in ARGUMENTS] if fact in PROBES else []
-    of_all = [PROBES_OF_MANY[fact](list(ARGUMENTS))] if fact in PROBES_OF_MANY else []
+    of_many = _of_many(ARGUMENTS)
+    asked = [of_many[fact]] if fact in of_many else [_of_one(value)[fact] for value in ARGUMENTS]
     with _folder() as folder:
-        _sh(folder, _EACH, "sh", *map(_line, of_each + of_all))
-        for number, value in enumerate(ARGUMENTS if of_each else ["any"], 1):
-            assert list((folder / str(number)).iterdir()) == [], repr(value)
+        _sh(folder, _EACH, "sh", *map(_line, asked))
+        left = {number: list((folder / str(number)).iterdir()) for number in range(1, len(asked) + 1)}
+        assert {number: names for number, names in left.items() if names} == {}
 
 
 def test_the_canary_dies_in_the_folder_of_the_one_command_of_many_that_lets_it() -> None:
@@ -205,16 +194,3 @@ def test_the_canary_dies_in_the_folder_of_the_one_command_of_many_that_lets_it()
         _sh(folder, _EACH, "sh", _line("true"), _line(StringCommand("echo", f"; touch {CANARY}")))
     with pytest.raises(AssertionError, match="2: 3"), _folder() as folder:
         _sh(folder, _EACH, "sh", _line("true"), _line("exit 3"), _line("true"))
-
-
-@pytest.mark.parametrize("value", ARGUMENTS)
-def test_a_file_is_found_whatever_its_name(value: str, run_shell: Callable[[str], tuple[int, list[str]]]) -> None:
-    with _folder() as folder:
-        path = folder / f"a{value.replace('/', '_')}"
-        path.write_bytes(b"")
-        _, lines = run_shell(File().command(path=str(path)))
-        assert "sha256=e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" in lines
-
-
-def test_the_programs_that_these_tests_need_are_the_nodes_own() -> None:
-    assert all(shutil.which(program) for program in ("sh", "base64", "mv", "sync"))

@@ -27,7 +27,7 @@ from gpunode.fleet.reports.plan_text import plan_text
 from gpunode.node.plan import Plan, Step
 from gpunode.settings.mig_parted.declaration import read_declaration
 from tests.support import warm
-from tests.support.snapshots import COLUMNS, OTHER_WIDTHS, check_snapshot, overlong
+from tests.support.snapshots import COLUMNS, check_snapshot, overlong
 
 pytestmark = pytest.mark.pure
 # Whose order nobody can guess: such names cannot be told by the first and the last.
@@ -74,13 +74,83 @@ def _fleet() -> dict[str, Plan | Finding]:
     }
 
 
-def test_a_plan_of_many_nodes_reads_as_its_snapshot() -> None:
-    check_snapshot("plan_text", plan_text(_fleet(), COLUMNS, Call("inventories/prod.py")) + "\n")
+DECLARATION = """version: v1
+mig-configs:
+  too-much:
+    - devices: all
+      mig-enabled: true
+      mig-devices: {"3g.40gb": 2, "1g.10gb": 1}
+  mixed:
+    - devices: [0, 1]
+      mig-enabled: true
+      mig-devices: {"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 2}
+"""
+WRONG_DECLARATION = "version: v1\nmig-configs:\n  all:\n    - devices: some\n      mig-enabled: 1\n"
+WRONG_INVENTORY = 'gpus = [("gpu-1", {"driver": {"source": "elsewhere", "brnch": "580"}}), ("gpu-2", {"toolkit": 1})]\n'
+COMMANDS = (
+    "check wrong.py", "check fleet.py --limit gpu-3", "check nowhere.py", "plan", "mig check site.yaml",
+    "rollout --resume fleet.py", "explain driver.loaded-modul", "drift fleet.py --junit nowhere/report.xml",
+)  # fmt: skip
 
 
-@OTHER_WIDTHS
-def test_a_plan_of_many_nodes_fits(columns: int) -> None:
-    assert overlong(plan_text(_fleet(), columns, Call("inventories/prod.py")), columns) == []
+def _mig(columns: int, folder: Path) -> str:
+    (folder / "site.yaml").write_text(DECLARATION)
+    declaration = replace(read_declaration(folder / "site.yaml"), source="site.yaml")
+    return as_text(check(declaration, tuple(declaration.configs), target("H100-80GB")), columns) + "\n"
+
+
+def _lab(columns: int, folder: Path) -> str:
+    rows = [
+        {"name": name, "address": "10.88.0.12", "state": state, "gpus": 8, "gpu": "h100-80gb", "container": f"x-{name}"}
+        for name, state in (("gpu-1", "running"), ("gpu-2", "gone"))
+    ]
+    return table(rows, columns) + "\n"
+
+
+def _check(columns: int, folder: Path) -> str:
+    old = {"driver": {"branch": "999"}}
+    hosts = [*((f"gpu-{number}", old) for number in range(1, 9)), *((name, {}) for name in IRREGULAR)]
+    (folder / "fleet.py").write_text(f"nodes = {hosts!r}\n")
+
+    def printed(*options: str) -> str:
+        words = ["check", *options, str(folder / "fleet.py")]
+        return CliRunner().invoke(cli.gpunode, words, env={"COLUMNS": str(columns)}).stdout
+
+    assert all(name in printed("--output", "tty", "--all") for name in IRREGULAR)
+    assert len(json.loads(printed("--json"))["hosts"]) == 26
+    return printed("--output", "tty")
+
+
+def _errors(columns: int, folder: Path) -> str:
+    (folder / "fleet.py").write_text('gpus = ["gpu-1", "gpu-2"]\n')
+    (folder / "wrong.py").write_text(WRONG_INVENTORY)
+    (folder / "site.yaml").write_text(WRONG_DECLARATION)
+    parts = []
+    for words in COMMANDS:
+        environment = {**os.environ, "COLUMNS": str(columns)}
+        done = warm.run("gpunode", *words.split(), "--output", "tty", cwd=folder, env=environment)
+        assert done.returncode in (1, 3, 64), words
+        parts.append(f"$ gpunode {words}\n{done.stderr}")
+    return "\n".join(parts)
+
+
+VIEWS = {
+    "plan_text": lambda columns, _: plan_text(_fleet(), columns, Call("inventories/prod.py")) + "\n",
+    "mig_text": _mig,
+    "lab_list": _lab,
+    "check_text": _check,
+    "errors_text": _errors,
+}
+
+
+@pytest.mark.parametrize("columns", [40, COLUMNS, 160])
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_fits_and_reads_as_its_snapshot(view: str, columns: int, tmp_path: Path) -> None:
+    text = VIEWS[view](columns, tmp_path)
+    # What was typed is no part of it.
+    assert [line for line in overlong(text, columns) if not line.startswith("$ ")] == []
+    if columns == COLUMNS:
+        check_snapshot(view, text)
 
 
 def test_a_plan_names_every_node_where_all_are_asked_for_or_nobody_looks() -> None:
@@ -103,94 +173,16 @@ def test_a_quiet_plan_tells_what_cannot_be_done_and_nothing_else() -> None:
     assert plan_text({"a": DONE, "b": CHANGES}, quiet=True) == ""
 
 
-def test_a_plan_s_remedy_has_the_inventory_s_name() -> None:
-    assert "run `pyinfra inventories/prod.py deploys/gpu_node.py`" in plan_text(
-        _fleet(), call=Call("inventories/prod.py")
-    )
-
-
-def test_a_declaration_s_verdict_reads_as_its_snapshot_and_fits(tmp_path: Path) -> None:
-    (tmp_path / "site.yaml").write_text(
-        "version: v1\nmig-configs:\n  too-much:\n    - devices: all\n      mig-enabled: true\n"
-        '      mig-devices: {"3g.40gb": 2, "1g.10gb": 1}\n  mixed:\n    - devices: [0, 1]\n      mig-enabled: true\n'
-        '      mig-devices: {"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 2}\n'
-    )
-    declaration = replace(read_declaration(tmp_path / "site.yaml"), source="site.yaml")
-    checked = check(declaration, tuple(declaration.configs), target("H100-80GB"))
-    check_snapshot("mig_text", as_text(checked, COLUMNS) + "\n")
-    for columns in (40, 160):
-        assert overlong(as_text(checked, columns), columns) == []
-
-
-def test_the_nodes_of_a_lab_read_as_their_snapshot_and_fit() -> None:
-    rows = [
-        {"name": name, "address": "10.88.0.12", "state": state, "gpus": 8, "gpu": "h100-80gb", "container": f"x-{name}"}
-        for name, state in (("gpu-1", "running"), ("gpu-2", "gone"))
-    ]
-    check_snapshot("lab_list", table(rows, COLUMNS) + "\n")
-    for columns in (40, 160):
-        assert overlong(table(rows, columns), columns) == []
-
-
-@pytest.mark.parametrize("columns", [40, COLUMNS, 160])
-def test_the_verdict_of_check_reads_as_its_snapshot_and_fits(
-    columns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old = {"driver": {"branch": "999"}}
-    hosts = [*((f"gpu-{number}", old) for number in range(1, 9)), *((name, {}) for name in IRREGULAR)]
-    (tmp_path / "fleet.py").write_text(f"nodes = {hosts!r}\n")
-    monkeypatch.setenv("COLUMNS", str(columns))
-    text = CliRunner().invoke(cli.gpunode, ["check", "--output", "tty", str(tmp_path / "fleet.py")]).stdout
-    assert overlong(text, columns) == []
-    if columns == COLUMNS:
-        check_snapshot("check_text", text)
-    whole = CliRunner().invoke(cli.gpunode, ["check", "--output", "tty", "--all", str(tmp_path / "fleet.py")])
-    assert all(name in whole.stdout for name in IRREGULAR)
-    document = CliRunner().invoke(cli.gpunode, ["check", "--json", str(tmp_path / "fleet.py")])
-    assert len(json.loads(document.stdout)["hosts"]) == 26
-
-
-# --- errors -----------------------------------------------------------------------------------------------------------
-
-COMMANDS = (
-    "check wrong.py", "check fleet.py --limit gpu-3", "check nowhere.py", "plan", "mig check site.yaml",
-    "rollout --resume fleet.py", "explain driver.loaded-modul", "drift fleet.py --junit nowhere/report.xml",
-)  # fmt: skip
 # A command to paste, longer than any width but the last.
 CALL = Call("inventories/production.py", ("gpu-1",), ("driver.version=580.95.05",))
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Return a folder with two inventories, one of them wrong, and a declaration with mistakes."""
+@pytest.mark.parametrize("output", ["auto", "plain"])
+def test_in_a_log_an_error_is_one_line(tmp_path: Path, output: str) -> None:
     (tmp_path / "fleet.py").write_text('gpus = ["gpu-1", "gpu-2"]\n')
-    (tmp_path / "wrong.py").write_text(
-        'gpus = [("gpu-1", {"driver": {"source": "elsewhere", "brnch": "580"}}), ("gpu-2", {"toolkit": 1})]\n'
-    )
-    (tmp_path / "site.yaml").write_text(
-        "version: v1\nmig-configs:\n  all:\n    - devices: some\n      mig-enabled: 1\n"
-    )
-    return tmp_path
-
-
-@pytest.mark.parametrize("columns", [40, COLUMNS, 160])
-def test_the_error_that_ends_a_command_reads_as_its_snapshot_and_fits(folder: Path, columns: int) -> None:
-    environment = {**os.environ, "COLUMNS": str(columns)}
-    parts = []
-    for words in COMMANDS:
-        done = warm.run("gpunode", *words.split(), "--output", "tty", cwd=folder, env=environment)
-        assert done.returncode in (1, 3, 64), words
-        assert overlong(done.stderr, columns) == []
-        parts.append(f"$ gpunode {words}\n{done.stderr}")
-    if columns == COLUMNS:
-        check_snapshot("errors_text", "\n".join(parts))
-
-
-def test_in_a_log_an_error_is_one_line(folder: Path) -> None:
-    for output in ("auto", "plain"):
-        done = warm.run("gpunode", "drift", "fleet.py", "--limit", "gpu-3", "--output", output, cwd=folder)
-        (line,) = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
-        assert "gpu-3" in line and line.endswith(": fleet, gpus [limit.no-host]")
+    done = warm.run("gpunode", "drift", "fleet.py", "--limit", "gpu-3", "--output", output, cwd=tmp_path)
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
+    assert "gpu-3" in line and line.endswith(": fleet, gpus [limit.no-host]")
 
 
 @pytest.mark.parametrize("columns", [40, COLUMNS, 100, 160])
@@ -198,11 +190,10 @@ def test_a_command_in_an_error_stays_in_one_piece(
     columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpunode.cli.errors.error_columns", lambda: columns)
-    complain(
-        f"the last rollout was broken off: go on with it by `{CALL.of('rollout', '--resume')}`, or not", BROKEN_OFF
-    )
+    again = f"`{CALL.of('rollout', '--resume')}`"
+    complain(f"the last rollout was broken off: go on with it by {again}, or not", BROKEN_OFF)
     said = capsys.readouterr().err
-    assert f"`{CALL.of('rollout', '--resume')}`" in said and said.endswith("[run.broken-off]\n")
+    assert again in said and said.endswith("[run.broken-off]\n")
     assert overlong(said, columns) == []
     assert len(said.splitlines()) > 1 or columns == 160
 
