@@ -89,13 +89,22 @@ def bash(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bash]:
     ],
 )  # fmt: skip
 def test_tab_completes_commands_options_choices_and_files(bash: Bash, keys: str, becomes: str) -> None:
-    said = bash.typed(keys, re.escape(becomes))
-    assert becomes in said
+    assert becomes in bash.typed(keys, re.escape(becomes))
 
 
 def test_tab_behind_the_program_lists_every_command(bash: Bash) -> None:
     said = bash.typed("gpunode \t", r"rollout\s+runtime")
     assert set(COMMANDS) <= set(said.split())
+
+
+def completed(line: str, *program: str) -> list[str]:
+    """Return what the program prints of the last word of a line, and what it fails with."""
+    asked = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")), "_GPUNODE_COMPLETE": "bash_complete"}
+    done = subprocess.run(
+        [sys.executable, *program], env={**os.environ, **asked, "PYTHONPATH": str(warm.CHECKOUT)},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    return done.stdout.splitlines()
 
 
 def test_a_command_s_name_is_completed_without_importing_the_commands() -> None:
@@ -105,30 +114,16 @@ atexit.register(lambda: print(*[name for name in sys.modules if "gpunode.cli." i
 from gpunode.cli import gpunode
 gpunode.main(prog_name="gpunode")
 """
-    asked = {"COMP_WORDS": "gpunode c", "COMP_CWORD": "1", "_GPUNODE_COMPLETE": "bash_complete"}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, **asked, "PYTHONPATH": str(warm.CHECKOUT)}, capture_output=True, text=True, timeout=60,
-        check=False,
-    )  # fmt: skip
-    *candidates, imported = done.stdout.split("\n")[:-1]
-    assert candidates == [f"plain,{name}" for name in sorted(COMMANDS) if name.startswith("c")], done.stderr
+    *candidates, imported = completed("gpunode c", "-c", program)
+    assert candidates == [f"plain,{name}" for name in sorted(COMMANDS) if name.startswith("c")]
     # What the group itself says its errors with.
     own = {"errors", "interruption", "no_result", "output", "selection"}
     assert set(imported.split()) == {f"gpunode.cli.{name}" for name in own}
 
 
 def test_a_setting_on_the_line_is_not_judged_while_it_is_completed() -> None:
-    asked = {
-        "COMP_WORDS": "gpunode rollout --set nonsense --can",
-        "COMP_CWORD": "4",
-        "_GPUNODE_COMPLETE": "bash_complete",
-    }
-    done = subprocess.run(
-        [Path(sys.executable).parent / "gpunode"], env={**os.environ, **asked, "PYTHONPATH": str(warm.CHECKOUT)},
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert (done.stdout, done.stderr) == ("plain,--canary\n", "")
+    program = str(Path(sys.executable).parent / "gpunode")
+    assert completed("gpunode rollout --set nonsense --can", program) == ["plain,--canary"]
 
 
 @pytest.mark.parametrize(("shell", "judge"), [("zsh", ["zsh", "-n"]), ("fish", ["fish", "--no-execute"])])
@@ -137,8 +132,7 @@ def test_what_other_shells_read_is_of_their_language(shell: str, judge: list[str
         pytest.skip(f"needs {shell}")
     (tmp_path / "script").write_text(warm.run("gpunode", "completion", shell).stdout)
     done = subprocess.run([*judge, tmp_path / "script"], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "_GPUNODE_COMPLETE" in (tmp_path / "script").read_text()
+    assert (done.returncode, done.stderr) == (0, "") and "_GPUNODE_COMPLETE" in (tmp_path / "script").read_text()
 
 
 def test_a_shell_that_is_not_known_is_wrong_usage() -> None:

@@ -26,8 +26,8 @@ def test_the_repository_has_what_the_commands_of_its_last_lines_need(tmp_path: P
     assert _files(tmp_path / "mine") == FILES
     for path in FILES - {".gitignore"}:
         assert (tmp_path / "mine" / path).read_text() == (warm.CHECKOUT / path).read_text()
-    assert "gpunode check inventories/prod.py" in done.stdout
-    assert "gpunode completion --help " in done.stdout and "gpunode man ~/.local/share/man/man1 " in done.stdout
+    for command in ("check inventories/prod.py", "completion --help", "man ~/.local/share/man/man1"):
+        assert f"gpunode {command}" in done.stdout
     checked = warm.run("gpunode", "check", "inventories/prod.py", cwd=tmp_path / "mine")
     assert checked.returncode == 0, checked.stderr
 
@@ -37,7 +37,7 @@ def test_a_file_that_is_there_stops_it_before_anything_is_written(tmp_path: Path
     (tmp_path / "inventories" / "prod.py").write_text("mine\n")
     done = warm.run("gpunode", "init", str(tmp_path))
     assert (done.returncode, done.stdout) == (3, "")
-    assert "has inventories/prod.py already; nothing was written" in done.stderr
+    assert "inventories/prod.py" in done.stderr
     assert _files(tmp_path) == {"inventories/prod.py"}
     assert (tmp_path / "inventories" / "prod.py").read_text() == "mine\n"
 

@@ -44,20 +44,17 @@ def test_pyinfra_s_colours_stay_and_nothing_else() -> None:
     assert "\x1b" not in printable_in_colour("\x1b[8mhidden\x1b[5m")
 
 
-def test_a_line_is_cleaned(capsys: pytest.CaptureFixture[str]) -> None:
+def test_whatever_is_printed_is_cleaned(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     say(ATTACK)
     say(ATTACK, err=True)
-    printed = capsys.readouterr()
-    assert "570.1" in printed.out and not unprinted(printed.out)
-    assert "570.1" in printed.err and not unprinted(printed.err)
-
-
-def test_a_report_s_table_is_cleaned(capsys: pytest.CaptureFixture[str]) -> None:
+    line = capsys.readouterr()
     finding = Finding("driver", FindingClass.DRIFT, "version", ATTACK, ATTACK, ATTACK, ATTACK)
     print_reports((NodeReport("gpu-1", (finding,)),), show_all=True)
-    printed = capsys.readouterr().out
-    assert printed.count("570.1") >= 3
-    assert not unprinted(printed)
+    table = capsys.readouterr().out
+    (tmp_path / "prod.py").write_text(f"raise ValueError({ATTACK!r})\n")
+    refusal = CliRunner().invoke(cli.gpunode, ["check", str(tmp_path / "prod.py")]).output
+    for printed, times in ((line.out, 1), (line.err, 1), (table, 3), (refusal, 1)):
+        assert printed.count("570.1") >= times and not unprinted(printed)
 
 
 @pytest.mark.parametrize("file", sorted(Path(cli.__file__).parent.glob("*.py")), ids=lambda path: path.stem)
@@ -85,29 +82,15 @@ def test_pyinfra_s_own_log_is_cleaned(caplog: pytest.LogCaptureFixture) -> None:
     assert coloured == f"[gpu-1] \x1b[31m{printable(ATTACK)}\x1b[0m"
 
 
-def test_what_pyinfra_prints_of_a_command_as_it_comes_is_cleaned(monkeypatch: pytest.MonkeyPatch) -> None:
-    hooks.install()
-    said: list[str] = []
-    monkeypatch.setattr(output, "_echo", lambda message=None, **kwargs: said.append(message))
-    util.echo(f"[gpu-1] {ATTACK}", err=True)
-    assert said == [f"[gpu-1] {printable(ATTACK)}"]
-
-
-def test_the_command_line_tells_a_refusal_cleaned(tmp_path: Path) -> None:
-    inventory = tmp_path / "prod.py"
-    inventory.write_text(f"raise ValueError({ATTACK!r})\n")
-    done = CliRunner().invoke(cli.gpunode, ["check", str(inventory)])
-    assert done.exit_code != 0
-    assert "570.1" in done.output and not unprinted(done.output)
-
-
-def test_a_file_that_a_probe_has_read_stands_in_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_pyinfra_prints_of_a_command_as_it_comes_is_cleaned_and_shows_no_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     text = base64.b64encode(b'[plugins."io.containerd.grpc.v1.cri".registry]\npassword = "hunter2"\n').decode()
     hooks.install()
     said: list[str] = []
     monkeypatch.setattr(output, "_echo", lambda message=None, **kwargs: said.append(message))
+    util.echo(f"[gpu-1] {ATTACK}", err=True)
     util.echo(f"[gpu-1] config={text}", err=True)
-    assert said == [f"[gpu-1] config=<{len(text)} characters of base64>"]
+    assert said == [f"[gpu-1] {printable(ATTACK)}", f"[gpu-1] config=<{len(text)} characters of base64>"]
     digest = "loaded=" + "0a" * 32
-    assert logged(digest) == digest
-    assert text not in logged(f"config={text}\nmerged={text}")
+    assert logged(digest) == digest and text not in logged(f"config={text}\nmerged={text}")
