@@ -25,7 +25,6 @@ from gpunode.fleet.reports.findings_text import report_text
 from gpunode.fleet.reports.run_end import HostEnd, verdict_text
 from gpunode.fleet.rollout import place
 from gpunode.settings import overrides
-from tests.support.messages import unnamed
 from tests.support.run_end import GOOD, MODULE, RUNTIME, _state
 from tests.support.run_end import lines as lines
 from tests.support.simulated_host import Host
@@ -178,9 +177,6 @@ def test_a_word_that_is_refused_is_told_without_its_value() -> None:
     with pytest.raises(overrides.OverrideError) as refused:
         overrides.parse(["Driver.token=hunter2"])
     assert "hunter2" not in str(refused.value) and "Driver.token" in str(refused.value)
-    # Of a command that is pasted as it was shown.
-    done = CliRunner().invoke(cli.gpunode, ["check", "--set", "proxy.https=<not shown>", "prod.py"])
-    assert done.exit_code == 2 and unnamed(done.stderr, "proxy.https", "[settings.override]") == []
 
 
 def test_all_that_differs_is_still_told() -> None:

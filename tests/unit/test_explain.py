@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpunode.base import explained
-from gpunode.base.explained import asked, near, pages
+from gpunode.base.explained import asked, pages
 from gpunode.cli import explain as command
-from gpunode.cli import gpunode, main
+from gpunode.cli import gpunode
 from gpunode.cli.explain import list_text, page_text
 
 pytestmark = pytest.mark.pure
@@ -32,11 +32,6 @@ def test_words_of_a_command_line_are_one_question() -> None:
     assert ends.endswith(": drift: 2; reboot pending: 2") and command.page_text(page, 40) != done.output
 
 
-def test_a_component_lists_its_codes_and_nothing_else() -> None:
-    lines = run("rdma_shared_device_plugin").output.splitlines()
-    assert len(lines) == 2 and all(line.startswith("rdma-shared-device-plugin.") for line in lines)
-
-
 def test_without_a_code_all_are_listed_by_component() -> None:
     blocks = run().output.split("\n\n")
     assert [page for block in blocks for page in block.splitlines()] == [
@@ -47,28 +42,6 @@ def test_without_a_code_all_are_listed_by_component() -> None:
 
 def test_words_that_several_components_have_list_these() -> None:
     assert {"containerd.version", "docker.version", "dcgm.version"} <= {page.code for page in asked("version")}
-
-
-@pytest.mark.parametrize(
-    ("typed", "meant"),
-    [("driver.laoded-module", "driver.loaded-module"), ("loaded-modul", "driver.loaded-module"),
-     ("preflight.gpu-nonne", "preflight.gpu-none"), ("inventory.unreadble", "inventory.unreadable")],
-)  # fmt: skip
-def test_a_code_that_there_is_not_is_wrong_usage_with_what_may_be_meant(
-    typed: str, meant: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert near(typed)[0] == meant
-    monkeypatch.setattr("sys.argv", ["gpunode", "explain", typed])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    told = capsys.readouterr()
-    assert (ended.value.code, told.out) == (64, "")
-    assert f"{typed!r}; did you mean {meant}" in told.err and told.err.endswith(" [explain.unknown]\n")
-
-
-def test_a_code_that_is_like_none_is_refused_without_a_guess() -> None:
-    done = run("zzzzzz")
-    assert near("zzzzzz") == () and "did you mean" not in done.output and done.exit_code != 0
 
 
 def test_a_former_code_is_the_one_that_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,22 +30,3 @@ def test_the_repository_has_what_the_commands_of_its_last_lines_need(tmp_path: P
         assert f"gpunode {command}" in done.stdout
     checked = warm.run("gpunode", "check", "inventories/prod.py", cwd=tmp_path / "mine")
     assert checked.returncode == 0, checked.stderr
-
-
-def test_a_file_that_is_there_stops_it_before_anything_is_written(tmp_path: Path) -> None:
-    (tmp_path / "inventories").mkdir()
-    (tmp_path / "inventories" / "prod.py").write_text("mine\n")
-    done = warm.run("gpunode", "init", str(tmp_path))
-    assert (done.returncode, done.stdout) == (3, "")
-    assert "inventories/prod.py" in done.stderr
-    assert _files(tmp_path) == {"inventories/prod.py"}
-    assert (tmp_path / "inventories" / "prod.py").read_text() == "mine\n"
-
-
-def test_a_directory_that_cannot_be_written_is_said_without_a_traceback_and_left_as_it_was(tmp_path: Path) -> None:
-    # Not even root makes a folder where a file is.
-    (tmp_path / "deploys").write_text("a file\n")
-    done = warm.run("gpunode", "init", str(tmp_path))
-    assert done.returncode == 1
-    assert f"cannot write {tmp_path / 'deploys'}" in done.stderr and "Traceback" not in done.stderr
-    assert _files(tmp_path) == {"deploys"}

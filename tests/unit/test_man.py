@@ -12,7 +12,6 @@ import pytest
 
 from gpunode.cli import gpunode, man_page
 from tests.support import warm
-from tests.support.messages import unnamed
 
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 
@@ -80,10 +79,3 @@ def test_the_command_writes_them_all_into_a_folder_that_it_makes(tmp_path: Path)
     done = warm.run("gpunode", "man", str(tmp_path / "share" / "man1"))
     assert done.returncode == 0 and f"{len(PAGES)} pages" in done.stdout, done.stderr
     assert {path.name for path in (tmp_path / "share" / "man1").iterdir()} == set(PAGES)
-
-
-def test_a_folder_that_cannot_be_written_is_said_without_a_traceback(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    done = warm.run("gpunode", "man", str(tmp_path / "file" / "man1"))
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert unnamed(done.stderr, tmp_path / "file" / "man1", "DIRECTORY", "[report.not-written]") == []

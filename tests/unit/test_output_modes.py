@@ -111,24 +111,6 @@ def test_the_command_line_counts_before_the_variable(printed: Callable[..., Resu
     assert "\ngpu-1: ok" in printed("--output", "plain", GPUNODE_OUTPUT="json").stdout
 
 
-@pytest.mark.parametrize(
-    ("options", "variable", "named"),
-    [
-        (("--json", "--output", "quiet"), "", ("--json", "--output quiet")),
-        (("--output", "quiet", "--json"), "", ("--json", "--output quiet")),
-        (("--output", "loud"), "", ("loud", "auto", "tty", "plain", "quiet", "json")),
-        ((), "loud", ("loud", VARIABLE)),
-    ],
-)
-def test_a_mode_that_there_is_not_or_two_of_them_are_wrong_usage(
-    printed: Callable[..., Result], options: tuple[str, ...], variable: str, named: tuple[str, ...]
-) -> None:
-    done = printed(*options, GPUNODE_OUTPUT=variable)
-    assert done.exit_code == 2 and isinstance(done.exception, SystemExit) and unnamed(done.stderr, *named) == []
-    # Whoever asks for JSON reads JSON.
-    assert unnamed(json.loads(done.stdout)["error"], *named) == [] if "--json" in options else done.stdout == ""
-
-
 def test_all_names_every_node_and_without_it_a_line_of_them(
     printed: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:

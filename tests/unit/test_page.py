@@ -223,12 +223,6 @@ def test_the_commands_write_the_page_of_the_document_that_they_print(
     assert (drifted.exit_code, planned.exit_code) == (2, 1) and list(tmp_path.iterdir()) == [target]
 
 
-def test_a_page_for_a_folder_that_is_not_there_is_refused_before_the_work(tmp_path: Path) -> None:
-    done = planned_to(tmp_path / "nowhere" / "plan.html")
-    assert done.exit_code == 2 and "gpu-new" not in done.output
-    assert unnamed(done.output, tmp_path / "nowhere") == []
-
-
 def test_of_a_page_that_cannot_be_written_the_old_one_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "plan.html"
     path.write_text("old\n")
