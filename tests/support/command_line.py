@@ -35,8 +35,8 @@ _NO_SETTINGS = {"GPUNODE_SET": "", "GPUNODE_SET_LIMIT": "", "GPUNODE_OUTPUT": ""
 class Ended:
     """Hold how the program ended.
 
-    document: what stands at its names, of the JSON that it printed; lines: how many it printed on each stream;
-    unnamed: what neither the error's text nor, without one, any output names; kept: the files' names in its folder
+    document: the JSON that it printed; lines: how many it printed on each stream; unnamed: of the names, those that the
+    document's error or, without one, nothing printed has; told: of the texts, those that were printed; kept: its files
     """
 
     status: int
@@ -45,6 +45,8 @@ class Ended:
     unnamed: list[str]
     told: list[str]
     kept: list[str]
+    output: str
+    error: str
 
 
 def judged(command: str, printed: str, status: int) -> dict[str, Any]:
@@ -103,4 +105,6 @@ def gpunode(
         unnamed(document["error"] if document and "error" in document else printed + said, *names),
         [text for text in tells if text in printed + said],
         kept,
+        printed,
+        said,
     )

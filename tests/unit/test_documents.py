@@ -12,10 +12,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpunode import cli
-from gpunode.base.findings import FindingClass
+from gpunode.base.findings import ExitCode, Finding, FindingClass
+from gpunode.cli.plan import as_json
 from gpunode.fleet import no_answer
 from gpunode.fleet.call import Call
-from gpunode.fleet.reports.run_end import HostEnd
+from gpunode.fleet.reports.plan_text import plan_text
+from gpunode.fleet.reports.run_end import HostEnd, report_of, verdict_text
+from gpunode.fleet.run.ends import ends_of, status_of
+from gpunode.fleet.run.progress import Progress
+from gpunode.node.plan import Plan
 from gpunode.node.recorded import FactsError, facts_json, read_facts
 from gpunode.reference.output import SCHEMAS
 from tests.support import warm
@@ -52,13 +57,6 @@ def test_every_schema_is_one_and_refuses_a_document_without_a_head() -> None:
 def test_cluster_prints_values_for_helm_without_a_head(tmp_path: Path) -> None:
     path = inventory(tmp_path, a=KUBERNETES)
     assert HEAD.isdisjoint(json.loads(run("cluster", "--values", "--json", path).stdout))
-
-
-def test_plan_counts_verdicts(tmp_path: Path) -> None:
-    words = ("--facts", "docs/examples/plan/facts.json", "--settings", "docs/examples/plan/settings.yaml")
-    done = warm.run("gpunode", "plan", "--json", *words)
-    counts = judged("plan", done.stdout, done.returncode)["counts"]
-    assert counts == {"hosts": {"can be done": 1, "refused": 1, "nothing to do": 1, "unreachable": 1}}
 
 
 def test_facts_are_one_document_in_every_mode_and_are_read_again(tmp_path: Path) -> None:
@@ -128,3 +126,24 @@ def test_ci_prints_a_document_also_where_a_machine_does_not_come_up(
     done = machines.ci("--wait", "0", "--output", "json")
     assert judged("ci", done.stdout, 1)["counts"]["hosts"] == {"unreachable": 2}
     assert "\nup, b: " in f"\n{done.stderr}"
+
+
+@pytest.mark.parametrize(
+    ("item", "kind", "code"),
+    [
+        (no_answer.unreached("timed out. Remedy: wait"), "no answer", "node.connection"),
+        (no_answer.unreadable("sudo asks"), "unreadable", "node.state"),
+        (no_answer.unjudged(KeyError("x")), "cannot be judged", "node.state"),
+    ],
+)
+def test_a_node_without_a_plan_is_told_with_reason_remedy_and_code(item: Finding, kind: str, code: str) -> None:
+    plans: dict[str, Plan | Finding] = {"gpu-1": item, "gpu-2": Plan((), (), ())}
+    assert plan_text(plans).splitlines()[:2] == [
+        f"gpu-1: {kind}: {item.cause} [{code}]", f"  remedy: {item.remedy}",
+    ]  # fmt: skip
+    host = as_json(plans)["hosts"]["gpu-1"]
+    assert host == {"verdict": "unreachable", "reason": item.cause, "remedy": item.remedy, "code": code}
+    end, _ = ends_of(plans, Progress(0), 0)
+    report = report_of(end)
+    assert report is not None and report.findings == (item,) and status_of([end]) is ExitCode.ERROR
+    assert verdict_text([end]).splitlines()[0].endswith(f"{item.finding_class}, gpu-1 [{code}]")

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from gpunode.fleet import drift
 from gpunode.reference.output import SCHEMAS
 from tests.support import warm
 from tests.support.apply import GOOD, lab
+from tests.support.command_line import gpunode as command_line
 from tests.support.messages import unnamed
 from tests.support.one_document import CHECKOUT, silent
 from tests.support.output_modes import Job
@@ -37,7 +37,6 @@ pytestmark = pytest.mark.pure
 NOBODY = '{"ssh_hostname": "127.0.0.1", "ssh_port": 1, "ssh_connect_retries": 0}'
 # What can be opened, and never written.
 FULL = "/dev/full"
-Main = Callable[..., tuple[int, str, str]]
 
 
 def run(*words: str) -> Result:
@@ -48,30 +47,6 @@ def error_of(printed: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(printed)
     jsonschema.validate(found, error_schema())
     return found
-
-
-@pytest.fixture(autouse=True)
-def _unset(monkeypatch: pytest.MonkeyPatch) -> None:
-    # --set stands in the environment.
-    monkeypatch.setenv("GPUNODE_SET", "")
-    monkeypatch.setenv("GPUNODE_SET_LIMIT", "")
-
-
-@pytest.fixture
-def main(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Main:
-    """Return what runs the program to its end: exit status, and what it printed."""
-
-    def call(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["gpunode", *words])
-        status = 0
-        try:
-            # Of help click returns.
-            cli.main()
-        except SystemExit as end:
-            status = int(end.code or 0)
-        return (status, *capsys.readouterr())
-
-    return call
 
 
 # Reports that cannot be written.
@@ -173,16 +148,14 @@ def test_an_inventory_that_cannot_be_executed_leaves_standard_output_as_it_was(t
 # Crashes.
 
 
-@pytest.mark.usefixtures("lab")
-def test_a_crash_is_a_message_and_a_document_where_json_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch, main: Main
-) -> None:
+def test_a_crash_is_a_message_and_a_document_where_json_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drift, "inspect", lambda *_, **__: {}["nothing there"])
-    status, printed, told = main("drift", "--json", "fleet.py")
-    found = error_of(printed)
-    assert status == found["exit_code"] == 1 and (found["code"], found["inventory"]) == ("gpunode.crashed", "fleet.py")
-    assert "KeyError: 'nothing there'" in found["error"] and told == f"{found['error']} [gpunode.crashed]\n"
-    assert main("drift", "fleet.py") == (1, "", told)
+    done = command_line("drift --json fleet.py")
+    assert (done.status, done.document.code, done.document.inventory) == (1, "gpunode.crashed", "fleet.py")
+    assert "KeyError: 'nothing there'" in done.document.error
+    assert done.error == f"{done.document.error} [gpunode.crashed]\n"
+    plain = command_line("drift fleet.py")
+    assert (plain.status, plain.output, plain.error) == (1, "", done.error)
 
 
 def test_a_crash_behind_the_document_prints_no_other() -> None:
@@ -274,7 +247,7 @@ def test_whoever_does_not_answer_apply_s_question_is_told_that_nothing_was_done(
     assert mode == "plain" or error_of(printed)["error"] == NOTHING_DONE
 
 
-def test_an_ignored_ctrl_c_stays_ignored(monkeypatch: pytest.MonkeyPatch, main: Main) -> None:
+def test_an_ignored_ctrl_c_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object, **__: object) -> tuple[NodeReport, ...]:
         os.kill(os.getpid(), signal.SIGINT)
         return (NodeReport("gpu-1", GOOD),)
@@ -283,8 +256,8 @@ def test_an_ignored_ctrl_c_stays_ignored(monkeypatch: pytest.MonkeyPatch, main: 
     # As of a job in the background.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        status, printed, _ = main("drift", "--json", "fleet.py")
+        done = command_line("drift --json fleet.py")
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
-    assert status == 0 and json.loads(printed)["counts"]["hosts"] == {"ok": 1}
+    assert (done.status, done.document.counts.hosts.ok) == (0, 1)

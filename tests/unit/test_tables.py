@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from importlib import resources
+from pathlib import Path
 from string import Formatter
 from typing import Any
 
@@ -101,26 +102,8 @@ def test_the_pci_table_records_its_origin_and_licence() -> None:
     assert head["date"].startswith(head["version"].replace(".", "-"))
 
 
-PCI_IDS = """#
-#\tVersion: 2025.01.02
-#\tDate:    2025-01-02 03:15:02
-#
-1002  Advanced Micro Devices, Inc.
-\t2330  GH100 [not NVIDIA's]
-10de  NVIDIA Corporation
-\t0008  NV1 [STG2000X-B Series]
-\t10f7  TU102 High Definition Audio Controller
-\t22a3  GH100 [H100 NVSwitch]
-\t2236  GA102GL [A10]
-\t\t10de 1482  A10
-\t2342  GH100 [GH200 120GB / 480GB]
-10df  Emulex Corporation
-\t2237  GA102GL [not NVIDIA's]
-"""
-
-
 def test_pci_table_takes_gpus_of_nvidia_only_and_examples_win() -> None:
-    table = json.loads(pci_table.table(PCI_IDS))
+    table = json.loads(pci_table.table((Path(__file__).parent / "data" / "pci.ids").read_text()))
     assert table["version"] == "2025.01.02"
     found = table["devices"]
     assert found["2236"] == {"name": "A10", "chip": "GA102GL", "generation": "ampere"}

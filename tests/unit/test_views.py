@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,8 +25,8 @@ from gpunode.fleet.call import Call
 from gpunode.fleet.reports.plan_text import plan_text
 from gpunode.node.plan import Plan, Step
 from gpunode.settings.mig_parted.declaration import read_declaration
-from tests.support import warm
-from tests.support.snapshots import COLUMNS, check_snapshot, overlong
+from tests.support.command_line import gpunode
+from tests.support.snapshots import COLUMNS, DATA, check_snapshot, overlong
 
 pytestmark = pytest.mark.pure
 # Whose order nobody can guess: such names cannot be told by the first and the last.
@@ -74,19 +73,11 @@ def _fleet() -> dict[str, Plan | Finding]:
     }
 
 
-DECLARATION = """version: v1
-mig-configs:
-  too-much:
-    - devices: all
-      mig-enabled: true
-      mig-devices: {"3g.40gb": 2, "1g.10gb": 1}
-  mixed:
-    - devices: [0, 1]
-      mig-enabled: true
-      mig-devices: {"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 2}
-"""
-WRONG_DECLARATION = "version: v1\nmig-configs:\n  all:\n    - devices: some\n      mig-enabled: 1\n"
-WRONG_INVENTORY = 'gpus = [("gpu-1", {"driver": {"source": "elsewhere", "brnch": "580"}}), ("gpu-2", {"toolkit": 1})]\n'
+WRONG = {
+    "fleet.py": 'gpus = ["gpu-1", "gpu-2"]\n',
+    "wrong.py": 'gpus = [("gpu-1", {"driver": {"source": "elsewhere", "brnch": "580"}}), ("gpu-2", {"toolkit": 1})]\n',
+    "site.yaml": "version: v1\nmig-configs:\n  all:\n    - devices: some\n      mig-enabled: 1\n",
+}
 COMMANDS = (
     "check wrong.py", "check fleet.py --limit gpu-3", "check nowhere.py", "plan", "mig check site.yaml",
     "rollout --resume fleet.py", "explain driver.loaded-modul", "drift fleet.py --junit nowhere/report.xml",
@@ -94,8 +85,7 @@ COMMANDS = (
 
 
 def _mig(columns: int, folder: Path) -> str:
-    (folder / "site.yaml").write_text(DECLARATION)
-    declaration = replace(read_declaration(folder / "site.yaml"), source="site.yaml")
+    declaration = replace(read_declaration(DATA / "mig_text" / "site.yaml"), source="site.yaml")
     return as_text(check(declaration, tuple(declaration.configs), target("H100-80GB")), columns) + "\n"
 
 
@@ -121,17 +111,10 @@ def _check(columns: int, folder: Path) -> str:
     return printed("--output", "tty")
 
 
-def _errors(columns: int, folder: Path) -> str:
-    (folder / "fleet.py").write_text('gpus = ["gpu-1", "gpu-2"]\n')
-    (folder / "wrong.py").write_text(WRONG_INVENTORY)
-    (folder / "site.yaml").write_text(WRONG_DECLARATION)
-    parts = []
-    for words in COMMANDS:
-        environment = {**os.environ, "COLUMNS": str(columns)}
-        done = warm.run("gpunode", *words.split(), "--output", "tty", cwd=folder, env=environment)
-        assert done.returncode in (1, 3, 64), words
-        parts.append(f"$ gpunode {words}\n{done.stderr}")
-    return "\n".join(parts)
+def _errors(columns: int, _: Path) -> str:
+    ended = {words: gpunode(f"{words} --output tty", WRONG, {"COLUMNS": str(columns)}) for words in COMMANDS}
+    assert {done.status for done in ended.values()} == {1, 3, 64}
+    return "\n".join(f"$ gpunode {words}\n{done.error}" for words, done in ended.items())
 
 
 VIEWS = {
@@ -178,10 +161,9 @@ CALL = Call("inventories/production.py", ("gpu-1",), ("driver.version=580.95.05"
 
 
 @pytest.mark.parametrize("output", ["auto", "plain"])
-def test_in_a_log_an_error_is_one_line(tmp_path: Path, output: str) -> None:
-    (tmp_path / "fleet.py").write_text('gpus = ["gpu-1", "gpu-2"]\n')
-    done = warm.run("gpunode", "drift", "fleet.py", "--limit", "gpu-3", "--output", output, cwd=tmp_path)
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
+def test_in_a_log_an_error_is_one_line(output: str) -> None:
+    done = gpunode(f"drift fleet.py --limit gpu-3 --output {output}", WRONG)
+    (line,) = [line for line in done.error.splitlines() if line.startswith("Error: ")]
     assert "gpu-3" in line and line.endswith(": fleet, gpus [limit.no-host]")
 
 
