@@ -20,7 +20,7 @@ SECONDS = 120
 
 
 def gpunode(*words: str) -> tuple[str, ...]:
-    return ("-c", "from gpunode.cli import main; main()", *words)
+    return (sys.executable, "-c", "from gpunode.cli import main; main()", *words)
 
 
 def _at_its_terminal() -> None:
@@ -32,7 +32,7 @@ def _at_its_terminal() -> None:
 
 
 class Terminal:
-    """Run Python at a terminal, with standard output in a file beside it where one is named."""
+    """Run a program at a terminal, with standard output in a file beside it where one is named."""
 
     def __init__(self, folder: Path, *words: str, printed: Path | None = None, **environment: str) -> None:
         self.shown, self._printed = b"", printed
@@ -41,7 +41,7 @@ class Terminal:
         kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "GPUNODE_OUTPUT")}
         with (printed or Path(os.devnull)).open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, *words], cwd=folder, preexec_fn=_at_its_terminal,
+                words, cwd=folder, preexec_fn=_at_its_terminal,
                 env={**kept, "PYTHONPATH": str(CHECKOUT), "PATH": path, **environment},
                 stdin=theirs, stdout=output if printed else theirs, stderr=theirs,
             )  # fmt: skip
@@ -56,6 +56,13 @@ class Terminal:
 
     def type(self, keys: bytes) -> None:
         os.write(self._terminal, keys)
+
+    def read(self, until: Callable[[bytes], bool], seconds: float) -> bytes:
+        """Return what is shown from now on until it is as awaited, or that time has passed."""
+        start, end = len(self.shown), time.monotonic() + seconds
+        while not until(self.shown[start:]) and time.monotonic() < end:
+            self._read()
+        return self.shown[start:]
 
     def end(self) -> tuple[int, str, str]:
         """Return exit status, what stands in the file, and what was shown."""

@@ -10,6 +10,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,8 +37,9 @@ from tests.support.apply import (
     telling,
 )  # fmt: skip
 from tests.support.messages import unnamed
-from tests.support.rollout_command import SECONDS, alive, pyinfra_of, until, with_default_signals
+from tests.support.rollout_command import SECONDS, alive, pyinfra_of, until
 from tests.support.simulated_rollout import Lab
+from tests.support.terminal import Terminal
 
 __all__ = ["lab"]
 OTHERS = tuple(HostEnd(f"gpu-{number}", findings=GOOD) for number in range(2, 5))
@@ -195,23 +197,16 @@ def test_what_is_left_to_do_names_the_limit_and_the_settings(lab: Lab) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ctrl_c_ends_pyinfra_and_says_how_to_go_on(lab: Lab, number: signal.Signals) -> None:
     lab.hang()
-    root = Path(__file__).parents[2]
-    path = f"{lab.folder}/bin:{os.environ['PATH']}"
-    with subprocess.Popen(
-        [root / ".venv/bin/python", "-m", "tests.support.simulated_rollout", "apply", *BRANCH, "fleet.py"],
-        cwd=lab.folder, env={**os.environ, "PYTHONPATH": str(root), "PATH": path}, text=True,
-        preexec_fn=with_default_signals, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    ) as controller:  # fmt: skip
-        try:
-            until(lambda: bool(lab.runs))
-            pyinfra = pyinfra_of(lab)
-            controller.send_signal(number)
-            out, err = controller.communicate(timeout=SECONDS)
-        finally:
-            lab.hang(False)
-            controller.kill()
-    assert controller.returncode == 1, out + err
-    assert f"`{AGAIN}`" in err and "Traceback" not in err and not alive(pyinfra)
+    words = ("-m", "tests.support.simulated_rollout", "apply", "--output", "plain", *BRANCH, "fleet.py")
+    terminal = Terminal(lab.folder, sys.executable, *words, printed=lab.folder / "printed")
+    try:
+        until(lambda: bool(lab.runs))
+        pyinfra = pyinfra_of(lab)
+        terminal.process.send_signal(number)
+        status, _, shown = terminal.end()
+    finally:
+        lab.hang(False)
+    assert status == 1 and f"`{AGAIN}`" in shown and "Traceback" not in shown and not alive(pyinfra)
 
 
 # Beside rollouts, runs of the same inventory, and whoever stops looking.

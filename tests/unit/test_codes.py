@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 from click.testing import CliRunner, Result
@@ -26,7 +26,6 @@ from gpunode.cli.explain import list_text, page_text
 from gpunode.node.plan import Plan
 from gpunode.node.verdict import judge
 from gpunode.reference import codes, plan
-from gpunode.settings import SettingsError, check_hosts
 from tests.support.verify import GOOD, SETTINGS
 
 pytestmark = pytest.mark.pure
@@ -142,28 +141,6 @@ def test_every_code_that_a_command_says_itself_has_a_page_and_no_page_is_of_none
     every = "\n".join(path.read_text("utf-8") for path in SOURCES)
     of_errors = {code for code, page in pages().items() if page.kind == codes.ERROR}
     assert {code for code in of_errors - said - set(coded().values()) if f'"{code}"' not in every} == set()
-
-
-@pytest.mark.parametrize(
-    ("data", "code"),
-    [
-        ({"drivr": {}}, "settings.unknown-name"),
-        ({"driver": {"brnch": "580"}}, "settings.unknown-name"),
-        ({"driver": {"branch": 580}}, "settings.wrong-type"),
-        ({"driver": 1}, "settings.wrong-type"),
-        ({"driver": {"source": "elsewhere"}}, "settings.not-allowed"),
-        ({"driver": {"branch": "x"}}, "settings.wrong-value"),
-        ({"driver": {"source": "absent"}, "cuda": {"version": "12.9"}}, "settings.contradiction"),
-        ({"mps": {"enabled": True}, "kubernetes": {"enabled": True}}, "settings.mps-on-host"),
-    ],
-)  # fmt: skip
-def test_a_mistake_in_settings_says_of_which_kind_it_is(data: dict[str, Any], code: str) -> None:
-    with pytest.raises(SettingsError) as refused:
-        check_hosts({"gpu-1": data})
-    assert code in {problem.code for problem in refused.value.problems}
-    lines = str(refused.value).splitlines()[1:]
-    assert all(line.endswith(f" [{problem.code}]") for line, problem in zip(lines, refused.value.problems, strict=True))
-    assert {problem.code for problem in refused.value.problems} <= set(pages())
 
 
 def test_every_code_of_a_mistake_in_settings_has_a_page() -> None:

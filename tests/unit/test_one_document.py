@@ -133,7 +133,7 @@ def test_what_an_inventory_leaves_in_a_stream_is_not_printed_later(tmp_path: Pat
     (tmp_path / "fleet.py").write_text('import sys\nsys.__stdout__.write("no whole line")\nnodes = ["gpu-1"]\n')
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     done = subprocess.run(
-        [sys.executable, *gpunode("check", "--json", "fleet.py")], cwd=tmp_path, capture_output=True, text=True,
+        gpunode("check", "--json", "fleet.py"), cwd=tmp_path, capture_output=True, text=True,
         env={**environment, "PYTHONPATH": str(CHECKOUT)}, check=True,
     )  # fmt: skip
     assert json.loads(done.stdout)["ok"] and "no whole line" in done.stderr
@@ -236,7 +236,7 @@ def test_whoever_does_not_answer_apply_s_question_is_told_that_nothing_was_done(
     tmp_path: Path, keys: bytes, mode: str
 ) -> None:
     lab, result = Lab(tmp_path), tmp_path / "printed"
-    words = ("-m", "tests.support.simulated_rollout", "apply", "--output", mode, "fleet.py")
+    words = (sys.executable, "-m", "tests.support.simulated_rollout", "apply", "--output", mode, "fleet.py")
     terminal = Terminal(tmp_path, *words, printed=result)
     # The question is a result where no document is one.
     terminal.wait(lambda: b"[y/N]" in terminal.shown + result.read_bytes())
