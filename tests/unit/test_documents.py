@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from gpunode.base.findings import ExitCode, Finding, FindingClass
 from gpunode.cli.plan import as_json
 from gpunode.fleet import no_answer
 from gpunode.fleet.call import Call
+from gpunode.fleet.inventory import foreign_names
 from gpunode.fleet.reports.plan_text import plan_text
 from gpunode.fleet.reports.run_end import HostEnd, report_of, verdict_text
 from gpunode.fleet.run.ends import ends_of, status_of
@@ -23,6 +25,7 @@ from gpunode.fleet.run.progress import Progress
 from gpunode.node.plan import Plan
 from gpunode.node.recorded import FactsError, facts_json, read_facts
 from gpunode.reference.output import SCHEMAS
+from gpunode.settings import settings_from
 from tests.support import warm
 from tests.support.apply import CAN, GOOD, REFUSED, WAITS, _end, _plan, lab
 from tests.support.ci_judgement import Machines, answer
@@ -147,3 +150,37 @@ def test_a_node_without_a_plan_is_told_with_reason_remedy_and_code(item: Finding
     report = report_of(end)
     assert report is not None and report.findings == (item,) and status_of([end]) is ExitCode.ERROR
     assert verdict_text([end]).splitlines()[0].endswith(f"{item.finding_class}, gpu-1 [{code}]")
+
+
+# What `gpunode init` writes, and the inventories of the repository.
+
+FILES = {
+    ".gitignore", "config.py", "deploys/gpu_node.py", "inventories/ci.py", "inventories/lab.py", "inventories/prod.py",
+    *(f"inventories/group_data/{name}.py" for name in ("all", "ci", "lab", "prod")),
+}  # fmt: skip
+
+
+def _files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_repository_has_what_the_commands_of_its_last_lines_need(tmp_path: Path) -> None:
+    done = warm.run("gpunode", "init", "mine", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert _files(tmp_path / "mine") == FILES
+    for path in FILES - {".gitignore"}:
+        assert (tmp_path / "mine" / path).read_text() == (warm.CHECKOUT / path).read_text()
+    for command in ("check inventories/prod.py", "completion --help", "man ~/.local/share/man/man1"):
+        assert f"gpunode {command}" in done.stdout
+    checked = warm.run("gpunode", "check", "inventories/prod.py", cwd=tmp_path / "mine")
+    assert checked.returncode == 0, checked.stderr
+
+
+@pytest.mark.parametrize("group", ["all", "ci", "lab", "prod"])
+def test_the_groups_of_the_repository_are_right(group: str) -> None:
+    data = runpy.run_path(str(warm.CHECKOUT / "inventories" / "group_data" / f"{group}.py"))
+    settings_from(data, foreign_names())
+
+
+def test_the_names_of_pyinfras_connectors_are_let_through() -> None:
+    assert {"ssh_user", "ssh_key", "ssh_hostname", "ssh_known_hosts_file", "docker_platform"} <= foreign_names()

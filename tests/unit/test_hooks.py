@@ -361,12 +361,6 @@ def test_whatever_is_no_probe_ends_what_was_read(node: Host, tmp_path: Path, cha
     assert node.get_fact(File, path=str(path)).sha256 is not None
 
 
-def test_a_fact_alone_is_the_same_with_hooks_and_without(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    hooked = node.get_fact(KernelFeatures)
-    monkeypatch.setattr(Host, "run_shell_command", _original(Host, "run_shell_command"))
-    assert node.get_fact(KernelFeatures) == hooked
-
-
 _DEPLOY = """
 import hashlib
 from pyinfra import host

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -255,14 +254,6 @@ def test_data_that_cannot_be_read_leave_the_plain_table_and_say_why(written: Any
     start = text.index('id="data">') + len('id="data">')
     seen = written(text[:start] + text[start + 400 :], ready="document.querySelector('#plain')?.checkVisibility()")
     assert "drawn" in seen.evaluate(one("#why-plain", "textContent"))
-
-
-def test_a_thousand_hosts_of_which_no_two_are_alike_all_come_in_time(written: Any) -> None:
-    begun = time.monotonic()
-    seen = written(drift_page(document(fleet.all_different(), at=fleet.AT)))
-    # No figure of a busy machine: tests/bench/fleet_page.py has these.
-    assert time.monotonic() - begun < 60
-    assert seen.evaluate(number("#fleet tbody tr")) == 1000
 
 
 @pytest.mark.parametrize("command", ["plan", "rollout"])
