@@ -6,20 +6,19 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import click
 import pytest
+import yaml
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode import cli
-from gpunode.base.comparison import RUN
-from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.base.folding import UNBOUND, fold, fold_lines
 from gpunode.base.host_names import folded, folded_in_a_line
-from gpunode.base.verdicts import Caution, Refusal
 from gpunode.cli.errors import BROKEN_OFF, complain, say_usage
 from gpunode.cli.lab import table
 from gpunode.cli.mig import as_text
@@ -28,39 +27,26 @@ from gpunode.fleet import no_answer
 from gpunode.fleet.call import Call
 from gpunode.fleet.reports.findings_text import report_text
 from gpunode.fleet.reports.plan_text import plan_text
-from gpunode.node.plan import Plan, Step
+from gpunode.node.plan import Plan
 from gpunode.settings.mig_parted.declaration import read_declaration
+from tests.support.cases import build
 from tests.support.command_line import gpunode
 from tests.support.snapshots import COLUMNS, DATA, check_snapshot, overlong
 
 pytestmark = pytest.mark.pure
+T = TypeVar("T")
 # Whose order nobody can guess: such names cannot be told by the first and the last.
 IRREGULAR = [f"{word}{number}" for number in (7, 3, 19) for word in ("apollo", "zeus", "hera", "ares", "dione", "eos")]
 
-BOOT = Step(
-    "driver", "boot the node into the new module", "580.82.07", "580.95.05", Disruption.reboot, pending=True,
-    since="2026-01-12T09:30:00Z", what="loaded module", code="driver.loaded-module",
-)  # fmt: skip
-DONE = Plan((), (), ())
-CHANGES = Plan(
-    (),
-    (Caution("driver", "driver branch 590 ended in 2026", "the table", "take branch 595", "preflight.driver-ended"),),
-    (
-        Step(
-            "driver", "change to driver 580.95.05, open kernel module", "580.82.07", "580.95.05", Disruption.nothing,
-            packages=("nvidia-open 580.95.05", "nvidia-driver-cuda 580.95.05", "nvidia-kernel-open-dkms 580.95.05"),
-            what="module on disk", code="driver.module-on-disk",
-        ),
-        BOOT,
-        Step("containerd", "bring its runtimes to what is asked and restart it", None, "nvidia", Disruption.restart,
-             drains=True, what="default runtime", code="containerd.default-runtime"),
-    ),
-)  # fmt: skip
-REFUSED = Plan(
-    (Refusal("mig", "an L4 has no MIG", "NVIDIA MIG guide", f"take mig.config away, and {RUN}", "preflight.mig"),),
-    (),
-    (),
-)
+
+def _data(kind: type[T], file: str) -> dict[str, T]:
+    found: dict[str, T] = build(dict[str, kind], yaml.safe_load((DATA / file).read_text()))  # type: ignore[valid-type]
+    return found
+
+
+PLANS = _data(Plan, "plan_text/plans.yaml")
+CHANGES, DONE, REFUSED = PLANS["changes"], PLANS["done"], PLANS["refused"]
+BOOT = CHANGES.steps[1]
 LATER = replace(CHANGES, steps=(CHANGES.steps[0], replace(BOOT, since="2026-01-10T09:30:00Z"), CHANGES.steps[2]))
 
 
@@ -78,21 +64,13 @@ def _fleet() -> dict[str, Plan | Finding]:
     }
 
 
-GOOD = Finding("driver", FindingClass.OK, "flavour", "open", "open")
-RUNTIME = Finding(
-    "containerd", FindingClass.DRIFT, "default runtime", "runc", "nvidia",
-    "somebody edited /etc/containerd/config.toml after gpunode did", RUN, disruption=Disruption.restart,
-)  # fmt: skip
-MODULE = Finding(
-    "driver", FindingClass.REBOOT_PENDING, "loaded module", "570.172.08 (open)", "580.95.05 (open)",
-    "the driver was changed while the old module was loaded", "drain and reboot the node", disruption=Disruption.reboot,
-)  # fmt: skip
-KERNEL = Finding(
-    "driver", FindingClass.OK, "held packages", "held", "held", "the kernel is not held", "set hold_kernel"
-)
+FINDINGS = _data(Finding, "findings_text/findings.yaml")
 # Three with one difference, one with another, two with a caution.
-DIFFERENT = {3: RUNTIME, 4: RUNTIME, 5: RUNTIME, 9: MODULE, 11: KERNEL, 12: KERNEL}
-FLEET = tuple(NodeReport(f"gpu-{number}", (GOOD, *filter(None, [DIFFERENT.get(number)]))) for number in range(1, 25))
+DIFFERENT = {3: "runtime", 4: "runtime", 5: "runtime", 9: "module", 11: "kernel", 12: "kernel"}
+FLEET = [
+    NodeReport(f"gpu-{number}", tuple(FINDINGS[name] for name in ("good", DIFFERENT.get(number)) if name))
+    for number in range(1, 25)
+]
 
 WRONG = {
     "fleet.py": 'gpus = ["gpu-1", "gpu-2"]\n',
@@ -213,13 +191,13 @@ def test_the_allowed_values_are_listed_before_the_code_in_one_line(capsys: pytes
 
 WORDS = st.text(st.characters(categories=("L", "N", "P")), min_size=1, max_size=60)
 TEXTS = st.lists(WORDS, min_size=1, max_size=8).map(" ".join)
-FINDINGS = st.builds(
+ANY_FINDING = st.builds(
     Finding, component=WORDS, finding_class=st.sampled_from(FindingClass), what=TEXTS, actual=TEXTS, desired=TEXTS,
     cause=st.none() | TEXTS, remedy=st.none() | TEXTS,
 )  # fmt: skip
 
 
-@given(st.lists(st.lists(FINDINGS, max_size=3), min_size=1, max_size=4), st.integers(40, 160))
+@given(st.lists(st.lists(ANY_FINDING, max_size=3), min_size=1, max_size=4), st.integers(40, 160))
 def test_no_word_is_cut_or_lost_and_only_a_long_word_is_wider_than_the_terminal(
     found: list[list[Finding]], columns: int
 ) -> None:
