@@ -22,8 +22,10 @@ from referencing.jsonschema import DRAFT202012
 
 from gpunode import cli
 from gpunode.base.document import error_schema
+from gpunode.fleet import drift
 from gpunode.node import recorded
 from gpunode.reference.output import SCHEMAS
+from tests.support.cases import named
 from tests.support.messages import unnamed
 from tests.support.one_document import CHECKOUT
 
@@ -67,10 +69,12 @@ def gpunode(
     environment: Mapping[str, str] | None = None,
     names: tuple[str, ...] = (),
     tells: tuple[str, ...] = (),
+    found: str | None = None,
 ) -> Ended:
     """Run the program in a folder of these files, or in the checkout where there are none.
 
-    names: values to look for; tells: texts, of which `told` has those that are anywhere in what was printed
+    names: values to look for; tells: texts, of which `told` has those that are anywhere in what was printed; found: the
+    path of the reports that `gpunode drift` comes to
     """
     out, err = io.StringIO(), io.StringIO()
     util.PYTHON_CODES.clear()
@@ -84,6 +88,10 @@ def gpunode(
         stack.enter_context(mock.patch("sys.argv", ["gpunode", *shlex.split(words)]))
         stack.enter_context(contextlib.redirect_stdout(out))
         stack.enter_context(contextlib.redirect_stderr(err))
+        if found is not None:
+            stack.enter_context(mock.patch.object(drift, "inspect", lambda *_, **__: named(found)))
+        if "NO_COLOR" not in (environment or {}):
+            os.environ.pop("NO_COLOR", None)
         status = 0
         try:
             # Of help click returns.

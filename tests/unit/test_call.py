@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from pathlib import Path
@@ -11,14 +10,12 @@ from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode import cli
 from gpunode.base.comparison import RUN
 from gpunode.base.findings import Finding, FindingClass, NodeReport
-from gpunode.fleet import drift, run_end
+from gpunode.fleet import run_end
 from gpunode.fleet.call import CALL, Call, told_call
 from gpunode.fleet.page import of_drift, of_plan, of_rollout
 from gpunode.fleet.reports.findings_text import report_text
@@ -150,19 +147,6 @@ def test_the_page_of_a_rollout_names_the_run_with_its_settings() -> None:
     empty: dict[str, Any] = {"to_come": [], "untouched": [], "left_out": {}, "reason": None, "state": "stopped"}
     document = {"gpunode": "1", "inventory": "prod.py", "set": list(SET), "waves": [wave], **empty}
     assert _remedy(of_rollout.view(document)) == f"run `{RACK.of_all.run}`"
-
-
-def test_drift_tells_its_own_limit_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in (overrides.SET, overrides.LIMIT):
-        monkeypatch.setenv(variable, "")
-    monkeypatch.setattr(drift, "inspect", lambda *_, **__: (NodeReport("gpu-1", (RUNTIME,)),))
-    settings = ["driver.branch=580", "proxy.https=<not shown>"]
-    words = ["--limit", "gpu-*", "--set", "proxy.https=http://me:hunter2@proxy", "--set", settings[0], "prod.py"]
-    text, told = (CliRunner().invoke(cli.gpunode, ["drift", *words, *more]) for more in ((), ("--json",)))
-    assert text.exit_code == told.exit_code == 2 and "hunter2" not in text.output + told.output
-    found = json.loads(told.stdout)
-    assert (found["limit"], found["set"]) == (["gpu-*"], settings)
-    assert f"run `{Call('prod.py', ('gpu-*',), tuple(settings)).run}`" in text.stdout
 
 
 def test_whoever_is_refused_beside_a_rollout_is_told_its_resumption_as_a_shell_takes_it(tmp_path: Path) -> None:

@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from gpunode import cli
-from gpunode.base.findings import Finding, FindingClass, NodeReport
+from gpunode.base.findings import NodeReport
 from gpunode.cli import live
 from gpunode.cli.output import VARIABLE
 from gpunode.fleet import drift
 from gpunode.fleet.run.progress import Progress, Step
 from gpunode.reference.output import SCHEMAS, WITHOUT, commands
 from tests.support.apply import lab
+from tests.support.command_line import gpunode as command_line
 from tests.support.messages import unnamed
-from tests.support.output_modes import GOOD, Job
+from tests.support.output_modes import NAMES, Job
 from tests.support.simulated_rollout import Lab
 from tests.support.terminal import Terminal, gpunode
 
 __all__ = ["lab"]
 pytestmark = pytest.mark.pure
-KNOW = Finding("driver", FindingClass.OK, "held packages", "held", "held", "the kernel is not held", "set hold_kernel")
-BAD = Finding(
-    "containerd", FindingClass.DRIFT, "default runtime", "runc", "nvidia",
-    "somebody edited /etc/containerd/config.toml after gpunode did, and nobody has run gpunode since then", "run it",
-)  # fmt: skip
 
 
 def test_every_command_knows_the_modes_or_has_a_reason_why_not() -> None:
@@ -49,77 +44,13 @@ def test_every_command_knows_the_modes_or_has_a_reason_why_not() -> None:
     assert set(SCHEMAS) | set(WITHOUT) == {name for name, _ in commands()}
 
 
-@pytest.fixture
-def printed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Result]:
-    reports = (NodeReport("gpu-1", (GOOD, KNOW)), NodeReport("gpu-2", (GOOD, BAD)), NodeReport("gpu-3", (GOOD,)))
-    monkeypatch.setattr(drift, "inspect", lambda *_, **__: reports)
-    monkeypatch.delenv(VARIABLE, raising=False)
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("COLUMNS", "60")
-
-    def run(*options: str, **environment: str) -> Result:
-        # In colour: click's own runner takes colours out of what no terminal gets, as click does.
-        return CliRunner().invoke(cli.gpunode, ["drift", *options, "fleet.py"], env=environment)
-
-    return run
-
-
-def widest(text: str) -> int:
-    return max(len(line) for line in click.unstyle(text).splitlines())
-
-
-def test_where_nobody_looks_nothing_is_coloured_or_folded(printed: Callable[..., Result]) -> None:
-    for done in (printed(), printed("--output", "plain"), printed(GPUNODE_OUTPUT="plain")):
-        assert done.exit_code == 2 and "\x1b" not in done.stdout
-        assert f"  cause    {BAD.cause}\n" in done.stdout
-
-
-@pytest.mark.parametrize(("value", "coloured"), [("1", False), ("0", False), ("", True), (None, True)])
-def test_tty_folds_and_colours_unless_no_color_is_set(
-    printed: Callable[..., Result], value: str | None, coloured: bool
-) -> None:
-    environment = {} if value is None else {"NO_COLOR": value}
-    for done in (printed("--output", "tty", **environment), printed(GPUNODE_OUTPUT="tty", **environment)):
-        text = click.unstyle(done.stdout)
-        assert ("\x1b[31mdrift\x1b[0m" in done.stdout, text != done.stdout) == (coloured, coloured)
-        assert max(map(len, text.splitlines())) <= 60 and str(BAD.cause) in " ".join(text.split())
-
-
-def test_quiet_has_what_is_not_ok_and_nothing_else(
-    printed: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done = printed("--output", "quiet")
-    lines = done.stdout.splitlines()
-    assert (done.exit_code, done.stderr) == (2, "")
-    assert lines[0] == "containerd: default runtime: drift, gpu-2 [containerd.default-runtime]"
-    assert lines[-1].startswith("gpu-2: drift")
-    assert not [word for word in ("gpu-1", "caution", "nodes:") if word in done.stdout]
-    monkeypatch.setattr(drift, "inspect", lambda *_, **__: (NodeReport("gpu-1", (GOOD, KNOW)),))
-    well = printed("--output", "quiet")
-    assert (well.exit_code, well.output) == (0, "")
-
-
-def test_json_is_one_document_and_its_short_form_is_the_same(printed: Callable[..., Result]) -> None:
-    documents = [printed("--output", "json"), printed("--json"), printed(GPUNODE_OUTPUT="json")]
-    found = [json.loads(done.stdout) for done in documents]
-    assert [each.pop("at") is not None for each in found] == [True] * 3
-    assert found[0] == found[1] == found[2] and found[0]["exit_code"] == documents[0].exit_code == 2
-
-
-def test_the_command_line_counts_before_the_variable(printed: Callable[..., Result]) -> None:
-    assert json.loads(printed("--json", GPUNODE_OUTPUT="quiet").stdout)["hosts"]
-    assert "\ngpu-1: ok" in printed("--output", "plain", GPUNODE_OUTPUT="json").stdout
-
-
-def test_all_names_every_node_and_without_it_a_line_of_them(
-    printed: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = [f"node-{letter}{number}" for number in range(10) for letter in "abc"]
-    monkeypatch.setattr(drift, "inspect", lambda *_, **__: tuple(NodeReport(name, (BAD,)) for name in names))
-    text = " ".join(printed("--output", "tty", NO_COLOR="1").stdout.split())
-    assert re.search(r"node-\w\d and \d\d more nodes: drift", text) and "node-c9" not in text
-    for done in (printed("--output", "tty", "--all", NO_COLOR="1"), printed("--output", "plain")):
-        assert "more nodes" not in done.stdout and all(name in done.stdout for name in names)
+def test_all_names_every_node_and_without_it_a_line_of_them() -> None:
+    found = "tests.support.output_modes.MANY"
+    text = " ".join(command_line("drift --output tty fleet.py", found=found).output.split())
+    assert re.search(r"node-\w\d and \d\d more nodes: .*drift", text) and NAMES[-1] not in text
+    for mode in ("tty --all", "plain"):
+        done = command_line(f"drift --output {mode} fleet.py", found=found)
+        assert "more nodes" not in done.output and unnamed(done.output, *NAMES) == []
 
 
 class Display:
