@@ -19,6 +19,7 @@ from gpunode.fleet import drift
 from gpunode.fleet.reports.run_end import HostEnd
 from gpunode.fleet.run import child
 from gpunode.node.plan import Plan
+from gpunode.settings import overrides
 from tests.support.simulated_rollout import Lab
 
 GOOD = (Finding("driver", FindingClass.OK, "flavour", "open", "open"),)
@@ -39,6 +40,9 @@ REFUSED = Plan(
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     found = Lab(tmp_path)
     monkeypatch.chdir(tmp_path)
+    # --set stands in the environment.
+    for variable in (overrides.SET, overrides.LIMIT):
+        monkeypatch.setenv(variable, "")
     monkeypatch.setattr(drift, "inspect", found.inspect)
     monkeypatch.setattr(child, "program", lambda: str(tmp_path / "bin" / "pyinfra"))
     _plan(monkeypatch, {f"gpu-{number}": CAN for number in range(1, 5)})

@@ -163,13 +163,6 @@ def test_a_lock_that_cannot_be_had_is_told_with_its_file_and_who_needs_it(lab: L
     assert ".rollout/fleet-" in done.stderr and done.stderr.count(".rollout") >= 2 and "error:" not in done.stderr
 
 
-@pytest.fixture
-def unset(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUNODE_SET", "")
-    monkeypatch.setenv("GPUNODE_SET_LIMIT", "")
-
-
-@pytest.mark.usefixtures("unset")
 def test_a_setting_of_the_command_line_reaches_the_run_and_how_it_was_called(lab: Lab) -> None:
     names = ("GPUNODE_SET", "GPUNODE_CALL")
     runs_before_its_end(lab, "\n".join(f'print(os.environ["{name}"], file=sys.stderr)' for name in names))
@@ -178,7 +171,6 @@ def test_a_setting_of_the_command_line_reaches_the_run_and_how_it_was_called(lab
     assert '{"inventory": "fleet.py", "limit": ["gpu-*"], "settings": ["driver.branch=580"]}' in log_of(lab)
 
 
-@pytest.mark.usefixtures("unset")
 def test_the_log_begins_with_what_was_set_but_for_what_may_be_secret(lab: Lab) -> None:
     words = ["--set", "driver.branch=580", "--set", "proxy.https=http://me:hunter2@proxy:3128"]
     assert apply("--yes", *words).exit_code == 0
@@ -186,7 +178,6 @@ def test_the_log_begins_with_what_was_set_but_for_what_may_be_secret(lab: Lab) -
     assert "hunter2" not in log_of(lab)
 
 
-@pytest.mark.usefixtures("unset")
 def test_what_is_left_to_do_names_the_limit_and_the_settings(lab: Lab) -> None:
     _end(lab, HostEnd("gpu-1", failure=Failure("Install it", "no space left")))
     done = apply(*BRANCH)

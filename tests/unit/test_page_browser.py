@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from gpunode.base.findings import Finding, NodeReport
 from gpunode.fleet.call import Call
@@ -24,8 +26,7 @@ pytestmark = [
     pytest.mark.tier2,
     pytest.mark.skipif(program() is None, reason=MISSING),
 ]
-RUN = "pyinfra inventories/prod.py deploys/gpu_node.py"
-HOST = f"{RUN} --limit gpu-0220"
+SCRIPTS = Path(__file__).parent / "data" / "page_browser"
 
 
 def one(selector: str, what: str) -> str:
@@ -43,7 +44,7 @@ def number(selector: str) -> str:
 SHOWN = every("#fleet tbody tr:not([hidden]) .names", "textContent")
 COUNT = one("#count", "textContent")
 PANEL = one("#panel", "innerText")
-FOCUS = "document.activeElement.getAttribute('aria-label')"
+NAMED = {"shown": SHOWN, "count": COUNT, "focus": "document.activeElement.getAttribute('aria-label')"}
 PLAIN, FILTERS = (one(selector, "checkVisibility()") for selector in ("#plain", "#filters"))
 
 
@@ -87,36 +88,18 @@ def written(chromium: Browser, tmp_path: Path) -> Callable[..., Browser]:
     return opened
 
 
-def test_a_thousand_hosts_are_there_as_rows_of_alike_ones_and_as_a_square_each(at: Any) -> None:
+@pytest.mark.parametrize("script", sorted(SCRIPTS.glob("*.yaml")), ids=lambda script: script.stem)
+def test_what_is_done_on_the_page_and_seen_then(at: Any, script: Path) -> None:
     seen = at()
-    assert seen.evaluate(number("#strip i")) == 1000
-    assert seen.evaluate(COUNT).startswith("All 1,000 ")
-    rows = seen.evaluate(SHOWN)
-    assert rows[0] == "gpu-0703" and "gpu-0241 to gpu-0264" in rows and len(rows) == 13
-    assert not seen.evaluate(PLAIN)
-
-
-def test_filters_leave_the_hosts_that_fit_and_say_how_many(at: Any) -> None:
-    seen = at()
-    seen.click("[data-kind='reboot pending']")
-    assert seen.evaluate(SHOWN) == ["gpu-0241 to gpu-0264"] and seen.evaluate(COUNT).startswith("24 of 1,000 ")
-    for filled, text, count, squares in (
-        ("#host", "gpu-025*", "10 of 1,000 ", 10), ("#text", "1G.10GB ×7", "3 of 1,000 ", 3), ("#host", "x", "No ", 0),
-    ):  # fmt: skip
-        seen.click(filled)
-        seen.type(text)
-        assert seen.evaluate(COUNT).startswith(count) and seen.evaluate(number("#strip i:not(.out)")) == squares
-        seen.click("#clear")
-        assert seen.evaluate(COUNT).startswith("All 1,000 ")
-
-
-def test_a_component_is_chosen_by_its_column_and_the_others_are_left_out(at: Any) -> None:
-    seen = at()
-    seen.click("#fleet thead th[title='containerd']")
-    assert seen.evaluate(one("#component", "value")) == "containerd"
-    assert seen.evaluate(every("#fleet thead th:not([hidden])", "innerText")) == ["Hosts", "containerd"]
-    seen.click("[data-kind='drift']")
-    assert seen.evaluate(COUNT).startswith("9 of 1,000 ")
+    seen.call("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
+    for step in yaml.safe_load(script.read_text()):
+        if "sees" in step:
+            name, rest = re.fullmatch(r"(\w*)(.*)", step["sees"], re.DOTALL).groups()  # type: ignore[union-attr]
+            assert seen.evaluate(NAMED.get(name, name) + rest) == step["is"], step
+        else:
+            # One of Browser's methods, with what it takes.
+            ((does, what),) = step.items()
+            getattr(seen, does)(what)
 
 
 def test_a_link_shows_what_its_sender_saw(at: Any) -> None:
@@ -132,38 +115,6 @@ def test_a_link_shows_what_its_sender_saw(at: Any) -> None:
     assert again.evaluate(one("[data-kind='drift']", "getAttribute('aria-pressed')")) == "true"
     again.evaluate("void (location.hash = '#host=gpu-0703')")
     again.wait(f"{COUNT}.startsWith('1 of')")
-
-
-def test_a_cell_shows_both_sides_the_reason_the_command_and_the_cost(at: Any) -> None:
-    seen = at()
-    seen.click("#fleet td.drift")
-    said = seen.evaluate(PANEL)
-    told = (fleet.EDITED.what, fleet.EDITED.cause, "desired", "true", "actual", "false", "restarts a service")
-    assert [text for text in told if text not in said] == []
-    commands = seen.evaluate(every("#panel .command code", "textContent"))
-    assert commands == [RUN, f"gpunode explain {fleet.EDITED.code}", HOST]
-
-
-def test_the_command_is_copied_as_it_stands_there(at: Any) -> None:
-    seen = at("#show=gpu-0220&of=containerd")
-    seen.call("Browser.grantPermissions", permissions=["clipboardReadWrite", "clipboardSanitizedWrite"])
-    seen.click("#panel .heal .copy")
-    seen.wait(f"{one('#panel .heal .copy', 'textContent')} === 'Copied'")
-    assert seen.evaluate("navigator.clipboard.readText()") == HOST
-
-
-def test_the_map_is_walked_by_keys_opened_by_enter_and_left_by_escape(at: Any) -> None:
-    seen = at()
-    seen.evaluate(one("#fleet [tabindex]", "focus()"))
-    for key in ("ArrowDown", "ArrowRight", "End", "Home", "ArrowUp", "ArrowRight"):
-        seen.press(key)
-    assert seen.evaluate(FOCUS) == "repositories: ok"
-    assert seen.evaluate(number("#fleet [tabindex]")) == 1, "one stop for Tab"
-    seen.press("Enter")
-    assert seen.evaluate("document.activeElement.id") == "panel-title"
-    assert seen.evaluate(one("#panel-title", "textContent")) == "gpu-0703repositories"
-    seen.press("Escape")
-    assert seen.evaluate(FOCUS) == "repositories: ok"
 
 
 def test_a_screen_reader_is_told_of_map_cells_filters_and_counts(at: Any) -> None:

@@ -117,9 +117,8 @@ def test_pci_table_takes_gpus_of_nvidia_only_and_examples_win() -> None:
 
 def test_pci_table_refuses_what_is_no_pci_ids(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "other").write_text("hello\n")
-    assert [pci_table.main(words) for words in ([str(tmp_path / "other")], [str(tmp_path / "missing")], [])] == [
-        1, 1, 64,
-    ]  # fmt: skip
+    words = ([str(tmp_path / "other")], [str(tmp_path / "missing")], [])
+    assert [pci_table.main(each) for each in words] == [1, 1, 64]
     assert "pci.ids" in capsys.readouterr().err
 
 
@@ -145,19 +144,19 @@ CACHED = (tables.distributions, tables.driver_sources)
 def centos_stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Enter the rows of the page in the tables."""
     text = reading.text
-    (distribution,) = yaml.safe_load(snippet("add-a-distribution.md", "distributions"))
-    (system,) = yaml.safe_load(snippet("add-a-distribution.md", "systems"))
+    page = "add-a-distribution.md"
+    distribution, system = (yaml.safe_load(snippet(page, name))[0] for name in ("distributions", "systems"))
 
     def with_rows(name: str) -> str:
-        if name not in ("distributions.yaml", "driver_packages.yaml"):
-            return text(name)
         content = yaml.safe_load(text(name))
         if name == "distributions.yaml":
             content["distributions"].append(distribution)
-        if name == "driver_packages.yaml":
+        elif name == "driver_packages.yaml":
             for row in content["sources"]:
                 if row["source"] == system["source"] and system["like"] in row["systems"]:
                     row["systems"].append(system["id"])
+        else:
+            return text(name)
         return yaml.safe_dump(content, sort_keys=False)
 
     monkeypatch.setattr(reading, "text", with_rows)

@@ -20,7 +20,6 @@ from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.base.folding import UNBOUND, fold, fold_lines
 from gpunode.base.host_names import folded, folded_in_a_line
 from gpunode.cli.errors import BROKEN_OFF, complain, say_usage
-from gpunode.cli.lab import table
 from gpunode.cli.mig import as_text
 from gpunode.components.mig.check import check, target
 from gpunode.fleet import no_answer
@@ -88,14 +87,6 @@ def _mig(columns: int, folder: Path) -> str:
     return as_text(check(declaration, tuple(declaration.configs), target("H100-80GB")), columns) + "\n"
 
 
-def _lab(columns: int, folder: Path) -> str:
-    rows = [
-        {"name": name, "address": "10.88.0.12", "state": state, "gpus": 8, "gpu": "h100-80gb", "container": f"x-{name}"}
-        for name, state in (("gpu-1", "running"), ("gpu-2", "gone"))
-    ]
-    return table(rows, columns) + "\n"
-
-
 def _check(columns: int, folder: Path) -> str:
     old = {"driver": {"branch": "999"}}
     hosts = [*((f"gpu-{number}", old) for number in range(1, 9)), *((name, {}) for name in IRREGULAR)]
@@ -120,7 +111,6 @@ VIEWS = {
     "plan_text": lambda columns, _: plan_text(_fleet(), columns, Call("inventories/prod.py")) + "\n",
     "findings_text": lambda columns, _: report_text(FLEET, False, columns, Call("inventories/prod.py")) + "\n",
     "mig_text": _mig,
-    "lab_list": _lab,
     "check_text": _check,
     "errors_text": _errors,
 }
