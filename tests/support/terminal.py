@@ -11,7 +11,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.support.one_document import CHECKOUT
@@ -34,7 +34,9 @@ def _at_its_terminal() -> None:
 class Terminal:
     """Run a program at a terminal, with standard output in a file beside it where one is named."""
 
-    def __init__(self, folder: Path, *words: str, printed: Path | None = None, **environment: str) -> None:
+    def __init__(
+        self, folder: Path, *words: str, printed: Path | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
         self.shown, self._printed = b"", printed
         self._terminal, theirs = pty.openpty()
         path = f"{folder}/bin:{os.environ['PATH']}"
@@ -42,7 +44,7 @@ class Terminal:
         with (printed or Path(os.devnull)).open("wb") as output:
             self.process = subprocess.Popen(
                 words, cwd=folder, preexec_fn=_at_its_terminal,
-                env={**kept, "PYTHONPATH": str(CHECKOUT), "PATH": path, **environment},
+                env={**kept, "PYTHONPATH": str(CHECKOUT), "PATH": path, **(environment or {})},
                 stdin=theirs, stdout=output if printed else theirs, stderr=theirs,
             )  # fmt: skip
         os.close(theirs)

@@ -33,22 +33,17 @@ HOSTILE = "my $(rm -rf ~) inventories/prod's.py"
 TEXTS = st.text(st.characters(exclude_characters="\0"), min_size=1, max_size=8)
 
 
-@given(TEXTS, st.lists(TEXTS, max_size=2).map(tuple), st.lists(TEXTS, max_size=2).map(tuple))
+@given(st.none() | TEXTS, st.lists(TEXTS, max_size=2).map(tuple), st.lists(TEXTS, max_size=2).map(tuple))
 def test_a_shell_takes_each_word_as_it_was_given_and_a_child_is_told_all(
-    inventory: str, limit: tuple[str, ...], settings: tuple[str, ...]
+    inventory: str | None, limit: tuple[str, ...], settings: tuple[str, ...]
 ) -> None:
     call = Call(inventory, limit, settings)
     words = shlex.split(call.of("rollout", "--resume"))
-    assert words[:4] == ["gpunode", "rollout", "--resume", inventory]
+    assert words[:4] == ["gpunode", "rollout", "--resume", inventory or "INVENTORY"]
     assert [b for a, b in zip(words[4::2], words[5::2], strict=True) if a == "--limit"] == list(limit)
     assert [b for a, b in zip(words[4::2], words[5::2], strict=True) if a == "--set"] == list(settings)
     assert told_call(call.environment()) == call
     assert call.to_json() == {"inventory": inventory, "limit": list(limit), "set": list(settings)}
-
-
-def test_a_call_of_no_inventory_says_so_to_its_child_and_in_its_document() -> None:
-    assert told_call(Call().environment()) == Call()
-    assert Call().to_json() == {"inventory": None, "limit": [], "set": []}
 
 
 @pytest.mark.parametrize("columns", range(40, 120, 7))

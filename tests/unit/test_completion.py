@@ -37,10 +37,11 @@ def bash(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     (folder / "bin").symlink_to(Path(sys.executable).parent)
     (folder / "completion").write_text(warm.run("gpunode", "completion", "bash").stdout)
     (folder / "inputrc").write_text("set bell-style none\nset show-all-if-ambiguous on\nset page-completions off\n")
-    found = Terminal(
-        folder, "bash", "--norc", "--noprofile", "-i", TERM="dumb", INPUTRC=str(folder / "inputrc"), PS1="> ",
-        HOME=str(folder), LANG="C.UTF-8", COLUMNS="400",
-    )  # fmt: skip
+    environment = {
+        "TERM": "dumb", "INPUTRC": str(folder / "inputrc"), "PS1": "> ", "HOME": str(folder), "LANG": "C.UTF-8",
+        "COLUMNS": "400",
+    }  # fmt: skip
+    found = Terminal(folder, "bash", "--norc", "--noprofile", "-i", environment=environment)
     typed(found, "source completion; echo re''ady\n", "ready")
     yield found
     found.process.send_signal(signal.SIGHUP)

@@ -149,10 +149,10 @@ def test_an_inventory_that_cannot_be_executed_leaves_standard_output_as_it_was(t
 
 
 def test_a_crash_is_a_message_and_a_document_where_json_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drift, "inspect", lambda *_, **__: {}["nothing there"])
+    monkeypatch.setattr(drift, "inspect", lambda *_, **__: 1 / 0)
     done = command_line("drift --json fleet.py")
     assert (done.status, done.document.code, done.document.inventory) == (1, "gpunode.crashed", "fleet.py")
-    assert "KeyError: 'nothing there'" in done.document.error
+    assert "ZeroDivisionError: " in done.document.error
     assert done.error == f"{done.document.error} [gpunode.crashed]\n"
     plain = command_line("drift fleet.py")
     assert (plain.status, plain.output, plain.error) == (1, "", done.error)

@@ -97,7 +97,7 @@ def test_auto_is_tty_at_a_terminal_and_plain_is_plain_there(tmp_path: Path) -> N
 
     def said(*options: str, **environment: str) -> str:
         words = gpunode("drift", "fleet.py", *options)
-        return Terminal(tmp_path, *words, COLUMNS="50", **environment).end()[2]
+        return Terminal(tmp_path, *words, environment={"COLUMNS": "50", **environment}).end()[2]
 
     text = said()
     assert "\x1b[31munreachable\x1b[0m" in text

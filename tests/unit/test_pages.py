@@ -6,7 +6,6 @@ with age where they are installed. SIMULATED: else sops, and vault, by programs 
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -21,18 +20,8 @@ from tests.support import warm
 pytestmark = [pytest.mark.real, pytest.mark.tier2]
 
 SECRET = "s3cret-of-the-fleet"
-# SIMULATED: what the pages' commands print of a file that holds one secret, and nothing on others.
-SOPS = f"""#!/bin/sh
-[ "$*" = "decrypt --output-type json inventories/fleet.sops.yaml" ] || {{ echo "sops: $*?" >&2; exit 100; }}
-[ -e inventories/fleet.sops.yaml ] || {{ echo "Error: cannot read file: inventories/fleet.sops.yaml" >&2; exit 100; }}
-echo '{json.dumps({"ssh_key_password": SECRET})}'
-"""
-VAULT = f"""#!/bin/sh
-[ "$*" = "kv get -mount=secret -format=json gpu-fleet" ] || {{ echo "vault: $*?" >&2; exit 1; }}
-[ -e token ] || {{ echo "Error making API request. Code: 403. Errors: * permission denied" >&2; exit 2; }}
-echo '{json.dumps({"data": {"data": {"ssh_key_password": SECRET}, "metadata": {"version": 1}}})}'
-"""
 INVENTORY = "inventories/prod.py"
+PROGRAMS = Path(__file__).parent / "data" / "pages"
 
 
 @pytest.fixture
@@ -68,10 +57,9 @@ def test_every_command_of_the_page_ends_and_prints_as_it_says(
     assert page != "command-line" or "_gpunode_completion" in completion.read_text()
 
 
-def simulated(environment: dict[str, str], name: str, text: str) -> None:
-    path = Path(environment["PATH"].split(":")[0], name)
-    path.write_text(text)
-    path.chmod(0o755)
+def simulated(environment: dict[str, str], name: str) -> None:
+    shutil.copy(PROGRAMS / name, environment["PATH"].split(":")[0])
+    Path(environment["PATH"].split(":")[0], name).chmod(0o755)
 
 
 def encrypted(copy: Path, environment: dict[str, str]) -> None:
@@ -90,10 +78,10 @@ def encrypted(copy: Path, environment: dict[str, str]) -> None:
 def test_secrets_come_from_sops_and_vault_as_the_page_says_and_gpunode_shows_none(
     how: str, copy: Path, environment: dict[str, str]
 ) -> None:
-    simulated(environment, "vault", VAULT)
+    simulated(environment, "vault")
     (copy / "token").touch()
     if how == "simulated":
-        simulated(environment, "sops", SOPS)
+        simulated(environment, "sops")
         (copy / "inventories/fleet.sops.yaml").touch()
     elif shutil.which("sops") and shutil.which("age-keygen"):
         encrypted(copy, environment)
@@ -121,7 +109,7 @@ def test_secrets_come_from_sops_and_vault_as_the_page_says_and_gpunode_shows_non
 def test_what_cannot_be_decrypted_ends_the_command_with_the_program_s_words(
     name: str, says: str, copy: Path, environment: dict[str, str]
 ) -> None:
-    simulated(environment, name, {"sops": SOPS, "vault": VAULT}[name])
+    simulated(environment, name)
     for step in steps("how-to/secrets.md"):
         if isinstance(step, Entry) and (step.file.endswith("decrypted.py") or f"of_{name}" in step.text):
             followed(step, copy, environment)

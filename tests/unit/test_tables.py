@@ -117,7 +117,7 @@ def test_pci_table_takes_gpus_of_nvidia_only_and_examples_win() -> None:
 
 def test_pci_table_refuses_what_is_no_pci_ids(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "other").write_text("hello\n")
-    words = ([str(tmp_path / "other")], [str(tmp_path / "missing")], [])
+    words: tuple[list[str], ...] = ([str(tmp_path / "other")], [str(tmp_path / "missing")], [])
     assert [pci_table.main(each) for each in words] == [1, 1, 64]
     assert "pci.ids" in capsys.readouterr().err
 

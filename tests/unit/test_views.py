@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-import click
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -19,7 +18,7 @@ from gpunode import cli
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.base.folding import UNBOUND, fold, fold_lines
 from gpunode.base.host_names import folded, folded_in_a_line
-from gpunode.cli.errors import BROKEN_OFF, complain, say_usage
+from gpunode.cli.errors import BROKEN_OFF, complain
 from gpunode.cli.mig import as_text
 from gpunode.components.mig.check import check, target
 from gpunode.fleet import no_answer
@@ -66,10 +65,10 @@ def _fleet() -> dict[str, Plan | Finding]:
 FINDINGS = _data(Finding, "findings_text/findings.yaml")
 # Three with one difference, one with another, two with a caution.
 DIFFERENT = {3: "runtime", 4: "runtime", 5: "runtime", 9: "module", 11: "kernel", 12: "kernel"}
-FLEET = [
+FLEET = tuple(
     NodeReport(f"gpu-{number}", tuple(FINDINGS[name] for name in ("good", DIFFERENT.get(number)) if name))
     for number in range(1, 25)
-]
+)
 
 WRONG = {
     "fleet.py": 'gpus = ["gpu-1", "gpu-2"]\n',
@@ -150,13 +149,6 @@ def test_a_quiet_plan_tells_what_cannot_be_done_and_nothing_else() -> None:
 CALL = Call("inventories/production.py", ("gpu-1",), ("driver.version=580.95.05",))
 
 
-@pytest.mark.parametrize("output", ["auto", "plain"])
-def test_in_a_log_an_error_is_one_line(output: str) -> None:
-    done = gpunode(f"drift fleet.py --limit gpu-3 --output {output}", WRONG)
-    (line,) = [line for line in done.error.splitlines() if line.startswith("Error: ")]
-    assert "gpu-3" in line and line.endswith(": fleet, gpus [limit.no-host]")
-
-
 @pytest.mark.parametrize("columns", [40, COLUMNS, 100, 160])
 def test_a_command_in_an_error_stays_in_one_piece(
     columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -168,13 +160,6 @@ def test_a_command_in_an_error_stays_in_one_piece(
     assert again in said and said.endswith("[run.broken-off]\n")
     assert overlong(said, columns) == []
     assert len(said.splitlines()) > 1 or columns == 160
-
-
-def test_the_allowed_values_are_listed_before_the_code_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    shells = click.Argument(["shell"], type=click.Choice(["bash", "zsh"]))
-    say_usage(click.MissingParameter(param=shells))
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "'SHELL'" in line and line.endswith(": bash, zsh [gpunode.usage]")
 
 
 # Nothing is cut or lost whatever is folded.
