@@ -34,13 +34,12 @@ GPUNODE = Path(__file__).resolve().parents[2] / "gpunode"
 SOURCES = tuple(path for path in GPUNODE.rglob("*.py") if "reference" not in path.parts)
 CLI = tuple((GPUNODE / "cli").glob("*.py"))
 N = TypeVar("N", bound=ast.AST)
-KNOWN = sorted(pages())
 FINDINGS = [
     (row.component, what) for rows in codes.codes_of_source().values() for row in rows for what in row.what.split(" / ")
 ]
 
 
-@pytest.mark.parametrize("code", KNOWN)
+@pytest.mark.parametrize("code", sorted(pages()))
 def test_a_page_says_what_it_is_what_it_means_and_what_to_do(code: str) -> None:
     page = pages()[code]
     assert re.fullmatch(r"[a-z0-9-]+\.[a-z0-9-]+", code) and page.code == code

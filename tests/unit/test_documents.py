@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
@@ -35,18 +33,10 @@ from tests.support.verify import GOOD as NODE
 
 __all__ = ["lab"]
 pytestmark = pytest.mark.pure
-KUBERNETES = {"kubernetes": {"enabled": True, "version": "1.31"}}
 
 
 def run(*words: str) -> Result:
     return CliRunner().invoke(cli.gpunode, list(words))
-
-
-def inventory(folder: Path, **data: Mapping[str, Any]) -> str:
-    # pyinfra keeps a file's code by its name.
-    path = folder / f"fleet{len(list(folder.iterdir()))}.py"
-    path.write_text(f"nodes = {list(data.items())!r}\n")
-    return str(path)
 
 
 def test_every_schema_is_one_and_refuses_a_document_without_a_head() -> None:
@@ -58,13 +48,15 @@ def test_every_schema_is_one_and_refuses_a_document_without_a_head() -> None:
 
 
 def test_cluster_prints_values_for_helm_without_a_head(tmp_path: Path) -> None:
-    path = inventory(tmp_path, a=KUBERNETES)
-    assert HEAD.isdisjoint(json.loads(run("cluster", "--values", "--json", path).stdout))
+    path = tmp_path / "labelled.py"
+    path.write_text("nodes = [('a', {'kubernetes': {'enabled': True, 'version': '1.31'}})]\n")
+    assert HEAD.isdisjoint(json.loads(run("cluster", "--values", "--json", str(path)).stdout))
 
 
 def test_facts_are_one_document_in_every_mode_and_are_read_again(tmp_path: Path) -> None:
     host = {"ssh_hostname": "127.0.0.1", "ssh_port": 1, "ssh_connect_retries": 0}
-    path = inventory(tmp_path, a=host, b=host)
+    path = tmp_path / "fleet.py"
+    path.write_text(f"nodes = [('a', {host}), ('b', {host})]\n")
     for mode in ("auto", "tty", "plain", "quiet", "json"):
         done = warm.run("gpunode", "facts", "--output", mode, "--limit", "a", path)
         found = judged("facts", done.stdout, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import click
 import pytest
@@ -53,20 +54,6 @@ def test_all_names_every_node_and_without_it_a_line_of_them() -> None:
         assert "more nodes" not in done.output and unnamed(done.output, *NAMES) == []
 
 
-class Display:
-    """Stand in for rich's, and note what is drawn."""
-
-    drawn: tuple[str, ...] = ()
-
-    def __init__(self, **_: object) -> None: ...
-    def __enter__(self) -> Display:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-    def update(self, text: object, refresh: bool) -> None:
-        Display.drawn += (str(text),)
-
-
 @pytest.mark.parametrize(
     ("options", "lines", "is_drawn"),
     [(("--output", "plain"), 1, 0), (("--json",), 1, 0), (("--output", "quiet"), 0, 0), (("--output", "tty"), 0, 1)],
@@ -82,12 +69,14 @@ def test_a_run_is_drawn_anew_told_by_lines_or_not_at_all(
             watch(Progress(1, ("gpu-1",), steps=1, step=step))
         return ()
 
-    monkeypatch.setattr("rich.live.Live", Display)
-    monkeypatch.setattr(Display, "drawn", ())
+    display = MagicMock()
+    display.__enter__.return_value = display
+    monkeypatch.setattr("rich.live.Live", lambda **_: display)
     monkeypatch.setattr(drift, "inspect", run)
     CliRunner().invoke(cli.gpunode, ["drift", *options, "fleet.py"], catch_exceptions=False)
     assert told == ["[1/1] Install it: 1 as desired (1 s)"] * lines
-    assert bool(Display.drawn) == is_drawn and all("Install it" in each for each in Display.drawn[:1])
+    drawn = [str(call.args[0]) for call in display.update.call_args_list]
+    assert bool(drawn) == is_drawn and all("Install it" in each for each in drawn[:1])
 
 
 def test_auto_is_tty_at_a_terminal_and_plain_is_plain_there(tmp_path: Path) -> None:

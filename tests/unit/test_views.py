@@ -131,12 +131,6 @@ def test_a_plan_names_every_node_where_all_are_asked_for_or_nobody_looks() -> No
     assert "and 10 more nodes: nothing to do" in " ".join(plan_text(_fleet(), 80).split())
 
 
-def test_nodes_that_differ_only_in_since_when_they_wait_are_one_and_the_longest_counts() -> None:
-    text = plan_text(_fleet())
-    assert text.count("can be done") == 2, "the nodes, and the totals"
-    assert "since 2026-01-10T09:30:00Z" in text and "2026-01-12" not in text
-
-
 def test_a_quiet_plan_tells_what_cannot_be_done_and_nothing_else() -> None:
     lines = plan_text(_fleet(), quiet=True).splitlines()
     assert [line for line in lines if not line.startswith(" ")] == [
