@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_apply.py."""
+"""What the tests of `gpunode apply` share."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.verdicts import Refusal
 from gpunode.cli import apply as command
 from gpunode.cli import plan as plans
+from gpunode.fleet import drift
 from gpunode.fleet.reports.run_end import HostEnd
 from gpunode.fleet.run import child
 from gpunode.node.plan import Plan
+from gpunode.settings import overrides
 from tests.support.simulated_rollout import Lab
 
 GOOD = (Finding("driver", FindingClass.OK, "flavour", "open", "open"),)
@@ -38,6 +40,10 @@ REFUSED = Plan(
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     found = Lab(tmp_path)
     monkeypatch.chdir(tmp_path)
+    # --set stands in the environment.
+    for variable in (overrides.SET, overrides.LIMIT):
+        monkeypatch.setenv(variable, "")
+    monkeypatch.setattr(drift, "inspect", found.inspect)
     monkeypatch.setattr(child, "program", lambda: str(tmp_path / "bin" / "pyinfra"))
     _plan(monkeypatch, {f"gpu-{number}": CAN for number in range(1, 5)})
     _end(found, *(HostEnd(f"gpu-{number}", findings=GOOD) for number in range(1, 5)))
@@ -50,6 +56,18 @@ def _plan(monkeypatch: pytest.MonkeyPatch, found: dict[str, Plan | Finding]) -> 
 
 def _end(lab: Lab, *ends: HostEnd) -> None:
     (lab.folder / "ended.json").write_text(json.dumps([end.to_json() for end in ends]))
+
+
+def runs_before_its_end(lab: Lab, text: str) -> None:
+    """Have the simulated pyinfra run this, too."""
+    program = lab.folder / "bin" / "pyinfra"
+    program.write_text(program.read_text().replace("failing = set(", f"{text}\nfailing = set(", 1))
+
+
+def telling(*events: dict[str, object]) -> str:
+    """Return what tells gpunode these events."""
+    told = "".join(json.dumps(event) + "\n" for event in events)
+    return f'open(os.environ["GPUNODE_EVENTS"], "a").write({told!r})'
 
 
 def apply(*options: str, answer: str | None = None) -> Result:

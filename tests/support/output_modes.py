@@ -7,12 +7,22 @@ from pathlib import Path
 
 import pytest
 
+from gpunode.base.comparison import RUN
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.fleet import drift
 from gpunode.fleet import nodes as fleet
 from tests.support.ci_judgement import READY, Machines, answer
 
 GOOD = Finding("driver", FindingClass.OK, "flavour", "open", "open")
+KNOW = Finding("driver", FindingClass.OK, "held packages", "held", "held", "the kernel is not held", "set hold_kernel")
+BAD = Finding(
+    "containerd", FindingClass.DRIFT, "default runtime", "runc", "nvidia",
+    "somebody edited /etc/containerd/config.toml after gpunode did, and nobody has run gpunode since then", RUN,
+)  # fmt: skip
+WELL = (NodeReport("gpu-1", (GOOD, KNOW)),)
+MIXED = (*WELL, NodeReport("gpu-2", (GOOD, BAD)), NodeReport("gpu-3", (GOOD,)))
+NAMES = [f"node-{letter}{number}" for number in range(10) for letter in "abc"]
+MANY = tuple(NodeReport(name, (BAD,)) for name in NAMES)
 
 
 class Job(Machines):

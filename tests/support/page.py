@@ -1,9 +1,18 @@
-"""What several tests share with unit/test_page.py."""
+"""What the tests of a document's page share."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from gpunode.cli.plan import as_json
+from gpunode.fleet.page.html import PAGES
+from gpunode.fleet.rollout.document import document as rollout_document
 from gpunode.fleet.rollout.progress import Progress
+from gpunode.reference import plan as plan_reference
 from gpunode.reference import rollout as rollout_reference
+from tests.support import fleet_documents as fleet
 
 EVIL = (
     "</script><script>alert(1)</script>",
@@ -22,10 +31,17 @@ EVIL = (
 )
 
 
-def rollout() -> Progress:
-    """Return the reference's rollout, that a failed node stopped."""
+def rollout() -> dict[str, Any]:
+    """Return the document of the reference's rollout, that a failed node stopped."""
     entries = rollout_reference.example()
     progress = Progress(entries[0])
     for entry in entries[1:-1]:
         progress = progress.after(entry)
-    return progress
+    return rollout_document(progress, Path(".rollout/prod"))
+
+
+def page(command: str) -> str:
+    """Return the page of a small document of a command."""
+    planned = as_json(plan_reference.example(), fleet.CALL, "0.1.0", datetime(2026, 1, 15, tzinfo=UTC))
+    documents = {"drift": lambda: fleet.fleet(24), "plan": lambda: planned, "rollout": rollout}
+    return PAGES[command](documents[command]())

@@ -4,36 +4,42 @@ from __future__ import annotations
 
 import ast
 import builtins
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import pytest
+from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.base.codes import OTHER, code_of, has_code, with_code
-from gpunode.base.explained import pages
-from gpunode.base.findings import Finding, FindingClass, finding_from
+from gpunode.base import explained
+from gpunode.base.codes import code_of
+from gpunode.base.explained import asked, pages
+from gpunode.base.findings import ExitCode, Finding, FindingClass, finding_from
 from gpunode.base.tables.reading import content
+from gpunode.cli import explain as command
+from gpunode.cli import gpunode
+from gpunode.cli.explain import list_text, page_text
 from gpunode.node.plan import Plan
 from gpunode.node.verdict import judge
 from gpunode.reference import codes, plan
-from gpunode.settings import SettingsError, check_hosts
 from tests.support.verify import GOOD, SETTINGS
 
 pytestmark = pytest.mark.pure
 
 GPUNODE = Path(__file__).resolve().parents[2] / "gpunode"
 SOURCES = tuple(path for path in GPUNODE.rglob("*.py") if "reference" not in path.parts)
-KNOWN = sorted(pages())
+CLI = tuple((GPUNODE / "cli").glob("*.py"))
+N = TypeVar("N", bound=ast.AST)
 FINDINGS = [
     (row.component, what) for rows in codes.codes_of_source().values() for row in rows for what in row.what.split(" / ")
 ]
 
 
-@pytest.mark.parametrize("code", KNOWN)
+@pytest.mark.parametrize("code", sorted(pages()))
 def test_a_page_says_what_it_is_what_it_means_and_what_to_do(code: str) -> None:
     page = pages()[code]
     assert re.fullmatch(r"[a-z0-9-]+\.[a-z0-9-]+", code) and page.code == code
@@ -59,42 +65,41 @@ def test_whatever_a_node_fills_in_a_finding_has_a_code_that_is_explained(
         assert code in pages()
 
 
-def test_what_a_node_is_judged_by_is_explained_whether_it_is_as_desired_or_not() -> None:
-    found = judge(SETTINGS, GOOD)
-    assert len(found) > 10
-    assert [item for item in found if item.code not in pages()] == []
-
-
-def test_a_code_is_derived_from_the_longest_subject_and_not_from_what_is_behind_it() -> None:
-    assert code_of("toolkit", "CDI specification /etc/cdi/nvidia.yaml") == "toolkit.cdi-specification"
-    assert code_of("containerd", "CDI") == "containerd.cdi"
-    assert code_of("rdma_shared_device_plugin", "RDMA devices of x") == "rdma-shared-device-plugin.rdma-devices"
-    assert code_of("slurm", "state of the node") == "slurm.state-of-the-node"
-    assert code_of("health", "state of 0000:1a:00.0") == "health.state"
-    assert code_of("driver", "nothing of the kind") == f"driver.{OTHER}"
+def test_what_is_told_of_nodes_and_plans_has_codes_that_are_explained() -> None:
+    plans = [found for found in plan.example().values() if isinstance(found, Plan)]
+    planned = [each for found in plans for each in (*found.refusals, *found.cautions)]
+    judged = judge(SETTINGS, GOOD)
+    assert planned and len(judged) > 10
+    assert {item.code for item in judged} | {each.code for each in planned} <= set(pages())
 
 
 def test_a_finding_keeps_a_code_that_it_was_given_also_as_json() -> None:
     given_one = Finding("mig", FindingClass.UNSUPPORTED, "preflight", code="preflight.mig-has-none")
     assert finding_from(given_one.to_json()) == given_one
-    assert Finding("driver", FindingClass.OK, "loaded module").to_json()["code"] == "driver.loaded-module"
+    derived = Finding("driver", FindingClass.REBOOT_PENDING, "loaded module").to_json()
+    assert (derived["code"], derived["class"]) == ("driver.loaded-module", "reboot pending")
 
 
-def test_a_message_ends_in_its_code_once_of_several_lines_the_last() -> None:
-    assert with_code("no", "a.b") == "no [a.b]" and with_code("2 mistakes:\n  x\n", "a.b") == "2 mistakes:\n  x [a.b]"
-    assert has_code("2 mistakes:\n  x [a.b]")
-    assert has_code("no [a.b]") and not has_code("no [a.b] more") and not has_code("no [OPTIONS]")
+def test_exit_codes_are_the_documented_ones() -> None:
+    assert {code.name: code.value for code in ExitCode} == {
+        "GOOD": 0, "ERROR": 1, "NEGATIVE": 2, "INPUT_REFUSED": 3, "USAGE": 64,
+    }  # fmt: skip
+
+
+def nodes(kind: type[N], *paths: Path) -> Iterator[N]:
+    """Yield the nodes of a kind of these files, or of the whole source."""
+    for path in paths or SOURCES:
+        yield from (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, kind))
 
 
 def literals(function: str) -> set[str]:
     """Return the first argument of each call of a function, where it is a literal."""
-    found = set()
-    for path in SOURCES:
-        for call in (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)):
-            name = call.func.id if isinstance(call.func, ast.Name) else None
-            if name == function and call.args and isinstance(call.args[0], ast.Constant):
-                found.add(str(call.args[0].value))
-    return found
+    return {
+        str(call.args[0].value)
+        for call in nodes(ast.Call)
+        if isinstance(call.func, ast.Name) and call.func.id == function
+        if call.args and isinstance(call.args[0], ast.Constant)
+    }
 
 
 def test_every_refusal_and_caution_has_a_page_and_no_page_is_of_none() -> None:
@@ -107,86 +112,41 @@ def test_every_refusal_and_caution_has_a_page_and_no_page_is_of_none() -> None:
     }
 
 
-def test_every_contradiction_has_a_page() -> None:
-    assert {f"settings.{row}" for row in content("contradictions.yaml")} <= set(pages())
-
-
-def classes() -> Iterator[ast.ClassDef]:
-    for path in (*SOURCES, *(GPUNODE.parent / "lab").glob("*.py")):
-        yield from (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ClassDef))
-
-
 def coded() -> dict[str, str]:
     """Return name -> code of each class of errors that has one."""
     return {
         each.name: line.value.value
-        for each in classes()
+        for each in nodes(ast.ClassDef, *SOURCES, *(GPUNODE.parent / "lab").glob("*.py"))
         if any(isinstance(base, ast.Name) and base.id == "CodedError" for base in each.bases)
         for line in each.body
         if isinstance(line, ast.Assign) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
     }
 
 
-def caught() -> set[str]:
-    """Return the names of the errors that a command ends with."""
-    found = set()
-    for path in (GPUNODE / "cli").glob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.ExceptHandler) and node.type is not None:
-                each = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
-                found |= {name.id for name in each if isinstance(name, ast.Name)}
-    return found
-
-
 def test_every_error_that_ends_a_command_has_a_code_with_a_page() -> None:
-    own = {name for name in caught() if not hasattr(builtins, name)} - {"Interrupted", "CodedError"}
+    handlers = [node.type for node in nodes(ast.ExceptHandler, *CLI) if node.type is not None]
+    caught = {each.id for handler in handlers for each in ast.walk(handler) if isinstance(each, ast.Name)}
+    # Those of another module begin with its name.
+    own = {name for name in caught if name[0].isupper() and not hasattr(builtins, name)}
+    own -= {"Interrupted", "CodedError"}
     assert len(own) > 8 and own <= set(coded())
     assert set(coded().values()) <= set(pages())
 
 
 def test_every_code_that_a_command_says_itself_has_a_page_and_no_page_is_of_none() -> None:
-    tree = ast.parse((GPUNODE / "cli" / "errors.py").read_text("utf-8"))
-    said = {
-        node.value.value for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
-    }
+    constants = (node.value for node in nodes(ast.Assign, GPUNODE / "cli" / "errors.py"))
+    said = {value.value for value in constants if isinstance(value, ast.Constant)}
     assert len(said) > 8 and said <= set(pages())
     every = "\n".join(path.read_text("utf-8") for path in SOURCES)
     of_errors = {code for code, page in pages().items() if page.kind == codes.ERROR}
     assert {code for code in of_errors - said - set(coded().values()) if f'"{code}"' not in every} == set()
 
 
-@pytest.mark.parametrize(
-    ("data", "code"),
-    [
-        ({"drivr": {}}, "settings.unknown-name"),
-        ({"driver": {"brnch": "580"}}, "settings.unknown-name"),
-        ({"driver": {"branch": 580}}, "settings.wrong-type"),
-        ({"driver": 1}, "settings.wrong-type"),
-        ({"driver": {"source": "elsewhere"}}, "settings.not-allowed"),
-        ({"driver": {"branch": "x"}}, "settings.wrong-value"),
-        ({"driver": {"source": "absent"}, "cuda": {"version": "12.9"}}, "settings.contradiction"),
-        ({"mps": {"enabled": True}, "kubernetes": {"enabled": True}}, "settings.mps-on-host"),
-    ],
-)  # fmt: skip
-def test_a_mistake_in_settings_says_of_which_kind_it_is(data: dict[str, Any], code: str) -> None:
-    with pytest.raises(SettingsError) as refused:
-        check_hosts({"gpu-1": data})
-    assert code in {problem.code for problem in refused.value.problems}
-    lines = str(refused.value).splitlines()[1:]
-    assert all(line.endswith(f" [{problem.code}]") for line, problem in zip(lines, refused.value.problems, strict=True))
-    assert {problem.code for problem in refused.value.problems} <= set(pages())
-
-
-def test_every_code_of_a_mistake_that_stands_in_the_source_has_a_page() -> None:
+def test_every_code_of_a_mistake_in_settings_has_a_page() -> None:
     every = "\n".join(path.read_text("utf-8") for path in (GPUNODE / "settings").rglob("*.py"))
     named = set(re.findall(r'"(settings\.[a-z-]+)"', every))
-    assert len(named) > 8 and named <= set(pages())
-
-
-def test_the_plan_of_the_documentation_has_codes_that_are_explained() -> None:
-    plans = [found for found in plan.example().values() if isinstance(found, Plan)]
-    told = [each for found in plans for each in (*found.refusals, *found.cautions)]
-    assert told and all(each.code in pages() for each in told)
+    assert len(named) > 8
+    assert named | {f"settings.{row}" for row in content("contradictions.yaml")} <= set(pages())
 
 
 def test_no_code_goes_away_without_the_one_that_it_is_now() -> None:
@@ -196,26 +156,70 @@ def test_no_code_goes_away_without_the_one_that_it_is_now() -> None:
     assert set(codes.former().values()) <= set(pages()) and set(pages()) <= ever, "run: make docs"
 
 
-def bodies(path: Path) -> Iterator[list[ast.stmt]]:
-    """Yield each block of statements of a file."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        for name in ("body", "orelse", "finalbody"):
-            if isinstance(block := getattr(node, name, None), list):
-                yield block
-
-
-def calls(statement: ast.stmt) -> str:
-    """Return the call that a statement is; nothing where it is another one."""
-    is_call = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
-    return ast.unparse(statement) if is_call else ""
-
-
 def test_no_command_ends_with_a_message_that_has_no_code() -> None:
     uncoded = []
-    for path in sorted((GPUNODE / "cli").glob("*.py")):
-        for block in bodies(path):
-            said = [call for call in map(calls, block) if call.startswith("say(") and "err=True" in call]
-            ends = any(re.match(r"sys\.exit\(ExitCode\.(?!GOOD)", call) for call in map(calls, block))
-            if said and ends and not any(call.startswith("complain(") for call in map(calls, block)):
-                uncoded.append((path.name, said))
+    blocks = (getattr(node, name, None) for node in nodes(ast.AST, *CLI) for name in ("body", "orelse", "finalbody"))
+    for block in blocks:
+        calls = [ast.unparse(each) for each in block if isinstance(each, ast.Expr)] if isinstance(block, list) else []
+        said = [call for call in calls if call.startswith("say(") and "err=True" in call]
+        ends = any(re.match(r"sys\.exit\(ExitCode\.(?!GOOD)", call) for call in calls)
+        if said and ends and not any(call.startswith("complain(") for call in calls):
+            uncoded.append(said)
     assert uncoded == []
+
+
+# `gpunode explain`: the page of a code, by whatever somebody has seen of it.
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(gpunode, ["explain", *words])
+
+
+def test_words_of_a_command_line_are_one_question() -> None:
+    page = pages()["driver.loaded-module"]
+    done = run("driver:", "loaded", "module:", "drift,", "3", "nodes")
+    assert (done.exit_code, done.output) == (0, run(page.code).output)
+    lines = done.output.splitlines()
+    assert lines[0] == f"{page.code}: {page.summary}" and page.detail in lines and "\x1b" not in done.output
+    assert "seen as    driver: loaded module" in lines
+    assert [line[11:] for line in lines if line[11:] in page.remedies] == list(page.remedies)
+    (ends,) = (line for line in lines if line.startswith("exit code"))
+    assert ends.endswith(": drift: 2; reboot pending: 2") and command.page_text(page, 40) != done.output
+
+
+def test_without_a_code_all_are_listed_by_component() -> None:
+    blocks = run().output.split("\n\n")
+    assert [page for block in blocks for page in block.splitlines()] == [
+        f"{page.code}: {page.summary}" for page in pages().values()
+    ]
+    assert all(len({line.partition(".")[0] for line in block.splitlines()}) == 1 for block in blocks)
+
+
+def test_words_that_several_components_have_list_these() -> None:
+    assert {"containerd.version", "docker.version", "dcgm.version"} <= {page.code for page in asked("version")}
+
+
+def test_a_former_code_is_the_one_that_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = {"former": {"driver.old-name": "driver.loaded-module"}, "pages": {}}
+    monkeypatch.setattr(explained, "_data", lambda: data)
+    known = pages()
+    monkeypatch.setattr(explained, "pages", lambda: known)
+    assert [page.code for page in asked("driver.old-name")] == ["driver.loaded-module"]
+
+
+def test_pages_are_data_for_programs() -> None:
+    every = json.loads(run("--json").output)["pages"]
+    assert [page["code"] for page in every] == list(pages())
+    (one,) = json.loads(run("--json", "gpu-none").output)["pages"]
+    assert one == json.loads(json.dumps(pages()["preflight.gpu-none"].to_json()))
+
+
+@pytest.mark.parametrize("columns", [40, 80, 160])
+def test_every_page_and_the_list_fit_into_a_terminal(columns: int) -> None:
+    texts = [page_text(page, columns) for page in pages().values()] + [list_text(pages().values(), columns)]
+    for line in "\n".join(texts).splitlines():
+        # A word that is longer than the terminal is not cut, nor is a command.
+        is_command = line.strip().startswith("`")
+        assert len(line) <= columns or is_command or len(line.split()) == 1 or len(line.split()[-1]) > columns - 20, (
+            line
+        )

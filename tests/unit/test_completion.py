@@ -6,14 +6,11 @@ What zsh and fish read is judged by them, where they are installed.
 from __future__ import annotations
 
 import os
-import pty
 import re
-import select
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,58 +19,40 @@ import pytest
 
 from gpunode.cli import gpunode
 from tests.support import warm
+from tests.support.terminal import Terminal
 
 pytestmark = pytest.mark.real
 
 COMMANDS = gpunode.list_commands(click.Context(gpunode))
 
 
-class Bash:
-    """Be a bash at a terminal that has read the completion."""
-
-    def __init__(self, folder: Path) -> None:
-        """Start it in a folder, with no settings of a user's."""
-        script = folder / "completion"
-        script.write_text(warm.run("gpunode", "completion", "bash").stdout)
-        (folder / "inputrc").write_text("set bell-style none\nset show-all-if-ambiguous on\nset page-completions off\n")
-        binaries = Path(sys.executable).parent
-        self.process, self.terminal = pty.fork()
-        if self.process == 0:
-            os.chdir(folder)
-            environment = {
-                "PATH": f"{binaries}:/usr/bin:/bin", "TERM": "dumb", "INPUTRC": str(folder / "inputrc"), "PS1": "> ",
-                "HOME": str(folder), "PYTHONPATH": str(warm.CHECKOUT), "LANG": "C.UTF-8", "COLUMNS": "400",
-            }  # fmt: skip
-            os.execvpe("bash", ["bash", "--norc", "--noprofile", "-i"], environment)
-        self.typed(f"source {script}; echo re''ady\n", "ready")
-
-    def typed(self, keys: str, until: str) -> str:
-        """Type the keys on an empty line, and return what is shown until a pattern is, or ten seconds have passed."""
-        # Ctrl-U takes away what stands on the line: nothing of it is run.
-        os.write(self.terminal, f"\x15{keys}".encode())
-        said, deadline = "", time.monotonic() + 10
-        while not re.search(until, said) and time.monotonic() < deadline:
-            if select.select([self.terminal], [], [], 0.1)[0]:
-                said += os.read(self.terminal, 65536).decode(errors="replace")
-        return said
-
-    def end(self) -> None:
-        """Hang up; it is told so, since gevent may close the terminal later than it waits for the shell."""
-        os.kill(self.process, signal.SIGHUP)
-        os.waitpid(self.process, 0)
-        os.close(self.terminal)
-
-
 @pytest.fixture(scope="module")
-def bash(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bash]:
+def bash(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+    """Return a bash without settings of a user's that has read the completion."""
     if shutil.which("bash") is None:
         pytest.skip("needs bash")
     folder = tmp_path_factory.mktemp("bash")
     (folder / "inventories").mkdir()
     (folder / "inventories" / "prod.py").touch()
-    found = Bash(folder)
+    (folder / "bin").symlink_to(Path(sys.executable).parent)
+    (folder / "completion").write_text(warm.run("gpunode", "completion", "bash").stdout)
+    (folder / "inputrc").write_text("set bell-style none\nset show-all-if-ambiguous on\nset page-completions off\n")
+    environment = {
+        "TERM": "dumb", "INPUTRC": str(folder / "inputrc"), "PS1": "> ", "HOME": str(folder), "LANG": "C.UTF-8",
+        "COLUMNS": "400",
+    }  # fmt: skip
+    found = Terminal(folder, "bash", "--norc", "--noprofile", "-i", environment=environment)
+    typed(found, "source completion; echo re''ady\n", "ready")
     yield found
+    found.process.send_signal(signal.SIGHUP)
     found.end()
+
+
+def typed(bash: Terminal, keys: str, until: str) -> str:
+    """Type the keys on an empty line, and return what is shown until a pattern is, or ten seconds have passed."""
+    # Ctrl-U takes away what stands on the line: nothing of it is run.
+    bash.type(f"\x15{keys}".encode())
+    return bash.read(lambda shown: bool(re.search(until.encode(), shown)), 10).decode(errors="replace")
 
 
 @pytest.mark.parametrize(
@@ -88,14 +67,23 @@ def bash(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bash]:
         ("gpunode plan --facts inventories/p\t", "gpunode plan --facts inventories/prod.py "),
     ],
 )  # fmt: skip
-def test_tab_completes_commands_options_choices_and_files(bash: Bash, keys: str, becomes: str) -> None:
-    said = bash.typed(keys, re.escape(becomes))
-    assert becomes in said
+def test_tab_completes_commands_options_choices_and_files(bash: Terminal, keys: str, becomes: str) -> None:
+    assert becomes in typed(bash, keys, re.escape(becomes))
 
 
-def test_tab_behind_the_program_lists_every_command(bash: Bash) -> None:
-    said = bash.typed("gpunode \t", r"rollout\s+runtime")
+def test_tab_behind_the_program_lists_every_command(bash: Terminal) -> None:
+    said = typed(bash, "gpunode \t", r"rollout\s+runtime")
     assert set(COMMANDS) <= set(said.split())
+
+
+def completed(line: str, *program: str) -> list[str]:
+    """Return what the program prints of the last word of a line, and what it fails with."""
+    asked = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")), "_GPUNODE_COMPLETE": "bash_complete"}
+    done = subprocess.run(
+        [sys.executable, *program], env={**os.environ, **asked, "PYTHONPATH": str(warm.CHECKOUT)},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    return done.stdout.splitlines()
 
 
 def test_a_command_s_name_is_completed_without_importing_the_commands() -> None:
@@ -105,30 +93,16 @@ atexit.register(lambda: print(*[name for name in sys.modules if "gpunode.cli." i
 from gpunode.cli import gpunode
 gpunode.main(prog_name="gpunode")
 """
-    asked = {"COMP_WORDS": "gpunode c", "COMP_CWORD": "1", "_GPUNODE_COMPLETE": "bash_complete"}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, **asked, "PYTHONPATH": str(warm.CHECKOUT)}, capture_output=True, text=True, timeout=60,
-        check=False,
-    )  # fmt: skip
-    *candidates, imported = done.stdout.split("\n")[:-1]
-    assert candidates == [f"plain,{name}" for name in sorted(COMMANDS) if name.startswith("c")], done.stderr
+    *candidates, imported = completed("gpunode c", "-c", program)
+    assert candidates == [f"plain,{name}" for name in sorted(COMMANDS) if name.startswith("c")]
     # What the group itself says its errors with.
     own = {"errors", "interruption", "no_result", "output", "selection"}
     assert set(imported.split()) == {f"gpunode.cli.{name}" for name in own}
 
 
 def test_a_setting_on_the_line_is_not_judged_while_it_is_completed() -> None:
-    asked = {
-        "COMP_WORDS": "gpunode rollout --set nonsense --can",
-        "COMP_CWORD": "4",
-        "_GPUNODE_COMPLETE": "bash_complete",
-    }
-    done = subprocess.run(
-        [Path(sys.executable).parent / "gpunode"], env={**os.environ, **asked, "PYTHONPATH": str(warm.CHECKOUT)},
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert (done.stdout, done.stderr) == ("plain,--canary\n", "")
+    program = str(Path(sys.executable).parent / "gpunode")
+    assert completed("gpunode rollout --set nonsense --can", program) == ["plain,--canary"]
 
 
 @pytest.mark.parametrize(("shell", "judge"), [("zsh", ["zsh", "-n"]), ("fish", ["fish", "--no-execute"])])
@@ -137,10 +111,4 @@ def test_what_other_shells_read_is_of_their_language(shell: str, judge: list[str
         pytest.skip(f"needs {shell}")
     (tmp_path / "script").write_text(warm.run("gpunode", "completion", shell).stdout)
     done = subprocess.run([*judge, tmp_path / "script"], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "_GPUNODE_COMPLETE" in (tmp_path / "script").read_text()
-
-
-def test_a_shell_that_is_not_known_is_wrong_usage() -> None:
-    done = warm.run("gpunode", "completion", "csh")
-    assert done.returncode == 64 and "bash" in done.stderr and "Traceback" not in done.stderr
+    assert (done.returncode, done.stderr) == (0, "") and "_GPUNODE_COMPLETE" in (tmp_path / "script").read_text()

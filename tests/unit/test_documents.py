@@ -3,58 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import runpy
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
 from click.testing import CliRunner, Result
-from referencing import Registry
-from referencing.jsonschema import DRAFT202012
 
 from gpunode import cli
-from gpunode.base.document import error_schema
-from gpunode.base.findings import FindingClass
-from gpunode.cli import plan as plans
-from gpunode.fleet import drift, no_answer
+from gpunode.base.findings import ExitCode, Finding, FindingClass
+from gpunode.cli.plan import as_json
+from gpunode.fleet import no_answer
 from gpunode.fleet.call import Call
-from gpunode.fleet.reports.run_end import HostEnd
-from gpunode.fleet.run import child
-from gpunode.node import recorded
+from gpunode.fleet.inventory import foreign_names
+from gpunode.fleet.reports.plan_text import plan_text
+from gpunode.fleet.reports.run_end import HostEnd, report_of, verdict_text
+from gpunode.fleet.run.ends import ends_of, status_of
+from gpunode.fleet.run.progress import Progress
+from gpunode.node.plan import Plan
 from gpunode.node.recorded import FactsError, facts_json, read_facts
 from gpunode.reference.output import SCHEMAS
+from gpunode.settings import settings_from
 from tests.support import warm
-from tests.support.apply import CAN, GOOD, REFUSED, WAITS
+from tests.support.apply import CAN, GOOD, REFUSED, WAITS, _end, _plan, lab
 from tests.support.ci_judgement import Machines, answer
-from tests.support.mig_check import DECLARATION
+from tests.support.command_line import HEAD, judged
 from tests.support.simulated_rollout import Lab
 from tests.support.verify import GOOD as NODE
 
+__all__ = ["lab"]
 pytestmark = pytest.mark.pure
-HEAD = {"schema", "gpunode", "at", "counts", "exit_code"}
-KUBERNETES = {"kubernetes": {"enabled": True, "version": "1.31"}}
-
-
-def judged(command: str, printed: str, status: int) -> dict[str, Any]:
-    """Return the one document that was printed, after a look at its head and its schema."""
-    found: dict[str, Any] = json.loads(printed)
-    facts = DRAFT202012.create_resource(recorded.schema())
-    registry = Registry().with_resource("../plan/facts.schema.json", facts)
-    jsonschema.Draft202012Validator(SCHEMAS[command](), registry=registry).validate(found)
-    assert found.keys() >= HEAD and found["exit_code"] == status
-    return found
 
 
 def run(*words: str) -> Result:
     return CliRunner().invoke(cli.gpunode, list(words))
-
-
-def inventory(folder: Path, **data: Mapping[str, Any]) -> str:
-    # pyinfra keeps a file's code by its name.
-    path = folder / f"fleet{len(list(folder.iterdir()))}.py"
-    path.write_text(f"nodes = {list(data.items())!r}\n")
-    return str(path)
 
 
 def test_every_schema_is_one_and_refuses_a_document_without_a_head() -> None:
@@ -65,45 +47,20 @@ def test_every_schema_is_one_and_refuses_a_document_without_a_head() -> None:
             jsonschema.validate({}, schema())
 
 
-def test_check_says_how_many_are_right_and_what_is_refused(tmp_path: Path) -> None:
-    bad = {"driver": {"branch": "570"}, "cuda": {"version": "13.0"}}
-    done = run("check", "--json", inventory(tmp_path, a={}, b=bad))
-    found = judged("check", done.stdout, done.exit_code)
-    assert (found["counts"]["hosts"], found["ok"], done.exit_code) == ({"right": 1, "refused": 1}, False, 3)
-    wrong = run("check", "--json", inventory(tmp_path, a={"drivr": {}}))
-    assert judged("check", wrong.stdout, 3)["problems"][0]["key"] == "drivr"
-    missing = run("check", "--json", str(tmp_path / "none.py"))
-    assert "no such inventory file" in judged("check", missing.stdout, 1)["error"]
-
-
-def test_cluster_prints_values_and_labels_behind_the_head(tmp_path: Path) -> None:
-    path = inventory(tmp_path, a=KUBERNETES, b=KUBERNETES)
-    found = judged("cluster", run("cluster", "--output", "json", path).stdout, 0)
-    assert found["counts"]["hosts"] == {"inventory": 2, "labelled": 2} and set(found["labels"]) == {"a", "b"}
-    assert HEAD.isdisjoint(json.loads(run("cluster", "--values", "--json", path).stdout)), "helm reads it"
-    nobody = run("cluster", "--json", inventory(tmp_path, a={}))
-    jsonschema.validate(json.loads(nobody.stdout), error_schema())
-    assert nobody.exit_code == 2
-
-
-def test_explain_prints_the_pages_that_are_asked_for() -> None:
-    found = judged("explain", run("explain", "--output", "json", "driver.loaded-module").stdout, 0)
-    assert [page["code"] for page in found["pages"]] == ["driver.loaded-module"] and found["counts"] == {"pages": 1}
-
-
-def test_plan_counts_verdicts(tmp_path: Path) -> None:
-    words = ("--facts", "docs/examples/plan/facts.json", "--settings", "docs/examples/plan/settings.yaml")
-    done = warm.run("gpunode", "plan", "--json", *words)
-    counts = judged("plan", done.stdout, done.returncode)["counts"]
-    assert counts == {"hosts": {"can be done": 1, "refused": 1, "nothing to do": 1, "unreachable": 1}}
+def test_cluster_prints_values_for_helm_without_a_head(tmp_path: Path) -> None:
+    path = tmp_path / "labelled.py"
+    path.write_text("nodes = [('a', {'kubernetes': {'enabled': True, 'version': '1.31'}})]\n")
+    assert HEAD.isdisjoint(json.loads(run("cluster", "--values", "--json", str(path)).stdout))
 
 
 def test_facts_are_one_document_in_every_mode_and_are_read_again(tmp_path: Path) -> None:
     host = {"ssh_hostname": "127.0.0.1", "ssh_port": 1, "ssh_connect_retries": 0}
-    path = inventory(tmp_path, a=host)
+    path = tmp_path / "fleet.py"
+    path.write_text(f"nodes = [('a', {host}), ('b', {host})]\n")
     for mode in ("auto", "tty", "plain", "quiet", "json"):
-        done = warm.run("gpunode", "facts", "--output", mode, path)
-        assert judged("facts", done.stdout, 1)["counts"] == {"hosts": {"read": 0, "unreachable": 1}}
+        done = warm.run("gpunode", "facts", "--output", mode, "--limit", "a", path)
+        found = judged("facts", done.stdout, 1)
+        assert (found["counts"], found["limit"]) == ({"hosts": {"read": 0, "unreachable": 1}}, ["a"])
         assert "a: no facts: " in done.stderr
     (tmp_path / "facts.json").write_text(done.stdout)
     assert read_facts(tmp_path / "facts.json")[0].reason
@@ -119,44 +76,8 @@ def test_facts_of_an_older_gpunode_are_read_and_those_of_another_form_refused(tm
     assert read.node is not None and read.node.driver == NODE.driver
     for schema in (0, 2, None):
         path.write_text(json.dumps({**new, "schema": schema}))
-        with pytest.raises(FactsError, match=r"this gpunode reads 1; record the facts anew"):
+        with pytest.raises(FactsError, match="reads 1;"):
             read_facts(path)
-
-
-def test_mig_check_counts_configurations_and_says_its_exit_status(tmp_path: Path) -> None:
-    (tmp_path / "site.yaml").write_text(DECLARATION)
-    words = ("mig", "check", str(tmp_path / "site.yaml"), "--all", "--gpu", "H100-80GB", "--output", "json")
-    done = run(*words)
-    assert judged("mig check", done.stdout, 2)["counts"] == {"configs": {"placed": 1, "not placed": 2}}
-    (tmp_path / "site.yaml").write_text("version: v2\n")
-    assert judged("mig check", run(*words).stdout, 3)["verdict"] == "refused"
-
-
-def test_init_says_what_it_wrote(tmp_path: Path) -> None:
-    done = run("init", str(tmp_path / "mine"), "--output", "json")
-    found = judged("init", done.stdout, 0)
-    assert str(tmp_path / "mine" / "config.py") in found["written"]
-    assert found["counts"]["written"] == len(found["written"]) and "Next, in" in done.stderr
-    again = run("init", str(tmp_path / "mine"), "--output", "json")
-    jsonschema.validate(json.loads(again.stdout), error_schema())
-    assert again.exit_code == 3
-    assert run("init", str(tmp_path / "other"), "--output", "quiet").output == ""
-
-
-def test_a_lab_is_a_document_also_where_it_is_not_up() -> None:
-    found = judged("lab list", run("lab", "list", "--lab", "no-such-lab", "--json").stdout, 0)
-    assert (found["lab"], found["nodes"], found["counts"]) == ("no-such-lab", [], {"nodes": {}})
-    wrong = run("lab", "list", "--lab", "NO", "--json")
-    jsonschema.validate(json.loads(wrong.stdout), error_schema())
-
-
-@pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    found = Lab(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(drift, "inspect", found.inspect)
-    monkeypatch.setattr(child, "program", lambda: str(tmp_path / "bin" / "pyinfra"))
-    return found
 
 
 def test_drift_and_rollout_count_nodes(lab: Lab) -> None:
@@ -170,52 +91,88 @@ def test_drift_and_rollout_count_nodes(lab: Lab) -> None:
 
 
 def test_apply_prints_what_drift_prints_with_what_it_left_alone(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = {"gpu-1": CAN, "gpu-2": CAN, "gpu-3": REFUSED, "gpu-4": no_answer.unreached("timed out")}
-    monkeypatch.setattr(plans, "live_plans", lambda *_: found)
-    ends = (HostEnd("gpu-1", findings=(*GOOD, WAITS)), HostEnd("gpu-2", left_alone="cordoned by somebody"))
-    (lab.folder / "ended.json").write_text(json.dumps([end.to_json() for end in ends]))
+    _plan(monkeypatch, {"gpu-1": CAN, "gpu-2": CAN, "gpu-3": REFUSED, "gpu-4": no_answer.unreached("timed out")})
+    _end(lab, HostEnd("gpu-1", findings=(*GOOD, WAITS)), HostEnd("gpu-2", left_alone="a cordon"))
     done = run("apply", "--yes", "--output", "json", "fleet.py")
     told = judged("apply", done.stdout, 1)
     classes = {name: host["class"] for name, host in told["hosts"].items()}
     assert classes == {"gpu-1": "reboot pending", "gpu-3": "unsupported", "gpu-4": "unreachable"}
-    assert told["left_alone"] == {"gpu-2": "cordoned by somebody"} and told["inventory"] == "fleet.py"
-    assert Path(told["log"]).is_file() and "gpu-1, gpu-2: nothing to do" in done.stderr
+    assert told["left_alone"] == {"gpu-2": "a cordon"} and told["inventory"] == "fleet.py"
+    assert Path(told["log"]).is_file() and "gpu-1, gpu-2: " in done.stderr
 
 
-def test_an_apply_of_which_no_node_takes_part_says_so_in_its_document(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plans, "live_plans", lambda *_: {"gpu-1": REFUSED})
+def test_an_apply_of_which_no_node_takes_part_says_so(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    _plan(monkeypatch, {"gpu-1": REFUSED})
     done = run("apply", "--yes", "--output", "json", "fleet.py")
     assert judged("apply", done.stdout, 2)["log"] is None and lab.runs == []
     quiet = run("apply", "--yes", "--output", "quiet", "fleet.py")
     assert "mig: preflight: unsupported, gpu-1" in quiet.stdout and quiet.exit_code == 2
 
 
-def test_a_quiet_apply_says_nothing_where_all_went_well(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plans, "live_plans", lambda *_: {"gpu-1": CAN})
-    (lab.folder / "ended.json").write_text(json.dumps([HostEnd("gpu-1", findings=GOOD).to_json()]))
+def test_a_quiet_apply_says_nothing_where_all_went_well(lab: Lab) -> None:
     done = run("apply", "--yes", "--output", "quiet", "fleet.py")
-    assert (done.exit_code, done.output) == (0, "") and lab.runs == [["gpu-1"]]
+    assert (done.exit_code, done.output, len(lab.runs)) == (0, "", 1)
 
 
 def test_ci_prints_a_document_also_where_a_machine_does_not_come_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = Machines(tmp_path, monkeypatch, answer("up", "refused"), answer("b", "refused")).ci(
-        "--wait", "0", "--output", "json"
-    )
+    machines = Machines(tmp_path, monkeypatch, answer("up", "refused"), answer("b", "refused"))
+    done = machines.ci("--wait", "0", "--output", "json")
     assert judged("ci", done.stdout, 1)["counts"]["hosts"] == {"unreachable": 2}
-    assert "up, b: did not come up" in done.stderr
+    assert "\nup, b: " in f"\n{done.stderr}"
 
 
-@pytest.mark.parametrize("command", ["plan", "drift", "facts", "apply", "rollout", "cluster", "ci"])
-def test_settings_that_are_refused_are_a_document_of_the_error(command: str, tmp_path: Path) -> None:
-    path = inventory(tmp_path, a={"driver": {"branch": 580}})
-    # Nobody is there to be asked.
-    asked = ["--yes"] if command == "apply" else []
-    done = run(command, *asked, "--output", "json", path)
-    found = json.loads(done.stdout)
-    jsonschema.validate(found, error_schema())
-    assert (found["exit_code"], done.exit_code) == (3, 3) and "driver.branch" in found["error"]
-    assert found["problems"][0]["key"] == "driver.branch" and "driver.branch" in done.stderr
+@pytest.mark.parametrize(
+    ("item", "kind", "code"),
+    [
+        (no_answer.unreached("timed out. Remedy: wait"), "no answer", "node.connection"),
+        (no_answer.unreadable("sudo asks"), "unreadable", "node.state"),
+        (no_answer.unjudged(KeyError("x")), "cannot be judged", "node.state"),
+    ],
+)
+def test_a_node_without_a_plan_is_told_with_reason_remedy_and_code(item: Finding, kind: str, code: str) -> None:
+    plans: dict[str, Plan | Finding] = {"gpu-1": item, "gpu-2": Plan((), (), ())}
+    assert plan_text(plans).splitlines()[:2] == [
+        f"gpu-1: {kind}: {item.cause} [{code}]", f"  remedy: {item.remedy}",
+    ]  # fmt: skip
+    host = as_json(plans)["hosts"]["gpu-1"]
+    assert host == {"verdict": "unreachable", "reason": item.cause, "remedy": item.remedy, "code": code}
+    end, _ = ends_of(plans, Progress(0), 0)
+    report = report_of(end)
+    assert report is not None and report.findings == (item,) and status_of([end]) is ExitCode.ERROR
+    assert verdict_text([end]).splitlines()[0].endswith(f"{item.finding_class}, gpu-1 [{code}]")
+
+
+# What `gpunode init` writes, and the inventories of the repository.
+
+FILES = {
+    ".gitignore", "config.py", "deploys/gpu_node.py", "inventories/ci.py", "inventories/lab.py", "inventories/prod.py",
+    *(f"inventories/group_data/{name}.py" for name in ("all", "ci", "lab", "prod")),
+}  # fmt: skip
+
+
+def _files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_repository_has_what_the_commands_of_its_last_lines_need(tmp_path: Path) -> None:
+    done = warm.run("gpunode", "init", "mine", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert _files(tmp_path / "mine") == FILES
+    for path in FILES - {".gitignore"}:
+        assert (tmp_path / "mine" / path).read_text() == (warm.CHECKOUT / path).read_text()
+    for command in ("check inventories/prod.py", "completion --help", "man ~/.local/share/man/man1"):
+        assert f"gpunode {command}" in done.stdout
+    checked = warm.run("gpunode", "check", "inventories/prod.py", cwd=tmp_path / "mine")
+    assert checked.returncode == 0, checked.stderr
+
+
+@pytest.mark.parametrize("group", ["all", "ci", "lab", "prod"])
+def test_the_groups_of_the_repository_are_right(group: str) -> None:
+    data = runpy.run_path(str(warm.CHECKOUT / "inventories" / "group_data" / f"{group}.py"))
+    settings_from(data, foreign_names())
+
+
+def test_the_names_of_pyinfras_connectors_are_let_through() -> None:
+    assert {"ssh_user", "ssh_key", "ssh_hostname", "ssh_known_hosts_file", "docker_platform"} <= foreign_names()

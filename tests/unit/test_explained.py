@@ -46,16 +46,13 @@ def executed(
 @pytest.mark.pure
 def test_cause_and_remedy_are_the_last_that_is_said() -> None:
     ok, lines, logged = executed(["Reading package lists...", FULL])
-    assert not ok
-    assert lines[:2] == ["Reading package lists...", FULL]
-    assert lines[2].startswith("gpunode: cause: the disk is full") and lines[3].startswith("gpunode: remedy: free room")
-    assert (len(lines), logged) == (4, [])
-
-
-@pytest.mark.pure
-def test_output_that_was_printed_as_it_came_is_explained_as_well() -> None:
-    _, _, logged = executed([FULL], live=True)
-    assert [line.split(":")[1] for line in logged] == [" cause", " remedy"]
+    assert (ok, lines[:2], logged) == (False, ["Reading package lists...", FULL], [])
+    assert [line.split(":")[:2] for line in lines[2:]] == [["gpunode", " cause"], ["gpunode", " remedy"]]
+    assert "disk" in lines[2]
+    # Output that was printed as it came is explained as well.
+    assert [line.split(":")[1] for line in executed([FULL], live=True)[2]] == [" cause", " remedy"]
+    # Success needs no explanation.
+    assert executed([FULL], succeeded=True) == (True, [FULL], [])
 
 
 @pytest.mark.pure
@@ -66,15 +63,10 @@ def test_what_fails_while_things_are_put_back_is_not_taken_for_the_cause() -> No
 
 
 @pytest.mark.pure
-def test_success_needs_no_explanation() -> None:
-    assert executed([FULL], succeeded=True) == (True, [FULL], [])
-
-
-@pytest.mark.pure
 def test_what_was_kept_of_somebody_s_is_named_where_the_undoing_succeeds() -> None:
     """Nothing else of what a command prints is shown then."""
-    line = "gpunode: /etc/x was written by somebody else; what it said is kept as /etc/x.gpunode-lost"
-    assert KEPT in line and KEPT in KEEPING
+    line = f"gpunode: /etc/x {KEPT} /etc/x.gpunode-lost"
+    assert KEPT in KEEPING
     assert executed(["putting back", line], succeeded=True) == (True, ["putting back", line], [line])
     assert executed([line], succeeded=True, live=True)[2] == [], "it was printed as it came"
 
@@ -83,9 +75,7 @@ def test_what_was_kept_of_somebody_s_is_named_where_the_undoing_succeeds() -> No
 @pytest.mark.parametrize("raises", [None, EOFError(), SSHException("SSH session not active"), OSError("broken pipe")])
 def test_a_connection_that_breaks_is_told_with_what_becomes_of_the_change(raises: Exception | None) -> None:
     ok, lines, _ = executed([], raises=raises)
-    assert not ok
-    assert "the connection to the node broke" in lines[-2]
-    assert "what was begun on it goes on" in lines[-1]
+    assert not ok and "connection" in lines[-2] and "goes on" in lines[-1]
 
 
 @pytest.mark.pure
@@ -104,17 +94,16 @@ class Apt:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.program("apt-config", "echo \"lock_seconds='2'\"")
-        self.program("dpkg", "echo amd64")
-        self.program("sleep", "true")
+        (folder / "gpunode-cuda.sources").write_text(f"Types: deb\nURIs: {CUDA}/\nSuites: /\n")
+        for name, body in (("apt-config", "echo \"lock_seconds='2'\""), ("dpkg", "echo amd64"), ("sleep", "true")):
+            self.program(name, body)
 
     def program(self, name: str, body: str) -> None:
         (self.folder / name).write_text(f'#!/bin/sh\necho "{name} $*" >> {self.folder}/calls\n{body}\n')
         (self.folder / name).chmod(0o755)
 
     def calls(self, name: str) -> int:
-        lines = (self.folder / "calls").read_text().splitlines()
-        return sum(line.startswith(f"{name} ") for line in lines)
+        return sum(line.startswith(f"{name} ") for line in (self.folder / "calls").read_text().splitlines())
 
     def run(self, text: str) -> subprocess.CompletedProcess[str]:
         text = script(text.replace("/etc/apt/sources.list.d", str(self.folder)))
@@ -126,7 +115,6 @@ class Apt:
 
 @pytest.fixture
 def apt(tmp_path: Path) -> Apt:
-    (tmp_path / "gpunode-cuda.sources").write_text(f"Types: deb\nURIs: {CUDA}/\nSuites: /\n")
     return Apt(tmp_path)
 
 

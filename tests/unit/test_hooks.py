@@ -6,10 +6,11 @@ import resource
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import paramiko
 import pyinfra
@@ -43,24 +44,18 @@ from tests.support import warm
 
 pytestmark = pytest.mark.pure
 
-CHECKOUT = Path(__file__).resolve().parents[2]
-_OPERATION_MODULE = sys.modules["pyinfra.api.operation"]
 _HOOKED: tuple[tuple[Any, str], ...] = (
     (State, "init"),
     (SSHConnector, "connect"),
     (SSHClient, "exec_command"),
-    (SSHConnector, "run_shell_command"),
-    (LocalConnector, "run_shell_command"),
-    (ssh, "execute_command_with_sudo_retry"),
-    (local, "execute_command_with_sudo_retry"),
-    (Host, "run_shell_command"),
-    (Host, "put_file"),
-    (Host, "rsync"),
-    (Host, "disconnect"),
+    *((connector, "run_shell_command") for connector in (SSHConnector, LocalConnector)),
+    *((module, "execute_command_with_sudo_retry") for module in (ssh, local)),
+    *((Host, name) for name in ("run_shell_command", "put_file", "rsync", "disconnect")),
     (FunctionCommand, "execute"),
     (arguments, "all_global_arguments"),
     (connectors, "entry_points"),
-    (_OPERATION_MODULE, "get_operation_order_from_stack"),
+    # The name pyinfra.api.operation is the decorator, not the module.
+    (sys.modules["pyinfra.api.operation"], "get_operation_order_from_stack"),
 )
 
 
@@ -84,24 +79,18 @@ def _installed() -> list[Any]:
 
 
 class Recorder:
-    """Stand in for a connection: count what reaches the node, answer as a real sh does."""
+    """Stand in for a connection: count what reaches the node, answer as a real sh does, but start no container."""
 
     def __init__(self) -> None:
         self.commands: list[str] = []
+        self.put_file = self.rsync = lambda *_, **__: True
+        self.connect = self.disconnect = lambda: None
 
     def run_shell_command(self, command: Any, **_: Any) -> tuple[bool, Any]:
         self.commands.append(str(command))
-        done = subprocess.run(["sh", "-c", str(command)], capture_output=True, text=True, check=False)
+        text = "true" if "gpunode-smoke" in str(command) else str(command)
+        done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=False)
         return done.returncode == 0, as_output(done.stdout.splitlines())
-
-    def put_file(self, *_: Any, **__: Any) -> bool:
-        return True
-
-    rsync = put_file
-
-    def connect(self) -> None: ...
-
-    def disconnect(self) -> None: ...
 
 
 @pytest.fixture
@@ -121,35 +110,20 @@ def _commands(host: Host) -> list[str]:
     return host.connector.commands  # type: ignore[attr-defined,no-any-return]
 
 
-class Unstarted(Recorder):
-    """Start no container."""
-
-    def run_shell_command(self, command: Any, **arguments: Any) -> tuple[bool, Any]:
-        if "gpunode-smoke" not in str(command):
-            return super().run_shell_command(command, **arguments)
-        self.commands.append("smoke test")
-        return True, as_output([])
-
-
-def test_the_smoke_test_is_no_reading_and_what_was_read_before_it_is_read_anew(node: Host) -> None:
-    node.connector = Unstarted()  # type: ignore[assignment]
+def test_the_smoke_test_is_no_reading_and_what_was_read_before_it_is_outdated(node: Host) -> None:
     reading = KernelFeatures().command()
-    node.run_shell_command(reading)
-    node.run_shell_command(reading)
-    assert len(_commands(node)) == 1, "it is shared"
+    for _ in range(2):
+        node.run_shell_command(reading)
     before = shared_readings.changes.count
     node.run_shell_command(Smoke().command(reload=False))
-    assert _commands(node)[1:] == ["smoke test"]
     assert shared_readings.changes.count > before
     node.run_shell_command(reading)
-    assert len(_commands(node)) == 3, "what was read before containers came and went is outdated"
+    assert ["gpunode-smoke" in each for each in _commands(node)] == [False, True, False]
 
 
 def test_what_records_a_node_reads_it_and_tests_nothing() -> None:
-    every = {*PARTS.values(), *(type(NodeWithCandidates()), type(NodeFact()))}
-    assert Smoke not in every
-    for fact in (NodeFact, NodeWithCandidates):
-        assert "gpunode-smoke" not in fact().command()
+    assert Smoke not in PARTS.values()
+    assert not any("gpunode-smoke" in fact().command() for fact in (NodeFact, NodeWithCandidates))
 
 
 def test_installed_twice_is_installed_once() -> None:
@@ -165,9 +139,7 @@ def test_hooks_off_leaves_the_judging_of_settings_alone(monkeypatch: pytest.Monk
     monkeypatch.setenv("GPUNODE_HOOKS", "off")
     before = _installed()
     hooks.install()
-    assert _installed()[1:] == before[1:]
-    assert State.init is not before[0]
-    assert not hooks.are_installed()
+    assert _installed()[1:] == before[1:] and State.init is not before[0] and not hooks.are_installed()
 
 
 def test_a_run_tells_how_long_it_has_been_at_work_once_it_has_changed_anything(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,12 +172,10 @@ def test_a_connection_has_no_nagle_delay_wakes_seldom_and_ends_where_the_node_is
         monkeypatch.setattr(SSHConnector, "connect", connect)
         hooks.install()
         assert not connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-        often = connection.gettimeout()
-        assert often is not None
+        often = connection.gettimeout() or 0
         SSHConnector.connect(SimpleNamespace())  # type: ignore[arg-type]
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-        seldom = connection.gettimeout()
-        assert seldom is not None and seldom > 10 * often
+        assert 0 < 10 * often < (connection.gettimeout() or 0)
         assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         idle, between, count = (
             connection.getsockopt(socket.IPPROTO_TCP, option)
@@ -222,42 +192,33 @@ def test_a_connection_through_a_jump_host_is_left_alone(monkeypatch: pytest.Monk
     assert SSHConnector.connect(SimpleNamespace(client=client)) == "connected"  # type: ignore[arg-type]
 
 
-def _unreadable(_: Any) -> None:
-    # As pyinfra's connector does.
-    try:
-        raise PermissionError(13, "Permission denied", "/keys/ci")
-    except OSError as error:
-        raise ConnectError(f"Could not connect ({error})")  # noqa: B904
-
-
-def _refused(_: Any) -> None:
-    try:
-        raise ConnectionRefusedError(111, "Connection refused")
-    except OSError as error:
-        raise ConnectError(f"Could not connect ({error})")  # noqa: B904
-
-
-def _raising(error: Exception) -> Callable[[Any], None]:
-    def connect(_: Any) -> None:
-        raise error
-
-    return connect
+def _within(error: Exception, context: OSError) -> Exception:
+    """Return an error that pyinfra's connector makes of one of the system."""
+    error.__context__ = context
+    return error
 
 
 @pytest.mark.parametrize(
-    ("connect", "lasting", "said"),
+    ("error", "lasting", "said"),
     [
-        (_raising(PyinfraError("No such private key file: /keys/ci")), True, "No such private key file: /keys/ci"),
-        (_raising(UnicodeDecodeError("utf-8", b"\x80", 0, 1, "invalid start byte")), True, "ssh_key /keys/ci"),
-        (_unreadable, True, "'/keys/ci'"),
-        (_refused, False, "Connection refused"),
-        (_raising(ConnectError("Authentication error")), False, "Authentication error"),
+        (PyinfraError("No such private key file: /keys/ci"), True, "/keys/ci"),
+        (UnicodeDecodeError("utf-8", b"\x80", 0, 1, "invalid start byte"), True, "ssh_key /keys/ci"),
+        (
+            _within(ConnectError("('/keys/ci')"), PermissionError(13, "Permission denied", "/keys/ci")),
+            True,
+            "'/keys/ci'",
+        ),
+        (_within(ConnectError("(x)"), ConnectionRefusedError(111, "Connection refused")), False, "(x)"),
+        (ConnectError("Authentication error"), False, "Authentication error"),
     ],
     ids=["absent", "no text", "unreadable", "refused", "not accepted"],
 )
 def test_what_stops_a_connection_is_that_hosts_alone_and_a_key_that_cannot_be_used_is_told_from_the_rest(
-    connect: Callable[[Any], None], lasting: bool, said: str, monkeypatch: pytest.MonkeyPatch
+    error: Exception, lasting: bool, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def connect(_: Any) -> None:
+        raise error
+
     monkeypatch.setattr(SSHConnector, "connect", connect)
     hooks.install()
     connector: Any = SimpleNamespace(client=None, data={"ssh_key": "/keys/ci", "ssh_port": 22})
@@ -268,10 +229,10 @@ def test_what_stops_a_connection_is_that_hosts_alone_and_a_key_that_cannot_be_us
     assert said in raised.value.args[0]
 
 
-def test_a_key_exchange_that_ran_out_of_time_is_tried_once_more() -> None:
+def test_a_key_exchange_that_ran_out_of_time_is_tried_once_more_and_prints_no_traceback() -> None:
     # By paramiko's and pyinfra's own words: a server that takes connections, and says nothing.
     code = """
-import socket
+import logging, socket
 from threading import Thread
 from gpunode.fleet import hooks
 from pyinfra.api import Config, Inventory, State
@@ -286,53 +247,33 @@ Thread(target=take, daemon=True).start()
 data = {"ssh_port": server.getsockname()[1], "ssh_password": "x", "ssh_allow_agent": False,
         "ssh_look_for_keys": False, "ssh_strict_host_key_checking": "no"}
 hooks.install()
+hooks.install()
+# As paramiko's thread does of a banner that does not come.
+logging.getLogger("paramiko.transport").error("Traceback")
 state = State(Inventory(([("127.0.0.1", data)], {})), Config(CONNECT_TIMEOUT=1))
 try:
     connect_all(state)
 except PyinfraError:
-    print(len(taken))
+    print(len(taken), len(logging.getLogger("paramiko").handlers))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
-    assert (done.stdout.strip(), done.returncode) == ("2", 0), done.stderr
-
-
-def test_a_connection_that_is_never_answered_prints_no_traceback() -> None:
-    # A banner that does not come is what a node under load gives; paramiko's thread tells of it by its logger.
-    code = (
-        "import logging; from gpunode.fleet import hooks; hooks.install(); hooks.install(); "
-        "logging.getLogger('paramiko.transport').error('Traceback'); print(len(logging.getLogger('paramiko').handlers))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert (done.stdout.strip(), done.stderr) == ("1", "")
+    assert (done.stdout.strip(), done.returncode) == ("2 1", 0) and "Traceback" not in done.stderr, done.stderr
 
 
 def test_which_connectors_are_installed_is_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked_up: list[dict[str, str]] = []
-    asked = _original(connectors, "entry_points")
-
-    def noting(**chosen: str) -> Any:
-        looked_up.append(chosen)
-        return asked(**chosen)
-
-    monkeypatch.setattr(connectors, "entry_points", noting)
+    asked = Mock(wraps=_original(connectors, "entry_points"))
+    monkeypatch.setattr(connectors, "entry_points", asked)
     hooks.install()
-    first, second = connectors.get_all_connectors(), connectors.get_all_connectors()
-    assert first == second and first["ssh"] is SSHConnector
-    assert looked_up == [{"group": "pyinfra.connectors"}]
+    assert [connectors.get_all_connectors()["ssh"] for _ in range(2)] == [SSHConnector] * 2
+    asked.assert_called_once_with(group="pyinfra.connectors")
 
 
-def test_as_many_hosts_at_once_as_there_are() -> None:
+@pytest.mark.parametrize(("chosen", "parallel"), [({}, 90), ({"PARALLEL": 7}, 7)])
+def test_as_many_hosts_at_once_as_there_are_or_as_were_chosen(chosen: dict[str, int], parallel: int) -> None:
     hooks.install()
-    config = Config()
+    config = Config(**chosen)
     State(Inventory(([f"@fake/{number}" for number in range(90)], {})), config)
-    assert config.PARALLEL == 90
-
-
-def test_a_number_of_hosts_at_once_that_was_chosen_stands() -> None:
-    hooks.install()
-    config = Config(PARALLEL=7)
-    State(Inventory(([f"@fake/{number}" for number in range(90)], {})), config)
-    assert config.PARALLEL == 7
+    assert parallel == config.PARALLEL
 
 
 def test_hosts_at_once_stay_within_the_limit_of_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,10 +308,9 @@ def test_two_operations_that_were_announced_ask_once(node: Host) -> None:
     with announcing(node):
         files.content(name="a", path="/nowhere/a", text="a")
         files.absent(name="b", path="/nowhere/b")
-    assert _commands(node) == []
-    assert not is_announcing(node)
-    node.get_fact(File, path="/nowhere/a")
-    node.get_fact(File, path="/nowhere/b")
+    assert _commands(node) == [] and not is_announcing(node)
+    for path in ("/nowhere/a", "/nowhere/b"):
+        node.get_fact(File, path=path)
     assert len(_commands(node)) == 1
 
 
@@ -380,9 +320,7 @@ def test_a_deploy_body_that_reads_a_fact_itself_is_announced_up_to_there(node: H
         files.content(name="a", path="/nowhere/a", text="a")
         node.get_fact(KernelFeatures)
         passed.append("acted on no answer")
-    assert not passed
-    assert _commands(node) == []
-    assert not is_announcing(node)
+    assert (passed, _commands(node), is_announcing(node)) == ([], [], False)
 
 
 @pytest.mark.parametrize(
@@ -409,16 +347,11 @@ def test_whatever_is_no_probe_ends_what_was_read(node: Host, tmp_path: Path, cha
     assert node.get_fact(File, path=str(path)).sha256 is not None
 
 
-def test_a_fact_alone_is_the_same_with_hooks_and_without(node: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    hooked = node.get_fact(KernelFeatures)
-    monkeypatch.setattr(Host, "run_shell_command", _original(Host, "run_shell_command"))
-    assert node.get_fact(KernelFeatures) == hooked
-
-
 _DEPLOY = """
-from pyinfra.context import ctx_host
-from pyinfra.api import StringCommand
+import hashlib
 from pyinfra import host
+from pyinfra.api import StringCommand
+from pyinfra.context import ctx_host
 from gpunode.facts.file import File
 from gpunode.fleet import hooks
 from gpunode.operations.announcement import announcing
@@ -426,18 +359,14 @@ from gpunode.operations.failure import require, node_operation
 
 @node_operation
 def append(path, size):
-    reading = require(host.get_fact(File, path=path), path)
-    import hashlib
-    if reading.sha256 == hashlib.sha256(b"x" * size).hexdigest():
+    if require(host.get_fact(File, path=path), path).sha256 == hashlib.sha256(b"x" * size).hexdigest():
         host.noop("as it should be")
         return
     yield StringCommand("printf", "x", ">>", path)
 
 def body():
-    append(name="one", path="{path}", size=1)
-    append(name="two", path="{path}", size=2)
-    append(name="two again", path="{path}", size=2)
-    append(name="two still", path="{path}", size=2)
+    for name, size in (("one", 1), ("two", 2), ("two again", 2), ("two still", 2)):
+        append(name=name, path="{path}", size=size)
 
 if hooks.are_installed():
     with announcing(ctx_host.get()):

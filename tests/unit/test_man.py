@@ -47,9 +47,8 @@ def test_each_command_has_a_page_with_all_its_options() -> None:
 
 
 def test_an_example_stands_as_it_is_typed() -> None:
-    lines = plain(PAGES["gpunode-init.1"]).splitlines()
-    assert "terraform show -json | gpunode init --from-terraform -" in lines
-    assert lines[lines.index("terraform show -json | gpunode init --from-terraform -") + 1 :][:2] == [".RE", ".fi"]
+    page = plain(PAGES["gpunode-init.1"])
+    assert "\nterraform show -json | gpunode init --from-terraform -\n.RE\n.fi\n" in page
 
 
 def test_no_word_of_a_help_becomes_a_request_of_groff_s() -> None:
@@ -76,14 +75,5 @@ def test_no_fault_is_found_in_any_page(judge: str, tmp_path: Path) -> None:
 
 def test_the_command_writes_them_all_into_a_folder_that_it_makes(tmp_path: Path) -> None:
     done = warm.run("gpunode", "man", str(tmp_path / "share" / "man1"))
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0 and f"{len(PAGES)} pages" in done.stdout, done.stderr
     assert {path.name for path in (tmp_path / "share" / "man1").iterdir()} == set(PAGES)
-    assert f"{len(PAGES)} pages in " in done.stdout
-
-
-def test_a_folder_that_cannot_be_written_is_said_without_a_traceback(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    done = warm.run("gpunode", "man", str(tmp_path / "file" / "man1"))
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert f"cannot write {tmp_path / 'file' / 'man1'}: Not a directory; name a DIRECTORY" in done.stderr
-    assert done.stderr.endswith(" [report.not-written]\n")

@@ -6,7 +6,6 @@ with age where they are installed. SIMULATED: else sops, and vault, by programs 
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -21,18 +20,8 @@ from tests.support import warm
 pytestmark = [pytest.mark.real, pytest.mark.tier2]
 
 SECRET = "s3cret-of-the-fleet"
-# SIMULATED: what the pages' commands print of a file that holds one secret, and nothing on others.
-SOPS = f"""#!/bin/sh
-[ "$*" = "decrypt --output-type json inventories/fleet.sops.yaml" ] || {{ echo "sops: $*?" >&2; exit 100; }}
-[ -e inventories/fleet.sops.yaml ] || {{ echo "Error: cannot read file: inventories/fleet.sops.yaml" >&2; exit 100; }}
-echo '{json.dumps({"ssh_key_password": SECRET})}'
-"""
-VAULT = f"""#!/bin/sh
-[ "$*" = "kv get -mount=secret -format=json gpu-fleet" ] || {{ echo "vault: $*?" >&2; exit 1; }}
-[ -e token ] || {{ echo "Error making API request. Code: 403. Errors: * permission denied" >&2; exit 2; }}
-echo '{json.dumps({"data": {"data": {"ssh_key_password": SECRET}, "metadata": {"version": 1}}})}'
-"""
 INVENTORY = "inventories/prod.py"
+PROGRAMS = Path(__file__).parent / "data" / "pages"
 
 
 @pytest.fixture
@@ -57,24 +46,20 @@ def follow(page: str, copy: Path, environment: dict[str, str]) -> None:
         assert wrong is None, wrong
 
 
-@pytest.mark.parametrize("page", ["from-ansible", "behind-a-proxy", "beside-the-gpu-operator"])
+@pytest.mark.parametrize("page", ["from-ansible", "behind-a-proxy", "beside-the-gpu-operator", "command-line"])
 def test_every_command_of_the_page_ends_and_prints_as_it_says(
     page: str, copy: Path, environment: dict[str, str]
 ) -> None:
-    follow(f"how-to/{page}.md", copy, environment)
-
-
-def test_completion_and_manual_pages_are_installed_as_the_page_says(copy: Path, environment: dict[str, str]) -> None:
-    if shutil.which("man") is None:
+    if page == "command-line" and shutil.which("man") is None:
         pytest.skip("needs man")
-    follow("how-to/command-line.md", copy, environment)
-    assert "_gpunode_completion" in (copy.parent / ".local/share/bash-completion/completions/gpunode").read_text()
+    follow(f"how-to/{page}.md", copy, environment)
+    completion = copy.parent / ".local/share/bash-completion/completions/gpunode"
+    assert page != "command-line" or "_gpunode_completion" in completion.read_text()
 
 
-def simulated(environment: dict[str, str], name: str, text: str) -> None:
-    path = Path(environment["PATH"].split(":")[0], name)
-    path.write_text(text)
-    path.chmod(0o755)
+def simulated(environment: dict[str, str], name: str) -> None:
+    shutil.copy(PROGRAMS / name, environment["PATH"].split(":")[0])
+    Path(environment["PATH"].split(":")[0], name).chmod(0o755)
 
 
 def encrypted(copy: Path, environment: dict[str, str]) -> None:
@@ -89,19 +74,14 @@ def encrypted(copy: Path, environment: dict[str, str]) -> None:
     assert SECRET not in (copy / "inventories/fleet.sops.yaml").read_text()
 
 
-def run(copy: Path, environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
-    program, *rest = words
-    return warm.run(program, *rest, cwd=copy, env=environment)
-
-
 @pytest.mark.parametrize("how", ["simulated", "real"])
 def test_secrets_come_from_sops_and_vault_as_the_page_says_and_gpunode_shows_none(
     how: str, copy: Path, environment: dict[str, str]
 ) -> None:
-    simulated(environment, "vault", VAULT)
+    simulated(environment, "vault")
     (copy / "token").touch()
     if how == "simulated":
-        simulated(environment, "sops", SOPS)
+        simulated(environment, "sops")
         (copy / "inventories/fleet.sops.yaml").touch()
     elif shutil.which("sops") and shutil.which("age-keygen"):
         encrypted(copy, environment)
@@ -109,7 +89,7 @@ def test_secrets_come_from_sops_and_vault_as_the_page_says_and_gpunode_shows_non
         pytest.skip("needs sops and age")
     follow("how-to/secrets.md", copy, environment)
     # pyinfra has it, which is what it is for, and shows it.
-    told = run(copy, environment, "pyinfra", INVENTORY, "debug-inventory")
+    told = warm.run("pyinfra", INVENTORY, "debug-inventory", cwd=copy, env=environment)
     assert SECRET in told.stdout + told.stderr
     nowhere = '\ngpu_nodes = [("127.0.0.1", {"ssh_port": 1, "ssh_connect_retries": 0})]\n'
     (copy / INVENTORY).write_text((copy / INVENTORY).read_text() + nowhere)
@@ -118,7 +98,7 @@ def test_secrets_come_from_sops_and_vault_as_the_page_says_and_gpunode_shows_non
         (("check", "--json"), 0), (("cluster",), 2), (("drift", "--json", "--html", str(page)), 1),
         (("plan", "--json"), 1), (("facts",), 1), (("apply", "--yes"), 1),
     ):  # fmt: skip
-        done = run(copy, environment, "gpunode", *words, INVENTORY)
+        done = warm.run("gpunode", *words, INVENTORY, cwd=copy, env=environment)
         assert done.returncode == status, done.stdout + done.stderr
         assert SECRET not in done.stdout + done.stderr
     logs = [path for path in (copy / ".apply").rglob("*") if path.is_file()]
@@ -129,9 +109,9 @@ def test_secrets_come_from_sops_and_vault_as_the_page_says_and_gpunode_shows_non
 def test_what_cannot_be_decrypted_ends_the_command_with_the_program_s_words(
     name: str, says: str, copy: Path, environment: dict[str, str]
 ) -> None:
-    simulated(environment, name, {"sops": SOPS, "vault": VAULT}[name])
+    simulated(environment, name)
     for step in steps("how-to/secrets.md"):
         if isinstance(step, Entry) and (step.file.endswith("decrypted.py") or f"of_{name}" in step.text):
             followed(step, copy, environment)
-    done = run(copy, environment, "gpunode", "check", INVENTORY)
+    done = warm.run("gpunode", "check", INVENTORY, cwd=copy, env=environment)
     assert done.returncode == 1 and says in done.stderr and "Traceback" not in done.stderr, done.stderr

@@ -1,4 +1,4 @@
-"""What a node says reaches no terminal as it came, by whatever way it is printed."""
+"""What a node says reaches no terminal as it came, by whatever way it is printed; and its trouble stays its own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ from gpunode import cli
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.base.terminal import logged, printable, printable_in_colour, say
 from gpunode.cli.drift import print_reports
-from gpunode.fleet import hooks
+from gpunode.fleet import drift, hooks
+from gpunode.fleet.drift import contained_report
+from gpunode.fleet.nodes import Answer
+from gpunode.settings import settings_from
+from tests.support.verify import GOOD, SETTINGS
 
 CLIPBOARD = "\x1b]52;c;cm0gLXJmIC8=\x07"
 ATTACK = f"570.1{CLIPBOARD}\x1b[2J\x9b31m\u202etxt.exe\u2066\rok"
@@ -44,20 +48,17 @@ def test_pyinfra_s_colours_stay_and_nothing_else() -> None:
     assert "\x1b" not in printable_in_colour("\x1b[8mhidden\x1b[5m")
 
 
-def test_a_line_is_cleaned(capsys: pytest.CaptureFixture[str]) -> None:
+def test_whatever_is_printed_is_cleaned(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     say(ATTACK)
     say(ATTACK, err=True)
-    printed = capsys.readouterr()
-    assert "570.1" in printed.out and not unprinted(printed.out)
-    assert "570.1" in printed.err and not unprinted(printed.err)
-
-
-def test_a_report_s_table_is_cleaned(capsys: pytest.CaptureFixture[str]) -> None:
+    line = capsys.readouterr()
     finding = Finding("driver", FindingClass.DRIFT, "version", ATTACK, ATTACK, ATTACK, ATTACK)
     print_reports((NodeReport("gpu-1", (finding,)),), show_all=True)
-    printed = capsys.readouterr().out
-    assert printed.count("570.1") >= 3
-    assert not unprinted(printed)
+    table = capsys.readouterr().out
+    (tmp_path / "prod.py").write_text(f"raise ValueError({ATTACK!r})\n")
+    refusal = CliRunner().invoke(cli.gpunode, ["check", str(tmp_path / "prod.py")]).output
+    for printed, times in ((line.out, 1), (line.err, 1), (table, 3), (refusal, 1)):
+        assert printed.count("570.1") >= times and not unprinted(printed)
 
 
 @pytest.mark.parametrize("file", sorted(Path(cli.__file__).parent.glob("*.py")), ids=lambda path: path.stem)
@@ -85,29 +86,47 @@ def test_pyinfra_s_own_log_is_cleaned(caplog: pytest.LogCaptureFixture) -> None:
     assert coloured == f"[gpu-1] \x1b[31m{printable(ATTACK)}\x1b[0m"
 
 
-def test_what_pyinfra_prints_of_a_command_as_it_comes_is_cleaned(monkeypatch: pytest.MonkeyPatch) -> None:
-    hooks.install()
-    said: list[str] = []
-    monkeypatch.setattr(output, "_echo", lambda message=None, **kwargs: said.append(message))
-    util.echo(f"[gpu-1] {ATTACK}", err=True)
-    assert said == [f"[gpu-1] {printable(ATTACK)}"]
-
-
-def test_the_command_line_tells_a_refusal_cleaned(tmp_path: Path) -> None:
-    inventory = tmp_path / "prod.py"
-    inventory.write_text(f"raise ValueError({ATTACK!r})\n")
-    done = CliRunner().invoke(cli.gpunode, ["check", str(inventory)])
-    assert done.exit_code != 0
-    assert "570.1" in done.output and not unprinted(done.output)
-
-
-def test_a_file_that_a_probe_has_read_stands_in_no_log(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_pyinfra_prints_of_a_command_as_it_comes_is_cleaned_and_shows_no_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     text = base64.b64encode(b'[plugins."io.containerd.grpc.v1.cri".registry]\npassword = "hunter2"\n').decode()
     hooks.install()
     said: list[str] = []
     monkeypatch.setattr(output, "_echo", lambda message=None, **kwargs: said.append(message))
+    util.echo(f"[gpu-1] {ATTACK}", err=True)
     util.echo(f"[gpu-1] config={text}", err=True)
-    assert said == [f"[gpu-1] config=<{len(text)} characters of base64>"]
+    assert said == [f"[gpu-1] {printable(ATTACK)}", f"[gpu-1] config=<{len(text)} characters of base64>"]
     digest = "loaded=" + "0a" * 32
-    assert logged(digest) == digest
-    assert text not in logged(f"config={text}\nmerged={text}")
+    assert logged(digest) == digest and text not in logged(f"config={text}\nmerged={text}")
+
+
+@pytest.mark.parametrize(
+    ("said", "printed"),
+    [
+        ("bad [/foo] :smile: [red]x", "cause    bad [/foo] :smile: [red]x\n"),
+        ("one\r\x1b[2Ktwo\nthree\a", "cause    one  [2Ktwo\n           three\n"),
+    ],
+)
+def test_what_a_node_said_is_printed_as_text_and_moves_no_cursor(
+    capsys: pytest.CaptureFixture[str], said: str, printed: str
+) -> None:
+    finding = Finding("driver", FindingClass.DRIFT, "loaded module", "575", "580", said)
+    print_reports((NodeReport("gpu-1", (finding,)),), show_all=False)
+    assert printed in capsys.readouterr().out
+
+
+def test_a_node_that_cannot_be_judged_is_an_error_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unable(*_: object) -> tuple[Finding, ...]:
+        raise ValueError("'1.17.8_custom' is no version")
+
+    good = contained_report(Answer("gpu-2", SETTINGS, GOOD, None))
+    assert {item.finding_class for item in good.findings} == {FindingClass.OK}
+    monkeypatch.setattr(drift, "judge", unable)
+    (found,) = contained_report(Answer("gpu-1", SETTINGS, GOOD, None)).findings
+    assert found.finding_class is FindingClass.ERROR and "1.17.8_custom" in (found.cause or "")
+
+
+def test_a_node_that_cannot_become_what_is_asked_is_unsupported() -> None:
+    settings = settings_from({"driver": {"branch": "570"}, "cuda": {"version": "13.0"}})
+    report = contained_report(Answer("gpu-1", settings, GOOD, None))
+    assert {item.finding_class for item in report.findings} == {FindingClass.UNSUPPORTED}

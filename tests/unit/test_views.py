@@ -3,60 +3,48 @@
 from __future__ import annotations
 
 import json
-import os
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
-import click
 import pytest
+import yaml
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpunode import cli
-from gpunode.base.comparison import RUN
-from gpunode.base.disruption import Disruption
-from gpunode.base.findings import Finding
-from gpunode.base.folding import UNBOUND
-from gpunode.base.verdicts import Caution, Refusal
-from gpunode.cli.errors import BROKEN_OFF, complain, say_usage
-from gpunode.cli.lab import table
+from gpunode.base.findings import Finding, FindingClass, NodeReport
+from gpunode.base.folding import UNBOUND, fold, fold_lines
+from gpunode.base.host_names import folded, folded_in_a_line
+from gpunode.cli.errors import BROKEN_OFF, complain
 from gpunode.cli.mig import as_text
 from gpunode.components.mig.check import check, target
 from gpunode.fleet import no_answer
 from gpunode.fleet.call import Call
+from gpunode.fleet.reports.findings_text import report_text
 from gpunode.fleet.reports.plan_text import plan_text
-from gpunode.node.plan import Plan, Step
+from gpunode.node.plan import Plan
 from gpunode.settings.mig_parted.declaration import read_declaration
-from tests.support import warm
-from tests.support.snapshots import COLUMNS, OTHER_WIDTHS, check_snapshot, overlong
+from tests.support.cases import build
+from tests.support.command_line import gpunode
+from tests.support.snapshots import COLUMNS, DATA, check_snapshot, overlong
 
 pytestmark = pytest.mark.pure
+T = TypeVar("T")
 # Whose order nobody can guess: such names cannot be told by the first and the last.
 IRREGULAR = [f"{word}{number}" for number in (7, 3, 19) for word in ("apollo", "zeus", "hera", "ares", "dione", "eos")]
 
-BOOT = Step(
-    "driver", "boot the node into the new module", "580.82.07", "580.95.05", Disruption.reboot, pending=True,
-    since="2026-01-12T09:30:00Z", what="loaded module", code="driver.loaded-module",
-)  # fmt: skip
-DONE = Plan((), (), ())
-CHANGES = Plan(
-    (),
-    (Caution("driver", "driver branch 590 ended in 2026", "the table", "take branch 595", "preflight.driver-ended"),),
-    (
-        Step(
-            "driver", "change to driver 580.95.05, open kernel module", "580.82.07", "580.95.05", Disruption.nothing,
-            packages=("nvidia-open 580.95.05", "nvidia-driver-cuda 580.95.05", "nvidia-kernel-open-dkms 580.95.05"),
-            what="module on disk", code="driver.module-on-disk",
-        ),
-        BOOT,
-        Step("containerd", "bring its runtimes to what is asked and restart it", None, "nvidia", Disruption.restart,
-             drains=True, what="default runtime", code="containerd.default-runtime"),
-    ),
-)  # fmt: skip
-REFUSED = Plan(
-    (Refusal("mig", "an L4 has no MIG", "NVIDIA MIG guide", f"take mig.config away, and {RUN}", "preflight.mig"),),
-    (),
-    (),
-)
+
+def _data(kind: type[T], file: str) -> dict[str, T]:
+    found: dict[str, T] = build(dict[str, kind], yaml.safe_load((DATA / file).read_text()))  # type: ignore[valid-type]
+    return found
+
+
+PLANS = _data(Plan, "plan_text/plans.yaml")
+CHANGES, DONE, REFUSED = PLANS["changes"], PLANS["done"], PLANS["refused"]
+BOOT = CHANGES.steps[1]
 LATER = replace(CHANGES, steps=(CHANGES.steps[0], replace(BOOT, since="2026-01-10T09:30:00Z"), CHANGES.steps[2]))
 
 
@@ -74,25 +62,73 @@ def _fleet() -> dict[str, Plan | Finding]:
     }
 
 
-def test_a_plan_of_many_nodes_reads_as_its_snapshot() -> None:
-    check_snapshot("plan_text", plan_text(_fleet(), COLUMNS, Call("inventories/prod.py")) + "\n")
+FINDINGS = _data(Finding, "findings_text/findings.yaml")
+# Three with one difference, one with another, two with a caution.
+DIFFERENT = {3: "runtime", 4: "runtime", 5: "runtime", 9: "module", 11: "kernel", 12: "kernel"}
+FLEET = tuple(
+    NodeReport(f"gpu-{number}", tuple(FINDINGS[name] for name in ("good", DIFFERENT.get(number)) if name))
+    for number in range(1, 25)
+)
+
+WRONG = {
+    "fleet.py": 'gpus = ["gpu-1", "gpu-2"]\n',
+    "wrong.py": 'gpus = [("gpu-1", {"driver": {"source": "elsewhere", "brnch": "580"}}), ("gpu-2", {"toolkit": 1})]\n',
+    "site.yaml": "version: v1\nmig-configs:\n  all:\n    - devices: some\n      mig-enabled: 1\n",
+}
+COMMANDS = (
+    "check wrong.py", "check fleet.py --limit gpu-3", "check nowhere.py", "plan", "mig check site.yaml",
+    "rollout --resume fleet.py", "explain driver.loaded-modul", "drift fleet.py --junit nowhere/report.xml",
+)  # fmt: skip
 
 
-@OTHER_WIDTHS
-def test_a_plan_of_many_nodes_fits(columns: int) -> None:
-    assert overlong(plan_text(_fleet(), columns, Call("inventories/prod.py")), columns) == []
+def _mig(columns: int, folder: Path) -> str:
+    declaration = replace(read_declaration(DATA / "mig_text" / "site.yaml"), source="site.yaml")
+    return as_text(check(declaration, tuple(declaration.configs), target("H100-80GB")), columns) + "\n"
+
+
+def _check(columns: int, folder: Path) -> str:
+    old = {"driver": {"branch": "999"}}
+    hosts = [*((f"gpu-{number}", old) for number in range(1, 9)), *((name, {}) for name in IRREGULAR)]
+    (folder / "fleet.py").write_text(f"nodes = {hosts!r}\n")
+
+    def printed(*options: str) -> str:
+        words = ["check", *options, str(folder / "fleet.py")]
+        return CliRunner().invoke(cli.gpunode, words, env={"COLUMNS": str(columns)}).stdout
+
+    assert all(name in printed("--output", "tty", "--all") for name in IRREGULAR)
+    assert len(json.loads(printed("--json"))["hosts"]) == 26
+    return printed("--output", "tty")
+
+
+def _errors(columns: int, _: Path) -> str:
+    ended = {words: gpunode(f"{words} --output tty", WRONG, {"COLUMNS": str(columns)}) for words in COMMANDS}
+    assert {done.status for done in ended.values()} == {1, 3, 64}
+    return "\n".join(f"$ gpunode {words}\n{done.error}" for words, done in ended.items())
+
+
+VIEWS = {
+    "plan_text": lambda columns, _: plan_text(_fleet(), columns, Call("inventories/prod.py")) + "\n",
+    "findings_text": lambda columns, _: report_text(FLEET, False, columns, Call("inventories/prod.py")) + "\n",
+    "mig_text": _mig,
+    "check_text": _check,
+    "errors_text": _errors,
+}
+
+
+@pytest.mark.parametrize("columns", [40, COLUMNS, 160])
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_fits_and_reads_as_its_snapshot(view: str, columns: int, tmp_path: Path) -> None:
+    text = VIEWS[view](columns, tmp_path)
+    # What was typed is no part of it.
+    assert [line for line in overlong(text, columns) if not line.startswith("$ ")] == []
+    if columns == COLUMNS:
+        check_snapshot(view, text)
 
 
 def test_a_plan_names_every_node_where_all_are_asked_for_or_nobody_looks() -> None:
     for text in (plan_text(_fleet(), 80, show_all=True), plan_text(_fleet(), UNBOUND)):
         assert all(name in text for name in IRREGULAR) and "more nodes" not in text
     assert "and 10 more nodes: nothing to do" in " ".join(plan_text(_fleet(), 80).split())
-
-
-def test_nodes_that_differ_only_in_since_when_they_wait_are_one_and_the_longest_counts() -> None:
-    text = plan_text(_fleet())
-    assert text.count("can be done") == 2, "the nodes, and the totals"
-    assert "since 2026-01-10T09:30:00Z" in text and "2026-01-12" not in text
 
 
 def test_a_quiet_plan_tells_what_cannot_be_done_and_nothing_else() -> None:
@@ -103,94 +139,8 @@ def test_a_quiet_plan_tells_what_cannot_be_done_and_nothing_else() -> None:
     assert plan_text({"a": DONE, "b": CHANGES}, quiet=True) == ""
 
 
-def test_a_plan_s_remedy_has_the_inventory_s_name() -> None:
-    assert "run `pyinfra inventories/prod.py deploys/gpu_node.py`" in plan_text(
-        _fleet(), call=Call("inventories/prod.py")
-    )
-
-
-def test_a_declaration_s_verdict_reads_as_its_snapshot_and_fits(tmp_path: Path) -> None:
-    (tmp_path / "site.yaml").write_text(
-        "version: v1\nmig-configs:\n  too-much:\n    - devices: all\n      mig-enabled: true\n"
-        '      mig-devices: {"3g.40gb": 2, "1g.10gb": 1}\n  mixed:\n    - devices: [0, 1]\n      mig-enabled: true\n'
-        '      mig-devices: {"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 2}\n'
-    )
-    declaration = replace(read_declaration(tmp_path / "site.yaml"), source="site.yaml")
-    checked = check(declaration, tuple(declaration.configs), target("H100-80GB"))
-    check_snapshot("mig_text", as_text(checked, COLUMNS) + "\n")
-    for columns in (40, 160):
-        assert overlong(as_text(checked, columns), columns) == []
-
-
-def test_the_nodes_of_a_lab_read_as_their_snapshot_and_fit() -> None:
-    rows = [
-        {"name": name, "address": "10.88.0.12", "state": state, "gpus": 8, "gpu": "h100-80gb", "container": f"x-{name}"}
-        for name, state in (("gpu-1", "running"), ("gpu-2", "gone"))
-    ]
-    check_snapshot("lab_list", table(rows, COLUMNS) + "\n")
-    for columns in (40, 160):
-        assert overlong(table(rows, columns), columns) == []
-
-
-@pytest.mark.parametrize("columns", [40, COLUMNS, 160])
-def test_the_verdict_of_check_reads_as_its_snapshot_and_fits(
-    columns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old = {"driver": {"branch": "999"}}
-    hosts = [*((f"gpu-{number}", old) for number in range(1, 9)), *((name, {}) for name in IRREGULAR)]
-    (tmp_path / "fleet.py").write_text(f"nodes = {hosts!r}\n")
-    monkeypatch.setenv("COLUMNS", str(columns))
-    text = CliRunner().invoke(cli.gpunode, ["check", "--output", "tty", str(tmp_path / "fleet.py")]).stdout
-    assert overlong(text, columns) == []
-    if columns == COLUMNS:
-        check_snapshot("check_text", text)
-    whole = CliRunner().invoke(cli.gpunode, ["check", "--output", "tty", "--all", str(tmp_path / "fleet.py")])
-    assert all(name in whole.stdout for name in IRREGULAR)
-    document = CliRunner().invoke(cli.gpunode, ["check", "--json", str(tmp_path / "fleet.py")])
-    assert len(json.loads(document.stdout)["hosts"]) == 26
-
-
-# --- errors -----------------------------------------------------------------------------------------------------------
-
-COMMANDS = (
-    "check wrong.py", "check fleet.py --limit gpu-3", "check nowhere.py", "plan", "mig check site.yaml",
-    "rollout --resume fleet.py", "explain driver.loaded-modul", "drift fleet.py --junit nowhere/report.xml",
-)  # fmt: skip
 # A command to paste, longer than any width but the last.
 CALL = Call("inventories/production.py", ("gpu-1",), ("driver.version=580.95.05",))
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Return a folder with two inventories, one of them wrong, and a declaration with mistakes."""
-    (tmp_path / "fleet.py").write_text('gpus = ["gpu-1", "gpu-2"]\n')
-    (tmp_path / "wrong.py").write_text(
-        'gpus = [("gpu-1", {"driver": {"source": "elsewhere", "brnch": "580"}}), ("gpu-2", {"toolkit": 1})]\n'
-    )
-    (tmp_path / "site.yaml").write_text(
-        "version: v1\nmig-configs:\n  all:\n    - devices: some\n      mig-enabled: 1\n"
-    )
-    return tmp_path
-
-
-@pytest.mark.parametrize("columns", [40, COLUMNS, 160])
-def test_the_error_that_ends_a_command_reads_as_its_snapshot_and_fits(folder: Path, columns: int) -> None:
-    environment = {**os.environ, "COLUMNS": str(columns)}
-    parts = []
-    for words in COMMANDS:
-        done = warm.run("gpunode", *words.split(), "--output", "tty", cwd=folder, env=environment)
-        assert done.returncode in (1, 3, 64), words
-        assert overlong(done.stderr, columns) == []
-        parts.append(f"$ gpunode {words}\n{done.stderr}")
-    if columns == COLUMNS:
-        check_snapshot("errors_text", "\n".join(parts))
-
-
-def test_in_a_log_an_error_is_one_line(folder: Path) -> None:
-    for output in ("auto", "plain"):
-        done = warm.run("gpunode", "drift", "fleet.py", "--limit", "gpu-3", "--output", output, cwd=folder)
-        (line,) = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
-        assert "gpu-3" in line and line.endswith(": fleet, gpus [limit.no-host]")
 
 
 @pytest.mark.parametrize("columns", [40, COLUMNS, 100, 160])
@@ -198,17 +148,93 @@ def test_a_command_in_an_error_stays_in_one_piece(
     columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpunode.cli.errors.error_columns", lambda: columns)
-    complain(
-        f"the last rollout was broken off: go on with it by `{CALL.of('rollout', '--resume')}`, or not", BROKEN_OFF
-    )
+    again = f"`{CALL.of('rollout', '--resume')}`"
+    complain(f"the last rollout was broken off: go on with it by {again}, or not", BROKEN_OFF)
     said = capsys.readouterr().err
-    assert f"`{CALL.of('rollout', '--resume')}`" in said and said.endswith("[run.broken-off]\n")
+    assert again in said and said.endswith("[run.broken-off]\n")
     assert overlong(said, columns) == []
     assert len(said.splitlines()) > 1 or columns == 160
 
 
-def test_the_allowed_values_are_listed_before_the_code_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    shells = click.Argument(["shell"], type=click.Choice(["bash", "zsh"]))
-    say_usage(click.MissingParameter(param=shells))
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "'SHELL'" in line and line.endswith(": bash, zsh [gpunode.usage]")
+# Nothing is cut or lost whatever is folded.
+
+WORDS = st.text(st.characters(categories=("L", "N", "P")), min_size=1, max_size=60)
+TEXTS = st.lists(WORDS, min_size=1, max_size=8).map(" ".join)
+ANY_FINDING = st.builds(
+    Finding, component=WORDS, finding_class=st.sampled_from(FindingClass), what=TEXTS, actual=TEXTS, desired=TEXTS,
+    cause=st.none() | TEXTS, remedy=st.none() | TEXTS,
+)  # fmt: skip
+
+
+@given(st.lists(st.lists(ANY_FINDING, max_size=3), min_size=1, max_size=4), st.integers(40, 160))
+def test_no_word_is_cut_or_lost_and_only_a_long_word_is_wider_than_the_terminal(
+    found: list[list[Finding]], columns: int
+) -> None:
+    reports = tuple(NodeReport(f"gpu-{number}", tuple(items)) for number, items in enumerate(found))
+    text = report_text(reports, show_all=True, columns=columns)
+    words = set(text.split())
+    for item in (item for items in found for item in items):
+        told = [item.actual, item.cause, item.remedy] if item.is_caution else [item.actual]
+        if item.finding_class is not FindingClass.OK:
+            told = [item.actual, item.desired, item.cause, item.remedy]
+        for text_of in told:
+            assert set((text_of or "").split()) <= words
+    for line in text.splitlines():
+        assert len(line) <= columns or len(line.split()) <= 3
+
+
+@given(st.lists(st.sampled_from([f"gpu-{number}" for number in range(30)]), unique=True, max_size=30))
+def test_folded_names_are_the_names(names: list[str]) -> None:
+    found: list[str] = []
+    for part in folded(names).split(", ") if names else []:
+        first, _, last = part.partition(" to ")
+        numbers = [int(re.sub(r"\D", "", each)) for each in (first, last or first)]
+        found += [f"gpu-{number}" for number in range(numbers[0], numbers[1] + 1)]
+    assert found == names
+
+
+NAMES = st.lists(st.from_regex(r"[a-z]{1,12}[0-9]{0,4}", fullmatch=True), unique=True, min_size=1, max_size=60)
+
+
+@given(NAMES, st.integers(1, 200))
+def test_names_in_a_line_are_the_first_and_the_number_of_the_others(names: list[str], columns: int) -> None:
+    text = folded_in_a_line(names, columns)
+    if text == folded(names):
+        return
+    shown, _, rest = text.rpartition(" and ")
+    (left,) = re.fullmatch(r"(\d+) more nodes", rest).groups()  # type: ignore[union-attr]
+    kept = len(names) - int(left)
+    assert kept > 0 and shown == folded(names[:kept]) and int(left) > 1
+    assert len(text) <= max(80, columns) or len(shown) >= len(names[0])
+
+
+@given(st.lists(st.text("abc", min_size=1, max_size=12), min_size=1, max_size=30), st.integers(4, 40))
+def test_a_folded_text_has_every_word_whole_and_colours_take_no_room(words: list[str], columns: int) -> None:
+    plain = fold(" ".join(words), columns, "  ")
+    assert plain.split() == words
+    assert all(len(line) <= columns or len(line.split()) == 1 for line in plain.splitlines())
+    coloured = fold(" ".join(f"\x1b[31m{word}\x1b[0m" for word in words), columns, "  ")
+    assert re.sub(r"\x1b\[\d+m", "", coloured) == plain
+
+
+LINES = st.lists(st.text("ab ", min_size=1, max_size=60), min_size=1, max_size=6)
+
+
+@given(LINES, st.integers(4, 80))
+def test_each_line_of_an_error_is_folded_under_itself_and_every_word_is_there(lines: list[str], columns: int) -> None:
+    told = fold_lines("\n".join(lines), columns)
+    assert told.split() == " ".join(lines).split()
+    at = 0
+    for line in lines:
+        indent = len(line) - len(line.lstrip(" "))
+        rows = told.split("\n")[at:]
+        # What goes on of it stands deeper than it; the next line of the text begins anew.
+        words = line.split()
+        taken: list[str] = []
+        for row in rows:
+            taken += row.split()
+            at += 1
+            assert row is rows[0] or re.match(f" {{{indent + 2}}}[^ ]", row)
+            if taken == words:
+                break
+        assert taken == words
