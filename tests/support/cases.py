@@ -11,7 +11,8 @@ A case:
 - one result: `returns`, `raises` (name of the class), or for an operation `commands` (per command, texts that it holds)
   with `noop` and `refuses` (texts that the operation's own words hold).
 
-In a result a mapping holds the fields that matter of an object, and every entry of a dictionary.
+In a result a mapping holds the fields that matter of an object, and every entry of a dictionary; of a text
+`{names: [values], lacks: [values]}` holds what it names and what not.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from pydantic import BaseModel
 from pyinfra.api import FactBase
 from pyinfra.context import ctx_host
 
+from tests.support.messages import unnamed
 from tests.support.simulated_host import Host, commands
 
 CASES = Path(__file__).parents[1] / "cases"
@@ -83,6 +85,9 @@ def plain(expected: Any, actual: Any) -> Any:
         return actual.value
     if isinstance(expected, dict) and isinstance(actual, Mapping):
         return {str(key): plain(expected.get(key), each) for key, each in actual.items()}
+    if isinstance(expected, dict) and isinstance(actual, str):
+        missing = {value: bool(unnamed(actual, value)) for values in expected.values() for value in values}
+        return {key: [each for each in values if missing[each] == (key == "lacks")] for key, values in expected.items()}
     if isinstance(expected, dict) and actual is not None:
         return {key: plain(each, getattr(actual, key)) for key, each in expected.items()}
     if isinstance(expected, list) and isinstance(actual, Collection) and not isinstance(actual, str):
@@ -110,7 +115,7 @@ def run(function: str, case: dict[str, Any]) -> None:
         if isinstance(arguments, list):
             given += [build(hints[name], each) for name, each in zip(names, arguments, strict=False)]
         else:
-            keywords = {name: build(hints[name], each) for name, each in arguments.items()}
+            keywords = {name: build(hints.get(name, Any), each) for name, each in arguments.items()}
             call = lambda *values: called(*values, **keywords)  # noqa: E731
     if "raises" in case:
         with pytest.raises(Exception) as raised:
