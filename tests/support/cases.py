@@ -8,8 +8,8 @@ A case:
   `{make: gpunode.system.unit.Unit, load_state: loaded}` a new one where the hint names no class.
 - `output`: for a fact, the text that its command printed; for a function, its first argument, as a list of lines.
 - `readings`: for an operation, fact -> reading, as `make` or `like`.
-- one result: `returns`, `raises` (name of the class), or for an operation `commands` (per command, texts that it holds)
-  with `noop` and `refuses` (texts that the operation's own words hold).
+- one result: `returns`, `raises` (name of the class, and a `message` where it matters), or for an operation `commands`
+  (per command, texts that it holds) with `noop` and `refuses` (texts that the operation's own words hold).
 
 In a result a mapping holds the fields that matter of an object, and every entry of a dictionary; of a text
 `{names: [values], lacks: [values]}` holds what it names and what not.
@@ -121,6 +121,7 @@ def run(function: str, case: dict[str, Any]) -> None:
         with pytest.raises(Exception) as raised:
             call(*given)
         assert case["raises"] in [each.__name__ for each in type(raised.value).__mro__]
+        assert "message" not in case or plain(case["message"], str(raised.value)) == case["message"]
         return
     assert plain(case["returns"], call(*given)) == case["returns"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpunode.components.cuda import CudaToolkits
 from gpunode.system.boot import Boot
+from tests.support.preflight import machine
 
 SHA = "0123456789abcdef" * 4
 
@@ -16,3 +17,12 @@ TOOLS = Boot("6.1.0-40-amd64", build_tools=("gcc", "make", "dkms"))
 
 def toolkits_of(by_runfile: tuple[str, ...] = ()) -> CudaToolkits:
     return CudaToolkits(("12.9",), "/usr/local/cuda-12.9", "12.9.86", True, by_runfile, (("12.9", "12.9.1"),))
+
+
+TOOLKIT = toolkits_of()
+
+
+BARE = machine()
+
+
+WITH_TOOLS = machine(boot=TOOLS)
