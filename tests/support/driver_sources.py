@@ -12,3 +12,6 @@ ARCHIVE = AptArchive(
     (Target("Debian", "http://mirror.example/debian", "bookworm", "main", "/etc/apt/sources.list"),),
     (("/etc/apt/sources.list", "deb http://mirror.example/debian bookworm main\n"),),
 )
+
+
+CUDA_ON_UBUNTU = tables.driver_source("cuda-repository", "ubuntu")
