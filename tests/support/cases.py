@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import types
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -90,7 +90,7 @@ def plain(expected: Any, actual: Any) -> Any:
         return {key: [each for each in values if missing[each] == (key == "lacks")] for key, values in expected.items()}
     if isinstance(expected, dict) and actual is not None:
         return {key: plain(each, getattr(actual, key)) for key, each in expected.items()}
-    if isinstance(expected, list) and isinstance(actual, Collection) and not isinstance(actual, str):
+    if isinstance(expected, list) and isinstance(actual, Collection | Iterator) and not isinstance(actual, str):
         every = sorted(actual) if isinstance(actual, set | frozenset) else list(actual)
         padded = [*expected, *([None] * len(every))]
         return [plain(one, each) for one, each in zip(padded, every, strict=False)]
