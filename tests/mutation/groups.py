@@ -50,7 +50,7 @@ _PARTS = ("", "_unit", "_run", "_undo", "_give_up", "_wait")
 # Beside tests/unit/test_preflight.py.
 _FOLDER = "gpunode/node/preflight"
 _OF_FOLDER = {
-    "__init__": "", "anywhere": "check", "boot": "kernel_headers next_boot next_kernel",
+    "__init__": "", "anywhere": "check", "boot": "kernel_headers next_kernel",
     "cuda": "distribution newer_releases", "disk": "", "driver": "distribution apt_archive", "imex": "imex",
     "kubelet": "kubelet", "mig": "mig_preflight", "mps": "mps device_plugin", "platform": "distribution",
     "podman": "podman", "rdma": "rdma",
@@ -108,6 +108,6 @@ GROUPS = (
     ),
     Group(
         "preflight",
-        {f"{path}.py": f"guards_preflight preflight {tests}" for path, tests in _PREFLIGHT.items()},
+        {f"{path}.py": f"guards_preflight preflight cases {tests}" for path, tests in _PREFLIGHT.items()},
     ),
 )
