@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpunode.components.cuda import CudaToolkits
+from gpunode.components.driver import DriverState
 from gpunode.system.boot import Boot
 from tests.support.preflight import machine
 
@@ -26,3 +27,11 @@ BARE = machine()
 
 
 WITH_TOOLS = machine(boot=TOOLS)
+
+
+NO_TOOLKIT = CudaToolkits((), None, None, False)
+
+
+BY_RUNFILE = DriverState(
+    (), "580.95.05", "Dual MIT/GPL", "580.95.05", "open", "580.95.05", uvm_loaded=True, runfile=True, dkms=True
+)
