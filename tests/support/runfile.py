@@ -10,9 +10,6 @@ from tests.support.preflight import machine
 SHA = "0123456789abcdef" * 4
 
 
-ASKED = {"source": "runfile", "version": "580.95.05", "runfile_sha256": SHA}
-
-
 TOOLS = Boot("6.1.0-40-amd64", build_tools=("gcc", "make", "dkms"))
 
 

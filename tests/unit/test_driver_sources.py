@@ -20,14 +20,11 @@ from gpunode.packages.driver_packages import (
 )
 from gpunode.packages.driver_packages import DriverPackages as State
 from gpunode.settings.driver import DriverSettings
-from gpunode.system.boot import Boot, Kernel
+from gpunode.system.boot import Boot
 from tests.support.driver_sources import ARCHIVE, CUDA_SOURCE, DEBIAN_SOURCE
 from tests.support.simulated_host import Host, commands
 
 pytestmark = pytest.mark.pure
-
-NO_KERNEL = Boot("6.1.0-40-amd64")
-GENERIC = Boot("6.8.0-59-generic", "6.8.0-60-generic", "grub", (Kernel("6.8.0-60-generic", False),))
 
 
 @pytest.fixture

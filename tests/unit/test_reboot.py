@@ -41,7 +41,6 @@ from gpunode.node.reboot import (
 from gpunode.operations import driver, reboot
 from gpunode.operations.agent_turn import PULL
 from gpunode.settings import settings_from
-from gpunode.system.boot import Boot, Kernel
 from gpunode.system.pci import PciGpus
 from tests.support.messages import unnamed
 from tests.support.simulated_host import Host
@@ -52,13 +51,7 @@ pytestmark = pytest.mark.pure
 OLD = RunningBoot("aaaa", 5_000_000, container=True)
 NEW = RunningBoot("aaaa", 9_000_000, container=True)
 PENDING = replace(GOOD, driver=replace(GOOD.driver, loaded_version="570.172.08"))
-READY = Kernel("6.1.0-40-amd64", headers=True, module_version="580.95.05")
 LINES = ["boot_id=aaaa", "UserspaceTimestampMonotonic=5000000", "SystemState=running"]
-
-
-def booting(node: Node, *kernels: Kernel) -> Node:
-    """Return the node as a machine with kernels of its own, the first of which boots next."""
-    return replace(node, boot=Boot("6.1.0-40-amd64", kernels[0].release, "link", kernels, blacklist_written=5.0))
 
 
 @example([("boot_id", "0"), ("UserspaceTimestampMonotonic", "²")])
