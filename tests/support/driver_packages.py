@@ -7,6 +7,7 @@ from typing import Any
 from gpunode.base import tables
 from gpunode.components.driver import DriverState
 from gpunode.packages.driver_packages import DriverPackages as State
+from gpunode.packages.driver_packages import Offers
 
 CUDA, DEBIAN, UBUNTU, RPM, *_ = tables.driver_sources()
 
@@ -35,3 +36,6 @@ UPGRADE = {**ASK, "desired": {**ASK["desired"], "nvidia-open": "580.95.05"}}
 
 
 NO_DRIVER = DriverState((), None, None, None, None, None)
+
+
+OFFERS = Offers(tuple(OFFERED))

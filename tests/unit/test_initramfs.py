@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import inspect
 import json
 import os
@@ -10,7 +9,6 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -112,84 +110,71 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-@pytest.mark.real
-def test_every_image_is_made_anew_and_nothing_else_is_left(machine: Machine) -> None:
-    done = machine.rebuild()
-    assert done.returncode == 0, done.stderr
-    assert machine.state == "done"
+APT = pytest.param("initrd.img-RELEASE", "update-initramfs", marks=pytest.mark.real)
+RHEL = pytest.param("initramfs-RELEASE.img", "dracut", marks=pytest.mark.simulated)
+SUSE = pytest.param("initrd-RELEASE", "dracut", marks=pytest.mark.simulated)
+
+
+@pytest.mark.parametrize(("named", "program"), [APT, RHEL, SUSE])
+def test_every_image_is_made_anew_and_nothing_else_is_left(machine: Machine, named: str, program: str) -> None:
+    if program == "dracut":
+        machine.by_dracut(named)
+    # dracut is told to leave nouveau out, and needs no blacklist in the image.
+    inside = GOOD.rstrip() if program != "dracut" else "usr/lib/modules/RELEASE/kernel/ext4.ko"
+    done = machine.rebuild(f"{inside}\n")
+    assert (done.returncode, machine.state) == (0, "done"), done.stderr
     assert machine.files == {
-        f"initrd.img-{name}": GOOD.replace("RELEASE", name).rstrip() + "\nend\n" for name in (OLD, NEW)
+        named.replace("RELEASE", name): f"{inside.replace('RELEASE', name)}\nend\n" for name in (OLD, NEW)
     }
 
 
-@pytest.mark.real
+NOUVEAU = "usr/lib/modules/RELEASE/nouveau.ko\n"
+UPDATE = PROGRAMS["update-initramfs"]
+
+
 @pytest.mark.parametrize(
-    ("program", "text", "ends", "says"),
+    ("named", "program", "does", "text", "ends", "says"),
     [
-        (FULL, GOOD, "restored", "room in /boot"),
-        (TRUNCATED, GOOD, "restored", "cannot be read to its end"),
-        (SECOND_FAILS, GOOD, "restored", f"kernel {NEW} could not be made; the old one stays"),
-        (PROGRAMS["update-initramfs"], f"etc/modprobe.d/{BLACKLIST}\n", "restored", "holds no module of it"),
-        (PROGRAMS["update-initramfs"], "usr/lib/modules/RELEASE/nouveau.ko\n", "failed", f"lacks {BLACKLIST}"),
+        pytest.param(*maker.values, *row, marks=maker.marks)
+        for maker, rows in (
+            (APT, [
+                (FULL, GOOD, "restored", "room in /boot"),
+                (TRUNCATED, GOOD, "restored", "be read to its end"),
+                (SECOND_FAILS, GOOD, "restored", f"kernel {NEW} could not be made"),
+                (UPDATE, f"etc/modprobe.d/{BLACKLIST}\n", "restored", "holds no module"),
+                (UPDATE, NOUVEAU, "failed", f"lacks {BLACKLIST}"),
+            ]),
+            *((each, [
+                (FAILS, GOOD, "restored", f"kernel {OLD} could not be made"),
+                (CUT_OFF, GOOD, "restored", "be read to its end"),
+                (DRACUT["dracut"], NOUVEAU.replace(".ko", ".ko.xz"), "failed", f"lacks {BLACKLIST}"),
+            ]) for each in (RHEL, SUSE)),
+        )
+        for row in rows
     ],
-)
+)  # fmt: skip
 def test_a_new_image_that_is_not_whole_or_not_right_gives_way_to_the_old_one(
-    machine: Machine, program: str, text: str, ends: str, says: str
+    machine: Machine, named: str, program: str, does: str, text: str, ends: str, says: str
 ) -> None:
+    if program == "dracut":
+        machine.by_dracut(named)
     before = machine.files
-    machine.install("update-initramfs", program)
+    machine.install(program, does)
     done = machine.rebuild(text)
     assert done.returncode != 0
     assert (machine.files, machine.state) == (before, ends)
     assert says in done.stderr.replace(str(machine.boot), "/boot"), done.stderr
 
 
-@pytest.fixture(params=["initramfs-RELEASE.img", "initrd-RELEASE"], ids=["RHEL", "SUSE"])
-def by_dracut(machine: Machine, request: pytest.FixtureRequest) -> str:
-    machine.by_dracut(request.param)
-    return str(request.param)
-
-
-@pytest.mark.simulated
-def test_dracut_s_images_are_made_anew_without_nouveau_and_nothing_else_is_left(
-    machine: Machine, by_dracut: str
-) -> None:
-    inside = "usr/lib/modules/RELEASE/kernel/ext4.ko"
-    done = machine.rebuild(f"{inside}\n")
-    assert (done.returncode, machine.state) == (0, "done"), done.stderr
-    assert machine.files == {
-        by_dracut.replace("RELEASE", name): f"{inside.replace('RELEASE', name)}\nend\n" for name in (OLD, NEW)
-    }
-
-
-@pytest.mark.simulated
-@pytest.mark.parametrize(
-    ("program", "text", "ends", "says"),
-    [
-        (FAILS, GOOD, "restored", f"kernel {OLD} could not be made; the old one stays"),
-        (CUT_OFF, GOOD, "restored", "cannot be read to its end"),
-        (DRACUT["dracut"], "usr/lib/modules/RELEASE/nouveau.ko.xz\n", "failed", f"lacks {BLACKLIST}"),
-    ],
-)
-def test_an_image_of_dracut_s_that_is_not_right_gives_way_to_the_old_one(
-    machine: Machine, by_dracut: str, program: str, text: str, ends: str, says: str
-) -> None:
-    before = machine.files
-    machine.install("dracut", program)
-    done = machine.rebuild(text)
-    assert done.returncode != 0
-    assert (machine.files, machine.state) == (before, ends)
-    assert says in done.stderr, done.stderr
-
-
-@pytest.mark.simulated
+@pytest.mark.parametrize(("named", "program"), [RHEL, SUSE])
 def test_dracut_s_images_are_looked_into_and_one_to_rescue_by_is_none_that_boots_next(
-    machine: Machine, by_dracut: str
+    machine: Machine, named: str, program: str
 ) -> None:
+    machine.by_dracut(named)
     rescue = "0-rescue-8a6f"
     (machine.boot / f"vmlinuz-{rescue}").touch()
-    (machine.boot / by_dracut.replace("RELEASE", rescue)).write_text("usr/lib/modules/x/nouveau.ko\nend\n")
-    (machine.boot / by_dracut.replace("RELEASE", NEW)).write_text("cut off")
+    (machine.boot / named.replace("RELEASE", rescue)).write_text("usr/lib/modules/x/nouveau.ko\nend\n")
+    (machine.boot / named.replace("RELEASE", NEW)).write_text("cut off")
     found = {kernel.release: kernel.initramfs_nouveau for kernel in probed(machine).kernels}
     assert found == {OLD: True, NEW: None}
 
@@ -246,22 +231,32 @@ def probed(machine: Machine, *blacklists: tuple[str, str]) -> Boot:
     return parse_boot(lines)
 
 
-@pytest.mark.real
-def test_an_image_without_the_blacklist_is_found_before_there_is_one_and_after(machine: Machine) -> None:
-    assert set(probed(machine).with_nouveau) == {OLD, NEW}
-    found = probed(machine, ("etc/modprobe.d/gpunode-nouveau.conf", "after"))
-    assert set(found.with_nouveau) == {OLD, NEW} and found.blacklist_written is not None
+WRITTEN = ("etc/modprobe.d/gpunode-nouveau.conf", "after")
+NVIDIA_S = ("usr/lib/modprobe.d/nvidia-graphics.conf", "after")
 
 
 @pytest.mark.real
-def test_an_image_that_holds_any_of_the_blacklists_is_right(machine: Machine) -> None:
-    with machine.image(NEW).open("a") as image:
-        image.write("usr/lib/modprobe.d/nvidia-graphics.conf\nend\n")
-    blacklists = (
-        ("etc/modprobe.d/gpunode-nouveau.conf", "after"),
-        ("usr/lib/modprobe.d/nvidia-graphics.conf", "after"),
-    )
-    assert probed(machine, *blacklists).with_nouveau == (OLD,)
+@pytest.mark.parametrize(
+    ("blacklists", "new", "found"),
+    [
+        ((), None, {OLD: True, NEW: True}),
+        ((WRITTEN,), None, {OLD: True, NEW: True}),
+        # Any of the blacklists will do.
+        ((WRITTEN, NVIDIA_S), "usr/lib/modules/nouveau.ko\nusr/lib/modprobe.d/nvidia-graphics.conf\nend\n",
+         {OLD: True, NEW: False}),
+        # What cannot be read is unknown, and not good.
+        ((), "half", {OLD: True, NEW: None}),
+    ],
+)  # fmt: skip
+def test_an_image_with_nouveau_and_without_any_blacklist_is_found(
+    machine: Machine, blacklists: tuple[tuple[str, str], ...], new: str | None, found: dict[str, bool | None]
+) -> None:
+    if new is not None:
+        machine.image(NEW).write_text(new)
+    boot = probed(machine, *blacklists)
+    assert {kernel.release: kernel.initramfs_nouveau for kernel in boot.kernels} == found
+    assert set(boot.with_nouveau) == {release for release, nouveau in found.items() if nouveau}
+    assert (boot.blacklist_written is not None) == bool(blacklists)
 
 
 @pytest.mark.real
@@ -282,20 +277,12 @@ def test_an_image_that_is_newer_than_the_oldest_blacklist_has_one(machine: Machi
 
 @pytest.mark.real
 def test_an_image_that_is_in_the_record_as_it_is_is_not_looked_into_again(machine: Machine) -> None:
-    blacklist = ("etc/modprobe.d/gpunode-nouveau.conf", "after")
     for release in (OLD, NEW):
         machine.image(release).write_text(f"usr/lib/modules/{release}/ext4.ko\nend\n")
-    assert [kernel.initramfs_read for kernel in probed(machine, blacklist).kernels] == [True, True]
+    assert [kernel.initramfs_read for kernel in probed(machine, WRITTEN).kernels] == [True, True]
     (machine.folder / "looked-into").write_text(f"{OLD} 1\n{NEW} 2\n")
-    found = {kernel.release: kernel.initramfs_read for kernel in probed(machine, blacklist).kernels}
+    found = {kernel.release: kernel.initramfs_read for kernel in probed(machine, WRITTEN).kernels}
     assert found == {OLD: False, NEW: True}
-
-
-@pytest.mark.real
-def test_an_image_that_cannot_be_read_is_unknown_and_not_good(machine: Machine) -> None:
-    machine.image(NEW).write_text("half")
-    found = {kernel.release: kernel.initramfs_nouveau for kernel in probed(machine).kernels}
-    assert found == {OLD: True, NEW: None}
 
 
 @pytest.mark.pure
@@ -330,40 +317,12 @@ KERNELS = (
 
 
 @pytest.mark.pure
-@pytest.mark.parametrize(
-    ("kernels", "says"),
-    [((), "there is no initial file system"), (KERNELS[1:], "no initial file system loads nouveau")],
-)
-def test_nothing_is_made_anew_where_nothing_loads_nouveau(host: Host, kernels: Any, says: str) -> None:
-    host.readings[BootFact] = Boot(NEW, kernels=kernels)
-    assert commands(initramfs.without_nouveau, host, blacklist=BLACKLIST) == []
-    assert (host.noops, host.refusals) == ([says], [])
-
-
-@pytest.mark.pure
 def test_what_loads_nouveau_is_made_anew_by_one_command(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     readings = iter([Boot(NEW, kernels=KERNELS), Boot(NEW, kernels=KERNELS[1:])])
     fact = host.get_fact
     monkeypatch.setattr(host, "get_fact", lambda asked, **more: next(readings) if asked is BootFact else fact(asked))
     assert len(commands(initramfs.without_nouveau, host, blacklist=BLACKLIST)) == 1
     assert (host.noops, host.refusals) == ([], [])
-
-
-@pytest.mark.pure
-def test_what_still_loads_nouveau_afterwards_is_an_error_with_what_to_look_at(host: Host) -> None:
-    host.readings[BootFact] = Boot(NEW, kernels=KERNELS)
-    assert len(commands(initramfs.without_nouveau, host, blacklist=BLACKLIST)) == 1
-    assert f"of {OLD} were made anew, and still would load nouveau" in host.refusals[0]
-
-
-@pytest.mark.pure
-def test_what_was_looked_into_and_is_right_is_recorded_with_all_that_is_right(host: Host) -> None:
-    read = Kernel(OLD, headers=True, initramfs_written=1.0, initramfs_read=True)
-    unread = Kernel("6.1.0-8-amd64", headers=True, initramfs_written=1.0, initramfs_nouveau=None)
-    host.readings[BootFact] = Boot(NEW, kernels=(read, KERNELS[1], unread))
-    (command,) = commands(initramfs.without_nouveau, host, blacklist=BLACKLIST)
-    words = command.replace("'", "").split()
-    assert base64.b64encode(f"{OLD} 1\n{NEW} 9\n".encode()).decode() in words and LOOKED_INTO in words
 
 
 @pytest.mark.real

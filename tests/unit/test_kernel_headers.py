@@ -8,57 +8,21 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gpunode.deploys import driver as driver_deploy
-from gpunode.facts.boot import Boot as BootFact
-from gpunode.node.plan import plan
-from gpunode.node.preflight import refusals
-from gpunode.operations import kernel_headers
 from gpunode.operations.families.headers import BY_DNF, BY_ZYPPER
 from gpunode.settings import settings_from
-from gpunode.system.boot import Boot, Kernel
 from gpunode.system.operating_system import OperatingSystem
 from tests.support.messages import unnamed
 from tests.support.operations import Recorder
 from tests.support.preflight import machine
-from tests.support.simulated_host import Host, commands
 from tests.support.verify import GOOD
 
 RELEASE = "5.14.0-503.el9.x86_64"
 ROCKY = OperatingSystem("rocky", "9.5", None, (), "Rocky Linux 9.5", "x86_64", RELEASE, False)
 LEAP = OperatingSystem("opensuse-leap", "15.6", None, (), "openSUSE Leap 15.6", "x86_64", RELEASE, False)
-BARE = Boot(RELEASE, RELEASE, None, (Kernel(RELEASE, headers=False),))
-SETTINGS: dict[str, Any] = {"containerd": {"enabled": False}, "toolkit": {"hold": False}}
-
-
-@pytest.mark.pure
-@pytest.mark.parametrize("system", [ROCKY, LEAP], ids=["dnf", "zypper"])
-def test_a_next_kernel_without_headers_is_refused_until_they_are_to_be_installed(system: OperatingSystem) -> None:
-    (refusal,) = refusals(settings_from(SETTINGS), machine(system, boot=BARE))
-    assert "headers" in refusal.reason and refusal.code.startswith("preflight.")
-    assert "set driver.kernel_headers = 'install'" in refusal.remedy
-    asked = {**SETTINGS, "driver": {"kernel_headers": "install"}}
-    assert refusals(settings_from(asked), machine(system, boot=BARE)) == ()
-
-
-@pytest.mark.pure
-def test_the_plan_names_the_headers_that_it_installs() -> None:
-    settings = settings_from({**SETTINGS, "driver": {"kernel_headers": "install"}})
-    node = GOOD.__class__(**{**vars(GOOD), "operating_system": ROCKY, "boot": BARE})
-    assert f"install kernel-devel-{RELEASE}" in [step.action for step in plan(settings, node).steps]
-
-
-@pytest.mark.pure
-def test_headers_that_are_there_are_left_alone(host: Host) -> None:
-    host.readings[BootFact] = Boot(RELEASE, RELEASE, None, (Kernel(RELEASE, headers=True),))
-    assert commands(kernel_headers.installed, host, family="dnf") == []
-    host.readings[BootFact] = Boot(RELEASE)
-    assert commands(kernel_headers.installed, host, family="dnf") == []
-    host.readings[BootFact] = BARE
-    assert len(commands(kernel_headers.installed, host, family="dnf")) == 1
 
 
 @pytest.mark.pure
@@ -112,18 +76,20 @@ def test_they_come_at_the_version_of_the_kernel_s_own_package(
 
 
 @pytest.mark.simulated
-def test_what_no_repository_has_any_more_is_told_with_the_ways_out(tmp_path: Path) -> None:
-    done = _run(tmp_path, "dnf", "kernel-core 5.14.0-503.el9", "kernel-devel-5.14.0-570.el9")
-    assert done.returncode == 1
-    assert unnamed(done.stderr, "kernel-devel 5.14.0-503.el9", "(dnf upgrade)", "run again") == []
-
-
-@pytest.mark.simulated
-def test_a_kernel_that_no_package_brought_is_told_and_nothing_is_installed(tmp_path: Path) -> None:
-    done = _run(tmp_path, "dnf", "", "")
-    assert done.returncode == 1
-    assert unnamed(done.stderr, "no package", "kernel") == []
-    assert not (tmp_path / "asked").exists()
+@pytest.mark.parametrize(
+    ("owner", "have", "asks", "names"),
+    [
+        ("kernel-core 5.14.0-503.el9", "kernel-devel-5.14.0-570.el9", True, ["kernel-devel 5.14.0-503.el9", "dnf"]),
+        # A kernel that no package brought.
+        ("", "", False, ["kernel"]),
+    ],
+)
+def test_headers_that_cannot_be_had_are_told(
+    tmp_path: Path, owner: str, have: str, asks: bool, names: list[str]
+) -> None:
+    done = _run(tmp_path, "dnf", owner, have)
+    assert done.returncode == 1 and unnamed(done.stderr, *names) == []
+    assert (tmp_path / "asked").exists() is asks
 
 
 def _run(root: Path, family: str, owner: str, have: str) -> subprocess.CompletedProcess[str]:

@@ -101,36 +101,33 @@ def test_a_transfer_that_was_cut_is_kept_and_resumed_by_the_next_run(tmp_path: P
 def test_another_sum_is_an_error_and_nothing_is_kept(tmp_path: Path, server: Server) -> None:
     done, path = fetch(tmp_path, server, b"what was asked for")
     assert done.returncode == 1
-    assert f"has the SHA-256 {hashlib.sha256(CONTENT).hexdigest()}" in done.stderr and "set driver.x" in done.stderr
+    assert unnamed(done.stderr, hashlib.sha256(CONTENT).hexdigest(), "driver.x") == []
     assert list(path.parent.iterdir()) == []
 
 
-def test_a_part_of_another_file_does_not_spoil_the_download(tmp_path: Path, server: Server) -> None:
-    part = tmp_path / f"runfiles/file.run.{hashlib.sha256(CONTENT).hexdigest()}.part"
-    part.parent.mkdir()
-    for strange in (b"x" * 500, b"x" * (len(CONTENT) + 5)):
-        part.write_bytes(strange)
-        done, path = fetch(tmp_path, server)
-        assert (done.returncode, path.read_bytes()) == (0, CONTENT), done.stderr
-        path.unlink()
-
-
-def test_a_part_that_is_whole_already_is_taken(tmp_path: Path, server: Server) -> None:
-    part = tmp_path / f"runfiles/file.run.{hashlib.sha256(CONTENT).hexdigest()}.part"
-    part.parent.mkdir()
-    part.write_bytes(CONTENT)
-    done, path = fetch(tmp_path, server)
-    assert (done.returncode, path.read_bytes()) == (0, CONTENT), done.stderr
-    assert server.asked == [f"bytes={len(CONTENT)}-"]
-
-
-def test_a_server_that_cannot_resume_is_asked_from_the_start(tmp_path: Path, server: Server) -> None:
-    server.ranges = False
-    part = tmp_path / f"runfiles/file.run.{hashlib.sha256(CONTENT).hexdigest()}.part"
-    part.parent.mkdir()
-    part.write_bytes(CONTENT[:1000])
-    done, path = fetch(tmp_path, server)
-    assert (done.returncode, path.read_bytes()) == (0, CONTENT), done.stderr
+@pytest.mark.parametrize(
+    ("part", "ranges", "asked"),
+    [
+        # Of another file.
+        (b"x" * 500, True, ["bytes=500-", ""]),
+        (b"x" * (len(CONTENT) + 5), True, [f"bytes={len(CONTENT) + 5}-", ""]),
+        # Whole already.
+        (CONTENT, True, [f"bytes={len(CONTENT)}-"]),
+        # The server cannot resume.
+        (CONTENT[:1000], False, ["bytes=1000-"]),
+    ],
+    ids=["another", "longer", "whole", "no ranges"],
+)
+def test_a_part_that_is_there_does_not_spoil_the_download(
+    tmp_path: Path, server: Server, part: bytes, ranges: bool, asked: list[str]
+) -> None:
+    server.ranges = ranges
+    path = tmp_path / f"runfiles/file.run.{hashlib.sha256(CONTENT).hexdigest()}.part"
+    path.parent.mkdir()
+    path.write_bytes(part)
+    done, file = fetch(tmp_path, server)
+    assert (done.returncode, file.read_bytes()) == (0, CONTENT), done.stderr
+    assert server.asked[: len(asked)] == asked
 
 
 def test_a_server_that_cannot_resume_and_cuts_is_given_up(tmp_path: Path, server: Server) -> None:
@@ -152,18 +149,14 @@ def test_a_server_that_brings_a_little_each_time_is_given_up_in_the_end(tmp_path
     assert len(server.asked) == 100
 
 
-def test_a_file_that_the_server_does_not_have_is_said_at_once(tmp_path: Path, server: Server) -> None:
-    server.status = 404
+@pytest.mark.parametrize(("status", "times"), [(404, 1), (503, 4)])
+def test_a_server_in_trouble_is_asked_again_and_one_without_the_file_is_not(
+    tmp_path: Path, server: Server, status: int, times: int
+) -> None:
+    server.status = status
     done, _ = fetch(tmp_path, server)
-    assert done.returncode == 1 and "the server answers 404" in done.stderr
-    assert server.asked == [""]
-
-
-def test_a_server_in_trouble_is_asked_again_and_then_told_of(tmp_path: Path, server: Server) -> None:
-    server.status = 503
-    done, _ = fetch(tmp_path, server)
-    assert done.returncode == 1 and unnamed(done.stderr, "not be fetched") == []
-    assert len(server.asked) == 4
+    assert done.returncode == 1 and unnamed(done.stderr, status) == []
+    assert server.asked == [""] * times
 
 
 def test_what_was_there_with_another_sum_is_replaced(tmp_path: Path, server: Server) -> None:
