@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gpunode.base.comparison import BY_HAND
-from gpunode.base.decision import bad, marked
+from gpunode.base.decision import Decision, bad, marked
 from gpunode.base.findings import Finding
 from gpunode.node import Node
 from gpunode.node.components import decisions, desired_files
@@ -47,7 +47,7 @@ def preflight(component: str, data: dict[str, Any], node: Node, names: Iterable[
 
 def decided(component: str, data: dict[str, Any], node: Node, names: Iterable[str] = ()) -> dict[str, Any]:
     """Return what differs of a component, each with its class, who mends it and its actual side; and what is done."""
-    decision = marked(decisions(settings_from({**DATA, **data}), node)[component])
+    decision = marked(decisions(settings_from({**DATA, **data}), node).get(component, Decision(())))
     differs = bad(*decision.findings)
     steps = [
         {"settles": [item.code for item in step.settles], "change": step.change, "waits": step.waits is not None}
@@ -55,19 +55,16 @@ def decided(component: str, data: dict[str, Any], node: Node, names: Iterable[st
     ]
     words = [decision.refusal, *(step.waits for step in decision.steps), *(item.cause for item in differs)]
     return {
-        "differs": [
-            [
-                item.code,
-                item.finding_class.value,
-                "person" if item.by_person or item.remedy == BY_HAND else "run",
-                item.actual,
-            ]
-            for item in differs
-        ],
+        "differs": [[item.code, item.finding_class.value, _by(item), _value(item.actual)] for item in differs],
         "steps": steps,
         "refused": decision.refusal is not None,
         **_unnamed(" ".join(filter(None, words)), names),
     }
+
+
+def _value(actual: str | None) -> str | None:
+    """Return the actual side of a finding: a value, or `prose` for what may be worded otherwise."""
+    return "prose" if actual is not None and re.search(r"[a-z]+ [a-z]+ [a-z]+ \S", actual) else actual
 
 
 def _by(item: Finding) -> str:
