@@ -50,7 +50,12 @@ def decided(component: str, data: dict[str, Any], node: Node, names: Iterable[st
     decision = marked(decisions(settings_from({**DATA, **data}), node).get(component, Decision(())))
     differs = bad(*decision.findings)
     steps = [
-        {"settles": [item.code for item in step.settles], "change": step.change, "waits": step.waits is not None}
+        {
+            "settles": [item.code for item in step.settles],
+            "disturbs": step.disruption.name,
+            "waits": step.waits is not None,
+            "change": step.change,
+        }
         for step in decision.steps
     ]
     words = [decision.refusal, *(step.waits for step in decision.steps), *(item.cause for item in differs)]
