@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.toolkit.configuration import Difference, asked_of, differences, render
-from gpunode.settings import SettingsError, ToolkitSettings, settings_from
+from gpunode.settings import ToolkitSettings, settings_from
 
 pytestmark = pytest.mark.pure
 # As NVIDIA's packages write it, and as people change it.
@@ -169,25 +169,6 @@ def test_any_file_keeps_what_is_not_ours_and_twice_is_once(present: dict[str, An
         if value is not None:
             table[key[-1]] = value
     assert tomllib.loads(once) == expected
-
-
-@pytest.mark.parametrize(
-    "settings, key",
-    [
-        ({**SHARED, "accept_nvidia_visible_devices_envvar_when_unprivileged": True}, "envvar_when_unprivileged"),
-        ({**SHARED, "accept_nvidia_visible_devices_as_volume_mounts": False}, "as_volume_mounts"),
-        ({"mode": "cdi"}, "toolkit.mode"),
-        ({"mode": "cdi", "cdi": "generate", "no_cgroups": True}, "toolkit.no_cgroups"),
-        ({"mode": "csv"}, "auto, legacy, cdi"),
-        ({"mode": "jit-cdi", "version": "1.17.8"}, "is known from toolkit.version 1.18.0 on"),
-        ({"mode": "jit-cdi", "no_cgroups": True}, "toolkit.no_cgroups"),
-        ({"cdi": "always"}, "off, generate"),
-    ],
-)
-def test_what_contradicts_itself_is_refused(settings: dict[str, Any], key: str) -> None:
-    with pytest.raises(SettingsError) as error:
-        settings_from({"toolkit": settings})
-    assert key in str(error.value)
 
 
 def test_a_preset_agrees_with_what_says_the_same() -> None:
