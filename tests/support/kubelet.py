@@ -6,6 +6,7 @@ import base64
 from dataclasses import replace
 from typing import Any
 
+from gpunode.components.runtime_packages import RuntimePackages
 from gpunode.settings import settings_from
 from gpunode.settings.kubelet import KubeletSettings
 from gpunode.system.kubelet import Kubelet, parse_kubelet
@@ -65,3 +66,21 @@ def decided(
     data = {"kubernetes": {"enabled": True, "kubelet": values}, "disruption": {"allow": allow}}
     node = replace(GOOD, kubelet=running(*arguments, file=file, drop_ins=drop_ins))
     return outcomes.decided("kubelet", data, node, names)
+
+
+def preflight(
+    data: dict[str, Any],
+    arguments: tuple[str, ...] = (),
+    files: tuple[str, ...] = (),
+    version: str = "1.29.3",
+    containerd: str | None = "1.7.24",
+    names: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """Return what preflight says of a kubelet that runs by these flags and files, beside this containerd."""
+    lines = [f"kubelet=Kubernetes v{version}", "argument=/usr/bin/kubelet", *(f"argument={each}" for each in arguments)]
+    if files:
+        lines.append("argument=--config=/etc/0")
+    lines += [f"file=/etc/{number} {base64.b64encode(text.encode()).decode()}" for number, text in enumerate(files)]
+    packages = (("containerd.io", f"{containerd}-1~debian.12~bookworm"),) if containerd else ()
+    node = replace(GOOD, kubelet=parse_kubelet(lines), runtime_packages=RuntimePackages(packages))
+    return outcomes.preflight("kubelet", data, node, names)

@@ -40,7 +40,10 @@ def preflight(component: str, data: dict[str, Any], node: Node, names: Iterable[
     """Return the codes of what a component is refused for, and of what is told of it, before a node is touched."""
     settings = settings_from({**DATA, **data})
     found = {"refused": refusals(settings, node.machine), "told": cautions(settings, node.machine)}
-    own = {key: [item for item in every if item.component == component] for key, every in found.items()}
+    own = {
+        key: [each for each in every if each.component == component or each.code.startswith(f"preflight.{component}-")]
+        for key, every in found.items()
+    }
     text = " ".join(f"{item.reason} {item.remedy}" for every in own.values() for item in every)
     return {key: [item.code for item in every] for key, every in own.items()} | _unnamed(text, names)
 
