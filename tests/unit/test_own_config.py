@@ -49,7 +49,8 @@ def test_no_text_of_an_entry_breaks_the_decision(text: str) -> None:
 def test_a_run_refuses_the_node_before_anything_is_changed(cluster: SimulatedCluster, host: Host) -> None:
     assert commands(device_plugin.own_config, host, settings=settings("medium", **cluster.settings())) == []
     assert unnamed("\n".join(host.refusals), "medium", "large, small") == []
-    assert cluster.called("kubectl get configmaps mine --namespace nvidia-device-plugin") == 1
+    asks = f"kubectl get configmaps mine --namespace {SPACE}"
+    assert cluster.called(asks) == 1
 
 
 def test_a_run_goes_on_where_the_entry_is_there(cluster: SimulatedCluster, host: Host) -> None:

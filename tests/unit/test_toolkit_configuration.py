@@ -32,7 +32,7 @@ load-kmods = true
 
 [nvidia-container-runtime]
 #debug = "/var/log/nvidia-container-runtime.log"
-log-level = "info"   # asked for by the auditors
+log-level = "info"   # auditors
 mode = "auto"
 runtimes = ["docker-runc", "runc", "crun"]
 
@@ -74,7 +74,7 @@ def test_each_setting_is_one_key_and_comments_in_its_line_stay() -> None:
     assert found["nvidia-container-cli"]["no-cgroups"] is True
     assert found["nvidia-container-runtime"]["debug"] == "/var/log/nvidia-container-runtime.log"
     assert found["nvidia-container-cli"]["debug"] == "/var/log/nvidia-container-toolkit.log"
-    assert 'log-level = "debug"   # asked for by the auditors' in text
+    assert 'log-level = "debug"   # auditors' in text
     assert "disable-require = false  # team A" in text
 
 
