@@ -53,12 +53,7 @@ def decided(component: str, data: dict[str, Any], node: Node, names: Iterable[st
     decision = marked(decisions(settings_from({**DATA, **data}), node).get(component, Decision(())))
     differs = bad(*decision.findings)
     steps = [
-        {
-            "settles": [item.code for item in step.settles],
-            "disturbs": step.disruption.name,
-            "waits": step.waits is not None,
-            "change": step.change,
-        }
+        [[item.code for item in step.settles], step.disruption.name, "waits" if step.waits else "now", step.change]
         for step in decision.steps
     ]
     words = [decision.refusal, *(step.waits for step in decision.steps), *(item.cause for item in differs)]
