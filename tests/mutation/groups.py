@@ -99,11 +99,11 @@ GROUPS = (
     Group(
         "deciding",
         {
-            "gpunode/components/kubelet/change.py": "kubelet_change",
-            "gpunode/components/kubelet/decide.py": "kubelet_change",
-            "gpunode/system/kubelet.py": "kubelet kubelet_change",
+            "gpunode/components/kubelet/change.py": "kubelet_change cases",
+            "gpunode/components/kubelet/decide.py": "kubelet_change cases",
+            "gpunode/system/kubelet.py": "kubelet kubelet_change cases",
             "gpunode/components/power/decide.py": "decide_power",
-            "gpunode/components/dcgm/decide.py": "dcgm",
+            "gpunode/components/dcgm/decide.py": "dcgm cases",
         },
     ),
     Group(
