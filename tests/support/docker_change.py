@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from gpunode.components.docker.editor import NVIDIA_RUNTIME, Daemon, render
 from gpunode.components.docker.state import Docker
 
@@ -10,3 +13,8 @@ RIGHT = Docker(
     default_runtime="nvidia", runtimes=(("nvidia", NVIDIA_RUNTIME), ("runc", "runc")), cgroup_driver="systemd",
     cdi=False,
 )  # fmt: skip
+
+
+def said(text: str | None, version: str, desired: Daemon) -> Any:
+    """Return what daemon.json says once it is edited."""
+    return json.loads(render(text, version, desired))

@@ -32,67 +32,49 @@ def same(found: Containerd, placement: Any = "root") -> bool:
     return stays_the_same(found, wanted)
 
 
+LESS, IMPORTS = right().replace(TAKEN_FOR_GRANTED, ""), with_import(right("2.1.9"), "2.1.9")
+DEBUG = "\n[debug]\nlevel = 'info'\n"
+OWN, OTHER = DropIn(PATH, section=True), DropIn("/etc/containerd/conf.d/50.toml", section=True, text="")
+
+
+def under_another_name(text: str) -> str:
+    """Return a file of version 2 as containerd 2 dumps it: the CRI plugin has another name."""
+    dump = tomlkit.parse(text)
+    plugin = dump["plugins"]["io.containerd.grpc.v1.cri"]
+    dump.update({"version": 3, "plugins": {"io.containerd.cri.v1.runtime": plugin}})
+    return tomlkit.dumps(dump)
+
+
 @pytest.mark.parametrize(
-    ("text", "stays"),
+    ("version", "root", "merged", "placement", "drop_ins", "stays"),
     [
-        (right().replace(TAKEN_FOR_GRANTED, ""), True),
-        (right().replace(TAKEN_FOR_GRANTED, "") + "oom_score = 5\n", True),
+        ("1.7.24", LESS, right(), "root", (), True),
+        ("1.7.24", LESS + "oom_score = 5\n", render(LESS + "oom_score = 5\n", "1.7.24", Runtimes()), "root", (), True),
         # What containerd does otherwise as long as the file does not say it.
-        (right().replace('default_runtime_name = "nvidia"', 'default_runtime_name = "runc"'), False),
-        (KUBEADM, False),
+        ("1.7.24", *[right().replace('name = "nvidia"', 'name = "runc"', 1)] * 2, "root", (), False),
+        ("1.7.24", KUBEADM, KUBEADM, "root", (), False),
+        # A value of another kind is another value.
+        ("1.7.24", LESS, right().replace("host_devices = false", "host_devices = 0"), "root", (), False),
+        # A key that goes may change anything.
+        ("2.1.9", IMPORTS, right("2.1.9") + DEBUG, "drop-in",
+         (replace(OWN, text=drop_in(right("2.1.9"), "2.1.9", Runtimes()) + DEBUG),), False),
+        ("2.1.9", right("2.1.9"), under_another_name(right("2.1.9")), "drop-in", (), True),
+        # A section that takes the place of somebody else's, one that goes, and one that a hand has spoilt.
+        ("1.7.24", GLOB + right(), GLOB + right(), "drop-in", (), True),
+        ("1.7.24", GLOB + right(), GLOB + right(), "drop-in", (OTHER,), False),
+        ("1.7.24", *[with_import(right(), "1.7.24")] * 2, "root",
+         (replace(OWN, text=drop_in(with_import(right(), "1.7.24"), "1.7.24", Runtimes())),), False),
+        ("2.1.9", IMPORTS, IMPORTS, "drop-in", (DropIn(PATH, error="Invalid", text="= ="),), False),
+        # Another schema version.
+        ("1.7.24", "oom_score = 1\n", render("oom_score = 1\n", "1.7.24", Runtimes()), "root", (), False),
     ],
-)
-def test_a_key_that_is_written_as_containerd_takes_it_anyway_changes_nothing(text: str, stays: bool) -> None:
-    merged = render(text, "1.7.24", Runtimes()) if stays else text
-    assert same(said("1.7.24", text, merged)) is stays
-
-
-def test_a_value_of_another_kind_is_another_value() -> None:
-    text = right().replace(TAKEN_FOR_GRANTED, "")
-    merged = right().replace(TAKEN_FOR_GRANTED, "privileged_without_host_devices = 0\n")
-    assert not same(said("1.7.24", text, merged))
-
-
-def test_a_key_that_goes_may_change_anything() -> None:
-    old = right("2.1.9")
-    there = DropIn(PATH, section=True, text=drop_in(old, "2.1.9", Runtimes()) + "\n[debug]\nlevel = 'info'\n")
-    found = said("2.1.9", with_import(old, "2.1.9"), f"{old}\n[debug]\nlevel = 'info'\n", drop_ins=(there,))
-    assert not same(found, "drop-in")
-
-
-def test_a_new_drop_in_that_says_what_the_root_file_said_changes_nothing() -> None:
-    """Under containerd 2 the dump has the CRI plugin under another name than a file of version 2."""
-    root = tomlkit.parse(right("2.1.9"))
-    dump = tomlkit.parse(right("2.1.9"))
-    dump["version"] = 3
-    dump["plugins"] = {"io.containerd.cri.v1.runtime": root["plugins"]["io.containerd.grpc.v1.cri"]}
-    assert same(said("2.1.9", tomlkit.dumps(root), tomlkit.dumps(dump)), "drop-in")
-
-
-def test_a_drop_in_whose_section_takes_that_of_somebody_else_s_changes_what_cannot_be_told() -> None:
-    other = DropIn("/etc/containerd/conf.d/50.toml", section=True, text="")
-    root = GLOB + right()
-    assert same(said("1.7.24", root, root), "drop-in")
-    assert not same(said("1.7.24", root, root, drop_ins=(other,)), "drop-in")
-
-
-def test_a_drop_in_that_goes_and_a_dump_that_is_not_known_change_what_cannot_be_told() -> None:
-    root = with_import(right(), "1.7.24")
-    there = DropIn(PATH, section=True, text=drop_in(root, "1.7.24", Runtimes()))
-    assert not same(said("1.7.24", root, root, drop_ins=(there,)))
-    text = right().replace(TAKEN_FOR_GRANTED, "")
-    assert not same(replace(said("1.7.24", text, right()), merged_text=None))
-
-
-def test_a_drop_in_of_ours_that_a_hand_has_spoilt_changes_what_cannot_be_told() -> None:
-    there = DropIn(PATH, error="Invalid", text="= =")
-    root = with_import(right("2.1.9"), "2.1.9")
-    assert not same(said("2.1.9", root, root, drop_ins=(there,)), "drop-in")
-
-
-def test_another_schema_version_changes_what_cannot_be_told() -> None:
-    before = "oom_score = 1\n"
-    assert not same(said("1.7.24", before, render(before, "1.7.24", Runtimes())))
+)  # fmt: skip
+def test_files_stay_the_same_where_all_that_is_merged_is_known_to_do_so(
+    version: str, root: str, merged: str, placement: Any, drop_ins: tuple[DropIn, ...], stays: bool
+) -> None:
+    found = said(version, root, merged, drop_ins=drop_ins)
+    assert same(found, placement) is stays
+    assert not same(replace(found, merged_text=None), placement)
 
 
 @pytest.fixture

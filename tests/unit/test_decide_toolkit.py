@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyinfra.context import ctx_host
 
-from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision, bad
-from gpunode.base.findings import FindingClass
 from gpunode.components.driver import DriverState
 from gpunode.components.toolkit import PACKAGES, CdiSpecification, ContainerToolkit
 from gpunode.components.toolkit.configuration import asked_of
@@ -22,13 +20,10 @@ from gpunode.components.toolkit.links import Links
 from gpunode.components.toolkit.specification import Specification
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.toolkit import ContainerToolkit as ToolkitFact
-from gpunode.node.plan import plan
-from gpunode.node.verdict import judge
 from gpunode.operations import toolkit
 from gpunode.packages.families.dnf import locked
 from gpunode.settings import settings_from
 from tests.support.agreement import assert_planned, assert_whole
-from tests.support.messages import unnamed
 from tests.support.simulated_host import Host, commands
 from tests.support.toolkit import HELD, LOADED, OWN, REFRESHED
 from tests.support.verify import GOOD
@@ -176,84 +171,9 @@ def test_the_operations_of_the_toolkit_do_what_the_decision_promises(
                for refusal in refusals)  # fmt: skip
 
 
-def items(asked: dict[str, Any], there: ContainerToolkit, **driver: Any) -> dict[str, Any]:
-    node = replace(GOOD, toolkit=there, driver=replace(GOOD.driver, **driver))
-    found = judge(settings_from({"driver": {"version": LOADED}, "toolkit": asked}), node)
-    return {item.what: item for item in found if item.finding_class is not FindingClass.OK}
-
-
-def planned(asked: dict[str, Any], there: ContainerToolkit, allow: str = "restart", **driver: Any) -> list[Any]:
-    own = settings_from({"driver": {"version": LOADED}, "toolkit": asked, "disruption": {"allow": allow}})
-    steps = plan(own, replace(GOOD, toolkit=there, driver=replace(GOOD.driver, **driver))).steps
-    return [step for step in steps if step.component == "toolkit"]
-
-
-def test_a_configuration_that_no_run_can_edit_is_a_person_s_and_what_comes_behind_it_waits() -> None:
-    there = replace(GOOD.toolkit, config_text="= nonsense", unlinked=("/dev/nvidia0",))
-    steps = planned({"preset": "shared"}, there)
-    assert [step.pending for step in steps] == [True, True]
-    assert steps[0].action.startswith("link NVIDIA's devices") and steps[1].action.startswith("config.toml: mend ")
-
-
-@pytest.mark.parametrize("text", [None, '[nvidia-container-runtime]\nmode = "jit-cdi"\n'])
-def test_a_mode_that_the_installed_toolkit_does_not_know_is_told_by_drift_as_by_the_run(text: str | None) -> None:
-    item = items({"mode": "jit-cdi"}, replace(GOOD.toolkit, config_text=text))["config.toml"]
-    assert item.remedy == BY_HAND and item.by_person
-    assert unnamed(item.cause, "jit-cdi", "1.18.0", "1.17.8") == []
-    # Nobody knows the modes of one that is to come.
-    assert [step.pending for step in planned({"mode": "jit-cdi", "version": "1.20.0"}, GOOD.toolkit)] == [False, False]
-
-
-def test_a_program_that_its_packages_have_lost_is_a_person_s_to_bring_back() -> None:
-    (step,) = planned({}, replace(GOOD.toolkit, runtime_path=None))
-    assert step.pending and "`apt-get install --reinstall nvidia-container-toolkit " in step.action
-    (step,) = planned({}, replace(GOOD.toolkit, runtime_path=None, packages=OLDER))
-    assert not step.pending and step.action == "install the NVIDIA container toolkit"
-
-
-def test_packages_of_another_version_than_is_asked_are_drift_whatever_nvidia_ctk_says() -> None:
-    older = tuple((name, "1.17.7-1") for name in PACKAGES)
-    assert list(items({"version": "1.17.8"}, replace(GOOD.toolkit, packages=older))) == ["packages"]
-    (step,) = planned({"version": "1.17.8"}, replace(GOOD.toolkit, packages=older))
-    assert (step.action, step.pending) == ("install the NVIDIA container toolkit 1.17.8", False)
-
-
-@pytest.mark.parametrize(
-    ("asked", "change", "found"),
-    [
-        ("off", {"cdi": (OWN,)}, OWN.path),
-        ("generate", {"cdi": (MINE,)}, f"{MINE.path} alone"),
-        ("generate", {"cdi": (OWN, REFRESHED), "cdi_refresh": "enabled"}, f"{OWN.path} beside {REFRESHED.path}"),
-        ("generate", {"cdi": (REFRESHED,), "cdi_refresh": "disabled"}, "nvidia-cdi-refresh.path disabled"),
-    ],
-)
-def test_what_a_run_changes_of_cdi_specifications_is_drift(asked: str, change: dict[str, Any], found: str) -> None:
-    item = items({"cdi": asked}, replace(GOOD.toolkit, **change))["CDI specification"]
-    assert item.actual == found
-    assert [step.pending for step in planned({"cdi": asked}, replace(GOOD.toolkit, **change))] == [False]
-
-
-def test_a_masked_unit_of_the_toolkit_s_is_a_person_s_though_its_specification_is_good() -> None:
-    there = replace(GOOD.toolkit, cdi=(REFRESHED,), cdi_refresh="masked")
-    item = items({"cdi": "generate"}, there)["CDI specification"]
-    assert "is masked" in item.cause and item.remedy == BY_HAND
-
-
-@pytest.mark.parametrize(("allow", "pending"), [("restart", True), ("reboot", False)])
-def test_a_specification_of_a_driver_that_waits_for_the_boot_waits_with_it(allow: str, pending: bool) -> None:
-    steps = planned({"cdi": "generate"}, replace(GOOD.toolkit, cdi=(OWN,)), allow, loaded_version="570.172.08")
-    assert [(step.action, step.pending) for step in steps] == [("make the CDI specification anew", pending)]
-
-
 def test_dnf_s_lock_that_nobody_asks_for_any_more_is_drift() -> None:
     ours = locked("kernel-0:5.14*\n", GOOD.toolkit.to_hold, group="toolkit")
     there = replace(GOOD.toolkit, hold_text=ours)
     (step,) = decide(Desired(family="dnf"), there, GOOD.driver).steps
     assert [item.code for item in step.settles] == ["toolkit.held-packages"]
     assert decide(Desired(family="dnf"), replace(there, hold_text="kernel-0:5.14*\n"), GOOD.driver).steps == ()
-
-
-def test_a_hold_at_another_version_than_is_installed_is_drift() -> None:
-    pinned = replace(HELD, packages=tuple((name, "1.17.9-1") for name in PACKAGES), version="1.17.9")
-    (step,) = planned({"hold": True}, pinned)
-    assert (step.action, step.pending) == ("hold its packages", False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,91 +12,20 @@ from hypothesis import strategies as st
 from gpunode.components.docker.editor import Daemon, DaemonRefused, render
 
 pytestmark = pytest.mark.pure
-EXISTING = (Path(__file__).parent / "data" / "in-docker-existing.json").read_text()
 PATH = "/usr/bin/nvidia-container-runtime"
 
 
-def test_from_nothing_it_says_what_is_asked_and_nothing_more() -> None:
-    assert json.loads(render(None, "26.1.5", Daemon())) == {
-        "runtimes": {"nvidia": {"path": PATH}},
-        "default-runtime": "nvidia",
-        "exec-opts": ["native.cgroupdriver=systemd"],
-    }
-    plain = json.loads(render("", "26.1.5", Daemon(default="runc", nvidia=False)))
-    assert plain == {"exec-opts": ["native.cgroupdriver=systemd"]}
-
-
-def test_foreign_keys_stay_where_they_were() -> None:
-    before, after = json.loads(EXISTING), json.loads(render(EXISTING, "20.10.24+dfsg1", Daemon()))
-    assert list(after)[: len(before)] == list(before)
-    assert after["runtimes"].pop("nvidia") == {"path": PATH}
-    assert after.pop("default-runtime") == "nvidia"
-    assert after == before
-
-
-def test_a_file_that_is_right_comes_back_to_the_letter() -> None:
-    text = '{"default-runtime":"nvidia",\n\t"exec-opts": [ "native.cgroupdriver=systemd" ],'
-    text += f'"runtimes":{{"nvidia":{{"path":"{PATH}","runtimeArgs":[]}}}}}}'
-    assert render(text, "26.1.5", Daemon()) == text
-
-
-def test_indentation_is_the_file_s_own() -> None:
-    assert '\n\t"default-runtime"' in render('{\n\t"debug": true\n}\n', "26.1.5", Daemon())
-    assert '\n  "default-runtime"' in render('{\n  "debug": true\n}\n', "26.1.5", Daemon())
-
-
-def test_another_cgroup_driver_and_arguments_of_the_runtime_are_replaced() -> None:
-    before = {"exec-opts": ["native.cgroupdriver=cgroupfs", "isolation=x"], "runtimes": {"nvidia": {"args": ["-x"]}}}
-    after = json.loads(render(json.dumps(before), "26.1.5", Daemon()))
-    assert after["exec-opts"] == ["isolation=x", "native.cgroupdriver=systemd"]
-    assert after["runtimes"]["nvidia"] == {"args": [], "path": PATH}
-    other = json.loads(render(None, "26.1.5", Daemon(systemd_cgroup=False)))
-    assert other["exec-opts"] == ["native.cgroupdriver=cgroupfs"]
-
-
-def test_runc_is_made_the_default_again_where_another_was() -> None:
-    before = json.dumps({"default-runtime": "nvidia"})
-    assert json.loads(render(before, "26.1.5", Daemon(default="runc")))["default-runtime"] == "runc"
-
-
-def test_cdi_is_set_where_it_is_asked_for_and_left_alone_else() -> None:
-    assert json.loads(render(None, "26.1.5", Daemon(cdi=True)))["features"] == {"cdi": True}
-    assert "features" not in json.loads(render(None, "26.1.5", Daemon()))
-    on = '{"features": {"cdi": true, "other": false}}'
-    assert json.loads(render(on, "26.1.5", Daemon(cdi=False)))["features"] == {"cdi": False, "other": False}
-    # On by default since 28.2: what is to be off has to be said, and before that it has not.
-    assert json.loads(render(None, "28.2.0", Daemon(cdi=False)))["features"] == {"cdi": False}
-    assert "features" not in json.loads(render(None, "28.2.0", Daemon(cdi=True)))
-    assert "features" not in json.loads(render(None, "28.1.1", Daemon(cdi=False)))
-    assert json.loads(render('{"features": {"cdi": false}}', "28.2.0", Daemon(cdi=True)))["features"] == {"cdi": True}
-
-
 @pytest.mark.parametrize(
-    ("text", "version", "reason"),
+    ("text", "says"),
     [
-        ("{", "26.1.5", "not JSON: .* line 1"),
-        ("[]", "26.1.5", "no JSON object"),
-        ('{"a": 1, "a": 2}', "26.1.5", "line 1: .*'a' twice"),
-        ('{"a": NaN}', "26.1.5", "NaN"),
-        ('{\n"runtimes": []}', "26.1.5", "line 2: 'runtimes' is no object"),
-        ('{"debug": true,\n\n"exec-opts": "x"}', "26.1.5", "line 3: 'exec-opts' is no list"),
-        ('{"runtimes": {\n"nvidia": "x"}}', "26.1.5", "line 2: 'nvidia' is no object"),
-        ('{"labels": ["a"],\n "log-driver": "f\ufffdr"}', "26.1.5", "line 2: .*not UTF-8.*iconv"),
-        ('{"a": 1e999}', "26.1.5", "Infinity"),
-        ('{"a": ' + "9" * 5000 + "}", "26.1.5", "not JSON"),
-        ("[" * 100_000, "26.1.5", "nested too deeply"),
-        ("{}", "rubbish", "not a docker version"),
-        ("{}", "1.10.3", "not supported"),
+        ('{"debug": true,\n\n"exec-opts": "x"}', "line 3: 'exec-opts'"),
+        ('{"a": ' + "9" * 5000 + "}", "JSON"),
+        ("[" * 100_000, "nested"),
     ],
 )
-def test_what_cannot_be_edited_is_refused_with_the_reason(text: str, version: str, reason: str) -> None:
-    with pytest.raises(DaemonRefused, match=reason):
-        render(text, version, Daemon())
-
-
-def test_cdi_under_a_docker_that_lacks_it_is_refused() -> None:
-    with pytest.raises(DaemonRefused, match="has no CDI"):
-        render(None, "20.10.24", Daemon(cdi=True))
+def test_what_cannot_be_edited_is_refused_with_its_place(text: str, says: str) -> None:
+    with pytest.raises(DaemonRefused, match=says):
+        render(text, "26.1.5", Daemon())
 
 
 _OURS = ("runtimes", "default-runtime", "exec-opts", "features")
@@ -129,17 +57,6 @@ def test_any_file_keeps_its_foreign_keys_and_settles_after_one_edit(
     assert [option for option in options if not option.startswith("native.cgroupdriver=")] == after["exec-opts"][:-1]
     assert after.get("default-runtime", "runc") == default
     assert render(text, "26.1.5", asked) == text
-
-
-def test_an_entry_of_a_shim_is_replaced_as_nvidia_ctk_does() -> None:
-    shim = {"runtimeType": "io.containerd.runc.v2", "options": {"BinaryName": "/usr/bin/crun", "SystemdCgroup": True}}
-    after = json.loads(render(json.dumps({"runtimes": {"nvidia": shim, "crun": shim}}), "26.1.5", Daemon()))
-    assert after["runtimes"] == {"nvidia": {"path": PATH, "args": []}, "crun": shim}
-
-
-def test_half_of_a_pair_of_surrogates_is_written_as_it_was_read() -> None:
-    after = render('{"labels": ["\\ud83d"]}', "26.1.5", Daemon())
-    assert json.loads(after.encode())["labels"] == ["\ud83d"]
 
 
 def _null_or(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -219,8 +136,3 @@ def test_a_file_in_any_style_says_what_is_meant_and_settles_to_the_byte(
     assert render(once, "26.1.5", asked) == once
     if once != text:
         assert not once.startswith("\ufeff") and ("\r\n" in once) == ("\r\n" in text)
-
-
-@pytest.mark.parametrize("text", ["null", "\ufeff", "\ufeffnull\r\n", "{}", " \n"])
-def test_a_file_that_says_nothing_is_as_good_as_none(text: str) -> None:
-    assert json.loads(render(text, "26.1.5", Daemon())) == json.loads(render(None, "26.1.5", Daemon()))

@@ -96,12 +96,17 @@ def done(commands: Iterator[Any], host: Host) -> list[str]:
     return found
 
 
+def restart(host: Host, name: str = "gpu-1", asked: dict[str, Any] = ASKED, **settings: Any) -> list[str]:
+    """Have a containerd restarted that runs by another configuration."""
+    host.readings[ContainerdFact] = replace(SPARE, loaded="other")
+    return done(containerd.configuration._inner(**asked, drain=drain(name, **settings)), host)
+
+
 def test_a_restart_of_containerd_comes_after_the_drain_and_leaves_the_node_cordoned(
     host: Host, cluster: Cluster
 ) -> None:
-    host.readings[ContainerdFact] = replace(SPARE, loaded="other")
-    (restart,) = done(containerd.configuration._inner(**ASKED, drain=drain()), host)
-    assert "gpunode-$name" in restart and cluster.asked == DRAINED
+    (command,) = restart(host)
+    assert "gpunode-$name" in command and cluster.asked == DRAINED
     assert cluster.cordoned and cluster.note is not None
     assert unnamed(cluster.note["reason"], "containerd") == []
 
@@ -109,19 +114,19 @@ def test_a_restart_of_containerd_comes_after_the_drain_and_leaves_the_node_cordo
 def test_nothing_is_asked_of_the_cluster_for_a_change_that_takes_no_restart(host: Host, cluster: Cluster) -> None:
     host.readings[ContainerdFact] = SPARE
     assert len(done(containerd.configuration._inner(**ASKED, drain=drain()), host)) == 1
-    host.readings[ContainerdFact] = replace(SPARE, loaded="other")
-    assert done(containerd.configuration._inner(**{**ASKED, "restart_allowed": False}, drain=drain()), host) == []
+    assert restart(host, asked={**ASKED, "restart_allowed": False}) == []
     host.readings[ContainerdFact] = replace(SPARE, config_text="= =")
     assert done(containerd.configuration._inner(**ASKED, drain=drain()), host) == ["failed"]
-    host.readings[DockerFact] = replace(RIGHT, default_runtime="runc")
-    assert len(done(docker.configuration._inner(**ASKED, drain=drain()), host)) == 1
     assert cluster.asked == []
 
 
-def test_a_restart_of_docker_is_drained_for(host: Host, cluster: Cluster) -> None:
-    host.readings[DockerFact] = replace(RIGHT, cgroup_driver="cgroupfs")
+@pytest.mark.parametrize(("differs", "drains"), [({"cgroup_driver": "cgroupfs"}, True), ({"runtimes": ()}, False)])
+def test_a_restart_of_docker_is_drained_for_and_a_reload_is_not(
+    host: Host, cluster: Cluster, differs: dict[str, Any], drains: bool
+) -> None:
+    host.readings[DockerFact] = replace(RIGHT, **differs)
     assert len(done(docker.configuration._inner(**ASKED, drain=drain()), host)) == 1
-    assert cluster.asked == DRAINED
+    assert cluster.asked == (DRAINED if drains else [])
 
 
 def test_a_node_that_is_in_no_cluster_is_changed_without_a_drain(host: Host, cluster: Cluster) -> None:
@@ -161,12 +166,10 @@ def test_a_forecast_of_a_driver_tells_of_its_drain_first(
 
 
 def test_a_loaded_driver_goes_after_the_drain_and_one_that_is_not_loaded_without(host: Host, cluster: Cluster) -> None:
-    removal._node(host, replace(removal.PACKAGED, loaded_version=None))
-    assert len(done(driver_removal.removed._inner(**removal.ASKED, drain=drain()), host)) == 1
-    assert cluster.asked == []
-    removal._node(host, removal.PACKAGED)
-    assert len(done(driver_removal.removed._inner(**removal.ASKED, drain=drain()), host)) == 1
-    assert cluster.asked == DRAINED
+    for there, asked in ((replace(removal.PACKAGED, loaded_version=None), []), (removal.PACKAGED, DRAINED)):
+        removal._node(host, there)
+        assert len(done(driver_removal.removed._inner(**removal.ASKED, drain=drain()), host)) == 1
+        assert cluster.asked == asked
 
 
 @pytest.mark.parametrize(
@@ -219,8 +222,7 @@ def test_a_cluster_that_does_not_answer_keeps_the_change_from_the_node(host: Hos
 
 
 def test_what_failed_on_a_drained_node_is_noted_and_on_another_one_nothing(host: Host, cluster: Cluster) -> None:
-    host.readings[ContainerdFact] = replace(SPARE, loaded="other")
-    done(containerd.configuration._inner(**ASKED, drain=drain()), host)
+    restart(host)
     host.state.fail(replace(host, name="gpu-2"))
     assert cluster.note is not None and cluster.note["state"] == "drained"
     host.state.ops = {host: {"hash": SimpleNamespace(global_arguments={"_ignore_errors": True}, parent_op_hash=None)}}
@@ -240,10 +242,9 @@ def _second_node(
         each.pods = [pod(f"web-{number}") for number in range(count)]
         each.others = [other.node]
     monkeypatch.setattr(operation, "runner", lambda _: clusters[host.name])
-    host.readings[ContainerdFact] = replace(SPARE, loaded="other")
     for name in ("gpu-1", "gpu-2"):
         host.name = name
-        left = done(containerd.configuration._inner(**ASKED, drain=drain(name, **settings)), host)
+        left = restart(host, name, **settings)
     assert found.cordoned is (left != ["failed"])
     return left
 
@@ -268,8 +269,7 @@ def _left(name: str, by_hand: bool = False) -> dict[str, Any]:
 
 def _drained(host: Host, cluster: Cluster, **settings: Any) -> bool:
     cluster.pods = [pod("web-1")]
-    host.readings[ContainerdFact] = replace(SPARE, loaded="other")
-    return "failed" not in done(containerd.configuration._inner(**ASKED, drain=drain(**settings)), host)
+    return "failed" not in restart(host, **settings)
 
 
 def test_a_node_that_an_earlier_run_left_cordoned_is_one_of_those_that_may_be_empty(
@@ -290,29 +290,23 @@ def test_a_node_that_an_earlier_run_left_cordoned_counts_when_this_run_has_come_
     cluster.others, left.others = [left.node], [cluster.node]
     clusters = {"gpu-1": cluster, "gpu-7": left}
     monkeypatch.setattr(operation, "runner", lambda _: clusters[host.name])
-    host.readings[ContainerdFact] = replace(SPARE, loaded="other")
     host.name = "gpu-7"
-    assert "failed" not in done(containerd.configuration._inner(**ASKED, drain=drain("gpu-7")), host)
+    assert "failed" not in restart(host, "gpu-7")
     host.name = "gpu-1"
     assert not _drained(host, cluster) and unnamed(host.refusals[0], "gpu-7 since") == []
 
 
-def test_an_admin_s_cordon_on_another_node_holds_up_no_drain(host: Host, cluster: Cluster) -> None:
-    cluster.others = [_left("gpu-7", by_hand=True)]
-    assert _drained(host, cluster)
-
-
-def test_nodes_that_earlier_runs_left_cordoned_do_not_hold_each_other_up(host: Host, cluster: Cluster) -> None:
-    cluster.node = _left("gpu-1")
-    cluster.others = [_left("gpu-7")]
-    assert _drained(host, cluster)
-
-
-def test_a_wave_counts_its_own_nodes_alone_for_those_that_failed_before_have_a_budget(
-    host: Host, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("by_hand", "own", "wave"), [(True, False, ""), (False, True, ""), (False, False, "1")],
+    ids=["an admin's cordon", "both were left cordoned", "failed before this wave"],
+)  # fmt: skip
+def test_a_cordon_on_another_node_does_not_hold_up_a_drain(
+    host: Host, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, by_hand: bool, own: bool, wave: str
 ) -> None:
-    monkeypatch.setenv(WAVE, "1")
-    cluster.others = [_left("gpu-7")]
+    monkeypatch.setenv(WAVE, wave)
+    if own:
+        cluster.node = _left("gpu-1")
+    cluster.others = [_left("gpu-7", by_hand)]
     assert _drained(host, cluster)
 
 
@@ -352,8 +346,7 @@ def test_a_node_that_is_not_cordoned_costs_one_question_and_nothing_is_changed(h
 
 
 def test_the_cordon_of_an_earlier_run_is_lifted_by_one_that_has_nothing_to_change(host: Host, cluster: Cluster) -> None:
-    host.readings[ContainerdFact] = replace(SPARE, loaded="other")
-    done(containerd.configuration._inner(**ASKED, drain=drain()), host)
+    restart(host)
     host.state = State()
     assert _returned(host) == [] and not cluster.cordoned and cluster.note is None
 

@@ -104,9 +104,9 @@ def _boot(folder: Path, gpus: int, answering: int, service: str = "active") -> s
     "gpus, answering, service, wrong",
     [
         (2, 2, "active", None),
-        (0, 0, "active", "no NVIDIA GPU is on the PCI bus"),
-        (2, 1, "active", "nvidia-smi lists 1 of 2 GPUs"),
-        (2, 2, "failed", "containerd.service does not run"),
+        (0, 0, "active", "PCI"),
+        (2, 1, "active", "1 of 2"),
+        (2, 2, "failed", "containerd.service"),
     ],
 )
 def test_the_first_boot_records_that_all_is_well_or_what_is_wrong(
@@ -118,7 +118,8 @@ def test_the_first_boot_records_that_all_is_well_or_what_is_wrong(
     done = _boot(tmp_path, gpus, answering, service)
     good, bad = tmp_path / "lib" / "first-boot", tmp_path / "lib" / "first-boot.failed"
     assert (done.returncode == 0) == good.exists() == (not bad.exists()) == (wrong is None), done.stderr
-    assert f"verdict={wrong or 'ok'}" in (bad if wrong else good).read_text()
+    verdict = (bad if wrong else good).read_text()
+    assert ("verdict=ok" in verdict) == (wrong is None) and (wrong or "ok") in verdict
     assert unproven.exists() == (answering < gpus or not gpus)
 
 

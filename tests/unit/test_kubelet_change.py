@@ -12,65 +12,31 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyinfra.context import ctx_host
 
 from gpunode.base.decision import bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.base.yaml_edit import changed, edited
+from gpunode.components.kubelet.change import KubeletChange
 from gpunode.components.kubelet.decide import Desired, decide
 from gpunode.components.kubelet.texts import drop_in, in_file, wanted
-from gpunode.facts.kubelet import Kubelet as KubeletFact
-from gpunode.facts.transaction import TransactionJournal
-from gpunode.operations import kubelet as operation
-from gpunode.settings import SettingsError, settings_from
 from gpunode.settings.kubelet import KubeletSettings
 from gpunode.system.kubelet import Kubelet, parse_kubelet
-from gpunode.system.transaction import Journal
+from tests.support.kubelet import FILE, FOLDER, KUBEADM, asked, running, with_folder
 from tests.support.messages import unnamed
-from tests.support.simulated_host import Host, commands
 
 pytestmark = pytest.mark.pure
 
-FILE, FOLDER = "/var/lib/kubelet/config.yaml", "/etc/kubernetes/kubelet.conf.d"
 OWN = f"{FOLDER}/90-gpunode.conf"
-KUBEADM = """# of kubeadm
-apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration
-cgroupDriver: systemd  # as containerd's
-clusterDNS: [10.96.0.10]
-systemReserved:
-  # for sshd
-  memory: 1Gi
-maxPods: 110
-"""
 ASKED: dict[str, Any] = {"system_reserved": {"cpu": "500m"}, "max_pods": 64, "cpu_manager_policy": "static"}
 
 
-def running(
-    *arguments: str,
-    file: str = KUBEADM,
-    drop_ins: dict[str, str] | None = None,
-    pods: int = 0,
-    written: str = "",
-    version: str = "1.29.15",
-) -> Kubelet:
-    files = {FILE: file, **(drop_ins or {})}
-    lines = [f"kubelet=Kubernetes v{version}", "argument=/usr/bin/kubelet", f"argument=--config={FILE}"]
-    lines += [f"argument={each}" for each in arguments]
-    lines += [f"file={path} {base64.b64encode(text.encode()).decode()}" for path, text in files.items()]
-    lines += [f"pods={pods}", "started=Tue 2026-11-24 10:00:00.000000 UTC", f"written={written}"]
-    return parse_kubelet(lines)
-
-
-def with_folder(**files: str) -> Kubelet:
-    found = {f"{FOLDER}/{name}.conf": text for name, text in files.items()}
-    return running(f"--config-dir={FOLDER}", drop_ins=found)
-
-
-def asked(**values: Any) -> KubeletSettings:
-    return settings_from({"kubernetes": {"enabled": True, "kubelet": values}}).kubernetes.kubelet
+def change_of(values: dict[str, Any], state: Kubelet) -> KubeletChange:
+    """Return the change of the one step that is decided on."""
+    (step,) = decide(Desired(asked(**values)), state).steps
+    assert step.change is not None
+    return step.change
 
 
 def after(state: Kubelet, path: str, text: str | None) -> Kubelet:
@@ -86,19 +52,17 @@ def after(state: Kubelet, path: str, text: str | None) -> Kubelet:
 
 
 def test_a_folder_of_drop_ins_gets_gpunode_s_own_and_a_kubelet_without_has_its_file_edited() -> None:
-    desired = Desired(asked(**ASKED))
-    (step,) = decide(desired, with_folder()).steps
-    assert step.change is not None and step.change.path == OWN
-    assert step.change.cpu_manager == "static" and yaml.safe_load(step.change.text or "") == {
+    change = change_of(ASKED, with_folder())
+    assert (change.path, change.cpu_manager) == (OWN, "static") and yaml.safe_load(change.text or "") == {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "systemReserved": {"cpu": "500m"},
         "maxPods": 64,
         "cpuManagerPolicy": "static",
     }
-    (step,) = decide(desired, running()).steps
-    assert step.change is not None and step.change.path == FILE
-    note, _, text = (step.change.text or "").partition("\n")
+    change = change_of(ASKED, running())
+    note, _, text = (change.text or "").partition("\n")
+    assert change.path == FILE
     assert note.startswith("# gpunode ") and '"maxPods": 110' in note
     expected = KUBEADM.replace("maxPods: 110", "maxPods: 64").replace("  memory: 1Gi", "  cpu: 500m\n  memory: 1Gi")
     assert text == f"{expected}cpuManagerPolicy: static\n"
@@ -106,75 +70,16 @@ def test_a_folder_of_drop_ins_gets_gpunode_s_own_and_a_kubelet_without_has_its_f
 
 @pytest.mark.parametrize("state", [running(), with_folder()])
 def test_a_second_run_changes_nothing_and_what_is_not_asked_any_more_leaves_nothing_behind(state: Kubelet) -> None:
-    (step,) = decide(Desired(asked(**ASKED)), state).steps
-    assert step.change is not None
-    then = after(state, step.change.path, step.change.text)
+    change = change_of(ASKED, state)
+    then = after(state, change.path, change.text)
     assert not bad(*decide(Desired(asked(**ASKED)), then).findings)
-    (fewer,) = decide(Desired(asked(max_pods=64)), then).steps
-    assert fewer.change is not None and fewer.change.cpu_manager == "none"
-    then = after(then, fewer.change.path, fewer.change.text)
+    fewer = change_of({"max_pods": 64}, then)
+    assert fewer.cpu_manager == "none"
+    then = after(then, fewer.path, fewer.text)
     assert dict(then.configuration.settings if then.configuration else ())["cpuManagerPolicy"] == "none"
-    (gone,) = decide(Desired(asked()), then).steps
-    assert gone.change is not None and after(then, gone.change.path, gone.change.text).files == state.files
+    gone = change_of({}, then)
+    assert after(then, gone.path, gone.text).files == state.files
     assert not decide(Desired(asked()), state).findings
-
-
-@pytest.mark.parametrize(
-    ("flag", "values", "refused"),
-    [
-        ("--max-pods=50", {"max_pods": 64}, True),
-        ("--max-pods=64", {"max_pods": 64}, False),
-        ("--system-reserved=memory=2Gi", {"system_reserved": {"cpu": "1"}}, True),
-        ("--kube-reserved=cpu=1", {"system_reserved": {"cpu": "1"}}, False),
-        ("--eviction-hard=memory.available<1Gi", {"eviction_hard": {"memory.available": "500Mi"}}, True),
-        ("--topology-manager-policy=restricted", {"topology_manager_policy": "best-effort"}, True),
-    ],
-)
-@pytest.mark.parametrize("folder", [True, False])
-def test_what_a_flag_says_otherwise_is_refused(flag: str, values: dict[str, Any], refused: bool, folder: bool) -> None:
-    state = running(flag, *([f"--config-dir={FOLDER}"] if folder else []))
-    decision = decide(Desired(asked(**values)), state)
-    assert (decision.refusal is not None) == refused
-    if refused:
-        assert flag.partition("=")[0] in str(decision.refusal) and "kubeadm-flags.env" in str(decision.refusal)
-        assert not decision.steps and all(item.by_person or item.remedy for item in bad(*decision.findings))
-
-
-def test_a_later_drop_in_a_foreign_file_and_one_that_cannot_be_edited_are_refused() -> None:
-    desired = Desired(asked(max_pods=64))
-    for state, said in (
-        (with_folder(**{"99-site": "maxPods: 20\n"}), "99-site.conf counts after"),
-        (with_folder(**{"90-gpunode": "maxPods: 20\n"}), "not of gpunode's making"),
-        (running(file='{"maxPods": 20}'), "JSON"),
-        (running(file="maxPods: &m 20\nregistryBurst: *m\n"), "cannot be edited"),
-        (running(file="maxPods: 20\nmaxPods: 30\n"), "says maxPods twice"),
-    ):
-        refusal = decide(desired, state).refusal
-        assert refusal is not None and said in refusal and "nothing was changed" in refusal
-    assert decide(desired, with_folder(**{"99-site": "maxPods: 64\n"})).refusal is None
-
-
-def test_a_static_policy_needs_a_reserved_cpu_from_wherever() -> None:
-    static = Desired(asked(cpu_manager_policy="static"))
-    refusal = decide(static, running()).refusal
-    assert refusal is not None and "kubernetes.kubelet.system_reserved" in refusal
-    assert decide(Desired(asked(cpu_manager_policy="static", kube_reserved={"cpu": "0"})), running()).refusal
-    for said in ("kubeReserved: {cpu: 100m}\n", "reservedSystemCPUs: 0-1\n"):
-        assert decide(static, running(file=KUBEADM + said)).refusal is None
-    for flag in ("--reserved-cpus=0-1", "--kube-reserved=cpu=1"):
-        assert decide(static, running(flag)).refusal is None
-
-
-@pytest.mark.parametrize("setting", ["system_reserved", "kube_reserved"])
-def test_a_list_of_reserved_cpus_takes_the_place_of_a_number_that_is_asked_for(setting: str) -> None:
-    desired = Desired(asked(**{setting: {"cpu": "1", "memory": "1Gi"}}))
-    for state, said in (
-        (running("--reserved-cpus=0-1"), "--reserved-cpus=0-1"),
-        (running(file=KUBEADM + "reservedSystemCPUs: 0-1\n"), "reservedSystemCPUs: 0-1"),
-    ):
-        refusal = str(decide(desired, state).refusal)
-        assert said in refusal and f"kubernetes.kubelet.{setting}" in refusal and "nothing was changed" in refusal
-        assert decide(Desired(asked(**{setting: {"memory": "2Gi"}})), state).refusal is None
 
 
 def test_pods_are_drained_for_what_they_feel_and_a_restart_waits_where_it_is_not_allowed() -> None:
@@ -204,9 +109,9 @@ def test_a_file_that_comes_to_the_same_is_read_at_once_and_felt_by_nobody_and_a_
 
 def test_what_gpunode_set_in_the_file_goes_from_it_when_the_kubelet_gets_a_folder_of_drop_ins() -> None:
     values = {**ASKED, "eviction_hard": {"memory.available": "500Mi"}}
-    (step,) = decide(Desired(asked(**values)), running()).steps
-    assert step.change is not None and step.change.cleared is None and step.change.text is not None
-    state = running(f"--config-dir={FOLDER}", file=step.change.text)
+    first = change_of(values, running())
+    assert first.cleared is None and first.text is not None
+    state = running(f"--config-dir={FOLDER}", file=first.text)
     for desired, path in ((asked(**values), OWN), (asked(), "")):
         decision = decide(Desired(desired), state)
         (step,) = decision.steps
@@ -216,9 +121,7 @@ def test_what_gpunode_set_in_the_file_goes_from_it_when_the_kubelet_gets_a_folde
         # What stands in the drop-in is all of it, the kubelet's own thresholds too.
         assert bool(then.configuration and "500Mi" in str(then.configuration.settings)) == bool(path)
         assert not bad(*decide(Desired(desired), then).findings)
-    (step,) = decide(Desired(asked(**values)), state).steps
-    assert step.change is not None
-    assert len(yaml.safe_load(step.change.text or "")["evictionHard"]) == 4
+    assert len(yaml.safe_load(change_of(values, state).text or "")["evictionHard"]) == 4
     spoilt = running(f"--config-dir={FOLDER}", file="# gpunode set values here; before (null: none): ?\nmaxPods: 64\n")
     refusal = str(decide(Desired(asked(**ASKED)), spoilt).refusal)
     assert unnamed(refusal, FILE, "gpunode") == []
@@ -245,10 +148,8 @@ def test_a_file_that_was_touched_alone_is_no_reason_to_restart_a_kubelet_that_gp
 def test_a_changed_reservation_of_cpus_resets_a_static_manager_and_another_does_not() -> None:
     static = {"cpu_manager_policy": "static", "system_reserved": {"cpu": "1"}}
     state = with_folder(**{"90-gpunode": drop_in(wanted(asked(**static)))})
-    (more,) = decide(Desired(asked(**{**static, "system_reserved": {"cpu": "2"}})), state).steps
-    assert more.change is not None and more.change.cpu_manager == "static"
-    (other,) = decide(Desired(asked(**static, max_pods=20)), state).steps
-    assert other.change is not None and other.change.cpu_manager is None
+    assert change_of({**static, "system_reserved": {"cpu": "2"}}, state).cpu_manager == "static"
+    assert change_of({**static, "max_pods": 20}, state).cpu_manager is None
 
 
 @pytest.mark.parametrize(("version", "more"), [("1.29.15", {}), ("1.30.0", {"imagefs.inodesFree": "5%"})])
@@ -261,51 +162,25 @@ def test_one_threshold_keeps_the_kubelet_s_defaults_of_the_others_unless_somebod
     state = running(*flags, version=version)
     found = dict(state.configuration.settings if state.configuration else ())
     assert found.get("evictionHard/imagefs.inodesFree") == more.get("imagefs.inodesFree")
-    (step,) = decide(desired, state).steps
-    assert step.change is not None
-    assert yaml.safe_load(step.change.text or "")["evictionHard"] == {
+    change = change_of({"eviction_hard": {"memory.available": "500Mi"}}, state)
+    assert yaml.safe_load(change.text or "")["evictionHard"] == {
         "memory.available": "500Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%",
         "imagefs.available": "15%", **more,
     }  # fmt: skip
-    then = after(state, step.change.path, step.change.text)
-    assert not bad(*decide(desired, then).findings)
+    assert not bad(*decide(desired, after(state, change.path, change.text)).findings)
     theirs = running(*flags, file=KUBEADM + "evictionHard: {nodefs.available: 20%}\n")
-    (step,) = decide(desired, theirs).steps
-    assert step.change is not None
-    assert step.change.settings["evictionHard/nodefs.available"] == "20%"
-    assert "evictionHard/imagefs.available" not in step.change.settings
+    thresholds = change_of({"eviction_hard": {"memory.available": "500Mi"}}, theirs).settings
+    assert thresholds["evictionHard/nodefs.available"] == "20%" and "evictionHard/imagefs.available" not in thresholds
 
 
 def test_a_node_that_has_not_joined_yet_is_told_so_and_fails_no_run() -> None:
     decision = decide(Desired(asked(max_pods=64)), Kubelet(None))
     assert decision.refusal is None and not decision.steps and not bad(*decision.findings)
-    assert decision.findings[0].is_caution and "join the node" in str(decision.findings[0].remedy)
+    assert decision.findings[0].is_caution
     assert not decide(Desired(asked()), Kubelet("1.30.4")).findings
     recorded = replace(running(), files=None)
     assert [step.change for step in decide(Desired(asked(max_pods=64)), recorded).steps] == [None]
     assert "files" not in running().to_json()
-
-
-@pytest.mark.parametrize(
-    ("values", "key"),
-    [
-        ({"system_reserved": {"cpu": "lots"}}, "kubernetes.kubelet.system_reserved"),
-        ({"system_reserved": {"gpu": "1"}}, "kubernetes.kubelet.system_reserved"),
-        ({"eviction_hard": {"memory": "1Gi"}}, "kubernetes.kubelet.eviction_hard"),
-        ({"eviction_hard": {"memory.available": "100%"}}, "kubernetes.kubelet.eviction_hard"),
-        ({"max_pods": 0}, "kubernetes.kubelet.max_pods"),
-        ({"cpu_manager_policy": "dynamic"}, "kubernetes.kubelet.cpu_manager_policy"),
-        ({"node_labels": {"a": "b"}}, "kubernetes.kubelet.node_labels"),
-    ],
-)
-def test_what_no_kubelet_takes_is_refused_by_its_key(values: dict[str, Any], key: str) -> None:
-    with pytest.raises(SettingsError, match=key):
-        asked(**values)
-
-
-def test_a_kubelet_is_configured_in_a_cluster_alone() -> None:
-    with pytest.raises(SettingsError, match=r"kubernetes\.kubelet.*no node of a cluster"):
-        settings_from({"kubernetes": {"kubelet": {"max_pods": 64}}})
 
 
 AMOUNTS = st.dictionaries(
@@ -360,23 +235,3 @@ def test_any_text_is_edited_to_what_is_asked_or_refused(text: str) -> None:
         return
     found = yaml.safe_load(result)
     assert found["maxPods"] == 7 and found["systemReserved"]["cpu"] == "1"
-
-
-@pytest.mark.parametrize(
-    ("state", "allowed", "given", "noop", "refused"),
-    [
-        (running(), "restart", 1, "", ""),
-        (replace(running(), pods=2), "nothing", 0, "restart pending: 2 pods run", ""),
-        (running("--max-pods=50"), "restart", 0, "", "the kubelet is started with --max-pods=50"),
-        (Kubelet(None), "restart", 0, "the kubelet goes by what is asked", ""),
-    ],
-)
-def test_the_operation_carries_out_what_was_decided(
-    state: Kubelet, allowed: str, given: int, noop: str, refused: str
-) -> None:
-    host = Host({KubeletFact: state, TransactionJournal: Journal(None, None, None, False)})
-    with ctx_host.use(host):
-        told = commands(operation.configuration, host, settings=asked(**ASKED), allowed=allowed)
-    assert len(told) == given
-    assert not noop or host.noops[0].startswith(noop)
-    assert refused in " ".join(host.refusals) and bool(host.refusals) == bool(refused)

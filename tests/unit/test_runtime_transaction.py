@@ -137,7 +137,8 @@ def lab(tmp_path: Path) -> Lab:
     return found
 
 
-RIGHT = render("# old\nversion = 2\n", "1.7.24", Runtimes())
+OLD = "# old\nversion = 2\n"
+RIGHT = render(OLD, "1.7.24", Runtimes())
 
 
 def test_a_change_restarts_once_and_notes_what_the_daemon_runs_by(lab: Lab) -> None:
@@ -146,7 +147,7 @@ def test_a_change_restarts_once_and_notes_what_the_daemon_runs_by(lab: Lab) -> N
     assert lab.config.read_text() == RIGHT
     assert lab.noted == lab.digest()
     backup = Path(f"{lab.folder}/containerd/files{lab.config}")
-    assert backup.read_text() == "# old\nversion = 2\n", "the backup is kept"
+    assert backup.read_text() == OLD
 
 
 def test_a_file_that_says_the_same_in_other_words_is_written_and_restarts_nothing(lab: Lab) -> None:
@@ -157,54 +158,43 @@ def test_a_file_that_says_the_same_in_other_words_is_written_and_restarts_nothin
     assert lab.noted == lab.digest()
 
 
-def test_what_containerd_refuses_never_comes_into_place_and_restarts_nothing(lab: Lab) -> None:
-    (lab.folder / "refuses").touch()
-    done = lab.run(RIGHT)
-    assert (done.returncode, lab.journal, lab.restarts) == (1, "failed", 0)
-    assert unnamed(done.stderr, "containerd refuses") == []
-    assert lab.config.read_text() == "# old\nversion = 2\n"
-
-
-def test_what_containerd_reads_and_does_not_obey_is_rejected(lab: Lab) -> None:
-    done = lab.run(RIGHT.replace('"nvidia"', '"runc"', 1))
-    assert (done.returncode, lab.journal, lab.restarts) == (1, "failed", 0)
-    assert "it lacks containerd.default_runtime_name=nvidia" in done.stderr
-
-
-def test_a_daemon_that_ends_after_its_start_is_found_out_and_the_old_file_comes_back_with_it(lab: Lab) -> None:
-    (lab.folder / "ends").touch()
-    done = lab.run(RIGHT)
-    assert (done.returncode, lab.journal, lab.restarts) == (1, "failed", 2), done.stderr
-    assert unnamed(done.stderr, "service ended") == [] and "'error'" not in done.stderr
-    assert "\ngpunode: containerd runs again" in done.stderr
-    assert lab.config.read_text() == "# old\nversion = 2\n"
-    assert lab.noted == lab.digest()
-
-
-def test_a_plugin_that_does_not_come_up_is_told_in_its_own_word_and_the_old_file_comes_back(lab: Lab) -> None:
-    (lab.folder / "fails").touch()
-    done = lab.run(RIGHT)
-    assert (done.returncode, lab.journal, lab.restarts) == (1, "failed", 2), done.stderr
-    assert unnamed(done.stderr, "30 s", "containerd is active", "CRI plugin 'error") == []
-    assert "\ngpunode: containerd runs again" in done.stderr
-    assert lab.config.read_text() == "# old\nversion = 2\n"
+@pytest.mark.parametrize(
+    ("fault", "text", "needs", "journal", "restarts", "names"),
+    [
+        ("refuses", RIGHT, "", "failed", 0, ["containerd refuses"]),
+        # containerd reads it, and does not obey.
+        ("", RIGHT.replace('"nvidia"', '"runc"', 1), "", "failed", 0, ["containerd.default_runtime_name=nvidia"]),
+        ("ends", RIGHT, "", "failed", 2, ["service ended", "containerd runs again"]),
+        (
+            "fails",
+            RIGHT,
+            "",
+            "failed",
+            2,
+            ["30 s", "CRI plugin 'error", "containerd runs again"],
+        ),
+        ("", RIGHT, "/nowhere/nvidia-container-runtime", "restored", 0, ["/nowhere/nvidia-container-runtime"]),
+    ],
+)
+def test_what_does_not_work_is_undone_and_the_daemon_runs_by_the_old_file(
+    lab: Lab, fault: str, text: str, needs: str, journal: str, restarts: int, names: list[str]
+) -> None:
+    if fault:
+        (lab.folder / fault).touch()
+    done = lab.run(text, needs=needs)
+    assert (done.returncode, lab.journal, lab.restarts) == (1, journal, restarts), done.stderr
+    assert unnamed(done.stderr, *names) == [] and (fault != "ends" or "'error'" not in done.stderr)
+    assert lab.config.read_text() == OLD and lab.noted == (lab.digest() if restarts else None)
 
 
 def test_a_change_that_must_not_restart_is_put_back_where_it_turns_out_to_take_a_restart(lab: Lab) -> None:
     done = lab.run(RIGHT, loaded=lab.digest(), act="nothing")
     assert (done.returncode, lab.journal, lab.restarts) == (1, "restored", 0), done.stderr
     assert unnamed(done.stderr, "containerd", "restart", "disruption.allow") == []
-    assert lab.config.read_text() == "# old\nversion = 2\n"
+    assert lab.config.read_text() == OLD
     lab.config.write_text(RIGHT)
     same = lab.run(f"# another word\n{RIGHT}", loaded=lab.digest(), act="nothing")
     assert (same.returncode, lab.journal, lab.restarts) == (0, "done", 0), same.stderr
-
-
-def test_a_runtime_that_is_missing_is_told_before_anything_is_written(lab: Lab) -> None:
-    done = lab.run(RIGHT, needs=str(lab.folder / "nvidia-container-runtime"))
-    assert (done.returncode, lab.journal, lab.restarts) == (1, "restored", 0)
-    assert "nvidia-container-runtime is missing" in done.stderr
-    assert lab.config.read_text() == "# old\nversion = 2\n"
 
 
 def test_a_file_that_cannot_be_written_is_told_and_the_target_is_not_blamed(lab: Lab) -> None:
@@ -213,7 +203,7 @@ def test_a_file_that_cannot_be_written_is_told_and_the_target_is_not_blamed(lab:
     assert (done.returncode, lab.restarts) == (1, 0)
     assert unnamed(done.stderr, lab.config) == []
     assert lab.journal != "failed"
-    assert lab.config.read_text() == "# old\nversion = 2\n"
+    assert lab.config.read_text() == OLD
 
 
 @pytest.mark.parametrize("version", ["1.6.20", "1.7.24", "2.1.9"])
@@ -233,32 +223,26 @@ def test_what_is_expected_of_a_file_is_what_the_node_reads_in_it(version: str, l
     assert sorted(done.stdout.split()) == sorted(wanted.expected)
 
 
-def test_a_link_is_followed_and_its_file_stays_what_it_was_for_whom_it_was(lab: Lab) -> None:
+def _linked(lab: Lab, folder: str = "site", mode: int = 0o644) -> Path:
+    """Put a link in the file's place, and return where that leads."""
+    real = lab.folder / folder / "containerd.toml"
+    real.parent.mkdir()
+    lab.config.rename(real)
+    real.chmod(mode)
+    lab.config.symlink_to(real)
+    return real
+
+
+@pytest.mark.parametrize(("mode", "fault"), [(0o600, ""), (0o640, "fails")])
+def test_a_link_is_followed_and_its_file_stays_what_it_was_for_whom_it_was(lab: Lab, mode: int, fault: str) -> None:
     """A link's own mode is 0777: a file of that mode is anybody's to write, who then decides what root runs."""
-    real = lab.folder / "site" / "containerd.toml"
-    real.parent.mkdir()
-    lab.config.rename(real)
-    real.chmod(0o600)
-    lab.config.symlink_to(real)
+    real = _linked(lab, mode=mode)
+    (lab.folder / (fault or "none")).touch()
     done = lab.run(RIGHT)
-    assert (done.returncode, lab.journal) == (0, "done"), done.stderr
+    assert (done.returncode, lab.journal) == ((1, "failed") if fault else (0, "done")), done.stderr
     assert lab.config.is_symlink() and lab.config.resolve() == real
-    assert (real.read_text(), real.stat().st_mode & 0o777) == (RIGHT, 0o600)
+    assert (real.read_text(), real.stat().st_mode & 0o777) == (OLD if fault else RIGHT, mode)
     assert not [file for file in lab.folder.rglob("*.gpunode-new")]
-
-
-def test_what_fails_is_undone_where_the_link_led(lab: Lab) -> None:
-    real = lab.folder / "site" / "containerd.toml"
-    real.parent.mkdir()
-    lab.config.rename(real)
-    real.chmod(0o640)
-    lab.config.symlink_to(real)
-    before = real.read_text()
-    (lab.folder / "fails").touch()
-    done = lab.run(RIGHT)
-    assert (done.returncode, lab.journal) == (1, "failed")
-    assert lab.config.is_symlink()
-    assert (real.read_text(), real.stat().st_mode & 0o777) == (before, 0o640)
 
 
 def test_a_file_that_all_may_write_is_theirs_no_more(lab: Lab) -> None:
@@ -268,16 +252,12 @@ def test_a_file_that_all_may_write_is_theirs_no_more(lab: Lab) -> None:
 
 
 def test_a_link_into_a_folder_that_others_may_write_is_refused_and_nothing_changes(lab: Lab) -> None:
-    real = lab.folder / "anybodys" / "containerd.toml"
-    real.parent.mkdir()
-    lab.config.rename(real)
-    lab.config.symlink_to(real)
-    before = real.read_text()
+    real = _linked(lab, "anybodys")
     (lab.folder / "open").write_text(f"{real.parent}\n")
     done = lab.run(RIGHT)
     assert done.returncode == 1
     assert unnamed(done.stderr, real, f"`chown root:root {real.parent}; chmod go-w {real.parent}`") == []
-    assert (real.read_text(), lab.restarts) == (before, 0)
+    assert (real.read_text(), lab.restarts) == (OLD, 0)
     assert not [file for file in lab.folder.rglob("*.gpunode-new")]
 
 
@@ -309,28 +289,18 @@ def test_a_file_that_is_not_there_and_an_empty_one_are_read_alike(lab: Lab) -> N
     assert lab.run(RIGHT, was="none").returncode == 0
 
 
-def test_what_somebody_wrote_after_the_change_was_cut_off_is_kept_and_named(lab: Lab) -> None:
-    before = lab.config.read_text()
-    assert lab.run(RIGHT).returncode == 0
-    journal = lab.folder / "containerd.json"
-    journal.write_text(journal.read_text().replace('"done"', '"began"'))
-    lab.config.write_text("# by hand\n")
-    undone = lab.undo()
-    assert undone.returncode == 0, undone.stderr
-    assert lab.config.read_text() == before
-    lost = lab.folder / "config.toml.gpunode-lost"
-    assert lost.read_text() == "# by hand\n"
-    assert unnamed(undone.stderr, lab.config, lost) == []
-
-
-def test_what_is_undone_as_it_was_written_leaves_nothing_beside_it(lab: Lab) -> None:
-    before = lab.config.read_text()
-    assert lab.run(RIGHT).returncode == 0
-    undone = lab.undo()
-    assert (undone.returncode, lab.config.read_text()) == (0, before)
-    assert not (lab.folder / "config.toml.gpunode-lost").exists()
-    again = lab.undo()
-    assert again.returncode == 0 and "gpunode-lost" not in again.stderr
+def test_what_is_undone_leaves_nothing_beside_it_but_what_somebody_wrote_meanwhile(lab: Lab) -> None:
+    lost, journal = lab.folder / "config.toml.gpunode-lost", lab.folder / "containerd.json"
+    for text in (None, "# by hand\n"):
+        assert lab.run(RIGHT).returncode == 0
+        if text is not None:
+            journal.write_text(journal.read_text().replace('"done"', '"began"'))
+            lab.config.write_text(text)
+        undone = lab.undo()
+        assert (undone.returncode, lab.config.read_text()) == (0, OLD), undone.stderr
+        assert lost.exists() == (text is not None)
+    assert lost.read_text() == "# by hand\n" and unnamed(undone.stderr, lab.config, lost) == []
+    assert lab.undo().returncode == 0
 
 
 def test_a_drop_in_that_was_a_link_comes_back_as_one_and_its_file_was_never_gone(lab: Lab) -> None:
