@@ -90,13 +90,16 @@ class _Names(dict[str, Any]):
     """The names of a module; one that is imported for types alone is anything."""
 
     def __missing__(self, name: str) -> Any:
-        if hasattr(builtins, name):
+        if name.startswith("__") or hasattr(builtins, name):
             raise KeyError(name)
         return Any
 
 
 def _fields(of: type, values: dict[str, Any]) -> dict[str, Any]:
-    hints = get_type_hints(of, localns=_Names(vars(sys.modules[of.__module__])))
+    try:
+        hints = get_type_hints(of)
+    except NameError:
+        hints = get_type_hints(of, localns=_Names(vars(sys.modules[of.__module__])))
     return {key: build(hints[key], each) for key, each in values.items()}
 
 

@@ -21,10 +21,6 @@ from gpunode.base.findings import Finding
 from gpunode.cli import plan as plans
 from gpunode.fleet import no_answer
 from gpunode.fleet.reports.run_end import Failure, HostEnd
-<<<<<<< HEAD
-from tests.support.apply import CAN, GOOD, REFUSED, WAITS, _end, _plan, apply, at_a_terminal, lab
-from tests.support.rollout_command import SECONDS, alive, pyinfra_of, until, with_default_signals
-=======
 from gpunode.fleet.rollout import place as rollouts
 from gpunode.node.plan import Plan
 from tests.support.apply import (
@@ -42,7 +38,6 @@ from tests.support.apply import (
 )  # fmt: skip
 from tests.support.messages import unnamed
 from tests.support.rollout_command import SECONDS, alive, pyinfra_of, until
->>>>>>> help-F
 from tests.support.simulated_rollout import Lab
 from tests.support.terminal import Terminal
 
@@ -57,9 +52,6 @@ def log_of(lab: Lab) -> str:
     (log,) = lab.folder.glob(".apply/fleet-*/*/run.log")
     assert log.parent.stat().st_mode & 0o077 == 0, "settings may be secret"
     return log.read_text()
-
-# Fixtures.
-__all__ = ["lab"]
 
 
 def test_it_shows_the_plan_runs_on_all_and_says_how_they_are(lab: Lab) -> None:

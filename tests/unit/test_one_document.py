@@ -24,26 +24,15 @@ from gpunode.cli.output import output_option, say_document
 from gpunode.fleet import drift
 from gpunode.reference.output import SCHEMAS
 from tests.support import warm
-<<<<<<< HEAD
-from tests.support.apply import CAN
-from tests.support.ci_judgement import Machines
-=======
 from tests.support.apply import GOOD, lab
 from tests.support.command_line import gpunode as command_line
 from tests.support.messages import unnamed
->>>>>>> help-F
 from tests.support.one_document import CHECKOUT, silent
 from tests.support.output_modes import Job
 from tests.support.simulated_rollout import Lab
 from tests.support.terminal import Terminal, gpunode
 
-<<<<<<< HEAD
-# Fixtures.
-__all__ = ["silent"]
-
-=======
 __all__ = ["lab", "silent"]
->>>>>>> help-F
 pytestmark = pytest.mark.pure
 NOBODY = '{"ssh_hostname": "127.0.0.1", "ssh_port": 1, "ssh_connect_retries": 0}'
 # What can be opened, and never written.
