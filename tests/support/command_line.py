@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -86,6 +86,8 @@ def gpunode(
         stack.enter_context(contextlib.chdir(folder))
         stack.enter_context(mock.patch.dict(os.environ, {**_NO_SETTINGS, **(environment or {})}))
         stack.enter_context(mock.patch("sys.argv", ["gpunode", *shlex.split(words)]))
+        # By it click tells `gpunode` from `python -m pytest`.
+        stack.enter_context(mock.patch.dict("sys.modules", {"__main__": ModuleType("__main__")}))
         stack.enter_context(contextlib.redirect_stdout(out))
         stack.enter_context(contextlib.redirect_stderr(err))
         if found is not None:
