@@ -9,12 +9,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from _pytest.mark.expression import Expression
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests import run
 
@@ -22,17 +19,6 @@ pytestmark = pytest.mark.pure
 REPORT = '<testsuites><testsuite name="pytest" tests="5" failures="1" errors="1" skipped="1"/></testsuites>'
 GOOD = '<testsuites><testsuite name="pytest" tests="5" failures="0" errors="0" skipped="1"/></testsuites>'
 NONE = '<testsuites><testsuite name="pytest" tests="0"/></testsuites>'
-
-
-@given(
-    seconds=st.dictionaries(st.sampled_from([f"test_{n}.py" for n in range(20)]), st.floats(0, 60)),
-    parts=st.integers(1, 5),
-)
-def test_each_file_is_in_one_part(seconds: dict[str, float], parts: int) -> None:
-    files = [*run.TOGETHER, *(f"test_{number}.py" for number in range(20))]
-    found = run.split(files, seconds, parts)
-    assert sorted(file for part in found for file in part) == sorted(files) and len(found) == parts
-    assert len([part for part in found if set(part) & set(run.TOGETHER)]) == 1
 
 
 @pytest.mark.parametrize("marks", [*itertools.product((False, True), repeat=3)])
@@ -44,23 +30,6 @@ def test_each_unit_test_is_in_one_tier(marks: tuple[bool, ...]) -> None:
         if Expression.compile(run.TIERS[tier].markers).evaluate(lambda name, /, **words: names[name])
     ]
     assert tiers == ([] if names["tier3"] else ["2"] if names["node"] or names["tier2"] else ["1"])
-
-
-def test_each_part_gets_its_files_and_the_markers_of_its_tier(monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs: list[Any] = []
-
-    def run_all(found: list[Any], at_once: int, processes: run.Processes) -> list[run.Result]:
-        jobs.extend(found)
-        return []
-
-    monkeypatch.setattr(run, "run_all", run_all)
-    assert run.main(["2", "--parts", "3", "-x"]) == 1
-    parts = [job.args for job in jobs if job.func is run.run_part]
-    assert sorted(file for part in parts for file in part[1]) == sorted(
-        path.relative_to(run.UNIT).as_posix() for path in run.UNIT.rglob("test_*.py")
-    )
-    assert [part[2] for part in parts] == [["-m", run.TIERS["2"].markers, "-x"]] * 3
-    assert {job.args[0] for job in jobs if job.func is run.run_scenario} == set(run.TIERS["2"].scenarios)
 
 
 def test_each_scenario_is_in_one_tier_and_in_the_third() -> None:
