@@ -47,9 +47,9 @@ MOST = 15
 # Seconds of tests for one change, by tests/unit/seconds.tsv; after how many a change hangs.
 _SECONDS, _UNKNOWN, _HANGS = 20.0, 0.5, 900
 # Most changes are noticed by the tests that are run first.
-_NEAREST, _NO_TESTS = 4, 5
-# A test failed, or a file could not be collected.
-_NOTICED = (1, 2)
+_NEAREST = 4
+# All tests passed, or none of them was to run.
+_GOOD = (0, 5)
 _MARKS = "not node and not tier2 and not tier3"
 # Functions by which a module names its scripts.
 _READ_SCRIPTS = ("script_file", "shell_file")
@@ -191,8 +191,8 @@ def _module(path: str) -> str:
     return re.sub(r"^(facts|operations|deploys)\b", r"gpunode.\1", name)
 
 
-def run_tests(root: Path, *words: str) -> tuple[bool, str]:
-    """Return whether pytest ended well, and what it printed; what hangs did not."""
+def run_tests(root: Path, *words: str) -> tuple[int, str]:
+    """Return pytest's exit status, and what it printed; what hangs has failed."""
     line = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-p", "no:cacheprovider", "-m", _MARKS, *words]
     environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
@@ -200,10 +200,8 @@ def run_tests(root: Path, *words: str) -> tuple[bool, str]:
             line, cwd=root, env=environment, capture_output=True, text=True, timeout=_HANGS, check=False
         )
     except subprocess.TimeoutExpired:
-        return False, ""
-    if done.returncode not in (0, *_NOTICED, _NO_TESTS):
-        raise SystemExit(f"pytest could not run the tests: {done.stdout}{done.stderr}")
-    return done.returncode not in _NOTICED, done.stdout
+        return 1, ""
+    return done.returncode, done.stdout + done.stderr
 
 
 def survives(root: Path, change: dict[str, Any], tests: list[str]) -> bool:
@@ -212,7 +210,8 @@ def survives(root: Path, change: dict[str, Any], tests: list[str]) -> bool:
     before = path.read_text()
     path.write_text(change["text"])
     try:
-        return all(run_tests(root, "-x", *some)[0] for some in (tests[:_NEAREST], tests[_NEAREST:]) if some)
+        parts = [some for some in (tests[:_NEAREST], tests[_NEAREST:]) if some]
+        return all(run_tests(root, "-x", *some)[0] in _GOOD for some in parts)
     finally:
         path.write_text(before)
 
@@ -234,9 +233,10 @@ def main(arguments: list[str]) -> int:
         shutil.copytree(CHECKOUT, root, symlinks=True, ignore=shutil.ignore_patterns(".*", "__pycache__"))
         imports = Imports(root)
         tests = [imports.near(change["path"], seconds) for change in changes]
-        red = set(
-            re.findall(r"^(?:FAILED|ERROR) ([^:\s]+)", run_tests(root, *sorted(set().union(*tests)))[1], re.MULTILINE)
-        )
+        status, printed = run_tests(root, *sorted(set().union(*tests)))
+        if status not in (*_GOOD, 1):
+            raise SystemExit(f"pytest could not run the tests: {printed}")
+        red = set(re.findall(r"^(?:FAILED|ERROR) ([^:\s]+)", printed, re.MULTILINE))
         print("".join(f"left out, as it fails without a change: {file}\n" for file in sorted(red)), end="", flush=True)
         for number, (change, some) in enumerate(zip(changes, tests, strict=True), 1):
             survived += (ends_well := survives(root, change, [file for file in some if file not in red]))
