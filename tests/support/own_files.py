@@ -39,6 +39,13 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def texts(settings: Mapping[str, Any], ends: list[str], system: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the own files whose paths end so, as a machine of this system is to have them; None: gone."""
+    machine = replace(GOOD.machine, operating_system=replace(GOOD.operating_system, **dict[str, Any](system or {})))
+    found = desired_files(settings_from(settings), machine)
+    return {path: text for path, text in found.items() if path.endswith(tuple(ends))}
+
+
 @dataclass(frozen=True)
 class Outcome:
     """Hold what is not as desired, and what a run would do about it."""

@@ -21,12 +21,10 @@ from gpunode.facts.deb import AptRepository as AptRepositoryFact
 from gpunode.facts.families.dnf import DnfRepository
 from gpunode.facts.file import File as FileFact
 from gpunode.facts.node import Node as NodeFact
-from gpunode.node.components import desired_files
 from gpunode.node.own_files import decide as own_files_decide
 from gpunode.node.own_files import driver as own_files_of_driver
 from gpunode.node.own_files import toolkit as own_files_of_toolkit
 from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES as PINS
-from gpunode.node.own_files.repositories import forgets_cuda
 from gpunode.operations import applied, apt, dnf, files
 from gpunode.operations import verify as verdict
 from gpunode.operations.families.toolkit_hold import TOOLKIT_HOLDS
@@ -45,23 +43,11 @@ from tests.support.verify import GOOD, SETTINGS
 pytestmark = pytest.mark.pure
 
 
-@pytest.mark.parametrize(
-    ("more", "goes"),
-    [
-        ({}, True),
-        ({"dcgm": {"enabled": True}}, False),
-        ({"cuda": {"enabled": True}}, False),
-        ({"cuda": {"enabled": True, "source": "runfile", "release": "12.9.1", "runfile_sha256": "0" * 64}}, True),
-        ({"driver": {"source": "runfile", "version": "580.95.05", "runfile_sha256": "0" * 64}}, True),
-        ({"driver": {"source": "present"}}, False),
-        ({"cuda": {}}, False),
-    ],
-)
+@pytest.mark.parametrize(("more", "goes"), [({}, True), ({"dcgm": {"enabled": True}}, False), ({"cuda": {}}, False)])
 def test_the_driver_s_deploy_takes_no_repository_away_that_another_component_brings_back(
     monkeypatch: pytest.MonkeyPatch, more: dict[str, Any], goes: bool
 ) -> None:
     asked = settings_from({"driver": {"source": "distribution"}, "cuda": {"enabled": False}, **more})
-    assert forgets_cuda(asked, GOOD.machine) is goes
     distrusted: list[str] = []
     monkeypatch.setattr(driver_deploy, "settings", lambda: asked)
     monkeypatch.setattr(driver_deploy, "node", lambda: GOOD.machine)
@@ -69,33 +55,6 @@ def test_the_driver_s_deploy_takes_no_repository_away_that_another_component_bri
     monkeypatch.setattr(driver_deploy, "distrust", distrusted.append)
     driver_deploy._forget_others(None)
     assert distrusted == ["cuda"] * goes
-    # Drift says the same of the file.
-    cuda = "/etc/apt/sources.list.d/gpunode-cuda.sources"
-    assert (cuda in (found := desired_files(asked, GOOD.machine)) and found[cuda] is None) is goes
-
-
-@pytest.mark.parametrize(("runtime", "other"), [("containerd", "docker"), ("docker", "containerd")])
-def test_docker_s_repository_is_one_of_them_for_whichever_runtime_comes_from_it(runtime: str, other: str) -> None:
-    data = {runtime: {"enabled": True, "source": "docker-repository"}, other: {"enabled": False}}
-    text = desired_files(settings_from(data), GOOD.machine)["/etc/apt/sources.list.d/gpunode-docker.sources"]
-    assert "URIs: https://download.docker.com/linux/debian\nSuites: bookworm\nComponents: stable\n" in str(text)
-
-
-@pytest.mark.parametrize(
-    "system", [{"architecture": "aarch64"}, {"id": "gentoo"}, {"id": "arch", "version_id": ""}, {"version_id": "99"}]
-)
-def test_a_system_that_gpunode_has_no_repository_for_has_none_of_ours(system: dict[str, str]) -> None:
-    machine = replace(GOOD.machine, operating_system=replace(GOOD.operating_system, **system))  # type: ignore[arg-type]
-    assert [path for path in desired_files(SETTINGS, machine) if path.endswith((".sources", ".repo"))] == []
-
-
-def test_a_hold_that_nobody_asks_for_leaves_no_file() -> None:
-    loose = settings_from({"driver": {"hold": False}})
-    pins = {"/etc/apt/preferences.d/gpunode-driver", "/etc/apt/apt.conf.d/52gpunode-driver"}
-    assert {path for path, text in desired_files(loose, GOOD.machine).items() if text is None} >= {*pins, PINS}
-    held = desired_files(settings_from({"toolkit": {"hold": True, "version": "1.17.8"}}), GOOD.machine)
-    # What they say where it is asked for follows from the packages.
-    assert not held.keys() & {*pins, PINS}
 
 
 @pytest.fixture

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,13 +21,11 @@ from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.context import ctx_host
 
 from gpunode.base.probe_output import END
-from gpunode.base.reading import ParseError, Unknown
-from gpunode.components.driver import DriverState
+from gpunode.base.reading import ParseError
 from gpunode.deploys import reboot as reboot_deploy
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.node import Node as NodeFact
 from gpunode.facts.reboot import RunningBoot as RunningBootFact
-from gpunode.node import Node
 from gpunode.node.reboot import (
     RECORD,
     RunningBoot,
@@ -110,8 +109,8 @@ def test_whatever_goes_wrong_with_a_look_is_no_answer_and_hangs_up(answer: Calla
 class RebootingHost(Host):
     """Stand in for a host that can be let go of."""
 
-    def __init__(self, node: Node = PENDING, boot: RunningBoot | Unknown = OLD) -> None:
-        super().__init__({DriverFact: node.driver, NodeFact: node, RunningBootFact: boot})
+    def __init__(self) -> None:
+        super().__init__({DriverFact: PENDING.driver, NodeFact: PENDING, RunningBootFact: OLD})
         self.connector: Any = object.__new__(SSHConnector)
         self.connector_data: dict[str, Any] = {"sudo_askpass_path__/tmp": "/tmp/pyinfra-sudo-askpass-x"}
         self.connected = True
@@ -130,16 +129,12 @@ def host(request: pytest.FixtureRequest) -> Iterator[RebootingHost]:
     ctx_host.reset()
 
 
-def carried_out(
-    host: RebootingHost,
-    boots_into: str | None = None,
-    parameters: dict[str, str] | None = None,
-) -> list[str]:
+def carried_out(host: RebootingHost, boots_into: str = "", parameters: Mapping[str, str] = {}) -> list[str]:
     """Run the operation as pyinfra does, up to a failure; return its shell commands."""
     found = []
-    for command in reboot.rebooted._inner(allowed=True, timeout=30, parameters=parameters or {}):
+    for command in reboot.rebooted._inner(allowed=True, timeout=30, parameters=parameters):
         if isinstance(command, FunctionCommand):
-            if boots_into is not None:
+            if boots_into:
                 host.readings[DriverFact] = replace(host.readings[DriverFact], loaded_version=boots_into)
             if not command.function(host.state, host, *command.args):
                 break
@@ -152,7 +147,7 @@ def comes_back(monkeypatch: pytest.MonkeyPatch, *answers: RunningBoot | str) -> 
     time = in_turn(*answers)
     monkeypatch.setattr(reboot, "_look", lambda connector, seconds: time.look(seconds))
     monkeypatch.setattr(reboot, "_hang_up", lambda connector: None)
-    monkeypatch.setattr(reboot, "awaited", lambda *given: awaited(*given, lambda: time.now, time.sleep))
+    monkeypatch.setattr(reboot, "awaited", partial(awaited, clock=lambda: time.now, sleep=time.sleep))
 
 
 def test_a_reboot_is_recorded_and_detached_and_the_record_goes_when_it_has_helped(
@@ -184,25 +179,14 @@ def test_a_node_that_does_not_come_back_has_failed_and_is_not_connected(
     assert unnamed(said, "30 s", "refused") == []
 
 
-@pytest.mark.parametrize(
-    ("state", "parameters", "actual"),
-    [
-        (PENDING.driver, {}, "570.172.08 (open)"),
-        (
-            replace(GOOD.driver, parameters=(("EnableGpuFirmware", "18"),)),
-            {"NVreg_EnableGpuFirmware": "0"},
-            "NVreg_EnableGpuFirmware=18",
-        ),
-    ],
-)
+@pytest.mark.parametrize("desired", [None, "0"])
 def test_a_new_boot_that_loaded_the_same_has_failed_and_keeps_the_record(
-    host: RebootingHost,
-    monkeypatch: pytest.MonkeyPatch,
-    state: DriverState,
-    parameters: dict[str, str],
-    actual: str,
+    host: RebootingHost, monkeypatch: pytest.MonkeyPatch, desired: str | None
 ) -> None:
-    host.readings[DriverFact] = state
+    parameters, actual = {}, "570.172.08 (open)"
+    if desired is not None:
+        host.readings[DriverFact] = replace(GOOD.driver, parameters=(("EnableGpuFirmware", "18"),))
+        parameters, actual = {"NVreg_EnableGpuFirmware": desired}, "NVreg_EnableGpuFirmware=18"
     comes_back(monkeypatch, "refused", NEW)
     (command,) = carried_out(host, parameters=parameters)
     assert "systemctl reboot" in command
