@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -18,98 +19,21 @@ import pytest
 
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.base.probe_output import checked
-from gpunode.base.reading import ParseError, Unknown
-from gpunode.components.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu
-from gpunode.components.mps.plugin import parse_plugin_mps
+from gpunode.base.reading import Unknown
+from gpunode.components.mig.state import Mig
 from gpunode.facts.node import Node as NodeFacts
 from gpunode.fleet import nodes as fleet
 from gpunode.lab.hardware.simulated.smi.main import call
 from gpunode.system.gpu import Gpus
-from gpunode.system.health import Health
 from tests.hardware import __main__ as hardware
-from tests.hardware.compared import comparisons, of_daemon, of_discovery
-from tests.hardware.log import Log, LoggedGpu, parse_log
+from tests.hardware.compared import of_daemon, of_discovery
+from tests.hardware.log import parse_log
+from tests.support.hardware import LOG, NODE
 from tests.support.messages import unnamed
 from tests.support.nvidia_smi import VERSION, machine_with
-from tests.support.verify import GOOD, GPU
+from tests.support.verify import GPU
 
-LOGGED = LoggedGpu(
-    GPU.uuid, GPU.name, GPU.pci_address, "2330", GPU.memory_mib, "Disabled", "Disabled", GPU.compute_mode,
-    GPU.persistence_mode, 0, 0, False, False,
-)  # fmt: skip
-LOG = Log("580.95.05", "13.0", (LOGGED,))
-NODE = replace(
-    GOOD, health=Health(0, (replace(GOOD.health.gpus[0], uncorrected_errors_ever=0),), (), log_read=True),
-    mig=Mig("ok", None, (MigGpu(0, GPU.uuid, GPU.pci_address, "2330", GPU.name, "Disabled", "Disabled", ()),)),
-)  # fmt: skip
-
-
-def differing(node: Any = NODE, log: Log = LOG) -> list[tuple[str, str, str]]:
-    return [(each.what, each.by_gpunode, each.by_nvidia) for each in comparisons(node, log) if not each.agrees]
-
-
-@pytest.mark.pure
-@pytest.mark.parametrize(
-    ("change", "what"),
-    [
-        ({}, None),
-        ({"uuid": "GPU-other"}, "UUID"),
-        ({"name": "NVIDIA H200"}, "name"),
-        ({"pci_address": "0000:ff:00.0"}, "PCI address"),
-        ({"device_id": "2335"}, "PCI device"),
-        ({"memory_mib": 1}, "memory in MiB"),
-        ({"mig_current": "Enabled"}, "MIG mode"),
-        ({"mig_pending": "Enabled"}, "MIG mode to come"),
-        ({"compute_mode": "Prohibited"}, "compute mode"),
-        ({"persistence_mode": "Enabled"}, "persistence mode"),
-        ({"uncorrected_errors": 2}, "uncorrected errors"),
-        ({"uncorrected_errors_ever": None}, "uncorrected errors ever"),
-        ({"remap_pending": True}, "remapping pending"),
-        ({"remap_failed": None}, "remapping failed"),
-        ({"instances": ((1, 0),)}, "MIG devices"),
-    ],
-)
-def test_every_fact_of_a_gpu_is_compared(change: dict[str, Any], what: str | None) -> None:
-    found = [each[0] for each in differing(log=replace(LOG, gpus=(replace(LOGGED, **change),)))]
-    assert f"GPU 0: {what}" in found if what else found == []
-    assert len([*comparisons(NODE, LOG)]) == 19
-
-
-@pytest.mark.pure
-def test_what_only_one_side_has_is_told() -> None:
-    second = replace(LOGGED, uuid="GPU-2", pci_address="0000:2a:00.0")
-    found = differing(log=replace(LOG, driver_version="570.1", gpus=(LOGGED, second)))
-    assert ("GPUs by nvidia-smi", "1", "2") in found and ("GPU 1: there", "no", "yes") in found
-    assert ("loaded driver", "580.95.05", "570.1") in found
-    divided = GpuInstance(3, 0, "1g.10gb", 0, 1, (ComputeInstance(0, 0, "1g.10gb", 0, 1),))
-    gpu = replace(NODE.mig.gpus[0], instances=(divided,))
-    assert ("GPU 0: MIG devices", "[(3, 0)]", "[]") in differing(replace(NODE, mig=Mig("ok", None, (gpu,))))
-
-
-_XML = """<?xml version="1.0" ?>
-<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">
-<nvidia_smi_log><driver_version>580.65.06</driver_version><cuda_version>13.0</cuda_version><gpu id="00000000:1A:00.0">
-<product_name>Tesla T4</product_name><persistence_mode>Enabled</persistence_mode><uuid>GPU-1</uuid>
-<mig_mode><current_mig>N/A</current_mig><pending_mig>N/A</pending_mig></mig_mode><mig_devices>None</mig_devices>
-<pci><pci_device_id>1EB810DE</pci_device_id><pci_bus_id>00000000:1A:00.0</pci_bus_id></pci>
-<fb_memory_usage><total>15360 MiB</total></fb_memory_usage><compute_mode>Exclusive_Process</compute_mode>
-<ecc_errors>
-<volatile><sram_correctable>5</sram_correctable><sram_uncorrectable>1</sram_uncorrectable>
-<dram_uncorrectable>2</dram_uncorrectable></volatile>
-<aggregate><sram_uncorrectable>N/A</sram_uncorrectable><dram_uncorrectable>N/A</dram_uncorrectable></aggregate>
-</ecc_errors><remapped_rows>N/A</remapped_rows></gpu></nvidia_smi_log>"""
-
-
-@pytest.mark.pure
-def test_the_log_of_a_card_without_mig_and_row_remapper_is_read() -> None:
-    assert parse_log(_XML).gpus == (
-        LoggedGpu(
-            "GPU-1", "Tesla T4", "0000:1a:00.0", "1EB8", 15360, "N/A", "N/A", "Exclusive_Process", "Enabled", 3, None,
-            None, None,
-        ),
-    )  # fmt: skip
-    with pytest.raises(ParseError):
-        parse_log("<nvidia_smi_log>")
+DATA = Path(__file__).parent / "data"
 
 
 @pytest.mark.simulated
@@ -130,58 +54,10 @@ def test_the_simulated_nvidia_smi_prints_the_log_that_is_read(tmp_path: Path) ->
     assert [gpu.remap_pending for gpu in log.gpus] == [False, False]
 
 
-# Each writes down what it is asked, and is SIMULATED.
-_SMI = """#!/bin/sh
-case "$*" in
-  -h) cat "$LAB/help";;
-  "-q -x") cat "$LAB/log"; exit "$(cat "$LAB/rc")";;
-  "-q -d PIDS")
-    while [ -e "$LAB/hold-PIDS" ]; do : > "$LAB/held"; sleep 0.02; done
-    printf 'GPU 0:1\n  Process ID : 4712\n  Type : M+C\n  Name : client\n';;
-  --query-gpu=index,memory.total*) echo '0, 81559';;
-  --query-gpu=*) echo '0, GPU-1';;
-  *) exit 9;;
-esac
-"""
-_NVCC = (
-    '#!/bin/sh\n[ ! -e "$LAB/nvcc-fails" ] || { echo "fatal: none"; exit 1; }\ncp "$LAB/client" "$2"; chmod +x "$2"\n'
-)
-_CLIENT = """#!/bin/sh
-[ -z "$CUDA_MPS_PIPE_DIRECTORY" ] || { sleep 1; touch "$LAB/served"; }
-[ ! -e "$LAB/client-fails" ] || { echo "out of memory"; exit 1; }
-while [ -e "$1" ]; do sleep 0.1; done
-echo PASSED
-"""
-_MPS = """#!/bin/sh
-echo "${1:-asked}" >> "$LAB/mps-calls"
-if [ "$1" = -d ]; then
-  cd "$CUDA_MPS_PIPE_DIRECTORY"; exec python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("control")'
-fi
-[ -e "$CUDA_MPS_PIPE_DIRECTORY/control" ] || { echo "Cannot find MPS control daemon process"; exit 1; }
-IFS= read -r question; echo "$question" >> "$LAB/mps-calls"
-case "$question" in
-  quit) while [ -e "$LAB/hold-quit" ]; do : > "$LAB/held"; sleep 0.02; done;;
-  get_default_active*) if [ -e "$LAB/told" ]; then cat "$LAB/told"; else echo 100.0; fi;;
-  get_default_device*) echo 7G;;
-  set_default_active*) echo "${question##* }.0" > "$LAB/told";;
-  "get_server_status 4711") echo ACTIVE;;
-  get_server_list) [ ! -e "$LAB/served" ] || echo 4711;;
-  "get_client_list 4711") echo 4712;;
-esac
-"""
-
-
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
     """Return a folder with the programs of a machine with a GPU, and what they say."""
-    programs = {
-        "nvidia-smi": _SMI, "nvcc": _NVCC, "client": _CLIENT, "nvidia-cuda-mps-control": _MPS,
-        "pidof": "#!/bin/sh\nexit 1\n", "help": "NVIDIA System Management Interface", "log": _XML, "rc": "0",
-    }  # fmt: skip
-    for name, text in programs.items():
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
-    return tmp_path
+    return shutil.copytree(DATA / "hardware", tmp_path, dirs_exist_ok=True)
 
 
 def started(machine: Path, loaded: bool = True) -> subprocess.Popen[str]:
@@ -275,22 +151,9 @@ def test_a_client_that_fails_by_the_daemon_or_of_which_nothing_is_heard_is_a_fau
     assert fault.startswith("client by MPS: ")
 
 
-_DISCOVERY = """#!/bin/sh
-[ ! -e "$LAB/discovery-fails" ] || { echo "no GPU"; exit 1; }
-for word; do case "$word" in
-  --config-file=*)
-    sharing=$(sed -n '3s/[ :]//gp' "${word#*=}")
-    replicas=$(sed -n 's/.*replicas: \\([0-9]*\\).*/\\1/p' "${word#*=}");;
-  --output-file=*) to=${word#*=};;
-esac; done
-printf 'nvidia.com/gpu.sharing-strategy=%s %s\n' "${sharing:-none}" "${replicas:-1}" > "$to"
-"""
-
-
 @pytest.mark.simulated
 def test_where_discovery_is_there_it_is_asked_for_each_sharing_and_its_failure_is_a_fault(machine: Path) -> None:
-    (machine / "gpu-feature-discovery").write_text(_DISCOVERY)
-    (machine / "gpu-feature-discovery").chmod(0o755)
+    (machine / "discovery/gpu-feature-discovery").rename(machine / "gpu-feature-discovery")
     found = asked(machine)
     told = {way: labels["nvidia.com/gpu.sharing-strategy"] for way, labels in found.labels.items()}
     assert told == {"none": "none 1", "time-slicing": "timeSlicing 4", "mps": "mps 10"}
@@ -309,10 +172,11 @@ def test_what_fails_is_a_fault_and_what_is_not_there_is_left_out(machine: Path) 
     (machine / "nvidia-cuda-mps-control").unlink()
     found = asked(machine)
     assert found.faults == () and found.cuda.startswith("left out") and found.mps.startswith("left out")
+    log = (machine / "log").read_text()
     (machine / "log").write_text("Unable to determine the device handle for gpu 0000:1A:00.0: GPU is lost.")
     (machine / "rc").write_text("15")
     assert asked(machine).refused.startswith("Unable to determine")
-    (machine / "log").write_text(f"{_XML}\nWARNING: infoROM is corrupted at gpu 0000:1A:00.0\n")
+    (machine / "log").write_text(log + "WARNING: infoROM is corrupted at gpu 0000:1A:00.0\n")
     assert asked(machine).log is not None
     (machine / "log").write_text("No devices were found")
     assert (asked(machine).refused, asked(machine).log) == ("", None)
@@ -364,53 +228,9 @@ def test_a_look_takes_the_place_of_the_last_one_at_such_a_machine_and_leaves_oth
     assert text.count("kernel 6.9.1") == 1 and text.count("kernel 6.8.0") == 1 and "SIMULATED" not in text
 
 
-READING = """program=/usr/bin/nvidia-cuda-mps-control
-percentage=nvidia.com/gpu\t10.0
-limit=nvidia.com/gpu\t0\t7G
-server=nvidia.com/gpu\t1214\tACTIVE
-client=nvidia.com/gpu\t1212
-daemon=nvidia.com/gpu\tyes\t0\t\t0
-smi=GPU 00000000:00:06.0
-"""
-PROCESSES = [("1212", "M+C", "/tmp/client"), ("1214", "C", "nvidia-cuda-mps-server"), ("99", "C", "somebody else's")]
-# A server stands on each GPU that it may use.
-SECOND_GPU = "smi=GPU 00000000:00:07.0\n", ("1214", "C", "nvidia-cuda-mps-server")
-
-
-def _process(number: str, kind: str, name: str) -> str:
-    return f"smi=        Process ID : {number}\nsmi=            Type : {kind}\nsmi=            Name : {name}\n"
-
-
-@pytest.mark.pure
-@pytest.mark.parametrize("twice", [False, True])
-@pytest.mark.parametrize(
-    ("old", "new", "what"),
-    [
-        ("", "", None),
-        ("\t10.0", "\t100.0", "threads of a client"),
-        ("\t7G", "\t8G", "memory of a client on GPU 0"),
-        ("limit=nvidia.com/gpu\t0\t7G\n", "", "memory of a client on GPU 0"),
-        ("ACTIVE", "FAULT", "servers"),
-        ("client=nvidia.com/gpu\t1212\n", "", "clients"),
-        ("yes\t0", "yes\t3", "failures in its log"),
-        ("M+C", "C", "types of server and client on GPUs"),
-        ("\tyes\t", "\tno\t", "answers"),
-    ],
-)
-def test_what_is_read_of_the_plugin_s_daemon_is_held_against_what_it_was_told(
-    old: str, new: str, what: str | None, twice: bool
-) -> None:
-    text = READING + "".join(_process(*each) for each in PROCESSES)
-    text += SECOND_GPU[0] + _process(*SECOND_GPU[1]) if twice else ""
-    plugin = parse_plugin_mps(text.replace(old, new).splitlines())
-    differs = [each.what for each in of_daemon(NODE, plugin) if not each.agrees]
-    assert differs == ([] if what is None else [f"plugin's MPS daemon: {what}"])
-    assert [*of_daemon(NODE, None)] == []
-
-
 @pytest.mark.pure
 def test_labels_of_discovery_are_held_against_what_is_expected_by_sharing() -> None:
-    folder = Path(__file__).parent / "data" / "feature-discovery"
+    assert [*of_daemon(NODE, None)] == []
     node = replace(
         NODE,
         gpus=Gpus(
@@ -418,10 +238,8 @@ def test_labels_of_discovery_are_held_against_what_is_expected_by_sharing() -> N
         ),
     )
     names = {"time-slicing": "time-slicing-4", "mps": "mps-10"}
-    labels = {
-        way: dict(line.split("=") for line in (folder / f"h100-80gb.{name}.txt").read_text().splitlines())
-        for way, name in names.items()
-    }
+    files = {way: DATA / "feature-discovery" / f"h100-80gb.{name}.txt" for way, name in names.items()}
+    labels = {way: dict(line.split("=") for line in path.read_text().splitlines()) for way, path in files.items()}
     assert [each for each in of_discovery(node, labels) if not each.agrees] == [] and len(labels) == 2
     unread = replace(node, mig=Mig("unreadable", "no answer", ()), gpus=Gpus("no driver", 9, None, ()))
     assert {each.by_gpunode for each in of_discovery(unread, labels) if not each.agrees} == {"nobody can say"}

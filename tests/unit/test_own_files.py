@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -13,10 +12,7 @@ from typing import Any
 
 import pytest
 
-from gpunode.base.comparison import AS_DESIRED, RUN
-from gpunode.base.disruption import Disruption
 from gpunode.base.file import File
-from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.probe_output import checked
 from gpunode.deploys import component
 from gpunode.deploys import driver as driver_deploy
@@ -25,190 +21,33 @@ from gpunode.facts.deb import AptRepository as AptRepositoryFact
 from gpunode.facts.families.dnf import DnfRepository
 from gpunode.facts.file import File as FileFact
 from gpunode.facts.node import Node as NodeFact
-from gpunode.node import Node
-from gpunode.node.components import desired_files
 from gpunode.node.own_files import decide as own_files_decide
 from gpunode.node.own_files import driver as own_files_of_driver
 from gpunode.node.own_files import toolkit as own_files_of_toolkit
-from gpunode.node.own_files.decide import _AS_LEFT, _ASKED_SINCE, _CHANGED, _OTHER_RUN
 from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES as PINS
-from gpunode.node.own_files.repositories import forgets_cuda
-from gpunode.node.plan import plan
-from gpunode.node.verdict import judge
 from gpunode.operations import applied, apt, dnf, files
 from gpunode.operations import verify as verdict
 from gpunode.operations.families.toolkit_hold import TOOLKIT_HOLDS
 from gpunode.operations.own_files import kept
-from gpunode.settings import Settings, settings_from
+from gpunode.settings import settings_from
 from gpunode.system import applied as record
 from gpunode.system.applied import PATH, Applied, OwnFile, PresentFile, parse_applied, record_text
 from tests.support.dnf import ASKED as DNF_ASKED
 from tests.support.dnf import TRUSTED as DNF_TRUSTED
 from tests.support.messages import unnamed
 from tests.support.operations import REPOSITORY, TRUSTED
+from tests.support.own_files import LEFT, digest
 from tests.support.simulated_host import Host, commands
-from tests.support.verify import DATA, GOOD, SETTINGS
+from tests.support.verify import GOOD, SETTINGS
 
 pytestmark = pytest.mark.pure
 
-NOUVEAU = "/etc/modprobe.d/gpunode-nouveau.conf"
-SOURCE = "/etc/apt/sources.list.d/gpunode-toolkit.sources"
-RULE = "/etc/udev/rules.d/71-gpunode-nvidia-dev-char.rules"
-PROXY = "/etc/systemd/system/containerd.service.d/80-gpunode-proxy.conf"
-PARAMETERS = "/etc/modprobe.d/gpunode-nvidia.conf"
-# No setting tells what stands in it.
-UNIT = "/etc/systemd/system/gpunode-mig-layout.service"
-PROXIED = settings_from({**DATA, "proxy": {"http": "http://proxy.example:3128"}})
-AS_LEFT = PresentFile("644 root:root", "a" * 64)
-LEFT = OwnFile("a" * 64, "644")
 
-
-def digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def node(
-    became: dict[str, PresentFile | None] | None = None, of: Node = GOOD, asked: Settings = PROXIED, gpunode: str = ""
-) -> Node:
-    """Return a node as a run of `asked` left it; `became` is what became of some of its files."""
-    texts = {path: text for path, text in desired_files(asked, of.machine).items() if text is not None}
-    recorded = {path: OwnFile(digest(text), None if path == SOURCE else "644") for path, text in texts.items()}
-    recorded[UNIT] = LEFT
-    found: dict[str, PresentFile | None] = {
-        path: PresentFile("644 root:root", file.sha256) for path, file in recorded.items()
-    }
-    found |= {PATH: AS_LEFT} | (became or {})
-    there = tuple((path, file) for path, file in found.items() if file is not None)
-    by = (gpunode or version("gpunode"), asked.digest())
-    return replace(of, applied=Applied(True, *by, tuple(recorded.items()), there))
-
-
-def bad(found: tuple[Finding, ...]) -> list[Finding]:
-    return [item for item in found if item.finding_class is not FindingClass.OK]
-
-
-def told(of: Node, asked: Settings = PROXIED, **more: Any) -> list[tuple[str, str, str | None, str | None]]:
-    """Return component, what, found and wanted of all that is not good."""
-    return [(item.component, item.what, item.actual, item.desired) for item in bad(judge(asked, of, **more))]
-
-
-def differs(path: str, actual: str, desired: str = AS_DESIRED, component: str = "driver") -> tuple[str, str, str, str]:
-    return component, f"file {path}", actual, desired
-
-
-def opened(path: str) -> PresentFile:
-    return replace(dict(node().applied.present)[path], permissions="666 root:root")
-
-
-def with_record(readable: bool = True, file: PresentFile = AS_LEFT) -> Node:
-    good = node().applied
-    present = tuple((path, file if path == PATH else there) for path, there in good.present)
-    return replace(GOOD, applied=replace(good, readable=readable, present=present))
-
-
-def with_keys(cuda: str, toolkit: str) -> Node:
-    return replace(GOOD, keyrings=replace(GOOD.keyrings, keys=(("cuda", cuda), ("toolkit", toolkit))))
-
-
-OTHER = PresentFile("644 root:root", "b" * 64)
-PROXIES = {"/etc/apt/apt.conf.d/80gpunode-proxy": "repositories", PROXY: "containerd"}
-
-
-@pytest.mark.parametrize(
-    ("found", "asked", "kept_files", "expected"),
-    [
-        (node(), PROXIED, None, []),
-        (node({NOUVEAU: AS_LEFT}), PROXIED, None, [differs(NOUVEAU, "another text")]),
-        (node({NOUVEAU: None}), PROXIED, None, [differs(NOUVEAU, "none")]),
-        (node({NOUVEAU: replace(AS_LEFT, sha256=None)}), PROXIED, None, [differs(NOUVEAU, "unreadable")]),
-        (node({SOURCE: AS_LEFT}), PROXIED, None, [differs(SOURCE, "another text", component="repositories")]),
-        (node({PARAMETERS: AS_LEFT}), PROXIED, None, [differs(PARAMETERS, "there", "none")]),
-        (node({UNIT: None}), PROXIED, None, [differs(UNIT, "none", _AS_LEFT, "mig")]),
-        # A mode counts where a run keeps it, and only there.
-        (node({NOUVEAU: opened(NOUVEAU)}), PROXIED, None, [differs(NOUVEAU, "666 root:root", "644 root:root")]),
-        (node({SOURCE: opened(SOURCE)}), PROXIED, None, []),
-        # The settings changed since; and back again, so that what an earlier run wrote is to go.
-        (node(asked=SETTINGS), PROXIED, None,
-         [differs(path, "none", component=name) for path, name in PROXIES.items()]),
-        (node(), SETTINGS, None,
-         [differs(path, "there", "none", name) for path, name in PROXIES.items()]),
-        # Without a record, what is there and is another.
-        (replace(GOOD, applied=Applied()), PROXIED, None, []),
-        (replace(GOOD, applied=Applied(present=((NOUVEAU, AS_LEFT), (UNIT, AS_LEFT)))), PROXIED, None,
-         [differs(NOUVEAU, "another text")]),
-        # The record itself; the verdict of a run comes before the run writes it anew.
-        (with_record(False), PROXIED, None, [differs(PATH, "unreadable", _AS_LEFT, "node")]),
-        (with_record(file=replace(AS_LEFT, permissions="666 root:root")), PROXIED, None,
-         [differs(PATH, "666 root:root", "644 root:root", "node")]),
-        (with_record(False), PROXIED, {}, []),
-        (with_record(file=replace(AS_LEFT, permissions="666 root:root")), PROXIED, {}, []),
-        # In a run what it keeps counts, and not what the run before recorded.
-        (node({NOUVEAU: OTHER, UNIT: None}), PROXIED, {NOUVEAU: OwnFile("b" * 64, "644")}, []),
-        (node({NOUVEAU: OTHER, UNIT: None}), PROXIED, {NOUVEAU: LEFT}, [differs(NOUVEAU, "another text")]),
-    ],
-)  # fmt: skip
-def test_a_file_that_is_gone_or_another_is_told_by_name_and_alone(
-    found: Node, asked: Settings, kept_files: dict[str, OwnFile] | None, expected: list[tuple[str, str, str, str]]
-) -> None:
-    assert told(found, asked, kept=kept_files) == expected
-
-
-@pytest.mark.parametrize(
-    ("became", "disruption", "step"),
-    [
-        ({NOUVEAU: None}, Disruption.nothing, f"write {NOUVEAU} anew"),
-        ({PARAMETERS: AS_LEFT}, Disruption.nothing, f"remove {PARAMETERS}"),
-        # A drop-in of a daemon's unit costs the restart that its repair brings.
-        ({PROXY: None}, Disruption.restart, f"write {PROXY} anew"),
-    ],
-)
-def test_a_run_writes_it_anew_or_takes_it_away(
-    became: dict[str, PresentFile | None], disruption: Disruption, step: str
-) -> None:
-    (item,) = bad(judge(PROXIED, node(became)))
-    assert (item.finding_class, item.cause, item.remedy) == (FindingClass.DRIFT, _CHANGED, RUN)
-    assert item.disruption is disruption
-    (planned,) = plan(PROXIED, node(became)).steps
-    assert (planned.component, planned.action, planned.pending) == (item.component, step, False)
-
-
-def test_what_its_effect_tells_already_is_told_once() -> None:
-    (_, cuda), (_, toolkit) = GOOD.keyrings.keys
-    without_rule = replace(GOOD, toolkit=replace(GOOD.toolkit, link_rule=False))
-    for of, path, effects in (
-        (without_rule, RULE, ["device links"]),
-        (with_keys(cuda, "A" * 40), SOURCE, ["key of toolkit"]),
-        # Another repository's key says nothing of it.
-        (with_keys("A" * 40, toolkit), SOURCE, ["key of cuda", f"file {SOURCE}"]),
-    ):
-        assert [what for _, what, *_ in told(node({path: AS_LEFT if path == SOURCE else None}, of))] == effects
-
-
-def test_the_cause_is_a_hand_or_settings_or_both() -> None:
-    assert {item.cause for item in bad(judge(PROXIED, node(asked=SETTINGS)))} == {_ASKED_SINCE}
-    (item,) = (item for item in bad(judge(PROXIED, node({NOUVEAU: None}, asked=SETTINGS))) if NOUVEAU in item.what)
-    (by_another,) = bad(judge(PROXIED, node({NOUVEAU: None}, gpunode="0.0.1")))
-    assert item.cause == by_another.cause == _OTHER_RUN
-    assert [item.cause for item in bad(judge(PROXIED, with_record(False)))] == [_CHANGED]
-
-
-@pytest.mark.parametrize(
-    ("more", "goes"),
-    [
-        ({}, True),
-        ({"dcgm": {"enabled": True}}, False),
-        ({"cuda": {"enabled": True}}, False),
-        ({"cuda": {"enabled": True, "source": "runfile", "release": "12.9.1", "runfile_sha256": "0" * 64}}, True),
-        ({"driver": {"source": "runfile", "version": "580.95.05", "runfile_sha256": "0" * 64}}, True),
-        ({"driver": {"source": "present"}}, False),
-        ({"cuda": {}}, False),
-    ],
-)
+@pytest.mark.parametrize(("more", "goes"), [({}, True), ({"dcgm": {"enabled": True}}, False), ({"cuda": {}}, False)])
 def test_the_driver_s_deploy_takes_no_repository_away_that_another_component_brings_back(
     monkeypatch: pytest.MonkeyPatch, more: dict[str, Any], goes: bool
 ) -> None:
     asked = settings_from({"driver": {"source": "distribution"}, "cuda": {"enabled": False}, **more})
-    assert forgets_cuda(asked, GOOD.machine) is goes
     distrusted: list[str] = []
     monkeypatch.setattr(driver_deploy, "settings", lambda: asked)
     monkeypatch.setattr(driver_deploy, "node", lambda: GOOD.machine)
@@ -216,45 +55,6 @@ def test_the_driver_s_deploy_takes_no_repository_away_that_another_component_bri
     monkeypatch.setattr(driver_deploy, "distrust", distrusted.append)
     driver_deploy._forget_others(None)
     assert distrusted == ["cuda"] * goes
-    # Drift says the same of the file.
-    cuda = "/etc/apt/sources.list.d/gpunode-cuda.sources"
-    assert (cuda in (found := desired_files(asked, GOOD.machine)) and found[cuda] is None) is goes
-
-
-@pytest.mark.parametrize(("runtime", "other"), [("containerd", "docker"), ("docker", "containerd")])
-def test_docker_s_repository_is_one_of_them_for_whichever_runtime_comes_from_it(runtime: str, other: str) -> None:
-    data = {runtime: {"enabled": True, "source": "docker-repository"}, other: {"enabled": False}}
-    text = desired_files(settings_from(data), GOOD.machine)["/etc/apt/sources.list.d/gpunode-docker.sources"]
-    assert "URIs: https://download.docker.com/linux/debian\nSuites: bookworm\nComponents: stable\n" in str(text)
-
-
-@pytest.mark.parametrize(
-    "system", [{"architecture": "aarch64"}, {"id": "gentoo"}, {"id": "arch", "version_id": ""}, {"version_id": "99"}]
-)
-def test_a_system_that_gpunode_has_no_repository_for_has_none_of_ours(system: dict[str, str]) -> None:
-    machine = replace(GOOD.machine, operating_system=replace(GOOD.operating_system, **system))  # type: ignore[arg-type]
-    assert [path for path in desired_files(SETTINGS, machine) if path.endswith((".sources", ".repo"))] == []
-
-
-def test_a_hold_that_nobody_asks_for_leaves_no_file() -> None:
-    loose = settings_from({"driver": {"hold": False}})
-    pins = {"/etc/apt/preferences.d/gpunode-driver", "/etc/apt/apt.conf.d/52gpunode-driver"}
-    assert {path for path, text in desired_files(loose, GOOD.machine).items() if text is None} >= {*pins, PINS}
-    held = desired_files(settings_from({"toolkit": {"hold": True, "version": "1.17.8"}}), GOOD.machine)
-    # What they say where it is asked for follows from the packages.
-    assert not held.keys() & {*pins, PINS}
-
-
-@pytest.mark.parametrize(("shims", "disruption"), [(0, Disruption.restart), (2, Disruption.nothing)])
-def test_a_drop_in_of_containerd_s_is_written_though_the_restart_that_reads_it_waits(
-    shims: int, disruption: Disruption
-) -> None:
-    careful = settings_from(
-        {**DATA, "proxy": {"http": "http://proxy.example:3128"}, "disruption": {"allow": "nothing"}}
-    )
-    busy = node({PROXY: None}, replace(GOOD, containerd=replace(GOOD.containerd, shims=shims)), careful)
-    (step,) = plan(careful, busy).steps
-    assert (step.action, step.pending, step.disruption) == (f"write {PROXY} anew", False, disruption)
 
 
 @pytest.fixture

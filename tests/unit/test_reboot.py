@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,19 +21,13 @@ from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.context import ctx_host
 
 from gpunode.base.probe_output import END
-from gpunode.base.reading import ParseError, Unknown
-from gpunode.components.driver import DriverState
+from gpunode.base.reading import ParseError
 from gpunode.deploys import reboot as reboot_deploy
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.node import Node as NodeFact
 from gpunode.facts.reboot import RunningBoot as RunningBootFact
-from gpunode.node import Node
 from gpunode.node.reboot import (
-    INTERVAL,
-    LOOK,
     RECORD,
-    SETTLING,
-    NotBack,
     RunningBoot,
     awaited,
     parse_running_boot,
@@ -43,13 +38,12 @@ from gpunode.operations.agent_turn import PULL
 from gpunode.settings import settings_from
 from gpunode.system.pci import PciGpus
 from tests.support.messages import unnamed
+from tests.support.reboot import NEW, OLD, in_turn
 from tests.support.simulated_host import Host
 from tests.support.verify import GOOD
 
 pytestmark = pytest.mark.pure
 
-OLD = RunningBoot("aaaa", 5_000_000, container=True)
-NEW = RunningBoot("aaaa", 9_000_000, container=True)
 PENDING = replace(GOOD, driver=replace(GOOD.driver, loaded_version="570.172.08"))
 LINES = ["boot_id=aaaa", "UserspaceTimestampMonotonic=5000000", "SystemState=running"]
 
@@ -62,80 +56,6 @@ def test_garbage_is_a_boot_or_a_parse_error(pairs: list[tuple[str, str]]) -> Non
     except ParseError:
         return
     assert found.boot_id and found.init_started >= 0
-
-
-@dataclass
-class Time:
-    """Stand in for the clock: it moves by what is slept, and by what each look takes."""
-
-    answers: Iterator[RunningBoot | str]
-    look_takes: float = 0.0
-    now: float = 1000.0
-    asked_for: float = 0.0
-
-    def clock(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-    def look(self, seconds: float) -> RunningBoot | str:
-        self.asked_for = max(self.asked_for, seconds)
-        self.now += min(self.look_takes, seconds)
-        return next(self.answers)
-
-
-def in_turn(*answers: RunningBoot | str) -> Iterator[RunningBoot | str]:
-    """Yield the answers one by one, and the last one for ever."""
-    yield from answers
-    while True:
-        yield answers[-1]
-
-
-def wait(timeout: float, *answers: RunningBoot | str, look_takes: float = 0.0) -> tuple[RunningBoot, Time]:
-    time = Time(in_turn(*answers), look_takes)
-    return awaited(OLD, time.look, timeout, time.clock, time.sleep), time
-
-
-def test_the_boot_of_before_is_waited_out_and_the_new_one_is_taken_when_it_has_started() -> None:
-    starting = replace(NEW, system="starting")
-    found, time = wait(60, OLD, replace(OLD, system="stopping"), "refused", "refused", starting, NEW)
-    assert found == NEW
-    assert time.now - 1000 == 5 * INTERVAL
-
-
-def test_a_new_boot_that_never_has_all_its_services_is_good_after_a_while() -> None:
-    starting = replace(NEW, system="starting")
-    found, time = wait(900, "refused", starting)
-    assert found == starting
-    assert SETTLING <= time.now - 1000 <= SETTLING + 5
-    # It is good, too, where the time is up before that.
-    assert wait(30, "refused", starting)[0] == starting
-
-
-@pytest.mark.parametrize(
-    "answers, said",
-    [
-        ((OLD,), "never"),
-        ((OLD, "refused", OLD), "before"),
-        ((OLD, "refused", "no route"), "again within 30 s; last: no route"),
-        (("refused", replace(NEW, system="starting"), "refused"), "no more"),
-    ],
-)
-def test_a_node_that_does_not_come_back_is_given_up_in_time_with_what_was_seen(
-    answers: tuple[RunningBoot | str, ...], said: str
-) -> None:
-    with pytest.raises(NotBack, match=said):
-        wait(30, *answers)
-
-
-@pytest.mark.parametrize("look_takes", [0.0, 7.0, 1000.0])
-def test_the_wait_is_bounded_however_long_a_look_takes(look_takes: float) -> None:
-    time = Time(in_turn("refused"), look_takes)
-    with pytest.raises(NotBack):
-        awaited(OLD, time.look, 90, time.clock, time.sleep)
-    assert time.now - 1000 <= 90 + INTERVAL
-    assert time.asked_for <= LOOK
 
 
 class Connection:
@@ -189,8 +109,8 @@ def test_whatever_goes_wrong_with_a_look_is_no_answer_and_hangs_up(answer: Calla
 class RebootingHost(Host):
     """Stand in for a host that can be let go of."""
 
-    def __init__(self, node: Node = PENDING, boot: RunningBoot | Unknown = OLD) -> None:
-        super().__init__({DriverFact: node.driver, NodeFact: node, RunningBootFact: boot})
+    def __init__(self) -> None:
+        super().__init__({DriverFact: PENDING.driver, NodeFact: PENDING, RunningBootFact: OLD})
         self.connector: Any = object.__new__(SSHConnector)
         self.connector_data: dict[str, Any] = {"sudo_askpass_path__/tmp": "/tmp/pyinfra-sudo-askpass-x"}
         self.connected = True
@@ -209,17 +129,12 @@ def host(request: pytest.FixtureRequest) -> Iterator[RebootingHost]:
     ctx_host.reset()
 
 
-def carried_out(
-    host: RebootingHost,
-    allowed: bool = True,
-    boots_into: str | None = None,
-    parameters: dict[str, str] | None = None,
-) -> list[str]:
+def carried_out(host: RebootingHost, boots_into: str = "", parameters: Mapping[str, str] = {}) -> list[str]:
     """Run the operation as pyinfra does, up to a failure; return its shell commands."""
     found = []
-    for command in reboot.rebooted._inner(allowed=allowed, timeout=30, parameters=parameters or {}):
+    for command in reboot.rebooted._inner(allowed=True, timeout=30, parameters=parameters):
         if isinstance(command, FunctionCommand):
-            if boots_into is not None:
+            if boots_into:
                 host.readings[DriverFact] = replace(host.readings[DriverFact], loaded_version=boots_into)
             if not command.function(host.state, host, *command.args):
                 break
@@ -229,53 +144,10 @@ def carried_out(
 
 
 def comes_back(monkeypatch: pytest.MonkeyPatch, *answers: RunningBoot | str) -> None:
-    time = Time(in_turn(*answers))
+    time = in_turn(*answers)
     monkeypatch.setattr(reboot, "_look", lambda connector, seconds: time.look(seconds))
     monkeypatch.setattr(reboot, "_hang_up", lambda connector: None)
-    # The operation's own clock.
-    monkeypatch.setattr(reboot, "awaited", lambda *given: awaited(given[0], given[1], given[2], time.clock, time.sleep))
-
-
-HELPED = replace(GOOD.driver, booted_for=target(GOOD.driver))
-
-
-@pytest.mark.parametrize(
-    "state, forgets",
-    [
-        (GOOD.driver, False),
-        (replace(GOOD.driver, loaded_version=None), False),
-        (HELPED, True),
-        # For something else, or where the driver is not loaded: nobody knows that it helped.
-        (replace(HELPED, booted_for="mig/0123"), False),
-        (replace(HELPED, loaded_version=None), False),
-    ],
-)
-def test_a_node_that_needs_no_reboot_gets_none_and_a_record_that_helped_goes(
-    host: RebootingHost, state: DriverState, forgets: bool
-) -> None:
-    host.readings[DriverFact] = state
-    found = carried_out(host)
-    assert ["rm -f" in command and RECORD in command for command in found] == [True] * forgets
-    assert host.refusals == []
-
-
-def test_a_reboot_that_is_not_allowed_is_pending_and_the_node_goes_on(host: RebootingHost) -> None:
-    assert (carried_out(host, allowed=False), host.refusals) == ([], [])
-    assert unnamed(host.noops[0], "reboot pending", "570.172.08 (open)", "580.95.05 (open)") == []
-
-
-def test_other_parameters_of_the_module_are_a_reboot_too_and_not_again_where_it_did_not_help(
-    host: RebootingHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    host.readings[DriverFact] = replace(GOOD.driver, parameters=(("EnableGpuFirmware", "18"),))
-    assert carried_out(host, parameters={"NVreg_EnableGpuFirmware": "18"}) == []
-    asked = {"NVreg_EnableGpuFirmware": "0"}
-    assert carried_out(host, allowed=False, parameters=asked) == []
-    assert unnamed(host.noops[-1], "NVreg_EnableGpuFirmware=18") == []
-    comes_back(monkeypatch, OLD, "refused", NEW)
-    (command,) = carried_out(host, parameters=asked)
-    assert "systemctl reboot" in command
-    assert unnamed(" ".join(host.refusals), "NVreg_EnableGpuFirmware=18") == []
+    monkeypatch.setattr(reboot, "awaited", partial(awaited, clock=lambda: time.now, sleep=time.sleep))
 
 
 def test_a_reboot_is_recorded_and_detached_and_the_record_goes_when_it_has_helped(
@@ -307,29 +179,18 @@ def test_a_node_that_does_not_come_back_has_failed_and_is_not_connected(
     assert unnamed(said, "30 s", "refused") == []
 
 
-def test_a_new_boot_with_the_old_module_has_failed_and_keeps_the_record(
-    host: RebootingHost, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("desired", [None, "0"])
+def test_a_new_boot_that_loaded_the_same_has_failed_and_keeps_the_record(
+    host: RebootingHost, monkeypatch: pytest.MonkeyPatch, desired: str | None
 ) -> None:
+    parameters, actual = {}, "570.172.08 (open)"
+    if desired is not None:
+        host.readings[DriverFact] = replace(GOOD.driver, parameters=(("EnableGpuFirmware", "18"),))
+        parameters, actual = {"NVreg_EnableGpuFirmware": desired}, "NVreg_EnableGpuFirmware=18"
     comes_back(monkeypatch, "refused", NEW)
-    assert len(carried_out(host, boots_into="570.172.08")) == 1
-    assert unnamed(" ".join(host.refusals), "570.172.08 (open)", RECORD) == []
-
-
-@pytest.mark.parametrize(
-    "readings, said",
-    [
-        ({RunningBootFact: Unknown("timed out")}, "boot is running is unknown"),
-        ({NodeFact: Unknown("timed out")}, "node's state is unknown"),
-        ({DriverFact: Unknown("timed out")}, "driver's state is unknown"),
-        ({RunningBootFact: replace(OLD, container=False)}, "/boot"),
-    ],
-)
-def test_a_node_is_not_rebooted_where_anything_is_unknown_or_the_next_boot_is_not_safe(
-    host: RebootingHost, readings: dict[type, Any], said: str
-) -> None:
-    host.readings |= readings
-    assert carried_out(host) == []
-    assert said in " ".join(host.refusals)
+    (command,) = carried_out(host, parameters=parameters)
+    assert "systemctl reboot" in command
+    assert unnamed(" ".join(host.refusals), actual, RECORD) == []
 
 
 def test_a_node_that_pulls_reboots_itself_and_does_no_more(
