@@ -15,7 +15,7 @@ from tests.support.simulated_cluster import ENFORCED, SimulatedCluster, node
 __all__ = ["cluster"]
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 
-CHECKOUT = Path(__file__).parents[2]
+SPACE = "nvidia-device-plugin"
 MIG_CONFIG, MIG_STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 
 
@@ -163,7 +163,7 @@ def test_the_namespaces_admit_the_plugin_s_pods(
     cluster: SimulatedCluster, tmp_path: Path, method: str, there: bool
 ) -> None:
     theirs = {"team": "gpu"}
-    names = ["nvidia-device-plugin", *(["gpu-operator"] if method == "gpu-operator" else [])]
+    names = [SPACE, *(["gpu-operator"] if method == "gpu-operator" else [])]
     cluster.write(namespaces={name: theirs for name in names} if there else {})
     nfd = {"nfd": "chart"} if method == "gpu-operator" else {}
     asked = {"gpu-1": data(cluster, "gpu-1", device_plugin={"method": method, **nfd})}
@@ -171,13 +171,6 @@ def test_the_namespaces_admit_the_plugin_s_pods(
     wanted = {**(theirs if there else {}), **dict([ENFORCED])}
     assert cluster.state()["namespaces"] == dict.fromkeys(names, wanted)
     assert run(tmp_path, asked, "--dry").changes == []
-
-
-def test_a_namespace_that_admits_no_such_pods_ends_the_run(cluster: SimulatedCluster, tmp_path: Path) -> None:
-    cluster.write(namespaces={"nvidia-device-plugin": {ENFORCED[0]: "baseline"}})
-    done = run(tmp_path, two(cluster))
-    assert done.code == 1 and unnamed(done.said, "baseline", "device_plugin.namespace") == []
-    assert not cluster.state()["revisions"] and cluster.state()["runtime_class"] is None
 
 
 def test_the_cluster_s_own_namespace_is_not_labelled(cluster: SimulatedCluster, tmp_path: Path) -> None:
@@ -204,19 +197,24 @@ def test_a_label_of_somebody_else_s_stays_and_is_told(cluster: SimulatedCluster,
 
 
 @pytest.mark.parametrize(
-    ("fails", "names"),
+    ("state", "names", "handler"),
     [
-        ({"helm upgrade": "context deadline exceeded"}, ["kubernetes.timeout"]),
-        (dict.fromkeys(("kubectl", "helm list"), "connection refused"), ["kubernetes.kubeconfig"]),
+        ({"failures": {"helm upgrade": "context deadline exceeded"}}, ["kubernetes.timeout"], "nvidia"),
+        ({"failures": dict.fromkeys(("kubectl", "helm list"), "connection refused")}, ["kubernetes.kubeconfig"], None),
+        ({"runtime_class": {"kind": "RuntimeClass", "handler": "other"}}, ["other"], "other"),
+        ({"namespaces": {SPACE: {ENFORCED[0]: "baseline"}}}, ["baseline", "device_plugin.namespace"], None),
     ],
-    ids=["a release that fails", "a cluster that does not answer"],
+    ids=["a release that fails", "no answer", "another handler", "a namespace that admits no such pods"],
 )
-def test_what_fails_for_all(cluster: SimulatedCluster, tmp_path: Path, fails: dict[str, str], names: list[str]) -> None:
-    cluster.write(failures=fails)
+def test_what_ends_the_run_for_all(
+    cluster: SimulatedCluster, tmp_path: Path, state: dict[str, Any], names: list[str], handler: str | None
+) -> None:
+    cluster.write(**state)
     done = run(tmp_path, two(cluster))
-    (words, *_) = fails.values()
-    assert done.code == 1 and done.said.count(words) == 1 and unnamed(done.said, *names) == []
+    assert done.code == 1 and unnamed(done.said, *names) == []
+    assert all(done.said.count(words) == 1 for words in state.get("failures", {}).values())
     assert cluster.labels("gpu-1") == cluster.labels("gpu-2") == {} and not cluster.state()["revisions"]
+    assert (cluster.state()["runtime_class"] or {}).get("handler") == handler
 
 
 def test_a_host_that_never_joined_the_cluster_fails_alone(cluster: SimulatedCluster, tmp_path: Path) -> None:
@@ -257,13 +255,6 @@ def test_a_release_is_taken_over_where_a_setting_says_so(cluster: SimulatedClust
         sharing = {"strategy": "time-slicing", "replicas": count}
         assert run(tmp_path, {name: {**each, "sharing": sharing} for name, each in two(cluster).items()}).code == 0
         assert len(cluster.state()["revisions"]) == count
-
-
-def test_another_handler_ends_the_run(cluster: SimulatedCluster, tmp_path: Path) -> None:
-    cluster.write(runtime_class={"kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "other"})
-    done = run(tmp_path, two(cluster))
-    assert done.code == 1 and unnamed(done.said, "other") == []
-    assert not cluster.state()["revisions"] and cluster.labels("gpu-1") == {}
 
 
 def test_contradictions_are_refused_before_any_contact(cluster: SimulatedCluster, tmp_path: Path) -> None:

@@ -41,9 +41,7 @@ pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 
 
 def _change(cluster: SimulatedCluster, **node: Any) -> None:
-    """Put other labels, allocatable resources or readiness in the place of the node's, or other objects."""
-    if "objects" in node:
-        cluster.write(objects={"daemonsets.apps,pods": node.pop("objects")})
+    """Put other labels, allocatable resources or readiness in the place of the node's."""
     nodes = cluster.state()["nodes"]
     if "labels" in node:
         nodes["gpu-1"]["metadata"]["labels"] |= node["labels"]
