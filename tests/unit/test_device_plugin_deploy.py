@@ -57,11 +57,12 @@ def test_the_second_run_and_a_dry_one_change_nothing(cluster: SimulatedCluster, 
         assert cluster.state()[part] == before[part]
 
 
-def labelled(cluster: SimulatedCluster, name: str, labels: dict[str, str]) -> None:
-    """Give a node labels, which are gpunode's by its annotation."""
+def labelled(cluster: SimulatedCluster, name: str, labels: dict[str, str], ours: bool = True) -> None:
+    """Give a node labels, which are gpunode's by its annotation or somebody else's."""
     nodes = cluster.state()["nodes"]
     nodes[name]["metadata"]["labels"] |= labels
-    nodes[name]["metadata"]["annotations"] = {"gpunode/labels": json.dumps(sorted(labels))}
+    if ours:
+        nodes[name]["metadata"]["annotations"] = {"gpunode/labels": json.dumps(sorted(labels))}
     cluster.write(nodes=nodes)
 
 
@@ -131,9 +132,7 @@ def test_a_later_run_leaves_alone_what_it_is_not_for(cluster: SimulatedCluster, 
     run(tmp_path, hosts)
     assert cluster.labels("gpu-1")[CONFIG] == "time-slicing-5-renamed"
     # As node feature discovery's own defaults name a GPU: by class and vendor, for which the chart does not look.
-    nodes = cluster.state()["nodes"]
-    nodes["gpu-1"]["metadata"]["labels"]["feature.node.kubernetes.io/pci-0302_10de.present"] = "true"
-    cluster.write(nodes=nodes)
+    labelled(cluster, "gpu-1", {"feature.node.kubernetes.io/pci-0302_10de.present": "true"}, ours=False)
     present = {name: {**each, "device_plugin": {"nfd": "present"}} for name, each in two(cluster).items()}
     assert run(tmp_path, present).code == 0
     assert cluster.labels("gpu-1")[PRESENT] == cluster.labels("gpu-2")[PRESENT] == "true"
@@ -148,9 +147,7 @@ def test_a_host_of_no_cluster_asks_none(cluster: SimulatedCluster, tmp_path: Pat
 
 def test_a_node_without_plugin_loses_our_labels_alone(cluster: SimulatedCluster, tmp_path: Path) -> None:
     run(tmp_path, two(cluster))
-    nodes = cluster.state()["nodes"]
-    nodes["gpu-1"]["metadata"]["labels"]["zone"] = "a"
-    cluster.write(nodes=nodes)
+    labelled(cluster, "gpu-1", {"zone": "a"}, ours=False)
     hosts = two(cluster) | {"gpu-1": data(cluster, "gpu-1", device_plugin={"method": "none"})}
     assert run(tmp_path, hosts).code == 0
     assert cluster.labels("gpu-1") == {"zone": "a"}
@@ -188,9 +185,7 @@ def test_a_misspelt_value_of_the_chart_is_told_and_the_run_goes_on(cluster: Simu
 
 
 def test_a_label_of_somebody_else_s_stays_and_is_told(cluster: SimulatedCluster, tmp_path: Path) -> None:
-    nodes = cluster.state()["nodes"]
-    nodes["gpu-1"]["metadata"]["labels"][CONFIG] = "theirs"
-    cluster.write(nodes=nodes)
+    labelled(cluster, "gpu-1", {CONFIG: "theirs"}, ours=False)
     done = run(tmp_path, two(cluster))
     assert unnamed(done.said, CONFIG, "theirs") == []
     assert cluster.labels("gpu-1") == {CONFIG: "theirs", PRESENT: "true"}
