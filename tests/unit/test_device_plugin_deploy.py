@@ -15,7 +15,7 @@ from tests.support.simulated_cluster import ENFORCED, SimulatedCluster, node
 __all__ = ["cluster"]
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 
-CHECKOUT = Path(__file__).parents[2]
+SPACE = "nvidia-device-plugin"
 MIG_CONFIG, MIG_STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 
 
@@ -57,11 +57,12 @@ def test_the_second_run_and_a_dry_one_change_nothing(cluster: SimulatedCluster, 
         assert cluster.state()[part] == before[part]
 
 
-def labelled(cluster: SimulatedCluster, name: str, labels: dict[str, str]) -> None:
-    """Give a node labels, which are gpunode's by its annotation."""
+def labelled(cluster: SimulatedCluster, name: str, labels: dict[str, str], ours: bool = True) -> None:
+    """Give a node labels, which are gpunode's by its annotation or somebody else's."""
     nodes = cluster.state()["nodes"]
     nodes[name]["metadata"]["labels"] |= labels
-    nodes[name]["metadata"]["annotations"] = {"gpunode/labels": json.dumps(sorted(labels))}
+    if ours:
+        nodes[name]["metadata"]["annotations"] = {"gpunode/labels": json.dumps(sorted(labels))}
     cluster.write(nodes=nodes)
 
 
@@ -131,9 +132,7 @@ def test_a_later_run_leaves_alone_what_it_is_not_for(cluster: SimulatedCluster, 
     run(tmp_path, hosts)
     assert cluster.labels("gpu-1")[CONFIG] == "time-slicing-5-renamed"
     # As node feature discovery's own defaults name a GPU: by class and vendor, for which the chart does not look.
-    nodes = cluster.state()["nodes"]
-    nodes["gpu-1"]["metadata"]["labels"]["feature.node.kubernetes.io/pci-0302_10de.present"] = "true"
-    cluster.write(nodes=nodes)
+    labelled(cluster, "gpu-1", {"feature.node.kubernetes.io/pci-0302_10de.present": "true"}, ours=False)
     present = {name: {**each, "device_plugin": {"nfd": "present"}} for name, each in two(cluster).items()}
     assert run(tmp_path, present).code == 0
     assert cluster.labels("gpu-1")[PRESENT] == cluster.labels("gpu-2")[PRESENT] == "true"
@@ -148,9 +147,7 @@ def test_a_host_of_no_cluster_asks_none(cluster: SimulatedCluster, tmp_path: Pat
 
 def test_a_node_without_plugin_loses_our_labels_alone(cluster: SimulatedCluster, tmp_path: Path) -> None:
     run(tmp_path, two(cluster))
-    nodes = cluster.state()["nodes"]
-    nodes["gpu-1"]["metadata"]["labels"]["zone"] = "a"
-    cluster.write(nodes=nodes)
+    labelled(cluster, "gpu-1", {"zone": "a"}, ours=False)
     hosts = two(cluster) | {"gpu-1": data(cluster, "gpu-1", device_plugin={"method": "none"})}
     assert run(tmp_path, hosts).code == 0
     assert cluster.labels("gpu-1") == {"zone": "a"}
@@ -163,7 +160,7 @@ def test_the_namespaces_admit_the_plugin_s_pods(
     cluster: SimulatedCluster, tmp_path: Path, method: str, there: bool
 ) -> None:
     theirs = {"team": "gpu"}
-    names = ["nvidia-device-plugin", *(["gpu-operator"] if method == "gpu-operator" else [])]
+    names = [SPACE, *(["gpu-operator"] if method == "gpu-operator" else [])]
     cluster.write(namespaces={name: theirs for name in names} if there else {})
     nfd = {"nfd": "chart"} if method == "gpu-operator" else {}
     asked = {"gpu-1": data(cluster, "gpu-1", device_plugin={"method": method, **nfd})}
@@ -171,13 +168,6 @@ def test_the_namespaces_admit_the_plugin_s_pods(
     wanted = {**(theirs if there else {}), **dict([ENFORCED])}
     assert cluster.state()["namespaces"] == dict.fromkeys(names, wanted)
     assert run(tmp_path, asked, "--dry").changes == []
-
-
-def test_a_namespace_that_admits_no_such_pods_ends_the_run(cluster: SimulatedCluster, tmp_path: Path) -> None:
-    cluster.write(namespaces={"nvidia-device-plugin": {ENFORCED[0]: "baseline"}})
-    done = run(tmp_path, two(cluster))
-    assert done.code == 1 and unnamed(done.said, "baseline", "device_plugin.namespace") == []
-    assert not cluster.state()["revisions"] and cluster.state()["runtime_class"] is None
 
 
 def test_the_cluster_s_own_namespace_is_not_labelled(cluster: SimulatedCluster, tmp_path: Path) -> None:
@@ -195,28 +185,31 @@ def test_a_misspelt_value_of_the_chart_is_told_and_the_run_goes_on(cluster: Simu
 
 
 def test_a_label_of_somebody_else_s_stays_and_is_told(cluster: SimulatedCluster, tmp_path: Path) -> None:
-    nodes = cluster.state()["nodes"]
-    nodes["gpu-1"]["metadata"]["labels"][CONFIG] = "theirs"
-    cluster.write(nodes=nodes)
+    labelled(cluster, "gpu-1", {CONFIG: "theirs"}, ours=False)
     done = run(tmp_path, two(cluster))
     assert unnamed(done.said, CONFIG, "theirs") == []
     assert cluster.labels("gpu-1") == {CONFIG: "theirs", PRESENT: "true"}
 
 
 @pytest.mark.parametrize(
-    ("fails", "names"),
+    ("state", "names", "handler"),
     [
-        ({"helm upgrade": "context deadline exceeded"}, ["kubernetes.timeout"]),
-        (dict.fromkeys(("kubectl", "helm list"), "connection refused"), ["kubernetes.kubeconfig"]),
+        ({"failures": {"helm upgrade": "context deadline exceeded"}}, ["kubernetes.timeout"], "nvidia"),
+        ({"failures": dict.fromkeys(("kubectl", "helm list"), "connection refused")}, ["kubernetes.kubeconfig"], None),
+        ({"runtime_class": {"kind": "RuntimeClass", "handler": "other"}}, ["other"], "other"),
+        ({"namespaces": {SPACE: {ENFORCED[0]: "baseline"}}}, ["baseline", "device_plugin.namespace"], None),
     ],
-    ids=["a release that fails", "a cluster that does not answer"],
+    ids=["a release that fails", "no answer", "another handler", "a namespace that admits no such pods"],
 )
-def test_what_fails_for_all(cluster: SimulatedCluster, tmp_path: Path, fails: dict[str, str], names: list[str]) -> None:
-    cluster.write(failures=fails)
+def test_what_ends_the_run_for_all(
+    cluster: SimulatedCluster, tmp_path: Path, state: dict[str, Any], names: list[str], handler: str | None
+) -> None:
+    cluster.write(**state)
     done = run(tmp_path, two(cluster))
-    (words, *_) = fails.values()
-    assert done.code == 1 and done.said.count(words) == 1 and unnamed(done.said, *names) == []
+    assert done.code == 1 and unnamed(done.said, *names) == []
+    assert all(done.said.count(words) == 1 for words in state.get("failures", {}).values())
     assert cluster.labels("gpu-1") == cluster.labels("gpu-2") == {} and not cluster.state()["revisions"]
+    assert (cluster.state()["runtime_class"] or {}).get("handler") == handler
 
 
 def test_a_host_that_never_joined_the_cluster_fails_alone(cluster: SimulatedCluster, tmp_path: Path) -> None:
@@ -257,13 +250,6 @@ def test_a_release_is_taken_over_where_a_setting_says_so(cluster: SimulatedClust
         sharing = {"strategy": "time-slicing", "replicas": count}
         assert run(tmp_path, {name: {**each, "sharing": sharing} for name, each in two(cluster).items()}).code == 0
         assert len(cluster.state()["revisions"]) == count
-
-
-def test_another_handler_ends_the_run(cluster: SimulatedCluster, tmp_path: Path) -> None:
-    cluster.write(runtime_class={"kind": "RuntimeClass", "metadata": {"name": "nvidia"}, "handler": "other"})
-    done = run(tmp_path, two(cluster))
-    assert done.code == 1 and unnamed(done.said, "other") == []
-    assert not cluster.state()["revisions"] and cluster.labels("gpu-1") == {}
 
 
 def test_contradictions_are_refused_before_any_contact(cluster: SimulatedCluster, tmp_path: Path) -> None:

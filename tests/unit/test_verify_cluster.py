@@ -11,18 +11,12 @@ import pytest
 
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.mig.boot import MigBoot
-from gpunode.components.mig.state import Mig, MigGpu
 from gpunode.components.mps.plugin import PluginDaemon, PluginMps
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
 from gpunode.facts.plugin_mps import PluginMps as PluginMpsFact
 from gpunode.fleet import drift_cluster
-from gpunode.kubernetes.device_plugin import vector_add
 from gpunode.kubernetes.device_plugin.decide_restart import NONE, Bounds, decide_restart
-from gpunode.kubernetes.device_plugin.mig_state import offered
-from gpunode.kubernetes.device_plugin.verdict import comes_by_itself, judge_node, resource_to_ask_for
-from gpunode.kubernetes.device_plugin.view import parse_objects
-from gpunode.kubernetes.nodes.cluster_nodes import parse_nodes
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, OURS, PRESENT
 from gpunode.operations import device_plugin, mps_clients, verify_cluster
 from gpunode.settings import settings_from
@@ -34,10 +28,6 @@ from tests.support.verify import GOOD, GPU
 from tests.support.verify_cluster import (
     DAEMON_SET,
     SHARED,
-    SLICED,
-    TWO,
-    _bad,
-    _gpu,
     _pod,
     _set,
     _settings,
@@ -51,9 +41,7 @@ pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 
 
 def _change(cluster: SimulatedCluster, **node: Any) -> None:
-    """Put other labels, allocatable resources or readiness in the place of the node's, or other objects."""
-    if "objects" in node:
-        cluster.write(objects={"daemonsets.apps,pods": node.pop("objects")})
+    """Put other labels, allocatable resources or readiness in the place of the node's."""
     nodes = cluster.state()["nodes"]
     if "labels" in node:
         nodes["gpu-1"]["metadata"]["labels"] |= node["labels"]
@@ -64,102 +52,7 @@ def _change(cluster: SimulatedCluster, **node: Any) -> None:
     cluster.write(nodes=nodes)
 
 
-def _findings(cluster: SimulatedCluster, mig: Mig = TWO, name: str = "gpu-1", **more: Any) -> tuple[Finding, ...]:
-    from gpunode.kubernetes.device_plugin.cluster import Cluster
-    from gpunode.kubernetes.run_on import here
-
-    settings = _settings(cluster, **more)
-    view = Cluster(settings.kubernetes, settings.proxy, here).view("nvidia-device-plugin")
-    return judge_node(settings, name, None, mig, view)
-
-
-def test_a_node_that_offers_what_it_promises_is_as_desired(cluster: SimulatedCluster) -> None:
-    findings = _findings(cluster)
-    assert _bad(findings) == []
-    assert findings[0].code == "device-plugin.node-of-the-cluster" and [each.what for each in findings[1:]] == [
-        f"label {CONFIG}", f"label {PRESENT}", f"pod of {DAEMON_SET}",
-        "allocatable nvidia.com/gpu.shared",
-    ]  # fmt: skip
-
-
-_SHARED, _POD = "allocatable nvidia.com/gpu.shared", f"pod of {DAEMON_SET}"
-_RELEASE = ("helm release nvidia-device-plugin/nvdp", "none", "there")
-_WAITS = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
-
-
-@pytest.mark.parametrize(
-    ("change", "bad", "waits"),
-    [
-        ({"ready": "Unknown"}, ("node of the cluster", "not Ready", "Ready"), True),
-        ({"labels": {CONFIG: "none"}}, (f"label {CONFIG}", "none", "time-slicing-5-renamed"), False),
-        ({"allocatable": {"nvidia.com/gpu.shared": "9"}}, (_SHARED, "9", "10"), True),
-        ({"allocatable": {}}, (_SHARED, "0", "10"), True),
-        ({"allocatable": {"nvidia.com/gpu.shared": "10", "nvidia.com/gpu": "2"}},
-         ("allocatable nvidia.com/gpu", "2", "0"), True),
-        ({"objects": [_set()]}, (_POD, "none", "ready"), True),
-        ({"objects": [_set(), _pod(node="gpu-2")]}, (_POD, "none", "ready"), True),
-        ({"objects": [_set(), _pod(ready=False)]}, (_POD, "Running", "ready"), True),
-        ({"objects": []}, _RELEASE, False),
-        ({"objects": [_set(release="theirs"), _pod()]}, _RELEASE, False),
-        ({"objects": [_set(), _pod(), _set("nvdp-node-feature-discovery-worker")]}, None, False),
-    ],
-)  # fmt: skip
-def test_what_the_cluster_has_otherwise_is_found(
-    cluster: SimulatedCluster, change: dict[str, Any], bad: tuple[str, str, str] | None, waits: bool
-) -> None:
-    _change(cluster, **change)
-    wrong = [each for each in _findings(cluster) if each.finding_class is not FindingClass.OK]
-    assert _bad(wrong) == [each for each in (bad,) if each]
-    assert all(each.finding_class is FindingClass.DRIFT and comes_by_itself(each) is waits for each in wrong)
-    assert all(each.remedy for each in wrong)
-
-
-def test_what_is_looked_for_is_what_is_asked_and_known(cluster: SimulatedCluster) -> None:
-    by_mps = _findings(cluster, sharing={"strategy": "mps", "replicas": 5, "rename": True})
-    assert (f"{_POD}-mps-control-daemon", "none", "ready") in _bad(by_mps)
-    _change(cluster, objects=[_set(), _pod(ready=False, containerStatuses=[_WAITS])])
-    assert [each.cause for each in _findings(cluster) if each.cause] == ["ImagePullBackOff: no such image"]
-    (lacks,) = _findings(cluster, name="gpu-9")
-    assert lacks.actual == "none" and lacks.remedy
-    assert ("allocatable", "unknown", "known") in _bad(_findings(cluster, Mig("no driver")))
-
-
 OWN: dict[str, Any] = {"device_plugin": {"config_name": "mine"}, "sharing": {"config": "sliced"}}
-NOTHING = [("allocatable", "none", "GPUs or MIG devices")]
-
-
-@pytest.mark.parametrize(
-    ("mig", "allocatable", "found", "by"),
-    [
-        (TWO, {"nvidia.com/gpu": "8"}, [], "nvidia.com/gpu"),
-        (TWO, {"nvidia.com/gpu": "0", "nvidia.com/gpu.shared": "8"}, [], "nvidia.com/gpu.shared"),
-        (SLICED, {"nvidia.com/mig-1g.10gb": "2"}, [], "nvidia.com/mig-1g.10gb"),
-        (TWO, {"nvidia.com/gpu": "0", "nvidia.com/hostdev": "8"}, NOTHING, None),
-        (Mig("ok", None, ()), {}, [], None),
-        (Mig("no driver"), {"nvidia.com/gpu": "2"}, [("allocatable", "unknown", "known")], "nvidia.com/gpu"),
-    ],
-    ids=["as often as the entry says", "renamed", "by MIG device", "nothing", "no GPU", "no driver"],
-)  # fmt: skip
-def test_by_one_s_own_config_map_a_node_is_to_offer_anything(
-    cluster: SimulatedCluster, mig: Mig, allocatable: dict[str, str], found: list[Any], by: str | None
-) -> None:
-    _change(cluster, labels={CONFIG: "sliced"}, allocatable={"cpu": "64", **allocatable})
-    assert _bad(_findings(cluster, mig, **OWN)) == found
-    node = parse_nodes(json.dumps({"items": list(cluster.state()["nodes"].values())}))["gpu-1"]
-    assert resource_to_ask_for(_settings(cluster, **OWN), mig, None, node) == by
-    # By gpunode's own configuration, on what that promises.
-    assert resource_to_ask_for(_settings(cluster), TWO, None, None) == "nvidia.com/gpu.shared"
-    share = {"device_plugin": {"method": "gpushare"}, "gpushare": {"scheduler": "theirs"}, "sharing": {}}
-    gpus = Gpus("ok", 0, None, (replace(GPU, memory_mib=81559),))
-    assert resource_to_ask_for(_settings(cluster, **share), TWO, gpus, None) == "aliyun.com/gpu-mem"
-
-
-def test_mig_devices_are_counted_by_profile_and_whole_gpus_beside_them() -> None:
-    mig = Mig("ok", None, (_gpu(0, "1g.10gb", "1g.10gb", "3g.40gb"), _gpu(1)))
-    assert offered(mig, "mixed") == (1, {"1g.10gb": 2, "3g.40gb": 1})
-    assert offered(mig, "none") == (2, {})
-    unread = MigGpu(0, "GPU-0", "0", "2330", "H100", "Enabled", "Enabled", None)
-    assert offered(Mig("ok", None, (unread,)), "mixed") is None
 
 
 @pytest.mark.parametrize(
@@ -296,43 +189,6 @@ def test_a_dry_run_asks_nothing(cluster: SimulatedCluster, node: Host) -> None:
     assert cluster.state()["calls"] == []
 
 
-def test_a_pod_for_which_no_gpu_is_free_is_no_failure() -> None:
-    unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    for message, crowded in (("0/1 nodes: 1 Insufficient nvidia.com/gpu.", True), ("1 node was unschedulable", False)):
-        pod = _pod(phase="Pending", conditions=[{**unscheduled, "message": message}]) | {"spec": {}}
-        (found,) = parse_objects(json.dumps({"items": [pod]}))[1]
-        assert vector_add.is_crowded_out(found) is crowded
-
-
-DIGEST = "sha256:" + "0123456789abcdef" * 4
-NAMED = f"nvcr.io/nvidia/k8s-device-plugin:v0.20.0@{DIGEST}"
-TAGGED = "nvcr.io/nvidia/k8s-device-plugin:v0.20.0"
-OTHER = "nvcr.io/nvidia/k8s-device-plugin@sha256:" + "f" * 64
-
-
-@pytest.mark.parametrize(
-    ("asked", "runs", "others"),
-    [
-        (NAMED, f"nvcr.io/nvidia/k8s-device-plugin@{DIGEST}", ()),
-        (TAGGED, f"docker-pullable://nvcr.io/nvidia/k8s-device-plugin@{DIGEST}", ()),
-        # By the digest of the index the image of its own platform runs, which has a digest of its own.
-        (NAMED, OTHER, ()),
-        (TAGGED, OTHER, (OTHER,)),
-        # Loaded by hand: nothing but its configuration's digest is known.
-        (TAGGED, "sha256:" + "e" * 64, ("sha256:" + "e" * 64,)),
-        (NAMED, "", ()),
-    ],
-)
-def test_another_image_is_found(cluster: SimulatedCluster, asked: str, runs: str, others: tuple[str, ...]) -> None:
-    pod = _pod(containerStatuses=[{"name": "plugin", "imageID": runs}])
-    pod["spec"]["containers"] = [{"name": "plugin", "image": asked}]
-    cluster.write(objects={"daemonsets.apps,pods": [_set(), pod]})
-    wanted = [] if not others else [(f"image of {DAEMON_SET}", others[0], DIGEST)]
-    assert _bad(_findings(cluster, device_plugin={"image_digest": DIGEST})) == wanted
-    # Nobody asked for one.
-    assert _bad(_findings(cluster)) == []
-
-
 def _drift(cluster: SimulatedCluster, **more: Any) -> list[Finding]:
     settings = _settings(cluster, **more)
     return drift_cluster.findings(Path("none.py"), {"gpu-1": settings}, {"gpu-1": GOOD})["gpu-1"]
@@ -345,21 +201,11 @@ def test_drift_tells_of_a_cluster_that_does_not_answer_without_a_traceback(clust
     assert unnamed(finding.remedy, "kubernetes.kubeconfig") == []
 
 
-@pytest.mark.parametrize(
-    ("labels", "names"), [(None, None), ({}, ["pod-security"]), ({ENFORCED[0]: "restricted"}, ["restricted"])]
-)
-def test_drift_finds_namespaces(
-    cluster: SimulatedCluster, labels: dict[str, str] | None, names: list[str] | None
-) -> None:
-    if labels is not None:
-        cluster.write(namespaces={"nvidia-device-plugin": labels})
-    found = {each.what: each for each in _drift(cluster)}["namespace nvidia-device-plugin"]
-    assert found.finding_class is (FindingClass.OK if names is None else FindingClass.DRIFT)
-    assert all(each in (found.cause or "") for each in names or ())
-
-
-def test_drift_tells_of_release_and_runtime_class_that_are_missing(cluster: SimulatedCluster) -> None:
+def test_drift_tells_of_what_the_cluster_lacks(cluster: SimulatedCluster) -> None:
+    cluster.write(namespaces={"nvidia-device-plugin": {ENFORCED[0]: "restricted"}})
     found = {each.what: each for each in _drift(cluster, containerd={"default_runtime": "runc"})}
+    namespace = found["namespace nvidia-device-plugin"]
+    assert namespace.finding_class is FindingClass.DRIFT and unnamed(namespace.cause, "restricted") == []
     assert found["RuntimeClass"].finding_class is FindingClass.DRIFT and "nvidia" in (found["RuntimeClass"].cause or "")
     release = found["helm release nvidia-device-plugin/nvdp"]
     assert (release.finding_class, release.code) == (FindingClass.DRIFT, "device-plugin.helm-release") and release.cause
