@@ -147,16 +147,17 @@ def test_a_run_tells_how_long_it_has_been_at_work_once_it_has_changed_anything(m
     monkeypatch.setattr("gpunode.fleet.hooks.time.monotonic", lambda: now[0])
     monkeypatch.setattr(shared_readings, "changes", Changes())
     state = State()
-    assert hooks.seconds_of_changes(state) == 0, "it has not begun"
+    assert hooks.seconds_of_changes(state) == 0
     hooks.install()
     state.init(Inventory((["@local"], {})), Config())
     now[0] = 160.0
-    assert hooks.seconds_of_changes(state) == 0, "nothing was changed"
+    assert hooks.seconds_of_changes(state) == 0
     with shared_readings.changes.change():
         assert hooks.seconds_of_changes(state) == 60
     monkeypatch.setattr(hooks, "are_installed", lambda: False)
     monkeypatch.setattr(shared_readings, "changes", Changes())
-    assert hooks.seconds_of_changes(state) == 60, "nobody counts, so that there may have been a change"
+    # Nobody counts, so that there may have been a change.
+    assert hooks.seconds_of_changes(state) == 60
 
 
 def test_a_connection_has_no_nagle_delay_wakes_seldom_and_ends_where_the_node_is_silent(
@@ -348,25 +349,16 @@ def test_whatever_is_no_probe_ends_what_was_read(node: Host, tmp_path: Path, cha
 
 
 _DEPLOY = """
-import hashlib
-from pyinfra import host
-from pyinfra.api import StringCommand
 from pyinfra.context import ctx_host
-from gpunode.facts.file import File
 from gpunode.fleet import hooks
+from gpunode.operations import files
 from gpunode.operations.announcement import announcing
-from gpunode.operations.failure import require, node_operation
-
-@node_operation
-def append(path, size):
-    if require(host.get_fact(File, path=path), path).sha256 == hashlib.sha256(b"x" * size).hexdigest():
-        host.noop("as it should be")
-        return
-    yield StringCommand("printf", "x", ">>", path)
 
 def body():
-    for name, size in (("one", 1), ("two", 2), ("two again", 2), ("two still", 2)):
-        append(name=name, path="{path}", size=size)
+    for path, texts in (("{path}", ["x", None, "x"]), ("{path}-gone", ["x", None])):
+        for number, text in enumerate(texts):
+            act = files.absent if text is None else files.content
+            act(name=f"{number} of {path}", path=path, **({} if text is None else {"text": text}))
 
 if hooks.are_installed():
     with announcing(ctx_host.get()):
@@ -381,4 +373,4 @@ def test_each_operation_of_a_run_sees_what_the_one_before_it_did(tmp_path: Path,
     deploy.write_text(_DEPLOY.replace("{path}", str(target)))
     done = warm.run("pyinfra", "-y", "@local", deploy, env={"PATH": "/usr/bin:/bin", "GPUNODE_HOOKS": switch})
     assert done.returncode == 0, done.stdout + done.stderr
-    assert target.read_text() == "xx"
+    assert target.read_text() == "x" and not (tmp_path / "target-gone").exists()

@@ -31,6 +31,7 @@ from gpunode.settings import settings_from
 from gpunode.system.operating_system import OperatingSystem
 from tests.support.messages import unnamed
 from tests.support.private_apt import PrivateApt, installed, offered, plain
+from tests.support.programs import programs, sh
 
 needs_apt = pytest.mark.skipif(shutil.which("apt-get") is None, reason="needs apt")
 
@@ -162,19 +163,11 @@ def test_no_remedy_names_a_source_that_preflight_refuses_there(row: tables.Distr
     assert ("'docker-repository'" in said[0]) is (not refused("docker-repository"))
 
 
-def program(path: Path, text: str) -> None:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-
-
 @pytest.mark.simulated
 def test_rpm_s_list_has_container_runtimes_beside_the_driver_and_the_toolkit(tmp_path: Path) -> None:
     """rpm is SIMULATED: it prints three packages."""
-    program(tmp_path / "rpm", "printf '%s 1 x\\n' runc containerdxio containerd.io curl nvidia-docker2")
-    done = subprocess.run(
-        ["sh", "-c", f"{DNF_PACKAGES}\nof_all; echo driver; of_driver"], env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    programs(tmp_path, {"rpm": "printf '%s 1 x\\n' runc containerdxio containerd.io curl nvidia-docker2"})
+    done = sh(tmp_path, f"{DNF_PACKAGES}\nof_all; echo driver; of_driver")
     assert done.stdout.splitlines() == [
         "install containerd.io 1", "install nvidia-docker2 1", "install runc 1", "driver",
     ]  # fmt: skip
@@ -195,18 +188,11 @@ def test_dnf_and_zypper_are_asked_first_and_go_on_where_nothing_is_lost(tmp_path
     manager, outcome = trial["manager"], trial["outcome"]
     functions, asks, offers, tries = MANAGERS[manager]
     (tmp_path / "table").write_text(trial["prints"])
-    program(tmp_path / "rpm", "exit 1")
-    program(
-        tmp_path / manager,
-        f"case \"$*\" in {asks}) echo '{offers}'; exit;; {tries}) cat {tmp_path}/table; exit {trial['status']};; esac\n"
-        f"echo >> {tmp_path}/changed",
-    )
+    answers = f"{asks}) echo '{offers}'; exit;; {tries}) cat table; exit {trial['status']};;"
+    programs(tmp_path, {"rpm": "exit 1", manager: f'case "$*" in {answers} esac\necho >> changed'})
     before = "dnf_run() { dnf run; }; zypp() { zypper run; }; refresh() { :; }"
-    done = subprocess.run(
-        ["sh", "-c", script(f"{before}\n{functions}{INSTALL}"), "gpunode", *trial["asked"]],
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "manager": manager, "instead": "", "repository": "docker"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    text = script(f"{before}\n{functions}{INSTALL}")
+    done = sh(tmp_path, text, *trial["asked"], manager=manager, instead="", repository="docker")
     assert re.findall("would remove (.*), which", done.stderr) == ([trial["lost"]] if "lost" in trial else [])
     assert (tmp_path / "changed").exists() is (outcome == "goes on"), done.stderr
     assert (f"{manager} does not tell" in done.stderr) is (outcome == "not understood")
