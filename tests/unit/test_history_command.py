@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -117,13 +116,8 @@ def test_the_documents_have_their_schemas_and_the_same_answers() -> None:
     assert counts["changed"] == 1 and counts["ran"] == 1 and counts["left"] == 2
     (known,) = asked("inventories")["inventories"]
     assert (known["name"], known["hosts"], known["reports"]) == (INVENTORY, 12, 5)
-
-
-@pytest.mark.usefixtures("night")
-def test_quiet_says_findings_alone_and_nothing_where_there_is_none() -> None:
-    text = gpunode("history", "findings", INVENTORY, "--output", "quiet", "--host", "gpu-2").stdout
-    assert text.startswith("driver: loaded module")
-    assert gpunode("history", "findings", INVENTORY, "--output", "quiet", "--host", "gpu-20").stdout == ""
+    quiet = [gpunode("history", "findings", "--output", "quiet", "--host", name).stdout for name in ("gpu-2", "gpu-20")]
+    assert quiet[0].startswith("driver: loaded module") and quiet[1] == ""
 
 
 @pytest.mark.usefixtures("night")
@@ -180,20 +174,12 @@ def test_apply_and_each_reading_of_a_rollout_are_written(
     assert (ran["by"], ran["run"]) == ("rollout", "finished, exit code 0")
 
 
-@pytest.mark.parametrize(
-    "break_it",
-    [
-        lambda file: file.mkdir(),
-        lambda file: file.write_text("something of mine " * 100),
-        lambda file: file.symlink_to("/dev/full"),
-    ],
-    ids=["a folder", "no database", "full"],
-)
+@pytest.mark.parametrize("target", ["/", "/dev/full"])
 def test_a_history_that_cannot_be_written_is_told_and_changes_neither_document_nor_exit_code(
-    tmp_path: Path, inventory: Path, break_it: Callable[[Path], object]
+    tmp_path: Path, inventory: Path, target: str
 ) -> None:
     file = tmp_path / "broken"
-    break_it(file)
+    file.symlink_to(target)
     alone = gpunode("drift", inventory, "--json", "--history", "none")
     done = gpunode("drift", inventory, "--json", "--history", file)
     assert done.exit_code == alone.exit_code == ExitCode.ERROR
@@ -215,7 +201,6 @@ def test_controllers_with_the_inventory_at_different_places_share_one_name(
 ) -> None:
     monkeypatch.setenv("GPUNODE_HISTORY_AS", "prod")
     gpunode("drift", inventory)
-    assert [each["name"] for each in asked("inventories")["inventories"]] == ["prod"]
     # Whoever names another one means that, which is no part of this one.
     text = json.dumps(document(0, {"gpu-1": OLD}))
     gpunode("history", "import", "-", "--inventory", "rack-7", stdin=text)
@@ -224,22 +209,15 @@ def test_controllers_with_the_inventory_at_different_places_share_one_name(
 
 @pytest.mark.parametrize(
     ("environment", "words"),
-    [
-        # A worker's reading goes into its controller's history alone.
-        (Expected("0", "other").environment(), ()),
-        # How it would be by other settings is not how it is.
-        ({}, ("--set", "driver.branch=570")),
-    ],
+    # A worker's reading goes into its controller's history alone; how it would be by other settings is not how it is.
+    [(Expected("0", "other").environment(), ()), ({}, ("--set", "driver.branch=570"))],
 )
 def test_a_reading_that_is_not_the_controller_s_own_is_not_written(
     file: Path, inventory: Path, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], words: tuple[str, ...]
 ) -> None:
     with monkeypatch.context() as of_one_command:
-        # The command leaves them there for its children; here it is this process's.
-        for name in (SET, LIMIT):
-            of_one_command.setenv(name, "")
-            of_one_command.delenv(name)
-        for name, value in environment.items():
+        # The command sets the first two for its children; here they are this process's.
+        for name, value in {SET: "", LIMIT: "", **environment}.items():
             of_one_command.setenv(name, value)
         gpunode("drift", *words, inventory)
     assert not file.exists()
