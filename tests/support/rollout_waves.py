@@ -27,6 +27,9 @@ def rollout(
     )  # fmt: skip
 
 
+OF_NOBODY = rollout(0).begun
+
+
 @dataclass(frozen=True)
 class Way:
     """Hold the nodes of each wave so far, what comes next, and which nodes no wave has taken."""
