@@ -170,7 +170,8 @@ def read_report(report: Path, status: int) -> Result:
         result.failed = 1
     result.status = status
     bad = [case for case in cases if any(isinstance(each, Failure | Error) for each in case.result)]
-    result.ran, result.bad = (frozenset(f"{case.classname}::{case.name}" for case in some) for some in (cases, bad))
+    ran = [case for case in cases if not case.is_skipped]
+    result.ran, result.bad = (frozenset(f"{case.classname}::{case.name}" for case in some) for some in (ran, bad))
     for case in cases:
         result.files[str(case.classname).removeprefix("tests.unit.").replace(".", "/") + ".py"] += case.time or 0
     return result

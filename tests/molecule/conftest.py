@@ -244,6 +244,7 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
     def place(module: pytest.Module, after: Collection[str], whole: bool) -> None:
         if module.path in placed:
             return
+        whole = whole or module.path in gone_on_from
         placed.add(module.path)
         for name in after:
             path = module.path.with_name(name)
@@ -255,6 +256,8 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
         ordered.extend(steps if whole else steps[: last + 1])
 
     modules = {module for item in items if (module := item.getparent(pytest.Module)) is not None}
+    lives = [(item.path, item.get_closest_marker("life")) for item in items]
+    gone_on_from = {path.with_name(name) for path, life in lives if life is not None for name in life.args}
     for item in items:
         life, module = item.get_closest_marker("life"), item.getparent(pytest.Module)
         if life is not None and module is not None:
@@ -278,5 +281,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what goes on from a step that failed."""
-    if item.get_closest_marker("life") and item.path in _broken:
-        pytest.skip(f"goes on from {_broken[item.path]}, which failed")
+    life = item.get_closest_marker("life")
+    for path in (item.path, *(item.path.with_name(name) for name in life.args)) if life else ():
+        if path in _broken:
+            pytest.skip(f"goes on from {_broken[path]}, which failed")

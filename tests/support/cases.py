@@ -39,10 +39,9 @@ from pyinfra.context import ctx_host
 from tests.support.messages import unnamed
 from tests.support.simulated_host import Host, commands
 
-_RESULTS = {"returns", "raises"}
-_KEYS = _RESULTS | {
-    "arguments", "output", "encoded", "readings", "message", "names", "commands", "noop", "refuses",
-}  # fmt: skip
+# What a case has besides `arguments`: of an operation, and of anything else with either result.
+_OPERATION = {"readings", "commands", "noop", "refuses"}
+_RETURNS, _RAISES = {"returns", "output", "encoded"}, {"raises", "output", "encoded", "message", "names"}
 CASES = Path(__file__).parents[1] / "cases"
 
 
@@ -110,6 +109,8 @@ def plain(expected: Any, actual: Any) -> Any:
     if isinstance(expected, dict) and isinstance(actual, Mapping):
         return {str(key): plain(expected.get(key), each) for key, each in actual.items()}
     if isinstance(expected, dict) and isinstance(actual, str):
+        if not actual:
+            return actual
         missing = {value: bool(unnamed(actual, value)) for values in expected.values() for value in values}
         return {key: [each for each in values if missing[each] == (key == "lacks")] for key, values in expected.items()}
     if isinstance(expected, dict) and actual is not None:
@@ -124,7 +125,9 @@ def plain(expected: Any, actual: Any) -> Any:
 def run(function: str, case: dict[str, Any]) -> None:
     """Run one case; AssertionError where the result is another."""
     called = named(function)
-    assert set(case) <= _KEYS and ("readings" in case or _RESULTS & set(case)), f"no case: {sorted(case)}"
+    kind = _OPERATION if "readings" in case else _RETURNS if "returns" in case else _RAISES
+    assert set(case) - {"arguments"} <= kind and set(case) & {"readings", "returns", "raises"}, sorted(case)
+    assert case.get("raises") not in ("Exception", "TypeError") and ("output" in case or "encoded" not in case)
     if "readings" in case:
         _operation(called, case)
         return
@@ -138,7 +141,7 @@ def run(function: str, case: dict[str, Any]) -> None:
         arguments = case.get("arguments", {})
         names = [name for name in hints if name != "return"][len(given) :]
         if isinstance(arguments, list):
-            given += [build(hints[name], each) for name, each in zip(names, arguments, strict=False)]
+            given += [build(hints[name], each) for name, each in zip(names[: len(arguments)], arguments, strict=True)]
         else:
             keywords = {name: build(hints.get(name, Any), each) for name, each in arguments.items()}
             call = lambda *values: called(*values, **keywords)  # noqa: E731
@@ -169,8 +172,8 @@ def _operation(operation: Any, case: dict[str, Any]) -> None:
     expected = case.get("commands", [])
     assert len(found) == len(expected), found
     for command, texts in zip(found, expected, strict=True):
-        for text in [texts] if isinstance(texts, str) else texts:
-            assert text in command
+        texts = [texts] if isinstance(texts, str) else texts
+        assert texts and [text for text in texts if text not in command] == [], command
     for texts, said in ((case.get("noop", []), host.noops), (case.get("refuses", []), host.refusals)):
         assert bool(said) == bool(texts), said
         assert all(any(text in each for each in said) for text in texts)

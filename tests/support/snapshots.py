@@ -8,12 +8,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
 DATA = Path(__file__).parents[1] / "unit" / "data"
 COLUMNS = 80
-# Narrower and wider terminals: the text fits them, no snapshot is kept.
-OTHER_WIDTHS = pytest.mark.parametrize("columns", [40, 160])
 
 
 def check_snapshot(view: str, text: str) -> None:

@@ -19,6 +19,7 @@ from gpunode.agent.signing import signers
 from gpunode.agent.user_data import MOST, compressed, user_data
 from tests.support import warm
 from tests.support.messages import unnamed
+from tests.support.programs import programs, sh
 
 pytestmark = pytest.mark.pure
 
@@ -115,3 +116,27 @@ def test_what_is_no_way_to_install_is_refused(
     done = run("--from", "https://a/b", "--public-key", str(key), *words)
     assert done.returncode != 0 and done.stdout == "" and "Traceback" not in done.stderr
     assert unnamed(done.stderr, named) == []
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize(
+    ("started", "status", "system", "code", "slept"),
+    [
+        (0, "0", "running", 0, ""),
+        (1, "7", "degraded", 7, ""),
+        (1, "3", "running", 3, "5 10 20 40 0 "),
+        # It was never started, and systemd knows no status of it or an old one.
+        (1, "0", "running", 1, ""),
+        (1, "", "running", 1, ""),
+        # In a reboot cloud-init is not to go on before it is ended.
+        (1, "15", "stopping", 15, "60 "),
+    ],
+)
+def test_the_first_pull_ends_as_its_service_did(
+    tmp_path: Path, started: int, status: str, system: str, code: int, slept: str
+) -> None:
+    systemctl = f"case $1 in start) exit {started};; show) echo {status};; is-system-running) echo {system};; esac"
+    programs(tmp_path, {"systemctl": systemctl, "sleep": f'printf "%s " "$1" >> {tmp_path}/slept'})
+    (tmp_path / "slept").touch()
+    begins = written(user_data(PLAIN, None))[FIRST_PULL][0]
+    assert (sh(tmp_path, begins).returncode, (tmp_path / "slept").read_text()) == (code, slept)
