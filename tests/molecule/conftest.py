@@ -239,7 +239,7 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
 
     `life("test_other.py")` goes on from where that file of the same folder ends.
     """
-    chosen, placed, ordered = {item.nodeid for item in items}, set(), list[pytest.Item]()
+    chosen, placed, ordered = {item.nodeid for item in items}, set[Path](), list[pytest.Item]()
 
     def place(module: pytest.Module, after: Collection[str], whole: bool) -> None:
         if module.path in placed:
