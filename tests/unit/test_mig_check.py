@@ -97,7 +97,7 @@ def test_the_exit_status_says_what_was_found_and_the_output_names_it(
     found, out, err = check(*(files.get(each, each) for each in arguments.split()))
     assert found == code and bool(err) is (code in (3, 64)) is (not out)
     assert unnamed(out + err, *printed) == []
-    assert "-1" not in out or "mixed" not in arguments, "odd things of other configurations are not told"
+    assert "= -1" not in out or "mixed" not in arguments, "odd things of other configurations are not told"
 
 
 def test_a_mistake_is_refused_with_its_path(check: _Command, tmp_path: Path) -> None:
