@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_ci_judgement.py."""
+"""Helpers and data for the tests of ci judgement."""
 
 from __future__ import annotations
 

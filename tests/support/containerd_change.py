@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_containerd_change.py."""
+"""Helpers and data for the tests of containerd change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_containerd_editor.py."""
+"""Helpers and data for the tests of containerd editor."""
 
 from __future__ import annotations
 

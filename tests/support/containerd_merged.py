@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_containerd_merged.py."""
+"""Helpers and data for the tests of containerd merged."""
 
 from __future__ import annotations
 

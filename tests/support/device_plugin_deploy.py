@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_device_plugin_deploy.py."""
+"""Helpers and data for the tests of device plugin deploy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_dnf.py."""
+"""Helpers and data for the tests of dnf."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_dnf5.py."""
+"""Helpers and data for the tests of dnf5."""
 
 from __future__ import annotations
 

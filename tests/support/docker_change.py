@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_docker_change.py."""
+"""Helpers and data for the tests of docker change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_driver_packages.py."""
+"""Helpers and data for the tests of driver packages."""
 
 from __future__ import annotations
 

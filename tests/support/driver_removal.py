@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_driver_removal.py."""
+"""Helpers and data for the tests of driver removal."""
 
 from __future__ import annotations
 

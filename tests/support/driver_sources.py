@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_driver_sources.py."""
+"""Helpers and data for the tests of driver sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_helm.py."""
+"""Helpers and data for the tests of helm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_helm_session.py."""
+"""Helpers and data for the tests of helm session."""
 
 from __future__ import annotations
 

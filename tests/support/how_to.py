@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_how_to.py."""
+"""Helpers and data for the tests of how to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_mig_placement.py."""
+"""Helpers and data for the tests of mig placement."""
 
 from dataclasses import dataclass
 

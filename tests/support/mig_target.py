@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_mig_target.py."""
+"""Helpers and data for the tests of mig target."""
 
 from __future__ import annotations
 

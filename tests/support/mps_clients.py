@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_mps_clients.py."""
+"""Helpers and data for the tests of mps clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_mps_restarts.py."""
+"""Helpers and data for the tests of mps restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several tests share with unit/lab/test_nvidia_smi.py."""
+"""Helpers and data for the tests of nvidia smi."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_one_document.py."""
+"""Helpers and data for the tests of one document."""
 
 from __future__ import annotations
 

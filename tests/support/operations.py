@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_operations.py."""
+"""Helpers and data for the tests of operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_other_methods.py."""
+"""Helpers and data for the tests of other methods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_other_plugins.py."""
+"""Helpers and data for the tests of other plugins."""
 
 from __future__ import annotations
 

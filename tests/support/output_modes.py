@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_output_modes.py."""
+"""Helpers and data for the tests of output modes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_power.py."""
+"""Helpers and data for the tests of power."""
 
 from __future__ import annotations
 

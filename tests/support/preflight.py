@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_preflight.py."""
+"""Helpers and data for the tests of preflight."""
 
 from dataclasses import replace
 from datetime import date

@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_readings.py."""
+"""Helpers and data for the tests of readings."""
 
 from __future__ import annotations
 

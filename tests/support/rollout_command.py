@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_rollout_command.py."""
+"""Helpers and data for the tests of rollout command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_run_end.py."""
+"""Helpers and data for the tests of run end."""
 
 from __future__ import annotations
 

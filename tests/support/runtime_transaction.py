@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_runtime_transaction.py."""
+"""Helpers and data for the tests of runtime transaction."""
 
 from __future__ import annotations
 

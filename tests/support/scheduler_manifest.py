@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_scheduler_manifest.py."""
+"""Helpers and data for the tests of scheduler manifest."""
 
 from __future__ import annotations
 

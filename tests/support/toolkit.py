@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_toolkit.py."""
+"""Helpers and data for the tests of toolkit."""
 
 from __future__ import annotations
 

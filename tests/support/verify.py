@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_verify.py."""
+"""Helpers and data for the tests of verify."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several tests share with unit/test_verify_cluster.py."""
+"""Helpers and data for the tests of verify cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several tests share with molecule/agent/test_agent.py."""
+"""Helpers and data for the tests of agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several tests share with molecule/cluster/test_2_sharing.py."""
+"""Helpers and data for the tests of sharing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several tests share with molecule/kubelet/test_kubelet.py."""
+"""Helpers and data for the tests of kubelet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several tests share with molecule/mps/test_mps.py."""
+"""Helpers and data for the tests of mps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several tests share with molecule/runfile/test_runfile.py."""
+"""Helpers and data for the tests of runfile."""
 
 from __future__ import annotations
 

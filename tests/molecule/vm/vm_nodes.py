@@ -1,4 +1,4 @@
-"""What several tests share with molecule/vm/test_vm.py."""
+"""Helpers and data for the tests of vm."""
 
 from __future__ import annotations
 
