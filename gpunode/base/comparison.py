@@ -2,16 +2,111 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from gpunode.base.codes import slug
 from gpunode.base.disruption import Disruption
-from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.findings import EXIT_CODES, Finding, FindingClass
+from gpunode.base.messages import Kind, Message, Scope
 from gpunode.base.subject import Subject
 
 AS_DESIRED = "as the settings ask"
 BY_HAND = "mend what the cause names, or change the settings, and run deploys/gpu_node.py again"
 RUN = "run deploys/gpu_node.py again"
 DRAIN_FIRST = "drain the node, or set disruption.allow = 'restart', and " + RUN
+
+
+@dataclass(frozen=True)
+class FindingMessage(Message):
+    """Declare what a comparison may find: `finding_message` does.
+
+    component, what: as in Finding; of several things with one declaration each has its name after `what`
+    classes: those that a finding of it may have besides ok
+    """
+
+    kind = Kind.FINDING
+    component: str = ""
+    what: str = ""
+    scope: Scope = Scope.NODE
+    classes: tuple[FindingClass, ...] = (FindingClass.DRIFT,)
+
+    @property
+    def seen(self) -> tuple[str, ...]:
+        """Return how texts name it, besides its code."""
+        return (f"{self.component}: {self.what}",)
+
+    def compared(
+        self,
+        actual: object,
+        desired: object,
+        good: bool,
+        *,
+        of: str | None = None,
+        remedy: str = RUN,
+        cause: str | None = None,
+        disruption: Disruption = Disruption.nothing,
+    ) -> Finding:
+        """Return a finding that is good or drift; cause, remedy and disruption count for drift alone.
+
+        of: the name of the one of several things that was compared
+        """
+        return Finding(
+            component=self.component,
+            finding_class=FindingClass.OK if good else FindingClass.DRIFT,
+            what=self.what if of is None else f"{self.what} {of}",
+            actual="none" if actual is None else str(actual),
+            desired=str(desired),
+            cause=None if good else cause,
+            remedy=None if good else remedy,
+            disruption=None if good else disruption,
+            code=self.code,
+        )
+
+    def finding(
+        self,
+        finding_class: FindingClass,
+        actual: str | None = None,
+        desired: str | None = None,
+        *,
+        of: str | None = None,
+        cause: str | None = None,
+        remedy: str | None = None,
+        source: str | None = None,
+        disruption: Disruption | None = None,
+    ) -> Finding:
+        """Return a finding of a class; of: as in `compared`."""
+        what = self.what if of is None else f"{self.what} {of}"
+        values = (actual, desired, cause, remedy, source, disruption)
+        return Finding(self.component, finding_class, what, *values, code=self.code)
+
+
+def finding_message(
+    component: str,
+    what: str,
+    summary: str,
+    detail: str,
+    *,
+    name: str | None = None,
+    causes: tuple[str, ...] = (),
+    remedies: tuple[str, ...] = (RUN,),
+    scope: Scope = Scope.NODE,
+    classes: tuple[FindingClass, ...] = (FindingClass.DRIFT,),
+) -> FindingMessage:
+    """Declare a finding; name: the second part of its code, where it is not `what` itself."""
+    code = f"{slug(component)}.{name or slug(what)}"
+    exits = "; ".join(f"{each}: {int(EXIT_CODES[each])}" for each in classes)
+    return FindingMessage(
+        code,
+        summary,
+        detail,
+        causes,
+        remedies,
+        f"of gpunode drift, by its class: {exits}" if classes else "0: it changes none",
+        component=component,
+        what=what,
+        scope=scope,
+        classes=classes,
+    )
 
 
 def configuration(

@@ -7,12 +7,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from importlib import import_module, resources
+from pathlib import Path
 from typing import Any
 
+import gpunode
 from gpunode.base.codes import code_of, slug
+from gpunode.base.messages import Message, declared, shown
 
 _MOST_NEAR = 3
+# Modules that declare no message: the lab, what generates the documentation, and the pyinfra modules at the top.
+_WITHOUT = frozenset(("lab", "reference", "facts", "operations", "deploys"))
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,33 @@ def _data() -> Mapping[str, Any]:
 @cache
 def pages() -> Mapping[str, Page]:
     """Return code -> its page, in the order of the codes."""
-    return {code: _page(code, page) for code, page in _data()["pages"].items()}
+    load()
+    written = {code: _page(code, page) for code, page in _data()["pages"].items()}
+    return dict(sorted({**written, **{code: _declared(each) for code, each in declared().items()}}.items()))
+
+
+@cache
+def load() -> None:
+    """Import every module of gpunode's that may declare a message."""
+    root = Path(gpunode.__file__).parent
+    for path in root.rglob("*.py"):
+        parts = path.relative_to(root).with_suffix("").parts
+        if parts[0] not in _WITHOUT and parts[-1] != "__main__" and "migrations" not in parts:
+            import_module(".".join(("gpunode", *parts)).removesuffix(".__init__"))
+
+
+def _declared(message: Message) -> Page:
+    texts = {name: tuple(map(shown, getattr(message, name))) for name in ("causes", "remedies")}
+    return Page(
+        message.code,
+        message.kind.value,
+        message.seen,
+        message.summary,
+        message.detail,
+        **texts,
+        exit=message.exit,
+        source=shown(message.source),
+    )
 
 
 def _page(code: str, page: Mapping[str, Any]) -> Page:

@@ -36,7 +36,7 @@ class FindingClass(StrEnum):
     ERROR = "error"
 
 
-_EXIT_CODES = {
+EXIT_CODES = {
     FindingClass.OK: ExitCode.GOOD,
     FindingClass.DRIFT: ExitCode.NEGATIVE,
     FindingClass.RESTART_PENDING: ExitCode.NEGATIVE,
@@ -148,4 +148,4 @@ def worst(findings: Iterable[Finding]) -> FindingClass:
 
 def verdict(findings: Iterable[Finding]) -> ExitCode:
     """Return the exit code of a whole run: 0 if all is ok, 1 on an error or an unreachable host, else 2."""
-    return _EXIT_CODES[worst(findings)]
+    return EXIT_CODES[worst(findings)]

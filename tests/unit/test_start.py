@@ -74,12 +74,6 @@ def test_a_command_that_there_is_not_is_wrong_usage() -> None:
     assert done.status == 64 and "drfit" in done.err and "Traceback" not in done.err
 
 
-def test_a_code_is_explained_without_anything_that_takes_long() -> None:
-    done = Ended(_COMMAND, "explain", "driver.loaded-module")
-    assert done.status == 0 and done.out.startswith("driver.loaded-module: "), done.err
-    assert not done.packages & HEAVY
-
-
 def test_a_plan_from_recorded_facts_needs_no_pyinfra(tmp_path: Path) -> None:
     (tmp_path / "facts.json").write_text(json.dumps({"schema": 0}))
     (tmp_path / "settings.yaml").write_text("{}\n")

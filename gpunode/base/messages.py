@@ -1,0 +1,98 @@
+"""Every message that has a code, declared once next to the code that raises it; `gpunode explain` prints it.
+
+A declaration registers itself when its module is imported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import ClassVar
+
+_FILLED_IN = re.compile(r"\{[^{}]*\}")
+
+
+class Kind(StrEnum):
+    """Name the kinds of messages, in the order in which they are documented."""
+
+    FINDING = "finding"
+    REFUSAL = "refusal"
+    CAUTION = "caution"
+    MISTAKE = "mistake in settings"
+    ERROR = "error of a command"
+
+
+class Scope(StrEnum):
+    """Name what a finding is about: one node, or the cluster as a whole."""
+
+    NODE = "node"
+    CLUSTER = "cluster"
+
+
+@dataclass(frozen=True)
+class Message:
+    """Declare one message.
+
+    summary: one sentence that stands alone; detail: what it means and when it comes
+    causes, remedies: those that there are, with {name} for what is known only when it is raised
+    exit: what it does to the exit code; source: where the reason is stated
+    """
+
+    kind: ClassVar[Kind]
+    code: str
+    summary: str
+    detail: str = ""
+    causes: tuple[str, ...] = ()
+    remedies: tuple[str, ...] = ()
+    exit: str = ""
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        """Register the declaration; raise ValueError where another one has its code."""
+        if _declared.setdefault(self.code, self) != self:
+            raise ValueError(f"the code {self.code} is declared twice")
+
+    @property
+    def seen(self) -> tuple[str, ...]:
+        """Return how texts name it, besides its code."""
+        return ()
+
+
+_declared: dict[str, Message] = {}
+
+
+def declared() -> Mapping[str, Message]:
+    """Return code -> declaration, of the modules that are imported."""
+    return MappingProxyType(_declared)
+
+
+def shown(text: str) -> str:
+    """Return a text of a declaration with an ellipsis where something is filled in."""
+    return _FILLED_IN.sub("…", text).replace("……", "…")
+
+
+@dataclass(frozen=True)
+class Mistake(Message):
+    """Declare a mistake in settings."""
+
+    kind = Kind.MISTAKE
+
+
+@dataclass(frozen=True)
+class CommandError(Message):
+    """Declare an error with which a command ends."""
+
+    kind = Kind.ERROR
+
+
+def mistake(code: str, summary: str, detail: str = "", *, remedy: str, exit: str = "3") -> str:
+    """Declare a mistake in settings, and return its code."""
+    return Mistake(code, summary, detail, remedies=(remedy,), exit=exit).code
+
+
+def command_error(code: str, summary: str, detail: str, *, remedy: str, exit: str) -> str:
+    """Declare an error of a command, and return its code; exit: the exit codes with which commands end by it."""
+    return CommandError(code, summary, detail, remedies=(remedy,), exit=exit).code
