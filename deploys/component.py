@@ -10,7 +10,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from pyinfra import host
@@ -26,7 +26,8 @@ from gpunode.facts.machine import Machine as MachineFact
 from gpunode.fleet import hooks, run_end
 from gpunode.fleet.inventory import validate_state
 from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster, desired_cluster
-from gpunode.kubernetes.drain.commands import Drain, drain_of
+from gpunode.kubernetes.drain.commands import Drain as DrainSettings
+from gpunode.kubernetes.drain.commands import drain_of
 from gpunode.kubernetes.foreign_cordon import asks as asks_for_cordon
 from gpunode.kubernetes.foreign_cordon import left_alone
 from gpunode.kubernetes.mig_label import asks, by_label
@@ -36,10 +37,12 @@ from gpunode.node.preflight import Refusal, cautions, refusals
 from gpunode.operations import applied, files
 from gpunode.operations.announcement import announcing, is_announcing
 from gpunode.operations.control_plane import cluster_nodes
+from gpunode.operations.drain import drain_before
 from gpunode.operations.failure import has_work
 from gpunode.operations.own_files import keeps_no_others
 from gpunode.operations.phase import begin_image, is_image, is_unattended
 from gpunode.operations.refusal import leave_alone, refuse
+from gpunode.operations.transaction import Drain
 from gpunode.settings import Settings, component_models, settings_from
 from gpunode.settings.domains import in_domain
 from gpunode.settings.host_data import data_of
@@ -183,9 +186,15 @@ def cluster() -> tuple[Settings | None, DesiredCluster | None]:
     return found
 
 
-def drain() -> Drain | None:
-    """Return how this host's node is emptied before a step that its pods would feel; None where it is not."""
+def drain_settings() -> DrainSettings | None:
+    """Return how this host's node is emptied and given back; None where it is in no cluster or is not drained."""
     return None if is_image() else drain_of(host.name, settings())
+
+
+def drain() -> Drain | None:
+    """Return what empties this host's node before a step that its pods would feel; None where nothing does."""
+    found = drain_settings()
+    return None if found is None else partial(drain_before, found)
 
 
 def distribution() -> Distribution:

@@ -9,7 +9,6 @@ from gpunode.components.runfile import build_packages, driver_runfile
 from gpunode.deploys.component import component, distribution, drain, needed, node, own_file, settings
 from gpunode.deploys.drain import uncordon
 from gpunode.deploys.repositories import distrust, trust
-from gpunode.kubernetes.drain.commands import Drain
 from gpunode.node.own_files.driver import (
     BLACKLIST,
     DRACUT,
@@ -37,6 +36,7 @@ from gpunode.operations import (
 )
 from gpunode.operations import driver as kernel_module
 from gpunode.operations.phase import is_image
+from gpunode.operations.transaction import Drain
 from gpunode.packages.driver_packages import archive_components, module_stream, resolve_for_os
 from gpunode.settings import DriverSettings
 

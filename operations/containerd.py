@@ -16,9 +16,9 @@ from gpunode.components.containerd.drop_in import PATH as DROP_IN
 from gpunode.components.containerd.editor import NVIDIA_RUNTIME, Runtimes
 from gpunode.components.containerd.merged import restarts, runs_by
 from gpunode.facts.containerd import Containerd
-from gpunode.kubernetes.drain.commands import Drain
 from gpunode.operations.failure import node_operation, require
 from gpunode.operations.runtime import Program, changed, missing, ready, to_carry_out
+from gpunode.operations.transaction import Drain
 
 PROGRAM = Program(
     name="containerd",

@@ -14,9 +14,9 @@ from gpunode.components.docker.decide import Desired, decide_configuration, deci
 from gpunode.components.docker.editor import NVIDIA_RUNTIME, Daemon
 from gpunode.components.docker.state import Docker as State
 from gpunode.facts.docker import Docker
-from gpunode.kubernetes.drain.commands import Drain
 from gpunode.operations.failure import node_operation, require
 from gpunode.operations.runtime import Program, changed, missing, ready, to_carry_out
+from gpunode.operations.transaction import Drain
 
 PROGRAM = Program(
     name="docker",

@@ -18,13 +18,12 @@ from gpunode.base.tables import driver_sources
 from gpunode.base.tables.sources import DriverSource
 from gpunode.facts.driver import Driver
 from gpunode.facts.transaction import TransactionJournal
-from gpunode.kubernetes.drain.commands import Drain
 from gpunode.operations import apt_archive
 from gpunode.operations.driver_transaction import DRIVER, driver_transaction, driver_variables, emptied_for_driver
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.families import FAMILIES, DriverChange
 from gpunode.operations.keeping import noted_command
-from gpunode.operations.transaction import refuse_failed, settled, target_digest, transaction_command
+from gpunode.operations.transaction import Drain, refuse_failed, settled, target_digest, transaction_command
 from gpunode.packages.apt_archive import ArchiveError, whole_archive
 from gpunode.packages.driver_packages import (
     NotInstallable,

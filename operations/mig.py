@@ -25,10 +25,8 @@ from gpunode.facts.crio import Crio
 from gpunode.facts.docker import Docker
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
-from gpunode.kubernetes.drain.commands import Drain
 from gpunode.node.reboot import RECORD as REBOOTS
 from gpunode.operations.cluster_labels import mig_at_work
-from gpunode.operations.drain import drain_before
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.keeping import UNREAD, digest_as_read
@@ -37,7 +35,7 @@ from gpunode.operations.mig_transaction import TRANSACTION
 from gpunode.operations.own_files import keeps, keeps_all
 from gpunode.operations.reboot import FORGET, new_boot
 from gpunode.operations.script import script_command
-from gpunode.operations.transaction import refuse_failed, settled, target_digest, transaction_command
+from gpunode.operations.transaction import Drain, refuse_failed, settled, target_digest, transaction_command
 from gpunode.settings import Settings
 from gpunode.settings.mig import MigSettings
 from gpunode.system.pci import PciGpu
@@ -159,8 +157,8 @@ def _carried_out(
     refuse_failed(TRANSACTION, target)
     if change.said:
         host.log(change.said)
-    if change.takes:
-        yield from drain_before(drain, f"the GPUs are to be divided anew: {change.said}")
+    if change.takes and drain is not None:
+        yield from drain(f"the GPUs are to be divided anew: {change.said}")
     if change.goal:
         yield from set_aside(node_of, change.takes)
     yield from followed(

@@ -25,13 +25,12 @@ from gpunode.components.driver.removal import decide_removal
 from gpunode.facts.base import parsed
 from gpunode.facts.node import Node
 from gpunode.facts.reboot import RunningBoot as RunningBootFact
-from gpunode.kubernetes.drain.commands import Drain
 from gpunode.node.reboot import RECORD, NotBack, RunningBoot, awaited, obstacles, parse_running_boot, target
 from gpunode.operations.agent_turn import is_pull, retaken
-from gpunode.operations.drain import drain_before
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, fail, node_operation, require
 from gpunode.operations.script import script_command
+from gpunode.operations.transaction import Drain
 from gpunode.packages.families.wording import wording
 
 _REBOOT = script_file("reboot")
@@ -91,7 +90,8 @@ def new_boot(purpose: str, timeout: int, absent: bool = False, drain: Drain | No
         reasons += ("it is not reached by SSH, so that nothing would wait for it. Remedy: reboot it by hand",)
     if reasons:
         raise OperationRefused("\n".join(f"not rebooted: {reason}" for reason in reasons))
-    yield from drain_before(drain, "the node is to be rebooted")
+    if drain is not None:
+        yield from drain("the node is to be rebooted")
     yield script_command(_REBOOT, record=RECORD, attempt=before.attempt(purpose))
     if isinstance(connector, SSHConnector):
         yield FunctionCommand(_wait, [connector, before, timeout], {})

@@ -17,7 +17,6 @@ from gpunode.components.runfile import Runfile, install_arguments, uninstall_arg
 from gpunode.facts.boot import Boot as BootFact
 from gpunode.facts.driver import Driver
 from gpunode.facts.runfile import FetchedRunfile
-from gpunode.kubernetes.drain.commands import Drain
 from gpunode.operations.driver_removal import refuse_more_than_the_driver
 from gpunode.operations.driver_transaction import driver_transaction, driver_variables, emptied_for_driver
 from gpunode.operations.explained import explained_command
@@ -25,7 +24,14 @@ from gpunode.operations.failure import node_operation, require
 from gpunode.operations.families import FAMILIES, DriverChange, Family
 from gpunode.operations.runfile_scripts import FETCH
 from gpunode.operations.script import script_command
-from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
+from gpunode.operations.transaction import (
+    Drain,
+    Transaction,
+    refuse_failed,
+    settled,
+    target_digest,
+    transaction_command,
+)
 from gpunode.system.boot import Boot
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,11 +26,13 @@ from gpunode.facts.mig_boot import MigBoot as MigBootFact
 from gpunode.facts.node import Node as NodeFact
 from gpunode.facts.reboot import RunningBoot as RunningBootFact
 from gpunode.kubernetes.drain import WAVE
-from gpunode.kubernetes.drain.commands import Drain, drain_of
+from gpunode.kubernetes.drain.commands import Drain as NodeDrain
+from gpunode.kubernetes.drain.commands import drain_of
 from gpunode.node.reboot import RunningBoot
 from gpunode.operations import containerd, docker, driver_packages, driver_removal, mig, reboot
 from gpunode.operations import drain as operation
 from gpunode.operations.failure import OperationRefused
+from gpunode.operations.transaction import Drain
 from gpunode.packages.driver_packages import Offers, Simulation
 from gpunode.settings import settings_from
 from tests.support import driver_packages as packages
@@ -78,10 +81,14 @@ def cluster(monkeypatch: pytest.MonkeyPatch, host: Host) -> Cluster:
     return found
 
 
-def drain(name: str = "gpu-1", **settings: Any) -> Drain:
+def node(name: str = "gpu-1", **settings: Any) -> NodeDrain:
     found = drain_of(name, settings_from({"kubernetes": {"enabled": True}, **settings}))
     assert found is not None
     return found
+
+
+def drain(name: str = "gpu-1", **settings: Any) -> Drain:
+    return partial(operation.drain_before, node(name, **settings))
 
 
 def done(commands: Iterator[Any], host: Host) -> list[str]:
@@ -335,7 +342,7 @@ def test_a_second_node_is_drained_where_that_is_bounded_otherwise(
 
 def _returned(host: Host) -> list[str]:
     host.readings[RunningBootFact] = RunningBoot("boot", 1)
-    return done(operation.uncordon._inner(drain()), host)
+    return done(operation.uncordon._inner(node()), host)
 
 
 def test_a_node_that_is_not_cordoned_costs_one_question_and_nothing_is_changed(host: Host, cluster: Cluster) -> None:
@@ -353,7 +360,7 @@ def test_the_cordon_of_an_earlier_run_is_lifted_by_one_that_has_nothing_to_chang
 
 def test_a_node_that_does_not_answer_or_whose_cluster_does_not_is_not_given_back(host: Host, cluster: Cluster) -> None:
     host.readings[RunningBootFact] = Unknown()
-    assert done(operation.uncordon._inner(drain()), host) == ["failed"] and cluster.asked == []
+    assert done(operation.uncordon._inner(node()), host) == ["failed"] and cluster.asked == []
     cluster.silent = True
     assert _returned(host) == ["failed"]
 
