@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpunode.base import tables
 from gpunode.base.probe import Shared, shell_text
 from gpunode.facts.base import NodeFact
-from gpunode.facts.shared import PACKAGES
+from gpunode.facts.package_list import PACKAGES
 from gpunode.packages.apt_sources import AptSources as Reading
 from gpunode.packages.apt_sources import parse_apt_sources
 from gpunode.packages.keyring import PRIMARY_KEYS

@@ -6,7 +6,7 @@ from gpunode.base.probe import shell_text
 from gpunode.components.runtime_packages import RUNTIMES, parse_runtime_packages
 from gpunode.components.runtime_packages import RuntimePackages as Reading
 from gpunode.facts.base import NodeFact
-from gpunode.facts.shared import PACKAGES
+from gpunode.facts.package_list import PACKAGES
 
 
 class RuntimePackages(NodeFact[Reading]):
