@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from gpunode.fleet.inventory import host_data, layered_data
 from gpunode.settings import SettingsError, check_hosts, settings_from
-from gpunode.settings.host_data import REPLACE, merged
+from gpunode.settings.host_data import merged
+from gpunode.settings.layers import REPLACE
 from tests.support import warm
 from tests.support.messages import unnamed
 
