@@ -19,6 +19,7 @@ from pyinfra.api.deploy import deploy
 from pyinfra.context import ctx_host
 
 from gpunode.base import tables
+from gpunode.base.disruption import Drain
 from gpunode.base.reading import Unknown
 from gpunode.base.run_context import Slot
 from gpunode.base.tables.sources import Distribution
@@ -42,7 +43,6 @@ from gpunode.operations.failure import has_work
 from gpunode.operations.own_files import keeps_no_others
 from gpunode.operations.phase import begin_image, is_image, is_unattended
 from gpunode.operations.refusal import leave_alone, refuse
-from gpunode.operations.transaction import Drain
 from gpunode.settings import Settings, component_models, settings_from
 from gpunode.settings.domains import in_domain
 from gpunode.settings.host_data import data_of

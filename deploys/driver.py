@@ -1,7 +1,7 @@
 """The NVIDIA driver, from NVIDIA's repository, the distribution's archive, or by NVIDIA's installer, the .run file."""
 
 from gpunode.base import tables
-from gpunode.base.disruption import Disruption
+from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.tables.sources import DriverSource
 from gpunode.components.driver.removal import removal_waits
 from gpunode.components.driver.sides import Desired, desired
@@ -36,7 +36,6 @@ from gpunode.operations import (
 )
 from gpunode.operations import driver as kernel_module
 from gpunode.operations.phase import is_image
-from gpunode.operations.transaction import Drain
 from gpunode.packages.driver_packages import archive_components, module_stream, resolve_for_os
 from gpunode.settings import DriverSettings
 

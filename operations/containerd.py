@@ -8,7 +8,7 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from gpunode.base.disruption import Disruption
+from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.containerd.change import Placement
 from gpunode.components.containerd.decide import Desired, decide_configuration, decide_version
@@ -18,7 +18,6 @@ from gpunode.components.containerd.merged import restarts, runs_by
 from gpunode.facts.containerd import Containerd
 from gpunode.operations.failure import node_operation, require
 from gpunode.operations.runtime import Program, changed, missing, ready, to_carry_out
-from gpunode.operations.transaction import Drain
 
 PROGRAM = Program(
     name="containerd",

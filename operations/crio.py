@@ -7,7 +7,7 @@ from typing import Any
 
 from pyinfra import host
 
-from gpunode.base.disruption import Disruption
+from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.crio.change import path_of
 from gpunode.components.crio.decide import Desired, decide_configuration
@@ -15,7 +15,6 @@ from gpunode.components.crio.drop_in import NVIDIA, Runtimes
 from gpunode.facts.crio import Crio
 from gpunode.operations.failure import node_operation, require
 from gpunode.operations.runtime import Program, changed, ready, to_carry_out
-from gpunode.operations.transaction import Drain
 
 PROGRAM = Program(name="crio", unit="crio.service", plugin="`crio status config`", functions=script_file("crio"))
 

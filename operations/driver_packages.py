@@ -14,6 +14,7 @@ from pyinfra import host
 from pyinfra.api import StringCommand
 
 from gpunode.base import versions
+from gpunode.base.disruption import Drain
 from gpunode.base.tables import driver_sources
 from gpunode.base.tables.sources import DriverSource
 from gpunode.facts.driver import Driver
@@ -23,7 +24,7 @@ from gpunode.operations.driver_transaction import DRIVER, driver_transaction, dr
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.families import FAMILIES, DriverChange
 from gpunode.operations.keeping import noted_command
-from gpunode.operations.transaction import Drain, refuse_failed, settled, target_digest, transaction_command
+from gpunode.operations.transaction import refuse_failed, settled, target_digest, transaction_command
 from gpunode.packages.apt_archive import ArchiveError, whole_archive
 from gpunode.packages.driver_packages import (
     NotInstallable,

@@ -11,20 +11,13 @@ from typing import Any
 
 from pyinfra import host
 
-from gpunode.base.disruption import Disruption
+from gpunode.base.disruption import Disruption, Drain
 from gpunode.components.driver.removal import removal_waits
 from gpunode.facts.driver import Driver
 from gpunode.operations.driver_transaction import driver_transaction, driver_variables, emptied_for_driver
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.families import FAMILIES, DriverChange, Family
-from gpunode.operations.transaction import (
-    Drain,
-    Transaction,
-    refuse_failed,
-    settled,
-    target_digest,
-    transaction_command,
-)
+from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 from gpunode.packages.driver_packages import Simulation, belongs
 
 

@@ -11,13 +11,14 @@ from typing import Any
 
 from pyinfra import host
 
+from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.runfile import uninstall_arguments, way_back
 from gpunode.facts.driver import Driver
 from gpunode.operations.failure import require
 from gpunode.operations.families import APT, Family
 from gpunode.operations.runfile_scripts import RUNFILE
-from gpunode.operations.transaction import Drain, Transaction
+from gpunode.operations.transaction import Transaction
 from gpunode.packages.driver_packages import FOREIGN, OWN, DriverPackages
 
 

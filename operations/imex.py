@@ -12,7 +12,7 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
-from gpunode.base.disruption import Disruption
+from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.driver import DriverState
 from gpunode.components.imex.decide import Desired, ImexChange, decide, text_of
@@ -25,7 +25,6 @@ from gpunode.operations.own_files import keeps, keeps_all
 from gpunode.operations.phase import is_executing
 from gpunode.operations.runtime import to_carry_out
 from gpunode.operations.script import script_command
-from gpunode.operations.transaction import Drain
 from gpunode.settings.imex import ImexSettings, known
 
 _STOP, _START = script_file("imex_stop"), script_file("imex_start")

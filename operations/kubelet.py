@@ -8,21 +8,14 @@ from typing import Any
 
 from pyinfra import host
 
-from gpunode.base.disruption import Disruption
+from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.kubelet.decide import Desired, decide
 from gpunode.facts.kubelet import Kubelet as KubeletFact
 from gpunode.operations.failure import node_operation, require
 from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.runtime import to_carry_out
-from gpunode.operations.transaction import (
-    Drain,
-    Transaction,
-    refuse_failed,
-    settled,
-    target_digest,
-    transaction_command,
-)
+from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 from gpunode.settings.kubelet import KubeletSettings
 from gpunode.system.kubelet import NOTED, Kubelet
 

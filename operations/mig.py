@@ -12,7 +12,7 @@ from pyinfra import host
 from pyinfra.api import StringCommand
 
 from gpunode.base.decision import Decision
-from gpunode.base.disruption import Disruption
+from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.shell_file import script_file
 from gpunode.base.subject import Subject
 from gpunode.components.mig.boot import NAME, RECORD, SCRIPT, UNIT, MigBoot
@@ -35,7 +35,7 @@ from gpunode.operations.mig_transaction import TRANSACTION
 from gpunode.operations.own_files import keeps, keeps_all
 from gpunode.operations.reboot import FORGET, new_boot
 from gpunode.operations.script import script_command
-from gpunode.operations.transaction import Drain, refuse_failed, settled, target_digest, transaction_command
+from gpunode.operations.transaction import refuse_failed, settled, target_digest, transaction_command
 from gpunode.settings import Settings
 from gpunode.settings.mig import MigSettings
 from gpunode.system.pci import PciGpu

@@ -12,7 +12,7 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from gpunode.base.disruption import Disruption
+from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.mps import Daemon, Mps
 from gpunode.components.mps.daemon import COMPUTE_MODES, FOLDER
@@ -24,14 +24,7 @@ from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.keeping import digest_as_read
 from gpunode.operations.own_files import keeps, keeps_all
 from gpunode.operations.runtime import to_carry_out
-from gpunode.operations.transaction import (
-    Drain,
-    Transaction,
-    refuse_failed,
-    settled,
-    target_digest,
-    transaction_command,
-)
+from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 from gpunode.settings.mps import MpsSettings
 from gpunode.system.gpu import Gpu
 

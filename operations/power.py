@@ -10,7 +10,7 @@ from pyinfra import host
 from pyinfra.api import StringCommand
 
 from gpunode.base.decision import Decision
-from gpunode.base.disruption import Disruption
+from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.power.decide import Desired, PowerChange, decide
 from gpunode.components.power.files import FILES, NAME, NOTE, UNIT, texts
@@ -23,7 +23,6 @@ from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.own_files import keeps
 from gpunode.operations.reboot import FORGET, new_boot
 from gpunode.operations.script import STANDARD_INPUT, command_with_input, script_command
-from gpunode.operations.transaction import Drain
 from gpunode.settings.power import PowerSettings
 
 _SET = script_file("power_apply") + STANDARD_INPUT + script_file("power")

@@ -17,6 +17,7 @@ from pyinfra.connectors.local import LocalConnector
 from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.util import clear_askpass_cache
 
+from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
 from gpunode.base.subject import Subject
 from gpunode.components.driver import DriverState
@@ -30,7 +31,6 @@ from gpunode.operations.agent_turn import is_pull, retaken
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, fail, node_operation, require
 from gpunode.operations.script import script_command
-from gpunode.operations.transaction import Drain
 from gpunode.packages.families.wording import wording
 
 _REBOOT = script_file("reboot")

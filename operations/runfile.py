@@ -12,6 +12,7 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
+from gpunode.base.disruption import Drain
 from gpunode.components.driver import DriverState
 from gpunode.components.runfile import Runfile, install_arguments, uninstall_arguments
 from gpunode.facts.boot import Boot as BootFact
@@ -24,14 +25,7 @@ from gpunode.operations.failure import node_operation, require
 from gpunode.operations.families import FAMILIES, DriverChange, Family
 from gpunode.operations.runfile_scripts import FETCH
 from gpunode.operations.script import script_command
-from gpunode.operations.transaction import (
-    Drain,
-    Transaction,
-    refuse_failed,
-    settled,
-    target_digest,
-    transaction_command,
-)
+from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 from gpunode.system.boot import Boot
 
 

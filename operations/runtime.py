@@ -18,18 +18,12 @@ from typing import Any
 from pyinfra import host
 
 from gpunode.base.decision import Change, Decision
+from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.runtime import RuntimeChange
 from gpunode.operations.failure import OperationRefused
 from gpunode.operations.keeping import UNREAD, digest_of_text
-from gpunode.operations.transaction import (
-    Drain,
-    Transaction,
-    refuse_failed,
-    settled,
-    target_digest,
-    transaction_command,
-)
+from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 
 NOTES = "/run/gpunode"
 

@@ -29,9 +29,6 @@ from gpunode.operations.phase import is_image
 from gpunode.operations.script import STANDARD_INPUT, command_with_input, script, script_command
 from gpunode.system.transaction import Journal
 
-# Yields what empties a node before a step that its pods would feel, given the step: `containerd is to be restarted`.
-Drain = Callable[[str], Iterator[Any]]
-
 
 @dataclass(frozen=True)
 class Transaction:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyinfra.api import FunctionCommand
 
+from gpunode.base.disruption import Drain
 from gpunode.base.reading import Unknown
 from gpunode.components.crio.state import Crio
 from gpunode.components.docker.state import Docker
@@ -32,7 +33,6 @@ from gpunode.node.reboot import RunningBoot
 from gpunode.operations import containerd, docker, driver_packages, driver_removal, mig, reboot
 from gpunode.operations import drain as operation
 from gpunode.operations.failure import OperationRefused
-from gpunode.operations.transaction import Drain
 from gpunode.packages.driver_packages import Offers, Simulation
 from gpunode.settings import settings_from
 from tests.support import driver_packages as packages
