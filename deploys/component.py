@@ -9,25 +9,26 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import wraps
+from dataclasses import dataclass, field
+from functools import partial, wraps
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet
 
 from pyinfra import host
-from pyinfra.api import Host
 from pyinfra.api.arguments import all_argument_meta
 from pyinfra.api.deploy import deploy
-from pyinfra.api.inventory import Inventory
 from pyinfra.context import ctx_host
 
 from gpunode.base import tables
+from gpunode.base.disruption import Drain
 from gpunode.base.reading import Unknown
+from gpunode.base.run_context import Slot
 from gpunode.base.tables.sources import Distribution
 from gpunode.facts.machine import Machine as MachineFact
 from gpunode.fleet import hooks, run_end
 from gpunode.fleet.inventory import validate_state
 from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster, desired_cluster
-from gpunode.kubernetes.drain.commands import Drain, drain_of
+from gpunode.kubernetes.drain.commands import Drain as DrainSettings
+from gpunode.kubernetes.drain.commands import drain_of
 from gpunode.kubernetes.foreign_cordon import asks as asks_for_cordon
 from gpunode.kubernetes.foreign_cordon import left_alone
 from gpunode.kubernetes.mig_label import asks, by_label
@@ -37,6 +38,7 @@ from gpunode.node.preflight import Refusal, cautions, refusals
 from gpunode.operations import applied, files
 from gpunode.operations.announcement import announcing, is_announcing
 from gpunode.operations.control_plane import cluster_nodes
+from gpunode.operations.drain import drain_before
 from gpunode.operations.failure import has_work
 from gpunode.operations.own_files import keeps_no_others
 from gpunode.operations.phase import begin_image, is_image, is_unattended
@@ -45,40 +47,56 @@ from gpunode.settings import Settings, component_models, settings_from
 from gpunode.settings.domains import in_domain
 from gpunode.settings.host_data import data_of
 
-# Only what the run itself does not change is read from it: system, architecture, GPUs.
-_seen: WeakKeyDictionary[Host, Machine | None] = WeakKeyDictionary()
-_read: WeakKeyDictionary[Host, tuple[dict[str, Any], Settings]] = WeakKeyDictionary()
-_announced: WeakKeyDictionary[Host, set[Callable[..., Any]]] = WeakKeyDictionary()
-_clusters: WeakKeyDictionary[Inventory, tuple[Settings | None, DesiredCluster | None]] = WeakKeyDictionary()
+
+@dataclass
+class _HostRun:
+    """What the deploys of a run know of one host.
+
+    machine: None until the host is accepted; only what a run does not change is read from it: system, GPUs
+    settings, own_files: what they were made of, and the result
+    announced: the deploys whose questions are announced
+    is_whole: whether the run applies all components, and records that at its end
+    """
+
+    is_judged: bool = False
+    machine: Machine | None = None
+    settings: tuple[dict[str, Any], Settings] | None = None
+    announced: set[Callable[..., Any]] = field(default_factory=set)
+    own_files: tuple[Settings, Machine, Mapping[str, str | None]] | None = None
+    is_whole: bool = False
+
+
+_host_run = Slot(_HostRun)
+_cluster: Slot[tuple[Settings | None, DesiredCluster | None] | None] = Slot(lambda: None)
 _bodies: dict[Callable[..., Any], Callable[[], None]] = {}
-_own_files: WeakKeyDictionary[Host, tuple[Settings, Machine, Mapping[str, str | None]]] = WeakKeyDictionary()
-# Hosts of a run that brings everything about, and records it at its end.
-_whole: WeakSet[Host] = WeakSet()
+
+
+def _known() -> _HostRun:
+    return _host_run.of(ctx_host.get())
 
 
 def begin_whole_run() -> None:
     """Have it known that this host's deploys are not run alone."""
-    current = ctx_host.get()
-    _whole.add(current)
+    _known().is_whole = True
     # A run lists no operation that has nothing to do: it may come to its end without one about own files.
-    keeps_no_others(current)
+    keeps_no_others(ctx_host.get())
 
 
 def is_whole_run() -> bool:
     """Say whether this run brings everything about on this host."""
-    return ctx_host.get() in _whole
+    return _known().is_whole
 
 
 def accepted() -> bool:
     """Say whether this node can become what its settings ask; one that cannot gets one operation, the refusal."""
-    current = ctx_host.get()
-    if current not in _seen:
+    current, known = ctx_host.get(), _known()
+    if not known.is_judged:
         reading: Machine | None = None
         reasons: Sequence[Refusal | str]
         run_end.takes_part(current)
         try:
             if isinstance(why := _left_alone(), Refusal):
-                _seen[current] = None
+                known.is_judged = True
                 run_end.left_alone(current, f"{why.reason}; {why.remedy}")
                 host.log(f"left alone: {why.reason}; {why.remedy}")
                 leave_alone(name="Leave this node alone", reason=why.reason)
@@ -86,7 +104,7 @@ def accepted() -> bool:
             reading, reasons = _judged() if why is None else (None, [f"kubernetes: {why.reason}"])
         except Exception as error:
             reasons = [f"preflight: {type(error).__name__}: {error}"]
-        _seen[current] = None if reasons else reading
+        known.is_judged, known.machine = True, None if reasons else reading
         if reading is not None and reading.is_image:
             begin_image()
             run_end.unverified(current, "an image is made here, which its first boot verifies")
@@ -94,7 +112,7 @@ def accepted() -> bool:
         if reasons:
             run_end.refused(current, reasons)
             refuse(name="Refuse this node", reasons=[str(item) for item in reasons])
-    return _seen[current] is not None
+    return known.machine is not None
 
 
 def _left_alone() -> Refusal | Unknown | None:
@@ -134,15 +152,12 @@ def _asked() -> Settings | Refusal | Unknown:
 
 def _own() -> Settings:
     """Return the settings in this host's data, validated anew where these changed; a run asks a hundred times."""
-    current = ctx_host.get()
-    data = data_of(current).data
+    run, data = _known(), data_of(ctx_host.get()).data
     ours = {name: data[name] for name in component_models() if name in data}
-    known = _read.get(current)
-    if known is None or known[0] != ours:
+    if run.settings is None or run.settings[0] != ours:
         # Copied first: whoever changes a value within them has changed them.
-        known = copy.deepcopy(ours), _in_its_domain(settings_from(ours))
-        _read[current] = known
-    return known[1]
+        run.settings = copy.deepcopy(ours), _in_its_domain(settings_from(ours))
+    return run.settings[1]
 
 
 def _in_its_domain(found: Settings) -> Settings:
@@ -160,17 +175,24 @@ def cluster() -> tuple[Settings | None, DesiredCluster | None]:
 
     What it is to get follows from all hosts, and is made once for all of them.
     """
-    inventory = host.state.inventory
-    if inventory not in _clusters:
+    found = _cluster.of(host.state)
+    if found is None:
         known = everyone()
         cluster_of = next((each for each in known.values() if each.kubernetes.enabled), None)
-        _clusters[inventory] = (cluster_of, None if cluster_of is None else desired_cluster(known))
-    return _clusters[inventory]
+        found = cluster_of, None if cluster_of is None else desired_cluster(known)
+        _cluster.set(host.state, found)
+    return found
+
+
+def drain_settings() -> DrainSettings | None:
+    """Return how this host's node is emptied and given back; None where it is in no cluster or is not drained."""
+    return None if is_image() else drain_of(host.name, settings())
 
 
 def drain() -> Drain | None:
-    """Return how this host's node is emptied before a step that its pods would feel; None where it is not."""
-    return None if is_image() else drain_of(host.name, settings())
+    """Return what empties this host's node before a step that its pods would feel; None where nothing does."""
+    found = drain_settings()
+    return None if found is None else partial(drain_before, found)
 
 
 def distribution() -> Distribution:
@@ -184,11 +206,10 @@ def distribution() -> Distribution:
 
 def node() -> Machine:
     """Return what the accepted node was at the start of the run; good for what a run does not change."""
-    current = ctx_host.get()
-    reading = _seen[current]
-    if reading is None:
+    machine = _known().machine
+    if machine is None:
         raise RuntimeError(f"{host.name} was not accepted")
-    return reading
+    return machine
 
 
 def own_file(path: str, keep: str, remove: str = "") -> None:
@@ -220,12 +241,10 @@ def needed(asked: bool, operation: Callable[..., Any], **arguments: Any) -> None
 
 def _desired_files() -> Mapping[str, str | None]:
     """Return path -> text of the host's own files; rendered once for settings and node."""
-    current, desired, machine = ctx_host.get(), settings(), node()
-    known = _own_files.get(current)
-    if known is None or known[0] is not desired or known[1] is not machine:
-        known = desired, machine, desired_files(desired, machine)
-        _own_files[current] = known
-    return known[2]
+    run, desired, machine = _known(), settings(), node()
+    if run.own_files is None or run.own_files[0] is not desired or run.own_files[1] is not machine:
+        run.own_files = desired, machine, desired_files(desired, machine)
+    return run.own_files[2]
 
 
 def announce(*components: Callable[..., Any]) -> None:
@@ -236,7 +255,7 @@ def announce(*components: Callable[..., Any]) -> None:
     current = ctx_host.get()
     if not hooks.are_installed():
         return
-    done = _announced.setdefault(current, set())
+    done = _known().announced
     bodies: list[Callable[[], None]] = [_bodies.get(item, item) for item in components]
     for body in bodies:
         if body not in done:

@@ -1,12 +1,12 @@
 """The way back into the cluster."""
 
-from gpunode.deploys.component import component, drain
+from gpunode.deploys.component import component, drain_settings
 from gpunode.operations import drain as node
 
 
 @component("Return")
 def uncordon() -> None:
     """Give a node that was drained back to its cluster; a node that failed does not come as far as this."""
-    how = drain()
+    how = drain_settings()
     if how is not None:
         node.uncordon(name="Give the node back to its cluster", drain=how)

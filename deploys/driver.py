@@ -1,7 +1,7 @@
 """The NVIDIA driver, from NVIDIA's repository, the distribution's archive, or by NVIDIA's installer, the .run file."""
 
 from gpunode.base import tables
-from gpunode.base.disruption import Disruption
+from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.tables.sources import DriverSource
 from gpunode.components.driver.removal import removal_waits
 from gpunode.components.driver.sides import Desired, desired
@@ -9,7 +9,6 @@ from gpunode.components.runfile import build_packages, driver_runfile
 from gpunode.deploys.component import component, distribution, drain, needed, node, own_file, settings
 from gpunode.deploys.drain import uncordon
 from gpunode.deploys.repositories import distrust, trust
-from gpunode.kubernetes.drain.commands import Drain
 from gpunode.node.own_files.driver import (
     BLACKLIST,
     DRACUT,

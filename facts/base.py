@@ -12,7 +12,7 @@ from pyinfra.context import ctx_host
 from gpunode.base import probe_output
 from gpunode.base.probe import Probe
 from gpunode.base.reading import Reading, Unknown
-from gpunode.settings.host_data import data_of
+from gpunode.settings.layers import Merge, layers_of
 
 T = TypeVar("T", bound=Reading)
 
@@ -20,7 +20,7 @@ T = TypeVar("T", bound=Reading)
 def driver_root() -> str:
     """Return where the driver's files stand on the host that is asked: driver.root of its data, which are validated."""
     current = ctx_host.get() if ctx_host.isset() else None
-    driver = data_of(current).data.get("driver") if isinstance(current, Host) else None
+    driver = Merge().component("driver", layers_of(current)) if isinstance(current, Host) else None
     root = driver.get("root", "/") if isinstance(driver, Mapping) and driver.get("enabled", True) is True else "/"
     return root if isinstance(root, str) else "/"
 

@@ -11,7 +11,6 @@ import subprocess
 import time
 from collections.abc import Iterator
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
@@ -20,6 +19,7 @@ from pyinfra.connectors.ssh import SSHConnector
 
 from gpunode.agent.files import PLACES
 from gpunode.agent.pull import PATIENCE
+from gpunode.base.run_context import Slot
 from gpunode.facts.interrupted import Interrupted
 from gpunode.operations.failure import fail, node_operation, require
 from gpunode.system.interrupted import Interrupted as Reading
@@ -34,8 +34,8 @@ _SOON = 3.0
 # Seconds between two signs of life on a connection on which a lock is waited for.
 _KEEPALIVE = 30
 
-# What holds the lock of each host: a channel of its connection, or a process here.
-_held: WeakKeyDictionary[Host, Any] = WeakKeyDictionary()
+# What holds the lock of a host: a channel of its connection, or a process here.
+_held: Slot[Any] = Slot(lambda: None)
 
 
 def is_pull() -> bool:
@@ -59,7 +59,7 @@ def taken() -> Iterator[Any]:
 
 
 def _take(state: State, host: Host) -> bool:
-    if host in _held:
+    if _held.of(host) is not None:
         return True
     connector = host.connector
     if isinstance(connector, SSHConnector):
@@ -71,11 +71,11 @@ def _take(state: State, host: Host) -> bool:
         channel = transport.open_session()
         channel.settimeout(_SOON)
         channel.exec_command(_HOLD)
-        _held[host] = channel
+        _held.set(host, channel)
         return _answered(state, host, channel)
     if isinstance(connector, LocalConnector):
         process = subprocess.Popen(["sh", "-c", _HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        _held[host] = process
+        _held.set(host, process)
         assert process.stdout is not None
         return process.stdout.readline().strip() == _TAKEN or _refused(state, host)
     # Another way to the node: a container that is made into an image, say, has no timer at work.
@@ -84,9 +84,9 @@ def _take(state: State, host: Host) -> bool:
 
 def retaken(state: State, host: Host) -> bool:
     """Take the lock anew on a new connection, where this run held it on one that a boot has ended."""
-    if host not in _held:
+    if _held.of(host) is None:
         return True
-    del _held[host]
+    _held.set(host, None)
     return _take(state, host)
 
 

@@ -13,8 +13,8 @@ from typing import Any
 from pyinfra.api import Host
 from pyinfra.api.arguments import all_argument_meta
 
-from gpunode.fleet.shared_readings import snapshot
-from gpunode.fleet.snapshot import Announced
+from gpunode.base.probe import Announced
+from gpunode.base.run_context import ANNOUNCING
 
 
 @contextmanager
@@ -23,19 +23,18 @@ def announcing(host: Host) -> Iterator[None]:
 
     A deploy body that reads a fact itself ends there: what it would do next may depend on the answer.
     """
-    known = snapshot(host)
-    known.announcing = True
+    ANNOUNCING.set(host, True)
     try:
         yield
     except Announced:
         pass
     finally:
-        known.announcing = False
+        ANNOUNCING.set(host, False)
 
 
 def is_announcing(host: Host | None) -> bool:
     """Say whether operations on this host only announce."""
-    return host is not None and snapshot(host).announcing
+    return host is not None and ANNOUNCING.of(host)
 
 
 def announced(function: Callable[..., Iterator[Any]], *args: Any, **kwargs: Any) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from weakref import WeakKeyDictionary, WeakSet
 
 from pyinfra import host
 from pyinfra.api import Host, State
@@ -16,6 +15,7 @@ from pyinfra.api.state import BaseStateCallback
 from pyinfra.context import ctx_host
 
 from gpunode.base.reading import ParseError
+from gpunode.base.run_context import Slot
 from gpunode.fleet.run.stopping import stops
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_labels import DesiredLabels
@@ -43,8 +43,7 @@ class _Part:
     at_work: bool = False
 
 
-_parts: WeakKeyDictionary[Host, _Part] = WeakKeyDictionary()
-_told: WeakSet[State] = WeakSet()
+_part_of: Slot[_Part | None] = Slot(lambda: None)
 
 
 class _Failures(BaseStateCallback):
@@ -56,7 +55,7 @@ class _Failures(BaseStateCallback):
 
         Where none is asked for, a run that was killed may have taken labels off for an earlier one.
         """
-        part = _parts.get(host)
+        part = _part_of.of(host)
         if part is not None and not part.labelled and stops(state, host, op_hash):
             _tell(host, part)
 
@@ -87,21 +86,20 @@ def takes_part(settings: Settings, cluster_of: Settings) -> None:
 
     + cluster_of: settings of a node of the cluster, which say where it is
     """
-    if host.state not in _told:
-        _told.add(host.state)
+    if not any(isinstance(each, _Failures) for each in host.state.callback_handlers):
         host.state.add_callback_handler(_Failures())
     cluster = Cluster(cluster_of.kubernetes, cluster_of.proxy, runner(cluster_of.kubernetes))
-    _parts[ctx_host.get()] = _Part(settings, cluster)
+    _part_of.set(ctx_host.get(), _Part(settings, cluster))
 
 
 def is_taking_part() -> bool:
     """Say whether the labels of the host are brought about in this run; known once it is carried out."""
-    return ctx_host.get() in _parts
+    return _part_of.of(ctx_host.get()) is not None
 
 
 def _part() -> _Part | None:
     """Return the host's part in a run that is carried out; None where it has none."""
-    return _parts.get(ctx_host.get()) if is_executing() else None
+    return _part_of.of(ctx_host.get()) if is_executing() else None
 
 
 def labelled() -> None:
@@ -118,7 +116,8 @@ def labels_changed() -> None:
 
 def are_labels_changed() -> bool:
     """Say whether a step of the run has changed the host's labels."""
-    return is_taking_part() and _parts[ctx_host.get()].changed
+    part = _part_of.of(ctx_host.get())
+    return part is not None and part.changed
 
 
 def mig_at_work(begun: bool) -> None:
@@ -138,7 +137,7 @@ def relabelled(everyone: Mapping[str, Settings]) -> frozenset[str]:
         for each in state.active_hosts
         if each.name in everyone
         and state.is_host_in_limit(each)
-        and (each in _parts or (not is_executing() and not _is_left_alone(each, everyone)))
+        and (_part_of.of(each) is not None or (not is_executing() and not _is_left_alone(each, everyone)))
     }
     return frozenset(node_name(name, settings) for name, settings in everyone.items() if name in taking)
 

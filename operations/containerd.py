@@ -8,7 +8,7 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from gpunode.base.disruption import Disruption
+from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.containerd.change import Placement
 from gpunode.components.containerd.decide import Desired, decide_configuration, decide_version
@@ -16,7 +16,6 @@ from gpunode.components.containerd.drop_in import PATH as DROP_IN
 from gpunode.components.containerd.editor import NVIDIA_RUNTIME, Runtimes
 from gpunode.components.containerd.merged import restarts, runs_by
 from gpunode.facts.containerd import Containerd
-from gpunode.kubernetes.drain.commands import Drain
 from gpunode.operations.failure import node_operation, require
 from gpunode.operations.runtime import Program, changed, missing, ready, to_carry_out
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from time import monotonic, sleep
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
 from pyinfra import host
 from pyinfra.api import State
 
 from gpunode.base.decision import Decision, bad
 from gpunode.base.findings import Finding
+from gpunode.base.run_context import Slot
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig as MigState
 from gpunode.facts.mig import Mig
@@ -49,7 +49,7 @@ T = TypeVar("T")
 # Seconds: between two looks at the cluster, and how long a plugin that began has to register with the kubelet.
 _PAUSE, _REGISTERS = 2.0, 30.0
 # Hosts whose plugin began anew in a run: once is enough to know whether it helps.
-_began_anew: WeakKeyDictionary[State, set[str]] = WeakKeyDictionary()
+_began_anew: Slot[set[str]] = Slot(set)
 
 
 def nodes(cluster: Cluster, name: str = "the cluster's nodes") -> dict[str, ClusterNode]:
@@ -232,7 +232,7 @@ def registered(settings: Settings) -> Iterator[Any]:
     while decision.steps and is_executing() and monotonic() - began < _REGISTERS:
         sleep(_PAUSE)
         decision = _registration(settings, name, answered(what, partial(cluster.view, namespace)), mig)
-    if decision.steps and host.name in _began_anew.get(host.state, ()):
+    if decision.steps and host.name in _began_anew.of(host.state):
         host.noop(f"the plugin's pods on {name} began anew in this run, and are not counted yet")
         return
     for step in decision.steps:
@@ -252,7 +252,7 @@ def _registration(settings: Settings, name: str, view: View, mig: MigState) -> D
 
 
 def _begin_anew(state: State, name: str, cluster: Cluster, namespace: str, pods: Sequence[str]) -> None:
-    _began_anew.setdefault(state, set()).add(name)
+    _began_anew.of(state).add(name)
     cluster.remove_pods(namespace, pods)
 
 

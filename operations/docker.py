@@ -8,13 +8,12 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from gpunode.base.disruption import Disruption
+from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.docker.decide import Desired, decide_configuration, decide_version
 from gpunode.components.docker.editor import NVIDIA_RUNTIME, Daemon
 from gpunode.components.docker.state import Docker as State
 from gpunode.facts.docker import Docker
-from gpunode.kubernetes.drain.commands import Drain
 from gpunode.operations.failure import node_operation, require
 from gpunode.operations.runtime import Program, changed, missing, ready, to_carry_out
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
 from pyinfra.api.state import BaseStateCallback
 
+from gpunode.base.run_context import Slot
 from gpunode.facts.reboot import RunningBoot as RunningBootFact
 from gpunode.fleet.run.stopping import stops
 from gpunode.kubernetes.drain import WAVE
@@ -51,14 +51,14 @@ class _Run(BaseStateCallback):
             host.log(f"the annotation does not tell why the node stays cordoned: {error}")
 
 
-_runs: WeakKeyDictionary[State, _Run] = WeakKeyDictionary()
+_runs = Slot(_Run)
 
 
 def _run(state: State) -> _Run:
-    if state not in _runs:
-        _runs[state] = _Run()
-        state.add_callback_handler(_runs[state])
-    return _runs[state]
+    run = _runs.of(state)
+    if run not in state.callback_handlers:
+        state.add_callback_handler(run)
+    return run
 
 
 def drain_before(drain: Drain | None, reason: str) -> Iterator[Any]:

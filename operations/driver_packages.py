@@ -14,11 +14,11 @@ from pyinfra import host
 from pyinfra.api import StringCommand
 
 from gpunode.base import versions
+from gpunode.base.disruption import Drain
 from gpunode.base.tables import driver_sources
 from gpunode.base.tables.sources import DriverSource
 from gpunode.facts.driver import Driver
 from gpunode.facts.transaction import TransactionJournal
-from gpunode.kubernetes.drain.commands import Drain
 from gpunode.operations import apt_archive
 from gpunode.operations.driver_transaction import DRIVER, driver_transaction, driver_variables, emptied_for_driver
 from gpunode.operations.failure import OperationRefused, node_operation, require

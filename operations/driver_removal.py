@@ -11,10 +11,9 @@ from typing import Any
 
 from pyinfra import host
 
-from gpunode.base.disruption import Disruption
+from gpunode.base.disruption import Disruption, Drain
 from gpunode.components.driver.removal import removal_waits
 from gpunode.facts.driver import Driver
-from gpunode.kubernetes.drain.commands import Drain
 from gpunode.operations.driver_transaction import driver_transaction, driver_variables, emptied_for_driver
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.families import FAMILIES, DriverChange, Family

@@ -11,11 +11,10 @@ from typing import Any
 
 from pyinfra import host
 
+from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.runfile import uninstall_arguments, way_back
 from gpunode.facts.driver import Driver
-from gpunode.kubernetes.drain.commands import Drain
-from gpunode.operations.drain import drain_before
 from gpunode.operations.failure import require
 from gpunode.operations.families import APT, Family
 from gpunode.operations.runfile_scripts import RUNFILE
@@ -64,4 +63,5 @@ def emptied_for_driver(drain: Drain | None, upstream: str | None) -> Iterator[An
     loaded = require(host.get_fact(Driver), "the driver's state").loaded_version
     if loaded is not None and not f"{loaded}.".startswith(f"{upstream}."):
         to_come = f"driver {upstream} is to take the place of {loaded}" if upstream else f"driver {loaded} is to go"
-        yield from drain_before(drain, to_come)
+        if drain is not None:
+            yield from drain(to_come)

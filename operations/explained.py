@@ -9,8 +9,8 @@ from pyinfra.api import Host, State, StringCommand
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from gpunode.base.explanations import Explanation
-from gpunode.packages import apt_errors
-from gpunode.packages.families import zypper_errors
+from gpunode.packages.apt_errors import explained as explained_by_apt
+from gpunode.packages.families.zypper_errors import explained as explained_by_zypper
 
 # What a transaction says when it begins to put things back: of what fails after that, the cause stands before it.
 UNDOING = "putting back what was there before"
@@ -37,7 +37,7 @@ class ExplainedCommand(StringCommand):
         else:
             # A script of ours never fails without a word.
             causes = _causes(output)
-            said = (*apt_errors.explained(causes), *zypper_errors.explained(causes))
+            said = (*explained_by_apt(causes), *explained_by_zypper(causes))
             found = said if any(line.line.strip() for line in output) else (_LOST,)
         if succeeded:
             # What a command prints is not shown where it succeeds.

@@ -17,7 +17,7 @@ from pyinfra.api.operation import OperationMeta, PyinfraOperation
 from pyinfra.context import ctx_host
 
 from gpunode.base.reading import Unknown
-from gpunode.fleet import run_end
+from gpunode.base.run_context import FAILURE_REASONS
 from gpunode.operations.announcement import announced, is_announcing
 
 P = ParamSpec("P")
@@ -33,7 +33,7 @@ def fail(reason: str) -> FunctionCommand:
     """Return a command that logs `reason` for its host and fails: later operations leave this host alone."""
 
     def refuse(state: State, host: Host) -> bool:
-        run_end.said(host, reason)
+        FAILURE_REASONS.of(host).append(reason)
         for line in reason.splitlines():
             host.log_styled(line, fg="red")
         return False

@@ -10,13 +10,13 @@ from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
-from weakref import WeakSet
 
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
 
 from gpunode.base.decision import Decision
 from gpunode.base.reading import ParseError
+from gpunode.base.run_context import Slot
 from gpunode.kubernetes import gpu_operator
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.desired_cluster import CHART
@@ -41,8 +41,8 @@ from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.proxy import ProxySettings
 
 _NODES = "the cluster's nodes"
-# Runs in which a configuration had to stay until its nodes are labelled for another one.
-_outlived: WeakSet[State] = WeakSet()
+# Whether a configuration had to stay until its nodes are labelled for another one.
+_outlived = Slot(bool)
 
 
 @node_operation
@@ -65,7 +65,7 @@ def release(desired: AskedRelease, proxy: ProxySettings, everyone: Mapping[str, 
 @once_per_run("configurations that no node is labelled for")
 def leftovers(desired: AskedRelease, proxy: ProxySettings, everyone: Mapping[str, Settings]) -> Iterator[Any]:
     """Take configurations away that the release had to keep until the nodes were labelled, as `release` does."""
-    if host.state not in _outlived or release_waits().steps:
+    if not _outlived.of(host.state) or release_waits().steps:
         host.noop("no configuration is left over")
         return
     actual = partial(_nodes, desired, proxy, "the nodes as they are labelled now")
@@ -114,7 +114,7 @@ def kept(
     for sentence in strange:
         host.log(f"caution: {settings.settings.component}.values: {sentence}")
     if values != settings.values and is_executing():
-        _outlived.add(host.state)
+        _outlived.set(host.state, True)
     name = f"release {session.name}"
     found = to_carry_out(session, decision, f"{name}: {desired.chart} {desired.version} as desired")
     if found is None:

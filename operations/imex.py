@@ -12,15 +12,13 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
-from gpunode.base.disruption import Disruption
+from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.driver import DriverState
 from gpunode.components.imex.decide import Desired, ImexChange, decide, text_of
 from gpunode.components.imex.state import RECORD, Imex
 from gpunode.facts.driver import Driver
 from gpunode.facts.imex import Imex as ImexFact
-from gpunode.kubernetes.drain.commands import Drain
-from gpunode.operations.drain import drain_before
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.files import write_command
 from gpunode.operations.own_files import keeps, keeps_all
@@ -59,8 +57,8 @@ def nodes(settings: ImexSettings, allowed: str, comes: bool, drain: Drain | None
     elif change.text is None and not change.stop:
         host.noop(said)
         return
-    if change.stop and imex.unit is not None and imex.unit.active:
-        yield from drain_before(drain, "nvidia-imex is to be stopped")
+    if drain is not None and change.stop and imex.unit is not None and imex.unit.active:
+        yield from drain("nvidia-imex is to be stopped")
     yield from _changes(change, path)
 
 

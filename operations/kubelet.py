@@ -8,12 +8,10 @@ from typing import Any
 
 from pyinfra import host
 
-from gpunode.base.disruption import Disruption
+from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.kubelet.decide import Desired, decide
 from gpunode.facts.kubelet import Kubelet as KubeletFact
-from gpunode.kubernetes.drain.commands import Drain
-from gpunode.operations.drain import drain_before
 from gpunode.operations.failure import node_operation, require
 from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.runtime import to_carry_out
@@ -45,8 +43,8 @@ def configuration(settings: KubeletSettings, allowed: str, drain: Drain | None =
     by_files = "" if change.path or cleared else f"by {sorted(files.items())}"
     target = target_digest(change.path, change.text or "", by_files, *(change.cleared or ()))
     refuse_failed(_CHANGE, target)
-    if change.felt and state.pods:
-        yield from drain_before(drain, "the kubelet is to admit its pods anew")
+    if drain is not None and change.felt and state.pods:
+        yield from drain("the kubelet is to admit its pods anew")
     yield transaction_command(
         _CHANGE,
         target,

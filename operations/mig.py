@@ -12,7 +12,7 @@ from pyinfra import host
 from pyinfra.api import StringCommand
 
 from gpunode.base.decision import Decision
-from gpunode.base.disruption import Disruption
+from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.shell_file import script_file
 from gpunode.base.subject import Subject
 from gpunode.components.mig.boot import NAME, RECORD, SCRIPT, UNIT, MigBoot
@@ -25,10 +25,7 @@ from gpunode.facts.crio import Crio
 from gpunode.facts.docker import Docker
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
-from gpunode.kubernetes.drain.commands import Drain
-from gpunode.node.reboot import RECORD as REBOOTS
 from gpunode.operations.cluster_labels import mig_at_work
-from gpunode.operations.drain import drain_before
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.keeping import UNREAD, digest_as_read
@@ -41,6 +38,7 @@ from gpunode.operations.transaction import refuse_failed, settled, target_digest
 from gpunode.settings import Settings
 from gpunode.settings.mig import MigSettings
 from gpunode.system.pci import PciGpu
+from gpunode.system.running_boot import RECORD as REBOOTS
 
 # For what the node is booted, before the digest of what is asked.
 BOOTED = "mig/"
@@ -159,8 +157,8 @@ def _carried_out(
     refuse_failed(TRANSACTION, target)
     if change.said:
         host.log(change.said)
-    if change.takes:
-        yield from drain_before(drain, f"the GPUs are to be divided anew: {change.said}")
+    if change.takes and drain is not None:
+        yield from drain(f"the GPUs are to be divided anew: {change.said}")
     if change.goal:
         yield from set_aside(node_of, change.takes)
     yield from followed(

@@ -12,7 +12,7 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from gpunode.base.disruption import Disruption
+from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.mps import Daemon, Mps
 from gpunode.components.mps.daemon import COMPUTE_MODES, FOLDER
@@ -20,8 +20,6 @@ from gpunode.components.mps.decide import Desired, decide
 from gpunode.components.mps.files import APPLY, actual_digests, desired_files
 from gpunode.facts.gpu import Gpus
 from gpunode.facts.mps import Mps as MpsFact
-from gpunode.kubernetes.drain.commands import Drain
-from gpunode.operations.drain import drain_before
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.keeping import digest_as_read
 from gpunode.operations.own_files import keeps, keeps_all
@@ -69,8 +67,8 @@ def daemons(
         keeps(path, None)
     target = target_digest(*(f"{path}\0{text}" for path, text in sorted(texts.items())), *change.gone)
     refuse_failed(_CHANGE, target)
-    if change.felt:
-        yield from drain_before(drain, f"{', '.join(each.unit for each in change.felt)} is to be restarted or to go")
+    if change.felt and drain is not None:
+        yield from drain(f"{', '.join(each.unit for each in change.felt)} is to be restarted or to go")
     mode, touched = COMPUTE_MODES[settings.compute_mode], sorted({*change.written, *change.removed})
     written = sorted(change.written.items())
     yield transaction_command(

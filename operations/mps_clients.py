@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from gevent.lock import BoundedSemaphore  # type: ignore[import-untyped]
 from pyinfra import host
-from pyinfra.api import State
 
 from gpunode.base.decision import Decision
 from gpunode.base.reading import ParseError
+from gpunode.base.run_context import Slot
 from gpunode.kubernetes.components import Whole
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_restart import NONE, Bounds, decide_restart, waits
@@ -30,10 +29,10 @@ from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART, node_name
 
 _RELEASE = ""
-# By run: what waits in it, of the release and of nodes by name. The verdict tells of it.
-_waiting: WeakKeyDictionary[State, dict[str, Decision[str]]] = WeakKeyDictionary()
-# By run: what a verdict without the changes before it finds that would restart them.
-_would: WeakKeyDictionary[State, Restarts] = WeakKeyDictionary()
+# What waits in the run, of the release and of nodes by name, for the verdict.
+_waiting: Slot[dict[str, Decision[str]]] = Slot(dict)
+# What a verdict without the changes before it finds that would restart them.
+_would: Slot[Restarts | None] = Slot(lambda: None)
 _asking = BoundedSemaphore(1)
 
 
@@ -77,7 +76,7 @@ def may_restart(restart: Decision[str], what: str, node: str | None = None) -> b
     if reason is None:
         return True
     if is_executing():
-        _waiting.setdefault(host.state, {})[_RELEASE if node is None else node] = restart
+        _waiting.of(host.state)[_RELEASE if node is None else node] = restart
     host.noop(f"restart pending: {reason}")
     host.log(f"restart pending: {what} is to change, which restarts MPS daemons; {reason}")
     return False
@@ -85,12 +84,12 @@ def may_restart(restart: Decision[str], what: str, node: str | None = None) -> b
 
 def release_waits() -> Decision[str]:
     """Return what this run's change of the release waits for; no step where it does not wait."""
-    return _waiting.get(host.state, {}).get(_RELEASE, NONE)
+    return _waiting.of(host.state).get(_RELEASE, NONE)
 
 
 def label_waits(node: str) -> Decision[str]:
     """Return what this run's change of a node's labels waits for; no step where it does not wait."""
-    return _waiting.get(host.state, {}).get(node, NONE)
+    return _waiting.of(host.state).get(node, NONE)
 
 
 def what_waits(
@@ -105,10 +104,11 @@ def what_waits(
     if is_taking_part() or not everyone:
         return label_waits(node_name(host.name, settings)), release_waits()
     with _asking:
-        if host.state not in _would:
+        restarts = _would.of(host.state)
+        if restarts is None:
             nodes = frozenset(node_name(name, each) for name, each in everyone.items() if each.kubernetes.enabled)
-            _would[host.state] = Restarts(Whole(everyone, cluster, view, nodes))
-        restarts = _would[host.state]
+            restarts = Restarts(Whole(everyone, cluster, view, nodes))
+            _would.set(host.state, restarts)
         release = restarts.of_release if settings.device_plugin.method in BY_CHART else NONE
         return restarts.of_node(host.name, settings, state), release
 

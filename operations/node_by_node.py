@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic, sleep
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from gevent.lock import BoundedSemaphore  # type: ignore[import-untyped]
 from pyinfra import host
@@ -20,6 +19,7 @@ from pyinfra.api import FunctionCommand, Host, State
 
 from gpunode.base.decision import Decision, bad
 from gpunode.base.reading import ParseError
+from gpunode.base.run_context import Slot
 from gpunode.components.mps.plugin import PluginMps
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.plugin_mps import PluginMps as PluginMpsFact
@@ -66,7 +66,7 @@ class _Turns:
             self.lock.release()
 
 
-_turns: WeakKeyDictionary[State, _Turns] = WeakKeyDictionary()
+_turns = Slot(_Turns)
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def begun_anew(change: Change, view: View) -> Iterator[Any]:
     if not is_executing():
         yield from _steps(change, view)
         return
-    turns, name = _turns.setdefault(host.state, _Turns()), host.name
+    turns, name = _turns.of(host.state), host.name
     turns.begin(name)
     begun = False
     try:

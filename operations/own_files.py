@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from weakref import WeakKeyDictionary
 
 from pyinfra.api import Host
 from pyinfra.context import ctx_host
 
+from gpunode.base.run_context import Slot
 from gpunode.operations.phase import is_executing
 from gpunode.system.applied import OwnFile
 
 # Preparation and execution apart: what a step before it brings may decide on a file's text.
-_noted: WeakKeyDictionary[Host, dict[bool, dict[str, OwnFile | None]]] = WeakKeyDictionary()
+_noted: Slot[dict[bool, dict[str, OwnFile | None]]] = Slot(dict)
 
 
 def keeps_no_others(host: Host) -> None:
     """Note that this run, which brings everything about on the host, keeps what it notes and no others, maybe none."""
-    of_phases = _noted.setdefault(host, {})
+    of_phases = _noted.of(host)
     for executing in (False, True):
         of_phases.setdefault(executing, {})
 
@@ -31,7 +31,7 @@ def keeps(path: str, text: str | None, mode: str | None = None) -> None:
     current = ctx_host.get()
     if current is None:
         return
-    files = _noted.setdefault(current, {}).setdefault(is_executing(), {})
+    files = _noted.of(current).setdefault(is_executing(), {})
     files[path] = None if text is None else OwnFile(hashlib.sha256(text.encode()).hexdigest(), mode)
 
 
@@ -61,4 +61,4 @@ def noted() -> Mapping[str, OwnFile | None] | None:
     None in place of the mapping: no operation of this run was about own files, and it is no whole run.
     """
     current = ctx_host.get()
-    return None if current is None else _noted.get(current, {}).get(is_executing())
+    return None if current is None else _noted.of(current).get(is_executing())

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from weakref import WeakSet
-
-from pyinfra.api import Host
 from pyinfra.context import ctx_host
 
-from gpunode.fleet import shared_readings
+from gpunode.base.run_context import Slot
 
 
 def is_executing() -> bool:
@@ -16,20 +13,21 @@ def is_executing() -> bool:
     return current is not None and current.state is not None and bool(current.state.is_executing)
 
 
-_images: WeakSet[Host] = WeakSet()
+_image = Slot(bool)
 
 
 def begin_image() -> None:
     """Note that an image is made of this host, a root directory that no systemd has booted: nothing of it runs."""
-    _images.add(ctx_host.get())
+    _image.set(ctx_host.get(), True)
 
 
 def is_image() -> bool:
     """Say whether an image is made of this host: nothing is started or stopped, and there is no systemd to ask."""
-    return ctx_host.get() in _images
+    current = ctx_host.get()
+    return current is not None and _image.of(current)
 
 
 def is_unattended() -> bool:
     """Say whether the run shows no plan before it is carried out, and asks nobody (`pyinfra -y`)."""
     current = ctx_host.get()
-    return current is not None and current.state is not None and shared_readings.is_unattended(current.state)
+    return current is not None and current.state is not None and not current.state.should_check_for_changes()

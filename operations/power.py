@@ -10,21 +10,20 @@ from pyinfra import host
 from pyinfra.api import StringCommand
 
 from gpunode.base.decision import Decision
-from gpunode.base.disruption import Disruption
+from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.power.decide import Desired, PowerChange, decide
 from gpunode.components.power.files import FILES, NAME, NOTE, UNIT, texts
 from gpunode.components.power.rules import rules
 from gpunode.facts.gpu import Gpus
 from gpunode.facts.power import Power
-from gpunode.kubernetes.drain.commands import Drain
-from gpunode.node.reboot import RECORD
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.own_files import keeps
 from gpunode.operations.reboot import FORGET, new_boot
 from gpunode.operations.script import STANDARD_INPUT, command_with_input, script_command
 from gpunode.settings.power import PowerSettings
+from gpunode.system.running_boot import RECORD
 
 _SET = script_file("power_apply") + STANDARD_INPUT + script_file("power")
 # By these words the record of reboots tells those for a mode of ECC.

@@ -17,22 +17,23 @@ from pyinfra.connectors.local import LocalConnector
 from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.util import clear_askpass_cache
 
+from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
 from gpunode.base.subject import Subject
 from gpunode.components.driver import DriverState
 from gpunode.components.driver.loading import Act, Loading, decide_loading, step_of
 from gpunode.components.driver.removal import decide_removal
 from gpunode.facts.base import parsed
-from gpunode.facts.node import Node
+from gpunode.facts.boot import Boot
 from gpunode.facts.reboot import RunningBoot as RunningBootFact
-from gpunode.kubernetes.drain.commands import Drain
-from gpunode.node.reboot import RECORD, NotBack, RunningBoot, awaited, obstacles, parse_running_boot, target
+from gpunode.facts.system import OperatingSystem
+from gpunode.node.reboot import NotBack, awaited, obstacles, target
 from gpunode.operations.agent_turn import is_pull, retaken
-from gpunode.operations.drain import drain_before
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, fail, node_operation, require
 from gpunode.operations.script import script_command
 from gpunode.packages.families.wording import wording
+from gpunode.system.running_boot import RECORD, RunningBoot, parse_running_boot
 
 _REBOOT = script_file("reboot")
 # When it has helped.
@@ -63,13 +64,13 @@ def rebooted(
     if not allowed:
         host.noop(f"reboot pending: {difference}, and disruption.allow is not reboot")
         return
-    node = require(host.get_fact(Node), "the node's state")
+    words = wording(require(host.get_fact(OperatingSystem), "the operating system"))
     yield from new_boot(target(driver), timeout, absent, drain)
     after = driver_state()
     if difference := _difference(after, parameters, absent):
         raise OperationRefused(
             f"the node has rebooted, and still {difference}. It is not rebooted for that again; look for the "
-            f"old module in the initramfs (`{wording(node.operating_system).initramfs}` makes it anew), and remove "
+            f"old module in the initramfs (`{words.initramfs}` makes it anew), and remove "
             f"{RECORD} where that is mended"
         )
     yield script_command(FORGET, record=RECORD)
@@ -84,14 +85,16 @@ def new_boot(purpose: str, timeout: int, absent: bool = False, drain: Drain | No
     + drain: how the node is emptied first; None where it is not
     """
     before = require(host.get_fact(RunningBootFact), "which boot is running")
-    node = require(host.get_fact(Node), "the node's state")
-    reasons = obstacles(node, before, purpose, absent)
+    boot = require(host.get_fact(Boot), "what boots next")
+    system = require(host.get_fact(OperatingSystem), "the operating system")
+    reasons = obstacles(boot, driver_state(), system, before, purpose, absent)
     connector = host.connector
     if not isinstance(connector, SSHConnector) and not (isinstance(connector, LocalConnector) and is_pull()):
         reasons += ("it is not reached by SSH, so that nothing would wait for it. Remedy: reboot it by hand",)
     if reasons:
         raise OperationRefused("\n".join(f"not rebooted: {reason}" for reason in reasons))
-    yield from drain_before(drain, "the node is to be rebooted")
+    if drain is not None:
+        yield from drain("the node is to be rebooted")
     yield script_command(_REBOOT, record=RECORD, attempt=before.attempt(purpose))
     if isinstance(connector, SSHConnector):
         yield FunctionCommand(_wait, [connector, before, timeout], {})

@@ -12,12 +12,12 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
+from gpunode.base.disruption import Drain
 from gpunode.components.driver import DriverState
 from gpunode.components.runfile import Runfile, install_arguments, uninstall_arguments
 from gpunode.facts.boot import Boot as BootFact
 from gpunode.facts.driver import Driver
 from gpunode.facts.runfile import FetchedRunfile
-from gpunode.kubernetes.drain.commands import Drain
 from gpunode.operations.driver_removal import refuse_more_than_the_driver
 from gpunode.operations.driver_transaction import driver_transaction, driver_variables, emptied_for_driver
 from gpunode.operations.explained import explained_command

@@ -18,10 +18,9 @@ from typing import Any
 from pyinfra import host
 
 from gpunode.base.decision import Change, Decision
+from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.runtime import RuntimeChange
-from gpunode.kubernetes.drain.commands import Drain
-from gpunode.operations.drain import drain_before
 from gpunode.operations.failure import OperationRefused
 from gpunode.operations.keeping import UNREAD, digest_of_text
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
@@ -82,7 +81,8 @@ def changed(
         f"{file.path} {'-' if file.text is None else _base64(file.text)} {_as_read(read, file.path)}"
         for file in change.files
     )
-    yield from drain_before(drain, f"{program.name} is to be restarted")
+    if drain is not None:
+        yield from drain(f"{program.name} is to be restarted")
     yield transaction_command(
         own,
         target,

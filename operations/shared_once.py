@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
-from weakref import WeakKeyDictionary
 
 from gevent.event import Event  # type: ignore[import-untyped]
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
 from pyinfra.context import ctx_host
 
-from gpunode.fleet.snapshot import Announced
+from gpunode.base.probe import Announced
+from gpunode.base.run_context import Slot
 from gpunode.operations.announcement import is_announcing
 from gpunode.operations.failure import OperationRefused
 from gpunode.operations.phase import is_executing
@@ -41,12 +41,12 @@ class Task:
         self.done.set()
 
 
-_tasks: WeakKeyDictionary[State, dict[tuple[bool, str], Task]] = WeakKeyDictionary()
+_tasks: Slot[dict[tuple[bool, str], Task]] = Slot(dict)
 
 
 def _task(name: str) -> tuple[Task, bool]:
     """Return the task of this phase of the run, and whether this host is the one to do it."""
-    tasks = _tasks.setdefault(host.state, {})
+    tasks = _tasks.of(host.state)
     key = (is_executing(), name)
     mine = key not in tasks
     return tasks.setdefault(key, Task(host.name)), mine
@@ -57,7 +57,7 @@ def asked_once(name: str, ask: Callable[[], T]) -> T:
 
     + name: of the question; a phase asks it once
     """
-    answer = _tasks.get(host.state, {}).get((is_executing(), name))
+    answer = _tasks.of(host.state).get((is_executing(), name))
     if is_announcing(ctx_host.get()) and (answer is None or not answer.done.is_set()):
         # No node is asked, so that nothing is announced.
         raise Announced

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from time import sleep
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from pyinfra import host
-from pyinfra.api import Host
 from pyinfra.context import ctx_host
 
 from gpunode.base.comparison import RUN
 from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.run_context import Slot
 from gpunode.base.waiting import PENDING, with_since
 from gpunode.facts.node import Node
 from gpunode.fleet import hooks, run_end, shared_readings
@@ -24,8 +23,8 @@ from gpunode.operations.phase import is_executing
 from gpunode.settings import Settings
 from gpunode.system.service import seconds_until_steady
 
-# What a run left as it is on each host, for the record of the run.
-_left: WeakKeyDictionary[Host, tuple[Finding, ...]] = WeakKeyDictionary()
+# What a run left as it is on a host, for the record of the run; None before its verdict.
+_left: Slot[tuple[Finding, ...] | None] = Slot(lambda: None)
 
 
 @node_operation
@@ -45,7 +44,7 @@ def verified(settings: Settings) -> Iterator[Any]:
     bad = [item for item in findings if item.finding_class not in (FindingClass.OK, *PENDING)]
     pending = [item for item in findings if item.finding_class in PENDING]
     if is_executing() and (current := ctx_host.get()) is not None:
-        _left[current] = tuple(pending)
+        _left.set(current, tuple(pending))
         run_end.judged(current, findings)
     for item in pending:
         if item.remedy == RUN and not is_executing():
@@ -73,7 +72,7 @@ def verified(settings: Settings) -> Iterator[Any]:
 def left() -> tuple[Finding, ...] | None:
     """Return what this run's verdict on the host found to wait; None where there was no verdict yet."""
     current = ctx_host.get()
-    return None if current is None else _left.get(current)
+    return None if current is None else _left.of(current)
 
 
 def _waited(settings: Settings, node: State) -> bool:

@@ -10,15 +10,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from time import monotonic, sleep
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from gevent.lock import BoundedSemaphore  # type: ignore[import-untyped]
 from pyinfra import host
-from pyinfra.api import State
 from pyinfra.context import ctx_host
 
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.reading import ParseError
+from gpunode.base.run_context import Slot
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
 from gpunode.components.mps.plugin import PluginMps
@@ -86,7 +85,7 @@ class _Watched:
             return self.view
 
 
-_watched: WeakKeyDictionary[State, _Watched] = WeakKeyDictionary()
+_watched = Slot(_Watched)
 
 
 @node_operation
@@ -180,7 +179,7 @@ class _Node:
 
     def view(self) -> View:
         """Return a view that is a few seconds old at most."""
-        return _watched.setdefault(host.state, _Watched()).now(
+        return _watched.of(host.state).now(
             self.cluster,
             self.plugin_namespace,
             self.with_gpushare,
@@ -199,7 +198,7 @@ class _Node:
                 findings = (*findings, judge_extender(view))
             bad = _wrong(findings)
             # What it said before does not count for good.
-            silent = _watched[host.state].unanswered
+            silent = _watched.of(host.state).unanswered
             if silent is not None and self.is_late():
                 raise OperationRefused(silent)
             if silent is None and (not any(map(comes_by_itself, bad)) or self.is_late()):
@@ -255,7 +254,7 @@ class _Node:
     def taken(self) -> str:
         """Return how much of what the node offers is taken, for people; why that is not known."""
         # By the view that the node was judged by: it is for people, and no reason to ask again.
-        node = (_watched[host.state].view or self.view()).nodes.get(self.name)
+        node = (_watched.of(host.state).view or self.view()).nodes.get(self.name)
         try:
             answer = self.cluster.told("kubectl get pods", asking_taken(self.settings.kubernetes, self.name))
             found = [] if node is None else list(judge_taken(node, parse_taken(answer)))

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from enum import IntEnum
+from typing import Any
+
+# Yields what empties a node before a step that its pods would feel, given the step: `containerd is to be restarted`.
+Drain = Callable[[str], Iterator[Any]]
 
 
 class Disruption(IntEnum):

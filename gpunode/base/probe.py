@@ -18,6 +18,10 @@ from gpunode.base.shell_file import shell_file
 _BOUNDARY = "gpunode:reading"
 
 
+class Announced(BaseException):
+    """End an operation at its first probe, which is now announced; no `except Exception` may stop this."""
+
+
 @dataclass(frozen=True)
 class Shared:
     """Hold a question that several parts read the answer of: shell text that sets variables and functions for them.

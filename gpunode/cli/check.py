@@ -52,8 +52,8 @@ def check(inventory: Path, show_all: bool, limit: tuple[str, ...]) -> None:
         from gpunode.fleet.inventory import InventoryError, foreign_names, layered_data, limited, load_inventory
         from gpunode.fleet.limit import LimitError
         from gpunode.settings import SettingsError, check_hosts
-        from gpunode.settings.host_data import REPLACE
-        from gpunode.settings.overrides import OverrideError
+        from gpunode.settings.layers import REPLACE
+        from gpunode.settings.set_option import OverrideError
 
     try:
         layered = layered_data(inventory)

@@ -107,7 +107,7 @@ def told() -> Iterator[None]:
     from gpunode.fleet.limit import LimitError
     from gpunode.node.recorded import FactsError
     from gpunode.settings import SettingsError
-    from gpunode.settings.overrides import OverrideError
+    from gpunode.settings.set_option import OverrideError
 
     try:
         yield

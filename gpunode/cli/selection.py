@@ -47,11 +47,12 @@ def _set(context: click.Context, option: click.Parameter, words: tuple[str, ...]
         return words
     # Late, so that the commands' help needs none of it.
     from gpunode.settings import overrides
+    from gpunode.settings.set_option import OverrideError
 
     try:
         # Now: what reads settings, in this process and in its children, finds them there.
         overrides.give(words, context.params.get("limit", ()))
-    except overrides.OverrideError as error:
+    except OverrideError as error:
         raise click.BadParameter(with_code(str(error), error.code)) from None
     return words
 
@@ -91,7 +92,7 @@ def told_of() -> dict[str, Any]:
         return dict(context.meta.get(_OF, {}))
     # Late, as above.
     from gpunode.fleet.call import Call
-    from gpunode.settings.overrides import OverrideError
+    from gpunode.settings.set_option import OverrideError
 
     inventory, limit = context.meta[_INVENTORY], context.meta.get(_LIMIT, ())
     try:

@@ -25,7 +25,6 @@ import time
 from collections.abc import Callable
 from functools import cache, partial, wraps
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from pyinfra import logger
 from pyinfra.api import arguments, connectors
@@ -40,6 +39,7 @@ from pyinfra.connectors.local import LocalConnector
 from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.sshuserclient import SSHClient
 
+from gpunode.base.run_context import Slot
 from gpunode.base.terminal import logged
 from gpunode.fleet import run_end, shared_readings
 from gpunode.fleet.access import connecting, connection
@@ -52,7 +52,7 @@ _NOBODY = logging.NullHandler()
 
 Method = Callable[..., Any]
 
-_begun: WeakKeyDictionary[State, float] = WeakKeyDictionary()
+_begun: Slot[float | None] = Slot(lambda: None)
 
 
 class SettingsRefused(PyinfraError):
@@ -102,7 +102,8 @@ def seconds_of_changes(state: State) -> float:
     """Return for how long a run has been at work, as far as it changed anything yet; 0 where it did not."""
     if are_installed() and not shared_readings.changes.count:
         return 0.0
-    return time.monotonic() - _begun[state] if state in _begun else 0.0
+    begun = _begun.of(state)
+    return 0.0 if begun is None else time.monotonic() - begun
 
 
 def _replace(owner: Any, name: str, make: Callable[[Method], Method], mark: str = "") -> None:
@@ -131,10 +132,10 @@ def _cleaned(echo: Method, message: Any = None, *args: Any, **kwargs: Any) -> No
 def _validated(init: Method, self: State, inventory: Inventory, *args: Any, **kwargs: Any) -> Any:
     from gpunode.fleet.inventory import validate_state
     from gpunode.settings import SettingsError
-    from gpunode.settings.overrides import OverrideError
+    from gpunode.settings.set_option import OverrideError
 
     result = init(self, inventory, *args, **kwargs)
-    _begun[self] = time.monotonic()
+    _begun.set(self, time.monotonic())
     try:
         validate_state(inventory)
     except (SettingsError, OverrideError) as error:

@@ -9,9 +9,9 @@ from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from gpunode.base.errors import CodedError
+from gpunode.base.run_context import Slot
 from gpunode.base.standard_output import kept_for_results
 from gpunode.fleet.engine.expected import expected
 from gpunode.fleet.known import recognised
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 # A thousand hosts' settings take a second, and a run asks for them once for each host.
-_judged: WeakKeyDictionary[Inventory, dict[str, Settings]] = WeakKeyDictionary()
+_judged: Slot[dict[str, Settings] | None] = Slot(lambda: None)
 
 
 # What makes a pattern of fnmatch's match more than itself.
@@ -56,9 +56,11 @@ def foreign_names() -> frozenset[str]:
 
 def validate_state(inventory: Inventory) -> dict[str, Settings]:
     """Return host -> settings of a pyinfra Inventory; raise SettingsError with every mistake of every host."""
-    if inventory not in _judged:
-        _judged[inventory] = check_hosts({host.name: data_of(host).data for host in inventory}, foreign_names())
-    return _judged[inventory]
+    settings = _judged.of(inventory)
+    if settings is None:
+        settings = check_hosts({host.name: data_of(host).data for host in inventory}, foreign_names())
+        _judged.set(inventory, settings)
+    return settings
 
 
 def load_inventory(inventory: str | os.PathLike[str]) -> Inventory:

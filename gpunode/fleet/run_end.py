@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from glob import escape
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import click
 from pyinfra import logger
@@ -25,6 +24,7 @@ from pyinfra.api.state import BaseStateCallback, State, StateStage
 from gpunode.base.codes import preflight
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.folding import NARROWEST, UNBOUND
+from gpunode.base.run_context import FAILURE_REASONS, Slot
 from gpunode.base.terminal import logged
 from gpunode.base.verdicts import Refusal
 from gpunode.fleet.access import errors
@@ -42,15 +42,14 @@ _NO_DEPLOY = ("debug-inventory", "fact", "exec")
 
 @dataclass
 class _Known:
-    """Hold what is known of a host so far; `reasons`: what the operation said that is about to fail."""
+    """What is known of a host so far."""
 
-    end: HostEnd
-    reasons: list[str] = field(default_factory=list)
+    end: HostEnd | None = None
     # Whether a deploy of gpunode's had a say: what others do with pyinfra has its own end.
     ours: bool = False
 
 
-_hosts: WeakKeyDictionary[Host, _Known] = WeakKeyDictionary()
+_known = Slot(_Known)
 
 
 class Watcher(BaseStateCallback):
@@ -68,19 +67,19 @@ class Watcher(BaseStateCallback):
         """Note the operation that failed, with what it said itself."""
         if stops(state, host, op_hash):
             name = next(iter(sorted(state.get_op_meta(op_hash).names)), "an operation")
-            _note(host, failure=Failure(name, "\n".join(_of(host).reasons)))
+            _note(host, failure=Failure(name, "\n".join(FAILURE_REASONS.of(host))))
         elif not is_part(state, host, op_hash):
-            _of(host).reasons.clear()
+            FAILURE_REASONS.of(host).clear()
 
     @staticmethod
     def operation_host_retry(state: State, host: Host, op_hash: str, retry_num: int, max_retries: int) -> None:
         """Forget what the attempt said that failed: there is another one (pyinfra's --retry)."""
-        _of(host).reasons.clear()
+        FAILURE_REASONS.of(host).clear()
 
     @staticmethod
     def operation_host_success(state: State, host: Host, op_hash: str, retry_count: int = 0) -> None:
         """Forget what was said on the way by something that this operation did not fail by."""
-        _of(host).reasons.clear()
+        FAILURE_REASONS.of(host).clear()
 
 
 def watch(state: State) -> None:
@@ -92,7 +91,7 @@ def watch(state: State) -> None:
 
 def takes_part(host: Host) -> None:
     """Note that a deploy of gpunode's is to say something of this host."""
-    _of(host).ours = True
+    _known.of(host).ours = True
     events.tell("judged", host=host.name)
 
 
@@ -111,14 +110,9 @@ def unverified(host: Host, reason: str) -> None:
     _note(host, unverified=reason)
 
 
-def said(host: Host, reason: str) -> None:
-    """Note what an operation says that is about to fail."""
-    _of(host).reasons.append(reason)
-
-
 def judged(host: Host, findings: Iterable[Finding]) -> None:
     """Note the verdict's findings on a host; those on its cluster come behind those on the node."""
-    _note(host, findings=(*(_of(host).end.findings or ()), *findings))
+    _note(host, findings=(*(_end(host).findings or ()), *findings))
 
 
 def tell(state: State) -> None:
@@ -127,13 +121,13 @@ def tell(state: State) -> None:
     So is one logged that ended while it connected, with no host left or too few (pyinfra's --fail-percent).
     """
     hosts = [host for host in state.inventory if state.is_host_in_limit(host)]
-    began = state.current_stage >= StateStage.Execute and any(_of(host).ours for host in hosts)
-    unconnected = state.current_stage == StateStage.Connect and any(_of(host).end.unreached for host in hosts)
+    began = state.current_stage >= StateStage.Execute and any(_known.of(host).ours for host in hosts)
+    unconnected = state.current_stage == StateStage.Connect and any(_end(host).unreached for host in hosts)
     if not began and not (unconnected and _is_asked_for()):
         return
     _note_cut_off(state, hosts)
     # Of a host that was not reached no deploy could say whether it takes part.
-    ends = [known.end for known in map(_of, hosts) if known.ours or unconnected or known.end.unreached is not None]
+    ends = [_end(host) for host in hosts if _known.of(host).ours or unconnected or _end(host).unreached is not None]
     events.tell("ended", hosts=[end.to_json() for end in ends])
     columns = max(NARROWEST, get_terminal_size((100, 24)).columns) if sys.stderr.isatty() else UNBOUND
     logger.info("--> Verdict:")
@@ -147,7 +141,7 @@ def _note_cut_off(state: State, hosts: Iterable[Host]) -> None:
     if state.current_stage not in (StateStage.Connect, StateStage.Execute):
         return
     for host in hosts:
-        if host in state.active_hosts and _of(host).end.left_alone is None:
+        if host in state.active_hosts and _end(host).left_alone is None:
             _note(host, cut_off=f"pyinfra ended before its last operation: {_what_ended_it()}")
 
 
@@ -190,15 +184,12 @@ def _call(hosts: Iterable[Host]) -> Call:
     return Call(str(words.get("inventory") or "") or None, tuple(limit), overrides.shown())
 
 
-def _of(host: Host) -> _Known:
-    if host not in _hosts:
-        _hosts[host] = _Known(HostEnd(host.name))
-    return _hosts[host]
+def _end(host: Host) -> HostEnd:
+    return _known.of(host).end or HostEnd(host.name)
 
 
 def _note(host: Host, **found: Any) -> None:
-    known = _of(host)
-    known.end = replace(known.end, **found)
+    _known.of(host).end = replace(_end(host), **found)
 
 
 def _finding_of(reason: Refusal | str) -> Finding:

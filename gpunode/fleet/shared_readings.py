@@ -7,25 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from pyinfra.api.host import Host
-from pyinfra.api.state import State
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
-from gpunode.base.probe import Probe
-from gpunode.fleet.snapshot import Announced, Changes, Snapshot
+from gpunode.base.probe import Announced, Probe
+from gpunode.base.run_context import ANNOUNCING, Slot
+from gpunode.fleet.snapshot import Changes, Snapshot
 
 Method = Callable[..., Any]
 
 # Of all hosts: whatever changes one may change what another one says.
 changes = Changes()
-_snapshots: WeakKeyDictionary[Host, Snapshot[CommandOutput]] = WeakKeyDictionary()
+_snapshot: Slot[Snapshot[CommandOutput]] = Slot(lambda: Snapshot(changes))
 
 
 def snapshot(host: Host) -> Snapshot[CommandOutput]:
     """Return the host's snapshot."""
-    return _snapshots.setdefault(host, Snapshot(changes))
+    return _snapshot.of(host)
 
 
 def read_anew(host: Host) -> None:
@@ -44,24 +43,20 @@ def shared(run_shell_command: Method, self: Host, command: Any, *args: Any, **kw
     if not isinstance(command, Probe):
         return changing(run_shell_command, self, command, *args, **kwargs)
     known = snapshot(self)
-    if known.announcing:
+    if ANNOUNCING.of(self):
         known.announce(command)
         raise Announced
     return known.read(
         command,
         stage="execute" if self.state is not None and self.state.is_executing else "prepare",
-        across=self.state is not None and is_unattended(self.state),
+        # A run that shows no plan which somebody may think over before it is carried out (`pyinfra -y`).
+        across=self.state is not None and not self.state.should_check_for_changes(),
         # How it is printed makes no difference to what is read.
         arguments=repr(sorted((key, value) for key, value in kwargs.items() if not key.startswith("print_"))),
         run=lambda text: run_shell_command(self, text, *args, **kwargs),
         lines_of=lambda output: output.stdout_lines,
         answer_of=as_output,
     )
-
-
-def is_unattended(state: State) -> bool:
-    """Say whether a run shows no plan that somebody may think over before it is carried out (`pyinfra -y`)."""
-    return not state.should_check_for_changes()
 
 
 def as_output(lines: list[str]) -> CommandOutput:

@@ -32,10 +32,6 @@ MAX_AGE = 30.0
 LONGEST = 120_000
 
 
-class Announced(BaseException):
-    """End an operation at its first probe, which is now announced; no `except Exception` may stop this."""
-
-
 @dataclass
 class Changes:
     """Count what this run changes, on all hosts together."""
@@ -60,7 +56,6 @@ class Snapshot(Generic[T]):
     """
 
     changes: Changes
-    announcing: bool = False
     clock: Callable[[], float] = time.monotonic
     _announced: Counter[str] = field(default_factory=Counter)
     _asked: Counter[str] = field(default_factory=Counter)

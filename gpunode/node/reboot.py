@@ -1,52 +1,21 @@
-"""Whether a node may be rebooted, and how a new boot is told from the old one. Pure: no node, no pyinfra."""
+"""Whether a node may be rebooted, and whether it came back with a new boot. Pure: no node, no pyinfra."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from gpunode.base.findings import FindingClass
-from gpunode.base.probe_output import values
-from gpunode.base.reading import ParseError, Reading
 from gpunode.components.driver import DriverState
 from gpunode.components.driver.next_boot import next_boot
-from gpunode.node import Node
 from gpunode.packages.families.wording import wording
+from gpunode.system.boot import Boot
+from gpunode.system.operating_system import OperatingSystem
+from gpunode.system.running_boot import RECORD, RunningBoot
 
-# For what a reboot was asked, and in which boot; kept until it has helped, so that it is not asked for again.
-RECORD = "/var/lib/gpunode/reboot"
 # Seconds: between two looks at a node that goes down or comes up, for one look, and for systemd to start the rest.
 INTERVAL, LOOK, SETTLING = 1.0, 20.0, 120.0
 _STARTING = ("initializing", "starting")
-
-
-@dataclass(frozen=True)
-class RunningBoot(Reading):
-    """Hold what tells one boot of a node from another, and how far it is.
-
-    boot_id: the kernel's. A container has that of its host, whatever becomes of the container
-    init_started: when pid 1 began, in microseconds of the kernel's clock; a machine may show the same in each boot
-    container: whether this is a container, which has no kernel of its own
-    system: systemd's word: initializing, starting, running, degraded, stopping and others
-    packaging: whether packages are being installed, or that was interrupted: a kernel may be half there
-    tried: for what gpunode rebooted the node in an earlier boot, without success; None where there is no such thing
-    """
-
-    boot_id: str
-    init_started: int
-    container: bool = False
-    system: str = "running"
-    tried: str | None = None
-    packaging: bool = False
-
-    def is_same(self, other: RunningBoot) -> bool:
-        """Say whether both are one boot."""
-        return (self.boot_id, self.init_started) == (other.boot_id, other.init_started)
-
-    def attempt(self, purpose: str) -> str:
-        """Return the record of a reboot out of this boot for one thing, a word, as `tried` is made from it."""
-        return f"{purpose} {self.boot_id} {self.init_started}"
 
 
 class NotBack(Exception):
@@ -60,39 +29,26 @@ def target(driver: DriverState) -> str:
     return f"{driver.module_version}/{driver.module_flavour or 'unknown'}"
 
 
-def parse_running_boot(lines: list[str]) -> RunningBoot:
-    """Parse the running boot probe's lines (facts/reboot.py)."""
-    found = values(lines)
-    boot_id, started = found.get("boot_id"), found.get("UserspaceTimestampMonotonic", "")
-    if not boot_id or not started.isdecimal():
-        raise ParseError(
-            "the node did not tell boot_id and the start of its pid 1; one boot cannot be told from another"
-        )
-    before = found.get("attempt", "").split(" ")
-    came_later = len(before) == 3 and before[1:] != [boot_id, started]
-    return RunningBoot(
-        boot_id=boot_id,
-        init_started=int(started),
-        container=found.get("container") == "yes",
-        system=found.get("SystemState", "unknown"),
-        tried=before[0] if came_later else None,
-        packaging=found.get("packaging") == "busy",
-    )
-
-
-def obstacles(node: Node, running: RunningBoot, purpose: str | None = None, absent: bool = False) -> tuple[str, ...]:
+def obstacles(
+    boot: Boot,
+    driver: DriverState,
+    system: OperatingSystem,
+    running: RunningBoot,
+    purpose: str | None = None,
+    absent: bool = False,
+) -> tuple[str, ...]:
     """Return why the node must not be rebooted, each with its remedy; none where it may.
 
     purpose: what for, a word; by itself the driver on its disk, `target`
     absent: no driver is to be loaded, so that the next boot need not have one
     """
-    words = wording(node.operating_system)
+    words, on_disk = wording(system), target(driver)
     found = [
         f"{item.what} is {item.actual}, desired {item.desired} ({item.cause}). Remedy: {item.remedy}"
-        for item in (() if absent else next_boot(node.boot, node.driver, node.operating_system))
+        for item in (() if absent else next_boot(boot, driver, system))
         if item.finding_class is not FindingClass.OK
     ]
-    if not absent and node.boot.next_kernel is None and not running.container:
+    if not absent and boot.next_kernel is None and not running.container:
         found.append(
             "which kernel boots next is not known, nor so whether it has the driver: no /boot/vmlinuz-* is there. "
             "Remedy: mount /boot, or reboot the node by hand"
@@ -102,15 +58,14 @@ def obstacles(node: Node, running: RunningBoot, purpose: str | None = None, abse
             "packages are being installed, or that was interrupted, and the next kernel may be half there. Remedy: "
             f"wait until it has ended, or see {words.unfinished}, and run again"
         )
-    driver = target(node.driver)
-    if purpose not in (None, driver) and running.tried == purpose:
+    if purpose not in (None, on_disk) and running.tried == purpose:
         found.append(
             f"the node was rebooted for {purpose} before, and that did not help. Remedy: remove {RECORD} where the "
             "cause is mended, and run again"
         )
-    elif running.tried == driver and purpose in (None, driver):
+    elif running.tried == on_disk and purpose in (None, on_disk):
         found.append(
-            f"the node was rebooted for {running.tried} before, and {node.driver.loaded_version} was loaded again. "
+            f"the node was rebooted for {running.tried} before, and {driver.loaded_version} was loaded again. "
             f"Remedy: look for the old module in the initramfs (`{words.initramfs}`), remove {RECORD}, and run again"
         )
     return tuple(found)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from gpunode.settings import overrides
+from gpunode.settings import set_option
 from gpunode.settings.cluster import node_name
 from gpunode.settings.component import Component
 from gpunode.settings.domains import domains
@@ -68,7 +68,7 @@ def check_hosts(hosts: Mapping[str, Mapping[str, Any]], foreign: Collection[str]
 
 def _set_for_some(problem: Problem) -> Problem:
     """Return what hosts must have alike with the way out, where --set gave it to those of --limit alone."""
-    if not overrides.limit() or problem.key.partition(".")[0] not in overrides.given():
+    if not set_option.limit() or problem.key.partition(".")[0] not in set_option.given():
         return problem
     why = "--set gave it to the hosts of --limit alone: leave out --limit, or write it into the inventory for all"
     return replace(problem, message=f"{problem.message} ({why})")

@@ -21,6 +21,7 @@ from gpunode.settings.gpushare import GpushareSettings
 from gpunode.settings.imex import ImexSettings
 from gpunode.settings.imex import known as imex_known
 from gpunode.settings.kubernetes import KubernetesSettings
+from gpunode.settings.layers import DEEPEST, is_too_deep
 from gpunode.settings.mig import MigSettings
 from gpunode.settings.mistakes import UNKNOWN_NAME, WRONG_TYPE, component_of, dotted, problem_of
 from gpunode.settings.mps import MpsSettings
@@ -28,11 +29,9 @@ from gpunode.settings.podman import PodmanSettings
 from gpunode.settings.power import PowerSettings
 from gpunode.settings.problems import (
     CONTRADICTION,
-    DEEPEST,
     SECRET,
     Problem,
     SettingsError,
-    is_too_deep,
     nearest,
     written,
 )

@@ -1,40 +1,25 @@
-"""Settings of the command line (`--set driver.version=580.95.05`), above all that an inventory says.
-
-They stand in the environment, so that the children of a command (pyinfra, processes that read nodes) have them, too.
-With --limit they are the settings of those hosts alone, for no other takes part; but what a run has one of is for all.
-"""
+"""Words of the command line that give settings (`--set driver.version=580.95.05`)."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from fnmatch import fnmatch
-from functools import cache
+from collections.abc import Collection, Iterable, Iterator
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-from gpunode.base.errors import CodedError
+from gpunode.settings import set_option
 from gpunode.settings.component import Component
 from gpunode.settings.model import component_models
 from gpunode.settings.problems import SECRET, hides, is_secret, nearest
+from gpunode.settings.set_option import LIMIT, SET, OverrideError
 
-# The mapping, and the patterns of the hosts that it is for (none: all of them), as JSON.
-SET, LIMIT = "GPUNODE_SET", "GPUNODE_SET_LIMIT"
-# What a run has one of, whichever hosts it is limited to.
-_OF_A_RUN = {"disruption": ("max_parallel",)}
 # A GPU's name has spaces in it.
 _KEY = re.compile(r"[a-z_][a-z0-9_]*(\.[^.=\s]([^.=\x00-\x1f]*[^.=\s])?)+", re.ASCII)
 
 # An image by its digest: what stands before its @ is no password.
 _PINNED = re.compile(r"[\w.:/-]+@sha256:[0-9a-f]{64}", re.ASCII)
-
-
-class OverrideError(CodedError, ValueError):
-    """Say what is wrong with a word behind --set, and what is allowed."""
-
-    code = "settings.override"
 
 
 def parse(words: Iterable[str]) -> dict[str, Any]:
@@ -74,42 +59,11 @@ def give(words: Iterable[str], limit: Collection[str] = ()) -> None:
         os.environ[LIMIT] = json.dumps(list(limit))
 
 
-def given() -> Mapping[str, Any]:
-    """Return what --set gave, component -> settings; empty where nothing was given."""
-    found: Mapping[str, Any] = _read(SET, os.environ.get(SET), dict)
-    return found
-
-
-def given_for(name: str, groups: Collection[str], every: Collection[str]) -> Mapping[str, Any]:
-    """Return what --set gave for a host; where --limit leaves it out, only what a run has one of.
-
-    groups: the host's own; every: all groups of the inventory, for a pattern that names one is no host's
-    """
-    if not limit() or any(each in groups if each in every else fnmatch(name, each) for each in limit()):
-        return given()
-    of_a_run = {name: _those(given().get(name), keys) for name, keys in _OF_A_RUN.items()}
-    return {name: found for name, found in of_a_run.items() if found}
-
-
-def _those(settings: Any, keys: Collection[str]) -> dict[str, Any]:
-    return {key: value for key, value in settings.items() if key in keys} if isinstance(settings, dict) else {}
-
-
-def limit() -> tuple[str, ...]:
-    """Return the patterns of the hosts that --set is for; none: it is for all of them."""
-    return tuple(map(str, _read(LIMIT, os.environ.get(LIMIT), list)))
-
-
-def environment() -> dict[str, str]:
-    """Return the variables that have a command on another machine find what was given here."""
-    return {name: os.environ[name] for name in (SET, LIMIT) if name in os.environ}
-
-
 def shown() -> tuple[str, ...]:
     """Return the words behind --set that give what was given, in one order; what may be secret is not shown."""
     words = [
         f"{word.partition('=')[0]}={SECRET}" if _hides(word.partition("=")[0], value) else word
-        for component, settings in given().items()
+        for component, settings in set_option.given().items()
         if component in component_models() and isinstance(settings, dict)
         for word, value in _words(component, (), settings)
     ]
@@ -141,18 +95,6 @@ def _makes(words: Iterable[str], component: str, path: Iterable[str], value: Any
         return bool(parse(words) == value)
     except OverrideError:
         return False
-
-
-@cache
-def _read(variable: str, text: str | None, kind: type[Any]) -> Any:
-    try:
-        found = json.loads(text) if text else kind()
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, kind):
-        what = "mapping" if kind is dict else "list"
-        raise OverrideError(f"the environment variable {variable} holds no JSON {what}: unset it, and use --set")
-    return found
 
 
 def _path(model: type[Component], names: list[str], text: str) -> list[str]:

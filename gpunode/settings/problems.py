@@ -12,6 +12,7 @@ from gpunode.base.codes import with_code
 from gpunode.base.errors import CodedError
 from gpunode.base.host_names import folded
 from gpunode.base.reading import Reading
+from gpunode.settings.layers import DEEPEST
 
 # Codes of mistakes that are found in several places; a contradiction has its row of contradictions.yaml.
 WRONG_VALUE = "settings.wrong-value"
@@ -23,8 +24,6 @@ IMEX_DOMAIN = "settings.imex-domain"
 _LONGEST_VALUE = 120
 # Each is written by a character at least.
 _MOST_SHOWN = 2 * _LONGEST_VALUE
-# No setting is a mapping of so many in each other, and none takes more; Python itself ends at some hundreds.
-DEEPEST = 48
 SECRET = "<not shown>"
 _SECRET_NAME = re.compile(
     r"pass(w|phrase|$)|pwd|secret|token|credential|auth|user|login|(api|private|access)[_-]?key", re.IGNORECASE
@@ -115,23 +114,6 @@ def _masked(value: object, depth: int, left: Iterator[int]) -> object:
 def _key(value: object) -> object:
     """Return a value as a key of a mapping; one that was a tuple is written by then."""
     return value if isinstance(value, str | bool | int | float | None) else _Text(repr(value))
-
-
-def is_too_deep(value: object) -> bool:
-    """Say whether mappings and lists stand in each other more than DEEPEST deep; one that holds itself does."""
-    # By identity: what stands in many places, or in itself, is looked into once per level.
-    level = {id(value): value}
-    for _ in range(DEEPEST):
-        level = {id(item): item for each in level.values() for item in _inside(each)}
-        if not level:
-            return False
-    return True
-
-
-def _inside(value: object) -> Iterable[object]:
-    if isinstance(value, Mapping):
-        return [*value.keys(), *value.values()]
-    return value if isinstance(value, list | tuple | set | frozenset) else ()
 
 
 def is_secret(name: object) -> bool:

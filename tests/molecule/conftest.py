@@ -17,7 +17,7 @@ import testinfra
 from gpunode.facts.transaction import FOLDER
 from gpunode.lab import nodes as lab_nodes
 from gpunode.settings import component_models
-from gpunode.settings.host_data import REPLACE
+from gpunode.settings.layers import REPLACE
 from tests.support import warm
 
 # What scenarios share says what it saw where it fails, as a test does.

@@ -19,7 +19,7 @@ from gpunode.fleet import drift
 from gpunode.fleet.reports.run_end import HostEnd
 from gpunode.fleet.run import child
 from gpunode.node.plan import Plan
-from gpunode.settings import overrides
+from gpunode.settings import set_option
 from tests.support.simulated_rollout import Lab
 
 GOOD = (Finding("driver", FindingClass.OK, "flavour", "open", "open"),)
@@ -41,7 +41,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     found = Lab(tmp_path)
     monkeypatch.chdir(tmp_path)
     # --set stands in the environment.
-    for variable in (overrides.SET, overrides.LIMIT):
+    for variable in (set_option.SET, set_option.LIMIT):
         monkeypatch.setenv(variable, "")
     monkeypatch.setattr(drift, "inspect", found.inspect)
     monkeypatch.setattr(child, "program", lambda: str(tmp_path / "bin" / "pyinfra"))

@@ -105,16 +105,16 @@ class State:
     def __init__(self) -> None:
         self.is_executing = True
         self.print_output = self.print_input = False
-        self.handlers: list[Any] = []
+        self.callback_handlers: list[Any] = []
         # Operations, by host and hash, of which more is known than that they fail.
         self.ops: dict[Host, dict[str, Any]] = {}
 
     def add_callback_handler(self, handler: Any) -> None:
-        self.handlers.append(handler)
+        self.callback_handlers.append(handler)
 
     def fail(self, host: Host) -> None:
         """Tell what pyinfra tells of an operation that failed."""
-        for handler in self.handlers:
+        for handler in self.callback_handlers:
             handler.operation_host_error(self, host, "hash")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyinfra.connectors.local import LocalConnector
 
+from gpunode.base.run_context import FAILURE_REASONS
 from gpunode.facts.interrupted import Interrupted as Fact
 from gpunode.operations import agent_turn
 from gpunode.system.interrupted import Interrupted
@@ -35,7 +36,8 @@ def local(pulls: bool = True) -> Any:
 
 def closed(host: Any) -> None:
     """End the connection that holds a host's lock."""
-    process: Any = agent_turn._held.pop(host)
+    process = agent_turn._held.of(host)
+    agent_turn._held.set(host, None)
     process.stdin.close()
     process.wait(10)
     process.stdout.close()
@@ -73,25 +75,21 @@ def test_a_lock_that_went_with_a_boot_is_taken_anew_and_one_that_nobody_held_is_
     host = local()
     assert agent_turn.retaken(STATE, host) and is_free(lock)
     assert agent_turn._take(STATE, host)
-    before: Any = agent_turn._held[host]
+    before = agent_turn._held.of(host)
     before.kill()
     assert before.wait(10) and before.communicate()
     assert agent_turn.retaken(STATE, host) and not is_free(lock)
-    assert agent_turn._held[host] is not before
+    assert agent_turn._held.of(host) is not before
     closed(host)
 
 
-def test_a_lock_that_is_not_to_be_had_fails_the_node_with_what_to_do(
-    lock: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said: list[str] = []
-    monkeypatch.setattr("gpunode.fleet.run_end.said", lambda host, text: said.append(text))
+def test_a_lock_that_is_not_to_be_had_fails_the_node_with_what_to_do(lock: Path) -> None:
     with lock.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         host = local()
         assert not agent_turn._take(STATE, host)
         closed(host)
-    assert unnamed(said[0], "gpunode-agent") == []
+    assert unnamed(FAILURE_REASONS.of(host)[0], "gpunode-agent") == []
 
 
 def test_a_run_of_the_agent_s_own_takes_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:

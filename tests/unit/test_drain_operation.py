@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pyinfra.api import FunctionCommand
 
+from gpunode.base.disruption import Drain
 from gpunode.base.reading import Unknown
 from gpunode.components.crio.state import Crio
 from gpunode.components.docker.state import Docker
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import ENABLED, Mig
+from gpunode.facts.boot import Boot
 from gpunode.facts.containerd import Containerd as ContainerdFact
 from gpunode.facts.crio import Crio as CrioFact
 from gpunode.facts.docker import Docker as DockerFact
@@ -22,16 +25,17 @@ from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
-from gpunode.facts.node import Node as NodeFact
 from gpunode.facts.reboot import RunningBoot as RunningBootFact
+from gpunode.facts.system import OperatingSystem
 from gpunode.kubernetes.drain import WAVE
-from gpunode.kubernetes.drain.commands import Drain, drain_of
-from gpunode.node.reboot import RunningBoot
+from gpunode.kubernetes.drain.commands import Drain as NodeDrain
+from gpunode.kubernetes.drain.commands import drain_of
 from gpunode.operations import containerd, docker, driver_packages, driver_removal, mig, reboot
 from gpunode.operations import drain as operation
 from gpunode.operations.failure import OperationRefused
 from gpunode.packages.driver_packages import Offers, Simulation
 from gpunode.settings import settings_from
+from gpunode.system.running_boot import RunningBoot
 from tests.support import driver_packages as packages
 from tests.support import driver_removal as removal
 from tests.support.containerd_merged import TAKEN_FOR_GRANTED, right, said
@@ -53,19 +57,19 @@ class State:
 
     def __init__(self) -> None:
         self.is_executing = True
-        self.handlers: list[Any] = []
+        self.callback_handlers: list[Any] = []
         # Operations, by host and hash, of which more is known than that they fail.
         self.ops: dict[Host, dict[str, Any]] = {}
 
     def add_callback_handler(self, handler: Any) -> None:
-        self.handlers.append(handler)
+        self.callback_handlers.append(handler)
 
     def get_op_meta(self, _: str) -> Any:
         return SimpleNamespace(names={"Reboot into the driver on disk"})
 
     def fail(self, host: Host) -> None:
         """Tell what pyinfra tells of an operation that failed."""
-        for handler in self.handlers:
+        for handler in self.callback_handlers:
             handler.operation_host_error(self, host, "hash", 0, 0)
 
 
@@ -78,10 +82,14 @@ def cluster(monkeypatch: pytest.MonkeyPatch, host: Host) -> Cluster:
     return found
 
 
-def drain(name: str = "gpu-1", **settings: Any) -> Drain:
+def node(name: str = "gpu-1", **settings: Any) -> NodeDrain:
     found = drain_of(name, settings_from({"kubernetes": {"enabled": True}, **settings}))
     assert found is not None
     return found
+
+
+def drain(name: str = "gpu-1", **settings: Any) -> Drain:
+    return partial(operation.drain_before, node(name, **settings))
 
 
 def done(commands: Iterator[Any], host: Host) -> list[str]:
@@ -196,7 +204,8 @@ def test_a_reboot_comes_after_the_drain_and_one_that_is_refused_drains_nothing(
 ) -> None:
     monkeypatch.setattr(reboot, "SSHConnector", object)
     monkeypatch.setattr(reboot, "obstacles", lambda *_: ())
-    host.readings |= {RunningBootFact: RunningBoot("boot", 1), NodeFact: GOOD}
+    host.readings |= {RunningBootFact: RunningBoot("boot", 1), DriverFact: GOOD.driver, Boot: GOOD.boot}
+    host.readings[OperatingSystem] = GOOD.operating_system
     host.connector = None  # type: ignore[attr-defined]
     first, boot, _ = reboot.new_boot("x", 30, drain=drain())
     assert isinstance(first, FunctionCommand) and "systemctl reboot" in boot.get_raw_value()
@@ -335,7 +344,7 @@ def test_a_second_node_is_drained_where_that_is_bounded_otherwise(
 
 def _returned(host: Host) -> list[str]:
     host.readings[RunningBootFact] = RunningBoot("boot", 1)
-    return done(operation.uncordon._inner(drain()), host)
+    return done(operation.uncordon._inner(node()), host)
 
 
 def test_a_node_that_is_not_cordoned_costs_one_question_and_nothing_is_changed(host: Host, cluster: Cluster) -> None:
@@ -353,7 +362,7 @@ def test_the_cordon_of_an_earlier_run_is_lifted_by_one_that_has_nothing_to_chang
 
 def test_a_node_that_does_not_answer_or_whose_cluster_does_not_is_not_given_back(host: Host, cluster: Cluster) -> None:
     host.readings[RunningBootFact] = Unknown()
-    assert done(operation.uncordon._inner(drain()), host) == ["failed"] and cluster.asked == []
+    assert done(operation.uncordon._inner(node()), host) == ["failed"] and cluster.asked == []
     cluster.silent = True
     assert _returned(host) == ["failed"]
 

@@ -16,15 +16,15 @@ from pyinfra.context import ctx_host
 import gpunode.deploys.component
 import gpunode.fleet.cluster
 from gpunode.base.findings import FindingClass
+from gpunode.base.probe import Announced
 from gpunode.base.reading import Unknown
+from gpunode.base.run_context import ANNOUNCING
 from gpunode.cli.plan import _of
 from gpunode.components.mig.boot import MigBoot
 from gpunode.facts.machine import Machine as MachineFact
 from gpunode.fleet.cluster import with_cluster_nodes
 from gpunode.fleet.drift import contained_report
 from gpunode.fleet.nodes import Answer
-from gpunode.fleet.shared_readings import snapshot
-from gpunode.fleet.snapshot import Announced
 from gpunode.kubernetes.mig_label import by_label
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import (
@@ -231,7 +231,7 @@ class _Patched:
         )
         self.patch.setattr(gpunode.deploys.component, "host", host)
         ctx_host.set(host)
-        snapshot(host).announcing = self.announces  # type: ignore[arg-type]
+        ANNOUNCING.set(host, self.announces)  # type: ignore[arg-type]
         return gpunode.deploys.component._judged()[1] if self.refused else gpunode.deploys.component.settings()
 
 

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from gpunode import cli
 from gpunode.fleet import hooks
 from gpunode.fleet.inventory import host_data, load_inventory
-from gpunode.settings import overrides
-from gpunode.settings.overrides import OverrideError, parse
+from gpunode.settings import overrides, set_option
+from gpunode.settings.overrides import parse
 from gpunode.settings.problems import SECRET
+from gpunode.settings.set_option import OverrideError
 from tests.support.messages import unnamed
 
 pytestmark = pytest.mark.pure
@@ -76,7 +77,7 @@ def test_the_words_that_are_told_again_give_what_was_given(words: list[str]) -> 
     except OverrideError:
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(overrides.SET, json.dumps(found))
+        patch.setenv(set_option.SET, json.dumps(found))
         again = overrides.shown()
     if not any(word.endswith(f"={SECRET}") for word in again):
         assert parse(again) == found
@@ -99,15 +100,15 @@ def test_the_words_that_are_told_again_give_what_was_given(words: list[str]) -> 
 def test_what_may_be_secret_is_not_told_again(
     words: list[str], shown: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(overrides.SET, json.dumps(parse(words)))
+    monkeypatch.setenv(set_option.SET, json.dumps(parse(words)))
     assert overrides.shown() == shown
     assert "hunter2" not in str(shown)
 
 
 @pytest.fixture
 def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(overrides.SET, "")
-    monkeypatch.setenv(overrides.LIMIT, "")
+    monkeypatch.setenv(set_option.SET, "")
+    monkeypatch.setenv(set_option.LIMIT, "")
     path = tmp_path / "fleet.py"
     path.write_text("nodes = [('gpu-1', {'driver': {'branch': '570', 'hold': False}}), 'gpu-2']\n")
     return path
@@ -142,7 +143,7 @@ def test_a_setting_that_is_wrong_is_refused_by_its_key_and_a_word_that_is_none_i
     assert unnamed(done.stderr, word.partition("=")[0] if code == 3 else "COMPONENT.SETTING=VALUE") == []
 
 
-@pytest.mark.parametrize("variable", [overrides.SET, overrides.LIMIT])
+@pytest.mark.parametrize("variable", [set_option.SET, set_option.LIMIT])
 @pytest.mark.parametrize(
     "command",
     [["check"], ["check", "--json"], ["plan"], ["drift"], ["apply", "--yes"], ["rollout", "--dry"], ["facts"]],
@@ -158,11 +159,11 @@ def test_every_command_refuses_it_in_a_message(
 def test_pyinfra_itself_refuses_it_in_a_message(inventory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # It stands for the state, too, of which nothing is asked.
     found = load_inventory(inventory)
-    monkeypatch.setenv(overrides.SET, "[1]")
+    monkeypatch.setenv(set_option.SET, "[1]")
     with pytest.raises(OverrideError):
-        overrides.given()
-    monkeypatch.setenv(overrides.SET, "5")
-    with pytest.raises(hooks.SettingsRefused, match=overrides.SET):
+        set_option.given()
+    monkeypatch.setenv(set_option.SET, "5")
+    with pytest.raises(hooks.SettingsRefused, match=set_option.SET):
         hooks._validated(lambda *given: None, found, found)  # type: ignore[arg-type]
 
 
@@ -189,8 +190,8 @@ def test_it_is_for_the_hosts_that_a_limit_names(
     inventory: Path, monkeypatch: pytest.MonkeyPatch, patterns: list[str], hosts: list[str] | str
 ) -> None:
     inventory.write_text(MIXED)
-    monkeypatch.setenv(overrides.SET, '{"driver": {"branch": "580"}, "disruption": {"max_parallel": 3}}')
-    monkeypatch.setenv(overrides.LIMIT, json.dumps(patterns))
+    monkeypatch.setenv(set_option.SET, '{"driver": {"branch": "580"}, "disruption": {"max_parallel": 3}}')
+    monkeypatch.setenv(set_option.LIMIT, json.dumps(patterns))
     data = host_data(inventory)
     found = [name for name in data if data[name].get("driver", {}).get("branch") == "580"]
     assert found == (["gpu-1", "gpu-2"] if hosts == "both" else hosts)

@@ -23,20 +23,16 @@ from pyinfra.context import ctx_host
 from gpunode.base.probe_output import END
 from gpunode.base.reading import ParseError
 from gpunode.deploys import reboot as reboot_deploy
+from gpunode.facts.boot import Boot
 from gpunode.facts.driver import Driver as DriverFact
-from gpunode.facts.node import Node as NodeFact
 from gpunode.facts.reboot import RunningBoot as RunningBootFact
-from gpunode.node.reboot import (
-    RECORD,
-    RunningBoot,
-    awaited,
-    parse_running_boot,
-    target,
-)
+from gpunode.facts.system import OperatingSystem
+from gpunode.node.reboot import awaited, target
 from gpunode.operations import driver, reboot
 from gpunode.operations.agent_turn import PULL
 from gpunode.settings import settings_from
 from gpunode.system.pci import PciGpus
+from gpunode.system.running_boot import RECORD, RunningBoot, parse_running_boot
 from tests.support.messages import unnamed
 from tests.support.reboot import NEW, OLD, in_turn
 from tests.support.simulated_host import Host
@@ -110,7 +106,8 @@ class RebootingHost(Host):
     """Stand in for a host that can be let go of."""
 
     def __init__(self) -> None:
-        super().__init__({DriverFact: PENDING.driver, NodeFact: PENDING, RunningBootFact: OLD})
+        system: dict[type, Any] = {Boot: GOOD.boot, OperatingSystem: GOOD.operating_system}
+        super().__init__({DriverFact: PENDING.driver, RunningBootFact: OLD, **system})
         self.connector: Any = object.__new__(SSHConnector)
         self.connector_data: dict[str, Any] = {"sudo_askpass_path__/tmp": "/tmp/pyinfra-sudo-askpass-x"}
         self.connected = True

@@ -12,10 +12,11 @@ import pytest
 from gpunode.base import tables
 from gpunode.components.cuda import CudaToolkits
 from gpunode.node.preflight import refusals
-from gpunode.node.reboot import RunningBoot, obstacles, target
+from gpunode.node.reboot import obstacles, target
 from gpunode.settings import settings_from
 from gpunode.system.boot import Boot, Kernel
 from gpunode.system.operating_system import OperatingSystem
+from gpunode.system.running_boot import RunningBoot
 from tests.support.preflight import DEBIAN, NO_DRIVER, OPEN_550, machine
 from tests.support.verify import GOOD
 
@@ -82,8 +83,8 @@ def told(system: OperatingSystem) -> Iterator[tuple[str, str]]:
         found = refusals(settings, machine(**{"system": system, "driver": NO_DRIVER, "boot": ready, **more}))
         assert found, name
         yield from ((name, str(refusal)) for refusal in found)
-    node = replace(GOOD, operating_system=system)
-    for obstacle in obstacles(node, RunningBoot("boot", 1, packaging=True, tried=target(GOOD.driver))):
+    running = RunningBoot("boot", 1, packaging=True, tried=target(GOOD.driver))
+    for obstacle in obstacles(GOOD.boot, GOOD.driver, system, running):
         yield "reboot", obstacle
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from pyinfra.api.state import State
+from pyinfra.context import ctx_host
 
 from gpunode.base.probe import Probe, batch_answers, batch_command
-from gpunode.fleet import shared_readings
 from gpunode.fleet.snapshot import Snapshot
+from gpunode.operations.phase import is_unattended
 from tests.support.snapshot_node import Node, asking, shell
 
 pytestmark = pytest.mark.pure
@@ -78,7 +80,8 @@ def test_a_reading_taken_while_a_change_goes_on_is_not_used_after_it(node: Node)
 
 @pytest.mark.parametrize("plan", [True, False])
 def test_a_run_is_unattended_where_pyinfra_shows_no_plan(plan: bool) -> None:
-    assert shared_readings.is_unattended(State(check_for_changes=plan)) != plan
+    with ctx_host.use(SimpleNamespace(state=State(check_for_changes=plan))):
+        assert is_unattended() != plan
 
 
 @pytest.mark.parametrize(

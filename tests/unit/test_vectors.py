@@ -21,13 +21,13 @@ from gpunode.kubernetes.device_plugin.proof import Proof
 from gpunode.kubernetes.device_plugin.taken import asking_taken, parse_taken
 from gpunode.kubernetes.run_on import here
 from gpunode.node.preflight import refusals
-from gpunode.operations import vectors, verify_cluster
+from gpunode.operations import vectors
 from gpunode.settings import Settings, SettingsError, settings_from
 from gpunode.system.gpu_users import GpuContainer, GpuProcess, GpuUsers
 from tests.support.messages import unnamed
 from tests.support.preflight import machine
 from tests.support.simulated_cluster import SimulatedCluster
-from tests.support.simulated_host import Host
+from tests.support.simulated_host import Host, State
 from tests.support.verify_cluster import _settings, _verified, cluster, node
 
 __all__ = ["cluster", "node"]
@@ -205,7 +205,7 @@ def test_the_verdict_tells_what_is_taken_and_so_does_drift_which_judges_nothing_
     cluster.write(failures={"kubectl get pods": "Error from server (Forbidden): pods is forbidden"})
     asked = Cluster(settings.kubernetes, settings.proxy, here)
     assert list(drift_cluster._taken(asked, {"gpu-1": settings}, asked.nodes())) == []
-    verify_cluster._watched.clear()
+    node.state = State()
     node.noops.clear()
     assert "3 of 10" not in _verified(node, settings) and not node.refusals
 

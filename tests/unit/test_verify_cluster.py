@@ -23,7 +23,7 @@ from gpunode.settings import settings_from
 from gpunode.system.gpu import Gpus
 from tests.support.messages import unnamed
 from tests.support.simulated_cluster import ENFORCED, SimulatedCluster
-from tests.support.simulated_host import Host
+from tests.support.simulated_host import Host, State
 from tests.support.verify import GOOD, GPU
 from tests.support.verify_cluster import (
     DAEMON_SET,
@@ -140,7 +140,7 @@ def test_the_verdict_asks_the_plugin_s_mps_daemons_once_all_else_is_well(cluster
     assert "percentage is 10.0, desired 20.0" in _verified(node, settings) and node.refusals
     # Nobody is asked where the cluster is not well, nor without MPS.
     del node.readings[PluginMpsFact]
-    verify_cluster._watched.clear()
+    node.state = State()
     node.refusals.clear()
     _change(cluster, ready="False")
     assert "not Ready, desired Ready" in _verified(node, settings) and "percentage" not in node.refusals[0]
@@ -166,13 +166,13 @@ def test_what_waits_for_mps_clients(cluster: SimulatedCluster, node: Host, monke
     cluster.write(objects={"daemonsets.apps,pods": [_set(), pod]})
     monkeypatch.setattr(mps_clients, "label_waits", lambda _: NONE)
     monkeypatch.setattr(mps_clients, "release_waits", lambda: waiting)
-    verify_cluster._watched.clear()
+    node.state = State()
     node.noops.clear()
     said = _verified(node, asked)
     assert said.startswith("5 of 6 ") and "; taken: " in said and not node.refusals
     # What has nothing to do with it counts as ever.
     _change(cluster, ready="False")
-    verify_cluster._watched.clear()
+    node.state = State()
     assert "not Ready, desired Ready" in _verified(node, settings) and node.refusals
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from gpunode.fleet.engine.address import EngineError, Scheduler
 from gpunode.fleet.engine.parts import Member
-from gpunode.settings import overrides
+from gpunode.settings import overrides, set_option
 from gpunode.settings.problems import SECRET
 
 # Seconds within which the client has its workers end what is at work.
@@ -68,7 +68,7 @@ def outcomes(
         "inventory": inventory,
         "words": list(words),
         "members": [asdict(member) for member in members],
-        "environment": overrides.environment(),
+        "environment": set_option.environment(),
         "gpunode": version("gpunode"),
         "changes": changes,
     }

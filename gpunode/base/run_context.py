@@ -1,0 +1,56 @@
+"""What a run knows, kept on the objects that pyinfra makes for the run: its State, its Inventory and each Host.
+
+A module that keeps something during a run declares a `Slot` for it. The value lives as long as the object that it
+belongs to, so two runs in one process share nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from pyinfra.api import Host, Inventory, State
+
+    Owner = State | Inventory | Host
+
+T = TypeVar("T")
+_NAME = "gpunode_run_context"
+
+
+class RunContext(dict["Slot[Any]", Any]):
+    """The values of a run's slots, or of the slots of one host in the run."""
+
+
+def run_context(owner: Owner) -> RunContext:
+    """Return the context of a run (its State or Inventory) or of one of its hosts, created at the first call."""
+    context = getattr(owner, _NAME, None)
+    if not isinstance(context, RunContext):
+        context = RunContext()
+        setattr(owner, _NAME, context)
+    return context
+
+
+class Slot(Generic[T]):
+    """One value that a run keeps; `initial` makes it when it is first read."""
+
+    def __init__(self, initial: Callable[[], T]) -> None:
+        self._initial = initial
+
+    def of(self, owner: Owner) -> T:
+        """Return the value of a run or a host; changes of a mutable value are kept."""
+        context = run_context(owner)
+        if self not in context:
+            context[self] = self._initial()
+        value: T = context[self]
+        return value
+
+    def set(self, owner: Owner, value: T) -> None:
+        """Replace the value of a run or a host."""
+        run_context(owner)[self] = value
+
+
+# Whether the deploys of a host run to announce what they are going to read, and change nothing.
+ANNOUNCING = Slot(bool)
+# What the operation that runs on a host has given as reasons why it is about to fail.
+FAILURE_REASONS: Slot[list[str]] = Slot(list)
