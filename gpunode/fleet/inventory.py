@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from gpunode.base.errors import CodedError
+from gpunode.base.messages import command_error
 from gpunode.base.standard_output import kept_for_results
 from gpunode.fleet.engine.expected import expected
 from gpunode.fleet.known import recognised
@@ -36,7 +37,12 @@ _WITHOUT_CLASS = frozenset({"chroot_directory"})
 class InventoryError(CodedError):
     """Say why an inventory could not be read."""
 
-    code = "inventory.unreadable"
+    code = command_error(
+        "inventory.unreadable",
+        "The inventory cannot be read, or has no host.",
+        "An inventory is a Python file, or a connector of pyinfra such as @docker. No host was contacted.",
+        remedy="correct what the message names; `gpunode init --from-…` makes one from Ansible, Terraform or a cluster",
+    )
 
 
 @cache

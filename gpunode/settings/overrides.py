@@ -16,6 +16,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from gpunode.base.errors import CodedError
+from gpunode.base.messages import mistake
 from gpunode.settings.component import Component
 from gpunode.settings.model import component_models
 from gpunode.settings.problems import SECRET, hides, is_secret, nearest
@@ -34,7 +35,13 @@ _PINNED = re.compile(r"[\w.:/-]+@sha256:[0-9a-f]{64}", re.ASCII)
 class OverrideError(CodedError, ValueError):
     """Say what is wrong with a word behind --set, and what is allowed."""
 
-    code = "settings.override"
+    code = mistake(
+        "settings.override",
+        "The value of --set is not a setting with a value.",
+        "It has the form COMPONENT.SETTING=VALUE; lists and mappings are JSON.",
+        remedy="write it as the message says; docs/settings.md lists all settings",
+        exit="64",
+    )
 
 
 def parse(words: Iterable[str]) -> dict[str, Any]:
