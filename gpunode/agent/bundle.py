@@ -30,13 +30,11 @@ class BundleError(CodedError):
     """Say which host's settings no bundle can carry, and what to do."""
 
     code = command_error(
-        "agent.no-bundle",
-        "A host's settings cannot be put into a bundle.",
+        "agent.no-bundle", "A host's settings cannot be put into a bundle.",
         "Part of them comes from other hosts (an IMEX domain) or the cluster, or cannot be written as JSON. Nothing "
         "was written.",
-        remedy="configure this host with a push, and leave it out with --limit",
-        exit="3",
-    )
+        remedy="configure this host with a push, and leave it out with --limit", exit="3",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -16,28 +16,23 @@ from gpunode.base.reading import ParseError, Reading
 
 _LOOK = "look at `systemctl status gpunode-agent.timer gpunode-agent` on the node"
 _NO_AGENT = command_error(
-    "agent.none",
-    "A node has no agent.",
+    "agent.none", "A node has no agent.",
     "Only a push brings it to its settings.",
     remedy="`gpunode agent install`, or leave the host out with --limit",
-)
+)  # fmt: skip
 SILENT = command_error(
-    "agent.silent",
-    "A node's agent has not pulled for too long, has never pulled, or left no readable report.",
-    "The node's present state is not known.",
-    remedy=_LOOK,
-)
+    "agent.silent", "A node's agent has not pulled for too long, has never pulled, or left no readable report.",
+    "The node's present state is not known.", remedy=_LOOK,
+)  # fmt: skip
 _NO_SUCCESS = command_error(
-    "agent.no-success",
-    "No pull of a node has reached its bundle's settings for too long.",
+    "agent.no-success", "No pull of a node has reached its bundle's settings for too long.",
     "The agent runs; each of its runs was refused, failed or left a difference. The other findings say which.",
     remedy="correct the other findings",
-)
+)  # fmt: skip
 command_error(
-    "agent.run-broken",
-    "gpunode did not finish on the node, or reached no verdict.",
+    "agent.run-broken", "gpunode did not finish on the node, or reached no verdict.",
     remedy="read /var/lib/gpunode/agent/private/run/log on the node, and correct the cause; the next pull tries again",
-)
+)  # fmt: skip
 
 
 def _refusal(code: str, summary: str, detail: str, *, remedy: str) -> None:
@@ -46,41 +41,35 @@ def _refusal(code: str, summary: str, detail: str, *, remedy: str) -> None:
 
 
 _refusal(
-    "agent.not-fetched",
-    "A node could not fetch its bundle, or the program that the bundle names.",
+    "agent.not-fetched", "A node could not fetch its bundle, or the program that the bundle names.",
     "The file is missing, redirected or too large, or the server has no HTTPS certificate that the node trusts.",
     remedy="check the server, its certificate and the network to it; make the bundle where it is missing",
-)
+)  # fmt: skip
 _refusal(
-    "agent.not-verified",
-    "A node could not verify a signature because it cannot run ssh-keygen.",
+    "agent.not-verified", "A node could not verify a signature because it cannot run ssh-keygen.",
     "OpenSSH's program verifies a bundle before any part of it is parsed.",
     remedy="install openssh-client on the node",
-)
+)  # fmt: skip
 _refusal(
-    "agent.bundle-altered",
-    "A bundle, its signature or its program is not the one that was signed.",
+    "agent.bundle-altered", "A bundle, its signature or its program is not the one that was signed.",
     "It was changed after it was signed, by a person or a faulty disk, or its schema is not the agent's.",
     remedy="make the bundles again, and check who may write to their folder",
-)
+)  # fmt: skip
 _refusal(
-    "agent.bundle-signer",
-    "A bundle is signed with a key that the node does not trust.",
+    "agent.bundle-signer", "A bundle is signed with a key that the node does not trust.",
     "The agent was installed with another key.",
     remedy="sign with that key, or install the agent with this one",
-)
+)  # fmt: skip
 _refusal(
-    "agent.bundle-host",
-    "A bundle is for another host.",
+    "agent.bundle-host", "A bundle is for another host.",
     "Each host has its own bundle, whose signature covers the host's name.",
     remedy="check which bundle is at this node's address, or install the agent for the right host",
-)
+)  # fmt: skip
 _refusal(
-    "agent.bundle-expired",
-    "A bundle has expired by the node's clock.",
+    "agent.bundle-expired", "A bundle has expired by the node's clock.",
     "Its settings have not been confirmed since.",
     remedy="make the bundles again; where the node's clock is wrong, set it",
-)
+)  # fmt: skip
 _refusal(
     "agent.bundle-older",
     "A bundle's number is lower than one that the node has applied, or the same as that of another bundle.",
@@ -88,18 +77,16 @@ _refusal(
     remedy="to go back, make a new bundle with a larger number",
 )
 _refusal(
-    "agent.other-python",
-    "The program of a bundle is for another Python or architecture than the node's.",
+    "agent.other-python", "The program of a bundle is for another Python or architecture than the node's.",
     "It has compiled parts, and comes from the environment where the bundles were made.",
     remedy="make the bundles with a gpunode on that Python, or install that Python on the node and the agent with "
     "--python",
-)
+)  # fmt: skip
 _refusal(
-    "agent.busy",
-    "A push was running on the node for so long that the pull gave up.",
+    "agent.busy", "A push was running on the node for so long that the pull gave up.",
     "A pull waits two hours at most.",
     remedy="check whether the push hangs",
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

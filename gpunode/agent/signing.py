@@ -17,11 +17,10 @@ class SigningError(CodedError):
     """Say why a bundle could not be signed, and what to do."""
 
     code = command_error(
-        "agent.not-signed",
-        "A bundle could not be signed, or a key is not usable.",
+        "agent.not-signed", "A bundle could not be signed, or a key is not usable.",
         "The message has the reason of ssh-keygen. Nothing was written.",
         remedy="give a key without a passphrase, or the public half of one that ssh-agent holds",
-    )
+    )  # fmt: skip
 
 
 def signature(text: bytes, key: Path) -> bytes:

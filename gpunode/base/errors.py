@@ -7,11 +7,10 @@ from typing import ClassVar
 from gpunode.base.messages import Code, command_error
 
 INTERRUPTED = command_error(
-    "gpunode.interrupted",
-    "The command was interrupted by Ctrl-C, a lost terminal or a termination.",
+    "gpunode.interrupted", "The command was interrupted by Ctrl-C, a lost terminal or a termination.",
     "The message says where nothing was done. Otherwise a change in progress on a node is finished or undone there.",
     remedy="run the command again; it begins with what is not as desired",
-)
+)  # fmt: skip
 
 
 class CodedError(Exception):

@@ -23,11 +23,10 @@ from gpunode.cli.selection import tell_of
 # Raised when a key of the document goes away or changes its meaning; a new key raises nothing.
 SCHEMA = 1
 _FAILED = command_error(
-    "lab.failed",
-    "The lab on this machine could not do what the command needs.",
+    "lab.failed", "The lab on this machine could not do what the command needs.",
     "The lab makes throwaway nodes with podman. A program or a node is missing, or an image could not be built.",
     remedy="do what the message says",
-)
+)  # fmt: skip
 F = TypeVar("F", bound=Callable[..., Any])
 _Folder = click.Path(exists=True, file_okay=False, path_type=Path)
 _File = click.Path(exists=True, dir_okay=False, path_type=Path)

@@ -38,11 +38,10 @@ class InventoryError(CodedError):
     """Say why an inventory could not be read."""
 
     code = command_error(
-        "inventory.unreadable",
-        "The inventory cannot be read, or has no host.",
+        "inventory.unreadable", "The inventory cannot be read, or has no host.",
         "An inventory is a Python file, or a connector of pyinfra such as @docker. No host was contacted.",
         remedy="correct what the message names; `gpunode init --from-…` makes one from Ansible, Terraform or a cluster",
-    )
+    )  # fmt: skip
 
 
 @cache

@@ -21,13 +21,11 @@ class MomentError(CodedError):
     """Say that a text is no time, and what is one."""
 
     code = command_error(
-        "history.time",
-        "A text is not a time, or not a length of time.",
+        "history.time", "A text is not a time, or not a length of time.",
         "Times are in UTC: 24h (that long ago), 'yesterday 22:00', 22:00 (the last one), 2026-01-14T22:00, or with an "
         "offset, 2026-01-14T22:00+01:00. Lengths are a number with s, min, h, d or w.",
-        remedy="give one of these",
-        exit="64",
-    )
+        remedy="give one of these", exit="64",
+    )  # fmt: skip
 
 
 def age(text: str) -> timedelta:

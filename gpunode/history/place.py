@@ -26,12 +26,10 @@ class PlaceError(CodedError):
     """Say why a text names no history, and what does."""
 
     code = command_error(
-        "history.unknown-place",
-        "The value of --history is not a history that gpunode can keep.",
+        "history.unknown-place", "The value of --history is not a history that gpunode can keep.",
         "A history is an SQLite file or a PostgreSQL URL; `none` turns it off. No host was contacted.",
-        remedy="give a path, postgresql://USER@HOST/DATABASE, or none; put a password into a PGPASSFILE",
-        exit="64",
-    )
+        remedy="give a path, postgresql://USER@HOST/DATABASE, or none; put a password into a PGPASSFILE", exit="64",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

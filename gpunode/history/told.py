@@ -36,13 +36,11 @@ class NoDocumentError(CodedError):
     """Say why something is no document that a history can take."""
 
     code = command_error(
-        "history.no-document",
-        "A file is not a JSON document that a history can take.",
+        "history.no-document", "A file is not a JSON document that a history can take.",
         "It takes the output of `gpunode drift`, `apply` and `agent collect` with --output json, and reports of "
         "agents. A plan describes what a run would do, not the state of hosts.",
-        remedy="import the output of one of these commands",
-        exit="3",
-    )
+        remedy="import the output of one of these commands", exit="3",
+    )  # fmt: skip
 
 
 class Scope(Enum):

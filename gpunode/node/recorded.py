@@ -55,12 +55,10 @@ class FactsError(CodedError):
     """Say what in a file of facts or of settings cannot be used: which file, where, why, and what to do."""
 
     code = command_error(
-        "facts.refused",
-        "A file of recorded facts or of settings cannot be used.",
+        "facts.refused", "A file of recorded facts or of settings cannot be used.",
         "It cannot be read, is neither JSON nor YAML, or lacks what a decision needs. Nothing was decided.",
-        remedy="record the facts again with `gpunode facts INVENTORY`; docs/plan.md describes both files",
-        exit="3",
-    )
+        remedy="record the facts again with `gpunode facts INVENTORY`; docs/plan.md describes both files", exit="3",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

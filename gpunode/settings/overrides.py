@@ -36,12 +36,10 @@ class OverrideError(CodedError, ValueError):
     """Say what is wrong with a word behind --set, and what is allowed."""
 
     code = mistake(
-        "settings.override",
-        "The value of --set is not a setting with a value.",
+        "settings.override", "The value of --set is not a setting with a value.",
         "It has the form COMPONENT.SETTING=VALUE; lists and mappings are JSON.",
-        remedy="write it as the message says; docs/settings.md lists all settings",
-        exit="64",
-    )
+        remedy="write it as the message says; docs/settings.md lists all settings", exit="64",
+    )  # fmt: skip
 
 
 def parse(words: Iterable[str]) -> dict[str, Any]:

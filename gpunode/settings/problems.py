@@ -16,39 +16,33 @@ from gpunode.base.messages import Code, Mistake, mistake, shown
 from gpunode.base.reading import Reading
 
 WRONG_VALUE = mistake(
-    "settings.wrong-value",
-    "A setting has a value that cannot be used.",
+    "settings.wrong-value", "A setting has a value that cannot be used.",
     "It is out of range, has the wrong form, or names something that does not exist. The message says which.",
     remedy="write a value as the message says (docs/settings.md describes each setting)",
-)
+)  # fmt: skip
 CONTRADICTION = mistake(
-    "settings.contradiction",
-    "Two settings of a host exclude each other.",
+    "settings.contradiction", "Two settings of a host exclude each other.",
     remedy="change one of the two, as the message says",
-)
+)  # fmt: skip
 UNKNOWN_HOST = mistake(
-    "settings.unknown-host",
-    "A setting names a host that is not in the inventory.",
+    "settings.unknown-host", "A setting names a host that is not in the inventory.",
     remedy="add the host to the inventory, or name one of its hosts",
-)
+)  # fmt: skip
 NOT_ALIKE = mistake(
-    "settings.not-alike",
-    "Hosts have different values of a setting that has to be the same for all of them.",
+    "settings.not-alike", "Hosts have different values of a setting that has to be the same for all of them.",
     "A run, a cluster or an IMEX domain has one value of it. The message names the first host and its value.",
     remedy="set it once, in the data of the group that has all of these hosts",
-)
+)  # fmt: skip
 NODE_NAME = mistake(
-    "settings.node-name",
-    "A host's name in the cluster is missing, or another host has the same one.",
+    "settings.node-name", "A host's name in the cluster is missing, or another host has the same one.",
     "kubernetes.node_name is the host's name in the inventory unless you set it.",
     remedy="set kubernetes.node_name to the name that `kubectl get nodes` shows",
-)
+)  # fmt: skip
 IMEX_DOMAIN = mistake(
-    "settings.imex-domain",
-    "An IMEX domain is not complete, or its addresses are wrong.",
+    "settings.imex-domain", "An IMEX domain is not complete, or its addresses are wrong.",
     "A domain has at least two nodes, each with its own address that the others reach.",
     remedy="give all of the domain's hosts the same imex.domain, set imex.address, or leave imex out",
-)
+)  # fmt: skip
 _LONGEST_VALUE = 120
 # Each is written by a character at least.
 _MOST_SHOWN = 2 * _LONGEST_VALUE
@@ -109,10 +103,9 @@ class SettingsError(CodedError, ValueError):
     """Hold every problem of one host's, or of all hosts', settings; its text is the one message that lists them."""
 
     code = mistake(
-        "settings.refused",
-        "The settings of one or several hosts have mistakes, and nothing was done.",
+        "settings.refused", "The settings of one or several hosts have mistakes, and nothing was done.",
         remedy="correct each, and check with `gpunode check INVENTORY`, which contacts no host",
-    )
+    )  # fmt: skip
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         """Take the problems in the order in which they are listed."""

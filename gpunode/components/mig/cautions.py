@@ -16,38 +16,33 @@ from gpunode.settings.mig_parted.profile import Profile, parse_profile
 
 _COMPARED = 200
 _FILTER = command_caution(
-    "mig.device-filter",
-    "A device filter of a MIG configuration matches no GPU with MIG that gpunode knows.",
+    "mig.device-filter", "A device filter of a MIG configuration matches no GPU with MIG that gpunode knows.",
     "nvidia-mig-parted accepts it silently. The entry is then for no GPU, or for one whose profiles gpunode does not "
     "know.",
     remedy="write the PCI id of the product as 0x233010DE, from `lspci -n`: device, then vendor",
-)
+)  # fmt: skip
 _DEVICES = command_caution(
-    "mig.devices",
-    "An entry's list of GPUs is empty, or has an index twice or an index that no GPU has.",
+    "mig.devices", "An entry's list of GPUs is empty, or has an index twice or an index that no GPU has.",
     "nvidia-mig-parted accepts it silently. Indices are those of nvidia-smi, from 0.",
     remedy="list each index once, or write `all`",
-)
+)  # fmt: skip
 _TWICE = command_caution(
-    "mig.profile-twice",
-    "An entry has a MIG profile twice, in two spellings.",
+    "mig.profile-twice", "An entry has a MIG profile twice, in two spellings.",
     "The two counts are added.",
     remedy="write the profile once, with the sum",
-)
+)  # fmt: skip
 _NOWHERE = command_caution(
-    "mig.layout-nowhere",
-    "No product that a MIG configuration's entry is for can hold its layout.",
-    "nvidia-mig-parted reports this only on the node, when it applies the layout. The message names a product and "
-    "what does not fit on it.",
-    remedy="change the layout, or name the products in a device filter; `gpunode mig check` with --gpu lists "
-    "the nearest layouts that fit",
-)
+    "mig.layout-nowhere", "No product that a MIG configuration's entry is for can hold its layout.",
+    "nvidia-mig-parted reports this only on the node, when it applies the layout. The message names a product and what "
+    "does not fit on it.",
+    remedy="change the layout, or name the products in a device filter; `gpunode mig check` with --gpu lists the "
+    "nearest layouts that fit",
+)  # fmt: skip
 _OVERLAP = command_caution(
-    "mig.entries-overlap",
-    "Two entries of a MIG configuration are for the same GPU.",
+    "mig.entries-overlap", "Two entries of a MIG configuration are for the same GPU.",
     "The later entry counts; the earlier one does nothing on that GPU.",
     remedy="separate the entries with `devices` or a device filter",
-)
+)  # fmt: skip
 
 
 def cautions_of(declaration: Declaration) -> tuple[Mistake, ...]:

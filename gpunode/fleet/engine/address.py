@@ -18,12 +18,11 @@ class EngineError(CodedError):
     """Say why an engine cannot be used, and what to do."""
 
     code = command_error(
-        "engine.refused",
-        "The engine of --engine cannot be used.",
+        "engine.refused", "The engine of --engine cannot be used.",
         "It is unknown, its scheduler does not answer, Dask is not installed, or the connection to another machine "
         "would not be encrypted. Nothing was started. docs/scale.md describes how to set up an engine.",
         remedy="do what the message says, or leave out --engine",
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,11 @@ from gpunode.node.plan import Plan, plan_from
 
 # What no document came of, and what a worker's command refused.
 NOT_READ = command_error(
-    "engine.part-lost",
-    "Workers did not read this host, or it is not known how their command ended on it.",
+    "engine.part-lost", "Workers did not read this host, or it is not known how their command ended on it.",
     "The worker or the scheduler was lost, no worker takes hosts of this site, or gpunode failed on the worker. The "
     "cause has the reason. Hosts of other parts are reported as usual.",
     remedy="look at the scheduler and its workers, and run the command again",
-)
+)  # fmt: skip
 # Within which a node has to answer, where nobody says another number.
 SECONDS = 120.0
 _REMEDY = "look at the scheduler and its workers; the nodes of other parts are told of as they are"

@@ -24,12 +24,10 @@ class KnownError(CodedError):
     """Say why a document cannot be read as a source of machines: what, where, and what to do."""
 
     code = command_error(
-        "init.source-refused",
-        "The document with the machines cannot be used.",
+        "init.source-refused", "The document with the machines cannot be used.",
         "It is not JSON, or not the output of the named program. Nothing was written.",
-        remedy="`gpunode init --help` has the command that prints it",
-        exit="3",
-    )
+        remedy="`gpunode init --help` has the command that prints it", exit="3",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -18,19 +18,17 @@ from gpunode.fleet.call import SOME_CALL, Call
 from gpunode.fleet.reports.findings_text import report_text
 
 OPERATION_FAILED = command_error(
-    "run.operation-failed",
-    "An operation failed on this node, and no later operation was started on it.",
+    "run.operation-failed", "An operation failed on this node, and no later operation was started on it.",
     "The message has the operation's name and its output. Other nodes went on. A change that is a transaction was "
     "undone.",
     remedy="correct what the cause says, and run the command again",
-)
+)  # fmt: skip
 BROKEN_OFF = command_error(
-    "run.broken-off",
-    "pyinfra ended before it reported the state of the nodes.",
-    "It was killed or it failed. On the nodes, a change in progress is finished or undone. Its last lines are "
-    "printed; the log has all.",
+    "run.broken-off", "pyinfra ended before it reported the state of the nodes.",
+    "It was killed or it failed. On the nodes, a change in progress is finished or undone. Its last lines are printed; "
+    "the log has all.",
     remedy="read the log, correct the cause, and run the command again",
-)
+)  # fmt: skip
 # Of many lines that an operation failed with, the first say why.
 _LINES = 6
 

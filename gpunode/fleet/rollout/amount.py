@@ -15,12 +15,10 @@ class AmountError(CodedError, ValueError):
     """Say what is no amount, and what is allowed."""
 
     code = command_error(
-        "rollout.amount",
-        "A number of nodes or a percentage cannot be used.",
+        "rollout.amount", "A number of nodes or a percentage cannot be used.",
         "--max-unavailable and --failure-budget take a number of nodes, or a percentage up to 100%.",
-        remedy="write a number such as 2, or a percentage such as 10%",
-        exit="64",
-    )
+        remedy="write a number such as 2, or a percentage such as 10%", exit="64",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

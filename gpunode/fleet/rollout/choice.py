@@ -18,12 +18,10 @@ class CanaryError(CodedError, ValueError):
     """Say which canary cannot be one, and what to do."""
 
     code = command_error(
-        "rollout.canary",
-        "A canary is not in the inventory, or cannot be changed.",
+        "rollout.canary", "A canary is not in the inventory, or cannot be changed.",
         "It is refused, does not answer, or no run can correct it.",
-        remedy="name another canary, or say how many nodes go first",
-        exit="64",
-    )
+        remedy="name another canary, or say how many nodes go first", exit="64",
+    )  # fmt: skip
 
 
 def left_out(report: NodeReport, everyone: bool, allowed: Disruption = Disruption.reboot) -> LeftOut | None:

@@ -92,12 +92,11 @@ class WaveEnded(_Part):
 
 # Of a rollout that stopped by its own judgement.
 STOPPED = command_error(
-    "rollout.stopped",
-    "The rollout stopped: a canary failed, or too many nodes failed or are unavailable.",
+    "rollout.stopped", "The rollout stopped: a canary failed, or too many nodes failed or are unavailable.",
     "Nodes that no wave has taken are unchanged. Each failed node is listed with the findings of the gate.",
     remedy="correct the failed nodes, and go on with `gpunode rollout --resume`, which tries them again",
     exit="2, or 1 where a node did not answer",
-)
+)  # fmt: skip
 
 
 class Ended(_Part):

@@ -15,25 +15,20 @@ from gpunode.fleet.rollout.choice import said
 from gpunode.fleet.rollout.entries import Outcome
 
 RUN_FAILED = command_error(
-    "run.failed",
-    "The run of pyinfra failed.",
+    "run.failed", "The run of pyinfra failed.",
     "An operation failed on a node, or a node was lost. In a CI job it may be another machine of the same job.",
     remedy="read the run's log",
-)
+)  # fmt: skip
 _NOT_READ = command_error(
-    "rollout.not-read",
-    "A node was not read after its run.",
+    "rollout.not-read", "A node was not read after its run.",
     "The gate between waves passes no node whose state is not known.",
-    remedy="look with `gpunode drift`, and go on with `gpunode rollout --resume`",
-    exit="2",
-)
+    remedy="look with `gpunode drift`, and go on with `gpunode rollout --resume`", exit="2",
+)  # fmt: skip
 _AGAINST = command_error(
-    "rollout.cluster-against",
-    "The cluster would give the node no work after its run.",
+    "rollout.cluster-against", "The cluster would give the node no work after its run.",
     "The node itself is as desired. In the cluster it is not ready, or not known.",
-    remedy="see `kubectl describe node NODE`, and go on with `gpunode rollout --resume`",
-    exit="2",
-)
+    remedy="see `kubectl describe node NODE`, and go on with `gpunode rollout --resume`", exit="2",
+)  # fmt: skip
 # Asked for a wave's nodes, returns node -> why the cluster would not give it work.
 ClusterView = Callable[[Sequence[str]], Mapping[str, str]]
 

@@ -20,12 +20,11 @@ class JournalError(CodedError):
     """Say which journal cannot be read or written, where, and what to do."""
 
     code = command_error(
-        "rollout.journal",
-        "The rollout's journal is missing, unfinished, or cannot be read or written.",
+        "rollout.journal", "The rollout's journal is missing, unfinished, or cannot be read or written.",
         "A rollout records each wave in its journal before the wave begins. Without the journal it is not known which "
         "nodes are done.",
         remedy="go on with --resume, or start a new rollout with --anew, as the message says",
-    )
+    )  # fmt: skip
 
 
 def fold(lines: Iterable[bytes]) -> Progress | None:

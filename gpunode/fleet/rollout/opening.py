@@ -75,13 +75,11 @@ class ChangedError(CodedError):
     """Say that the inventory, or gpunode, is no longer what the rollout was begun with, and what to do."""
 
     code = command_error(
-        "rollout.changed",
-        "The inventory, its settings or gpunode changed since the rollout began.",
+        "rollout.changed", "The inventory, its settings or gpunode changed since the rollout began.",
         "The canary proved nothing about the present settings, so the rollout does not go on.",
         remedy="restore them and use --resume, or start a new rollout with --anew, which leaves out the nodes that are "
-        "as desired",
-        exit="3",
-    )
+        "as desired", exit="3",
+    )  # fmt: skip
 
     def __init__(self, changed: str, way_back: str = "Put it back and --resume") -> None:
         """Take what changed, and how what the rollout was begun with is had again."""

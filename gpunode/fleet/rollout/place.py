@@ -34,11 +34,10 @@ class LockedError(CodedError):
     """Say who holds a lock, and what to do."""
 
     code = command_error(
-        "rollout.at-work",
-        "Another rollout of the same inventory is running.",
+        "rollout.at-work", "Another rollout of the same inventory is running.",
         "Two at once would disturb more nodes than the settings allow. The message has its process.",
         remedy="wait until it ends, or end it with Ctrl-C",
-    )
+    )  # fmt: skip
 
 
 def place(inventory: str, root: Path = ROOT) -> Path:

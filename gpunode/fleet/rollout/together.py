@@ -22,13 +22,12 @@ class TogetherError(CodedError, ValueError):
     """Say that a wave has no room for nodes that go together, and what to do."""
 
     code = command_error(
-        "rollout.together",
-        "More nodes have to go in one wave than may be unavailable.",
+        "rollout.together", "More nodes have to go in one wave than may be unavailable.",
         "These nodes get a new list of their IMEX domain: nvidia-imex is stopped on all of them before it starts on "
         "any, so a wave with only some of them would fail its gate. Nothing was changed.",
         remedy="give --max-unavailable as the message has it, or start the whole domain with `gpunode apply --limit`",
         exit="64",
-    )
+    )  # fmt: skip
 
 
 def together(nodes: Sequence[str], reports: Iterable[NodeReport], domains: Mapping[str, frozenset[str]]) -> Groups:

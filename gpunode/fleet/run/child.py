@@ -36,11 +36,10 @@ class ProgramError(CodedError):
     """Say what of pyinfra is missing, and what to do."""
 
     code = command_error(
-        "run.no-program",
-        "pyinfra, or deploys/gpu_node.py in the current folder, is missing.",
+        "run.no-program", "pyinfra, or deploys/gpu_node.py in the current folder, is missing.",
         "gpunode runs pyinfra with the main deploy of the repository in which it is called.",
         remedy="run gpunode in the checkout, or in a folder that `gpunode init` wrote",
-    )
+    )  # fmt: skip
 
 
 def unwatched(progress: Progress) -> None:

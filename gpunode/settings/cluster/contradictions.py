@@ -17,53 +17,44 @@ from gpunode.settings.problems import Problem, contradiction
 
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _LABEL_WITHOUT_CLUSTER = contradiction(
-    "label-without-cluster",
-    "mig.config_from_label takes the MIG configuration from a cluster's label, and the node is in no cluster; set "
-    "kubernetes.enabled = True, or set mig.config instead",
-)
+    "label-without-cluster", "mig.config_from_label takes the MIG configuration from a cluster's label, and the node "
+    "is in no cluster; set kubernetes.enabled = True, or set mig.config instead",
+)  # fmt: skip
 _SHARING_WITHOUT_CLUSTER = contradiction(
-    "sharing-without-cluster",
-    "sharing.{first} has no effect outside a cluster; set kubernetes.enabled = True, or leave sharing out",
-    "sharing is set for a node that is in no cluster.",
-)
+    "sharing-without-cluster", "sharing.{first} has no effect outside a cluster; set kubernetes.enabled = True, or "
+    "leave sharing out", "sharing is set for a node that is in no cluster.",
+)  # fmt: skip
 _MPS_WITH_MIG = contradiction(
-    "mps-beside-mig",
-    "sharing.strategy excludes mig.config {settings.mig.config!r} on the same node, since the device plugin shares "
-    "only whole GPUs by MPS; leave one of the two out",
+    "mps-beside-mig", "sharing.strategy excludes mig.config {settings.mig.config!r} on the same node, since the device "
+    "plugin shares only whole GPUs by MPS; leave one of the two out",
     "sharing.strategy 'mps' and mig.config exclude each other on one node.",
-)
+)  # fmt: skip
 _MPS_ON_HOST = contradiction(
-    "mps-on-host",
-    "mps.enabled runs a control daemon on the host, and in a cluster the device plugin runs its own; leave mps out "
-    "and set sharing.strategy to 'mps'",
-)
+    "mps-on-host", "mps.enabled runs a control daemon on the host, and in a cluster the device plugin runs its own; "
+    "leave mps out and set sharing.strategy to 'mps'",
+)  # fmt: skip
 _MIG_NO_LABEL_VALUE = contradiction(
-    "mig-no-label-value",
-    "mig.config cannot be a label's value: at most 63 letters, digits, '.', '_' or '-', with a letter or digit at "
-    "both ends; rename it",
-)
+    "mig-no-label-value", "mig.config cannot be a label's value: at most 63 letters, digits, '.', '_' or '-', with a "
+    "letter or digit at both ends; rename it",
+)  # fmt: skip
 _MIG_WITH_GPUSHARE = contradiction(
     "mig-with-gpushare",
     "mig.config makes MIG devices, which gpushare does not support; leave it out, or set another device_plugin.method",
 )
 _MIG_HIDDEN = contradiction(
-    "mig-hidden",
-    "sharing.mig_strategy hides the MIG devices of mig.config {settings.mig.config!r} from pods; set 'mixed', or "
-    "'single' for one profile",
-    "sharing.mig_strategy 'none' hides the MIG devices from pods.",
-)
+    "mig-hidden", "sharing.mig_strategy hides the MIG devices of mig.config {settings.mig.config!r} from pods; set "
+    "'mixed', or 'single' for one profile", "sharing.mig_strategy 'none' hides the MIG devices from pods.",
+)  # fmt: skip
 _MIG_SEVERAL_PROFILES = contradiction(
-    "mig-several-profiles",
-    "sharing.mig_strategy needs all MIG devices to have one profile, and mig.config {settings.mig.config!r} has "
-    "{several}; set 'mixed'",
+    "mig-several-profiles", "sharing.mig_strategy needs all MIG devices to have one profile, and mig.config "
+    "{settings.mig.config!r} has {several}; set 'mixed'",
     "sharing.mig_strategy 'single' needs one profile, and mig.config has several.",
-)
+)  # fmt: skip
 _KUBERNETES_TOO_OLD_FOR_EXPORTER = contradiction(
-    "kubernetes-too-old-for-exporter",
-    "kubernetes.version is older than the {needs.minimum} that dcgm_exporter_chart needs ({needs.source}); upgrade "
-    "Kubernetes, or leave dcgm_exporter_chart out",
+    "kubernetes-too-old-for-exporter", "kubernetes.version is older than the {needs.minimum} that dcgm_exporter_chart "
+    "needs ({needs.source}); upgrade Kubernetes, or leave dcgm_exporter_chart out",
     "Kubernetes is too old for DCGM's exporter.",
-)
+)  # fmt: skip
 
 
 def contradictions(settings: Settings) -> Iterator[Problem]:

@@ -20,47 +20,39 @@ _CHART_OPTIONS = {
     "config_name": "names a ConfigMap for the chart",
 }
 _PLUGIN_TOO_OLD = contradiction(
-    "plugin-too-old",
-    "device_plugin.version is older than {needs.minimum}, the oldest that gpunode supports ({needs.source}); set a "
-    "newer one",
-    "The device plugin is older than gpunode supports.",
-)
+    "plugin-too-old", "device_plugin.version is older than {needs.minimum}, the oldest that gpunode supports "
+    "({needs.source}); set a newer one", "The device plugin is older than gpunode supports.",
+)  # fmt: skip
 _KUBERNETES_TOO_OLD_FOR_PLUGIN = contradiction(
-    "kubernetes-too-old-for-plugin",
-    "kubernetes.version is older than the {needs.minimum} that the device plugin needs ({needs.source}); upgrade "
-    "Kubernetes, or set device_plugin.method to 'none'",
+    "kubernetes-too-old-for-plugin", "kubernetes.version is older than the {needs.minimum} that the device plugin "
+    "needs ({needs.source}); upgrade Kubernetes, or set device_plugin.method to 'none'",
     "Kubernetes is too old for the device plugin.",
-)
+)  # fmt: skip
 _KUBERNETES_TOO_OLD_FOR_CDI = contradiction(
-    "kubernetes-too-old-for-cdi",
-    "device_plugin.device_list_strategy by 'cdi-cri' needs Kubernetes {needs.minimum} or newer ({needs.source}), and "
-    "the cluster has {settings.kubernetes.version}; upgrade Kubernetes, or set another strategy",
-    "Kubernetes is too old for device_plugin.device_list_strategy 'cdi-cri'.",
-)
+    "kubernetes-too-old-for-cdi", "device_plugin.device_list_strategy by 'cdi-cri' needs Kubernetes {needs.minimum} or "
+    "newer ({needs.source}), and the cluster has {settings.kubernetes.version}; upgrade Kubernetes, or set another "
+    "strategy", "Kubernetes is too old for device_plugin.device_list_strategy 'cdi-cri'.",
+)  # fmt: skip
 _KUBERNETES_TOO_OLD_FOR_CLASS = contradiction(
-    "kubernetes-too-old-for-class",
-    "device_plugin.runtime_class needs Kubernetes {needs.minimum} or newer ({needs.source}), and the cluster has "
-    "{settings.kubernetes.version}; upgrade Kubernetes, or make 'nvidia' the node's default runtime and set 'none'",
-    "Kubernetes is too old for the device plugin's RuntimeClass.",
-)
+    "kubernetes-too-old-for-class", "device_plugin.runtime_class needs Kubernetes {needs.minimum} or newer "
+    "({needs.source}), and the cluster has {settings.kubernetes.version}; upgrade Kubernetes, or make 'nvidia' the "
+    "node's default runtime and set 'none'", "Kubernetes is too old for the device plugin's RuntimeClass.",
+)  # fmt: skip
 _LIST_WITHOUT_TOOLKIT = contradiction(
-    "list-without-toolkit",
-    "device_plugin.device_list_strategy needs the container toolkit, which toolkit.enabled = False leaves out; "
-    "enable it, or set 'cdi-annotations' or 'cdi-cri'",
-)
+    "list-without-toolkit", "device_plugin.device_list_strategy needs the container toolkit, which toolkit.enabled = "
+    "False leaves out; enable it, or set 'cdi-annotations' or 'cdi-cri'",
+)  # fmt: skip
 _LIST_BY_VARIABLE = contradiction(
-    "list-by-variable",
-    "device_plugin.device_list_strategy hands GPUs over by 'envvar', which "
+    "list-by-variable", "device_plugin.device_list_strategy hands GPUs over by 'envvar', which "
     "toolkit.accept_nvidia_visible_devices_envvar_when_unprivileged = False (toolkit.preset 'shared') makes the "
     "toolkit ignore; set 'volume-mounts', 'cdi-annotations' or 'cdi-cri'",
     "device_plugin.device_list_strategy 'envvar' uses a variable that the toolkit is set to ignore.",
-)
+)  # fmt: skip
 _LIST_BY_MOUNTS = contradiction(
-    "list-by-mounts",
-    "device_plugin.device_list_strategy by 'volume-mounts' needs "
+    "list-by-mounts", "device_plugin.device_list_strategy by 'volume-mounts' needs "
     "toolkit.accept_nvidia_visible_devices_as_volume_mounts = True; set it: the toolkit ignores volume mounts by "
     "default",
-)
+)  # fmt: skip
 _LIST_BY_MOUNTS_IN_CDI = contradiction(
     "list-by-mounts-in-cdi",
     "device_plugin.device_list_strategy by 'volume-mounts' has no effect in toolkit.mode 'cdi' before {since}, and "
@@ -68,21 +60,18 @@ _LIST_BY_MOUNTS_IN_CDI = contradiction(
     "This toolkit.version ignores device_plugin.device_list_strategy 'volume-mounts' in toolkit.mode 'cdi'.",
 )
 _LIST_WITHOUT_CDI = contradiction(
-    "list-without-cdi",
-    "device_plugin.device_list_strategy by CDI needs a runtime with CDI, and containerd.cdi is False; set "
-    "containerd.cdi = True, or another strategy",
-)
+    "list-without-cdi", "device_plugin.device_list_strategy by CDI needs a runtime with CDI, and containerd.cdi is "
+    "False; set containerd.cdi = True, or another strategy",
+)  # fmt: skip
 _CLASS_LEFT_TO_RUNC = contradiction(
-    "class-left-to-runc",
-    "device_plugin.runtime_class leaves the plugin's pods to {default}, the node's default runtime, which gives them "
-    "no driver; set 'auto', or {of}.default_runtime to 'nvidia'",
+    "class-left-to-runc", "device_plugin.runtime_class leaves the plugin's pods to {default}, the node's default "
+    "runtime, which gives them no driver; set 'auto', or {of}.default_runtime to 'nvidia'",
     "device_plugin.runtime_class 'none' leaves the plugin's pods to a runtime that gives them no driver.",
-)
+)  # fmt: skip
 _CLASS_WITHOUT_TOOLKIT = contradiction(
-    "class-without-toolkit",
-    "device_plugin.runtime_class names a runtime that toolkit.enabled = False leaves out; enable the toolkit, or set "
-    "'none'",
-)
+    "class-without-toolkit", "device_plugin.runtime_class names a runtime that toolkit.enabled = False leaves out; "
+    "enable the toolkit, or set 'none'",
+)  # fmt: skip
 _INIT_ERROR_UNQUOTED = contradiction(
     "init-error-unquoted",
     "device_plugin.fail_on_init_error is written without quotes by chart {settings.device_plugin.version}, and no "
@@ -94,15 +83,13 @@ _CONFIG_WITHOUT_MAP = contradiction(
     "sharing.config names an entry of a ConfigMap, and device_plugin.config_name names no ConfigMap; set that, too",
 )
 _CONFIG_TWICE = contradiction(
-    "config-twice",
-    "device_plugin.config_name sets the chart's config.name, and sharing sets config.map: the chart takes only one "
-    "of the two; leave sharing.strategy and sharing.mig_strategy out, or this",
-)
+    "config-twice", "device_plugin.config_name sets the chart's config.name, and sharing sets config.map: the chart "
+    "takes only one of the two; leave sharing.strategy and sharing.mig_strategy out, or this",
+)  # fmt: skip
 _OF_THE_CHART = contradiction(
-    "of-the-chart",
-    "device_plugin.{field} {why}, and device_plugin.method is {settings.device_plugin.method!r}; leave it out",
-    "An option of NVIDIA's chart is set, and device_plugin.method does not use that chart.",
-)
+    "of-the-chart", "device_plugin.{field} {why}, and device_plugin.method is {settings.device_plugin.method!r}; leave "
+    "it out", "An option of NVIDIA's chart is set, and device_plugin.method does not use that chart.",
+)  # fmt: skip
 _MANIFEST_MPS = contradiction(
     "manifest-mps",
     "sharing.strategy by MPS needs the control daemon of NVIDIA's chart; set device_plugin.method to 'helm'",
@@ -112,48 +99,38 @@ _MANIFEST_CDI = contradiction(
     "device_plugin.device_list_strategy by CDI needs mounts of NVIDIA's chart; set device_plugin.method to 'helm'",
 )
 _GPUSHARE_STRATEGY = contradiction(
-    "gpushare-strategy",
-    "sharing.strategy belongs to NVIDIA's device plugin, and with device_plugin.method 'gpushare' pods share by "
-    "memory; leave sharing out",
-)
+    "gpushare-strategy", "sharing.strategy belongs to NVIDIA's device plugin, and with device_plugin.method 'gpushare' "
+    "pods share by memory; leave sharing out",
+)  # fmt: skip
 _GPUSHARE_MIG = contradiction(
-    "gpushare-mig",
-    "sharing.mig_strategy offers MIG devices, which gpushare does not support; leave it out, or set another "
-    "device_plugin.method",
-)
+    "gpushare-mig", "sharing.mig_strategy offers MIG devices, which gpushare does not support; leave it out, or set "
+    "another device_plugin.method",
+)  # fmt: skip
 _GPUSHARE_BY_VARIABLE = contradiction(
-    "gpushare-by-variable",
-    "device_plugin.method hands GPUs over by a variable, which "
+    "gpushare-by-variable", "device_plugin.method hands GPUs over by a variable, which "
     "toolkit.accept_nvidia_visible_devices_envvar_when_unprivileged = False (toolkit.preset 'shared') makes the "
     "toolkit ignore; set another method, or that to True",
     "device_plugin.method 'gpushare' uses a variable that the toolkit is set to ignore.",
-)
+)  # fmt: skip
 _OLDER = (
     "kubernetes.version is older than the {minimum} that device_plugin.method {settings.device_plugin.method!r} "
     "needs ({source}); upgrade Kubernetes, or set another method"
 )
 _KUBERNETES_TOO_OLD_FOR_METHOD = contradiction(
-    "kubernetes-too-old-for-method",
-    _OLDER,
-    "Kubernetes is too old for this device_plugin.method.",
-)
+    "kubernetes-too-old-for-method", _OLDER, "Kubernetes is too old for this device_plugin.method.",
+)  # fmt: skip
 _OPERATOR_FINDS_NO_NODES = contradiction(
-    "operator-finds-no-nodes",
-    "device_plugin.nfd leaves the GPU Operator without the labels by which it finds GPU nodes, so it would remove "
-    "their nvidia.com/gpu.present; set 'chart', or 'present' where the cluster has node feature discovery",
-    "device_plugin.nfd leaves the GPU Operator without the labels by which it finds GPU nodes.",
-)
+    "operator-finds-no-nodes", "device_plugin.nfd leaves the GPU Operator without the labels by which it finds GPU "
+    "nodes, so it would remove their nvidia.com/gpu.present; set 'chart', or 'present' where the cluster has node "
+    "feature discovery", "device_plugin.nfd leaves the GPU Operator without the labels by which it finds GPU nodes.",
+)  # fmt: skip
 _OPERATOR_MIG_TWICE = contradiction(
-    "operator-mig-twice",
-    "gpu_operator.mig_manager has the operator apply MIG layouts, and with {key} gpunode applies them; leave one of "
-    "the two out",
-    "gpu_operator.mig_manager and gpunode would both apply MIG layouts.",
-)
+    "operator-mig-twice", "gpu_operator.mig_manager has the operator apply MIG layouts, and with {key} gpunode applies "
+    "them; leave one of the two out", "gpu_operator.mig_manager and gpunode would both apply MIG layouts.",
+)  # fmt: skip
 _KUBERNETES_TOO_OLD_FOR_OPERATOR = contradiction(
-    "kubernetes-too-old-for-operator",
-    _OLDER,
-    "Kubernetes is too old for the GPU Operator.",
-)
+    "kubernetes-too-old-for-operator", _OLDER, "Kubernetes is too old for the GPU Operator.",
+)  # fmt: skip
 
 
 def of_plugin(settings: Settings) -> Iterator[Problem]:

@@ -18,11 +18,10 @@ from gpunode.base.messages import command_caution
 from gpunode.settings.mig_parted.mistakes import DeclarationError, KeyPath, Mistake, shown
 
 _KEY_TWICE = command_caution(
-    "mig.key-twice",
-    "A file of MIG configurations has a key twice.",
+    "mig.key-twice", "A file of MIG configurations has a key twice.",
     "The last one counts, as for nvidia-mig-parted; the first one is ignored.",
     remedy="remove one of the two",
-)
+)  # fmt: skip
 # What JSON can hold, with keys that are strings.
 Value = None | bool | int | float | str | list["Value"] | dict[str, "Value"]
 

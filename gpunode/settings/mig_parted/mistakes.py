@@ -13,12 +13,10 @@ from gpunode.base.reading import Reading
 _LONGEST = 80
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 DECLARATION = command_error(
-    "mig.declaration",
-    "A file of MIG configurations has mistakes.",
+    "mig.declaration", "A file of MIG configurations has mistakes.",
     "The file has the form of nvidia-mig-parted. All mistakes are listed, each with its place and the allowed values.",
-    remedy="correct each, and check with `gpunode mig check`",
-    exit="3",
-)
+    remedy="correct each, and check with `gpunode mig check`", exit="3",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
