@@ -13,6 +13,7 @@ from typing import Any
 
 import gpunode
 from gpunode.base.codes import code_of, slug
+from gpunode.base.importing import uncollected
 from gpunode.base.messages import Message, declared, shown
 
 _MOST_NEAR = 3
@@ -67,6 +68,7 @@ def pages() -> Mapping[str, Page]:
 
 
 @cache
+@uncollected()
 def load() -> None:
     """Import every module of gpunode's that may declare a message."""
     root = Path(gpunode.__file__).parent
