@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from gpunode.base.errors import CodedError
+from gpunode.base.messages import Code
 
 
 class LabError(CodedError):
     """Say what is wrong, where, and what to do; the command line prints it without a traceback."""
 
-    code = "lab.failed"
+    # gpunode/cli/lab.py declares it: an installed package has no lab.
+    code = Code("lab.failed")

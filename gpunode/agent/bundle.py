@@ -14,6 +14,7 @@ from typing import Any
 
 from gpunode.agent.pull import SCHEMA
 from gpunode.base.errors import CodedError
+from gpunode.base.messages import command_error
 from gpunode.settings import Settings, SettingsError, component_models, settings_from
 
 # What is of a cluster as a whole, or made by it: a push does that.
@@ -28,7 +29,12 @@ OF_CLUSTER = frozenset(
 class BundleError(CodedError):
     """Say which host's settings no bundle can carry, and what to do."""
 
-    code = "agent.no-bundle"
+    code = command_error(
+        "agent.no-bundle", "A host's settings cannot be put into a bundle.",
+        "Part of them comes from other hosts (an IMEX domain) or the cluster, or cannot be written as JSON. Nothing "
+        "was written.",
+        remedy="configure this host with a push, and leave it out with --limit", exit="3",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

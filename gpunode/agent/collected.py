@@ -9,11 +9,84 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gpunode.base.findings import Finding, FindingClass, NodeReport, finding_from
+from gpunode.base.messages import Code, command_error
 from gpunode.base.node_summary import summary_from
 from gpunode.base.probe_output import decoded, values
 from gpunode.base.reading import ParseError, Reading
 
 _LOOK = "look at `systemctl status gpunode-agent.timer gpunode-agent` on the node"
+_NO_AGENT = command_error(
+    "agent.none", "A node has no agent.",
+    "Only a push brings it to its settings.",
+    remedy="`gpunode agent install`, or leave the host out with --limit",
+)  # fmt: skip
+SILENT = command_error(
+    "agent.silent", "A node's agent has not pulled for too long, has never pulled, or left no readable report.",
+    "The node's present state is not known.", remedy=_LOOK,
+)  # fmt: skip
+_NO_SUCCESS = command_error(
+    "agent.no-success", "No pull of a node has reached its bundle's settings for too long.",
+    "The agent runs; each of its runs was refused, failed or left a difference. The other findings say which.",
+    remedy="correct the other findings",
+)  # fmt: skip
+command_error(
+    "agent.run-broken", "gpunode did not finish on the node, or reached no verdict.",
+    remedy="read /var/lib/gpunode/agent/private/run/log on the node, and correct the cause; the next pull tries again",
+)  # fmt: skip
+
+
+def _refusal(code: str, summary: str, detail: str, *, remedy: str) -> None:
+    """Declare why pull.py applies no bundle; it runs without gpunode, and has each code as text."""
+    command_error(code, summary, f"{detail} The node stays unchanged.", remedy=remedy, exit="3")
+
+
+_refusal(
+    "agent.not-fetched", "A node could not fetch its bundle, or the program that the bundle names.",
+    "The file is missing, redirected or too large, or the server has no HTTPS certificate that the node trusts.",
+    remedy="check the server, its certificate and the network to it; make the bundle where it is missing",
+)  # fmt: skip
+_refusal(
+    "agent.not-verified", "A node could not verify a signature because it cannot run ssh-keygen.",
+    "OpenSSH's program verifies a bundle before any part of it is parsed.",
+    remedy="install openssh-client on the node",
+)  # fmt: skip
+_refusal(
+    "agent.bundle-altered", "A bundle, its signature or its program is not the one that was signed.",
+    "It was changed after it was signed, by a person or a faulty disk, or its schema is not the agent's.",
+    remedy="make the bundles again, and check who may write to their folder",
+)  # fmt: skip
+_refusal(
+    "agent.bundle-signer", "A bundle is signed with a key that the node does not trust.",
+    "The agent was installed with another key.",
+    remedy="sign with that key, or install the agent with this one",
+)  # fmt: skip
+_refusal(
+    "agent.bundle-host", "A bundle is for another host.",
+    "Each host has its own bundle, whose signature covers the host's name.",
+    remedy="check which bundle is at this node's address, or install the agent for the right host",
+)  # fmt: skip
+_refusal(
+    "agent.bundle-expired", "A bundle has expired by the node's clock.",
+    "Its settings have not been confirmed since.",
+    remedy="make the bundles again; where the node's clock is wrong, set it",
+)  # fmt: skip
+_refusal(
+    "agent.bundle-older",
+    "A bundle's number is lower than one that the node has applied, or the same as that of another bundle.",
+    "This prevents that old settings are brought back by anyone who can write to the bundles' folder.",
+    remedy="to go back, make a new bundle with a larger number",
+)
+_refusal(
+    "agent.other-python", "The program of a bundle is for another Python or architecture than the node's.",
+    "It has compiled parts, and comes from the environment where the bundles were made.",
+    remedy="make the bundles with a gpunode on that Python, or install that Python on the node and the agent with "
+    "--python",
+)  # fmt: skip
+_refusal(
+    "agent.busy", "A push was running on the node for so long that the pull gave up.",
+    "A pull waits two hours at most.",
+    remedy="check whether the push hangs",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -46,9 +119,9 @@ def judged(name: str, found: Collected, now: datetime, silent: timedelta) -> Nod
     """
     if not found.installed:
         said = "the node has no agent"
-        return NodeReport(name, (_bad("agent.none", "none", "installed", said, "install it: `gpunode agent install`"),))
+        return NodeReport(name, (_bad(_NO_AGENT, "none", "installed", said, "install it: `gpunode agent install`"),))
     if found.report is None:
-        return NodeReport(name, (_bad("agent.silent", "no report", "a report", "it has not pulled yet", _LOOK),))
+        return NodeReport(name, (_bad(SILENT, "no report", "a report", "it has not pulled yet", _LOOK),))
     try:
         (host,) = found.report["hosts"].values()
         findings = tuple(map(finding_from, host["findings"]))
@@ -64,18 +137,16 @@ def judged(name: str, found: Collected, now: datetime, silent: timedelta) -> Nod
 def _in_time(at: datetime, last: datetime | None, now: datetime, silent: timedelta) -> tuple[Finding, ...]:
     limit = f"within {silent}"
     if now - at > silent:
-        return (_bad("agent.silent", f"{at:%Y-%m-%d %H:%M} UTC", limit, "its last pull is too long ago", _LOOK),)
+        return (_bad(SILENT, f"{at:%Y-%m-%d %H:%M} UTC", limit, "its last pull is too long ago", _LOOK),)
     if last is None or now - last > silent:
         actual = "never" if last is None else f"{last:%Y-%m-%d %H:%M} UTC"
         why = "its pulls did not come to what the bundle asks; the other findings say why"
-        return (_bad("agent.no-success", actual, limit, why, "mend what the other findings tell"),)
-    return (
-        Finding("agent", FindingClass.OK, "last success", f"{last:%Y-%m-%d %H:%M} UTC", limit, code="agent.no-success"),
-    )
+        return (_bad(_NO_SUCCESS, actual, limit, why, "mend what the other findings tell"),)
+    return (Finding("agent", FindingClass.OK, "last success", f"{last:%Y-%m-%d %H:%M} UTC", limit, code=_NO_SUCCESS),)
 
 
-def _bad(code: str, actual: str, desired: str, cause: str, remedy: str) -> Finding:
-    what = "last success" if code == "agent.no-success" else "last pull"
+def _bad(code: Code, actual: str, desired: str, cause: str, remedy: str) -> Finding:
+    what = "last success" if code == _NO_SUCCESS else "last pull"
     return Finding("agent", FindingClass.ERROR, what, actual, desired, cause, remedy, code=code)
 
 

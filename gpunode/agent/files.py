@@ -10,6 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from gpunode.agent.pull import Places
 from gpunode.base.errors import CodedError
+from gpunode.base.messages import command_error
 
 PLACES = Places()
 PROGRAM = "/usr/local/lib/gpunode/pull.py"
@@ -39,13 +40,22 @@ class Gate:
 class GateError(CodedError):
     """Say what is wrong with the API server by which a taint is to go."""
 
-    code = "agent.gate"
+    code = command_error(
+        "agent.gate", "The value of --gate is not an API server's address.",
+        "--gate names the API server of the nodes' cluster, which removes a node's taint gpunode/unverified after a "
+        "good pull. Nothing was done.",
+        remedy="give https://HOST:PORT, as `kubectl cluster-info` prints it", exit="64",
+    )  # fmt: skip
 
 
 class SourceError(CodedError):
     """Say what is wrong with where bundles are to come from."""
 
-    code = "agent.source"
+    code = command_error(
+        "agent.source", "An agent cannot fetch bundles from this address.",
+        "It takes https:// and file:// addresses without user names, passwords, queries or blanks. Nothing was done.",
+        remedy="give https://HOST/FOLDER, or file:///FOLDER of the nodes", exit="64",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from gpunode.agent.pull import NAMESPACE, SIGNER
 from gpunode.base.errors import CodedError
+from gpunode.base.messages import command_error
 
 # How often the program is asked, and the seconds that it has each time.
 _ATTEMPTS, _SECONDS = 3, 20
@@ -15,7 +16,11 @@ _ATTEMPTS, _SECONDS = 3, 20
 class SigningError(CodedError):
     """Say why a bundle could not be signed, and what to do."""
 
-    code = "agent.not-signed"
+    code = command_error(
+        "agent.not-signed", "A bundle could not be signed, or a key is not usable.",
+        "The message has the reason of ssh-keygen. Nothing was written.",
+        remedy="give a key without a passphrase, or the public half of one that ssh-agent holds",
+    )  # fmt: skip
 
 
 def signature(text: bytes, key: Path) -> bytes:

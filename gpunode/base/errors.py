@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from gpunode.base.messages import Code, command_error
+
+INTERRUPTED = command_error(
+    "gpunode.interrupted", "The command was interrupted by Ctrl-C, a lost terminal or a termination.",
+    "The message says where nothing was done. Otherwise a change in progress on a node is finished or undone there.",
+    remedy="run the command again; it begins with what is not as desired",
+)  # fmt: skip
+
 
 class CodedError(Exception):
     """Say why a command cannot do its work; `code` is what `gpunode explain` knows it by."""
 
-    code: ClassVar[str]
+    code: ClassVar[Code]
 
 
 class Interrupted(SystemExit, KeyboardInterrupt):

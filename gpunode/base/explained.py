@@ -1,4 +1,4 @@
-"""The pages of all codes, as `make docs` generated them: what a message means, and which code somebody asks for."""
+"""The pages of all codes: what each message means, and the search for a page by code, text or component."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from typing import Any
 
 import gpunode
 from gpunode.base.codes import code_of, slug
+from gpunode.base.importing import uncollected
 from gpunode.base.messages import Message, declared, shown
 
 _MOST_NEAR = 3
+# Code of an earlier gpunode: the present one.
+FORMER: Mapping[str, str] = {}
 # Modules that declare no message: the lab, what generates the documentation, and the pyinfra modules at the top.
 _WITHOUT = frozenset(("lab", "reference", "facts", "operations", "deploys"))
 
@@ -51,6 +54,7 @@ class Page:
 
 @cache
 def _data() -> Mapping[str, Any]:
+    """Return the pages that are not declared in code yet."""
     found: dict[str, Any] = json.loads(resources.files("gpunode.data").joinpath("codes.json").read_text("utf-8"))
     return found
 
@@ -59,18 +63,24 @@ def _data() -> Mapping[str, Any]:
 def pages() -> Mapping[str, Page]:
     """Return code -> its page, in the order of the codes."""
     load()
-    written = {code: _page(code, page) for code, page in _data()["pages"].items()}
+    written = {code: _page(code, page) for code, page in _data().items()}
     return dict(sorted({**written, **{code: _declared(each) for code, each in declared().items()}}.items()))
 
 
 @cache
+@uncollected()
 def load() -> None:
     """Import every module of gpunode's that may declare a message."""
     root = Path(gpunode.__file__).parent
     for path in root.rglob("*.py"):
         parts = path.relative_to(root).with_suffix("").parts
         if parts[0] not in _WITHOUT and parts[-1] != "__main__" and "migrations" not in parts:
-            import_module(".".join(("gpunode", *parts)).removesuffix(".__init__"))
+            try:
+                import_module(".".join(("gpunode", *parts)).removesuffix(".__init__"))
+            except ModuleNotFoundError as error:
+                # A module that needs an extra which is not installed; none of these declares a message.
+                if (error.name or "gpunode").partition(".")[0] == "gpunode":
+                    raise
 
 
 def _declared(message: Message) -> Page:
@@ -108,9 +118,8 @@ def asked(text: str) -> tuple[Page, ...]:
 def _code(text: str) -> str:
     """Return the code that a text is: as it stands in brackets, in capitals, or as the head of a finding says it."""
     bare = text.strip().strip("[]").lower().replace("_", "-")
-    former: Mapping[str, str] = _data()["former"]
     component, colon, rest = text.partition(": ")
-    return code_of(component, rest.partition(": ")[0]) if colon else former.get(bare, bare)
+    return code_of(component, rest.partition(": ")[0]) if colon else FORMER.get(bare, bare)
 
 
 def near(text: str) -> tuple[str, ...]:

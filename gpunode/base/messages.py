@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import ClassVar
+from typing import ClassVar, NewType
 
+# The code of a declared error, caution or mistake: only a declaration makes one.
+Code = NewType("Code", str)
 _FILLED_IN = re.compile(r"\{[^{}]*\}")
 
 
@@ -88,11 +90,23 @@ class CommandError(Message):
     kind = Kind.ERROR
 
 
-def mistake(code: str, summary: str, detail: str = "", *, remedy: str, exit: str = "3") -> str:
+@dataclass(frozen=True)
+class CommandCaution(Message):
+    """Declare what a person should know though the command goes on."""
+
+    kind = Kind.CAUTION
+
+
+def mistake(code: str, summary: str, detail: str = "", *, remedy: str, exit: str = "3") -> Code:
     """Declare a mistake in settings, and return its code."""
-    return Mistake(code, summary, detail, remedies=(remedy,), exit=exit).code
+    return Code(Mistake(code, summary, detail, remedies=(remedy,), exit=exit).code)
 
 
-def command_error(code: str, summary: str, detail: str, *, remedy: str, exit: str) -> str:
+def command_error(code: str, summary: str, detail: str = "", *, remedy: str, exit: str = "1") -> Code:
     """Declare an error of a command, and return its code; exit: the exit codes with which commands end by it."""
-    return CommandError(code, summary, detail, remedies=(remedy,), exit=exit).code
+    return Code(CommandError(code, summary, detail, remedies=(remedy,), exit=exit).code)
+
+
+def command_caution(code: str, summary: str, detail: str = "", *, remedy: str) -> Code:
+    """Declare a caution of a command, which does not change its exit code, and return its code."""
+    return Code(CommandCaution(code, summary, detail, remedies=(remedy,), exit="0: it changes none").code)

@@ -15,7 +15,7 @@ import click
 from gpunode.base.findings import ExitCode, verdict
 from gpunode.base.importing import uncollected
 from gpunode.cli.agent_options import Time, install_options, installed_with
-from gpunode.cli.errors import end, end_by, told
+from gpunode.cli.errors import BUNDLES_NOT_WRITTEN, end, end_by, told
 from gpunode.cli.output import is_json, output_option, say_document, talk
 from gpunode.cli.recording import history_option, recorded
 from gpunode.cli.selection import called, inventory_argument, limit_option, set_option
@@ -69,7 +69,7 @@ def bundle(inventory: Path, key: Path, out: Path, valid: timedelta, number: int 
     except SigningError as error:
         end_by(error, ExitCode.ERROR)
     except OSError as error:
-        end(f"{error.filename or out}: {error.strerror}", "agent.not-written", ExitCode.ERROR)
+        end(f"{error.filename or out}: {error.strerror}", BUNDLES_NOT_WRITTEN, ExitCode.ERROR)
     if is_json():
         say_document(document(called(inventory, limit), found, now))
         return

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpunode.base.errors import CodedError
+from gpunode.base.errors import INTERRUPTED, CodedError
 from gpunode.base.findings import ExitCode
 from gpunode.base.host_names import folded
 from gpunode.cli.apply_end import document, end_of_no_run, end_of_nodes, end_of_run
 from gpunode.cli.engine import engine_option
-from gpunode.cli.errors import INTERRUPTED, NOT_READ, NOTHING_TO_CHANGE, complain, end, end_by, told
+from gpunode.cli.errors import NOT_READ, NOTHING_TO_CHANGE, complain, end, end_by, told
 from gpunode.cli.interruption import NOTHING_DONE, Interruption, end_line, interruptible
 from gpunode.cli.output import Mode, is_json, is_quiet, mode, output_option, say_document, talk
 from gpunode.cli.recording import history_option

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from gpunode.base.findings import ExitCode, NodeReport
 from gpunode.base.terminal import say, say_coloured
-from gpunode.cli.errors import BROKEN_OFF, complain
+from gpunode.cli.errors import complain
 from gpunode.cli.output import columns, is_json, is_quiet, say_document, talk
 from gpunode.cli.recording import recorded
 
@@ -43,6 +43,7 @@ def end_of_nodes(call: Call, ends: Collection[HostEnd]) -> NoReturn:
 
 def end_of_run(call: Call, plans: Plans, code: int, progress: Progress, files: Files, nodes: int) -> NoReturn:
     """Say how the nodes are behind a run, and end the program; code: pyinfra's, nodes: how many it was made on."""
+    from gpunode.fleet.reports.run_end import BROKEN_OFF
     from gpunode.fleet.run.child import last_lines
     from gpunode.fleet.run.ends import ends_of, how_it_ended, is_lost, status_of
 
@@ -85,6 +86,7 @@ def document(
 ) -> dict[str, Any]:
     """Return what drift's document says, of the nodes as the run left them; `alone`: why others were not judged."""
     from gpunode.fleet.reports.document import document as document_of
+    from gpunode.fleet.reports.run_end import BROKEN_OFF
 
     log = None if files is None else str(files.log)
     errors = [] if lost is None else [{"error": lost, "code": BROKEN_OFF}]

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _DEPLOY = Path("deploys/gpu_node.py")
 # Lines of a run that failed, where nothing else of it is shown.
 _LAST = 20
-_RUN = "run.failed"
 
 
 @click.command()
@@ -139,8 +138,10 @@ def _provisioned(inventory: Path) -> int:
 
 
 def _run(status: int) -> Finding:
+    from gpunode.fleet.rollout.gate import RUN_FAILED
+
     if status == 0:
-        return Finding("run", FindingClass.OK, f"pyinfra {_DEPLOY}", "exit 0", "exit 0", code=_RUN)
+        return Finding("run", FindingClass.OK, f"pyinfra {_DEPLOY}", "exit 0", "exit 0", code=RUN_FAILED)
     return Finding(
         "run",
         FindingClass.ERROR,
@@ -149,5 +150,5 @@ def _run(status: int) -> Finding:
         "exit 0",
         "an operation failed on this machine or on another of the job",
         "read the run's output in the job's log",
-        code=_RUN,
+        code=RUN_FAILED,
     )

@@ -13,27 +13,77 @@ from gpunode.base.codes import has_code, with_code
 from gpunode.base.errors import CodedError
 from gpunode.base.findings import ExitCode
 from gpunode.base.folding import fold_lines
+from gpunode.base.messages import Code, command_caution, command_error
 from gpunode.base.terminal import printable, say
 from gpunode.cli.output import error_columns, is_json, is_said, say_document
 from gpunode.cli.selection import told_of
 
-# What no class of its own stands for; `gpunode explain` has their pages.
-NOT_WRITTEN = "report.not-written"
-NOT_READ = "file.unreadable"
-NO_FACTS = "facts.none"
-NOTHING_TO_CHANGE = "apply.nothing-to-change"
-BROKEN_OFF = "run.broken-off"
-UNKNOWN_CODE = "explain.unknown"
-NO_CLUSTER = "cluster.none"
-RUNTIME_REFUSED = "runtime.refused"
-ALREADY_THERE = "init.already-there"
-NOT_MADE = "init.not-written"
-CRASHED = "gpunode.crashed"
-INTERRUPTED = "gpunode.interrupted"
-USAGE = "gpunode.usage"
+NOT_WRITTEN = command_error(
+    "report.not-written", "A report, a page or a manual page could not be written.",
+    "The file is as it was before. The findings were printed, in JSON with this error among `errors`, and other "
+    "reports were written.",
+    remedy="correct the path, its permissions or the space on its file system, and run the command again",
+)  # fmt: skip
+NOT_READ = command_error(
+    "file.unreadable", "A file that the command needs cannot be read or written.",
+    remedy="correct the path or its permissions",
+)  # fmt: skip
+NO_FACTS = command_error(
+    "facts.none", "A node gave no facts.",
+    "It could not be reached, or its answer was not understood. The facts of the other nodes were printed.",
+    remedy="correct what the message says of the node, and run the command again",
+)  # fmt: skip
+NOTHING_TO_CHANGE = command_error(
+    "apply.nothing-to-change", "No node can be changed.",
+    "Every node is refused or did not answer; the plan above the message has the reason of each. Nothing was done.",
+    remedy="correct what the plan says of the nodes", exit="1 where a node did not answer, else 2",
+)  # fmt: skip
+UNKNOWN_CODE = command_error(
+    "explain.unknown", "No message has this code.",
+    remedy="`gpunode explain` lists all codes", exit="64",
+)  # fmt: skip
+NO_CLUSTER = command_error(
+    "cluster.none", "The settings bring the GPUs of no host into a cluster.",
+    remedy="set kubernetes.enabled = True and device_plugin.method for the hosts that are the cluster's nodes",
+    exit="2",
+)  # fmt: skip
+RUNTIME_REFUSED = command_error(
+    "runtime.refused", "A container runtime's file is not edited.",
+    "It cannot be parsed, an edit would lose part of it, or the runtime's version is not supported.",
+    remedy="correct it by hand as the message says, or move it away", exit="3",
+)  # fmt: skip
+ALREADY_THERE = command_error(
+    "init.already-there", "A file to be written exists already.",
+    "gpunode init never overwrites a file. Nothing was written.",
+    remedy="name another folder or inventory", exit="3",
+)  # fmt: skip
+NOT_MADE = command_error(
+    "init.not-written", "A file could not be written, and no part of it was left.",
+    remedy="correct the path or its permissions, and run the command again",
+)  # fmt: skip
+CRASHED = command_error(
+    "gpunode.crashed", "gpunode met an error that it did not expect.",
+    "This is a defect of gpunode. It says nothing about the nodes.",
+    remedy="run the command again with GPUNODE_DEBUG=1, and report its output",
+)  # fmt: skip
+USAGE = command_error(
+    "gpunode.usage", "The command line is wrong.",
+    "An argument or option is missing, unknown or has a wrong value. Nothing was done.",
+    remedy="see the command's --help", exit="64",
+)  # fmt: skip
+BUNDLES_NOT_WRITTEN = command_error(
+    "agent.not-written", "Bundles could not be written.",
+    "The folder, or a file in it, cannot be written. Existing files stay.",
+    remedy="name another folder, or make it writable",
+)  # fmt: skip
+USER_DATA_LARGE = command_caution(
+    "agent.user-data-large", "The user data for new machines are larger than a cloud accepts.",
+    "EC2 accepts 16 KiB after compression (--gzip); other clouds have their own limits. The data were printed.",
+    remedy="leave --ca out where the machines trust the server anyway, or shorten that file",
+)  # fmt: skip
 
 
-def say_error(message: str, code: str, status: ExitCode, **more: Any) -> None:
+def say_error(message: str, code: Code, status: ExitCode, **more: Any) -> None:
     """Print the document of an error, where JSON is asked for and no document is printed yet.
 
     code: what `gpunode explain` knows it by; more: what the document says besides
@@ -44,7 +94,7 @@ def say_error(message: str, code: str, status: ExitCode, **more: Any) -> None:
         say_document({**error_document(message, code, status, told_of()), **more})
 
 
-def complain(text: str, code: str | None = None) -> None:
+def complain(text: str, code: Code | None = None) -> None:
     """Tell a person what is wrong, with the code at its end, folded to the terminal that standard error is.
 
     code: None where the text has its own
@@ -64,7 +114,7 @@ def say_usage(error: click.UsageError) -> None:
         click.UsageError(folded.removeprefix("Error: "), error.ctx).show()
 
 
-def end(text: str, code: str, status: ExitCode, **more: Any) -> NoReturn:
+def end(text: str, code: Code, status: ExitCode, **more: Any) -> NoReturn:
     """Say why the command cannot do its work, with its code behind it, and end the program.
 
     more: what the JSON document says besides, where one is asked for

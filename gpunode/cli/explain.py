@@ -68,7 +68,9 @@ def page_text(page: Page, columns: int) -> str:
         "exit code": (page.exit,),
         "source": (page.source,) if page.source else (),
     }
-    parts = [fold(f"{page.code}: {page.summary}", columns, "  "), "", fold(page.detail, columns, ""), ""]
+    parts = [fold(f"{page.code}: {page.summary}", columns, "  "), ""]
+    if page.detail:
+        parts += [fold(page.detail, columns, ""), ""]
     for label, texts in told.items():
         for at, text in enumerate(texts):
             parts.append(fold(f"{'' if at else label:<{_COLUMN}}{text}", columns, " " * _COLUMN))

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from gpunode.base.errors import Interrupted
+from gpunode.base.errors import INTERRUPTED, Interrupted
 from gpunode.base.findings import ExitCode
 from gpunode.base.terminal import say
-from gpunode.cli.errors import INTERRUPTED, end
+from gpunode.cli.errors import end
 from gpunode.cli.output import is_terminal
 
 # Where a command had changed no node yet.

@@ -14,6 +14,7 @@ import click
 from gpunode import ROOMS
 from gpunode.base.findings import ExitCode
 from gpunode.base.folding import fold
+from gpunode.base.messages import command_error
 from gpunode.base.terminal import say
 from gpunode.cli.errors import end
 from gpunode.cli.output import columns, is_json, is_quiet, output_option, say_document, talk
@@ -21,8 +22,11 @@ from gpunode.cli.selection import tell_of
 
 # Raised when a key of the document goes away or changes its meaning; a new key raises nothing.
 SCHEMA = 1
-# The code of LabError, whose module an installed package lacks.
-_FAILED = "lab.failed"
+_FAILED = command_error(
+    "lab.failed", "The lab on this machine could not do what the command needs.",
+    "The lab makes throwaway nodes with podman. A program or a node is missing, or an image could not be built.",
+    remedy="do what the message says",
+)  # fmt: skip
 F = TypeVar("F", bound=Callable[..., Any])
 _Folder = click.Path(exists=True, file_okay=False, path_type=Path)
 _File = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -47,7 +51,7 @@ def _of_a_lab(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **kwargs)
         except (LabError, OSError) as error:
-            end(str(error), LabError.code, ExitCode.ERROR)
+            end(str(error), _FAILED, ExitCode.ERROR)
 
     return click.option("--lab", "lab_asked", metavar="NAME", help="Which lab; else $GPUNODE_LAB, else default.")(
         wrapped

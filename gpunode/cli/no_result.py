@@ -15,8 +15,10 @@ from contextlib import contextmanager
 import click
 
 from gpunode.base.codes import parted
+from gpunode.base.errors import INTERRUPTED
 from gpunode.base.findings import ExitCode
-from gpunode.cli.errors import CRASHED, INTERRUPTED, USAGE, complain, say_error, say_usage
+from gpunode.base.messages import Code
+from gpunode.cli.errors import CRASHED, USAGE, complain, say_error, say_usage
 from gpunode.cli.interruption import caught, end_line
 from gpunode.cli.output import has_output, take_mode_of_words
 
@@ -81,11 +83,11 @@ def _is_help(error: click.UsageError) -> bool:
     return isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ()))
 
 
-def _usage(error: click.UsageError) -> tuple[str, str]:
+def _usage(error: click.UsageError) -> tuple[str, Code]:
     """Return what is wrong with the command line, and its code."""
-    # In one line, as it is told: click parts what is allowed by lines.
+    # In one line, as complain() writes it: click separates the allowed values by lines.
     text, code = parted(" ".join(error.format_message().split()))
-    return text, code or USAGE
+    return text, Code(code) if code else USAGE
 
 
 def _crash(error: Exception) -> str:

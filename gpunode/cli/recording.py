@@ -83,10 +83,12 @@ def recorded(document: Mapping[str, Any], command: str) -> Mapping[str, Mapping[
         found = told(document, command)
         return record(place, found, inventory_name(found.inventory or "an inventory without a name"), keep).since
     except Exception as error:
+        from gpunode.history.errors import HistoryError
+
         # Whatever it is: what was found of the nodes is told as it is.
         if os.environ.get("GPUNODE_DEBUG"):
             raise
-        code = error.code if isinstance(error, CodedError) else "history.unavailable"
+        code = error.code if isinstance(error, CodedError) else HistoryError.code
         words = str(error) if isinstance(error, CodedError) else f"{type(error).__name__}: {error}"
         without = "; `--history none` does without a history"
         say(with_code(f"caution: this is not in the history: {words}{without}", code), err=True)

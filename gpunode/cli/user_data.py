@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from gpunode.cli.agent_options import install_options, installed_with
-from gpunode.cli.errors import complain
+from gpunode.cli.errors import USER_DATA_LARGE, complain
 
 
 @click.command("user-data")
@@ -30,5 +30,5 @@ def user_data(host: str | None, packed: bool, **asked: Any) -> None:
     text = made(installed_with(**asked), host)
     if (size := len(compressed(text))) > MOST:
         said = f"caution: {size} bytes when it is compressed, and EC2 takes {MOST}: leave --ca out, or shorten it"
-        complain(said, "agent.user-data-large")
+        complain(said, USER_DATA_LARGE)
     click.echo(compressed(text) if packed else text, nl=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 # Before anything of pyinfra's.
 from gpunode.base import fast_import  # noqa: F401  # isort: skip
-from gpunode.agent.collected import Collected, judged
+from gpunode.agent.collected import SILENT, Collected, judged
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.base.reading import ParseError
 from gpunode.facts.agent import AgentReport
@@ -30,7 +30,5 @@ def _report(answer: fleet.Answer[Collected], now: datetime, silent: timedelta) -
         return judged(answer.name, answer.reading, now, silent)
     except ParseError as error:
         remedy = "install the agent anew: `gpunode agent install`"
-        item = Finding(
-            "agent", FindingClass.ERROR, "report", "unreadable", "readable", str(error), remedy, code="agent.silent"
-        )
+        item = Finding("agent", FindingClass.ERROR, "report", "unreadable", "readable", str(error), remedy, code=SILENT)
         return NodeReport(answer.name, (item,))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpunode.base.errors import CodedError
+from gpunode.base.messages import command_error
 from gpunode.base.run_context import Slot
 from gpunode.base.standard_output import kept_for_results
 from gpunode.fleet.engine.expected import expected
@@ -36,7 +37,11 @@ _WITHOUT_CLASS = frozenset({"chroot_directory"})
 class InventoryError(CodedError):
     """Say why an inventory could not be read."""
 
-    code = "inventory.unreadable"
+    code = command_error(
+        "inventory.unreadable", "The inventory cannot be read, or has no host.",
+        "An inventory is a Python file, or a connector of pyinfra such as @docker. No host was contacted.",
+        remedy="correct what the message names; `gpunode init --from-…` makes one from Ansible, Terraform or a cluster",
+    )  # fmt: skip
 
 
 @cache

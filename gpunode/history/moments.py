@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from gpunode.base.errors import CodedError
+from gpunode.base.messages import command_error
 
 UNITS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 ALLOWED = "give 24h, 90d, 'yesterday 22:00', '22:00' or 2026-01-14T22:00, in UTC"
@@ -19,7 +20,12 @@ _CLOCK = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?")
 class MomentError(CodedError):
     """Say that a text is no time, and what is one."""
 
-    code = "history.time"
+    code = command_error(
+        "history.time", "A text is not a time, or not a length of time.",
+        "Times are in UTC: 24h (that long ago), 'yesterday 22:00', 22:00 (the last one), 2026-01-14T22:00, or with an "
+        "offset, 2026-01-14T22:00+01:00. Lengths are a number with s, min, h, d or w.",
+        remedy="give one of these", exit="64",
+    )  # fmt: skip
 
 
 def age(text: str) -> timedelta:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from gpunode.base.errors import CodedError
+from gpunode.base.messages import command_error
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -24,7 +25,11 @@ _ALLOWED = "give a file, postgresql://HOST/DATABASE, or none"
 class PlaceError(CodedError):
     """Say why a text names no history, and what does."""
 
-    code = "history.unknown-place"
+    code = command_error(
+        "history.unknown-place", "The value of --history is not a history that gpunode can keep.",
+        "A history is an SQLite file or a PostgreSQL URL; `none` turns it off. No host was contacted.",
+        remedy="give a path, postgresql://USER@HOST/DATABASE, or none; put a password into a PGPASSFILE", exit="64",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any
 from gpunode.base.codes import code_of
 from gpunode.base.errors import CodedError
 from gpunode.base.findings import FindingClass
+from gpunode.base.messages import command_error
 from gpunode.base.subject import Subject
 from gpunode.history.intervals import End, Key, State
 
@@ -34,7 +35,12 @@ _OF_THE_RUN = frozenset({"run"})
 class NoDocumentError(CodedError):
     """Say why something is no document that a history can take."""
 
-    code = "history.no-document"
+    code = command_error(
+        "history.no-document", "A file is not a JSON document that a history can take.",
+        "It takes the output of `gpunode drift`, `apply` and `agent collect` with --output json, and reports of "
+        "agents. A plan describes what a run would do, not the state of hosts.",
+        remedy="import the output of one of these commands", exit="3",
+    )  # fmt: skip
 
 
 class Scope(Enum):

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from gpunode.base.document import COUNT, OF_CALL, TEXT, document_schema, each, head, objects
 from gpunode.base.errors import CodedError
 from gpunode.base.findings import ExitCode
+from gpunode.base.messages import command_error
 from gpunode.components.containerd.state import Containerd
 from gpunode.components.cuda import CudaToolkits
 from gpunode.components.docker.state import Docker
@@ -53,7 +54,11 @@ _BARE: dict[str, Any] = {
 class FactsError(CodedError):
     """Say what in a file of facts or of settings cannot be used: which file, where, why, and what to do."""
 
-    code = "facts.refused"
+    code = command_error(
+        "facts.refused", "A file of recorded facts or of settings cannot be used.",
+        "It cannot be read, is neither JSON nor YAML, or lacks what a decision needs. Nothing was decided.",
+        remedy="record the facts again with `gpunode facts INVENTORY`; docs/plan.md describes both files", exit="3",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

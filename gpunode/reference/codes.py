@@ -1,7 +1,7 @@
-"""Generate gpunode/data/codes.json, which `gpunode explain` reads, and docs/codes.md from it.
+"""Generate docs/codes.md from the pages of all codes, and gpunode/data/codes.json of those that no module declares.
 
-What a code is stands in `pages/`, written by hand; causes, remedies and classes of findings come from the judges'
-source, reasons and remedies of refusals and contradictions from their tables.
+The latter come from `pages/`, written by hand, with causes, remedies and classes of findings from the judges' source,
+and reasons and remedies of refusals from their table.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from typing import Any
 
 import yaml
 
+from gpunode.base import explained
 from gpunode.base.codes import OTHER, code_of, preflight
-from gpunode.base.findings import ExitCode, Finding, FindingClass, verdict
+from gpunode.base.findings import Finding, FindingClass, verdict
+from gpunode.base.messages import Kind, declared
 from gpunode.base.tables.reading import content
 from gpunode.reference import findings
 
@@ -24,7 +26,7 @@ _PAGES = Path(__file__).resolve().parent / "pages"
 EVER = _PAGES / "ever.txt"
 _FILLED_IN = re.compile(r"\{[^{}]*\}")
 _BY_NODE = "…"
-FINDING, REFUSAL, CAUTION, MISTAKE, ERROR = "finding", "refusal", "caution", "mistake in settings", "error of a command"
+FINDING, REFUSAL, CAUTION = "finding", "refusal", "caution"
 # Of a row in the table of preflight the code says whether it refuses: `refusal("ROW"` or `caution("ROW"`.
 _ROW_OF = re.compile(r'\bcaution\(\s*"([a-z0-9-]+)"')
 
@@ -151,63 +153,20 @@ def _preflight() -> Iterator[tuple[str, Page]]:
         )
 
 
-def _settings() -> Iterator[tuple[str, Page]]:
-    table = content("contradictions.yaml")
-    for row, written in _written("settings").items():
-        page = {"summary": written} if isinstance(written, str) else dict(written)
-        said = table.get(row)
-        yield (
-            f"settings.{row}",
-            {
-                "kind": MISTAKE,
-                "seen": [],
-                "summary": page["summary"],
-                "detail": page.get(
-                    "detail", "Both cannot be had together in a cluster. No host was contacted, nothing was done."
-                ),
-                "causes": [f"{_shown(said['key'])}: {_shown(said['message'])}"] if said else [],
-                "remedies": [page.get("remedy", "change one of the settings that the message names")],
-                "exit": str(page.get("exit", int(ExitCode.INPUT_REFUSED))),
-            },
-        )
-
-
-def _errors() -> Iterator[tuple[str, Page]]:
-    for code, page in _written("commands").items():
-        found = {
-            "kind": page.get("kind", ERROR),
-            "seen": [],
-            "summary": page["summary"],
-            "detail": page["detail"],
-            "causes": [],
-        }
-        yield code, {**found, "remedies": [page["remedy"]], "exit": str(page["exit"])}
-
-
-def pages() -> dict[str, Page]:
-    """Return code -> its page, in the order of the codes; raise ValueError where a code has two."""
-    found: dict[str, Page] = {}
-    for code, page in (*_findings(), *_preflight(), *_settings(), *_errors()):
-        if code in found:
-            raise ValueError(f"{code} is written twice in {_PAGES}")
-        found[code] = page
-    return dict(sorted(found.items()))
-
-
-def former() -> dict[str, str]:
-    """Return code of an earlier gpunode -> the one that it is now."""
-    return dict(_written("former"))
-
-
 def data() -> str:
-    """Return the text of gpunode/data/codes.json."""
-    return json.dumps({"former": former(), "pages": pages()}, indent=1, ensure_ascii=False) + "\n"
+    """Return the text of gpunode/data/codes.json: the pages that no module declares yet."""
+    explained.load()
+    written = dict(sorted((*_findings(), *_preflight())))
+    return (
+        json.dumps({code: written[code] for code in written if code not in declared()}, indent=1, ensure_ascii=False)
+        + "\n"
+    )
 
 
 def ever() -> str:
     """Return the text of the list of all codes that there ever were, with those that are new."""
     before = EVER.read_text(encoding="utf-8").splitlines() if EVER.is_file() else []
-    return "\n".join(sorted({*before, *pages()} - {OTHER, ""})) + "\n"
+    return "\n".join(sorted({*before, *explained.pages()} - {OTHER, ""})) + "\n"
 
 
 _HEAD = """# Codes
@@ -229,19 +188,19 @@ gpunode explain --json                     # all pages, for programs
 ```
 """
 _TITLES = {
-    FINDING: "Findings",
-    REFUSAL: "Refusals of preflight",
-    CAUTION: "Cautions",
-    MISTAKE: "Mistakes in settings",
-    ERROR: "Errors of commands",
+    Kind.FINDING: "Findings",
+    Kind.REFUSAL: "Refusals of preflight",
+    Kind.CAUTION: "Cautions",
+    Kind.MISTAKE: "Mistakes in settings",
+    Kind.ERROR: "Errors of commands",
 }
 
 
 def document() -> str:
     """Return the text of docs/codes.md."""
-    parts, every = [_HEAD], pages()
+    parts = [_HEAD]
     for kind, title in _TITLES.items():
         parts += [f"## {title}\n", "| code | says |", "|---|---|"]
-        parts += [f"| `{code}` | {page['summary']} |" for code, page in every.items() if page["kind"] == kind]
+        parts += [f"| `{page.code}` | {page.summary} |" for page in explained.pages().values() if page.kind == kind]
         parts.append("")
     return "\n".join(parts)

@@ -5,13 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, get_args, get_origin
 
+from gpunode.base.messages import mistake
 from gpunode.settings.component import Component
 from gpunode.settings.problems import SECRET, Problem, is_secret, nearest, written
 
-UNKNOWN_NAME = "settings.unknown-name"
-FORMER_NAME = "settings.former-name"
-NOT_ALLOWED = "settings.not-allowed"
-WRONG_TYPE = "settings.wrong-type"
+UNKNOWN_NAME = mistake(
+    "settings.unknown-name", "A name in the host's data is unknown to gpunode and pyinfra.",
+    "It is misspelt, from another gpunode, or your own. Your own names may begin with the prefix in the message.",
+    remedy="write the intended name (docs/settings.md lists all), or remove it",
+)  # fmt: skip
+FORMER_NAME = mistake(
+    "settings.former-name", "A setting is given by its former and by its present name.",
+    remedy="leave the former name out",
+)  # fmt: skip
+NOT_ALLOWED = mistake(
+    "settings.not-allowed", "A setting has a value that is not allowed.",
+    remedy="write one of the values that the message lists",
+)  # fmt: skip
+WRONG_TYPE = mistake(
+    "settings.wrong-type", "A setting has a value of the wrong type.",
+    "Versions have to be strings: 12.10 without quotes is read as 12.1.",
+    remedy="write the type that the message names; quote versions",
+)  # fmt: skip
 _LONGEST_KEY = 120
 _EXPECTED = {
     "string_type": "a string",

@@ -7,20 +7,43 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
+from operator import attrgetter
 
 from gpunode.base.codes import with_code
 from gpunode.base.errors import CodedError
 from gpunode.base.host_names import folded
+from gpunode.base.messages import Code, Mistake, mistake, shown
 from gpunode.base.reading import Reading
 from gpunode.settings.layers import DEEPEST
 
-# Codes of mistakes that are found in several places; a contradiction has its row of contradictions.yaml.
-WRONG_VALUE = "settings.wrong-value"
-CONTRADICTION = "settings.contradiction"
-UNKNOWN_HOST = "settings.unknown-host"
-NOT_ALIKE = "settings.not-alike"
-NODE_NAME = "settings.node-name"
-IMEX_DOMAIN = "settings.imex-domain"
+WRONG_VALUE = mistake(
+    "settings.wrong-value", "A setting has a value that cannot be used.",
+    "It is out of range, has the wrong form, or names something that does not exist. The message says which.",
+    remedy="write a value as the message says (docs/settings.md describes each setting)",
+)  # fmt: skip
+CONTRADICTION = mistake(
+    "settings.contradiction", "Two settings of a host exclude each other.",
+    remedy="change one of the two, as the message says",
+)  # fmt: skip
+UNKNOWN_HOST = mistake(
+    "settings.unknown-host", "A setting names a host that is not in the inventory.",
+    remedy="add the host to the inventory, or name one of its hosts",
+)  # fmt: skip
+NOT_ALIKE = mistake(
+    "settings.not-alike", "Hosts have different values of a setting that has to be the same for all of them.",
+    "A run, a cluster or an IMEX domain has one value of it. The message names the first host and its value.",
+    remedy="set it once, in the data of the group that has all of these hosts",
+)  # fmt: skip
+NODE_NAME = mistake(
+    "settings.node-name", "A host's name in the cluster is missing, or another host has the same one.",
+    "kubernetes.node_name is the host's name in the inventory unless you set it.",
+    remedy="set kubernetes.node_name to the name that `kubectl get nodes` shows",
+)  # fmt: skip
+IMEX_DOMAIN = mistake(
+    "settings.imex-domain", "An IMEX domain is not complete, or its addresses are wrong.",
+    "A domain has at least two nodes, each with its own address that the others reach.",
+    remedy="give all of the domain's hosts the same imex.domain, set imex.address, or leave imex out",
+)  # fmt: skip
 _LONGEST_VALUE = 120
 # Each is written by a character at least.
 _MOST_SHOWN = 2 * _LONGEST_VALUE
@@ -42,7 +65,7 @@ class Problem(Reading):
     message: str
     allowed: tuple[str, ...] = ()
     host: str | None = None
-    code: str = WRONG_VALUE
+    code: Code = WRONG_VALUE
 
     def __str__(self) -> str:
         """Return `HOST: KEY = VALUE: MESSAGE; allowed: A, B [CODE]`."""
@@ -51,10 +74,37 @@ class Problem(Reading):
         return with_code(f"{where}{self.key} = {self.value}: {self.message}{allowed}", self.code)
 
 
+@dataclass(frozen=True)
+class Contradiction(Mistake):
+    """Declare settings of one node that exclude each other in a cluster: `contradiction` does."""
+
+    text: str = ""
+
+    def __call__(self, settings: object, **values: object) -> Problem:
+        """Return the problem of a node's settings; values: what the text names besides {settings}."""
+        key, _, message = self.text.format(settings=settings, **values).partition(" ")
+        return Problem(key, written(attrgetter(key)(settings)), message, code=Code(self.code))
+
+
+def contradiction(row: str, text: str, summary: str = "") -> Contradiction:
+    """Declare settings of one node that exclude each other in a cluster.
+
+    text: `KEY WHAT IS WRONG; WHAT TO DO`, with {name} for a value; summary: one without values, where KEY and what is
+    wrong have some
+    """
+    wrong, remedy = shown(text).split("; ", 1)
+    detail = "gpunode finds this before it contacts a host. Nothing was done."
+    causes = (wrong,) if summary else ()
+    return Contradiction(f"settings.{row}", summary or f"{wrong}.", detail, causes, (remedy,), "3", text=text)
+
+
 class SettingsError(CodedError, ValueError):
     """Hold every problem of one host's, or of all hosts', settings; its text is the one message that lists them."""
 
-    code = "settings.refused"
+    code = mistake(
+        "settings.refused", "The settings of one or several hosts have mistakes, and nothing was done.",
+        remedy="correct each, and check with `gpunode check INVENTORY`, which contacts no host",
+    )  # fmt: skip
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         """Take the problems in the order in which they are listed."""

@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from gpunode.base.errors import CodedError
+from gpunode.base.messages import mistake
 
 # The mapping, and the patterns of the hosts that it is for (none: all of them), as JSON.
 SET, LIMIT = "GPUNODE_SET", "GPUNODE_SET_LIMIT"
@@ -24,7 +25,11 @@ _OF_A_RUN = {"disruption": ("max_parallel",)}
 class OverrideError(CodedError, ValueError):
     """Say what is wrong with a word behind --set, and what is allowed."""
 
-    code = "settings.override"
+    code = mistake(
+        "settings.override", "The value of --set is not a setting with a value.",
+        "It has the form COMPONENT.SETTING=VALUE; lists and mappings are JSON.",
+        remedy="write it as the message says; docs/settings.md lists all settings", exit="64",
+    )  # fmt: skip
 
 
 def given() -> Mapping[str, Any]:

@@ -18,13 +18,14 @@ from gpunode import cli
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.base.folding import UNBOUND, fold, fold_lines
 from gpunode.base.host_names import folded, folded_in_a_line
-from gpunode.cli.errors import BROKEN_OFF, complain
+from gpunode.cli.errors import complain
 from gpunode.cli.mig import as_text
 from gpunode.components.mig.check import check, target
 from gpunode.fleet import no_answer
 from gpunode.fleet.call import Call
 from gpunode.fleet.reports.findings_text import report_text
 from gpunode.fleet.reports.plan_text import plan_text
+from gpunode.fleet.reports.run_end import BROKEN_OFF
 from gpunode.node.plan import Plan
 from gpunode.settings.mig_parted.declaration import read_declaration
 from tests.support.cases import build

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from gpunode.base import tables
+from gpunode.base.messages import command_caution
 from gpunode.components.mig.device_filter import NVIDIA, Match, PciId, matches, parse_pci_id
 from gpunode.components.mig.goal import Verdict, judge
 from gpunode.settings.mig_parted.declaration import Declaration, Entry
@@ -14,7 +15,34 @@ from gpunode.settings.mig_parted.mistakes import Mistake, shown
 from gpunode.settings.mig_parted.profile import Profile, parse_profile
 
 _COMPARED = 200
-_FILTER, _DEVICES, _NOWHERE = "mig.device-filter", "mig.devices", "mig.layout-nowhere"
+_FILTER = command_caution(
+    "mig.device-filter", "A device filter of a MIG configuration matches no GPU with MIG that gpunode knows.",
+    "nvidia-mig-parted accepts it silently. The entry is then for no GPU, or for one whose profiles gpunode does not "
+    "know.",
+    remedy="write the PCI id of the product as 0x233010DE, from `lspci -n`: device, then vendor",
+)  # fmt: skip
+_DEVICES = command_caution(
+    "mig.devices", "An entry's list of GPUs is empty, or has an index twice or an index that no GPU has.",
+    "nvidia-mig-parted accepts it silently. Indices are those of nvidia-smi, from 0.",
+    remedy="list each index once, or write `all`",
+)  # fmt: skip
+_TWICE = command_caution(
+    "mig.profile-twice", "An entry has a MIG profile twice, in two spellings.",
+    "The two counts are added.",
+    remedy="write the profile once, with the sum",
+)  # fmt: skip
+_NOWHERE = command_caution(
+    "mig.layout-nowhere", "No product that a MIG configuration's entry is for can hold its layout.",
+    "nvidia-mig-parted reports this only on the node, when it applies the layout. The message names a product and what "
+    "does not fit on it.",
+    remedy="change the layout, or name the products in a device filter; `gpunode mig check` with --gpu lists the "
+    "nearest layouts that fit",
+)  # fmt: skip
+_OVERLAP = command_caution(
+    "mig.entries-overlap", "Two entries of a MIG configuration are for the same GPU.",
+    "The later entry counts; the earlier one does nothing on that GPU.",
+    remedy="separate the entries with `devices` or a device filter",
+)  # fmt: skip
 
 
 def cautions_of(declaration: Declaration) -> tuple[Mistake, ...]:
@@ -61,7 +89,7 @@ def _profiles(entry: Entry) -> Iterator[Mistake]:
         if first != name:
             path = f"{entry.path}.mig-devices"
             said = f"is the same profile as {shown(first)}: the two counts are added"
-            yield Mistake(path, shown(name), said, code="mig.profile-twice")
+            yield Mistake(path, shown(name), said, code=_TWICE)
 
 
 def _counts(entry: Entry) -> Iterator[Mistake]:
@@ -107,7 +135,7 @@ def _overlaps(entries: Sequence[Entry]) -> Iterator[Mistake]:
         shared = _shared(first.devices, second.devices)
         if shared is not None and _same_gpus(first.device_filter, second.device_filter):
             message = f"is for {shared} too, which {first.path} is for: the later entry counts"
-            yield Mistake(second.path, None, message, code="mig.entries-overlap")
+            yield Mistake(second.path, None, message, code=_OVERLAP)
 
 
 def _shared(first: tuple[int, ...] | None, second: tuple[int, ...] | None) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any
 from gpunode.base import tables
 from gpunode.base.document import COUNT, MAYBE, TEXT, TEXTS, document_schema, each, head, objects
 from gpunode.base.findings import ExitCode
+from gpunode.base.messages import command_error
 from gpunode.components.mig.cautions import cautions_of
 from gpunode.components.mig.device_filter import NVIDIA, Match, PciId, matches
 from gpunode.components.mig.goal import Judged, Verdict, judge, nearest_layouts
@@ -19,8 +20,24 @@ from gpunode.settings.mig_parted.mistakes import Mistake
 
 SCHEMA = 1
 _DEVICE = re.compile(r"0[xX](?P<device>[0-9a-fA-F]{4})(?:10[dD][eE])?", re.ASCII)
-# What `gpunode explain` knows a verdict by that is not good.
-CODES = {Verdict.NOT_PLACED: "mig.not-placed", Verdict.UNDECIDED: "mig.undecided"}
+CODES = {
+    Verdict.NOT_PLACED: command_error(
+        "mig.not-placed",
+        "A MIG configuration does not fit on the GPU for which it is checked.",
+        "The entry below the message says which profiles do not fit and why, or that no entry is for this GPU, which "
+        "would stay unchanged.",
+        remedy="take one of the nearest layouts that the message lists, or a published one: `gpunode mig check` with "
+        "--gpu and without FILE lists them",
+        exit="2",
+    ),
+    Verdict.UNDECIDED: command_error(
+        "mig.undecided",
+        "It is not known whether a MIG configuration fits on this GPU.",
+        "gpunode has no table of the places for instances on this product, and NVIDIA publishes no such mixture.",
+        remedy="take a published configuration (`gpunode mig check` with --gpu and without FILE lists them), or try "
+        "the layout on a free GPU of this kind",
+    ),
+}
 # Worst first: one entry that has no place decides for its configuration.
 _SEVERITY = (Verdict.NOT_PLACED, Verdict.UNDECIDED, Verdict.PLACED)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gpunode.base.errors import CodedError
+from gpunode.base.messages import command_error
 
 Machine = tuple[str, dict[str, Any]]
 
@@ -32,7 +33,12 @@ _NAME = re.compile(r"[A-Za-z0-9_.:\[\]-]+")
 class MachinesError(CodedError):
     """Say what is wrong with the source of a CI job's machines."""
 
-    code = "ci.machines"
+    code = command_error(
+        "ci.machines", "The source of a CI job's machines cannot be used.",
+        "The environment names no source or several, or the source is not of the form it needs. No machine was "
+        "contacted.",
+        remedy="set exactly one of the variables that the message lists, and GPUNODE_CI_KEY (docs/how-to/ci.md)",
+    )  # fmt: skip
 
 
 def machines_from(environment: Mapping[str, str]) -> list[Machine]:

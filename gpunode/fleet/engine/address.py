@@ -7,6 +7,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from gpunode.base.errors import CodedError
+from gpunode.base.messages import command_error
 
 LOCAL = "local"
 _SCHEME = "dask"
@@ -16,7 +17,12 @@ _SHAPES = "give local, or dask://HOST:PORT of a Dask scheduler"
 class EngineError(CodedError):
     """Say why an engine cannot be used, and what to do."""
 
-    code = "engine.refused"
+    code = command_error(
+        "engine.refused", "The engine of --engine cannot be used.",
+        "It is unknown, its scheduler does not answer, Dask is not installed, or the connection to another machine "
+        "would not be encrypted. Nothing was started. docs/scale.md describes how to set up an engine.",
+        remedy="do what the message says, or leave out --engine",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 
 from gpunode.base.errors import CodedError
+from gpunode.base.messages import command_error
 from gpunode.fleet.engine.parts import joined
 
 PART = "GPUNODE_PART"
@@ -21,7 +22,12 @@ PART = "GPUNODE_PART"
 class PartError(CodedError):
     """Say that a worker has something else than whoever gave it the part."""
 
-    code = "engine.other-settings"
+    code = command_error(
+        "engine.other-settings",
+        "A worker has another gpunode, or other settings for these hosts, than the controller.",
+        "It would judge or change its hosts by the wrong settings. Nothing was done to these hosts.",
+        remedy="bring the worker's checkout and gpunode to the controller's state, and start the worker in it",
+    )
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any
 from gpunode.base.codes import with_code
 from gpunode.base.findings import Finding, FindingClass, NodeReport, finding_from
 from gpunode.base.host_names import folded
+from gpunode.base.messages import command_error
 from gpunode.base.node_summary import summary_from
 from gpunode.fleet import no_answer
 from gpunode.fleet.engine import remote
@@ -19,7 +20,12 @@ from gpunode.fleet.engine.roster import roster
 from gpunode.node.plan import Plan, plan_from
 
 # What no document came of, and what a worker's command refused.
-NOT_READ = "engine.part-lost"
+NOT_READ = command_error(
+    "engine.part-lost", "Workers did not read this host, or it is not known how their command ended on it.",
+    "The worker or the scheduler was lost, no worker takes hosts of this site, or gpunode failed on the worker. The "
+    "cause has the reason. Hosts of other parts are reported as usual.",
+    remedy="look at the scheduler and its workers, and run the command again",
+)  # fmt: skip
 # Within which a node has to answer, where nobody says another number.
 SECONDS = 120.0
 _REMEDY = "look at the scheduler and its workers; the nodes of other parts are told of as they are"

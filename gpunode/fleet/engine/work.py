@@ -19,13 +19,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from gpunode.base.errors import INTERRUPTED
+
 # Names this process, and no other that takes its place and address.
 PROCESS = uuid.uuid4().hex
 _LINES = 6
 # A command ends its run of pyinfra within as long (gpunode/fleet/run/child.py), and says so.
 _SECONDS_TO_END = 22.0
-# The code of the document of a command that was ended; gpunode.cli, which knows it, imports too much for a worker.
-_INTERRUPTED = "gpunode.interrupted"
 # The name of each task that is at work here -> its child.
 _children: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -93,7 +93,7 @@ def done(task: Mapping[str, Any]) -> dict[str, Any]:
         last = b"".join(said).decode(errors="replace").strip().splitlines()[-_LINES:]
         how = f"signal {-status}" if status < 0 else f"exit {status}"
         return {"worker": where, "broken": f"gpunode ended there ({how}){': ' if last else ''}{'; '.join(last)}"}
-    if isinstance(document, dict) and document.get("code") == _INTERRUPTED:
+    if isinstance(document, dict) and document.get("code") == INTERRUPTED:
         # Somebody ended it, with its worker maybe: it came to no result.
         return {"worker": where, "broken": "gpunode was ended there"}
     return {"worker": where, "status": status, "document": document}

@@ -11,6 +11,7 @@ from typing import Any
 
 from gpunode.base.errors import CodedError
 from gpunode.base.host_names import folded
+from gpunode.base.messages import command_error
 from gpunode.fleet.limit import LimitError
 
 # pyinfra takes a name that begins with @ for a connector, and ssh one that begins with - for an option.
@@ -22,7 +23,11 @@ LOCAL = "@local"
 class KnownError(CodedError):
     """Say why a document cannot be read as a source of machines: what, where, and what to do."""
 
-    code = "init.source-refused"
+    code = command_error(
+        "init.source-refused", "The document with the machines cannot be used.",
+        "It is not JSON, or not the output of the named program. Nothing was written.",
+        remedy="`gpunode init --help` has the command that prints it", exit="3",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

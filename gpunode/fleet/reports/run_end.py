@@ -10,12 +10,25 @@ from gpunode.base.comparison import RUN
 from gpunode.base.findings import Finding, FindingClass, NodeReport, finding_from, worst
 from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.host_names import folded_in_a_line
+from gpunode.base.messages import command_error
 from gpunode.base.verdicts import Refusal
 from gpunode.base.waiting import PENDING
 from gpunode.fleet import no_answer
 from gpunode.fleet.call import SOME_CALL, Call
 from gpunode.fleet.reports.findings_text import report_text
 
+OPERATION_FAILED = command_error(
+    "run.operation-failed", "An operation failed on this node, and no later operation was started on it.",
+    "The message has the operation's name and its output. Other nodes went on. A change that is a transaction was "
+    "undone.",
+    remedy="correct what the cause says, and run the command again",
+)  # fmt: skip
+BROKEN_OFF = command_error(
+    "run.broken-off", "pyinfra ended before it reported the state of the nodes.",
+    "It was killed or it failed. On the nodes, a change in progress is finished or undone. Its last lines are printed; "
+    "the log has all.",
+    remedy="read the log, correct the cause, and run the command again",
+)  # fmt: skip
 # Of many lines that an operation failed with, the first say why.
 _LINES = 6
 
@@ -116,7 +129,7 @@ def _failed(failure: Failure) -> Finding:
         f"“{failure.operation}”",
         cause=reason or "the log says why",
         remedy=f"mend that, and {RUN}; what comes behind it was not begun on this node",
-        code="run.operation-failed",
+        code=OPERATION_FAILED,
     )
 
 
@@ -127,7 +140,7 @@ def _cut_off(how: str) -> Finding:
         "cut off",
         cause=how,
         remedy=f"look at the last lines of the log, mend what they tell, and {RUN}",
-        code="run.broken-off",
+        code=BROKEN_OFF,
     )
 
 

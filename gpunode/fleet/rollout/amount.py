@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from gpunode.base.errors import CodedError
+from gpunode.base.messages import command_error
 
 _WRITTEN = re.compile(r"([0-9]{1,9})(%?)", re.ASCII)
 
@@ -13,7 +14,11 @@ _WRITTEN = re.compile(r"([0-9]{1,9})(%?)", re.ASCII)
 class AmountError(CodedError, ValueError):
     """Say what is no amount, and what is allowed."""
 
-    code = "rollout.amount"
+    code = command_error(
+        "rollout.amount", "A number of nodes or a percentage cannot be used.",
+        "--max-unavailable and --failure-budget take a number of nodes, or a percentage up to 100%.",
+        remedy="write a number such as 2, or a percentage such as 10%", exit="64",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from gpunode.base.disruption import Disruption
 from gpunode.base.errors import CodedError
 from gpunode.base.findings import Finding, FindingClass, NodeReport, worst
+from gpunode.base.messages import command_error
 from gpunode.fleet.rollout.entries import LeftOut
 
 _PENDING = (FindingClass.RESTART_PENDING, FindingClass.REBOOT_PENDING)
@@ -16,7 +17,11 @@ _HEALED_BY_A_RUN = (FindingClass.DRIFT, *_PENDING)
 class CanaryError(CodedError, ValueError):
     """Say which canary cannot be one, and what to do."""
 
-    code = "rollout.canary"
+    code = command_error(
+        "rollout.canary", "A canary is not in the inventory, or cannot be changed.",
+        "It is refused, does not answer, or no run can correct it.",
+        remedy="name another canary, or say how many nodes go first", exit="64",
+    )  # fmt: skip
 
 
 def left_out(report: NodeReport, everyone: bool, allowed: Disruption = Disruption.reboot) -> LeftOut | None:

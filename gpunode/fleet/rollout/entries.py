@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from gpunode.base.codes import with_code
 from gpunode.base.findings import FindingClass
+from gpunode.base.messages import command_error
 
 
 class _Part(BaseModel):
@@ -90,7 +91,12 @@ class WaveEnded(_Part):
 
 
 # Of a rollout that stopped by its own judgement.
-STOPPED = "rollout.stopped"
+STOPPED = command_error(
+    "rollout.stopped", "The rollout stopped: a canary failed, or too many nodes failed or are unavailable.",
+    "Nodes that no wave has taken are unchanged. Each failed node is listed with the findings of the gate.",
+    remedy="correct the failed nodes, and go on with `gpunode rollout --resume`, which tries them again",
+    exit="2, or 1 where a node did not answer",
+)  # fmt: skip
 
 
 class Ended(_Part):

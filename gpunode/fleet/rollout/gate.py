@@ -10,11 +10,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpunode.base.findings import FindingClass, NodeReport, worst
+from gpunode.base.messages import command_error
 from gpunode.fleet.rollout.choice import said
 from gpunode.fleet.rollout.entries import Outcome
 
-# Where a run failed and no finding says more, nobody read the node, or only the cluster is against it.
-_RUN_FAILED, _NOT_READ, _AGAINST = "run.failed", "rollout.not-read", "rollout.cluster-against"
+RUN_FAILED = command_error(
+    "run.failed", "The run of pyinfra failed.",
+    "An operation failed on a node, or a node was lost. In a CI job it may be another machine of the same job.",
+    remedy="read the run's log",
+)  # fmt: skip
+_NOT_READ = command_error(
+    "rollout.not-read", "A node was not read after its run.",
+    "The gate between waves passes no node whose state is not known.",
+    remedy="look with `gpunode drift`, and go on with `gpunode rollout --resume`", exit="2",
+)  # fmt: skip
+_AGAINST = command_error(
+    "rollout.cluster-against", "The cluster would give the node no work after its run.",
+    "The node itself is as desired. In the cluster it is not ready, or not known.",
+    remedy="see `kubectl describe node NODE`, and go on with `gpunode rollout --resume`", exit="2",
+)  # fmt: skip
 # Asked for a wave's nodes, returns node -> why the cluster would not give it work.
 ClusterView = Callable[[Sequence[str]], Mapping[str, str]]
 
@@ -46,7 +60,7 @@ def _outcome(name: str, run: RunResult, report: NodeReport | None, against: str 
     remedy: str | None = None
     code: str | None = None
     if name in run.failed:
-        reasons, code = [run.reason or "the run failed on it"], _RUN_FAILED
+        reasons, code = [run.reason or "the run failed on it"], RUN_FAILED
     if found is not FindingClass.OK:
         bad = [item for item in report.findings if item.finding_class is not FindingClass.OK]
         gravest = next(item for item in bad if item.finding_class is found)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gpunode.base.errors import CodedError
+from gpunode.base.messages import command_error
 from gpunode.fleet.rollout.entries import Begun, Ended, Resumed, WaveBegun, WaveEnded, read_entry
 from gpunode.fleet.rollout.progress import OutOfOrder, Progress
 
@@ -18,7 +19,12 @@ from gpunode.fleet.rollout.progress import OutOfOrder, Progress
 class JournalError(CodedError):
     """Say which journal cannot be read or written, where, and what to do."""
 
-    code = "rollout.journal"
+    code = command_error(
+        "rollout.journal", "The rollout's journal is missing, unfinished, or cannot be read or written.",
+        "A rollout records each wave in its journal before the wave begins. Without the journal it is not known which "
+        "nodes are done.",
+        remedy="go on with --resume, or start a new rollout with --anew, as the message says",
+    )  # fmt: skip
 
 
 def fold(lines: Iterable[bytes]) -> Progress | None:

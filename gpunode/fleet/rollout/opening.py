@@ -9,6 +9,7 @@ from pathlib import Path
 from gpunode.base.disruption import Disruption
 from gpunode.base.errors import CodedError
 from gpunode.base.findings import NodeReport
+from gpunode.base.messages import command_error
 from gpunode.fleet.call import Call
 from gpunode.fleet.fingerprints import fingerprints
 from gpunode.fleet.inventory import foreign_names, load_inventory
@@ -73,7 +74,12 @@ def _named(what: str, hosts: list[str]) -> str:
 class ChangedError(CodedError):
     """Say that the inventory, or gpunode, is no longer what the rollout was begun with, and what to do."""
 
-    code = "rollout.changed"
+    code = command_error(
+        "rollout.changed", "The inventory, its settings or gpunode changed since the rollout began.",
+        "The canary proved nothing about the present settings, so the rollout does not go on.",
+        remedy="restore them and use --resume, or start a new rollout with --anew, which leaves out the nodes that are "
+        "as desired", exit="3",
+    )  # fmt: skip
 
     def __init__(self, changed: str, way_back: str = "Put it back and --resume") -> None:
         """Take what changed, and how what the rollout was begun with is had again."""

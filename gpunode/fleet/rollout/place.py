@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gpunode.base.errors import CodedError
+from gpunode.base.messages import command_error
 from gpunode.fleet.call import Call
 from gpunode.fleet.engine.expected import expected
 from gpunode.fleet.rollout.journal import Journal, JournalError, flush_folder
@@ -32,7 +33,11 @@ _SECONDS_BETWEEN_LOOKS = 0.5
 class LockedError(CodedError):
     """Say who holds a lock, and what to do."""
 
-    code = "rollout.at-work"
+    code = command_error(
+        "rollout.at-work", "Another rollout of the same inventory is running.",
+        "Two at once would disturb more nodes than the settings allow. The message has its process.",
+        remedy="wait until it ends, or end it with Ctrl-C",
+    )  # fmt: skip
 
 
 def place(inventory: str, root: Path = ROOT) -> Path:

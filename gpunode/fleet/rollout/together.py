@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from gpunode.base.errors import CodedError
 from gpunode.base.findings import FindingClass, NodeReport
 from gpunode.base.host_names import folded
+from gpunode.base.messages import command_error
 from gpunode.base.subject import Subject
 from gpunode.settings.imex import known
 
@@ -20,7 +21,13 @@ Groups = tuple[tuple[str, ...], ...]
 class TogetherError(CodedError, ValueError):
     """Say that a wave has no room for nodes that go together, and what to do."""
 
-    code = "rollout.together"
+    code = command_error(
+        "rollout.together", "More nodes have to go in one wave than may be unavailable.",
+        "These nodes get a new list of their IMEX domain: nvidia-imex is stopped on all of them before it starts on "
+        "any, so a wave with only some of them would fail its gate. Nothing was changed.",
+        remedy="give --max-unavailable as the message has it, or start the whole domain with `gpunode apply --limit`",
+        exit="64",
+    )  # fmt: skip
 
 
 def together(nodes: Sequence[str], reports: Iterable[NodeReport], domains: Mapping[str, frozenset[str]]) -> Groups:

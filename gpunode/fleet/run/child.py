@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gpunode.base.errors import CodedError
+from gpunode.base.messages import command_error
 from gpunode.fleet.call import set_words
 from gpunode.fleet.run.events import EVENTS, read
 from gpunode.fleet.run.progress import Progress, after
@@ -34,7 +35,11 @@ Watch = Callable[[Progress], None]
 class ProgramError(CodedError):
     """Say what of pyinfra is missing, and what to do."""
 
-    code = "run.no-program"
+    code = command_error(
+        "run.no-program", "pyinfra, or deploys/gpu_node.py in the current folder, is missing.",
+        "gpunode runs pyinfra with the main deploy of the repository in which it is called.",
+        remedy="run gpunode in the checkout, or in a folder that `gpunode init` wrote",
+    )  # fmt: skip
 
 
 def unwatched(progress: Progress) -> None:

@@ -14,8 +14,14 @@ from math import isfinite, isnan
 
 import yaml
 
+from gpunode.base.messages import command_caution
 from gpunode.settings.mig_parted.mistakes import DeclarationError, KeyPath, Mistake, shown
 
+_KEY_TWICE = command_caution(
+    "mig.key-twice", "A file of MIG configurations has a key twice.",
+    "The last one counts, as for nvidia-mig-parted; the first one is ignored.",
+    remedy="remove one of the two",
+)  # fmt: skip
 # What JSON can hold, with keys that are strings.
 Value = None | bool | int | float | str | list["Value"] | dict[str, "Value"]
 
@@ -95,7 +101,7 @@ class _Reader:
                 continue
             if key in found and key not in merged:
                 self.doubled.append(
-                    Mistake(str(path.key(key)), None, "the key stands twice; the last one counts", code="mig.key-twice")
+                    Mistake(str(path.key(key)), None, "the key stands twice; the last one counts", code=_KEY_TWICE)
                 )
             merged.discard(key)
             found[key] = self.read(value_node, path.key(key))

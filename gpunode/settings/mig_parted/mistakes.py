@@ -7,14 +7,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gpunode.base.errors import CodedError
+from gpunode.base.messages import Code, command_error
 from gpunode.base.reading import Reading
 
 _LONGEST = 80
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
-
-
-# Of all mistakes, which one message lists; an oddity has its own.
-DECLARATION = "mig.declaration"
+DECLARATION = command_error(
+    "mig.declaration", "A file of MIG configurations has mistakes.",
+    "The file has the form of nvidia-mig-parted. All mistakes are listed, each with its place and the allowed values.",
+    remedy="correct each, and check with `gpunode mig check`", exit="3",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Mistake(Reading):
     value: str | None
     message: str
     allowed: tuple[str, ...] = ()
-    code: str = DECLARATION
+    code: Code = DECLARATION
 
     def __str__(self) -> str:
         """Return `PATH = VALUE: MESSAGE; allowed: A, B`."""
@@ -61,7 +63,7 @@ class Mistake(Reading):
 class DeclarationError(CodedError):
     """Hold every mistake of a declaration; its text is the one message that lists them."""
 
-    code = "mig.declaration"
+    code = DECLARATION
 
     def __init__(self, source: str, mistakes: Iterable[Mistake]) -> None:
         """Take what the declaration is called (its file), and the mistakes in the order in which they are listed."""
