@@ -13,7 +13,7 @@ from gpunode.base.subject import Subject
 
 # Of a finding whose subject has no name of its own; no judge makes one, which a test shows.
 OTHER = "other"
-# Before the row of a refusal or a caution (gpunode/data/preflight.yaml, or where the code says it).
+# The first part of the code of a refusal or a caution.
 PREFLIGHT = "preflight"
 # Where the words that people read make a poor name.
 _SHORT = {

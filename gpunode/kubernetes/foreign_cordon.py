@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpunode.base.codes import preflight
 from gpunode.base.reading import Unknown
-from gpunode.base.verdicts import Refusal
+from gpunode.base.verdicts import Refusal, RefusalMessage
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
-
-_COMPONENT = "kubernetes"
-_SOURCE = "kubectl get nodes"
 
 
 def asks(settings: Settings) -> bool:
     """Say whether the cluster has to be asked for the node's cordon before anything is done to the host."""
     return settings.kubernetes.drains and settings.kubernetes.drain.foreign_cordon == "skip"
+
+
+FOREIGN_CORDON = RefusalMessage(
+    "foreign-cordon",
+    "The node was cordoned, but not by gpunode, and kubernetes.drain.foreign_cordon is 'skip'.",
+    component="kubernetes",
+    reason="node {name} was cordoned, not by gpunode, and kubernetes.drain.foreign_cordon is 'skip': it is not changed",
+    source="kubectl get nodes",
+    remedy="run again when it takes pods: `kubectl uncordon {name}`",
+)
 
 
 def left_alone(host: str, settings: Settings, nodes: Mapping[str, ClusterNode] | Unknown) -> Refusal | Unknown | None:
@@ -35,10 +41,4 @@ def left_alone(host: str, settings: Settings, nodes: Mapping[str, ClusterNode] |
     node = nodes.get(node_name(host, settings))
     if node is None or not node.unschedulable or node.is_held_back:
         return None
-    return Refusal(
-        _COMPONENT,
-        f"somebody else has cordoned node {node.name}, and kubernetes.drain.foreign_cordon is 'skip': it is left alone",
-        _SOURCE,
-        f"run again when it takes pods: `kubectl uncordon {node.name}`",
-        preflight("foreign-cordon"),
-    )
+    return FOREIGN_CORDON(name=node.name)

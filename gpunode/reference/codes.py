@@ -1,7 +1,7 @@
 """Generate gpunode/data/codes.json, which `gpunode explain` reads, and docs/codes.md from it.
 
-What a code is stands in `pages/`, written by hand; causes, remedies and classes of findings come from the judges'
-source, reasons and remedies of refusals and contradictions from their tables.
+Refusals and cautions are declared where they are raised. Of the other kinds `pages/` has the summary, causes, remedies
+and classes of findings come from the judges' source, and reasons and remedies of contradictions from their table.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from typing import Any
 
 import yaml
 
-from gpunode.base.codes import OTHER, code_of, preflight
+from gpunode.base import explained
+from gpunode.base.codes import OTHER, code_of
 from gpunode.base.findings import ExitCode, Finding, FindingClass, verdict
+from gpunode.base.messages import declared
 from gpunode.base.tables.reading import content
 from gpunode.reference import findings
 
@@ -25,8 +27,6 @@ EVER = _PAGES / "ever.txt"
 _FILLED_IN = re.compile(r"\{[^{}]*\}")
 _BY_NODE = "…"
 FINDING, REFUSAL, CAUTION, MISTAKE, ERROR = "finding", "refusal", "caution", "mistake in settings", "error of a command"
-# Of a row in the table of preflight the code says whether it refuses: `refusal("ROW"` or `caution("ROW"`.
-_ROW_OF = re.compile(r'\bcaution\(\s*"([a-z0-9-]+)"')
 
 _CLASSES = frozenset(each.value for each in FindingClass)
 
@@ -120,37 +120,6 @@ def _shown(text: str) -> str:
     return _FILLED_IN.sub(_BY_NODE, text).replace("……", _BY_NODE)
 
 
-def _cautions() -> set[str]:
-    """Return the rows of preflight's table that are told as cautions."""
-    return {row for path in (_PAGES.parents[1] / "node").rglob("*.py") for row in _ROW_OF.findall(path.read_text())}
-
-
-def _preflight() -> Iterator[tuple[str, Page]]:
-    table, cautions = content("preflight.yaml"), _cautions()
-    for row, written in _written("preflight").items():
-        page = {"summary": written} if isinstance(written, str) else dict(written)
-        kind = page.pop("kind", CAUTION if row in cautions else REFUSAL)
-        said = table.get(row, {})
-        refused = "Preflight says it before anything is touched: nothing is done to this node, and the others go on."
-        told = "The run goes on all the same."
-        detail = [page.pop("detail", ""), refused if kind == REFUSAL else told]
-        exits = "2, of gpunode drift, plan and a run; 3 of gpunode check, where no node can have it"
-        yield (
-            preflight(row),
-            {
-                "kind": kind,
-                "seen": [],
-                "summary": page.pop("summary"),
-                "detail": " ".join(filter(None, detail)),
-                "causes": _said([_shown(said.get("reason", ""))]),
-                "remedies": _said([_shown(said.get("remedy", "")), page.pop("remedy", "")])
-                or ["do as the message says: what helps depends on the node"],
-                "source": _shown(said.get("source", "")),
-                "exit": exits if kind == REFUSAL else "0: it changes none",
-            },
-        )
-
-
 def _settings() -> Iterator[tuple[str, Page]]:
     table = content("contradictions.yaml")
     for row, written in _written("settings").items():
@@ -184,14 +153,21 @@ def _errors() -> Iterator[tuple[str, Page]]:
         yield code, {**found, "remedies": [page["remedy"]], "exit": str(page["exit"])}
 
 
-def pages() -> dict[str, Page]:
-    """Return code -> its page, in the order of the codes; raise ValueError where a code has two."""
+def _written_pages() -> dict[str, Page]:
+    """Return code -> its page, of the kinds that are not declared; raise ValueError where a code has two."""
     found: dict[str, Page] = {}
-    for code, page in (*_findings(), *_preflight(), *_settings(), *_errors()):
+    for code, page in (*_findings(), *_settings(), *_errors()):
         if code in found:
             raise ValueError(f"{code} is written twice in {_PAGES}")
         found[code] = page
     return dict(sorted(found.items()))
+
+
+def pages() -> dict[str, Page]:
+    """Return code -> its page, in the order of the codes."""
+    explained.load()
+    every = _written_pages() | {code: vars(explained.page_of(each)) for code, each in declared().items()}
+    return dict(sorted(every.items()))
 
 
 def former() -> dict[str, str]:
@@ -201,7 +177,7 @@ def former() -> dict[str, str]:
 
 def data() -> str:
     """Return the text of gpunode/data/codes.json."""
-    return json.dumps({"former": former(), "pages": pages()}, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps({"former": former(), "pages": _written_pages()}, indent=1, ensure_ascii=False) + "\n"
 
 
 def ever() -> str:
