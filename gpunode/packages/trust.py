@@ -27,8 +27,7 @@ KEY_NOT_TAKEN = RefusalMessage(
     "key-not-taken",
     "The distribution's package manager does not accept the key that the settings name.",
     component="repositories",
-    reason="apt of {name} does not accept the key {fingerprint}, which repositories.cuda.key_fingerprint names: it "
-    "signs itself by SHA-1",
+    reason="apt of {name} does not accept repositories.cuda.key_fingerprint {fingerprint}: it signs itself by SHA-1",
     source="NVIDIA/cuda-repo-management issues 30, 34 and 39 (gpunode/data/distributions.yaml, refused_keys)",
     remedy="leave key_url and key_fingerprint out for {name}, whose own key gpunode knows",
 )
@@ -36,8 +35,7 @@ KEY_NOT_VERIFIED = RefusalMessage(
     "key-not-verified",
     "NVIDIA's repository for this distribution is signed by a key whose fingerprint gpunode does not know.",
     component="repositories",
-    reason="NVIDIA's repository for {name} is signed by a key of its own ({key}), whose fingerprint gpunode does not "
-    "know",
+    reason="NVIDIA's repository for {name} has a key of its own ({key}), whose fingerprint gpunode does not know",
     source="gpunode/data/distributions.yaml (unverified_key)",
     remedy="look up the key's full fingerprint at a source that you trust, and set repositories.cuda.key_fingerprint; "
     "or take driver and CUDA from NVIDIA's runfiles (driver.source and cuda.source = 'runfile')",

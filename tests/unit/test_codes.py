@@ -23,7 +23,7 @@ from gpunode.base.explained import asked, pages
 from gpunode.base.findings import ExitCode, Finding, FindingClass, finding_from
 from gpunode.base.messages import declared
 from gpunode.base.tables.reading import content
-from gpunode.base.verdicts import RefusalMessage
+from gpunode.base.verdicts import CautionMessage, RefusalMessage
 from gpunode.cli import explain as command
 from gpunode.cli import gpunode
 from gpunode.cli.explain import list_text, page_text
@@ -127,26 +127,34 @@ def fields(message: RefusalMessage) -> set[str]:
     return {re.split(r"[.!:]", field)[0] for field in named}
 
 
-def raised() -> Iterator[tuple[RefusalMessage, ast.Call]]:
-    """Yield each call of a declared refusal or caution, with its declaration."""
+def raised() -> Iterator[tuple[RefusalMessage, ast.Call, ast.FunctionDef]]:
+    """Yield each call of a declared refusal or caution with its declaration, and the function that raises it."""
     explained.load()
     for module in [each for name, each in sys.modules.items() if name.startswith("gpunode.")]:
         own = {name: each for name, each in vars(module).items() if isinstance(each, RefusalMessage)}
-        for call in nodes(ast.Call, Path(str(module.__file__))) if own else ():
-            if isinstance(call.func, ast.Name) and call.func.id in own:
-                yield own[call.func.id], call
+        for function in nodes(ast.FunctionDef, Path(str(module.__file__))) if own else ():
+            for call in ast.walk(function):
+                if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in own:
+                    yield own[call.func.id], call, function
 
 
 def test_every_refusal_and_caution_is_raised_with_the_values_that_it_names() -> None:
     calls = list(raised())
     # The values of `**values` are known only when it runs.
-    plain = [(message, call) for message, call in calls if all(each.arg for each in call.keywords)]
+    plain = [(message, call) for message, call, _ in calls if all(each.arg for each in call.keywords)]
     given = [(message.code, {str(each.arg) for each in call.keywords}) for message, call in plain]
     assert given == [(message.code, fields(message)) for message, _ in plain]
     assert len(plain) > 100
-    assert {message.code for message, _ in calls} == {
+    assert {message.code for message, _, _ in calls} == {
         each.code for each in declared().values() if isinstance(each, RefusalMessage)
     }
+
+
+def test_no_caution_is_raised_where_refusals_are() -> None:
+    # A Caution is a Refusal to mypy, and would stop the node.
+    returns = [(ast.unparse(function.returns), message) for message, _, function in raised() if function.returns]
+    refusing = [message for returned, message in returns if "Refusal" in returned]
+    assert len(refusing) > 80 and [each.code for each in refusing if isinstance(each, CautionMessage)] == []
 
 
 def coded() -> dict[str, str]:

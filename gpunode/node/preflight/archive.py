@@ -32,11 +32,9 @@ NOT_READ = RefusalMessage(
     "archive-not-read",
     "apt on the node does not read the archive that the driver is to come from.",
     component="driver",
-    reason="apt on the node reads no archive of the origin {source.origin} (but {origins}), so that {source.name} is "
-    "not known",
+    reason="apt on the node reads no archive of origin {source.origin} ({source.name}), only of {origins}",
     source="/var/lib/apt/lists/*Release of the node's sources (Origin)",
-    remedy="give the node a source of {source.name} or of a mirror that keeps its Release files, or set driver.source "
-    "= 'cuda-repository'",
+    remedy="add {source.name} to the node's sources, or a mirror that keeps its Release files, or " + _REPOSITORY,
 )
 WITHOUT_FABRIC = RefusalMessage(
     "archive-without-fabric",

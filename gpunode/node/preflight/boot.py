@@ -15,8 +15,7 @@ from gpunode.system.operating_system import OperatingSystem
 _ENROL = (
     "enrol the key that DKMS signs with (Debian: /var/lib/dkms/mok.pub, made when DKMS first builds a module; Ubuntu: "
     "/var/lib/shim-signed/mok/MOK.der, made by `update-secureboot-policy --new-key`): `mokutil --import KEY`, which "
-    "asks for a password, reboot, choose `Enroll MOK` at the console and enter it; or switch secure boot off in the "
-    "firmware"
+    "asks for a password, reboot, choose `Enroll MOK` at the console and enter it; or switch secure boot off"
 )
 
 
@@ -47,8 +46,7 @@ NO_HEADERS = RefusalMessage(
 KEY_NOT_ENROLLED = RefusalMessage(
     "boot-key-not-enrolled",
     component="next boot",
-    reason="secure boot is on, and the firmware does not know the key that DKMS signs modules with: the kernel rejects "
-    "them",
+    reason="secure boot is on, and the kernel rejects DKMS' module: the firmware does not know the key that signs it",
     source="/sys/firmware/efi/efivars/SecureBoot-*, mokutil --test-key",
     remedy="{instead}" + _ENROL,
 )

@@ -59,8 +59,7 @@ DROPPED_GPU = RefusalMessage(
 DRIVER_TOO_OLD = RefusalMessage(
     "cuda-driver-too-old",
     "The driver is too old for the desired CUDA release.",
-    reason="CUDA {release} needs driver {minimum} or newer (cuda.compatibility {compatibility!r}), and the driver is "
-    "{desired}",
+    reason="CUDA {release} needs driver {minimum} or newer (cuda.compatibility {compatibility!r}), not {desired}",
     source="CUDA {source}",
     remedy="set driver.branch to '{branch}' or newer, or an older cuda.version",
 )

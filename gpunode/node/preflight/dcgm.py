@@ -14,8 +14,7 @@ from gpunode.settings.dcgm import known
 ON_THE_HOST = RefusalMessage(
     "dcgm-on-the-host",
     "The host runs a DCGM that gpunode did not install, and the cluster's exporter is enabled.",
-    reason="the host runs DCGM that gpunode did not install ({units}), and dcgm_exporter_chart.enabled is True: of two "
-    "engines only one gets profiling metrics",
+    reason="the host runs DCGM that gpunode did not install ({units}): only it or the exporter gets profiling metrics",
     source="systemctl show on the node; NVIDIA/dcgm-exporter issues 7 and 61",
     remedy="`systemctl disable --now {names}`, or set dcgm_exporter_chart.enabled = False; with dcgm.enabled = True "
     "and dcgm_exporter_chart.engine = 'host' the pods use the host's engine",
@@ -36,8 +35,7 @@ FORMER = RefusalMessage(
 IN_PODS = RefusalMessage(
     "dcgm-in-pods",
     "The cluster has DCGM on this node already, and dcgm.enabled is True for the host.",
-    reason="the cluster has DCGM on this node ({pods}), and dcgm.enabled is True: of two engines only one gets the "
-    "GPUs' profiling metrics",
+    reason="pods have DCGM on this node ({pods}): of two engines only one gets profiling metrics",
     source="/var/log/pods of the node; NVIDIA/dcgm-exporter issues 7 and 61",
     remedy="set dcgm.enabled = False, or keep the cluster's exporter from this node (gpu_operator.dcgm_exporter = "
     "False, its chart's nodeSelector, or first a run without dcgm_exporter_chart, which removes gpunode's pods); with "

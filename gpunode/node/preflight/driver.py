@@ -21,8 +21,7 @@ from gpunode.system.operating_system import OperatingSystem
 _NAMED_BY_BRANCH = ("nvidia-open", "cuda-drivers")
 _PRESENT = "/sys/module/nvidia and modinfo nvidia"
 _NO_PACKAGES = (
-    "NVIDIA provides no packages with the proprietary kernel module from driver branch {first} on, and the desired "
-    "driver is {desired}"
+    "NVIDIA provides no packages with the proprietary kernel module from branch {first} on: {desired} has none"
 )
 _PROPRIETARY = "R615 release notes (gpunode/data/drivers.yaml, proprietary_packages)"
 
@@ -39,14 +38,13 @@ ROOT_WITHOUT_SMI = RefusalMessage(
     "The folder that driver.root names has no nvidia-smi in it.",
     reason="driver.root is {root!r}, and neither it nor its usr/bin, usr/sbin, bin and sbin have nvidia-smi",
     source="NVIDIA/gpu-operator, internal/driver/root.go (where its validator looks)",
-    remedy="wait until the driver container is ready, or set driver.root to the folder that has usr/bin/nvidia-smi, "
-    "and run again",
+    remedy="wait until the driver container is ready, or set driver.root to the folder with usr/bin/nvidia-smi",
 )
 NOT_IN_IMAGE = RefusalMessage(
     "driver-not-in-image",
     "driver.source is 'present', and the image that is being made has no driver on its disk.",
-    reason="driver.source is 'present', and the disk of this image has no driver (it is one, as systemd does not run: "
-    "a loaded driver does not count)",
+    reason="driver.source is 'present', and this image (systemd does not run) has no driver on its disk",
+    detail="A driver that the kernel has loaded does not count for an image.",
     source="/run/systemd/system and modinfo nvidia",
     remedy="run on the machine itself, once it has booted with systemd; or set driver.enabled = False for the image",
 )
@@ -137,8 +135,7 @@ def branch_change_refusals(settings: Settings, driver: DriverState) -> Iterator[
 TRANSITIONAL_PACKAGE = RefusalMessage(
     "driver-transitional-package",
     "The driver's package comes at a version of another branch: it is a transitional package.",
-    reason="package {name} comes at {version}, which is not of branch {desired}: it is a transitional package, or the "
-    "repository no longer has that branch",
+    reason="package {name} has version {version}, not of branch {desired}: it is transitional, or the branch is gone",
     source="{offered} {name} on the node",
     remedy="set driver.branch = '{branch}' (see driver.allow_branch_change), or use a repository with the branch",
 )

@@ -19,8 +19,7 @@ CGROUP_DRIVER = RefusalMessage(
     "kubelet-cgroup-driver",
     "The kubelet and the container runtime are to have different cgroup drivers.",
     component="{runtime}",
-    reason="the kubelet's cgroupDriver is {actual}, and {runtime}'s is to be {desired}: pods would have two owners of "
-    "their cgroups, and fail under load",
+    reason="the kubelet's cgroupDriver is {actual}, and {runtime}'s is to be {desired}: pods would fail under load",
     source="Kubernetes documentation, configuring a cgroup driver",
     remedy="set {where} and restart the kubelet on the drained node, or set {runtime}.systemd_cgroup = {agrees}",
 )
@@ -52,10 +51,8 @@ def _containerd(settings: Settings, machine: Machine) -> str | None:
 
 STATIC_CPUS = CautionMessage(
     "kubelet-static-cpus",
-    "The kubelet's static CPU policy takes GPUs away from pods of this device plugin.",
     component="device_plugin",
-    reason="the kubelet's cpuManagerPolicy is static, and device_plugin.pass_device_specs is not True: with each "
-    "change of CPUs, pods lose their GPUs",
+    reason="with the kubelet's cpuManagerPolicy static, pods without pass_device_specs lose GPUs as their CPUs change",
     source="NVIDIA/k8s-device-plugin, README, PASS_DEVICE_SPECS",
     remedy="set device_plugin.pass_device_specs = True",
 )

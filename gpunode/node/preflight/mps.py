@@ -93,11 +93,9 @@ EXPERIMENTAL = CautionMessage(
     "mps-experimental",
     "Sharing by MPS is experimental in the device plugin.",
     component="device_plugin",
-    reason="sharing.strategy is 'mps', which the device plugin calls experimental since 0.15.0 (test it before "
-    "production), and does not support on GPUs with MIG enabled",
+    reason="the device plugin calls MPS experimental since 0.15.0, and does not support it on GPUs with MIG enabled",
     source="k8s-device-plugin, README.md, With CUDA MPS (v0.17.0 to v0.20.0)",
-    remedy="try your programs with it (docs/troubleshooting.md has what makes clients hang), or set sharing.strategy = "
-    "'time-slicing'",
+    remedy="test it (docs/troubleshooting.md has what makes clients hang), or set sharing.strategy = 'time-slicing'",
 )
 PASSED_BY = CautionMessage(
     "mps-passed-by",

@@ -25,8 +25,7 @@ LEGACY = RefusalMessage(
     "The node has an old package that the container toolkit replaces.",
     reason="the node has {legacy}, which the container toolkit replaces",
     source="the node's list of installed packages",
-    remedy="set toolkit.migrate = True to have it removed as the toolkit comes (docker's daemon.json stays), or "
-    "toolkit.enabled = False to leave it",
+    remedy="set toolkit.migrate = True to remove it (docker's daemon.json stays), or toolkit.enabled = False",
 )
 LEGACY_STAYS = RefusalMessage(
     "toolkit-legacy-stays",
@@ -77,16 +76,14 @@ KNOWN_HOLE = CautionMessage(
 )
 NO_WAY_IN = CautionMessage(
     "toolkit-no-way-in",
-    reason="unprivileged containers cannot get a GPU: neither NVIDIA_VISIBLE_DEVICES nor volume mounts count, and CDI "
-    "is off",
+    reason="unprivileged containers cannot get a GPU: NVIDIA_VISIBLE_DEVICES, volume mounts and CDI are off",
     source="the toolkit's config.toml",
     remedy="set toolkit.accept_nvidia_visible_devices_as_volume_mounts = True, or toolkit.cdi = 'generate'",
 )
 ROOT_WITHOUT_DEVICES = CautionMessage(
     "toolkit-root-without-devices",
     "The driver's root has no devices, and the container toolkit looks for them in it.",
-    reason="{root}/dev has no devices, and the container toolkit looks for them in it: a container with GPUs gets "
-    "libraries and no GPU, or does not start",
+    reason="{root}/dev has no devices for the container toolkit: a container gets no GPU, or does not start",
     source="NVIDIA/nvidia-container-toolkit 1.20.0, internal/runtime/runtime.go and internal/lookup/root/root.go (mode "
     "auto; observed on an H100); NVIDIA/libnvidia-container, src/nvc_mount.c (mode legacy, not tried)",
     remedy="set toolkit.mode = 'cdi' and toolkit.cdi = 'generate', which takes the devices from /dev; or have what "

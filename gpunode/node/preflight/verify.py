@@ -17,8 +17,7 @@ TOO_MANY_PODS = RefusalMessage(
     "verify-too-many-pods",
     "The verification is set to more pods at once than the node's GPUs offer.",
     component="device_plugin",
-    reason="verify.vector_add_pods is {desired}, and by its settings the node offers {offered}: so many pods cannot "
-    "have a part of its GPUs at once",
+    reason="verify.vector_add_pods is {desired}, and by its settings the node offers {offered}",
     source="the GPUs on the node's bus, sharing.replicas (or resources) and mig.config",
     remedy="set verify.vector_add_pods = {most} or less, or more replicas by sharing",
 )
