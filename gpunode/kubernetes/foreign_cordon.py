@@ -1,4 +1,4 @@
-"""Which nodes a run leaves alone because somebody else has cordoned them: `kubernetes.drain.foreign_cordon`. Pure."""
+"""Which nodes a run leaves out because something else cordoned them: `kubernetes.drain.foreign_cordon`. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpunode.settings.cluster import node_name
 
 
 def asks(settings: Settings) -> bool:
-    """Say whether the cluster has to be asked for the node's cordon before anything is done to the host."""
+    """Return whether the node's cordon must be read from the cluster before the host is changed."""
     return settings.kubernetes.drains and settings.kubernetes.drain.foreign_cordon == "skip"
 
 
@@ -27,7 +27,7 @@ FOREIGN_CORDON = RefusalMessage(
 
 
 def left_alone(host: str, settings: Settings, nodes: Mapping[str, ClusterNode] | Unknown) -> Refusal | Unknown | None:
-    """Return why nothing is done to a host; None where the cordon of its node, if there is one, does not keep it.
+    """Return why a host is not changed; None where its node has no cordon, or one that does not keep it.
 
     nodes: name -> node, of the whole cluster; Unknown where it did not answer: nothing may be done then, either
     """
@@ -35,7 +35,7 @@ def left_alone(host: str, settings: Settings, nodes: Mapping[str, ClusterNode] |
         return None
     if isinstance(nodes, Unknown):
         reason = (
-            f"kubernetes.drain.foreign_cordon is 'skip', and nobody knows who has cordoned the node: {nodes.reason}"
+            f"kubernetes.drain.foreign_cordon is 'skip', and it is not known what cordoned the node: {nodes.reason}"
         )
         return Unknown(f"{reason}; look at kubernetes.kubeconfig and kubernetes.run_on, or set it to 'drain'")
     node = nodes.get(node_name(host, settings))

@@ -20,7 +20,7 @@ _SOURCE = "kubectl get nodes"
 
 
 def asks(settings: Settings) -> bool:
-    """Say whether a node's MIG configuration is its label's, which nobody has looked up yet."""
+    """Return whether a node's MIG configuration is its label's, which has not been read yet."""
     return settings.mig.config_from_label and settings.mig.config is None
 
 
@@ -30,15 +30,15 @@ NO_NODE = RefusalMessage(
     component="mig",
     reason="mig.config_from_label is True, and the cluster has no node {name}",
     source=_SOURCE,
-    remedy="set kubernetes.node_name to its name there, or let it join first, without mig.config_from_label",
+    remedy="set kubernetes.node_name to its name in it, or let it join first, without mig.config_from_label",
 )
 
 
 def by_label(host: str, settings: Settings, nodes: Mapping[str, ClusterNode] | Unknown) -> Settings | Refusal | Unknown:
-    """Return a host's settings with the configuration that its label names; why not, where that cannot be said.
+    """Return a host's settings with the configuration that its label names; else why it has none.
 
     nodes: name -> node, of the whole cluster; Unknown where it did not answer, which is then returned
-    A node without the label keeps settings without configuration: MIG is left as it is there.
+    A node without the label keeps settings without configuration: its MIG is not changed.
     """
     if not asks(settings):
         return settings

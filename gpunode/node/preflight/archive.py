@@ -74,7 +74,7 @@ def archive_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
         remedy = _BY_HAND if tables.driver_source("cuda-repository", system.id) is None else _REPOSITORY
         yield WITHOUT_FABRIC(name=source.name, what=what, remedy=remedy)
     yield from _not_offered(settings, machine)
-    behind = module_behind(source, _wanted(settings, source, machine), machine.offers)
+    behind = module_behind(source, _packages(settings, source, machine), machine.offers)
     if behind is not None and behind.package not in dict(machine.driver.packages):
         yield MODULE_OUTDATED(reason=behind.reason(source), package=behind.package, remedy=_remedy(behind, machine))
 
@@ -93,16 +93,16 @@ def archive_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
 
     The settings are those of `resolve_for_os`.
     """
-    asked, system = settings.driver, machine.operating_system
+    desired, system = settings.driver, machine.operating_system
     actual = tables.distribution(system.id, system.version_id)
-    source = driver_source(settings, system, machine.boot) if asked.source == "distribution" else None
-    if source is None or actual is None or actual.open_behind is None or asked.version is not None:
+    source = driver_source(settings, system, machine.boot) if desired.source == "distribution" else None
+    if source is None or actual is None or actual.open_behind is None or desired.version is not None:
         return
     module, rest = actual.open_behind.module, actual.open_behind.rest
-    desired = _wanted(settings, source, machine)
-    names = [name for name in source.packages["open"] if name in desired and name.endswith("-dkms")]
+    packages = _packages(settings, source, machine)
+    names = [name for name in source.packages["open"] if name in packages and name.endswith("-dkms")]
     listed = {name for name, _ in machine.offers} | {name for name, _ in machine.driver.packages}
-    if names and versions.in_branch(module, asked.branch or "") and names[0] not in listed:
+    if names and versions.in_branch(module, desired.branch or "") and names[0] not in listed:
         behind = ModuleBehind(names[0], module, rest)
         yield MODULE_MAY_BE_OUTDATED(reason=behind.reason(source), remedy=_remedy(behind, machine))
 
@@ -111,7 +111,7 @@ def _remedy(behind: ModuleBehind, machine: Machine) -> str:
     return behind.remedy(any(needs_open(gpu.generation) for gpu in machine.pci.gpus))
 
 
-def _wanted(settings: Settings, source: DriverSource, machine: Machine) -> dict[str, str | None]:
+def _packages(settings: Settings, source: DriverSource, machine: Machine) -> dict[str, str | None]:
     flavour = chosen_flavour(settings, machine.pci.gpus, machine.operating_system)
     return package_set(settings.driver, source, flavour, machine.pci.fabric, machine.boot)
 
@@ -131,7 +131,7 @@ def _not_offered(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     desired, source = settings.driver, driver_source(settings, machine.operating_system, machine.boot)
     if source is None:
         return
-    for name, rule in _wanted(settings, source, machine).items():
+    for name, rule in _packages(settings, source, machine).items():
         offered = [version for offer, version in machine.offers if offer == name]
         if rule and offered and not any(satisfies(version, rule) for version in offered):
             driver = desired.version or f"branch {rule}"

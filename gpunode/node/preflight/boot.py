@@ -20,7 +20,7 @@ _ENROL = (
 
 
 def without_enrolment(system: OperatingSystem) -> str:
-    """Return the way out of secure boot that asks for no key, as a remedy begins; empty where there is none."""
+    """Return the remedy for secure boot that needs no key, as the remedy begins; empty where none exists."""
     own = tables.driver_source("distribution", system.id)
     # What a rolling release has built comes without a signature.
     if own is None or own.built_on_node or own.origin is None:
@@ -72,7 +72,7 @@ def boot_refusals(
         return
     builds, source = built_on_node(settings, system, boot), driver_source(settings, system, boot)
     desired = settings.driver.version or settings.driver.branch
-    # What is there already need not be built again; anything else must be, even where an older module is on the disk.
+    # An installed module of that version is not built again; any other is, even where an older module is on the disk.
     actual = (
         kernel.module_version is not None and desired is not None and versions.in_branch(kernel.module_version, desired)
     )

@@ -35,8 +35,8 @@ RUNFILE_INSTALLED = RefusalMessage(
 def mixing_refusals(settings: Settings, system: OperatingSystem, actual: CudaToolkits) -> Iterator[Refusal]:
     """Refuse a runfile over the packages of the same toolkit, and packages over a runfile: they share its folder.
 
-    What an interrupted transaction of ours left there is no toolkit of either: the run undoes it first, and then judges
-    what has come back (operations/cuda.py).
+    The rest of an interrupted transaction does not count: the run undoes it first, and then judges the result
+    (operations/cuda.py).
     """
     desired = settings.cuda
     if not desired.enabled or desired.version not in actual.versions or desired.version == actual.interrupted:
@@ -77,7 +77,7 @@ def cuda_refusals(settings: Settings, gpus: Sequence[PciGpu], desired: WantedDri
             break
     minor = table.minor_driver(release) if settings.cuda.compatibility == "minor" else None
     minimum, source = (minor, _MINOR) if minor else (table.full_driver(release), _FULL)
-    # Where gpunode installs no driver and none is there, the driver to come is not known: a caution, not a refusal.
+    # Where gpunode installs no driver and the node has none, its version is not known: a caution, not a refusal.
     if minimum is None or not desired.is_known:
         return
     if not desired.at_least(minimum):

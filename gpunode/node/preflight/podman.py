@@ -46,7 +46,7 @@ READS_NO_GIDS = RefusalMessage(
 
 
 def podman_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
-    """Refuse a podman that hands no GPU to a container: there is none, it supports no CDI, or not the toolkit's."""
+    """Refuse a node whose podman is missing, or cannot give a container a GPU by the toolkit's CDI specification."""
     desired, row, archive = settings.podman, known(), _archive(machine)
     if not desired.enabled:
         return

@@ -97,7 +97,7 @@ def _building(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     desired = settings.driver
     needed = ("gcc", "make", "dkms") if desired.dkms else ("gcc", "make")
     lacking = [tool for tool in needed if tool not in machine.boot.build_tools]
-    # What is there already need not be built again.
+    # An installed driver of that version is not built again.
     actual = machine.driver.runfile and machine.driver.module_version == desired.version
     if lacking and not actual and desired.kernel_headers == "require":
         install = wording(machine.operating_system).to_install(lacking)
