@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from gpunode.base.codes import preflight, with_code
+from gpunode.base.codes import with_code
 from gpunode.base.messages import Kind, Message, shown
 from gpunode.base.reading import Reading
 
@@ -67,7 +67,7 @@ class RefusalMessage(Message):
     ) -> None:
         vars(self).update(component=component or row.partition("-")[0], reason=reason, remedy=remedy)
         super().__init__(
-            preflight(row),
+            f"preflight.{row}",
             summary or f"{reason[0].upper()}{reason[1:]}.",
             detail,
             causes=(reason,) if summary and _says_anything(reason) else (),

@@ -204,7 +204,7 @@ NOT_JUDGED = RefusalMessage(
     "not-judged",
     "Preflight could not judge the node.",
     component="node",
-    source="the node's answer",
+    source="the answer of the node or the cluster",
     detail="The node, or the cluster that must be asked first, did not answer.",
     remedies=("look at the node, or at what the cause names",),
 )

@@ -46,7 +46,7 @@ WITHOUT_FABRIC = RefusalMessage(
 )
 MODULE_OUTDATED = RefusalMessage(
     "archive-module-behind",
-    "The archive's open kernel module is older than the rest of its driver.",
+    "The archive's kernel module is older than the rest of its driver.",
     component="driver",
     source="apt-cache madison {package}",
     remedies=_NEWER,

@@ -158,7 +158,7 @@ def gpu_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
 IMAGE_FLAVOUR = CautionMessage(
     "image-flavour",
     component="driver",
-    reason="an image has no GPU that decides driver.flavour = 'auto': it gets the open ones where its driver has any",
+    reason="an image has no GPU to decide driver.flavour = 'auto': it gets the open modules where its driver has any",
     source="gpunode/data/drivers.yaml",
     remedy="set driver.flavour to what the GPUs of the machines need",
 )

@@ -73,13 +73,13 @@ VERSION_ELSEWHERE = CautionMessage(
     reason="{name}'s archive has {actual}, and podman.version is {desired}: another repository must have it",
     source=_TABLE,
     remedy="give the node that repository before the run, or leave podman.version out",
-    detail="The run fails on podman where no repository has it.",
+    detail="The run finds out whether another repository of the node has it.",
 )
 MAY_READ_NO_GIDS = CautionMessage(
     "podman-may-read-no-gids",
     "The node's podman may not read the CDI specification that the newest container toolkit writes.",
     reason="podman {podman} cannot read CDI specifications of toolkit {toolkit} and newer (additionalGids), and "
-    "toolkit.version is not set, so that the newest comes",
+    "toolkit.version is not set, so that the newest one is installed",
     source=_TABLE,
     remedy="set toolkit.version = '1.18.2', or " + _ELSEWHERE,
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpunode.base import tables, versions
 from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessage
 from gpunode.components.crio.decide import INSTALL
-from gpunode.components.runtime_packages import containerd_packages, docker_packages, removed_for, told_source, way_out
+from gpunode.components.runtime_packages import ORIGINS, containerd_packages, docker_packages, removed_for, way_out
 from gpunode.components.toolkit.configuration import runtime_mode
 from gpunode.node.machine import Machine
 from gpunode.packages.families.wording import wording
@@ -16,7 +16,6 @@ from gpunode.settings.crio import known
 
 # The families whose packages of the toolkit gpunode can hold, and replace others by, in one transaction.
 _HOLDING = ("apt", "dnf", "dnf5")
-_BELOW = "toolkit.version is {desired}, and {needed_by} needs {minimum} or newer"
 _MINIMUMS = "{source} (gpunode/data/minimums.yaml)"
 _UPGRADE = "set toolkit.version to '{minimum}' or newer"
 
@@ -44,7 +43,7 @@ NOT_HELD = RefusalMessage(
 BELOW_MINIMUM = RefusalMessage(
     "toolkit-below-minimum",
     "The container toolkit is older than another component needs.",
-    reason=_BELOW,
+    reason="toolkit.version is {desired}, and {needed_by} needs {minimum} or newer",
     source=_MINIMUMS,
     remedy=_UPGRADE,
 )
@@ -70,7 +69,7 @@ def toolkit_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
 KNOWN_HOLE = CautionMessage(
     "toolkit-with-known-hole",
     "The desired version of the container toolkit has a known security hole.",
-    reason=_BELOW,
+    reason="toolkit.version is {desired}, which has a known security hole: {minimum} is the first without it",
     source=_MINIMUMS,
     remedy=_UPGRADE,
 )
@@ -120,8 +119,7 @@ def _below_minimum(settings: Settings, machine: Machine, kind: str) -> Iterator[
     ]
     missed = [row for row in rows if desired and not versions.at_least(desired, row.minimum or "")]
     for row in sorted(missed, key=lambda row: versions.parsed(row.minimum or ""))[-1:]:
-        needed_by = row.needed_by or row.kind
-        yield {"desired": desired, "needed_by": needed_by, "minimum": row.minimum, "source": row.source}
+        yield {"desired": desired, "needed_by": row.needed_by, "minimum": row.minimum, "source": row.source}
 
 
 HOLD_WITHOUT_LOCK = RefusalMessage(
@@ -204,7 +202,7 @@ def runtime_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
             yield RUNTIME_REMOVES(
                 runtime=runtime,
                 names=" and ".join(names),
-                origin=told_source(desired.source),
+                origin=ORIGINS[desired.source],
                 lost=", ".join(lost),
                 way_out=way_out(runtime, desired.source, system),
                 remove=f"{wording(machine.operating_system).remove} {' '.join(lost)}",

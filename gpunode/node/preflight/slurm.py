@@ -14,7 +14,7 @@ LACKS = RefusalMessage(
     "slurm-lacks",
     "The Slurm on the node cannot offer GPUs as the settings require.",
     source=f"slurmd and {FOLDER} of this node",
-    detail="It has no slurmd or no slurm.conf, or Slurm lacks, for example, NVML. gpunode installs no Slurm.",
+    detail="The node has no slurmd or slurm.conf, or its Slurm lacks NVML, for example. gpunode installs no Slurm.",
     remedies=("install or configure Slurm as your cluster does, or set slurm.enabled = False",),
 )
 
