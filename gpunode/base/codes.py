@@ -13,8 +13,6 @@ from gpunode.base.subject import Subject
 
 # Of a finding whose subject has no name of its own; no judge makes one, which a test shows.
 OTHER = "other"
-# Before the row of a refusal or a caution (gpunode/data/preflight.yaml, or where the code says it).
-PREFLIGHT = "preflight"
 # Where the words that people read make a poor name.
 _SHORT = {
     Subject.KUBELET: "setting",
@@ -51,11 +49,6 @@ def subject_of(what: str) -> str:
 def code_of(component: str, what: str) -> str:
     """Return a finding's code: `driver.loaded-module` of `driver` and `loaded module`."""
     return f"{slug(component)}.{subject_of(what)}"
-
-
-def preflight(row: str) -> str:
-    """Return the code of a refusal or a caution."""
-    return f"{PREFLIGHT}.{row}"
 
 
 def has_code(text: str) -> bool:

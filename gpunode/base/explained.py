@@ -64,7 +64,7 @@ def pages() -> Mapping[str, Page]:
     """Return code -> its page, in the order of the codes."""
     load()
     written = {code: _page(code, page) for code, page in _data().items()}
-    return dict(sorted({**written, **{code: _declared(each) for code, each in declared().items()}}.items()))
+    return dict(sorted({**written, **{code: page_of(each) for code, each in declared().items()}}.items()))
 
 
 @cache
@@ -83,14 +83,15 @@ def load() -> None:
                     raise
 
 
-def _declared(message: Message) -> Page:
+def page_of(message: Message) -> Page:
+    """Return the page of a declared message."""
     texts = {name: tuple(map(shown, getattr(message, name))) for name in ("causes", "remedies")}
     return Page(
         message.code,
         message.kind.value,
         message.seen,
         message.summary,
-        message.detail,
+        " ".join(filter(None, (message.detail, message.always))),
         **texts,
         exit=message.exit,
         source=shown(message.source),

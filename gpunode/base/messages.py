@@ -41,9 +41,11 @@ class Message:
     summary: one sentence that stands alone; detail: what it means and when it comes
     causes, remedies: those that there are, with {name} for what is known only when it is raised
     exit: what it does to the exit code; source: where the reason is stated
+    always: what the page says of every message of the kind
     """
 
     kind: ClassVar[Kind]
+    always: ClassVar[str] = ""
     code: str
     summary: str
     detail: str = ""

@@ -17,7 +17,7 @@ DOCKER_OF_DOCKER = ("docker-ce", "docker-ce-cli")
 RUNTIMES = tuple(
     sorted({name for rows in tables.removals_of_runtimes().values() for gone in rows.values() for name in gone})
 )
-_SOURCES = {"distribution": "the distribution", "docker-repository": "Docker's repository"}
+ORIGINS = {"distribution": "the distribution", "docker-repository": "Docker's repository"}
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,3 @@ def way_out(runtime: str, source: str, system: Distribution) -> str:
     other = {"distribution": "docker-repository", "docker-repository": "distribution"}[source]
     named = f"{other!r}, or " if is_had(runtime, other, system) else ""
     return f"set {runtime}.source = {named}'present' to leave what is there"
-
-
-def told_source(source: str) -> str:
-    """Return a source as a sentence has it."""
-    return _SOURCES[source]

@@ -9,12 +9,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from gpunode.base.codes import preflight
 from gpunode.base.decision import Decision
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.base.reading import ParseError
-from gpunode.base.verdicts import Caution, Refusal
+from gpunode.base.verdicts import CautionMessage, RefusalMessage
 from gpunode.fleet.cluster import reached
 from gpunode.fleet.inventory import foreign_names, host_data
 from gpunode.fleet.nodes import Answer
@@ -31,7 +30,6 @@ from gpunode.settings import Settings, check_hosts
 from gpunode.settings.cluster import node_name
 
 _SOURCE = "the cluster's answer"
-_REMEDY = "look at kubernetes.kubeconfig and kubernetes.run_on; a run asks again before it restarts any"
 
 
 def with_restarts(
@@ -72,12 +70,31 @@ def _is_in(answer: Answer[Node], plans: Mapping[str, Plan | Finding]) -> bool:
     return answer.settings.kubernetes.enabled and isinstance(found, Plan) and not found.refusals
 
 
+RESTARTS_NOT_KNOWN = CautionMessage(
+    "restarts-not-known",
+    "It is not known whether the run restarts MPS daemons of the device plugin.",
+    component=COMPONENT,
+    reason="whether MPS daemons of the device plugin restart is not known: {reason}",
+    source=_SOURCE,
+    remedy="look at kubernetes.kubeconfig and kubernetes.run_on; a run asks again before it restarts any",
+)
+
+
 def _unknown(found: Plan | Finding, words: str) -> Plan | Finding:
     if isinstance(found, Finding):
         return found
-    reason = f"whether MPS daemons of the plugin's restart is not known: {' '.join(words.split())[:300]}"
-    caution = Caution(COMPONENT, reason, _SOURCE, _REMEDY, preflight("restarts-not-known"))
+    caution = RESTARTS_NOT_KNOWN(reason=" ".join(words.split())[:300])
     return replace(found, cautions=(*found.cautions, caution))
+
+
+CLIENTS_WOULD_END = RefusalMessage(
+    "mps-clients-would-end",
+    "MPS daemons of the device plugin would restart, which ends their clients.",
+    component=COMPONENT,
+    source=_SOURCE,
+    remedy=WAYS_OUT,
+    detail="Pods that share a GPU by MPS hang or fail where their daemon restarts.",
+)
 
 
 def _with(found: Plan | Finding, host: str, settings: Settings, node: Node, restarts: Restarts) -> Plan | Finding:
@@ -93,8 +110,7 @@ def _with(found: Plan | Finding, host: str, settings: Settings, node: Node, rest
         return _unknown(found, str(errors[0].cause))
     steps = (*found.steps, *_steps(settings, name, release, label))
     reasons = dict.fromkeys(each.refusal for each in (release, label) if each.refusal is not None)
-    code = preflight("mps-clients-would-end")
-    refused = tuple(Refusal(COMPONENT, reason, _SOURCE, WAYS_OUT, code) for reason in reasons)
+    refused = tuple(CLIENTS_WOULD_END(reason=reason) for reason in reasons)
     unread = [f"{what}: {each}" for what, each in restarts.releases.items() if isinstance(each, Exception)]
     told = replace(found, refusals=(*found.refusals, *refused), steps=steps)
     return _unknown(told, "; ".join(unread)) if unread else told

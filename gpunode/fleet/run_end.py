@@ -21,12 +21,11 @@ from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.host import Host
 from pyinfra.api.state import BaseStateCallback, State, StateStage
 
-from gpunode.base.codes import preflight
-from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.findings import Finding
 from gpunode.base.folding import NARROWEST, UNBOUND
 from gpunode.base.run_context import FAILURE_REASONS, Slot
 from gpunode.base.terminal import logged
-from gpunode.base.verdicts import Refusal
+from gpunode.base.verdicts import Refusal, RefusalMessage
 from gpunode.fleet.access import errors
 from gpunode.fleet.call import Call, told_call
 from gpunode.fleet.reports.run_end import Failure, HostEnd, refusal_finding, verdict_text
@@ -192,11 +191,18 @@ def _note(host: Host, **found: Any) -> None:
     _known.of(host).end = replace(_end(host), **found)
 
 
+NOT_JUDGED = RefusalMessage(
+    "not-judged",
+    "Preflight could not judge the node.",
+    component="node",
+    source="the answer of the node or the cluster",
+    detail="The node, or the cluster that must be asked first, did not answer.",
+    remedies=("look at the node, or at what the cause names",),
+)
+
+
 def _finding_of(reason: Refusal | str) -> Finding:
     if isinstance(reason, Refusal):
         return refusal_finding(reason)
     cause, remedy = errors.parted(reason)
-    remedy = remedy or "look at the node"
-    return Finding(
-        "node", FindingClass.UNSUPPORTED, "preflight", cause=cause, remedy=remedy, code=preflight("not-judged")
-    )
+    return refusal_finding(NOT_JUDGED(reason=cause, remedy=remedy or "look at the node"))

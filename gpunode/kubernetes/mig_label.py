@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpunode.base.codes import preflight
 from gpunode.base.reading import Unknown
-from gpunode.base.verdicts import Refusal
+from gpunode.base.verdicts import Refusal, RefusalMessage
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import MIG_CONFIG
 from gpunode.settings.cluster import node_name
@@ -21,15 +20,25 @@ _SOURCE = "kubectl get nodes"
 
 
 def asks(settings: Settings) -> bool:
-    """Say whether a node's MIG configuration is its label's, which nobody has looked up yet."""
+    """Return whether a node's MIG configuration is its label's, which has not been read yet."""
     return settings.mig.config_from_label and settings.mig.config is None
 
 
+NO_NODE = RefusalMessage(
+    "label-of-no-node",
+    "The MIG configuration is to come from a label, and the cluster has no such node.",
+    component="mig",
+    reason="mig.config_from_label is True, and the cluster has no node {name}",
+    source=_SOURCE,
+    remedy="set kubernetes.node_name to its name in it, or let it join first, without mig.config_from_label",
+)
+
+
 def by_label(host: str, settings: Settings, nodes: Mapping[str, ClusterNode] | Unknown) -> Settings | Refusal | Unknown:
-    """Return a host's settings with the configuration that its label names; why not, where that cannot be said.
+    """Return a host's settings with the configuration that its label names; else why it has none.
 
     nodes: name -> node, of the whole cluster; Unknown where it did not answer, which is then returned
-    A node without the label keeps settings without configuration: MIG is left as it is there.
+    A node without the label keeps settings without configuration: its MIG is not changed.
     """
     if not asks(settings):
         return settings
@@ -38,17 +47,22 @@ def by_label(host: str, settings: Settings, nodes: Mapping[str, ClusterNode] | U
     name = node_name(host, settings)
     node = nodes.get(name)
     if node is None:
-        return Refusal(
-            "mig",
-            f"mig.config_from_label is True, and the cluster has no node {name}",
-            _SOURCE,
-            "set kubernetes.node_name to its name there, or let it join first, with mig.config_from_label left out",
-            preflight("label-of-no-node"),
-        )
+        return NO_NODE(name=name)
     value = node.labels.get(MIG_CONFIG)
     if not value:
         return settings
     return _named(settings, name, value)
+
+
+LABEL_WRONG = RefusalMessage(
+    "label-wrong",
+    "The node's label names a MIG configuration that is not possible.",
+    component="mig",
+    reason=f"node {{name}} has the label {MIG_CONFIG}={{value}}: {{mistake}}",
+    source=_SOURCE,
+    remedy=f"label it with a possible configuration: kubectl label node {{name}} --overwrite {MIG_CONFIG}=NAME",
+    detail="The value of the label is judged as mig.config would be.",
+)
 
 
 def _named(settings: Settings, name: str, value: str) -> Settings | Refusal:
@@ -59,13 +73,7 @@ def _named(settings: Settings, name: str, value: str) -> Settings | Refusal:
     except SettingsError as error:
         first = error.problems[0]
         key = "" if first.key == "mig.config" else f"{first.key} = {first.value} "
-        return Refusal(
-            "mig",
-            f"node {name} has the label {MIG_CONFIG}={written(value)}: {key}{first.message}",
-            _SOURCE,
-            f"label it with a configuration that there is: kubectl label node {name} --overwrite {MIG_CONFIG}=NAME",
-            preflight("label-wrong"),
-        )
+        return LABEL_WRONG(name=name, value=written(value), mistake=f"{key}{first.message}")
     # The label stays what people say, and none of gpunode's.
     mig = actual.mig.model_copy(update={"config_from_label": True})
     return actual.model_copy(update={"mig": mig})

@@ -1,12 +1,11 @@
-"""By which keys is a repository trusted, and what else does the package manager listen to?"""
+"""By which keys is a repository trusted, and which other repositories does the package manager use?"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from gpunode.base import tables
-from gpunode.base.codes import preflight
-from gpunode.base.verdicts import Caution, Refusal
+from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessage
 from gpunode.packages.apt_sources import AptSources
 from gpunode.packages.families.pacman import CONFIGURATION, unsafe
 from gpunode.settings import Settings
@@ -24,8 +23,28 @@ def uses_repository(settings: Settings, name: str) -> bool:
     }[name]
 
 
+KEY_NOT_TAKEN = RefusalMessage(
+    "key-not-taken",
+    "The distribution's package manager does not accept the key that the settings name.",
+    component="repositories",
+    reason="apt of {name} does not accept repositories.cuda.key_fingerprint {fingerprint}: it signs itself by SHA-1",
+    source="NVIDIA/cuda-repo-management issues 30, 34 and 39 (gpunode/data/distributions.yaml, refused_keys)",
+    remedy="leave key_url and key_fingerprint out for {name}, whose own key gpunode knows",
+)
+KEY_NOT_VERIFIED = RefusalMessage(
+    "key-not-verified",
+    "NVIDIA's repository for this distribution is signed by a key whose fingerprint gpunode does not know.",
+    component="repositories",
+    reason="NVIDIA's repository for {name} has a key of its own ({key}), whose fingerprint gpunode does not know",
+    source="gpunode/data/distributions.yaml (unverified_key)",
+    remedy="look up the key's full fingerprint at a source that you trust, and set repositories.cuda.key_fingerprint; "
+    "or take driver and CUDA from NVIDIA's runfiles (driver.source and cuda.source = 'runfile')",
+    detail="gpunode trusts no key that has not been verified.",
+)
+
+
 def key_refusals(settings: Settings, system: OperatingSystem) -> Iterator[Refusal]:
-    """Refuse NVIDIA's repository where nobody has verified its key, and the settings do not name its fingerprint.
+    """Refuse NVIDIA's repository where its key is not verified, and the settings do not name its fingerprint.
 
     Refuse a key, too, that the settings name and the distribution's package manager does not take.
     """
@@ -35,71 +54,70 @@ def key_refusals(settings: Settings, system: OperatingSystem) -> Iterator[Refusa
     if found is not None and named and uses_repository(settings, "cuda"):
         fingerprint = settings.repositories.cuda.key_fingerprint
         if fingerprint in keys:
-            yield Refusal(
-                "repositories",
-                f"apt of {found.name} does not take the key {fingerprint}, which repositories.cuda.key_fingerprint "
-                "names: it signs itself by SHA-1",
-                "NVIDIA/cuda-repo-management issues 30, 34 and 39 (gpunode/data/distributions.yaml, refused_keys)",
-                f"leave key_url and key_fingerprint out for {found.name}, whose own key gpunode knows",
-                preflight("key-not-taken"),
-            )
+            yield KEY_NOT_TAKEN(name=found.name, fingerprint=fingerprint)
     if found is not None and found.unverified_key and not named and uses_repository(settings, "cuda"):
-        yield Refusal(
-            "repositories",
-            f"NVIDIA's repository for {found.name} is signed by a key of its own "
-            f"({found.unverified_key.rpartition('/')[2]}), whose fingerprint gpunode does not know",
-            "gpunode/data/distributions.yaml (unverified_key)",
-            "look the key's full fingerprint up where you trust it, and set repositories.cuda.key_fingerprint; or take "
-            "driver and CUDA from NVIDIA's runfiles (driver.source and cuda.source = 'runfile')",
-            preflight("key-not-verified"),
-        )
+        yield KEY_NOT_VERIFIED(name=found.name, key=found.unverified_key.rpartition("/")[2])
+
+
+REPOSITORY_NOT_SIGNED = RefusalMessage(
+    "repository-not-signed",
+    "pacman takes packages of one of its repositories without a trusted signature.",
+    component="repositories",
+    reason="pacman takes packages of its repository [{name}] without a signature by a trusted key (no {lacking})",
+    source=f"{CONFIGURATION}, `pacman-conf -r {{name}} SigLevel`",
+    remedy="set SigLevel = Required for [{name}], sign its packages and trust the key (pacman-key --lsign-key), or "
+    "take it out",
+    detail="Any repository can have any package, so that this one could replace the driver.",
+)
 
 
 def trust_refusals(sources: AptSources) -> Iterator[Refusal]:
-    """Refuse where pacman would take packages that nobody signed, or anybody: any repository can bring any package."""
+    """Refuse a repository of pacman's whose packages need no trusted signature: it can replace any package."""
     for name, lacking in unsafe(sources.pacman_repositories):
-        yield Refusal(
-            "repositories",
-            f"pacman takes packages of its repository [{name}] without a signature by a trusted key (no {lacking})",
-            f"{CONFIGURATION}, `pacman-conf -r {name} SigLevel`",
-            f"set SigLevel = Required for [{name}], sign its packages and trust the key (pacman-key --lsign-key), or "
-            "take it out",
-            preflight("repository-not-signed"),
-        )
+        yield REPOSITORY_NOT_SIGNED(name=name, lacking=lacking)
+
+
+WITHOUT_PROXY = CautionMessage(
+    "pacman-without-proxy",
+    component="repositories",
+    reason="pacman has no setting for a proxy: it reaches its mirrors without the proxy of the settings",
+    source="pacman.conf(5)",
+    remedy="if its mirrors are reached only by the proxy, set http_proxy and https_proxy in /etc/environment",
+)
 
 
 def proxy_cautions(settings: Settings, sources: AptSources) -> Iterator[Caution]:
-    """Tell that pacman has no setting of a proxy."""
+    """Warn that pacman has no setting of a proxy."""
     if settings.proxy.environment and sources.pacman_repositories:
-        yield Caution(
-            "repositories",
-            "pacman has no setting for a proxy, and gpunode sets none for it",
-            "pacman.conf(5)",
-            "where its mirrors are reached by the proxy alone, set http_proxy and https_proxy in /etc/environment",
-            preflight("pacman-without-proxy"),
-        )
+        yield WITHOUT_PROXY()
+
+
+NAMED_TWICE = CautionMessage(
+    "repository-named-twice",
+    "Another list of the node names NVIDIA's packages, too.",
+    component="repositories",
+    reason="{path} names NVIDIA packages too: the run disables a second entry of gpunode's repositories, and keeps "
+    "another repository, which may offer other versions",
+    source="the file {path}",
+    remedy="remove the entry, if it is not needed",
+)
+RETIRED_KEY = CautionMessage(
+    "retired-key",
+    "A retired key of NVIDIA's is trusted for every repository, and the run removes it.",
+    component="repositories",
+    reason="{path} trusts the retired key {key} for every repository; the run removes it",
+    source="NVIDIA's notice of 2022 (gpunode/data/drivers.yaml, retired_key_ids)",
+    remedy="nothing to do",
+)
 
 
 def trust_cautions(sources: AptSources) -> Iterator[Caution]:
-    """Tell of lists that also offer NVIDIA's packages, and of retired keys; the run disables what stands in its way."""
+    """Warn of lists that also offer NVIDIA's packages, and of retired keys; the run disables what would disturb it."""
     for path, text in sources.sources:
         if any(not line.lstrip().startswith("#") and line.strip() for line in text.splitlines()):
-            yield Caution(
-                "repositories",
-                f"{path} names NVIDIA packages too: a second entry of a repository of ours is disabled, another "
-                "repository stays and may offer other versions",
-                path,
-                "remove it, if nobody needs it",
-                preflight("repository-named-twice"),
-            )
+            yield NAMED_TWICE(path=path)
     retired = tables.drivers().retired_key_ids
     for path, keys in sources.trusted:
         for key in keys:
             if any(key.endswith(identity) for identity in retired):
-                yield Caution(
-                    "repositories",
-                    f"{path} trusts the retired key {key} for every repository; the run takes it out",
-                    "NVIDIA's notice of 2022 (gpunode/data/drivers.yaml, retired_key_ids)",
-                    "nothing to do",
-                    preflight("retired-key"),
-                )
+                yield RETIRED_KEY(path=path, key=key)

@@ -1,7 +1,6 @@
 """Generate docs/codes.md from the pages of all codes, and gpunode/data/codes.json of those that no module declares.
 
-The latter come from `pages/`, written by hand, with causes, remedies and classes of findings from the judges' source,
-and reasons and remedies of refusals from their table.
+The latter come from `pages/`, written by hand, with causes, remedies and classes of findings from the judges' source.
 """
 
 from __future__ import annotations
@@ -15,10 +14,9 @@ from typing import Any
 import yaml
 
 from gpunode.base import explained
-from gpunode.base.codes import OTHER, code_of, preflight
+from gpunode.base.codes import OTHER, code_of
 from gpunode.base.findings import Finding, FindingClass, verdict
 from gpunode.base.messages import Kind, declared
-from gpunode.base.tables.reading import content
 from gpunode.reference import findings
 
 _PAGES = Path(__file__).resolve().parent / "pages"
@@ -27,8 +25,6 @@ EVER = _PAGES / "ever.txt"
 _FILLED_IN = re.compile(r"\{[^{}]*\}")
 _BY_NODE = "…"
 FINDING, REFUSAL, CAUTION = "finding", "refusal", "caution"
-# Of a row in the table of preflight the code says whether it refuses: `refusal("ROW"` or `caution("ROW"`.
-_ROW_OF = re.compile(r'\bcaution\(\s*"([a-z0-9-]+)"')
 
 _CLASSES = frozenset(each.value for each in FindingClass)
 
@@ -122,41 +118,10 @@ def _shown(text: str) -> str:
     return _FILLED_IN.sub(_BY_NODE, text).replace("……", _BY_NODE)
 
 
-def _cautions() -> set[str]:
-    """Return the rows of preflight's table that are told as cautions."""
-    return {row for path in (_PAGES.parents[1] / "node").rglob("*.py") for row in _ROW_OF.findall(path.read_text())}
-
-
-def _preflight() -> Iterator[tuple[str, Page]]:
-    table, cautions = content("preflight.yaml"), _cautions()
-    for row, written in _written("preflight").items():
-        page = {"summary": written} if isinstance(written, str) else dict(written)
-        kind = page.pop("kind", CAUTION if row in cautions else REFUSAL)
-        said = table.get(row, {})
-        refused = "Preflight says it before anything is touched: nothing is done to this node, and the others go on."
-        told = "The run goes on all the same."
-        detail = [page.pop("detail", ""), refused if kind == REFUSAL else told]
-        exits = "2, of gpunode drift, plan and a run; 3 of gpunode check, where no node can have it"
-        yield (
-            preflight(row),
-            {
-                "kind": kind,
-                "seen": [],
-                "summary": page.pop("summary"),
-                "detail": " ".join(filter(None, detail)),
-                "causes": _said([_shown(said.get("reason", ""))]),
-                "remedies": _said([_shown(said.get("remedy", "")), page.pop("remedy", "")])
-                or ["do as the message says: what helps depends on the node"],
-                "source": _shown(said.get("source", "")),
-                "exit": exits if kind == REFUSAL else "0: it changes none",
-            },
-        )
-
-
 def data() -> str:
     """Return the text of gpunode/data/codes.json: the pages that no module declares yet."""
     explained.load()
-    written = dict(sorted((*_findings(), *_preflight())))
+    written = dict(sorted(_findings()))
     return (
         json.dumps({code: written[code] for code in written if code not in declared()}, indent=1, ensure_ascii=False)
         + "\n"

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from string import Formatter
 from typing import TypeVar
 
 import pytest
@@ -23,6 +24,7 @@ from gpunode.base.explained import asked, pages
 from gpunode.base.findings import ExitCode, Finding, FindingClass, finding_from
 from gpunode.base.messages import command_error, declared
 from gpunode.base.tables.reading import content
+from gpunode.base.verdicts import CautionMessage, RefusalMessage
 from gpunode.cli import explain as command
 from gpunode.cli import gpunode
 from gpunode.cli.errors import USAGE
@@ -107,14 +109,55 @@ def literals(function: str) -> set[str]:
     }
 
 
-def test_every_refusal_and_caution_has_a_page_and_no_page_is_of_none() -> None:
-    said = literals("refusal") | literals("caution") | literals("preflight")
-    explained = {code.removeprefix("preflight.") for code in pages() if code.startswith("preflight.")}
-    assert set(content("preflight.yaml")) <= explained
-    assert explained == said
-    assert {code for code, page in pages().items() if page.kind == codes.CAUTION} >= {
-        f"preflight.{row}" for row in literals("caution")
+def test_every_refusal_and_caution_is_declared_and_has_a_page_of_its_kind() -> None:
+    for kind, function in ((codes.REFUSAL, "RefusalMessage"), (codes.CAUTION, "CautionMessage")):
+        own = {code for code, page in pages().items() if page.kind == kind and code.startswith("preflight.")}
+        assert len(own) > 20 and own == {f"preflight.{row}" for row in literals(function)}
+    # verdicts.py makes them of declarations, plan.py of a plan's JSON.
+    makers = {
+        path.name
+        for path in SOURCES
+        for call in nodes(ast.Call, path)
+        if ast.unparse(call.func) in ("Refusal", "Caution")
     }
+    assert makers == {"verdicts.py", "plan.py"}
+
+
+def fields(message: RefusalMessage) -> set[str]:
+    """Return the values that the texts of a refusal name."""
+    texts = (message.component, message.reason, message.source, message.remedy)
+    named = (field for text in texts for _, field, _, _ in Formatter().parse(text) if field)
+    return {re.split(r"[.!:]", field)[0] for field in named}
+
+
+def raised() -> Iterator[tuple[RefusalMessage, ast.Call, ast.FunctionDef]]:
+    """Yield each call of a declared refusal or caution with its declaration, and the function that raises it."""
+    explained.load()
+    for module in [each for name, each in sys.modules.items() if name.startswith("gpunode.")]:
+        own = {name: each for name, each in vars(module).items() if isinstance(each, RefusalMessage)}
+        for function in nodes(ast.FunctionDef, Path(str(module.__file__))) if own else ():
+            for call in ast.walk(function):
+                if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in own:
+                    yield own[call.func.id], call, function
+
+
+def test_every_refusal_and_caution_is_raised_with_the_values_that_it_names() -> None:
+    calls = list(raised())
+    # The values of `**values` are known only when it runs.
+    plain = [(message, call) for message, call, _ in calls if all(each.arg for each in call.keywords)]
+    given = [(message.code, {str(each.arg) for each in call.keywords}) for message, call in plain]
+    assert given == [(message.code, fields(message)) for message, _ in plain]
+    assert len(plain) > 100
+    assert {message.code for message, _, _ in calls} == {
+        each.code for each in declared().values() if isinstance(each, RefusalMessage)
+    }
+
+
+def test_no_caution_is_raised_where_refusals_are() -> None:
+    # A Caution is a Refusal to mypy, and would stop the node.
+    returns = [(ast.unparse(function.returns), message) for message, _, function in raised() if function.returns]
+    refusing = [message for returned, message in returns if "Refusal" in returned]
+    assert len(refusing) > 80 and [each.code for each in refusing if isinstance(each, CautionMessage)] == []
 
 
 def errors(kind: type[CodedError] = CodedError) -> Iterator[type[CodedError]]:

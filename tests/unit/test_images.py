@@ -50,8 +50,8 @@ def test_an_image_needs_no_gpu_and_a_machine_without_one_is_refused() -> None:
 def test_what_an_image_cannot_have_is_told_before() -> None:
     here = machine()
     image = without_hardware(replace(here, operating_system=replace(here.operating_system, booted=False)))
-    told = {item.component: item.reason for item in cautions(settings_from({"mps": {"enabled": True}}), image, TODAY)}
-    assert "mps.enabled" in told["image"] and "driver.flavour is 'auto'" in told["driver"]
+    told = {item.code: item.reason for item in cautions(settings_from({"mps": {"enabled": True}}), image, TODAY)}
+    assert "mps.enabled" in told["preflight.image-late"] and "driver.flavour" in told["preflight.image-flavour"]
     quiet = settings_from({"driver": {"flavour": "open"}})
     assert {"image", "driver"}.isdisjoint(item.component for item in cautions(quiet, image, TODAY))
 

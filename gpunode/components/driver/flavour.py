@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gpunode.base import tables, versions
-from gpunode.base.codes import preflight
-from gpunode.base.verdicts import Caution, Refusal
+from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessage
 from gpunode.components import runfile
 from gpunode.components.driver import DriverState
 from gpunode.packages.driver_packages import driver_source
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from gpunode.settings import Settings
 
 _FLAVOURS = "NVIDIA driver installation guide (gpunode/data/drivers.yaml, flavours)"
-_LAST_BRANCH = "NVIDIA driver life-cycle page (gpunode/data/drivers.yaml, last_branch)"
 
 
 @dataclass(frozen=True)
@@ -104,36 +102,60 @@ def named(gpu: PciGpu) -> str:
     return f"{gpu.name or 'GPU ' + gpu.device_id} at {gpu.address}"
 
 
+OF_BOTH = RefusalMessage(
+    "flavour-of-both",
+    "One GPU of the node needs the proprietary kernel module and another one the open module.",
+    component="driver",
+    reason="{old} needs the proprietary kernel module and {new} the open one: one node cannot drive both",
+    source=_FLAVOURS,
+    remedy="take one of the two out of the machine",
+    detail="A node has one driver module.",
+)
+NOT_OPEN = RefusalMessage(
+    "flavour-not-open",
+    "The open kernel module does not drive a GPU of the node, which is older than Turing.",
+    component="driver",
+    reason="the open kernel module does not drive {named}",
+    source=_FLAVOURS,
+    remedy="set driver.flavour = 'proprietary' or 'auto'",
+)
+NOT_PROPRIETARY = RefusalMessage(
+    "flavour-not-proprietary",
+    "The proprietary kernel module does not drive a GPU of the node, which only the open module drives.",
+    component="driver",
+    reason="the proprietary kernel module does not drive {named}",
+    source=_FLAVOURS,
+    remedy="set driver.flavour = 'open' or 'auto'",
+)
+
+
 def flavour_refusals(gpus: Sequence[PciGpu], desired: WantedDriver) -> Iterator[Refusal]:
     """Refuse a kernel module that does not drive a GPU of the node, and GPUs that no one module drives."""
     old = [gpu for gpu in gpus if needs_proprietary(gpu.generation)]
     new = [gpu for gpu in gpus if needs_open(gpu.generation)]
     if old and new:
-        yield Refusal(
-            "driver",
-            f"{named(old[0])} ({old[0].generation}) needs the proprietary kernel module and {named(new[0])} "
-            f"({new[0].generation}) the open one: one node cannot drive both",
-            _FLAVOURS,
-            "take one of the two out of the machine",
-            preflight("flavour-of-both"),
-        )
+        yield OF_BOTH(old=_with_generation(old[0]), new=_with_generation(new[0]))
         return
     if desired.flavour == "open" and old:
-        yield Refusal(
-            "driver",
-            f"the open kernel module does not drive {named(old[0])} ({old[0].generation})",
-            _FLAVOURS,
-            "set driver.flavour = 'proprietary' or 'auto'",
-            preflight("flavour-not-open"),
-        )
+        yield NOT_OPEN(named=_with_generation(old[0]))
     if desired.flavour == "proprietary" and new:
-        yield Refusal(
-            "driver",
-            f"the proprietary kernel module does not drive {named(new[0])} ({new[0].generation})",
-            _FLAVOURS,
-            "set driver.flavour = 'open' or 'auto'",
-            preflight("flavour-not-proprietary"),
-        )
+        yield NOT_PROPRIETARY(named=_with_generation(new[0]))
+
+
+def _with_generation(gpu: PciGpu) -> str:
+    return f"{named(gpu)} ({gpu.generation})"
+
+
+DROPPED_GPU = RefusalMessage(
+    "driver-dropped-gpu",
+    "The desired driver branch no longer drives a GPU of the node.",
+    reason="driver {desired} no longer drives {named}: its last branch is {last}",
+    source="NVIDIA driver life-cycle page (gpunode/data/drivers.yaml, last_branch)",
+    remedies=(
+        "set driver.branch to the GPU's last branch; where NVIDIA's repository does not have it, set driver.source = "
+        "'runfile' or 'distribution'",
+    ),
+)
 
 
 def last_branch_refusals(
@@ -150,26 +172,24 @@ def last_branch_refusals(
         last = last_branches.get(generation or "")
         if last is not None and versions.parsed(desired.branch) > versions.parsed(last):
             gpu = next(gpu for gpu in gpus if gpu.generation == generation)
-            yield Refusal(
-                "driver",
-                f"driver {desired} no longer drives {named(gpu)} ({generation}): its last branch is {last}",
-                _LAST_BRANCH,
-                f"set driver.branch = '{last}'"
-                if not offered or last in offered
-                else f"set driver.source = 'runfile' with a version of branch {last}, or 'distribution' where the "
-                "distribution has a driver that old: NVIDIA's repository for it has none",
-                preflight("driver-dropped-gpu"),
-            )
+            remedy = f"set driver.branch = '{last}'"
+            if offered and last not in offered:
+                remedy = f"set driver.source = 'runfile' with a version of branch {last}, or 'distribution' where the "
+                remedy += "distribution has a driver that old: NVIDIA's repository for it has none"
+            yield DROPPED_GPU(desired=desired, named=_with_generation(gpu), last=last, remedy=remedy)
+
+
+IN_NO_TABLE = CautionMessage(
+    "gpu-in-no-table",
+    "A GPU of the node is in none of gpunode's tables.",
+    reason="{named} is in no table: it is treated as a new GPU, which the open kernel module drives",
+    source="gpunode/data/pci_ids.json",
+    remedy="set driver.flavour, or use a newer gpunode, with a current pci.ids",
+)
 
 
 def unknown_gpus(gpus: Sequence[PciGpu]) -> Iterator[Caution]:
-    """Tell of GPUs that no table knows."""
+    """Warn of GPUs that are in no table."""
     for gpu in gpus:
         if gpu.generation is None:
-            yield Caution(
-                "gpu",
-                f"{named(gpu)} is in no table; it is taken for one that the open kernel module drives",
-                "gpunode/data/pci_ids.json",
-                "set driver.flavour yourself, or make the table anew from a current pci.ids",
-                preflight("gpu-in-no-table"),
-            )
+            yield IN_NO_TABLE(named=named(gpu))

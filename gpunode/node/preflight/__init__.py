@@ -1,6 +1,6 @@
 """Judge settings against what a node is, before anything on it is touched.
 
-A refusal stops the node, a caution is only told. Both are decided from settings, facts and tables alone.
+A refusal stops the node, a caution does not. Both are decided from settings, facts and tables alone.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from gpunode.components.driver import flavour
 from gpunode.components.driver.flavour import chosen_flavour, wanted_driver
 from gpunode.node.machine import Machine
 from gpunode.node.preflight import (
+    archive,
     boot,
     cuda,
     dcgm,
@@ -58,7 +59,7 @@ def refusals(settings: Settings, machine: Machine, today: date | None = None) ->
     found += trust.trust_refusals(machine.apt_sources)
     found += driver.branch_change_refusals(settings, actual)
     found += driver.candidate_refusals(settings, system, dict(machine.candidates))
-    found += driver.archive_refusals(settings, machine)
+    found += archive.archive_refusals(settings, machine)
     found += cuda.cuda_refusals(settings, gpus, desired)
     found += cuda.offered_refusals(settings, system)
     found += cuda.mixing_refusals(settings, system, machine.cuda)
@@ -91,7 +92,7 @@ def cautions(settings: Settings, machine: Machine, today: date | None = None) ->
         *flavour.unknown_gpus(machine.pci.gpus),
         *driver.end_of_life(settings, desired, today),
         *driver.proprietary_cautions(settings, desired, machine.driver, today),
-        *driver.archive_cautions(settings, machine),
+        *archive.archive_cautions(settings, machine),
         *cuda.cuda_cautions(settings, desired),
         *mig.mig_cautions(settings, machine.pci.gpus),
         *mps.mps_cautions(settings),

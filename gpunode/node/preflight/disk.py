@@ -6,14 +6,21 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gpunode.base import tables
-from gpunode.base.verdicts import Refusal
+from gpunode.base.verdicts import Refusal, RefusalMessage
 from gpunode.components.driver import DriverState
 from gpunode.components.driver.flavour import installed_by_gpunode
-from gpunode.node.preflight.words import refusal
 from gpunode.settings import Settings
 from gpunode.system.disk import Disk
 
 _GIB = 1024**3
+
+FULL = RefusalMessage(
+    "disk-full",
+    "A file system of the node has too little room for the packages.",
+    reason="{mount} has {free:.1f} GiB free, and {needed:.1f} GiB are needed ({what})",
+    source="df; gpunode/data/disk.yaml",
+    remedy="free {lacking:.1f} GiB on {mount}, or leave a component out (cuda.enabled = False)",
+)
 
 
 def disk_refusals(
@@ -36,11 +43,5 @@ def disk_refusals(
     for mount, size in needed.items():
         free = min(free for _, name, free in disk.free if name == mount)
         if free < size:
-            yield refusal(
-                "disk-full",
-                mount=mount,
-                free=free / _GIB,
-                needed=size / _GIB,
-                what=", ".join(what[mount]),
-                lacking=(size - free) / _GIB,
-            )
+            lacking = (size - free) / _GIB
+            yield FULL(mount=mount, free=free / _GIB, needed=size / _GIB, what=", ".join(what[mount]), lacking=lacking)

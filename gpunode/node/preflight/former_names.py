@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpunode.base.codes import preflight
-from gpunode.base.verdicts import Caution
+from gpunode.base.verdicts import Caution, CautionMessage
 from gpunode.settings import Settings, component_models
+
+FORMER_NAME = CautionMessage(
+    "former-name",
+    "A setting is given by its former name.",
+    component="{component}",
+    reason="{component}.{former} is now called {component}.{now}, and the next release does not know the old name",
+    source="CHANGELOG.md",
+    remedy="write {component}.{now} in the host's data",
+    detail="The old name still counts in this release.",
+)
 
 
 def former_names(settings: Settings) -> Iterator[Caution]:
-    """Tell of each setting that host data gives by a name that goes with the next release."""
+    """Warn of each setting that host data gives by a name that goes with the next release."""
     for name in component_models():
         for former, now in getattr(settings, name).by_former_name:
-            reason = f"{name}.{former} is called {name}.{now} now, and the next release does not know the old name"
-            remedy = f"write {name}.{now} in the host's data"
-            yield Caution(name, reason, "CHANGELOG.md", remedy, preflight("former-name"))
+            yield FORMER_NAME(component=name, former=former, now=now)

@@ -1,11 +1,11 @@
-"""Can driver and GPUs hold the MIG configuration that is asked for?"""
+"""Can driver and GPUs hold the desired MIG configuration?"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from gpunode.base import tables, versions
-from gpunode.base.verdicts import Caution, Refusal
+from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessage
 from gpunode.components.driver.flavour import WantedDriver, named
 from gpunode.components.mig.cautions import cautions_of
 from gpunode.components.mig.choice import Chosen
@@ -13,13 +13,20 @@ from gpunode.components.mig.choice import chosen as of_gpus
 from gpunode.components.mig.device_filter import Match
 from gpunode.components.mig.goal import Verdict, judge, nearest_layouts
 from gpunode.components.mig.placement import text
-from gpunode.node.preflight.words import caution, refusal
 from gpunode.node.requirements import mig_product
 from gpunode.settings import Settings
 from gpunode.settings.mig_parted.declaration import Declaration
 from gpunode.settings.mig_parted.mistakes import DeclarationError
 from gpunode.settings.mig_parted.published import published
 from gpunode.system.pci import PciGpu
+
+FILE_WRONG = RefusalMessage(
+    "mig-file-wrong",
+    "The file of MIG configurations has a mistake.",
+    reason="{source}: {mistake}",
+    source="mig.file {file}",
+    remedy="correct the file",
+)
 
 
 def mig_refusals(settings: Settings, gpus: Sequence[PciGpu], desired: WantedDriver) -> Iterator[Refusal]:
@@ -30,15 +37,24 @@ def mig_refusals(settings: Settings, gpus: Sequence[PciGpu], desired: WantedDriv
         chosen = tuple(of_gpus(settings.mig, gpus))
     except DeclarationError as error:
         # It was read when the settings were validated, and has changed since.
-        yield refusal("mig-file-wrong", error=error, mistake=error.mistakes[0], file=str(settings.mig.file))
+        yield FILE_WRONG(source=error.source, mistake=error.mistakes[0], file=settings.mig.file)
         return
     yield from _driver_refusals([item.gpu for item in chosen if item.entry and item.entry.mig_enabled], desired)
     yield from _without_mig(settings, chosen)
     yield from _placement_refusals(settings, chosen)
 
 
+NO_MIG = RefusalMessage(
+    "mig-has-none",
+    "A GPU of the node has no MIG, and mig.config is to divide it.",
+    reason="{named} has no MIG, and mig.config {config!r} is to divide it",
+    source="MIG user guide, supported GPUs (gpunode/data/mig.yaml, chips_without)",
+    remedy="leave mig.config out for this node; several pods share such a GPU by sharing.strategy",
+)
+
+
 def _without_mig(settings: Settings, chosen: Sequence[Chosen]) -> Iterator[Refusal]:
-    """Refuse to divide a GPU that cannot be; where another GPU of the node can be, one that no entry is for stays."""
+    """Refuse to divide a GPU without MIG; where another GPU of the node has MIG, a GPU without an entry is left out."""
     lacking = [each for each in chosen if _has_no_mig(each.gpu)]
     alone = len(lacking) == len(chosen) and settings.mig.config != "all-disabled"
     seen = set()
@@ -46,12 +62,21 @@ def _without_mig(settings: Settings, chosen: Sequence[Chosen]) -> Iterator[Refus
         divided = each.entry.mig_enabled if each.entry is not None else alone and settings.mig.file is None
         if divided and each.gpu.device_id not in seen:
             seen.add(each.gpu.device_id)
-            yield refusal("mig-has-none", named=named(each.gpu), config=repr(settings.mig.config))
+            yield NO_MIG(named=named(each.gpu), config=settings.mig.config)
 
 
 def _has_no_mig(gpu: PciGpu) -> bool:
     known = tables.pci_device(gpu.device_id)
     return known is not None and known.chip.startswith(tables.mig().chips_without)
+
+
+DRIVER_TOO_OLD = RefusalMessage(
+    "mig-driver-too-old",
+    "The driver is too old for MIG on a GPU of the node.",
+    reason="MIG on {named} needs driver {minimum} or newer, and the driver is {desired}",
+    source="MIG user guide, deployment considerations (gpunode/data/minimums.yaml, mig_minimum_driver)",
+    remedy="set driver.branch to '{branch}' or newer, or leave mig.config out",
+)
 
 
 def _driver_refusals(gpus: Sequence[PciGpu], desired: WantedDriver) -> Iterator[Refusal]:
@@ -65,45 +90,73 @@ def _driver_refusals(gpus: Sequence[PciGpu], desired: WantedDriver) -> Iterator[
         seen.add(product)
         minimum = tables.mig_minimum_driver()[product]
         if not desired.at_least(minimum):
-            yield refusal(
-                "mig-driver-too-old",
-                named=named(gpu),
-                minimum=minimum,
-                desired=desired,
-                branch=versions.branch_of(minimum),
-            )
+            branch = versions.branch_of(minimum)
+            yield DRIVER_TOO_OLD(named=named(gpu), minimum=minimum, desired=desired, branch=branch)
+
+
+NOT_PUBLISHED = RefusalMessage(
+    "mig-not-published",
+    "The MIG configuration is not published for a GPU of the node.",
+    reason="mig.config {config!r} is not published for {named} ({product})",
+    source="nvidia-mig-parted's published configurations (gpunode/data/mig.yaml, products)",
+    remedy="set mig.config to one of {configs}, or name a file by mig.file",
+)
+NO_PLACE = RefusalMessage(
+    "mig-no-place",
+    "The MIG layout does not fit on a GPU of the node.",
+    reason="mig.config {config!r} has no place on {named} ({product}, GPU {index}): {reason}",
+    source="nvidia-smi mig -lgipp of such GPUs (gpunode/data/mig.yaml, geometries)",
+    remedy="set a layout that fits, the nearest are: {nearest}",
+)
 
 
 def _placement_refusals(settings: Settings, chosen: Sequence[Chosen]) -> Iterator[Refusal]:
-    seen = set()
+    config, seen = settings.mig.config, set()
     for each in chosen:
         desired = each.product, each.entry.path if each.entry else None
         if each.product is None or desired in seen or each.match is Match.MAYBE:
             continue
         seen.add(desired)
         if each.entry is None and settings.mig.file is None:
-            yield refusal(
-                "mig-not-published",
-                settings=settings,
-                named=named(each.gpu),
-                each=each,
-                configs=", ".join(published(each.product).configs),
-            )
+            configs = ", ".join(published(each.product).configs)
+            yield NOT_PUBLISHED(config=config, named=named(each.gpu), product=each.product, configs=configs)
         elif each.entry is not None and each.entry.mig_enabled:
             devices = each.entry.mig_devices or {}
             judged = judge(each.product, devices)
             if judged.verdict is Verdict.NOT_PLACED:
                 nearest = "; ".join(text(layout) for layout in nearest_layouts(each.product, devices))
-                yield refusal(
-                    "mig-no-place", settings=settings, named=named(each.gpu), each=each, judged=judged, nearest=nearest
-                )
+                gpu = {"named": named(each.gpu), "product": each.product, "index": each.index}
+                yield NO_PLACE(**gpu, config=config, reason=judged.reason, nearest=nearest)
+
+
+NO_LABEL = CautionMessage(
+    "mig-no-label",
+    "The node is to take its MIG configuration from a label that it does not have.",
+    reason="mig.config_from_label is True, and no label nvidia.com/mig.config of this node is known",
+    source="kubectl get nodes",
+    remedy="label the node with a configuration's name; until then MIG is not changed",
+)
+NO_ENTRY = CautionMessage(
+    "mig-no-entry",
+    "The MIG configuration has no entry for a GPU of the node, which is not changed.",
+    reason="no entry of mig.config {config!r} is for {named} (GPU {index}), which is not changed",
+    source="mig.file {source}",
+    remedy="add an entry for the GPU if it is to be changed",
+)
+NOT_JUDGED = CautionMessage(
+    "mig-not-judged",
+    "It is not known before the run whether the MIG layout fits on a GPU of the node.",
+    reason="it is not known whether mig.config {config!r} fits on {named} (GPU {index}): {reason}",
+    source="gpunode/data/mig.yaml",
+    remedy="look at what `nvidia-smi mig -lgipp` reports on the node, once MIG is on",
+)
 
 
 def mig_cautions(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[Caution]:
-    """Tell what of a MIG configuration could not be judged, or is odd in it."""
+    """Warn of what in a MIG configuration could not be judged, or is odd."""
     if settings.mig.config is None:
         if settings.mig.config_from_label:
-            yield caution("mig-no-label")
+            yield NO_LABEL()
         return
     try:
         chosen = tuple(of_gpus(settings.mig, gpus))
@@ -111,16 +164,17 @@ def mig_cautions(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[Caution
     except DeclarationError:
         return
     for each in chosen:
+        gpu = {"config": settings.mig.config, "named": named(each.gpu), "index": each.index}
         if each.entry is None and declaration is not None:
-            yield caution("mig-no-entry", settings=settings, named=named(each.gpu), each=each, declaration=declaration)
+            yield NO_ENTRY(**gpu, source=declaration.source)
         elif reason := _not_judged(each):
-            yield caution("mig-not-judged", named=named(each.gpu), each=each, settings=settings, reason=reason)
+            yield NOT_JUDGED(**gpu, reason=reason)
     if declaration is not None:
         yield from _declared(settings, declaration, len(gpus))
 
 
 def _not_judged(chosen: Chosen) -> str | None:
-    """Return why nobody can say whether a GPU can hold what is asked of it; None where somebody can."""
+    """Return why it is not known whether a GPU can hold its layout; None where it is known."""
     if chosen.product is None:
         if _has_no_mig(chosen.gpu):
             return None
@@ -130,19 +184,34 @@ def _not_judged(chosen: Chosen) -> str | None:
     if chosen.entry is None:
         return None
     if chosen.match is Match.MAYBE:
-        return f"{chosen.entry.path} is for boards of one subsystem id alone, and nothing tells the GPU's"
+        return f"{chosen.entry.path} is only for boards of one subsystem id, and that of the GPU is not known"
     judged = judge(chosen.product, chosen.entry.mig_devices or {})
     return judged.reason if judged.verdict is Verdict.UNDECIDED else None
+
+
+ODDITY = CautionMessage(
+    "mig-oddity",
+    "The file of MIG configurations has something odd in it, which does no harm.",
+    reason="{source}: {oddity}",
+    source="mig.file {source}",
+    remedy="correct it, or leave it out",
+)
+BEYOND = CautionMessage(
+    "mig-beyond",
+    "The MIG configuration names a GPU that the node does not have.",
+    reason="{source}: {path}.devices names GPU {beyond}, and the node has {count}: nothing is done for it",
+    source="mig.file {source}",
+    remedy="take it out, if the node is to have no such GPU",
+)
 
 
 def _declared(settings: Settings, declaration: Declaration, count: int) -> Iterator[Caution]:
     name = settings.mig.config or ""
     configs = {name: declaration.configs[name]}
     for oddity in cautions_of(Declaration(declaration.source, configs, declaration.doubled)):
-        yield caution("mig-oddity", declaration=declaration, oddity=oddity)
+        yield ODDITY(source=declaration.source, oddity=oddity)
     for entry in configs[name]:
         beyond = sorted({index for index in entry.devices or () if index >= count})
         if beyond:
-            yield caution(
-                "mig-beyond", declaration=declaration, entry=entry, beyond=", ".join(map(str, beyond[:8])), count=count
-            )
+            names = ", ".join(map(str, beyond[:8]))
+            yield BEYOND(source=declaration.source, path=entry.path, beyond=names, count=count)

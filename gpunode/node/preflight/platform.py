@@ -6,79 +6,190 @@ from collections.abc import Iterator
 
 from gpunode.base import tables
 from gpunode.base.tables.sources import Distribution
-from gpunode.base.verdicts import Caution, Refusal
+from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessage
 from gpunode.components.driver.flavour import installed_by_gpunode
 from gpunode.node.machine import Machine
-from gpunode.node.preflight.words import caution, refusal
 from gpunode.settings import Settings
 from gpunode.system.operating_system import OperatingSystem
+
+_DISTRIBUTIONS = "gpunode/data/distributions.yaml"
+_SUPPORTED = f"CUDA installation guide for Linux ({_DISTRIBUTIONS})"
+_PCI = "/sys/bus/pci/devices (vendor 10de, class 03)"
+
+TEGRA = RefusalMessage(
+    "system-tegra",
+    component="{component}",
+    reason="this is a Tegra board: its driver and its CUDA belong to the board's own software (JetPack)",
+    source="CUDA installation guide for Linux",
+    remedy="set driver.source = 'present' and cuda.enabled = False, or take the node out of the inventory",
+)
+UNKNOWN_SYSTEM = RefusalMessage(
+    "system-unknown",
+    "The node's operating system is not supported.",
+    component="operating system",
+    reason="{name} ({id} {version}) is not supported{why}",
+    source=_SUPPORTED,
+    remedy="use one of {names}",
+)
+ARCHITECTURE = RefusalMessage(
+    "system-architecture",
+    "The node's architecture is not supported on its operating system.",
+    component="operating system",
+    reason="architecture {architecture} is not supported on {name}",
+    source=_SUPPORTED,
+    remedy="on {name} use one of {architectures}",
+)
+NO_CONTAINERD = RefusalMessage(
+    "system-without-containerd",
+    "The distribution has no package containerd.",
+    component="containerd",
+    reason="{name} has no package containerd",
+    source=_DISTRIBUTIONS,
+    remedy="set containerd.source = 'docker-repository', or 'present' where it is installed by other means",
+)
+NO_CONTAINERD_OF_DOCKER = RefusalMessage(
+    "system-without-docker-s-containerd",
+    "Docker's repository has no containerd for this distribution.",
+    component="containerd",
+    reason="Docker's repository has no packages for {name}",
+    source=_DISTRIBUTIONS,
+    remedy="set containerd.source = 'distribution', or 'present' where it is installed by other means",
+)
+NO_DOCKER_OF_DOCKER = RefusalMessage(
+    "system-without-docker-s",
+    "Docker's repository has no packages for this distribution.",
+    component="docker",
+    reason="Docker's repository has no packages for {name}",
+    source=_DISTRIBUTIONS,
+    remedy="set docker.source = 'present' where it is installed by other means",
+)
+NO_DOCKER = RefusalMessage(
+    "system-without-docker",
+    "The distribution has no package docker.io.",
+    component="docker",
+    reason="{name} has no package docker.io",
+    source=_DISTRIBUTIONS,
+    remedy="set docker.source = {instead}'present' where it is installed by other means",
+)
 
 
 def system_refusals(settings: Settings, system: OperatingSystem) -> Iterator[Refusal]:
     """Refuse what is in no table of supported systems, and a Tegra's driver, which belongs to the board."""
-    supported = tables.distributions()
     found = tables.distribution(system.id, system.version_id)
     changes_driver = installed_by_gpunode(settings) or settings.driver.removes
     if system.tegra and (changes_driver or settings.cuda.enabled):
-        yield refusal("system-tegra", component="driver" if changes_driver else "cuda")
+        yield TEGRA(component="driver" if changes_driver else "cuda")
     if found is None:
         reason = tables.reason_to_refuse(system.id, system.version_id)
-        yield refusal(
-            "system-unknown",
-            system=system,
-            why=f": {reason}" if reason else "",
-            names=", ".join(row.name for row in supported),
+        values = {"name": system.name, "id": system.id, "version": system.version_id}
+        yield UNKNOWN_SYSTEM(
+            **values, why=f": {reason}" if reason else "", names=", ".join(row.name for row in tables.distributions())
         )
     elif system.architecture not in found.architectures:
-        yield refusal("system-architecture", system=system, found=found, architectures=", ".join(found.architectures))
-    elif settings.containerd.enabled and settings.containerd.source == "distribution" and not found.containerd:
-        yield refusal("system-without-containerd", found=found)
-    elif settings.containerd.enabled and settings.containerd.source == "docker-repository" and found.docker == "":
-        yield refusal("system-without-docker-s-containerd", found=found)
-    elif settings.docker.enabled and settings.docker.source == "docker-repository" and found.docker == "":
-        yield refusal("system-without-docker-s", found=found)
-    elif settings.docker.enabled and settings.docker.source == "distribution" and found.family != "apt":
-        yield refusal(
-            "system-without-docker",
-            found=found,
-            instead="set docker.source = " if found.docker == "" else "set docker.source = 'docker-repository', or ",
+        yield ARCHITECTURE(
+            architecture=system.architecture, name=found.name, architectures=", ".join(found.architectures)
         )
+    elif settings.containerd.enabled and settings.containerd.source == "distribution" and not found.containerd:
+        yield NO_CONTAINERD(name=found.name)
+    elif settings.containerd.enabled and settings.containerd.source == "docker-repository" and found.docker == "":
+        yield NO_CONTAINERD_OF_DOCKER(name=found.name)
+    elif settings.docker.enabled and settings.docker.source == "docker-repository" and found.docker == "":
+        yield NO_DOCKER_OF_DOCKER(name=found.name)
+    elif settings.docker.enabled and settings.docker.source == "distribution" and found.family != "apt":
+        yield NO_DOCKER(name=found.name, instead="" if found.docker == "" else "'docker-repository', or ")
     if found is not None:
         yield from source_refusals(settings, found)
+
+
+NO_OWN_CUDA = RefusalMessage(
+    "source-no-own-cuda",
+    "gpunode knows no CUDA packages of the distribution's own.",
+    component="cuda",
+    reason="gpunode knows no CUDA packages of {name}'s own",
+    source=_DISTRIBUTIONS,
+    remedy="set cuda.source = 'cuda-repository' or 'runfile'",
+)
+NO_REPOSITORY = RefusalMessage(
+    "source-no-repository",
+    "NVIDIA has no package repository for this distribution.",
+    component="{component}",
+    reason="NVIDIA has no package repository for {name}",
+    source=_DISTRIBUTIONS,
+    remedy="leave {component}.source out or set it to 'distribution' ({name}'s own packages), or to 'runfile'",
+)
+STABLE_ONLY = RefusalMessage(
+    "source-stable-alone",
+    "The distribution has only the stable releases of the container toolkit.",
+    component="toolkit",
+    reason="{name} has only the stable releases of the container toolkit",
+    source=_DISTRIBUTIONS,
+    remedy="set toolkit.channel = 'stable'",
+)
 
 
 def source_refusals(settings: Settings, found: Distribution) -> Iterator[Refusal]:
     """Refuse to take from a repository what it does not have for the distribution."""
     if found.repository is not None:
         if settings.cuda.enabled and settings.cuda.source == "distribution":
-            yield refusal("source-no-own-cuda", found=found)
+            yield NO_OWN_CUDA(name=found.name)
         return
     for name, component in (("driver", settings.driver), ("cuda", settings.cuda)):
         if component.enabled and component.source == "cuda-repository":
-            yield refusal("source-no-repository", name=name, found=found)
+            yield NO_REPOSITORY(component=name, name=found.name)
     if settings.toolkit.enabled and settings.toolkit.channel != "stable":
-        yield refusal("source-stable-alone", found=found)
+        yield STABLE_ONLY(name=found.name)
+
+
+NO_GPU = RefusalMessage(
+    "gpu-none",
+    reason="no NVIDIA GPU is on the PCI bus",
+    source=_PCI,
+    remedy="look at the machine (lspci -d 10de:), pass a GPU through to it, or take it out of the inventory; for an "
+    "image of a GPU machine, set driver.without_gpu = 'install'",
+)
 
 
 def gpu_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
-    """Refuse a node without an NVIDIA GPU, where the settings do not say that the driver is installed all the same."""
+    """Refuse a node without an NVIDIA GPU, unless the settings install the driver without one."""
     if not machine.has_gpu and not machine.is_image and not _may_lack_gpu(settings):
-        yield refusal("gpu-none")
+        yield NO_GPU()
+
+
+IMAGE_FLAVOUR = CautionMessage(
+    "image-flavour",
+    component="driver",
+    reason="an image has no GPU to decide driver.flavour = 'auto': it gets the open modules where its driver has any",
+    source="gpunode/data/drivers.yaml",
+    remedy="set driver.flavour to what the GPUs of the machines need",
+)
+IMAGE_LATE = CautionMessage(
+    "image-late",
+    "Some settings need a machine with its GPUs, and have no effect on an image.",
+    reason="{names}: not done on an image, since it needs a machine with its GPUs",
+    source="docs/how-to/images.md",
+    remedy="run deploys/gpu_node.py once on the machines that boot from the image",
+)
+NO_GPU_YET = CautionMessage(
+    "gpu-none-yet",
+    reason="no NVIDIA GPU is on the PCI bus: the driver is installed, cannot be loaded, and the verdict is no GPU",
+    source=_PCI,
+    remedy="set driver.flavour, which no GPU decides here, to what the GPUs to come need",
+)
 
 
 def gpu_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
-    """Tell what comes of a driver without a GPU, and what an image leaves to the first run on its machine."""
+    """Warn of a driver without a GPU, and of what an image leaves to the first run on its machine."""
     if machine.is_image:
         if installed_by_gpunode(settings) and settings.driver.flavour == "auto":
-            yield caution("image-flavour")
+            yield IMAGE_FLAVOUR()
         late = {"mig.config": settings.mig.config, "mps.enabled": settings.mps.enabled}
         late |= {"kubernetes.enabled": settings.kubernetes.enabled, "slurm.enabled": settings.slurm.enabled}
         late["power"] = settings.power.is_asked
         late |= {"imex.enabled": settings.imex.enabled}
         if names := ", ".join(name for name, value in late.items() if value):
-            yield caution("image-late", names=names)
+            yield IMAGE_LATE(names=names)
     elif not machine.has_gpu and _may_lack_gpu(settings) and not settings.driver.removes:
-        yield caution("gpu-none-yet")
+        yield NO_GPU_YET()
 
 
 def _may_lack_gpu(settings: Settings) -> bool:

@@ -1,12 +1,11 @@
-"""Has the node's distribution a podman that hands GPUs to containers, beside the toolkit that is to come?"""
+"""Has the node's distribution a podman that hands GPUs to containers, with the desired toolkit?"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from gpunode.base import tables, versions
-from gpunode.base.codes import preflight
-from gpunode.base.verdicts import Caution, Refusal
+from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessage
 from gpunode.components.podman.decide import desired_of, lacks
 from gpunode.node.machine import Machine
 from gpunode.settings import Settings
@@ -16,69 +15,91 @@ _TABLE = "gpunode/data/podman.yaml"
 _ELSEWHERE = "have podman {first} or newer from a repository of your own and set podman.version to its version"
 
 
+WITHOUT_RUNTIME = RefusalMessage(
+    "podman-without-runtime",
+    "podman's default runtime is to be a program that the node does not have.",
+    reason="podman.default_runtime is {program!r}, and the node has no {program}: no container would start",
+    source="the node's PATH, and podman's containers.conf",
+    remedy="install {program} on the node, or leave podman.default_runtime out",
+)
+NOT_PACKAGED = RefusalMessage(
+    "podman-not-packaged",
+    "The distribution has no package podman, and gpunode installs podman only from the distribution.",
+    reason="{name} has no package podman",
+    source=_TABLE,
+    remedy=_ELSEWHERE + ", or set podman.enabled = False",
+)
+WITHOUT_CDI = RefusalMessage(
+    "podman-without-cdi",
+    "The node's podman does not support CDI, by which containers get GPUs.",
+    reason="{podman} does not support CDI, by which containers get GPUs",
+    source="{source} (gpunode/data/podman.yaml, first_with_cdi)",
+    remedy=_ELSEWHERE + ", or set podman.enabled = False",
+)
+READS_NO_GIDS = RefusalMessage(
+    "podman-reads-no-gids",
+    "The node's podman cannot read the CDI specification that this container toolkit writes.",
+    reason="{podman} cannot read CDI specifications of toolkit {toolkit} (additionalGids)",
+    source=_TABLE,
+    remedy="set toolkit.version = '1.18.2', or " + _ELSEWHERE,
+)
+
+
 def podman_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
-    """Refuse a podman that hands no GPU to a container: there is none, it knows no CDI, or not the toolkit's."""
+    """Refuse a node whose podman is missing, or cannot give a container a GPU by the toolkit's CDI specification."""
     desired, row, archive = settings.podman, known(), _archive(machine)
     if not desired.enabled:
         return
     if desired.source == "present" and (program := lacks(desired_of(settings), machine.podman)):
-        reason = f"podman.default_runtime is {program!r}, and the node has no {program}: no container would start"
-        remedy = f"install {program} on the node, or leave podman.default_runtime out"
-        where = "the node's PATH, and podman's containers.conf"
-        yield Refusal("podman", reason, where, remedy, preflight("podman-without-runtime"))
-    # What is there stays as it is, unless another version is desired.
+        yield WITHOUT_RUNTIME(program=program)
+    # The installed podman stays, unless another version is desired.
     found = desired.version or machine.podman.version
     whose, source = f"podman {found}", "podman.version" if desired.version else "podman --version on the node"
     if found is None and desired.source == "distribution" and archive is not None:
-        found, whose, source = archive.podman, f"podman {archive.podman} of {_name(machine)}'s archive", _TABLE
+        found, whose, source = archive.podman, f"podman {archive.podman} of {_name(machine)}'s archive", "its packages"
         if not found:
-            remedy = f"{_ELSEWHERE.format(first=row.first_with_cdi)}, or set podman.enabled = False"
-            reason = f"{_name(machine)} has no package podman"
-            yield Refusal("podman", reason, _TABLE, remedy, preflight("podman-not-packaged"))
+            yield NOT_PACKAGED(name=_name(machine), first=row.first_with_cdi)
     if not found:
         return
     if not versions.at_least(found, versions.major_minor(row.first_with_cdi)):
-        remedy = f"{_ELSEWHERE.format(first=row.first_with_cdi)}, or set podman.enabled = False"
-        reason = f"{whose} knows no CDI, by which containers get GPUs"
-        yield Refusal("podman", reason, source, remedy, preflight("podman-without-cdi"))
+        yield WITHOUT_CDI(podman=whose, source=source, first=row.first_with_cdi)
     elif (toolkit := settings.toolkit.version or machine.toolkit.version) and _cannot_read(found, toolkit):
-        yield Refusal(
-            "podman",
-            f"{whose} cannot read CDI specifications of toolkit {toolkit} (additionalGids)",
-            _TABLE,
-            f"set toolkit.version = '1.18.2', or {_ELSEWHERE.format(first=row.first_with_gids)}",
-            preflight("podman-reads-no-gids"),
-        )
+        yield READS_NO_GIDS(podman=whose, toolkit=toolkit, first=row.first_with_gids)
+
+
+VERSION_ELSEWHERE = CautionMessage(
+    "podman-version-elsewhere",
+    "The distribution's archive does not have the desired podman version.",
+    reason="{name}'s archive has {actual}, and podman.version is {desired}: another repository must have it",
+    source=_TABLE,
+    remedy="give the node that repository before the run, or leave podman.version out",
+    detail="The run finds out whether another repository of the node has it.",
+)
+MAY_READ_NO_GIDS = CautionMessage(
+    "podman-may-read-no-gids",
+    "The node's podman may not read the CDI specification that the newest container toolkit writes.",
+    reason="podman {podman} cannot read CDI specifications of toolkit {toolkit} and newer (additionalGids), and "
+    "toolkit.version is not set, so that the newest one is installed",
+    source=_TABLE,
+    remedy="set toolkit.version = '1.18.2', or " + _ELSEWHERE,
+)
 
 
 def podman_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
-    """Tell of a version that the archive does not have, and of a toolkit that may come too new for the one it has."""
+    """Warn of a version that the archive does not have, and of a toolkit that may be too new for its podman."""
     desired, row, archive = settings.podman, known(), _archive(machine)
     if not desired.enabled or desired.source != "distribution":
         return
-    there = machine.podman.version
+    installed = machine.podman.version
     if desired.version is not None and archive is not None:
         has = archive.podman
-        if not any(each and versions.in_branch(each, desired.version) for each in (has, there)):
-            yield Caution(
-                "podman",
-                f"{_name(machine)}'s archive has {f'podman {has}' if has else 'no podman'}, and "
-                f"{desired.version} is asked for: another repository of the node has to have it",
-                _TABLE,
-                "give the node that repository before the run, or leave podman.version out",
-                preflight("podman-version-elsewhere"),
-            )
-    found = desired.version or there or (archive.podman if archive else None)
+        if not any(each and versions.in_branch(each, desired.version) for each in (has, installed)):
+            actual = f"podman {has}" if has else "no podman"
+            yield VERSION_ELSEWHERE(name=_name(machine), actual=actual, desired=desired.version)
+    found = desired.version or installed or (archive.podman if archive else None)
     undecided = settings.toolkit.version is None and machine.toolkit.version is None
     if found and undecided and _cannot_read(found, row.first_toolkit_with_gids):
-        yield Caution(
-            "podman",
-            f"podman {found} cannot read CDI specifications of toolkit {row.first_toolkit_with_gids} and newer "
-            "(additionalGids), and the newest toolkit is to come",
-            _TABLE,
-            f"set toolkit.version = '1.18.2', or {_ELSEWHERE.format(first=row.first_with_gids)}",
-            preflight("podman-may-read-no-gids"),
-        )
+        yield MAY_READ_NO_GIDS(podman=found, toolkit=row.first_toolkit_with_gids, first=row.first_with_gids)
 
 
 def _cannot_read(podman: str, toolkit: str) -> bool:

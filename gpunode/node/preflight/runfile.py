@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpunode.base import versions
-from gpunode.base.verdicts import Refusal
+from gpunode.base.verdicts import Refusal, RefusalMessage
 from gpunode.components import runfile
 from gpunode.components.driver.flavour import chosen_flavour, installed_by_gpunode
 from gpunode.node.machine import Machine
 from gpunode.node.preflight.boot import without_enrolment
-from gpunode.node.preflight.words import refusal
 from gpunode.packages.families.wording import wording
 from gpunode.settings import Settings
+
+_NOT_MIXED = "NVIDIA driver installation guide: do not mix installation methods"
+
+NVSWITCH = RefusalMessage(
+    "runfile-nvswitch",
+    component="driver",
+    reason="the node has NVSwitches, and a runfile has no fabric manager: CUDA does not start (error 802)",
+    source="NVIDIA fabric manager user guide; /sys/bus/pci/devices",
+    remedy="set driver.source = 'cuda-repository', which installs fabric manager at the driver's version",
+)
 
 
 def runfile_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
@@ -22,47 +31,98 @@ def runfile_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
         yield from _building(settings, machine)
         yield from _by_version(settings, machine)
         if machine.pci.fabric:
-            yield refusal("runfile-nvswitch")
+            yield NVSWITCH()
+
+
+BOTH_INSTALLED = RefusalMessage(
+    "runfile-both-there",
+    "Packages of a driver and one of NVIDIA's .run installer are on the node at once.",
+    component="driver",
+    reason="packages of a driver and one of NVIDIA's .run installer are on the node: they have overwritten each "
+    "other's files, and removing one breaks the other",
+    source="/usr/bin/nvidia-uninstall, {installed}; " + _NOT_MIXED,
+    remedy="run first with driver.source = 'runfile', which removes the packages, and then with the desired source",
+)
+UNDER_PACKAGES = RefusalMessage(
+    "runfile-under-packages",
+    component="driver",
+    reason="a driver of NVIDIA's .run installer is on the node, and packages would be mixed with it",
+    source="/usr/bin/nvidia-uninstall; " + _NOT_MIXED,
+    remedy="set driver.migrate = True to have it replaced by packages, or driver.source = 'runfile' or 'present'",
+)
+OVER_PACKAGES = RefusalMessage(
+    "runfile-over-packages",
+    "Packages of a driver are on the node, and a runfile would be mixed with them.",
+    component="driver",
+    reason="packages of a driver are on the node ({packages}{more}), and a runfile would be mixed with them",
+    source="{installed}; " + _NOT_MIXED,
+    remedy="set driver.migrate = True to have them replaced by the runfile, or choose another driver.source",
+)
 
 
 def _mixing(settings: Settings, machine: Machine) -> Iterator[Refusal]:
-    desired, driver, words = settings.driver, machine.driver, wording(machine.operating_system)
+    desired, driver, installed = settings.driver, machine.driver, wording(machine.operating_system).installed
     if not installed_by_gpunode(settings):
         return
     if desired.migrate:
         if desired.source != "runfile" and driver.runfile and driver.packages:
-            yield refusal("runfile-both-there", words=words)
+            yield BOTH_INSTALLED(installed=installed)
         return
     if desired.source != "runfile" and driver.runfile:
-        yield refusal("runfile-under-packages")
+        yield UNDER_PACKAGES()
     packages = [name for name, _ in driver.packages]
     if desired.source == "runfile" and packages:
-        yield refusal(
-            "runfile-over-packages",
-            packages=", ".join(packages[:4]),
-            more=", …" if len(packages) > 4 else "",
-            words=words,
-        )
+        more = ", …" if len(packages) > 4 else ""
+        yield OVER_PACKAGES(packages=", ".join(packages[:4]), more=more, installed=installed)
+
+
+NO_TOOLS = RefusalMessage(
+    "runfile-no-tools",
+    "The runfile builds its module on the node, which lacks the tools for it.",
+    component="driver",
+    reason="the runfile builds its module on the node, which lacks {lacking}",
+    source="command -v gcc, make, dkms on the node",
+    remedy="{install}, or set driver.kernel_headers = 'install'{without}",
+)
+SECURE_BOOT = RefusalMessage(
+    "runfile-secure-boot",
+    component="next boot",
+    reason="secure boot is on, and the kernel rejects a module that the runfile builds without DKMS",
+    source="/sys/firmware/efi/efivars/SecureBoot-*",
+    remedy="{instead}set driver.dkms = True and enrol DKMS' key",
+)
 
 
 def _building(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     desired = settings.driver
     needed = ("gcc", "make", "dkms") if desired.dkms else ("gcc", "make")
     lacking = [tool for tool in needed if tool not in machine.boot.build_tools]
-    # What is there already need not be built again.
+    # An installed driver of that version is not built again.
     actual = machine.driver.runfile and machine.driver.module_version == desired.version
     if lacking and not actual and desired.kernel_headers == "require":
         install = wording(machine.operating_system).to_install(lacking)
         without = "" if "dkms" not in lacking else ", or set driver.dkms = False"
-        yield refusal(
-            "runfile-no-tools",
-            lacking=" and ".join(lacking),
-            are="are" if len(lacking) > 1 else "is",
-            install=install,
-            without=without,
-        )
+        yield NO_TOOLS(lacking=" and ".join(lacking), install=install, without=without)
     if machine.boot.secure_boot and not desired.dkms:
-        yield refusal("runfile-secure-boot", instead=without_enrolment(machine.operating_system))
+        yield SECURE_BOOT(instead=without_enrolment(machine.operating_system))
+
+
+NO_OPEN_MODULE = RefusalMessage(
+    "runfile-no-open-module",
+    "The runfile of this version has no open kernel module.",
+    component="driver",
+    reason="the runfile of {version} has no open kernel module",
+    source="nvidia-installer's options (gpunode/data/runfile.yaml)",
+    remedy="set a newer driver.version, or driver.flavour = 'proprietary'",
+)
+WHILE_LOADED = RefusalMessage(
+    "runfile-while-loaded",
+    "The installer of this version does not work while a driver is loaded.",
+    component="driver",
+    reason="the installer of {version} does not work while a driver is loaded ({loaded})",
+    source="nvidia-installer's options (gpunode/data/runfile.yaml)",
+    remedy="drain the node and unload the module (`modprobe -r nvidia_uvm nvidia`), or set a newer driver.version",
+)
 
 
 def _by_version(settings: Settings, machine: Machine) -> Iterator[Refusal]:
@@ -72,7 +132,7 @@ def _by_version(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     if chosen_flavour(settings, machine.pci.gpus, machine.operating_system) == "open" and not runfile.knows(
         version, "open_module"
     ):
-        yield refusal("runfile-no-open-module", version=version)
+        yield NO_OPEN_MODULE(version=version)
     changes = driver.module_version is None or not versions.same(driver.module_version, version)
     if changes and driver.loaded_version is not None and not runfile.knows(version, "running_driver"):
-        yield refusal("runfile-while-loaded", version=version, driver=driver)
+        yield WHILE_LOADED(version=version, loaded=driver.loaded_version)

@@ -1,27 +1,56 @@
-"""May the container toolkit and the runtimes come that are asked for, and what is there go for them?"""
+"""Can the desired container toolkit and runtimes be installed, and what they replace be removed?"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from gpunode.base import tables, versions
-from gpunode.base.codes import preflight
-from gpunode.base.verdicts import Caution, Refusal
+from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessage
 from gpunode.components.crio.decide import INSTALL
-from gpunode.components.runtime_packages import containerd_packages, docker_packages, removed_for, told_source, way_out
+from gpunode.components.runtime_packages import ORIGINS, containerd_packages, docker_packages, removed_for, way_out
 from gpunode.components.toolkit.configuration import runtime_mode
 from gpunode.node.machine import Machine
-from gpunode.node.preflight.words import caution, refusal
 from gpunode.packages.families.wording import wording
 from gpunode.settings import Settings
 from gpunode.settings.crio import known
 
 # The families whose packages of the toolkit gpunode can hold, and replace others by, in one transaction.
 _HOLDING = ("apt", "dnf", "dnf5")
+_MINIMUMS = "{source} (gpunode/data/minimums.yaml)"
+_UPGRADE = "set toolkit.version to '{minimum}' or newer"
+
+LEGACY = RefusalMessage(
+    "toolkit-legacy",
+    "The node has an old package that the container toolkit replaces.",
+    reason="the node has {legacy}, which the container toolkit replaces",
+    source="the node's list of installed packages",
+    remedy="set toolkit.migrate = True to remove it (docker's daemon.json stays), or toolkit.enabled = False",
+)
+LEGACY_STAYS = RefusalMessage(
+    "toolkit-legacy-stays",
+    "The node has an old package in place of the container toolkit, which gpunode does not replace here.",
+    reason="the node has {legacy}, which gpunode does not replace with {family}",
+    source="the node's list of installed packages",
+    remedy="remove it by hand, or set toolkit.enabled = False to leave it",
+)
+NOT_HELD = RefusalMessage(
+    "toolkit-not-held",
+    "gpunode cannot hold the toolkit's packages with this package manager.",
+    reason="gpunode does not hold the toolkit's packages with {family}",
+    source="gpunode/node/preflight/runtimes.py",
+    remedy="set toolkit.hold = False",
+)
+BELOW_MINIMUM = RefusalMessage(
+    "toolkit-below-minimum",
+    "The container toolkit is older than another component needs.",
+    reason="toolkit.version is {desired}, and {needed_by} needs {minimum} or newer",
+    source=_MINIMUMS,
+    remedy=_UPGRADE,
+)
 
 
 def toolkit_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
-    """Refuse to put the toolkit beside nvidia-docker2 unasked, a version below a minimum, a hold that nobody keeps."""
+    """Refuse nvidia-docker2 without toolkit.migrate, a version below a minimum, and a hold that is not possible."""
     desired, system = settings.toolkit, machine.operating_system
     if not desired.enabled:
         return
@@ -29,33 +58,56 @@ def toolkit_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     family = actual.family if actual else None
     legacy = ", ".join(f"{name} {version}" for name, version in machine.toolkit.legacy.items())
     if legacy and not desired.migrate:
-        yield refusal("toolkit-legacy", legacy=legacy)
+        yield LEGACY(legacy=legacy)
     elif legacy and family not in _HOLDING:
-        yield refusal("toolkit-legacy-stays", legacy=legacy, family=family)
+        yield LEGACY_STAYS(legacy=legacy, family=family)
     if desired.hold and family is not None and family not in _HOLDING:
-        yield refusal("toolkit-not-held", family=family)
-    yield from _below_minimum(settings, machine, "minimum")
+        yield NOT_HELD(family=family)
+    yield from (BELOW_MINIMUM(**values) for values in _below_minimum(settings, machine, "minimum"))
+
+
+KNOWN_HOLE = CautionMessage(
+    "toolkit-with-known-hole",
+    "The desired version of the container toolkit has a known security hole.",
+    reason="toolkit.version is {desired}, which has a known security hole: {minimum} is the first without it",
+    source=_MINIMUMS,
+    remedy=_UPGRADE,
+)
+NO_WAY_IN = CautionMessage(
+    "toolkit-no-way-in",
+    reason="unprivileged containers cannot get a GPU: NVIDIA_VISIBLE_DEVICES, volume mounts and CDI are off",
+    source="the toolkit's config.toml",
+    remedy="set toolkit.accept_nvidia_visible_devices_as_volume_mounts = True, or toolkit.cdi = 'generate'",
+)
+ROOT_WITHOUT_DEVICES = CautionMessage(
+    "toolkit-root-without-devices",
+    "The driver's root has no devices, and the container toolkit looks for them in it.",
+    reason="{root}/dev has no devices for the container toolkit: a container gets no GPU, or does not start",
+    source="NVIDIA/nvidia-container-toolkit 1.20.0, internal/runtime/runtime.go and internal/lookup/root/root.go (mode "
+    "auto; observed on an H100); NVIDIA/libnvidia-container, src/nvc_mount.c (mode legacy, not tried)",
+    remedy="set toolkit.mode = 'cdi' and toolkit.cdi = 'generate', which takes the devices from /dev; or have what "
+    "provides the driver mount /dev at {root}/dev",
+)
 
 
 def toolkit_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
-    """Tell of a version with a known hole, and of a preset that the device plugin has to agree with."""
+    """Warn of a version with a known hole, and of settings by which containers get no GPU."""
     desired = settings.toolkit
     if not desired.enabled:
         return
-    for item in _below_minimum(settings, machine, "security"):
-        yield Caution(item.component, item.reason, item.source, item.remedy, preflight("toolkit-with-known-hole"))
+    yield from (KNOWN_HOLE(**values) for values in _below_minimum(settings, machine, "security"))
     by_variable = desired.accept_nvidia_visible_devices_envvar_when_unprivileged is not False
     if not by_variable and not desired.accept_nvidia_visible_devices_as_volume_mounts and desired.cdi == "off":
-        yield caution("toolkit-no-way-in")
+        yield NO_WAY_IN()
     driver = machine.driver
     # A specification that gpunode makes takes the devices from /dev.
     by_specification = (desired.mode or runtime_mode(machine.toolkit.config_text)) == "cdi"
     if driver.is_elsewhere and driver.root_smi and not driver.root_devices and not by_specification:
-        yield caution("toolkit-root-without-devices", root=driver.root)
+        yield ROOT_WITHOUT_DEVICES(root=driver.root)
 
 
-def _below_minimum(settings: Settings, machine: Machine, kind: str) -> Iterator[Refusal]:
-    """Yield the highest minimum of a kind that the version asked for does not reach."""
+def _below_minimum(settings: Settings, machine: Machine, kind: str) -> Iterator[dict[str, str | None]]:
+    """Yield the values of the highest minimum of a kind that the desired version does not reach."""
     desired = settings.toolkit.version
     rows = [
         row
@@ -67,30 +119,72 @@ def _below_minimum(settings: Settings, machine: Machine, kind: str) -> Iterator[
     ]
     missed = [row for row in rows if desired and not versions.at_least(desired, row.minimum or "")]
     for row in sorted(missed, key=lambda row: versions.parsed(row.minimum or ""))[-1:]:
-        yield refusal("toolkit-below-minimum", desired=desired, needed_by=row.needed_by or row.kind, row=row)
+        yield {"desired": desired, "needed_by": row.needed_by, "minimum": row.minimum, "source": row.source}
+
+
+HOLD_WITHOUT_LOCK = RefusalMessage(
+    "hold-without-lock",
+    "Packages are to be held, and the package manager's plugin for that is switched off.",
+    component="{first}",
+    reason="{named} is set, and the plugin versionlock of dnf, which holds packages, is switched off on the node",
+    source="/etc/dnf/plugins/versionlock.conf",
+    remedy="set enabled = 1 in that file, or {loose}",
+)
 
 
 def lock_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
-    """Refuse a hold by dnf where somebody switched off what keeps it; its package comes first where it is not there."""
+    """Refuse a hold by dnf where its plugin is switched off; a run installs the plugin where it is missing."""
     driver, toolkit = settings.driver, settings.toolkit
     holds = {"driver": driver.enabled and driver.installs and driver.hold, "toolkit": toolkit.enabled and toolkit.hold}
     holding = [name for name, held in holds.items() if held and machine.toolkit.locking_off]
     if holding:
         loose = " and ".join(f"{name}.hold = False" for name in holding)
-        yield refusal("hold-without-lock", first=holding[0], named=loose.replace(" = False", ""), loose=loose)
+        yield HOLD_WITHOUT_LOCK(first=holding[0], named=loose.replace(" = False", ""), loose=loose)
+
+
+CRIO_ABSENT = RefusalMessage(
+    "crio-absent",
+    reason="the node has no CRI-O, and gpunode installs none",
+    source="the unit crio.service, and the PATH, of this node",
+    remedy=INSTALL,
+)
+CRIO_ANOTHER = RefusalMessage(
+    "crio-another",
+    "The node's CRI-O is not the desired version.",
+    reason="the node has CRI-O {actual}, and crio.version is {desired}: gpunode installs none",
+    source="crio --version on the node",
+    remedy="install that version as your cluster does, or leave crio.version out",
+)
+CRIO_TOO_OLD = RefusalMessage(
+    "crio-too-old",
+    "The node's CRI-O is too old for CDI, by which containers get GPUs.",
+    reason="the node has CRI-O {actual}, and {first} is the first with CDI, by which containers get GPUs",
+    source="gpunode/data/crio.yaml",
+    remedy="install {first} or newer as your cluster does, or set crio.enabled = False",
+)
 
 
 def crio_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
-    """Refuse a node without the CRI-O that is to be configured, or with another one: gpunode installs none."""
+    """Refuse a node without the desired CRI-O: gpunode installs none."""
     desired, actual, first = settings.crio.version, machine.crio.version, known().first_with_cdi
     if not settings.crio.enabled:
         return
     if actual is None:
-        yield refusal("crio-absent", install=INSTALL)
+        yield CRIO_ABSENT()
     elif desired is not None and not versions.in_branch(actual, desired):
-        yield refusal("crio-another", actual=actual, desired=desired)
+        yield CRIO_ANOTHER(actual=actual, desired=desired)
     elif not versions.at_least(actual, versions.major_minor(first)):
-        yield refusal("crio-too-old", actual=actual, first=first)
+        yield CRIO_TOO_OLD(actual=actual, first=first)
+
+
+RUNTIME_REMOVES = RefusalMessage(
+    "runtime-removes",
+    "Installing a container runtime would remove packages that no setting removes.",
+    component="{runtime}",
+    reason="{names} of {origin} would remove installed packages that no setting removes: {lost}",
+    source="Conflicts of containerd.io, docker-ce and docker.io (gpunode/data/runtimes.yaml), and what is installed",
+    remedy="{way_out}; or remove these packages by hand (`{remove}`), and run again",
+)
 
 
 def runtime_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
@@ -105,15 +199,11 @@ def runtime_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     ):
         lost = removed_for(names, installed, system.family) if desired.enabled else ()
         if lost:
-            words = wording(machine.operating_system)
-            yield refusal(
-                "runtime-removes",
+            yield RUNTIME_REMOVES(
                 runtime=runtime,
                 names=" and ".join(names),
-                origin=told_source(desired.source),
+                origin=ORIGINS[desired.source],
                 lost=", ".join(lost),
-                are="is" if len(lost) == 1 else "are",
                 way_out=way_out(runtime, desired.source, system),
-                words=words,
-                to_remove=" ".join(lost),
+                remove=f"{wording(machine.operating_system).remove} {' '.join(lost)}",
             )
