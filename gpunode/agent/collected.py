@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from gpunode.base.document import AGENT_SCHEMA, REPORT_SCHEMA, UPDATE, newer
 from gpunode.base.findings import Finding, FindingClass, NodeReport, finding_from
 from gpunode.base.node_summary import summary_from
 from gpunode.base.probe_output import decoded, values
@@ -49,6 +50,8 @@ def judged(name: str, found: Collected, now: datetime, silent: timedelta) -> Nod
         return NodeReport(name, (_bad("agent.none", "none", "installed", said, "install it: `gpunode agent install`"),))
     if found.report is None:
         return NodeReport(name, (_bad("agent.silent", "no report", "a report", "it has not pulled yet", _LOOK),))
+    if reason := newer(found.report, AGENT_SCHEMA) or newer(found.report, REPORT_SCHEMA, "document_schema"):
+        return NodeReport(name, (_bad("agent.newer", "unknown version", "readable", reason, UPDATE),))
     try:
         (host,) = found.report["hosts"].values()
         findings = tuple(map(finding_from, host["findings"]))
@@ -75,7 +78,7 @@ def _in_time(at: datetime, last: datetime | None, now: datetime, silent: timedel
 
 
 def _bad(code: str, actual: str, desired: str, cause: str, remedy: str) -> Finding:
-    what = "last success" if code == "agent.no-success" else "last pull"
+    what = {"agent.no-success": "last success", "agent.newer": "report"}.get(code, "last pull")
     return Finding("agent", FindingClass.ERROR, what, actual, desired, cause, remedy, code=code)
 
 

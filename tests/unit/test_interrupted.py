@@ -48,7 +48,8 @@ def read(folder: Path, units: dict[str, str], left: str = "", aged: str = "") ->
     systemctl.write_text(f'#!/bin/sh\necho "$*" >> {folder}/asked\ncase "$2" in\n{table}  *) echo inactive;;\nesac\n')
     systemctl.chmod(0o755)
     lock = str(folder / "agent.lock")
-    text = shell_text("system/interrupted", FOLDER=str(folder / "transactions"), LEFT=left, AGED=aged, LOCK=lock)
+    where = {"FOLDER": str(folder / "transactions"), "SCHEMA": "1", "LOCK": lock}
+    text = shell_text("system/interrupted", LEFT=left, AGED=aged, **where)
     done = subprocess.run(
         ["sh", "-c", text], env={"PATH": f"{folder}:/usr/bin:/bin"}, capture_output=True, text=True, check=True
     )
@@ -86,6 +87,14 @@ def test_a_journal_that_began_counts_unless_somebody_is_at_work_on_it(tmp_path: 
     for name in ("cuda", "mps", "scheduler.given-up"):
         (folder / f"{name}.json").write_text(journal % "began")
     assert read(tmp_path, {"mps": "activating"}) == Interrupted(("cuda",), ("mps",))
+
+
+@pytest.mark.real
+def test_a_journal_of_a_newer_gpunode_is_named_and_says_nothing_else(tmp_path: Path, folder: Path) -> None:
+    for name, version in (("mig", '"schema": 2, '), ("mps", '"schema": 10, '), ("cuda", '"schema": 1, '), ("dcgm", "")):
+        (folder / f"{name}.json").write_text(f'{{{version}"state": "began", "target": "x"}}\n')
+    (folder / "crio.given-up.json").write_text('{"schema": 2, "state": "began", "target": "x"}\n')
+    assert read(tmp_path, {}) == Interrupted(("cuda", "dcgm"), newer=("mig", "mps"))
 
 
 def test_a_change_that_was_cut_off_is_a_finding_and_a_step_of_the_plan() -> None:

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from gpunode.base.document import COUNT, ERRORS
+from gpunode.base.document import ROLLOUT_SCHEMA as SCHEMA
 from gpunode.base.findings import ExitCode, Finding, FindingClass, verdict
 from gpunode.fleet.rollout.entries import Policy
 from gpunode.fleet.rollout.progress import Progress, WaveRecord, waves_to_come
 from gpunode.fleet.rollout.wave_run import log_of
 
-# Raised when a key goes away or changes its meaning; a new key raises nothing.
-SCHEMA = 1
 _COUNTED = ("passed", "failed", "untouched", "left_out", "under_way")
 # What a node must pass behind its wave; the cluster where it is a node of one (gpunode/fleet/rollout/gate.py).
 GATE = ("run", "drift", "cluster")

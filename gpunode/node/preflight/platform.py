@@ -1,4 +1,4 @@
-"""Can this operating system on this architecture, with these GPUs, be provisioned at all?"""
+"""Can this node be provisioned at all, with its records, operating system, architecture and GPUs?"""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from gpunode.components.driver.flavour import installed_by_gpunode
 from gpunode.node.machine import Machine
 from gpunode.node.preflight.words import caution, refusal
 from gpunode.settings import Settings
+from gpunode.system.applied import PATH
 from gpunode.system.operating_system import OperatingSystem
+from gpunode.system.transaction import FOLDER
+
+
+def record_refusals(machine: Machine) -> Iterator[Refusal]:
+    """Refuse a node whose record, or a transaction's journal, a newer gpunode wrote: what it did there is not known."""
+    journals = [f"{FOLDER}/{name}.json" for name in machine.interrupted.newer]
+    if files := [*([PATH] if machine.applied.newer else []), *journals]:
+        yield refusal("newer-record", files=", ".join(files))
 
 
 def system_refusals(settings: Settings, system: OperatingSystem) -> Iterator[Refusal]:
