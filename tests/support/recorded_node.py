@@ -55,12 +55,14 @@ class RecordedNode:
         (recorded,) = read_facts(folder / "facts.json")
         assert recorded.node is not None
         node = recorded.node
-        texts = {name: replace(getattr(node, name), config_text=self._config(getattr(node, name).config_path))
-                 for name in ("containerd", "docker")}  # fmt: skip
-        self.node: Node = replace(node, applied=parse_applied(self._lines()), **texts)
-
-    def _config(self, path: str) -> str | None:
-        return self.files.get(path)
+        # Recorded facts hold no texts of configurations: these may hold credentials.
+        texts = {
+            name: replace(getattr(node, name), config_text=self.files.get(getattr(node, name).config_path))
+            for name in ("containerd", "docker")
+        }
+        file = node.kubelet.configuration and node.kubelet.configuration.file
+        kubelet = replace(node.kubelet, files=((file, self.files[file]),)) if file else node.kubelet
+        self.node: Node = replace(node, applied=parse_applied(self._lines()), kubelet=kubelet, **texts)
 
     def _digest(self, path: str) -> str:
         return hashlib.sha256(self.files[path].encode()).hexdigest()

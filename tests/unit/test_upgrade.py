@@ -24,11 +24,14 @@ from gpunode.base.decision import bad
 from gpunode.base.document import REPORT_SCHEMA
 from gpunode.base.findings import FindingClass
 from gpunode.base.probe import shell_text
+from gpunode.components.kubelet.change import change
 from gpunode.fleet.rollout.journal import Journal
 from gpunode.history.asking import Question, answers, asking
 from gpunode.history.place import Place
 from gpunode.history.told import told
 from gpunode.history.writing import record
+from gpunode.kubernetes.nodes.cordon import ANNOTATION, MANAGER, parse_note
+from gpunode.kubernetes.nodes.labels import OURS, owned
 from gpunode.node.plan import plan
 from gpunode.node.preflight import refusals
 from gpunode.node.verdict import judge
@@ -36,6 +39,7 @@ from gpunode.settings import settings_from
 from gpunode.system.applied import PATH
 from gpunode.system.interrupted import parse_interrupted
 from gpunode.system.transaction import STATES, parse_journal
+from tests.support.kubelet import KUBEADM
 from tests.support.recorded_node import RecordedNode
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
@@ -79,6 +83,21 @@ def test_a_run_on_a_node_of_an_earlier_gpunode_changes_nothing(name: str, monkey
 def test_a_kubelet_of_an_earlier_gpunode_is_not_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
     operations, commands = RecordedNode(BEFORE / "nodes" / "kubelet").run(monkeypatch, "kubelet")
     assert (commands, operations) == ([], ["Kubelet | Configure the kubelet"])
+
+
+def test_what_a_kubelet_had_before_an_earlier_gpunode_is_put_back() -> None:
+    found = RecordedNode(BEFORE / "nodes" / "kubelet")
+    back = change(found.node.kubelet, settings_from({}).kubernetes.kubelet)
+    assert back is not None and (back.cleared or (back.path, back.text))[1] == KUBEADM
+
+
+def test_cordon_and_labels_of_an_earlier_gpunode_are_its_own() -> None:
+    annotations = read("annotations.json")
+    note = parse_note(annotations[ANNOTATION])
+    assert note is not None and (note.cordon, note.since) == (MANAGER, "2026-11-27T20:00:00Z")
+    assert owned(annotations[OURS]) == {"nvidia.com/gpu.present", "example.com/rack"}
+    # A cordon whose note a newer gpunode wrote is not lifted.
+    assert parse_note(json.dumps({"schema": 2, **json.loads(annotations[ANNOTATION])})) is None
 
 
 def test_the_recorded_runs_wrote_the_files_of_every_component() -> None:
