@@ -8,7 +8,6 @@ from gpunode.facts.base import NodeFact
 from gpunode.facts.transaction import FOLDER
 from gpunode.system.interrupted import Interrupted as Reading
 from gpunode.system.interrupted import parse_interrupted
-from gpunode.system.transaction import SCHEMA
 
 # Where gpunode writes files by way of one beside them, which it renames; whoever is killed between leaves it there.
 _FOLDERS = (
@@ -60,12 +59,5 @@ LEFT = (
 class Interrupted(NodeFact[Reading]):
     """Read which transactions of gpunode's have begun and not ended, and what others left that were cut off."""
 
-    probe = shell_text(
-        "system/interrupted",
-        FOLDER=FOLDER,
-        SCHEMA=str(SCHEMA),
-        LEFT=" ".join(LEFT),
-        AGED="-cmin +1",
-        LOCK=str(PLACES.lock),
-    )
+    probe = shell_text("system/interrupted", FOLDER=FOLDER, LEFT=" ".join(LEFT), AGED="-cmin +1", LOCK=str(PLACES.lock))
     parse = staticmethod(parse_interrupted)

@@ -48,8 +48,7 @@ def read(folder: Path, units: dict[str, str], left: str = "", aged: str = "") ->
     systemctl.write_text(f'#!/bin/sh\necho "$*" >> {folder}/asked\ncase "$2" in\n{table}  *) echo inactive;;\nesac\n')
     systemctl.chmod(0o755)
     lock = str(folder / "agent.lock")
-    where = {"FOLDER": str(folder / "transactions"), "SCHEMA": "1", "LOCK": lock}
-    text = shell_text("system/interrupted", LEFT=left, AGED=aged, **where)
+    text = shell_text("system/interrupted", FOLDER=str(folder / "transactions"), LEFT=left, AGED=aged, LOCK=lock)
     done = subprocess.run(
         ["sh", "-c", text], env={"PATH": f"{folder}:/usr/bin:/bin"}, capture_output=True, text=True, check=True
     )

@@ -128,8 +128,8 @@ def test_journals_of_an_earlier_gpunode_are_understood() -> None:
         assert found.interrupted == (path.stem == "began") and found.target and len(found.target) == 64
         assert (found.reason is None) == (path.stem != "failed")
     assert states == {state: state for state in STATES}
-    where = {"FOLDER": str(BEFORE / "journals"), "SCHEMA": "1", "LOCK": "/absent", "LEFT": "", "AGED": ""}
-    text = "systemctl() { echo inactive; }\n" + shell_text("system/interrupted", **where)
+    probe = shell_text("system/interrupted", FOLDER=str(BEFORE / "journals"), LEFT="", AGED="", LOCK="/absent")
+    text = f"systemctl() {{ echo inactive; }}\n{probe}"
     done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True)
     reading = parse_interrupted(done.stdout.splitlines())
     assert (reading.names, reading.newer) == (("began",), ())
