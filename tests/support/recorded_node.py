@@ -112,7 +112,11 @@ class RecordedNode:
 
         patched.setattr(Host, "get_fact", lambda host, fact, **asked: self.fact(fact.__name__, **asked))
         patched.setattr(FakeConnector, "run_shell_command", kept)
-        inventory = Inventory((["@fake/gpu-1"], {}), gpu_nodes=(["@fake/gpu-1"], self.data))
+        data = self.data
+        if "kubernetes" in data:
+            # The host's name here is none that a node of a cluster can have.
+            data = {**data, "kubernetes": {**data["kubernetes"], "node_name": "gpu-1"}}
+        inventory = Inventory((["@fake/gpu-1"], {}), gpu_nodes=(["@fake/gpu-1"], data))
         state = State(inventory, Config())
         with ctx_state.use(state), ctx_inventory.use(inventory), ctx_config.use(state.config):
             connect_all(state)
