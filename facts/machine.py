@@ -9,7 +9,8 @@ from gpunode.node.machine import Machine as Reading
 from gpunode.node.machine import without_hardware
 
 _NAMES = ("operating_system", "pci", "driver", "cuda", "boot", "disk", "apt_sources", "toolkit", "runtime_packages")
-_PARTS = {name: PARTS[name] for name in (*_NAMES, "podman", "crio", "slurm", "rdma", "dcgm", "kubelet")}
+_RECORD = ("interrupted", "applied")
+_PARTS = {name: PARTS[name] for name in (*_NAMES, "podman", "crio", "slurm", "rdma", "dcgm", "kubelet", *_RECORD)}
 
 
 def _parse(lines: list[str]) -> Reading:

@@ -14,7 +14,7 @@ from pyinfra import host
 
 from gpunode.base.waiting import waiting
 from gpunode.facts.applied import Applied as AppliedFact
-from gpunode.operations.failure import node_operation, require
+from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.files import write_command
 from gpunode.operations.own_files import noted
 from gpunode.operations.phase import is_executing
@@ -33,6 +33,8 @@ def recorded(settings: Settings, whole: bool = True) -> Iterator[Any]:
     + whole: whether the run keeps all own files that the settings ask for; else what it says nothing of stays recorded
     """
     actual: Applied = require(host.get_fact(AppliedFact), "the record of what was applied")
+    if actual.newer:
+        raise OperationRefused(f"{PATH} is kept: {actual.newer}")
     text = record_text(version("gpunode"), settings.digest(), _files(actual, whole), _waiting(actual))
     yield from _written(actual, text)
 

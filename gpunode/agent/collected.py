@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from gpunode.base.document import AGENT_SCHEMA, REPORT_SCHEMA, UPDATE, newer
 from gpunode.base.findings import Finding, FindingClass, NodeReport, finding_from
 from gpunode.base.messages import Code, command_error
 from gpunode.base.node_summary import summary_from
@@ -28,6 +29,13 @@ _NO_SUCCESS = command_error(
     "agent.no-success", "No pull of a node has reached its bundle's settings for too long.",
     "The agent runs; each of its runs was refused, failed or left a difference. The other findings say which.",
     remedy="correct the other findings",
+)  # fmt: skip
+_NEWER = command_error(
+    "agent.newer", "A bundle, the agent's own state or its report has a version that is not known where it is read.",
+    "A newer gpunode may have written it. The node stays unchanged, and nothing of its report is shown.",
+    remedy="on the node, `gpunode agent install` of the newer gpunode; for a report, update gpunode where it is "
+    "collected",
+    exit="3 on the node, 1 of `gpunode agent collect`",
 )  # fmt: skip
 command_error(
     "agent.run-broken", "gpunode did not finish on the node, or reached no verdict.",
@@ -122,6 +130,8 @@ def judged(name: str, found: Collected, now: datetime, silent: timedelta) -> Nod
         return NodeReport(name, (_bad(_NO_AGENT, "none", "installed", said, "install it: `gpunode agent install`"),))
     if found.report is None:
         return NodeReport(name, (_bad(SILENT, "no report", "a report", "it has not pulled yet", _LOOK),))
+    if reason := newer(found.report, AGENT_SCHEMA) or newer(found.report, REPORT_SCHEMA, "document_schema"):
+        return NodeReport(name, (_bad(_NEWER, "unknown version", "readable", reason, UPDATE),))
     try:
         (host,) = found.report["hosts"].values()
         findings = tuple(map(finding_from, host["findings"]))
@@ -146,7 +156,7 @@ def _in_time(at: datetime, last: datetime | None, now: datetime, silent: timedel
 
 
 def _bad(code: Code, actual: str, desired: str, cause: str, remedy: str) -> Finding:
-    what = "last success" if code == _NO_SUCCESS else "last pull"
+    what = {_NO_SUCCESS: "last success", _NEWER: "report"}.get(code, "last pull")
     return Finding("agent", FindingClass.ERROR, what, actual, desired, cause, remedy, code=code)
 
 

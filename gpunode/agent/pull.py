@@ -32,7 +32,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-NAMESPACE, SIGNER, SCHEMA = "gpunode-bundle", "gpunode", 1
+NAMESPACE, SIGNER = "gpunode-bundle", "gpunode"
+# Versions of a bundle, of state.json, of the report, and of the document in it where gpunode printed none.
+SCHEMA, STATE_SCHEMA, REPORT_SCHEMA, DOCUMENT_SCHEMA = 1, 1, 1, 2
 # One file, so that nobody fetches the text of one bundle with the signature of another: the signature, then the text.
 BUNDLE, END = "bundle.signed", b"-----END SSH SIGNATURE-----\n"
 # The most bytes of a bundle and of a program, and the seconds that a server has for each answer.
@@ -169,11 +171,7 @@ def judged(bundle: bytes, host: str, last: Mapping[str, Any], now: float) -> dic
     last: number and digest of the last one that was taken; now: seconds since 1970
     """
     found = json.loads(bundle)
-    if found.get("schema") != SCHEMA:
-        raise Refused(
-            "agent.bundle-altered", f"the bundle has schema {found.get('schema')!r}, and this agent reads {SCHEMA}",
-            "install the agent of the gpunode that made it",
-        )  # fmt: skip
+    _refuse_newer(found, SCHEMA, "the bundle")
     if found["host"] != host:
         raise Refused(
             "agent.bundle-host", f"the bundle is for {found['host']}, and this node is {host}",
@@ -196,6 +194,16 @@ def judged(bundle: bytes, host: str, last: Mapping[str, Any], now: float) -> dic
             "make a new one: no two bundles of a host have one number",
         )  # fmt: skip
     return {**found, "digest": digest}
+
+
+def _refuse_newer(found: Mapping[str, Any], known: int, what: str) -> None:
+    """Raise Refused where a newer gpunode wrote it; without a version it is of the first one."""
+    schema = found.get("schema", 1)
+    if type(schema) is not int or not 1 <= schema <= known:
+        raise Refused(
+            "agent.newer", f"{what} has schema {schema!r}, and this agent reads {known} at most",
+            "install the agent of the gpunode that wrote it: `gpunode agent install`",
+        )  # fmt: skip
 
 
 def _seconds(text: str) -> float:
@@ -365,7 +373,8 @@ def report(
     status = 3 if refused is not None else int(found.get("exit_code", 1))
     worst = "error" if len(findings) > len(host["findings"]) else host["class"]
     return {
-        "schema": 1,
+        "schema": REPORT_SCHEMA,
+        "document_schema": found.get("schema", 1) if hosts else DOCUMENT_SCHEMA,
         "gpunode": last.get("gpunode"),
         "inventory": config.source,
         "at": _told(now),
@@ -424,13 +433,14 @@ def _replace(path: Path, text: bytes, mode: int) -> None:
 def _state(places: Places) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads((places.private / "state.json").read_text(encoding="utf-8"))
-        return found
     except FileNotFoundError:
         return {}
+    _refuse_newer(found, STATE_SCHEMA, f"{places.private / 'state.json'}")
+    return found
 
 
 def _keep(places: Places, state: Mapping[str, Any]) -> None:
-    _replace(places.private / "state.json", json.dumps(state).encode(), 0o600)
+    _replace(places.private / "state.json", json.dumps({**state, "schema": STATE_SCHEMA}).encode(), 0o600)
 
 
 def _asked(config: Config, places: Places, last: Mapping[str, Any], now: float) -> tuple[dict[str, Any], Path]:

@@ -17,6 +17,22 @@ COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
 # What the document of a command that takes an inventory is of (gpunode.fleet.call.Call.to_json).
 OF_CALL: dict[str, Any] = {"inventory": MAYBE, "limit": TEXTS, "set": TEXTS}
 ERROR_SCHEMA = 1
+# Versions of documents that gpunode reads again: of drift, apply, ci and agent collect; of rollout; an agent's report.
+REPORT_SCHEMA, ROLLOUT_SCHEMA, AGENT_SCHEMA = 2, 1, 1
+# What to do where `newer` returns a reason.
+UPDATE = "update gpunode here"
+
+
+def newer(content: Mapping[str, Any], known: int, key: str = "schema") -> str | None:
+    """Return why a format that gpunode writes is not read: it has a version that is not known here; else None.
+
+    known: the newest version that this gpunode reads. A format without a version is of the first one.
+    """
+    found = content.get(key, 1)
+    if type(found) is int and 1 <= found <= known:
+        return None
+    here = version("gpunode")
+    return f"{key} is {found!r}, and gpunode {here} reads {known} at most: a newer gpunode may have written it"
 
 
 def head(

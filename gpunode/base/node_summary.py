@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 
@@ -31,5 +31,6 @@ class NodeSummary:
 
 
 def summary_from(found: Mapping[str, Any]) -> NodeSummary:
-    """Return the summary of which `to_json` gave this; raise KeyError or TypeError where it did not."""
-    return NodeSummary(**{**found, "gpu_models": tuple(found["gpu_models"])})
+    """Return the summary of which `to_json` gave this, perhaps with more keys; raise KeyError or TypeError."""
+    known = {field.name: found[field.name] for field in fields(NodeSummary)}
+    return NodeSummary(**{**known, "gpu_models": tuple(found["gpu_models"])})

@@ -63,15 +63,10 @@ def changes_schema() -> dict[str, Any]:
 def of_inventories(place: Place, found: Sequence[Known]) -> dict[str, Any]:
     """Return the document of `inventories`."""
     items = [
-        {
-            "name": each.name,
-            "hosts": each.hosts,
-            "first": _time(each.first),
-            "last": _time(each.last),
-            "reports": each.records,
-        }
+        {"name": each.name, "hosts": each.hosts, "first": _time(each.first), "last": _time(each.last),
+         "reports": each.records}
         for each in found
-    ]
+    ]  # fmt: skip
     return {**_head(place, None, {"inventories": len(found)}), "inventories": items}
 
 

@@ -22,46 +22,36 @@ def found(connection: Connection) -> str | None:
 
 def prepare(connection: Connection) -> None:
     """Bring the tables to REVISION within this transaction, which writes; raise NewerError where they are newer."""
-    if found(connection) == REVISION:
+    if expect(connection):
         return
     if connection.dialect.name == "postgresql":
         # Another writer may be about to do the same; SQLite's transaction has the whole file.
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
-        if found(connection) == REVISION:
+        if expect(connection):
             return
     _upgrade(connection)
 
 
 def expect(connection: Connection) -> bool:
-    """Say whether tables of REVISION are there to be asked; False where there are none, or older ones."""
+    """Say whether the tables are of REVISION; False where there are none, or older ones. Raise NewerError."""
     revision = found(connection)
     if revision is not None and revision > REVISION:
-        raise newer(revision)
+        raise NewerError(
+            f"a newer gpunode has written this history (its tables are of revision {revision[:40]}, this gpunode knows "
+            f"{REVISION}): update gpunode, or name another history"
+        )
     return revision == REVISION
-
-
-def newer(revision: str) -> NewerError:
-    """Return the refusal of tables that a newer gpunode has written."""
-    return NewerError(
-        f"a newer gpunode has written this history (its tables are of revision {revision[:40]}, this gpunode knows "
-        f"{REVISION}): upgrade gpunode, or name another history"
-    )
 
 
 def _upgrade(connection: Connection) -> None:
     # Late: it takes as long as SQLAlchemy itself, and is needed once.
     from alembic import command
     from alembic.config import Config
-    from alembic.script import ScriptDirectory
     from alembic.util import CommandError
 
     config = Config()
     config.set_main_option("script_location", "gpunode.history:migrations")
     config.attributes["connection"] = connection
-    revision = found(connection)
-    known = {each.revision for each in ScriptDirectory.from_config(config).walk_revisions()}
-    if revision is not None and revision not in known:
-        raise newer(revision)
     try:
         command.upgrade(config, REVISION)
     except CommandError as error:

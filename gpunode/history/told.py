@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from gpunode.base.codes import code_of
+from gpunode.base.document import AGENT_SCHEMA, REPORT_SCHEMA, ROLLOUT_SCHEMA, UPDATE, newer
 from gpunode.base.errors import CodedError
 from gpunode.base.findings import FindingClass
 from gpunode.base.messages import command_error
@@ -152,11 +153,20 @@ def told(document: Any, command: str | None = None) -> Told:
     command: by which it was made; by default as it looks
     """
     try:
+        if reason := _newer(document):
+            raise NoDocumentError(f"{reason}; {UPDATE}")
         return _told(document, command)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise NoDocumentError(
             f"this is no document of gpunode drift, apply, rollout or an agent ({type(error).__name__}: {error})"
         ) from None
+
+
+def _newer(document: Mapping[str, Any]) -> str | None:
+    """Return why a document is not read: it, or the one that an agent's report holds, has an unknown version."""
+    if "agent" in document:
+        return newer(document, AGENT_SCHEMA) or newer(document, REPORT_SCHEMA, "document_schema")
+    return newer(document, ROLLOUT_SCHEMA if "waves" in document else REPORT_SCHEMA)
 
 
 def _told(document: Any, command: str | None) -> Told:

@@ -14,11 +14,9 @@ from gpunode.components.mps.plugin import PluginMps
 from gpunode.components.power.state import Power
 from gpunode.node.machine import Machine
 from gpunode.packages.keyring import Keyrings
-from gpunode.system.applied import Applied
 from gpunode.system.exposed import Exposed
 from gpunode.system.gpu import Gpus
 from gpunode.system.health import Health
-from gpunode.system.interrupted import Interrupted
 from gpunode.system.sysctl import KubernetesSysctls
 
 
@@ -38,9 +36,7 @@ class Node(Machine):
     mig_boot: MigBoot = field(default_factory=MigBoot)
     power: Power = field(default_factory=Power)
     sysctls: KubernetesSysctls = field(default_factory=KubernetesSysctls)
-    applied: Applied = field(default_factory=Applied)
     exposed: Exposed = field(default_factory=Exposed)
-    interrupted: Interrupted = field(default_factory=Interrupted)
 
     @property
     def machine(self) -> Machine:

@@ -15,8 +15,10 @@ from gpunode.components.runtime_packages import RuntimePackages
 from gpunode.components.slurm.state import Slurm
 from gpunode.components.toolkit import ContainerToolkit
 from gpunode.packages.apt_sources import AptSources
+from gpunode.system.applied import Applied
 from gpunode.system.boot import Boot
 from gpunode.system.disk import Disk
+from gpunode.system.interrupted import Interrupted
 from gpunode.system.kubelet import Kubelet
 from gpunode.system.operating_system import OperatingSystem
 from gpunode.system.pci import PciGpus
@@ -25,7 +27,8 @@ from gpunode.system.pci import PciGpus
 @dataclass(frozen=True)
 class Machine(Reading):
     """Hold what preflight judges, as it was before the run: system, GPUs, driver, what boots next, disk, apt's sources,
-    container toolkit, packages of container runtimes, podman, CRI-O, Slurm, RDMA devices, DCGM, the kubelet.
+    container toolkit, packages of container runtimes, podman, CRI-O, Slurm, RDMA devices, DCGM, the kubelet, and what
+    earlier runs recorded.
 
     `candidates` are (package, the version that would be installed) and `offers` (package, a version that the
     distribution's archive has), where somebody asked for them.
@@ -48,6 +51,8 @@ class Machine(Reading):
     rdma: Rdma = field(default_factory=Rdma)
     dcgm: Dcgm = field(default_factory=Dcgm)
     kubelet: Kubelet = field(default_factory=lambda: Kubelet(None))
+    applied: Applied = field(default_factory=Applied)
+    interrupted: Interrupted = field(default_factory=Interrupted)
 
     @property
     def has_gpu(self) -> bool:

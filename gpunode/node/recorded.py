@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from gpunode.base.document import COUNT, OF_CALL, TEXT, document_schema, each, head, objects
+from gpunode.base.document import COUNT, OF_CALL, TEXT, UPDATE, document_schema, each, head, newer, objects
 from gpunode.base.errors import CodedError
 from gpunode.base.findings import ExitCode
 from gpunode.base.messages import command_error
@@ -116,10 +116,8 @@ def read_facts(path: Path) -> tuple[Recorded, ...]:
     content = _loaded(path)
     if not isinstance(content, dict) or not isinstance(content.get("hosts"), dict) or not content["hosts"]:
         raise FactsError(f"{path}: there is no mapping `hosts` with a host in it; `gpunode facts INVENTORY` writes one")
-    if content.get("schema") != SCHEMA:
-        raise FactsError(
-            f"{path}: schema is {content.get('schema')!r}, and this gpunode reads {SCHEMA}; record the facts anew"
-        )
+    if reason := newer(content, SCHEMA):
+        raise FactsError(f"{path}: {reason}; {UPDATE}, or record the facts again")
     return tuple(_recorded(path, str(name), host) for name, host in content["hosts"].items())
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from posixpath import normpath
 from typing import Any
 
+from gpunode.base.document import newer
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.waiting import parse_waiting
@@ -49,6 +50,7 @@ class Applied(Reading):
     readable: whether the record says what a record says; one that is not there does, too
     settings: digest of the settings; files: path -> as recorded; present: path -> as it is, the record's own included
     waiting: what waited for a restart or a boot -> since when
+    newer: why the record cannot be read where a newer gpunode wrote it; nothing else of it is read then
     """
 
     readable: bool = True
@@ -57,6 +59,7 @@ class Applied(Reading):
     files: tuple[tuple[str, OwnFile], ...] = ()
     present: tuple[tuple[str, PresentFile], ...] = ()
     waiting: tuple[tuple[str, str], ...] = ()
+    newer: str | None = None
 
 
 def record_text(
@@ -87,6 +90,10 @@ def parse_applied(lines: list[str]) -> Applied:
     if (text := decoded(found, "record")) is None:
         return Applied(readable=PATH not in present, present=tuple(present.items()))
     record = _loaded(text)
+    if record is not None and (reason := newer(record, SCHEMA)):
+        return Applied(present=tuple(present.items()), newer=reason)
+    if record is not None and not _text(record, "settings"):
+        record = None
     return Applied(
         readable=record is not None,
         gpunode=_text(record or {}, "gpunode"),
@@ -102,7 +109,7 @@ def _loaded(text: str) -> dict[str, Any] | None:
         record = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return record if isinstance(record, dict) and _text(record, "settings") else None
+    return record if isinstance(record, dict) else None
 
 
 def _files(found: Any) -> list[tuple[str, OwnFile]]:

@@ -11,12 +11,12 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.probe_output import repeated
 from gpunode.base.reading import Reading
 from gpunode.base.subject import Subject
+from gpunode.system.transaction import FOLDER
 
-_FOLDER = "/var/lib/gpunode/transactions"
 # A restore that nobody asks for may take away what its owner has put there since.
 BY_HAND = (
-    f"where no run asks for it any more: on the node, `sh {_FOLDER}/NAME.sh undo` puts back what was there before; or "
-    f"`mv {_FOLDER}/NAME.json {_FOLDER}/NAME.given-up.json` keeps what is there now"
+    f"where no run asks for it any more: on the node, `sh {FOLDER}/NAME.sh undo` puts back what was there before; or "
+    f"`mv {FOLDER}/NAME.json {FOLDER}/NAME.given-up.json` keeps what is there now"
 )
 
 
@@ -25,7 +25,8 @@ class Interrupted(Reading):
     """Hold the names of the changes that nobody is at work on any more, and of those that somebody is.
 
     `stale` are those of changes that were cut off before they began, `left` paths of what was left beside files that
-    were being written: both are gpunode's own, harm nobody, and go with the next run.
+    were being written: both are gpunode's own, harm nobody, and go with the next run. `newer` are those whose journal a
+    newer gpunode wrote: their state is not known.
     """
 
     names: tuple[str, ...] = ()
@@ -33,13 +34,14 @@ class Interrupted(Reading):
     stale: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     pulls: bool = False
+    newer: tuple[str, ...] = ()
 
 
 def parse_interrupted(lines: list[str]) -> Interrupted:
-    """Parse `interrupted=NAME`, `running=NAME`, `stale=NAME` and `left=PATH` lines, and `pulls=yes`."""
-    names, running, stale, left = (repeated(lines, key) for key in ("interrupted", "running", "stale", "left"))
-    pulls = "yes" in repeated(lines, "pulls")
-    return Interrupted(tuple(names), tuple(running), tuple(dict.fromkeys(stale)), tuple(left), pulls)
+    """Parse `interrupted=NAME`, `running=NAME`, `newer=NAME`, `stale=NAME` and `left=PATH` lines, and `pulls=yes`."""
+    keys = ("interrupted", "running", "stale", "left", "newer")
+    names, running, stale, left, newer = (tuple(dict.fromkeys(repeated(lines, key))) for key in keys)
+    return Interrupted(names, running, stale, left, "yes" in repeated(lines, "pulls"), newer)
 
 
 def decide(actual: Interrupted, unasked: Collection[str] = ()) -> Decision[None]:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from gpunode.base.document import newer
 from gpunode.base.probe_output import decoded, values
 from gpunode.base.reading import ParseError, Reading
 
+FOLDER = "/var/lib/gpunode/transactions"
+# Of the journal, as templates/scripts/transaction.sh writes it.
+SCHEMA = 1
 STATES = ("began", "done", "restored", "failed")
 
 
@@ -49,7 +53,11 @@ def parse_journal(lines: list[str]) -> Journal:
         return Journal(None, None, None, running, by)
     try:
         journal = json.loads(text)
+        if reason := newer(journal, SCHEMA):
+            raise ParseError(f"the journal {found.get('path')} cannot be read: {reason}")
         state, target, reason = journal["state"], journal["target"], journal.get("reason") or None
+    except ParseError:
+        raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ParseError(f"the journal is not readable ({error}); look at {found.get('path')} and remove it") from error
     if state not in STATES:

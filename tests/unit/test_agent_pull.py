@@ -25,6 +25,7 @@ from gpunode.agent import pull
 from gpunode.agent.bundle import Bundle, Program
 from gpunode.agent.pull import BUNDLE, Config, Places, Refused
 from gpunode.agent.signing import SigningError, signature, signers
+from gpunode.base.document import AGENT_SCHEMA, REPORT_SCHEMA
 from tests.support.certificate import self_signed
 from tests.support.messages import unnamed
 
@@ -149,11 +150,17 @@ def altered(site: Site, key: Path) -> None:
     site.lay(signature(text := site.put(), site.key) + text.replace(b"580", b"570"))
 
 
+def newer(site: Site, key: Path) -> None:
+    text = site.put(number=8).replace(b'"schema": 1', b'"schema": 2')
+    site.lay(signature(text, site.key) + text)
+
+
 OTHER = replace(HERE, sha256="1" * 64)
 # How a bundle is laid, with a key that the node does not trust -> the code of its refusal.
 REFUSED: dict[str, tuple[Callable[[Site, Path], object], str]] = {
     "altered": (altered, "agent.bundle-altered"),
     "by another key": (lambda site, key: site.put(key), "agent.bundle-signer"),
+    "of a newer gpunode": (newer, "agent.newer"),
     "for another host": (lambda site, _: site.put(host="gpu-2"), "agent.bundle-host"),
     "expired": (lambda site, _: site.put(number=8, expires=NOW), "agent.bundle-expired"),
     "older": (lambda site, _: site.put(number=6), "agent.bundle-older"),
@@ -184,6 +191,31 @@ def test_what_is_not_a_bundle_for_this_node_now_is_refused_and_changes_nothing(
     finding = next(each for each in told["hosts"]["gpu-1"]["findings"] if each["component"] == "agent")
     assert finding["cause"] and finding["remedy"]
     assert f'gpunode_agent_refused{{code="{refusal}"}} 1\n' in site.metric
+
+
+def test_state_of_a_newer_agent_is_refused_and_kept(site: Site) -> None:
+    site.put()
+    site.pull()
+    state = site.places.private / "state.json"
+    assert json.loads(state.read_text())["schema"] == pull.STATE_SCHEMA
+    state.write_text('{"schema": 2, "taken": "in another form"}')
+    told = site.pull(timedelta(hours=1))
+    assert (code(told), told["exit_code"], len(site.ran)) == ("agent.newer", 3, 1)
+    assert state.read_text() == '{"schema": 2, "taken": "in another form"}'
+    # An agent that kept no version left the first one.
+    state.write_text(json.dumps({"number": 8, "digest": "0" * 64}))
+    assert code(site.pull(timedelta(hours=1))) == "agent.bundle-older"
+
+
+def test_a_report_carries_its_version_and_that_of_the_document_in_it(site: Site) -> None:
+    site.put()
+    told = site.pull()
+    assert (told["schema"], told["document_schema"]) == (AGENT_SCHEMA, 1)
+    site.ends = {**WELL, "schema": REPORT_SCHEMA}
+    assert site.pull()["document_schema"] == REPORT_SCHEMA
+    # Nothing was run: the agent's own finding is in the form of today's documents.
+    site.put(number=6)
+    assert site.pull()["document_schema"] == REPORT_SCHEMA
 
 
 def test_a_run_that_failed_is_told_and_is_no_success(site: Site) -> None:

@@ -88,6 +88,14 @@ def test_a_journal_that_began_counts_unless_somebody_is_at_work_on_it(tmp_path: 
     assert read(tmp_path, {"mps": "activating"}) == Interrupted(("cuda",), ("mps",))
 
 
+@pytest.mark.real
+def test_a_journal_of_a_newer_gpunode_is_named_and_says_nothing_else(tmp_path: Path, folder: Path) -> None:
+    for name, version in (("mig", '"schema": 2, '), ("mps", '"schema": 10, '), ("cuda", '"schema": 1, '), ("dcgm", "")):
+        (folder / f"{name}.json").write_text(f'{{{version}"state": "began", "target": "x"}}\n')
+    (folder / "crio.given-up.json").write_text('{"schema": 2, "state": "began", "target": "x"}\n')
+    assert read(tmp_path, {}) == Interrupted(("cuda", "dcgm"), newer=("mig", "mps"))
+
+
 def test_a_change_that_was_cut_off_is_a_finding_and_a_step_of_the_plan() -> None:
     (good,) = decide(GOOD.interrupted).findings
     assert good.finding_class is FindingClass.OK

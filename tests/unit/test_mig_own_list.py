@@ -10,7 +10,7 @@ from gpunode.components.mig.change import Change, Wanted, change
 from gpunode.components.mig.geometry import Geometry, product_geometry
 from gpunode.components.mig.goal import wanted_instances
 from gpunode.components.mig.placement import Impossible, place
-from gpunode.components.mig.reported_profiles import own_geometry, parse_placements, parse_profiles
+from gpunode.components.mig.reported_profiles import own_geometry, parse_placements, parse_profile_rows
 from tests.support.messages import unnamed
 from tests.support.recorded_smi import last
 
@@ -52,8 +52,12 @@ def _placements(*rows: tuple[str, int, int, str]) -> list[str]:
     ]
 
 
+def _listed(lines: list[str]) -> dict[int, tuple[str, int]]:
+    return {number: (name, total) for number, (name, _, total) in parse_profile_rows(lines)[0].items()}
+
+
 def _own(*rows: tuple[str, int, int, str]) -> Geometry:
-    return own_geometry(parse_profiles(_profiles(*rows))[0], parse_placements(_placements(*rows))[0])
+    return own_geometry(_listed(_profiles(*rows)), parse_placements(_placements(*rows))[0])
 
 
 @pytest.mark.parametrize(
@@ -62,7 +66,7 @@ def _own(*rows: tuple[str, int, int, str]) -> Geometry:
 def test_the_list_of_a_real_gpu_is_the_table_s_geometry(recorded: str, product: str) -> None:
     # Driver 580 lists what a GPU holds though MIG is not enabled on it.
     profiles, places = (last(recorded, f"mig -{of}").splitlines() for of in ("lgip", "lgipp"))
-    found = own_geometry(parse_profiles(profiles)[0], parse_placements(places)[0])
+    found = own_geometry(_listed(profiles), parse_placements(places)[0])
     assert found == product_geometry(product) and hash(found) == hash(product_geometry(product))
 
 
@@ -96,10 +100,10 @@ def test_a_product_in_no_table_is_planned_by_its_own_list() -> None:
 
 
 def test_what_is_no_list_is_an_error_and_so_are_lists_of_different_profiles() -> None:
-    known, none = parse_profiles(_profiles(*_ROWS))[0], "No MIG-enabled devices found."
+    known, none = _listed(_profiles(*_ROWS)), "No MIG-enabled devices found."
     wrong: list[Callable[[], object]] = [
         *(partial(parse_placements, [each]) for each in (none, "GPU  0 Profile ID  0 Placement : {}:8", "nonsense")),
-        *(partial(parse_profiles, [each]) for each in (none, "nonsense")),
+        *(partial(parse_profile_rows, [each]) for each in (none, "nonsense")),
         partial(own_geometry, known, parse_placements(_placements(*_ROWS[1:]))[0]),
         partial(own_geometry, {}, {}),
         partial(own_geometry, {1: ("whole", 1)}, {1: ((0,), 1)}),

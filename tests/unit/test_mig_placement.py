@@ -1,6 +1,6 @@
 """Where MIG instances go: explicit placements, proofs that there are none, and the nearest layouts that fit."""
 
-from itertools import permutations, product
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpunode.base import tables
 from gpunode.components.mig.geometry import product_geometry
-from gpunode.components.mig.layouts import feasible, maximal, nearest
+from gpunode.components.mig.layouts import feasible, nearest
 from gpunode.components.mig.placement import Impossible, counts, fit, layout_of, place
 from tests.support.mig_placement import FOUR, SEVEN, geometry, plain_layouts
 from tests.support.simulated_mig import PROFILE_IDS, TABLE, Refused, SimulatedGpu
@@ -71,17 +71,6 @@ def test_the_counts_that_are_published_fit_the_geometry_and_one_more_does_not(na
     for profile, most in tables.mig().products[name].profiles.items():
         assert not isinstance(place(geometry(name), {profile: most}), Impossible)
         assert isinstance(place(geometry(name), {profile: most + 1}), Impossible)
-
-
-def test_every_layout_is_part_of_a_maximal_one_and_none_of_those_of_another() -> None:
-    biggest = maximal(geometry())
-
-    def within(layout: tuple[int, ...], other: tuple[int, ...]) -> bool:
-        return all(a <= b for a, b in zip(layout, other, strict=True))
-
-    for layout in feasible(geometry()):
-        assert any(within(layout, big) for big in biggest)
-    assert not [pair for pair in permutations(biggest, 2) if within(*pair)]
 
 
 @given(st.fixed_dictionaries({profile: st.integers(0, 8) for profile in PROFILE_IDS[SEVEN]}))

@@ -139,7 +139,7 @@ def test_a_file_may_leave_out_what_a_bare_machine_lacks(tmp_path: Path) -> None:
     [
         ("{", "YAML"),
         ("[]", "hosts"),
-        ('{"hosts": {"a": {"facts": {}}}}', "schema"),
+        ('{"schema": 9, "hosts": {"a": {"facts": {}}}}', "schema"),
         ('{"schema": 1, "hosts": {"a": 3}}', "hosts.a"),
         ('{"schema": 1, "hosts": {"a": {"facts": {}}}}', "operating_system"),
         ('{"schema": 1, "hosts": {"a": {"facts": {"gpu": 1}}}}', "gpu"),

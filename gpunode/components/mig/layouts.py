@@ -1,11 +1,11 @@
-"""Every layout that fits a geometry, the maximal ones, and those nearest to one that does not."""
+"""Every layout that fits a geometry, and those nearest to one that does not."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
 from gpunode.components.mig.geometry import Geometry
-from gpunode.components.mig.placement import Counts, fit, without_one
+from gpunode.components.mig.placement import Counts, fit
 
 
 @lru_cache(maxsize=256)
@@ -20,14 +20,6 @@ def feasible(geometry: Geometry) -> tuple[Counts, ...]:
         frontier = [layout for layout in grown if fit(geometry, 0, layout) is not None]
         found.update(frontier)
     return tuple(sorted(found - {empty}, reverse=True))
-
-
-@lru_cache(maxsize=256)
-def maximal(geometry: Geometry) -> tuple[Counts, ...]:
-    """Return the layouts to which no instance can be added."""
-    every = set(feasible(geometry))
-    extended = {less for layout in every for less in without_one(layout)}
-    return tuple(layout for layout in feasible(geometry) if layout not in extended)
 
 
 def nearest(geometry: Geometry, desired: Counts, limit: int = 3) -> tuple[Counts, ...]:

@@ -33,14 +33,11 @@ def own_geometry(profiles: Profiles, placements: Placements) -> Geometry:
         raise ParseError(f"the GPU lists a profile that is none: {error}") from None
 
 
-def parse_profiles(lines: Iterable[str]) -> dict[int, dict[int, tuple[str, int]]]:
-    """Parse `nvidia-smi mig -lgip`: GPU index -> profile id -> (name, how many of it fit); raise ParseError."""
-    rows = parse_profile_rows(lines)
-    return {gpu: {number: (name, total) for number, (name, _, total) in of.items()} for gpu, of in rows.items()}
-
-
 def parse_profile_rows(lines: Iterable[str]) -> dict[int, dict[int, tuple[str, int, int]]]:
-    """Parse it to GPU index -> profile id -> (name, how many more of it fit now, how many at most)."""
+    """Parse `nvidia-smi mig -lgip`: GPU index -> profile id -> (name, how many more fit now, how many at most).
+
+    Raise ParseError.
+    """
     found: dict[int, dict[int, tuple[str, int, int]]] = {}
     for line in filter(None, map(str.strip, lines)):
         if line[0] not in "|+":

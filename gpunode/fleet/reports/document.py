@@ -8,11 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from gpunode.base.document import COUNT, ERRORS, MAYBE, OF_CALL, TEXT, TEXTS, document_schema, each, head, objects
+from gpunode.base.document import REPORT_SCHEMA as SCHEMA
 from gpunode.base.findings import Finding, FindingClass, NodeReport, verdict, worst
 from gpunode.fleet.call import SOME_CALL, Call
-
-# Raised when a key goes away or changes its meaning; a new key raises nothing.
-SCHEMA = 2
 
 
 def document(

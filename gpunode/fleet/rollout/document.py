@@ -6,14 +6,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from gpunode.base.document import COUNT, ERRORS
+from gpunode.base.document import COUNT, DRAFT, ERRORS, MAYBE, TEXT, TEXTS
+from gpunode.base.document import ROLLOUT_SCHEMA as SCHEMA
+from gpunode.base.document import objects as _object
 from gpunode.base.findings import ExitCode, Finding, FindingClass, verdict
 from gpunode.fleet.rollout.entries import Policy
 from gpunode.fleet.rollout.progress import Progress, WaveRecord, waves_to_come
 from gpunode.fleet.rollout.wave_run import log_of
 
-# Raised when a key goes away or changes its meaning; a new key raises nothing.
-SCHEMA = 1
 _COUNTED = ("passed", "failed", "untouched", "left_out", "under_way")
 # What a node must pass behind its wave; the cluster where it is a node of one (gpunode/fleet/rollout/gate.py).
 GATE = ("run", "drift", "cluster")
@@ -104,11 +104,7 @@ def _node(outcome: dict[str, Any]) -> dict[str, Any]:
 
 def schema() -> dict[str, Any]:
     """Return the JSON schema of the document."""
-    text, maybe, names = (
-        {"type": "string"},
-        {"type": ["string", "null"]},
-        {"type": "array", "items": {"type": "string"}},
-    )
+    text, maybe, names = TEXT, MAYBE, TEXTS
     kind = {"enum": ["canary", "wave", "retry"]}
     number = {"type": "integer", "minimum": 1}
     classes = {"enum": [item.value for item in FindingClass]}
@@ -137,8 +133,4 @@ def schema() -> dict[str, Any]:
         "untouched": names,
         "left_out": {"type": "object", "additionalProperties": left_out},
     }
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_object(keys)}
-
-
-def _object(keys: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "required": list(keys), "properties": keys}
+    return {"$schema": DRAFT, **_object(keys)}

@@ -6,10 +6,15 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic_core import from_json
 
 from gpunode.base.codes import with_code
+from gpunode.base.document import UPDATE, newer
 from gpunode.base.findings import FindingClass
 from gpunode.base.messages import command_error
+
+# Of a journal: the newest that is read.
+FORMAT = 1
 
 
 class _Part(BaseModel):
@@ -52,7 +57,7 @@ class Begun(_Part):
 
     Of `together` each group goes in one wave, or not at all.
     `settings` are the words behind --set as they may be shown; null in a journal of a gpunode that did not note them.
-    `format` is raised when a journal of an earlier gpunode can no longer be gone on with.
+    `format` is raised when a key goes away or changes its meaning.
     """
 
     entry: Literal["begun"] = "begun"
@@ -130,7 +135,10 @@ def now() -> datetime:
 
 
 def read_entry(line: bytes) -> Begun | WaveBegun | WaveEnded | Ended | Resumed:
-    """Return the entry in a line; raise pydantic's ValidationError, a ValueError."""
+    """Return the entry in a line; raise ValueError, as well where its format is not known."""
+    found = from_json(line)
+    if isinstance(found, dict) and (reason := newer(found, FORMAT, "format")):
+        raise ValueError(f"{reason}; {UPDATE}")
     return _ENTRY.validate_json(line)
 
 

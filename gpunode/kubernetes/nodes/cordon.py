@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
+from gpunode.base.document import newer
 from gpunode.base.reading import ParseError
 
 T = TypeVar("T")
@@ -117,9 +118,11 @@ def _cordon(node: Mapping[str, Any]) -> Cordon:
 
 
 def parse_note(text: str | None) -> Note | None:
-    """Return what the annotation says; a person who writes there something else has no cordon of gpunode's."""
+    """Return what the annotation says; None where it is none of gpunode's, or of a version that is not known here."""
     try:
         found = json.loads(text or "")
+        if newer(found, 1):
+            return None
         return Note(**{name: str(found.get(name) or "") for name in Note.__dataclass_fields__})
     except (ValueError, AttributeError, RecursionError):
         return None

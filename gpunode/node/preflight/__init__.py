@@ -43,7 +43,8 @@ def refusals(settings: Settings, machine: Machine, today: date | None = None) ->
     row = tables.distribution(system.id, system.version_id)
     settings = resolve_for_os(settings, system)
     desired = wanted_driver(settings, gpus, actual, system)
-    found = [*platform.system_refusals(settings, system), *platform.gpu_refusals(settings, machine)]
+    found = [*platform.record_refusals(machine)]
+    found += [*platform.system_refusals(settings, system), *platform.gpu_refusals(settings, machine)]
     found += trust.key_refusals(settings, system)
     found += driver.present_refusals(settings, machine)
     if settings.driver.enabled and not settings.driver.removes:

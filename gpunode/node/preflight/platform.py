@@ -1,4 +1,4 @@
-"""Can this operating system on this architecture, with these GPUs, be provisioned at all?"""
+"""Can this node be provisioned at all, with its records, operating system, architecture and GPUs?"""
 
 from __future__ import annotations
 
@@ -10,12 +10,22 @@ from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessa
 from gpunode.components.driver.flavour import installed_by_gpunode
 from gpunode.node.machine import Machine
 from gpunode.settings import Settings
+from gpunode.system.applied import PATH
 from gpunode.system.operating_system import OperatingSystem
+from gpunode.system.transaction import FOLDER
 
 _DISTRIBUTIONS = "gpunode/data/distributions.yaml"
 _SUPPORTED = f"CUDA installation guide for Linux ({_DISTRIBUTIONS})"
 _PCI = "/sys/bus/pci/devices (vendor 10de, class 03)"
 
+NEWER_RECORD = RefusalMessage(
+    "newer-record",
+    "A newer gpunode wrote the record on the node, or the journal of a change.",
+    component="node",
+    reason="a newer gpunode than this one wrote {files}: what it did on this node is not known here",
+    source="the key schema of these files",
+    remedy="update gpunode here to the version that ran on the node last",
+)
 TEGRA = RefusalMessage(
     "system-tegra",
     component="{component}",
@@ -71,6 +81,13 @@ NO_DOCKER = RefusalMessage(
     source=_DISTRIBUTIONS,
     remedy="set docker.source = {instead}'present' where it is installed by other means",
 )
+
+
+def record_refusals(machine: Machine) -> Iterator[Refusal]:
+    """Refuse a node whose record, or a transaction's journal, a newer gpunode wrote: what it did there is not known."""
+    journals = [f"{FOLDER}/{name}.json" for name in machine.interrupted.newer]
+    if files := [*([PATH] if machine.applied.newer else []), *journals]:
+        yield NEWER_RECORD(files=", ".join(files))
 
 
 def system_refusals(settings: Settings, system: OperatingSystem) -> Iterator[Refusal]:
