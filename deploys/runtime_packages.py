@@ -1,22 +1,27 @@
 """A container runtime's packages, whichever runtime it is."""
 
-from functools import partial
+from collections.abc import Callable
 
 from gpunode.components.runtime_packages import way_out
-from gpunode.deploys.component import distribution, settings
+from gpunode.deploys.component import distribution
 from gpunode.deploys.repositories import trust
-from gpunode.operations import containerd, docker, packages
+from gpunode.operations import packages
 from gpunode.settings import ContainerdSettings, DockerSettings
 
 
-def installed(runtime: str, desired: ContainerdSettings | DockerSettings, names: tuple[str, ...]) -> None:
-    """Install a runtime from the source that the settings name; with `present` it is there already.
+def installed(
+    runtime: str,
+    desired: ContainerdSettings | DockerSettings,
+    names: tuple[str, ...],
+    waits: Callable[[], str | None],
+) -> None:
+    """Install a runtime from the source that the settings name; with `present` it is installed already.
 
     + names: its packages in that source
+    + waits: returns why they are not upgraded in this run; None where they are
     """
     if desired.source == "present":
         return
-    wait = {"containerd": containerd.packages_wait, "docker": docker.packages_wait}[runtime]
     by_docker = desired.source == "docker-repository"
     if by_docker:
         trust("docker")
@@ -26,5 +31,5 @@ def installed(runtime: str, desired: ContainerdSettings | DockerSettings, names:
         desired=dict.fromkeys(names, desired.version),
         repository="docker" if by_docker else "",
         instead=way_out(runtime, desired.source, distribution()),
-        waits=partial(wait, desired.version, settings().disruption.allow != "nothing"),
+        waits=waits,
     )

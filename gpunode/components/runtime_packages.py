@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gpunode.base import tables, versions
 from gpunode.base.probe_output import repeated
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.tables.sources import Distribution
-from gpunode.settings import ContainerdSettings, DockerSettings
+
+if TYPE_CHECKING:
+    from gpunode.settings import ContainerdSettings, DockerSettings
 
 CONTAINERD_OF_DOCKER = ("containerd.io",)
 DOCKER_OF_DOCKER = ("docker-ce", "docker-ce-cli")

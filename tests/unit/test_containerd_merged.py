@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import tomlkit
 
+from gpunode.base.disruption import Disruption
 from gpunode.components.containerd.change import change
+from gpunode.components.containerd.decide import Desired
 from gpunode.components.containerd.drop_in import PATH, drop_in, with_import
 from gpunode.components.containerd.editor import Runtimes, render
 from gpunode.components.containerd.merged import stays_the_same
@@ -23,7 +25,7 @@ from tests.support.messages import unnamed
 from tests.support.simulated_host import Host, commands
 
 pytestmark = pytest.mark.pure
-ASKED: dict[str, Any] = {"default_runtime": "nvidia", "systemd_cgroup": True, "nvidia": True, "restart_allowed": False}
+DESIRED = Desired(allowed=Disruption.nothing)
 
 
 def same(found: Containerd, placement: Any = "root") -> bool:
@@ -100,7 +102,7 @@ def test_what_takes_no_restart_is_written_under_running_containers_and_the_node_
 )
 def test_what_takes_a_restart_or_may_take_one_waits(host: Host, spare: Containerd, differs: dict[str, Any]) -> None:
     host.readings[ContainerdFact] = replace(spare, **differs)
-    assert commands(containerd.configuration, host, **ASKED) == []
+    assert commands(containerd.configuration, host, desired=DESIRED) == []
     (noop,) = host.noops
     assert unnamed(noop, "restart pending", "2 containers", "disruption.allow", "nothing") == []
 
@@ -112,5 +114,5 @@ def test_the_merged_configuration_is_in_no_output() -> None:
 
 def _script() -> str:
     """Return the transaction's script, which travels by standard input."""
-    (command,) = containerd.configuration._inner(**ASKED)
+    (command,) = containerd.configuration._inner(desired=DESIRED)
     return base64.b64decode(command.connector_arguments["_stdin"][0]).decode()

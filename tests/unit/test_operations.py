@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from gpunode.base import tables
+from gpunode.base.disruption import Disruption
 from gpunode.base.probe import Probe
 from gpunode.base.probe_output import sections
+from gpunode.components.containerd.decide import desired_of
 from gpunode.components.driver import parse_driver
 from gpunode.components.toolkit import PACKAGES
 from gpunode.deploys import containerd as containerd_deploy
@@ -46,7 +48,8 @@ def test_no_more_nodes_than_allowed_restart_containerd_at_once(monkeypatch: pyte
     asked = {"disruption": {"allow": "nothing", "max_parallel": 3}}
     calls = deployed(containerd_deploy, containerd_deploy.containerd, monkeypatch, asked)
     (call,) = [call for call in calls if call["operation"] == "configuration"]
-    assert (call["_parallel"], call["restart_allowed"]) == (3, False)
+    assert (call["_parallel"], call["desired"]) == (3, desired_of(settings_from(asked)))
+    assert call["desired"].allowed is Disruption.nothing
 
 
 def test_the_toolkit_s_packages_are_kept_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from gpunode.base import versions
 from gpunode.base.comparison import RUN, by_hand, compared, configuration, pending
@@ -19,6 +20,7 @@ from gpunode.components.containerd.merged import restarts
 from gpunode.components.containerd.overrides import shadows, unexplained
 from gpunode.components.containerd.state import DEFAULT_TABLE, Containerd
 from gpunode.components.runtime import RuntimeChange
+from gpunode.components.runtime_packages import containerd_packages
 from gpunode.components.service_verdict import (
     RUNNING,
     boot_verdict,
@@ -29,6 +31,9 @@ from gpunode.components.service_verdict import (
 )
 from gpunode.system.sysctl import KUBERNETES, KubernetesSysctls
 
+if TYPE_CHECKING:
+    from gpunode.settings import Settings
+
 _DEFAULT = "containerd.default_runtime_name"
 _OTHERWISE = "the merged configuration (`containerd config dump`) says otherwise"
 _DEFAULT_CAUSES = {
@@ -38,17 +43,28 @@ _DEFAULT_CAUSES = {
 
 @dataclass(frozen=True)
 class Desired:
-    """Hold what containerd is to be, and what a change of it may disturb.
+    """The desired containerd of one node.
 
-    version: itself or its branch; None: any
-    sysctls: whether the kernel is to have what Kubernetes needs of it
+    allowed: how much a change may disturb
+    version: a version or a branch; None: any
+    packages: the packages that install it; none where it is installed already
+    sysctls: whether the kernel settings that Kubernetes needs are part of it
     """
 
-    runtimes: Runtimes
+    runtimes: Runtimes = field(default_factory=Runtimes)
     placement: Placement = "auto"
     allowed: Disruption = Disruption.restart
     version: str | None = None
+    packages: tuple[str, ...] = ()
     sysctls: bool = False
+
+
+def desired_of(settings: Settings) -> Desired:
+    """Return the containerd that the settings describe: for the deploy, its operation, drift, plan and preflight."""
+    own = settings.containerd
+    runtimes = Runtimes(own.default_runtime, own.systemd_cgroup, settings.toolkit.enabled, own.cdi)
+    allowed, packages = Disruption[settings.disruption.allow], containerd_packages(own)
+    return Desired(runtimes, own.placement, allowed, own.version, packages, own.kubernetes_sysctls)
 
 
 @dataclass(frozen=True)

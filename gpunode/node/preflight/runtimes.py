@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from gpunode.base import tables, versions
 from gpunode.base.codes import preflight
 from gpunode.base.verdicts import Caution, Refusal
+from gpunode.components.containerd.decide import desired_of as containerd_of
 from gpunode.components.crio.decide import INSTALL
-from gpunode.components.runtime_packages import containerd_packages, docker_packages, removed_for, told_source, way_out
+from gpunode.components.runtime_packages import docker_packages, removed_for, told_source, way_out
 from gpunode.components.toolkit.configuration import runtime_mode
 from gpunode.node.machine import Machine
 from gpunode.node.preflight.words import caution, refusal
@@ -100,7 +101,7 @@ def runtime_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
         return
     installed = machine.runtime_packages.names
     for runtime, desired, names in (
-        ("containerd", settings.containerd, containerd_packages(settings.containerd)),
+        ("containerd", settings.containerd, containerd_of(settings).packages),
         ("docker", settings.docker, docker_packages(settings.docker, system)),
     ):
         lost = removed_for(names, installed, system.family) if desired.enabled else ()
