@@ -1,4 +1,4 @@
-"""containerd's runtimes, changed as one transaction: proven before the restart, put back if it fails."""
+"""containerd's configuration, changed as one transaction: checked before the restart, restored if it fails."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpunode.base.shell_file import script_file
 from gpunode.components.containerd.decide import Desired, decide_configuration, decide_version
 from gpunode.components.containerd.drop_in import PATH as DROP_IN
 from gpunode.components.containerd.editor import NVIDIA_RUNTIME
-from gpunode.components.containerd.merged import restarts, runs_by
+from gpunode.components.containerd.merged import needs_restart, running_digest
 from gpunode.facts.containerd import Containerd
 from gpunode.kubernetes.drain.commands import Drain
 from gpunode.operations.failure import node_operation, require
@@ -40,7 +40,7 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
     if state.version is None:
         if host.state is not None and host.state.is_executing:
             raise missing(PROGRAM, state.binary)
-        yield StringCommand("true")  # a forecast: the package comes with an operation before this one
+        yield StringCommand("true")  # A forecast: an earlier operation installs the package.
         return
     as_desired = f"containerd runs with default runtime {state.default_runtime}"
     decision = decide_configuration(desired, state)
@@ -53,9 +53,9 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
         change,
         texts,
         since=f"{state.configured_at} {state.unit_written_at}",
-        loaded=runs_by(state),
+        loaded=running_digest(state),
         needs=NVIDIA_RUNTIME if desired.runtimes.nvidia else "",
-        drain=drain if restarts(state, change) else None,
+        drain=drain if needs_restart(state, change) else None,
         config=state.config_path,
         binary=state.binary or "containerd",
     )

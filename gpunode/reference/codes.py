@@ -15,7 +15,9 @@ from typing import Any
 import yaml
 
 from gpunode.base.codes import OTHER, code_of, preflight
+from gpunode.base.explained import load
 from gpunode.base.findings import ExitCode, Finding, FindingClass, verdict
+from gpunode.base.messages import declared
 from gpunode.base.tables.reading import content
 from gpunode.reference import findings
 
@@ -239,7 +241,9 @@ _TITLES = {
 
 def document() -> str:
     """Return the text of docs/codes.md."""
-    parts, every = [_HEAD], pages()
+    load()
+    own = {code: {"kind": each.kind.value, "summary": each.summary} for code, each in declared().items()}
+    parts, every = [_HEAD], dict(sorted({**pages(), **own}.items()))
     for kind, title in _TITLES.items():
         parts += [f"## {title}\n", "| code | says |", "|---|---|"]
         parts += [f"| `{code}` | {page['summary']} |" for code, page in every.items() if page["kind"] == kind]

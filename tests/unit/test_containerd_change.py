@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 
 from gpunode.base.toml_edit import ConfigurationRefused
-from gpunode.components.containerd.change import change, placed
+from gpunode.components.containerd.change import needed_change, placement_of
 from gpunode.components.containerd.drop_in import PATH, drop_in, is_imported, with_import, without_import
 from gpunode.components.containerd.editor import Runtimes, render
-from gpunode.components.containerd.overrides import shadows
+from gpunode.components.containerd.overrides import overrides
 from gpunode.components.containerd.state import Containerd, DropIn, parse_containerd
 from tests.support.containerd_change import CONFIG, GLOB, KUBEADM, state
 from tests.support.containerd_editor import FOREIGN
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.pure
 
 
 def written(found: Containerd, asked: Runtimes, placement: Any = "auto") -> dict[str, str | None]:
-    wanted = change(found, asked, placement)
+    wanted = needed_change(found, asked, placement)
     return {} if wanted is None else {file.path: file.text for file in wanted.files}
 
 
@@ -32,20 +32,20 @@ def written(found: Containerd, asked: Runtimes, placement: Any = "auto") -> dict
     ("version", "place"), [("1.6.20", "root"), ("1.7.24", "root"), ("2.0.5", "root"), ("2.1.9", "drop-in")]
 )
 def test_auto_is_the_drop_in_where_containerd_merges_it_and_else_the_root_file(version: str, place: str) -> None:
-    assert placed(state(version, KUBEADM), Runtimes(), "auto") == place
+    assert placement_of(state(version, KUBEADM), Runtimes(), "auto") == place
 
 
 def test_what_already_stands_in_the_root_file_is_not_moved() -> None:
     right = state("2.1.9", render(KUBEADM, "2.1.9", Runtimes()))
-    assert placed(right, Runtimes(), "auto") == "root"
-    assert change(right, Runtimes()) is None
+    assert placement_of(right, Runtimes(), "auto") == "root"
+    assert needed_change(right, Runtimes()) is None
 
 
 def test_a_root_file_that_no_drop_in_can_stand_beside_is_edited_itself() -> None:
     disabled = state("2.1.9", 'version = 2\ndisabled_plugins = ["cri"]\n')
-    assert placed(disabled, Runtimes(), "auto") == "root"
+    assert placement_of(disabled, Runtimes(), "auto") == "root"
     with pytest.raises(ConfigurationRefused, match="disabled_plugins"):
-        change(disabled, Runtimes(), "drop-in")
+        needed_change(disabled, Runtimes(), "drop-in")
 
 
 def test_a_drop_in_comes_with_its_import_and_leaves_the_rest_of_the_root_file_as_it_is() -> None:
@@ -55,11 +55,11 @@ def test_a_drop_in_comes_with_its_import_and_leaves_the_rest_of_the_root_file_as
     assert root.replace(f'imports = ["{PATH}"]\n', "") == KUBEADM
     assert tomllib.loads(files[PATH] or "")["version"] == tomllib.loads(root)["version"] == 2
     settled = state("2.1.9", root, drop_ins=(DropIn(PATH, section=True, text=files[PATH]),))
-    assert change(settled, Runtimes(), "drop-in") is None
+    assert needed_change(settled, Runtimes(), "drop-in") is None
 
 
 def test_what_is_checked_before_it_is_in_place_imports_the_copy_and_not_what_is_not_there() -> None:
-    wanted = change(state("2.1.9", KUBEADM), Runtimes(), "drop-in")
+    wanted = needed_change(state("2.1.9", KUBEADM), Runtimes(), "drop-in")
     assert wanted is not None
     assert tomllib.loads(wanted.staged or "")["imports"] == [f"{PATH}.gpunode-new"]
 
@@ -74,7 +74,7 @@ def test_the_way_back_into_the_root_file_takes_drop_in_and_import_along() -> Non
 def test_what_is_checked_leaves_out_the_drop_in_that_is_about_to_go_and_keeps_those_of_others() -> None:
     there = DropIn(PATH, section=True, text="")
     other = DropIn("/etc/containerd/conf.d/50-registry.toml")
-    wanted = change(state("1.7.24", GLOB + KUBEADM, drop_ins=(other, there)), Runtimes(), "root")
+    wanted = needed_change(state("1.7.24", GLOB + KUBEADM, drop_ins=(other, there)), Runtimes(), "root")
     assert wanted is not None
     assert tomllib.loads(wanted.staged or "")["imports"] == [other.path]
 
@@ -115,7 +115,7 @@ CGROUP = "containerd.runtimes.runc.options.SystemdCgroup"
 
 def test_a_section_that_takes_the_root_file_s_place_shadows_what_it_says_otherwise_and_what_it_leaves_out() -> None:
     old, new = (
-        {shadow.key: str(shadow) for shadow in shadows(state(version, GLOB, drop_ins=(STALE,)), Runtimes())}
+        {shadow.key: str(shadow) for shadow in overrides(state(version, GLOB, drop_ins=(STALE,)), Runtimes())}
         for version in ("1.7.24", "2.1.9")
     )
     assert unnamed(old[CGROUP], STALE.path, f"{CGROUP} = false") == unnamed(new[CGROUP], STALE.path) == []
@@ -125,9 +125,9 @@ def test_a_section_that_takes_the_root_file_s_place_shadows_what_it_says_otherwi
 def test_a_drop_in_that_is_read_before_ours_or_not_at_all_shadows_nothing() -> None:
     ours = DropIn(PATH, section=True)
     later = state("2.1.9", GLOB, drop_ins=(ours, STALE))
-    assert {shadow.key for shadow in shadows(later, Runtimes(), own_drop_in=True)} == {CGROUP}
-    assert not list(shadows(state("2.1.9", GLOB, drop_ins=(STALE, ours)), Runtimes(), own_drop_in=True))
-    assert not list(shadows(state("2.1.9", GLOB, drop_ins=(replace(STALE, imported=False),)), Runtimes()))
+    assert {shadow.key for shadow in overrides(later, Runtimes(), own_drop_in=True)} == {CGROUP}
+    assert not list(overrides(state("2.1.9", GLOB, drop_ins=(STALE, ours)), Runtimes(), own_drop_in=True))
+    assert not list(overrides(state("2.1.9", GLOB, drop_ins=(replace(STALE, imported=False),)), Runtimes()))
 
 
 def test_a_drop_in_s_text_is_in_no_output_and_one_that_is_no_toml_has_an_error() -> None:

@@ -11,11 +11,11 @@ import pytest
 import tomlkit
 
 from gpunode.base.disruption import Disruption
-from gpunode.components.containerd.change import change
+from gpunode.components.containerd.change import needed_change
 from gpunode.components.containerd.decide import Desired
 from gpunode.components.containerd.drop_in import PATH, drop_in, with_import
 from gpunode.components.containerd.editor import Runtimes, render
-from gpunode.components.containerd.merged import stays_the_same
+from gpunode.components.containerd.merged import keeps_merged
 from gpunode.components.containerd.state import Containerd, DropIn
 from gpunode.facts.containerd import Containerd as ContainerdFact
 from gpunode.operations import containerd
@@ -29,9 +29,9 @@ DESIRED = Desired(allowed=Disruption.nothing)
 
 
 def same(found: Containerd, placement: Any = "root") -> bool:
-    wanted = change(found, Runtimes(), placement)
+    wanted = needed_change(found, Runtimes(), placement)
     assert wanted is not None
-    return stays_the_same(found, wanted)
+    return keeps_merged(found, wanted)
 
 
 LESS, IMPORTS = right().replace(TAKEN_FOR_GRANTED, ""), with_import(right("2.1.9"), "2.1.9")

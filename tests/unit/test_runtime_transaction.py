@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.components.containerd.change import change
+from gpunode.components.containerd.change import needed_change
 from gpunode.components.containerd.editor import Runtimes, render
 from gpunode.operations import containerd
 from gpunode.operations.keeping import digest_of_text
@@ -210,7 +210,7 @@ def test_a_file_that_cannot_be_written_is_told_and_the_target_is_not_blamed(lab:
 def test_what_is_expected_of_a_file_is_what_the_node_reads_in_it(version: str, lab: Lab) -> None:
     """The editor's own text goes through the node's awk: both must mean the same keys."""
     asked = Runtimes(cdi=True) if version != "1.6.20" else Runtimes()
-    wanted = change(state(version, None), asked, "root")
+    wanted = needed_change(state(version, None), asked, "root")
     assert wanted is not None
     (lab.folder / "file").write_text(wanted.files[0].text or "")
     program = (
