@@ -36,7 +36,7 @@ from gpunode.packages.driver_packages import Offers, Simulation
 from gpunode.settings import settings_from
 from tests.support import driver_packages as packages
 from tests.support import driver_removal as removal
-from tests.support.containerd_merged import TAKEN_FOR_GRANTED, right, said
+from tests.support.containerd import spare
 from tests.support.docker_change import RIGHT
 from tests.support.messages import unnamed
 from tests.support.mig_target import DECLARATION, H100, gpu
@@ -47,7 +47,7 @@ from tests.support.verify import GOOD
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 DESIRED = Desired()
 ASKED: dict[str, Any] = {"default_runtime": "nvidia", "systemd_cgroup": True, "nvidia": True, "restart_allowed": True}
-SPARE = said("1.7.24", right().replace(TAKEN_FOR_GRANTED, ""), right(), shims=2)
+SPARE = replace(spare(), shims=2)
 DRAINED = ["get --raw", "get pods", "get --raw", "patch node", "drain gpu-1", "patch node"]
 
 

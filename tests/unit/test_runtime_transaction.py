@@ -19,7 +19,7 @@ from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.runtime import _as_read, transaction
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
-from tests.support.containerd_change import state
+from tests.support.containerd import state
 from tests.support.messages import unnamed
 from tests.support.runtime_transaction import _SLEEP, _STAT
 

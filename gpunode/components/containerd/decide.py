@@ -118,34 +118,22 @@ def decide_configuration(desired: Desired, actual: Containerd) -> Decision[Runti
         files = (_files(actual, change, restart),)
         if refusal is not None and not (editable and bad(*files, *plugin)):
             # Without this finding, drift would pass a node that every run refuses.
-            files = (findings.not_editable(refusal),)
+            files = (findings.CONFIGURATION_FILES.finding(FindingClass.ERROR, "not editable by a run", AS_DESIRED),)
     judged = (*runtimes, *files, *plugin)
     if refusal is not None:
         return Decision(_as_manual(judged, refusal, by_drop_in), (), refusal)
     if restart and blocked:
-        return _pending(judged, actual, change, blocked)
+        return _decision(judged, actual, change, blocked)
     if change is not None and blocked:
         # Running containers are not disturbed where no restart is needed.
         change = replace(change, act="nothing")
-    return Decision(judged, _step(judged, actual, change))
+    return _decision(judged, actual, change)
 
 
 def _forecast(desired: Desired, actual: Containerd) -> Decision[RuntimeChange]:
     """Return the decision by the merged configuration alone, where the texts of the files are not known yet."""
     judged = (*_runtimes(desired.runtimes, actual, _by_drop_in(desired, actual)), *_plugin(actual))
-    if blocked := _blocked_reason(desired, actual):
-        return _pending(judged, actual, None, blocked)
-    if actual.masked and bad(*judged):
-        refusal = masked_refusal(_UNIT)
-        return Decision(_as_manual(judged, refusal, {}), (), refusal)
-    return Decision(judged, _step(judged, actual, None))
-
-
-def _pending(
-    judged: tuple[Finding, ...], actual: Containerd, change: RuntimeChange | None, blocked: str
-) -> Decision[RuntimeChange]:
-    judged = tuple(pending(item, blocked) for item in judged)
-    return Decision(judged, _step(judged, actual, change, blocked))
+    return _decision(judged, actual, None, _blocked_reason(desired, actual))
 
 
 def _as_manual(judged: tuple[Finding, ...], refusal: str, by_drop_in: Mapping[str, str]) -> tuple[Finding, ...]:
@@ -193,19 +181,22 @@ def _change(desired: Desired, actual: Containerd) -> tuple[RuntimeChange | None,
     return change, None
 
 
-def _step(
+def _decision(
     judged: tuple[Finding, ...], actual: Containerd, change: RuntimeChange | None, blocked: str | None = None
-) -> tuple[Step[RuntimeChange], ...]:
-    """Return the one step that removes the differences: one transaction changes files and daemon together."""
+) -> Decision[RuntimeChange]:
+    """Return the decision with its one step, if any: one transaction changes files and daemon together."""
+    if blocked is not None:
+        judged = tuple(pending(item, blocked) for item in judged)
     fixes = bad(*judged)
     if not fixes:
-        return ()
+        return Decision(judged)
     alone = {
         findings.CONFIGURATION_FILES.code: "write its configuration files",
         findings.CRI_PLUGIN.code: "restart it",
     }
     action = alone.get(fixes[0].code) or "configure its runtimes" + (" and restart it" if actual.active else "")
-    return (Step(action, fixes, fixes[0].disruption or Disruption.nothing, blocked, change),)
+    step = Step(action, fixes, fixes[0].disruption or Disruption.nothing, blocked, change)
+    return Decision(judged, (step,))
 
 
 def _runtimes(desired: Runtimes, actual: Containerd, by_drop_in: Mapping[str, str]) -> Iterator[Finding]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from gpunode.base.comparison import AS_DESIRED, BY_HAND, DRAIN_FIRST, RUN, finding_message
-from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.comparison import BY_HAND, DRAIN_FIRST, RUN, finding_message
+from gpunode.base.findings import FindingClass
 
 RESTART_FORBIDDEN = "{containers} containers run and disruption.allow is nothing"
 MERGED_DIFFERS = "the merged configuration (`containerd config dump`) has another value"
@@ -27,8 +27,7 @@ SERVICE = finding_message(
     "containerd",
     "service",
     "The service of containerd does not run.",
-    "Without it no container starts on this node. It is stopped, has failed, is masked, or restarts over and over; the "
-    "cause quotes systemd.",
+    "No container starts on this node. The service is stopped, has failed, is masked, or restarts over and over.",
     remedies=(f"see `systemctl status containerd` on the node, and {RUN}",),
 )
 STARTS_AT_BOOT = finding_message(
@@ -41,31 +40,28 @@ STARTS_AT_BOOT = finding_message(
 DEFAULT_RUNTIME = _declared(
     "default runtime",
     "The default runtime of containerd is not the one in the settings.",
-    "The default runtime starts every container that names none. With runc in place of nvidia, containers see no GPU; "
-    "with nvidia in place of runc, all containers get NVIDIA's hook.",
+    "It starts every container that names none: with runc, containers see no GPU; with nvidia, all get NVIDIA's hook.",
     causes=(DEPRECATED_TABLE, MERGED_DIFFERS, RESTART_FORBIDDEN),
 )
 SYSTEMD_CGROUP = _declared(
     "SystemdCgroup of",
     "SystemdCgroup of a containerd runtime is not as in the settings.",
-    "It decides who owns the cgroups of containers, systemd or the runtime. It has to agree with the kubelet's "
-    "cgroupDriver, else pods fail under load.",
+    "It has to agree with the kubelet's cgroupDriver, else cgroups have two owners and pods fail under load.",
     name="systemdcgroup",
 )
 RUNNING_CONFIGURATION = finding_message(
     "containerd",
     "running configuration",
     "containerd runs by an older configuration than its files have.",
-    "The files are right, but the daemon has not read them since it started. A restart may disturb the containers of "
-    "the node; disruption.allow decides when it is done.",
+    "The daemon reads its files at its start. A restart may disturb containers: disruption.allow decides about it.",
     causes=(FILE_NEWER,),
     classes=(FindingClass.RESTART_PENDING,),
 )
 CDI = _declared(
     "CDI",
     "CDI of containerd is not as in the settings.",
-    "With CDI (Container Device Interface) a runtime reads from a file which devices a GPU consists of. Where it is "
-    "off, containers that request a GPU by its CDI name do not start.",
+    "With CDI (Container Device Interface), files describe the devices of a GPU. Where CDI is off, containers that "
+    "request a GPU by its CDI name do not start.",
 )
 CONFIGURATION_FILES = _declared(
     "configuration files",
@@ -78,8 +74,7 @@ CONFIGURATION_FILES = _declared(
 CRI_PLUGIN = _declared(
     "CRI plugin",
     "containerd's CRI plugin does not work.",
-    "The kubelet talks to this plugin alone. containerd runs without it where the plugin is disabled or could not be "
-    "loaded, and the node then starts no pods.",
+    "The kubelet starts pods through this plugin alone. It is disabled, or containerd could not load it.",
 )
 SYSCTL = finding_message(
     "containerd",
@@ -87,10 +82,3 @@ SYSCTL = finding_message(
     "A kernel setting that containers need has another value.",
     "Container networks need it, ip_forward for example: without it, pods reach no other node.",
 )
-
-
-def not_editable(reason: str) -> Finding:
-    """Return the finding about files that no run may edit."""
-    return CONFIGURATION_FILES.finding(
-        FindingClass.ERROR, "not editable by a run", AS_DESIRED, cause=reason, remedy=BY_HAND
-    )
