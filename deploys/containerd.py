@@ -17,8 +17,9 @@ def containerd() -> None:
     if not settings().containerd.enabled:
         return
     desired = desired_of(settings())
-    own = settings().containerd
-    runtime_packages.installed("containerd", own, desired.packages, lambda: runtime.packages_wait(desired))
+    packages: dict[str, str | None] = dict.fromkeys(desired.packages, desired.version)
+    source = settings().containerd.source
+    runtime_packages.installed("containerd", source, packages, lambda: runtime.packages_wait(desired))
     own_file(MODULES_LOAD, keep="Persist the kernel modules that containers need")
     if not is_image():
         kernel.loaded(name="Load the kernel modules that containers need", modules=MODULES)

@@ -15,8 +15,10 @@ def docker() -> None:
     if not desired.enabled:
         return
     allowed = settings().disruption.allow != "nothing"
-    names = docker_packages(desired, distribution())
-    runtime_packages.installed("docker", desired, names, lambda: runtime.packages_wait(desired.version, allowed))
+    packages: dict[str, str | None] = dict.fromkeys(docker_packages(desired.source, distribution()), desired.version)
+    runtime_packages.installed(
+        "docker", desired.source, packages, lambda: runtime.packages_wait(desired.version, allowed)
+    )
     runtime.configuration(
         name=f"Configure docker: default runtime {desired.default_runtime}",
         default_runtime=desired.default_runtime,

@@ -187,8 +187,8 @@ def other_sets(row: Distribution, repository: str, manager: Manager) -> Iterator
         source = _RUNTIMES_OF[repository]
         asked = settings_from({runtime: {"enabled": True, "source": source} for runtime in ("containerd", "docker")})
         for runtime, names in (
-            ("containerd", containerd_packages(asked.containerd)),
-            ("docker", docker_packages(asked.docker, row)),
+            ("containerd", containerd_packages(asked.containerd.source)),
+            ("docker", docker_packages(asked.docker.source, row)),
         ):
             if is_had(runtime, source, row):
                 yield Asked(" ".join(names), dict.fromkeys(names))

@@ -79,7 +79,7 @@ def test_a_runtime_s_packages_are_not_upgraded_where_containers_would_feel_it_an
     monkeypatch.setattr("gpunode.operations.packages.installed", lambda **said: calls.append(said))
     desired = desired_of(settings)
     waits = partial(containerd.packages_wait, desired)
-    runtime_packages.installed("containerd", settings.containerd, desired.packages, waits)
+    runtime_packages.installed("containerd", "distribution", dict.fromkeys(desired.packages, "1.7"), waits)
     (arguments,) = calls
     packages_there = InstalledPackages((("containerd", f"{there}-1"),) if there else ())
     manager = SimpleNamespace(installed=lambda _: packages_there, install=lambda names, *_: StringCommand(*names))

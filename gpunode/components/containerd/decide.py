@@ -12,6 +12,7 @@ from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.toml_edit import ConfigurationRefused
+from gpunode.components import service_verdict as service
 from gpunode.components.containerd import findings
 from gpunode.components.containerd.change import Placement, needed_change, placement_of
 from gpunode.components.containerd.drop_in import PATH
@@ -21,14 +22,6 @@ from gpunode.components.containerd.overrides import DEFAULT_RUNTIME, differing, 
 from gpunode.components.containerd.state import DEFAULT_TABLE, Containerd
 from gpunode.components.runtime import RuntimeChange
 from gpunode.components.runtime_packages import containerd_packages
-from gpunode.components.service_verdict import (
-    RUNNING,
-    boot_verdict,
-    masked_refusal,
-    refused_start,
-    running_steps,
-    service_verdict,
-)
 from gpunode.system.sysctl import KUBERNETES, KubernetesSysctls
 
 if TYPE_CHECKING:
@@ -59,25 +52,22 @@ def desired_of(settings: Settings) -> Desired:
     """Return the containerd that the settings describe: for the deploy, its operation, drift, plan and preflight."""
     own = settings.containerd
     runtimes = Runtimes(own.default_runtime, own.systemd_cgroup, settings.toolkit.enabled, own.cdi)
-    allowed, packages = Disruption[settings.disruption.allow], containerd_packages(own)
+    allowed, packages = Disruption[settings.disruption.allow], containerd_packages(own.source)
     return Desired(runtimes, own.placement, allowed, own.version, packages, own.kubernetes_sysctls)
 
 
 def decide(desired: Desired, actual: Containerd, sysctls: KubernetesSysctls) -> Decision[RuntimeChange]:
     """Return the decision about containerd: its package, its configuration, its service and its kernel settings."""
     version, blocked = decide_version(desired, actual)
-    service, boots = service_verdict(_UNIT, actual), boot_verdict(_UNIT, actual)
-    runs = findings.SERVICE.compared(
-        service.actual, RUNNING, service.actual == RUNNING, remedy=service.remedy, cause=service.cause
-    )
-    starts = findings.STARTS_AT_BOOT.compared(
-        boots.actual, "yes", actual.enabled, remedy=boots.remedy, cause=boots.cause
-    )
+    now, boot = service.service_verdict(_UNIT, actual), service.boot_verdict(_UNIT, actual)
+    up = now.actual == service.RUNNING
+    runs = findings.SERVICE.compared(now.actual, service.RUNNING, up, remedy=now.remedy, cause=now.cause)
+    starts = findings.STARTS_AT_BOOT.compared(boot.actual, "yes", actual.enabled, remedy=boot.remedy, cause=boot.cause)
     kernel = tuple(_sysctls(sysctls)) if desired.sysctls else ()
     stays = not bad(version) or (blocked is not None and actual.version is not None)
     # Recorded facts have no texts of files, and an upgrade may bring a version that needs other texts.
     configured = (decide_configuration if stays and actual.config_text is not None else _forecast)(desired, actual)
-    refusal = configured.refusal or refused_start(_UNIT, runs, starts)
+    refusal = configured.refusal or service.refused_start(_UNIT, runs, starts)
     if refusal is not None and any(step.waits is None for step in configured.steps):
         configured = Decision(_as_manual(configured.findings, refusal, {}))
     steps: list[Step[RuntimeChange]] = []
@@ -87,7 +77,7 @@ def decide(desired: Desired, actual: Containerd, sysctls: KubernetesSysctls) -> 
     if missing := bad(*kernel):
         steps.append(Step("set what Kubernetes needs of the kernel", missing, Disruption.nothing))
     # A run ends at a refused change, before it starts anything.
-    steps += running_steps(runs, starts, refusal)
+    steps += service.running_steps(runs, starts, refusal)
     return Decision((version, runs, starts, *kernel, *configured.findings), tuple(steps), refusal)
 
 
@@ -112,7 +102,7 @@ def decide_configuration(desired: Desired, actual: Containerd) -> Decision[Runti
     restart = change is not None and needs_restart(actual, change)
     blocked = _blocked_reason(desired, actual)
     if change is not None and actual.masked and refusal is None and not (restart and blocked):
-        refusal = masked_refusal(_UNIT)
+        refusal = service.masked_refusal(_UNIT)
     files: tuple[Finding, ...] = ()
     if not bad(*runtimes):
         files = (_files(actual, change, restart),)

@@ -21,7 +21,11 @@ _Path = tuple[str, ...]
 def needs_restart(state: Containerd, change: RuntimeChange) -> bool:
     """Return whether a change needs a restart: not where the daemon runs by the same merged configuration already."""
     running = running_digest(state)
-    return not (running and running == state.merged and keeps_merged(state, change))
+    try:
+        return not (running and running == state.merged and keeps_merged(state, change))
+    except ConfigurationRefused:
+        # gpunode's drop-in was edited and is no TOML: this change replaces it.
+        return True
 
 
 def running_digest(state: Containerd) -> str:
@@ -34,15 +38,10 @@ def running_digest(state: Containerd) -> str:
 
 
 def keeps_merged(state: Containerd, change: RuntimeChange) -> bool:
-    """Return whether a change keeps the merged configuration; False where that is not known."""
-    try:
-        return _keeps(state, change)
-    except ConfigurationRefused:
-        # gpunode's drop-in was edited and is no TOML: this change replaces it.
-        return False
+    """Return whether a change keeps the merged configuration; False where it is not known.
 
-
-def _keeps(state: Containerd, change: RuntimeChange) -> bool:
+    Raise ConfigurationRefused where one of its files is no TOML.
+    """
     if state.merged_text is None or not change.files or not _values_decide(state, change):
         return False
     merged = _leaves(state.merged_text)

@@ -102,7 +102,7 @@ def runtime_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     installed = machine.runtime_packages.names
     for runtime, desired, names in (
         ("containerd", settings.containerd, containerd_of(settings).packages),
-        ("docker", settings.docker, docker_packages(settings.docker, system)),
+        ("docker", settings.docker, docker_packages(settings.docker.source, system)),
     ):
         lost = removed_for(names, installed, system.family) if desired.enabled else ()
         if lost:
