@@ -1,6 +1,6 @@
 """containerd with the nvidia runtime."""
 
-from gpunode.components.runtime_packages import containerd_packages
+from gpunode.components.containerd.decide import desired_of
 from gpunode.deploys import runtime_packages
 from gpunode.deploys.component import component, drain, own_file, settings
 from gpunode.deploys.drain import uncordon
@@ -13,29 +13,26 @@ from gpunode.system.sysctl import KUBERNETES
 
 @component("containerd", own_files=True)
 def containerd() -> None:
-    """Install containerd, give it the nvidia runtime, and restart it only if what runs is not what is asked."""
-    desired = settings().containerd
-    if not desired.enabled:
+    """Install containerd, configure its nvidia runtime, and restart it only where it runs by another configuration."""
+    if not settings().containerd.enabled:
         return
-    runtime_packages.installed(runtime="containerd", desired=desired, names=containerd_packages(desired))
+    desired = desired_of(settings())
+    packages: dict[str, str | None] = dict.fromkeys(desired.packages, desired.version)
+    source = settings().containerd.source
+    runtime_packages.installed("containerd", source, packages, lambda: runtime.packages_wait(desired))
     own_file(MODULES_LOAD, keep="Persist the kernel modules that containers need")
     if not is_image():
         kernel.loaded(name="Load the kernel modules that containers need", modules=MODULES)
     own_file(SYSCTLS, keep="Persist what Kubernetes needs of the kernel")
-    if desired.kubernetes_sysctls and not is_image():
+    if desired.sysctls and not is_image():
         sysctl.set_now(name="Set what Kubernetes needs of the kernel", values=KUBERNETES)
     own_file(PROXY, keep="Set containerd's proxy", remove="Remove containerd's proxy")
     # The one way to tell a changed comment from a changed configuration.
     own_file(LOADED, keep="Note what containerd starts with")
     systemd.at_boot(name="Note it at every start", unit=LOADED_UNIT)
     runtime.configuration(
-        name=f"Configure containerd: default runtime {desired.default_runtime}",
-        default_runtime=desired.default_runtime,
-        systemd_cgroup=desired.systemd_cgroup,
-        nvidia=settings().toolkit.enabled,
-        restart_allowed=settings().disruption.allow != "nothing",
-        cdi=desired.cdi,
-        placement=desired.placement,
+        name=f"Configure containerd: default runtime {desired.runtimes.default}",
+        desired=desired,
         drain=drain(),
         _parallel=settings().disruption.max_parallel,
     )

@@ -14,13 +14,17 @@ def docker() -> None:
     desired = settings().docker
     if not desired.enabled:
         return
-    runtime_packages.installed(runtime="docker", desired=desired, names=docker_packages(desired, distribution()))
+    allowed = settings().disruption.allow != "nothing"
+    packages: dict[str, str | None] = dict.fromkeys(docker_packages(desired.source, distribution()), desired.version)
+    runtime_packages.installed(
+        "docker", desired.source, packages, lambda: runtime.packages_wait(desired.version, allowed)
+    )
     runtime.configuration(
         name=f"Configure docker: default runtime {desired.default_runtime}",
         default_runtime=desired.default_runtime,
         systemd_cgroup=desired.systemd_cgroup,
         nvidia=settings().toolkit.enabled,
-        restart_allowed=settings().disruption.allow != "nothing",
+        restart_allowed=allowed,
         cdi=desired.cdi,
         drain=drain(),
         _parallel=settings().disruption.max_parallel,

@@ -1,30 +1,29 @@
 """A container runtime's packages, whichever runtime it is."""
 
-from functools import partial
+from collections.abc import Callable
 
 from gpunode.components.runtime_packages import way_out
-from gpunode.deploys.component import distribution, settings
+from gpunode.deploys.component import distribution
 from gpunode.deploys.repositories import trust
-from gpunode.operations import containerd, docker, packages
-from gpunode.settings import ContainerdSettings, DockerSettings
+from gpunode.operations import packages
 
 
-def installed(runtime: str, desired: ContainerdSettings | DockerSettings, names: tuple[str, ...]) -> None:
-    """Install a runtime from the source that the settings name; with `present` it is there already.
+def installed(runtime: str, source: str, desired: dict[str, str | None], waits: Callable[[], str | None]) -> None:
+    """Install a runtime from a source of the settings; with `present` it is installed already.
 
-    + names: its packages in that source
+    + desired: package -> version rule; None: any version
+    + waits: returns why they are not upgraded in this run; None where they are
     """
-    if desired.source == "present":
+    if source == "present":
         return
-    wait = {"containerd": containerd.packages_wait, "docker": docker.packages_wait}[runtime]
-    by_docker = desired.source == "docker-repository"
+    by_docker = source == "docker-repository"
     if by_docker:
         trust("docker")
     packages.installed(
         name=f"Install {runtime} of {'Docker' if by_docker else 'the distribution'}",
         family=distribution().family,
-        desired=dict.fromkeys(names, desired.version),
+        desired=desired,
         repository="docker" if by_docker else "",
-        instead=way_out(runtime, desired.source, distribution()),
-        waits=partial(wait, desired.version, settings().disruption.allow != "nothing"),
+        instead=way_out(runtime, source, distribution()),
+        waits=waits,
     )

@@ -28,11 +28,9 @@ class RuntimeChange:
     staged: the text that the program's own check reads before any file is in its place; None: nothing to check
     expected: `KEY=VALUE` lines that the program must then say of itself
     act: what the daemon needs
-    reason: what differs, for people
     """
 
     files: tuple[WrittenFile, ...]
     staged: str | None
     expected: tuple[str, ...]
     act: Act
-    reason: str

@@ -9,9 +9,7 @@ from gpunode.base import tables, versions
 from gpunode.base.probe_output import repeated
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.tables.sources import Distribution
-from gpunode.settings.runtimes import ContainerdSettings, DockerSettings
 
-CONTAINERD_OF_DOCKER = ("containerd.io",)
 DOCKER_OF_DOCKER = ("docker-ce", "docker-ce-cli")
 # Of container runtimes those that another source's would remove.
 RUNTIMES = tuple(
@@ -40,17 +38,12 @@ def parse_runtime_packages(lines: list[str]) -> RuntimePackages:
     return RuntimePackages(tuple(sorted((name, version) for name, version in pairs)))
 
 
-def containerd_packages(desired: ContainerdSettings) -> tuple[str, ...]:
-    """Return the packages by which containerd comes; none where it is there already."""
-    return {"distribution": ("containerd",), "docker-repository": CONTAINERD_OF_DOCKER}.get(desired.source, ())
-
-
-def docker_packages(desired: DockerSettings, system: Distribution) -> tuple[str, ...]:
-    """Return the packages by which docker comes, its client among them; none where it is there already, or unknown."""
-    if desired.source == "docker-repository":
+def docker_packages(source: str, system: Distribution) -> tuple[str, ...]:
+    """Return the packages that install docker and its client; none where it is installed already, or none are known."""
+    if source == "docker-repository":
         return DOCKER_OF_DOCKER
-    # Whoever has no docker.io is refused by preflight.
-    if desired.source != "distribution" or system.family != "apt":
+    # Preflight refuses a distribution without docker.io.
+    if source != "distribution" or system.family != "apt":
         return ()
     clients = (
         row.package

@@ -25,7 +25,7 @@ from gpunode.kubernetes.device_plugin.mps_clients import with_daemon
 from gpunode.kubernetes.mps_restarts import Restarts, named
 from gpunode.kubernetes.nodes.component import COMPONENT
 from gpunode.node import Node
-from gpunode.node.plan import Plan, Step
+from gpunode.node.plan import Plan, PlannedStep
 from gpunode.settings import Settings, check_hosts
 from gpunode.settings.cluster import node_name
 
@@ -116,13 +116,13 @@ def _with(found: Plan | Finding, host: str, settings: Settings, node: Node, rest
     return _unknown(told, "; ".join(unread)) if unread else told
 
 
-def _steps(settings: Settings, name: str, release: Decision[str], label: Decision[str]) -> Iterator[Step]:
+def _steps(settings: Settings, name: str, release: Decision[str], label: Decision[str]) -> Iterator[PlannedStep]:
     """Yield the restart of the node's daemon, and what waits on this node for others'."""
     own = (*named(release, name), *(() if label is release else named(label, name)))
     for step in own[:1]:
         pending = step.waits is not None
         action = step.action if step.waits is None else f"{step.action}; not now: {step.waits}"
-        yield Step(
+        yield PlannedStep(
             COMPONENT,
             action,
             step.actual,
@@ -135,4 +135,4 @@ def _steps(settings: Settings, name: str, release: Decision[str], label: Decisio
     reason = waits(label)
     if reason is not None and not own:
         action = f"label node {name} for another configuration; not now: {reason}"
-        yield Step(COMPONENT, action, "as it is", "as the settings ask", Disruption.restart, True)
+        yield PlannedStep(COMPONENT, action, "as it is", "as the settings ask", Disruption.restart, True)

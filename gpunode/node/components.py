@@ -10,7 +10,6 @@ from gpunode.base.decision import Decision, Step, behind, is_forbidden, marked
 from gpunode.base.disruption import Disruption
 from gpunode.base.subject import Subject
 from gpunode.components.containerd import decide as containerd
-from gpunode.components.containerd.editor import Runtimes
 from gpunode.components.crio import decide as crio
 from gpunode.components.crio.drop_in import Runtimes as CrioRuntimes
 from gpunode.components.cuda import decide as cuda
@@ -49,10 +48,7 @@ from gpunode.system.applied import OwnFile
 
 
 def _containerd(settings: Settings, node: Node) -> Decision[Any]:
-    chosen, allowed = settings.containerd, Disruption[settings.disruption.allow]
-    runtimes = Runtimes(chosen.default_runtime, chosen.systemd_cgroup, settings.toolkit.enabled, chosen.cdi)
-    desired = containerd.Desired(runtimes, chosen.placement, allowed, chosen.version, chosen.kubernetes_sysctls)
-    return containerd.decide(desired, node.containerd, node.sysctls)
+    return containerd.decide(containerd.desired_of(settings), node.containerd, node.sysctls)
 
 
 def _docker(settings: Settings, node: Node) -> Decision[Any]:

@@ -27,8 +27,8 @@ SCHEMA = 2
 
 
 @dataclass(frozen=True)
-class Step(Reading):
-    """Hold one thing to be done: of which component, what, because of what, and what it disturbs.
+class PlannedStep(Reading):
+    """One row of a plan: what is done to which component, why, and what it disturbs.
 
     `actual` and `desired` are the two sides of the difference; `pending` says that a run will report it, not do it: the
     settings do not allow it now (disruption.allow), or it is for a person to do. `packages` are what it installs,
@@ -62,7 +62,7 @@ class Plan(Reading):
 
     refusals: tuple[Refusal, ...]
     cautions: tuple[Caution, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[PlannedStep, ...]
 
     @property
     def verdict(self) -> str:
@@ -89,7 +89,7 @@ class Plan(Reading):
 def plan_from(found: Mapping[str, Any]) -> Plan:
     """Return the plan of which `to_json` gave this; raise KeyError or TypeError where it did not."""
     steps = (
-        Step(**{**step, "disruption": Disruption[step["disruption"]], "packages": tuple(step["packages"])})
+        PlannedStep(**{**step, "disruption": Disruption[step["disruption"]], "packages": tuple(step["packages"])})
         for step in found["steps"]
     )
     return Plan(
@@ -112,7 +112,7 @@ def plan(settings: Settings, node: Node, today: date | None = None) -> Plan:
     return Plan(refused, told, () if refused else tuple(_steps(settings, node)))
 
 
-def _steps(settings: Settings, node: Node) -> Iterator[Step]:
+def _steps(settings: Settings, node: Node) -> Iterator[PlannedStep]:
     decided = decisions(settings, node)
     findings, files = judged(settings, node, decided=decided)
     differences = {(item.component, item.what): item for item in bad(*findings)}
@@ -125,7 +125,7 @@ def _steps(settings: Settings, node: Node) -> Iterator[Step]:
                 differences.pop((item.component, item.what), None)
             first = step.settles[0] if step.settles else None
             pending = step.waits is not None or _is_pending(settings, node, component, step.disruption)
-            yield Step(
+            yield PlannedStep(
                 component,
                 step.action,
                 *((first.actual, first.desired) if first else (step.actual, step.desired)),
@@ -142,7 +142,7 @@ def _steps(settings: Settings, node: Node) -> Iterator[Step]:
         judged_with = {component, *(item.component for item in own.findings)}
         for item in [item for item in differences.values() if item.component in judged_with]:
             del differences[item.component, item.what]
-            yield Step(
+            yield PlannedStep(
                 item.component,
                 f"{item.what}: {item.remedy or item.cause or item.finding_class}",
                 item.actual,

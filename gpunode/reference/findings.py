@@ -29,7 +29,6 @@ JUDGES = tuple(
         "components/toolkit/decide.py",
         "components/toolkit/specification.py",
         "components/toolkit/links.py",
-        "components/containerd/decide.py",
         "components/docker/decide.py",
         "components/podman/decide.py",
         "components/crio/decide.py",

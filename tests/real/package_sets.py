@@ -11,7 +11,8 @@ from typing import Protocol
 
 from gpunode.base import tables, versions
 from gpunode.base.tables.sources import Distribution, DriverSource
-from gpunode.components.runtime_packages import containerd_packages, docker_packages, is_had
+from gpunode.components.containerd.decide import PACKAGES as CONTAINERD
+from gpunode.components.runtime_packages import docker_packages, is_had
 from gpunode.components.toolkit import PACKAGES, PACMAN_PACKAGES
 from gpunode.packages.driver_packages import (
     NotInstallable,
@@ -187,8 +188,8 @@ def other_sets(row: Distribution, repository: str, manager: Manager) -> Iterator
         source = _RUNTIMES_OF[repository]
         asked = settings_from({runtime: {"enabled": True, "source": source} for runtime in ("containerd", "docker")})
         for runtime, names in (
-            ("containerd", containerd_packages(asked.containerd)),
-            ("docker", docker_packages(asked.docker, row)),
+            ("containerd", CONTAINERD[asked.containerd.source]),
+            ("docker", docker_packages(asked.docker.source, row)),
         ):
             if is_had(runtime, source, row):
                 yield Asked(" ".join(names), dict.fromkeys(names))

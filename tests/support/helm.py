@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from gpunode.kubernetes.helm.change import Reading, Wanted, change
+from gpunode.kubernetes.helm.change import ActualRelease, DesiredRelease, change
 from gpunode.kubernetes.helm.commands import Commands
 from gpunode.kubernetes.helm.difference import differences, drifted
 from gpunode.kubernetes.helm.errors import explained
@@ -146,8 +146,8 @@ def decided(
     """
     deployed, failed = (each and StoredRevision(each[0], _text(each[1])) for each in (good, undone))
     seen = None if by_hand is None else live(*by_hand)
-    wanted = Wanted("nvidia-device-plugin", "0.20.0", "gpu", _text(desired), takes_over=takes_over)
-    reading = Reading(release(*revisions, age=age, chart=chart), deployed, failed, seen)
+    wanted = DesiredRelease("nvidia-device-plugin", "0.20.0", "gpu", _text(desired), takes_over=takes_over)
+    reading = ActualRelease(release(*revisions, age=age, chart=chart), deployed, failed, seen)
     found = change(wanted, reading, NOW, TIMEOUT)
     acts = [each.act if each.revision is None else f"{each.act} {each.revision}" for each in found.steps]
     text = " ".join((found.refused or "", *(each.reason for each in found.steps)))

@@ -30,7 +30,7 @@ from gpunode.facts.transaction import TransactionJournal
 from gpunode.fleet.rollout.choice import left_out
 from gpunode.node import Node
 from gpunode.node.components import decisions
-from gpunode.node.plan import Step, plan
+from gpunode.node.plan import PlannedStep, plan
 from gpunode.node.verdict import judge
 from gpunode.operations import mig as operation
 from gpunode.settings import Settings, settings_from
@@ -140,7 +140,7 @@ class Outcome:
     """
 
     bad: tuple[Finding, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[PlannedStep, ...]
     leaves_out: FindingClass | None
     ran: int
     told: dict[str, str] | None

@@ -22,7 +22,7 @@ from gpunode.facts.node import Node as NodeFact
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.fleet.rollout.choice import left_out
 from gpunode.node.components import decisions
-from gpunode.node.plan import Step, plan
+from gpunode.node.plan import PlannedStep, plan
 from gpunode.node.verdict import judge
 from gpunode.operations import mps as operation
 from gpunode.operations.verify import verified
@@ -89,7 +89,7 @@ class Outcome:
     """
 
     bad: tuple[Finding, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[PlannedStep, ...]
     leaves_out: FindingClass | None
     fails: bool
     told: dict[str, str] | None

@@ -30,7 +30,7 @@ class Recorder:
 
     def __getattr__(self, name: str) -> Any:
         """Return an operation that does nothing."""
-        return lambda **arguments: self.calls.append({"operation": name, **arguments})
+        return lambda *_, **arguments: self.calls.append({"operation": name, **arguments})
 
     def own_file(self, path: str, **arguments: Any) -> None:
         """Keep which of gpunode's own files a deploy is at."""

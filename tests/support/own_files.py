@@ -14,7 +14,7 @@ from gpunode.base.findings import Finding
 from gpunode.node import Node
 from gpunode.node.components import desired_files
 from gpunode.node.own_files.decide import _AS_LEFT, _ASKED_SINCE, _CHANGED, _OTHER_RUN
-from gpunode.node.plan import Step, plan
+from gpunode.node.plan import PlannedStep, plan
 from gpunode.node.verdict import judge
 from gpunode.settings import settings_from
 from gpunode.system.applied import PATH, Applied, OwnFile, PresentFile
@@ -51,7 +51,7 @@ class Outcome:
     """Hold what is not as desired, and what a run would do about it."""
 
     findings: list[Finding]
-    steps: tuple[Step, ...]
+    steps: tuple[PlannedStep, ...]
 
 
 def outcome(

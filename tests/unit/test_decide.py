@@ -14,6 +14,7 @@ from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass, NodeReport
+from gpunode.components.containerd.decide import desired_of as containerd_desired
 from gpunode.components.containerd.editor import Runtimes, render
 from gpunode.components.containerd.state import DropIn
 from gpunode.components.cuda.decide import desired_of as cuda_desired
@@ -125,9 +126,15 @@ def _agree(component: str, node: Node, allow: str, cdi: bool | None, operation: 
     if change is not None and change.waits is not None:
         assert {item.what for item in change.settles} <= waiting
     held = [step.waits for step in decision.steps if step.action == install]
-    waits = {"containerd": containerd.packages_wait, "docker": docker.packages_wait}[component]
+    arguments: dict[str, Any] = {"default_runtime": "nvidia", "systemd_cgroup": True, "nvidia": True, "cdi": cdi}
+    arguments["restart_allowed"] = allow != "nothing"
     with ctx_host.use(Host({fact: actual})):
-        assert held in ([], [waits(BRANCH[component], allow != "nothing")])
+        if component == "containerd":
+            arguments = {"desired": containerd_desired(asked)}
+            waits = containerd.packages_wait(**arguments)
+        else:
+            waits = docker.packages_wait(BRANCH[component], arguments["restart_allowed"])
+    assert held in ([], [waits])
     gone = (actual.daemon_version if component == "docker" else actual.version) is None
     if held == [None] or gone or actual.config_text is None:
         # A run decides by what it finds when the packages have come.
@@ -135,10 +142,7 @@ def _agree(component: str, node: Node, allow: str, cdi: bool | None, operation: 
     # What waits is told as pending by the run, too; what no run mends is refused by it.
     host = Host({fact: actual, TransactionJournal: Journal(None, None, None, False)})
     with ctx_host.use(host):
-        given_commands = commands(
-            operation, host, default_runtime="nvidia", systemd_cgroup=True, nvidia=True, cdi=cdi,
-            restart_allowed=allow != "nothing",
-        )  # fmt: skip
+        given_commands = commands(operation, host, **arguments)
     starting, refused = _started(f"{component}.service", actual) if not host.refusals else ([], host.refusals)
     assert refused == ([decision.refusal] if decision.refusal else [])
     assert (starting != []) == any(step.action in _STARTS[1:] and step.waits is None for step in decision.steps)
@@ -204,7 +208,8 @@ def _refuses(component: str, node: Node, own: Any) -> list[str]:
         "toolkit": [
             (toolkit.configuration, {"desired": asked_of(own.toolkit)}), (toolkit.specification, {"generate": True}),
         ],
-        "containerd": [(containerd.configuration, runtime)], "docker": [(docker.configuration, runtime)],
+        "containerd": [(containerd.configuration, {"desired": containerd_desired(own)})],
+        "docker": [(docker.configuration, runtime)],
     }  # fmt: skip
     with ctx_host.use(host):
         for operation, arguments in every.get(component, ()):

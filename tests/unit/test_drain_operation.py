@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from pyinfra.api import FunctionCommand
 
-from gpunode.base.disruption import Drain
+from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.reading import Unknown
+from gpunode.components.containerd.decide import Desired
 from gpunode.components.crio.state import Crio
 from gpunode.components.docker.state import Docker
 from gpunode.components.mig.boot import MigBoot
@@ -38,7 +39,7 @@ from gpunode.settings import settings_from
 from gpunode.system.running_boot import RunningBoot
 from tests.support import driver_packages as packages
 from tests.support import driver_removal as removal
-from tests.support.containerd_merged import TAKEN_FOR_GRANTED, right, said
+from tests.support.containerd import spare
 from tests.support.docker_change import RIGHT
 from tests.support.messages import unnamed
 from tests.support.mig_target import DECLARATION, H100, gpu
@@ -47,8 +48,9 @@ from tests.support.simulated_node import BUDGET, Cluster, pod, session
 from tests.support.verify import GOOD
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
+DESIRED = Desired()
 ASKED: dict[str, Any] = {"default_runtime": "nvidia", "systemd_cgroup": True, "nvidia": True, "restart_allowed": True}
-SPARE = said("1.7.24", right().replace(TAKEN_FOR_GRANTED, ""), right(), shims=2)
+SPARE = replace(spare(), shims=2)
 DRAINED = ["get --raw", "get pods", "get --raw", "patch node", "drain gpu-1", "patch node"]
 
 
@@ -104,10 +106,10 @@ def done(commands: Iterator[Any], host: Host) -> list[str]:
     return found
 
 
-def restart(host: Host, name: str = "gpu-1", asked: dict[str, Any] = ASKED, **settings: Any) -> list[str]:
+def restart(host: Host, name: str = "gpu-1", desired: Desired = DESIRED, **settings: Any) -> list[str]:
     """Have a containerd restarted that runs by another configuration."""
     host.readings[ContainerdFact] = replace(SPARE, loaded="other")
-    return done(containerd.configuration._inner(**asked, drain=drain(name, **settings)), host)
+    return done(containerd.configuration._inner(desired=desired, drain=drain(name, **settings)), host)
 
 
 def test_a_restart_of_containerd_comes_after_the_drain_and_leaves_the_node_cordoned(
@@ -121,10 +123,10 @@ def test_a_restart_of_containerd_comes_after_the_drain_and_leaves_the_node_cordo
 
 def test_nothing_is_asked_of_the_cluster_for_a_change_that_takes_no_restart(host: Host, cluster: Cluster) -> None:
     host.readings[ContainerdFact] = SPARE
-    assert len(done(containerd.configuration._inner(**ASKED, drain=drain()), host)) == 1
-    assert restart(host, asked={**ASKED, "restart_allowed": False}) == []
+    assert len(done(containerd.configuration._inner(desired=Desired(), drain=drain()), host)) == 1
+    assert restart(host, desired=Desired(allowed=Disruption.nothing)) == []
     host.readings[ContainerdFact] = replace(SPARE, config_text="= =")
-    assert done(containerd.configuration._inner(**ASKED, drain=drain()), host) == ["failed"]
+    assert done(containerd.configuration._inner(desired=Desired(), drain=drain()), host) == ["failed"]
     assert cluster.asked == []
 
 
@@ -139,7 +141,7 @@ def test_a_restart_of_docker_is_drained_for_and_a_reload_is_not(
 
 def test_a_node_that_is_in_no_cluster_is_changed_without_a_drain(host: Host, cluster: Cluster) -> None:
     host.readings[ContainerdFact] = replace(SPARE, loaded="other")
-    assert len(done(containerd.configuration._inner(**ASKED), host)) == 1
+    assert len(done(containerd.configuration._inner(desired=Desired()), host)) == 1
     assert cluster.asked == []
 
 
@@ -373,7 +375,7 @@ def test_a_dry_run_tells_of_the_drain_and_drains_nothing(host: Host, cluster: Cl
     told: list[str] = []
     host.log = told.append  # type: ignore[method-assign,assignment]
     host.readings[ContainerdFact] = replace(SPARE, loaded="other")
-    first, _ = containerd.configuration._inner(**ASKED, drain=drain())
+    first, _ = containerd.configuration._inner(desired=Desired(), drain=drain())
     assert isinstance(first, FunctionCommand)
     assert unnamed(told[0], "node gpu-1", "1 pods", "containerd") == []
     assert not cluster.cordoned

@@ -21,7 +21,7 @@ from gpunode.fleet.engine.remote import Outcome
 from gpunode.fleet.inventory import InventoryError
 from gpunode.fleet.reports.document import document
 from gpunode.fleet.reports.run_end import HostEnd, report_of
-from gpunode.node.plan import Plan, Step, plan_from
+from gpunode.node.plan import Plan, PlannedStep, plan_from
 from gpunode.node.plan import plan as planned
 from gpunode.node.recorded import read_facts, read_settings
 from tests.support.messages import unnamed
@@ -132,8 +132,8 @@ def test_plans_survive_their_json(workers: Turns) -> None:
     assert reasons == [("node.connection", "x"), ("engine.part-lost", "lost")]
 
 
-QUIET = Plan((), (), (Step("driver", "install", None, "580", Disruption.nothing),))
-BOOTS = Plan((), (), (Step("driver", "install", "570", "580", Disruption.reboot),))
+QUIET = Plan((), (), (PlannedStep("driver", "install", None, "580", Disruption.nothing),))
+BOOTS = Plan((), (), (PlannedStep("driver", "install", "570", "580", Disruption.reboot),))
 
 
 def ends(plans: dict[str, Plan | Finding], tells: list[str] | None = None) -> dict[str, HostEnd]:

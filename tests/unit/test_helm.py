@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.helm.change import Reading, Wanted, change, removal
+from gpunode.kubernetes.helm.change import ActualRelease, DesiredRelease, change, removal
 from gpunode.kubernetes.helm.difference import differences, drifted
 from gpunode.kubernetes.helm.manifest import Identity, Object, objects
 from gpunode.kubernetes.helm.release import Release, StoredRevision, parse_history, parse_list
@@ -105,7 +105,7 @@ def test_what_an_api_server_keeps_of_an_object_is_no_drift_from_it(spec: Any) ->
     assert drifted(made(spec), made(_served(spec))) == differences(made(spec), made(_served(spec))) == ()
 
 
-WANTED = Wanted("nvidia-device-plugin", "0.20.0", "gpu", MANIFEST, takes_over=True)
+WANTED = DesiredRelease("nvidia-device-plugin", "0.20.0", "gpu", MANIFEST, takes_over=True)
 
 
 def test_it_is_known_whose_pods_stay_by_the_revision_that_is_gone_back_to() -> None:
@@ -114,11 +114,11 @@ def test_it_is_known_whose_pods_stay_by_the_revision_that_is_gone_back_to() -> N
     cut_off, behind = release("deployed", "pending-upgrade"), StoredRevision(1, stays)
     daemon_set, none = frozenset({Identity("apps", "DaemonSet", "", "nvdp")}), frozenset[Identity]()
     for desired, ours in ((stays, none), (OTHER, none), (stays.replace("plugin:v1", "plugin:v2"), daemon_set)):
-        found = change(replace(WANTED, manifest=desired), Reading(cut_off, behind), NOW, TIMEOUT)
+        found = change(replace(WANTED, manifest=desired), ActualRelease(cut_off, behind), NOW, TIMEOUT)
         assert (found.stays_behind, found.stays) == (daemon_set, ours)
-    assert not change(WANTED, Reading(cut_off, StoredRevision(1, MANIFEST)), NOW, TIMEOUT).stays_behind
+    assert not change(WANTED, ActualRelease(cut_off, StoredRevision(1, MANIFEST)), NOW, TIMEOUT).stays_behind
     # Where nothing is gone back to, it is no matter.
-    assert not change(WANTED, Reading(release("deployed"), behind), NOW, TIMEOUT).stays_behind
+    assert not change(WANTED, ActualRelease(release("deployed"), behind), NOW, TIMEOUT).stays_behind
 
 
 def test_a_release_that_is_not_asked_for_goes_unless_it_is_another_s_or_under_way() -> None:

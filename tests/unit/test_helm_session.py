@@ -8,7 +8,7 @@ import pytest
 
 from gpunode.base.decision import Decision, bad
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.helm.change import Act, ReleaseChange, Step, change
+from gpunode.kubernetes.helm.change import Act, HelmAction, ReleaseChange, change
 from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.errors import explained
 from gpunode.kubernetes.helm.manifest import Identity
@@ -167,7 +167,7 @@ def test_what_failed_before_is_refused_after_it_was_read() -> None:
 def test_a_rollback_to_nothing_is_no_command() -> None:
     helm = SimulatedHelm([])
     with pytest.raises(HelmError):
-        Session(commands(namespace="gpu"), helm).carry_out(ReleaseChange((Step(Act.ROLLBACK, "why"),)), {})
+        Session(commands(namespace="gpu"), helm).carry_out(ReleaseChange((HelmAction(Act.ROLLBACK, "why"),)), {})
     assert not helm.told
 
 

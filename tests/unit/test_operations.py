@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyinfra.context import ctx_host
 
 from gpunode.base import tables
+from gpunode.base.disruption import Disruption
 from gpunode.base.probe import Probe
 from gpunode.base.probe_output import sections
+from gpunode.components.containerd.decide import desired_of
 from gpunode.components.driver import parse_driver
 from gpunode.components.toolkit import PACKAGES
 from gpunode.deploys import containerd as containerd_deploy
@@ -22,6 +25,7 @@ from gpunode.operations import driver
 from gpunode.settings import settings_from
 from tests.support.operations import Recorder
 from tests.support.shell import programs, sh
+from tests.support.simulated_host import Host
 
 pytestmark = pytest.mark.pure
 
@@ -38,7 +42,8 @@ def deployed(
     for name in ("packages", "runtime_packages", "files", "kernel", "systemd", "runtime", "container_toolkit"):
         monkeypatch.setattr(module, name, recorder, raising=False)
     monkeypatch.setattr(module, "own_file", recorder.own_file, raising=False)
-    inspect.unwrap(function)()
+    with ctx_host.use(Host({})):
+        inspect.unwrap(function)()
     return recorder.calls
 
 
@@ -46,7 +51,8 @@ def test_no_more_nodes_than_allowed_restart_containerd_at_once(monkeypatch: pyte
     asked = {"disruption": {"allow": "nothing", "max_parallel": 3}}
     calls = deployed(containerd_deploy, containerd_deploy.containerd, monkeypatch, asked)
     (call,) = [call for call in calls if call["operation"] == "configuration"]
-    assert (call["_parallel"], call["restart_allowed"]) == (3, False)
+    assert (call["_parallel"], call["desired"]) == (3, desired_of(settings_from(asked)))
+    assert call["desired"].allowed is Disruption.nothing
 
 
 def test_the_toolkit_s_packages_are_kept_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from gpunode.base.findings import NodeReport
 from gpunode.cli import live
 from gpunode.cli.output import VARIABLE
 from gpunode.fleet import drift
-from gpunode.fleet.run.progress import Progress, Step
+from gpunode.fleet.run.progress import OperationProgress, Progress
 from gpunode.reference.output import SCHEMAS, WITHOUT, commands
 from tests.support.apply import lab
 from tests.support.command_line import gpunode as command_line
@@ -62,7 +62,7 @@ def test_a_run_is_drawn_anew_told_by_lines_or_not_at_all(
     monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], lines: int, is_drawn: int
 ) -> None:
     told: list[str] = []
-    step = Step("Install it", 1, 0.0, ("gpu-1",), done=("gpu-1",), ended=1.0)
+    step = OperationProgress("Install it", 1, 0.0, ("gpu-1",), done=("gpu-1",), ended=1.0)
 
     def run(*_: object, **__: object) -> tuple[NodeReport, ...]:
         with live.live(told.append) as watch:

@@ -108,8 +108,8 @@ def test_debian_13_s_docker_comes_with_its_client(make: Make) -> None:
     bookworm = tables.distribution("debian", "12")
     assert bookworm is not None
     asked = settings_from({"docker": {"enabled": True}}).docker
-    assert docker_packages(asked, bookworm) == ("docker.io",)
-    names = docker_packages(asked, replace(bookworm, version="13"))
+    assert docker_packages(asked.source, bookworm) == ("docker.io",)
+    names = docker_packages(asked.source, replace(bookworm, version="13"))
     assert names == ("docker.io", "docker-cli")
     node = make(suite="trixie")
     for some, comes in ((names, {*names}), (names[:1], {names[0]})):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,12 +13,13 @@ from pyinfra.api import StringCommand
 from pyinfra.context import ctx_host
 
 from gpunode.base import tables
+from gpunode.components.containerd.decide import desired_of
 from gpunode.deploys import docker as docker_deploy
 from gpunode.deploys import runtime_packages
 from gpunode.facts.containerd import Containerd
-from gpunode.operations import packages
+from gpunode.operations import containerd, packages
 from gpunode.packages.installed_packages import InstalledPackages
-from gpunode.settings import ContainerdSettings, DockerSettings
+from gpunode.settings import DockerSettings, settings_from
 from tests.support.messages import unnamed
 from tests.support.simulated_host import Host, commands
 from tests.support.verify import GOOD
@@ -44,8 +46,7 @@ def test_docker_comes_by_the_packages_of_its_source_whose_repository_is_trusted_
     settings = SimpleNamespace(
         docker=asked, toolkit=SimpleNamespace(enabled=True), disruption=SimpleNamespace(allow="restart", max_parallel=1)
     )
-    for module in (docker_deploy, runtime_packages):
-        monkeypatch.setattr(module, "settings", lambda: settings)
+    monkeypatch.setattr(docker_deploy, "settings", lambda: settings)
     monkeypatch.setattr(docker_deploy, "drain", lambda: None)
     for module in (docker_deploy, runtime_packages):
         monkeypatch.setattr(module, "distribution", lambda: tables.distribution(*system))
@@ -73,12 +74,12 @@ def test_a_runtime_s_packages_are_not_upgraded_where_containers_would_feel_it_an
 ) -> None:
     calls: list[dict[str, Any]] = []
     operation = packages.installed
-    asked = ContainerdSettings.model_construct(enabled=True, source="distribution", version="1.7")
-    allowed = SimpleNamespace(disruption=SimpleNamespace(allow=allow))
-    monkeypatch.setattr(runtime_packages, "settings", lambda: allowed)
+    settings = settings_from({"containerd": {"version": "1.7"}, "disruption": {"allow": allow}})
     monkeypatch.setattr(runtime_packages, "distribution", lambda: tables.distribution("debian", "12"))
     monkeypatch.setattr("gpunode.operations.packages.installed", lambda **said: calls.append(said))
-    runtime_packages.installed(runtime="containerd", desired=asked, names=("containerd",))
+    desired = desired_of(settings)
+    waits = partial(containerd.packages_wait, desired)
+    runtime_packages.installed("containerd", "distribution", dict.fromkeys(desired.packages, "1.7"), waits)
     (arguments,) = calls
     packages_there = InstalledPackages((("containerd", f"{there}-1"),) if there else ())
     manager = SimpleNamespace(installed=lambda _: packages_there, install=lambda names, *_: StringCommand(*names))

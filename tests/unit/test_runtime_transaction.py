@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.components.containerd.change import change
+from gpunode.components.containerd.change import needed_change
 from gpunode.components.containerd.editor import Runtimes, render
 from gpunode.operations import containerd
 from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.runtime import _as_read, transaction
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
-from tests.support.containerd_change import state
+from tests.support.containerd import state
 from tests.support.messages import unnamed
 from tests.support.runtime_transaction import _SLEEP, _STAT
 
@@ -210,7 +210,7 @@ def test_a_file_that_cannot_be_written_is_told_and_the_target_is_not_blamed(lab:
 def test_what_is_expected_of_a_file_is_what_the_node_reads_in_it(version: str, lab: Lab) -> None:
     """The editor's own text goes through the node's awk: both must mean the same keys."""
     asked = Runtimes(cdi=True) if version != "1.6.20" else Runtimes()
-    wanted = change(state(version, None), asked, "root")
+    wanted = needed_change(state(version, None), asked, "root")
     assert wanted is not None
     (lab.folder / "file").write_text(wanted.files[0].text or "")
     program = (

@@ -1,1 +1,1 @@
-"""containerd: what a node runs (`state`) and what its configuration file should become (`editor`)."""
+"""containerd: its actual state (`state`), the decision (`decide`), and the texts of its files (`editor`, `drop_in`)."""

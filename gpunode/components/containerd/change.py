@@ -1,4 +1,4 @@
-"""What is to become of containerd's files: the root file, or a drop-in beside it, whichever is asked or is safe."""
+"""The change of containerd's files: of the root file, or of a drop-in next to it."""
 
 from __future__ import annotations
 
@@ -6,40 +6,36 @@ from typing import Literal
 
 from gpunode.base import tables, versions
 from gpunode.base.toml_edit import ConfigurationRefused
-from gpunode.components.containerd.drop_in import PATH, drop_in, is_imported, with_import, with_imports, without_import
+from gpunode.components.containerd.drop_in import PATH, drop_in, with_import, with_imports, without_import
 from gpunode.components.containerd.editor import Runtimes, render
-from gpunode.components.containerd.overrides import wanted
+from gpunode.components.containerd.overrides import desired_values
 from gpunode.components.containerd.state import Containerd
-from gpunode.components.runtime import Act, RuntimeChange, WrittenFile
+from gpunode.components.runtime import RuntimeChange, WrittenFile
 
 Placement = Literal["auto", "root", "drop-in"]
 
 
-def change(state: Containerd, desired: Runtimes, placement: Placement = "auto") -> RuntimeChange | None:
-    """Return what is to be changed, None where files and daemon are as desired.
+def needed_change(state: Containerd, desired: Runtimes, placement: Placement = "auto") -> RuntimeChange | None:
+    """Return the change that files or daemon need; None where they are as desired.
 
-    Raises ConfigurationRefused where the files cannot be edited. `state.version` must be known.
+    Raise ConfigurationRefused where the files cannot be edited. `state.version` must be known.
     """
     version = state.version or ""
-    place = placed(state, desired, placement)
+    place = placement_of(state, desired, placement)
     files = _root_alone(state, version, desired) if place == "root" else _with_drop_in(state, version, desired)
-    sick = state.active and state.cri_plugin != "ok"
-    if not (files or state.stale or sick):
+    unhealthy = state.active and state.cri_plugin != "ok"
+    if not (files or state.stale or unhealthy):
         return None
-    if files:
-        reason = " and ".join(file.path for file in files)
-    else:
-        reason = f"its CRI plugin is {state.cri_plugin}" if sick else "its files were changed since it started"
-    act: Act = "restart"
-    return RuntimeChange(files, _staged(state, files, place), _expected(desired), act, reason)
+    expected = tuple(f"{key}={value}" for key, value in desired_values(desired).items())
+    return RuntimeChange(files, _staged(state, files, place), expected, "restart")
 
 
-def placed(state: Containerd, desired: Runtimes, placement: Placement) -> Literal["root", "drop-in"]:
-    """Return where the runtimes are to stand.
+def placement_of(state: Containerd, desired: Runtimes, placement: Placement) -> Literal["root", "drop-in"]:
+    """Return which file gets the runtimes.
 
-    `auto`: in a drop-in where containerd merges it key by key, so that kubeadm's or a hand's root file stays as it is;
-    else in the root file, since an older containerd takes the drop-in's section in place of the root file's. Where the
-    root file already says what is asked, nothing moves.
+    `auto`: a drop-in where containerd merges drop-ins key by key, so that a root file of kubeadm's or an
+    administrator's is kept; else the root file, since an older containerd replaces the root file's section by the
+    drop-in's. A root file that has the desired values already keeps them.
     """
     if placement != "auto":
         return placement
@@ -49,13 +45,13 @@ def placed(state: Containerd, desired: Runtimes, placement: Placement) -> Litera
     if (
         state.drop_in(PATH) is None
         and state.config_text
-        and render(state.config_text, version, desired) == (state.config_text)
+        and render(state.config_text, version, desired) == state.config_text
     ):
         return "root"
     try:
         drop_in(state.config_text, version, desired)
     except ConfigurationRefused:
-        # Such as a root file that disables the CRI plugin: the editor of the root file can mend it, or says why not.
+        # A root file that disables the CRI plugin, for example: an edit of the root file enables it.
         return "root"
     return "drop-in"
 
@@ -67,19 +63,19 @@ def _root_alone(state: Containerd, version: str, desired: Runtimes) -> tuple[Wri
 
 
 def _with_drop_in(state: Containerd, version: str, desired: Runtimes) -> tuple[WrittenFile, ...]:
-    made = drop_in(state.config_text, version, desired)
+    text = drop_in(state.config_text, version, desired)
     actual = state.drop_in(PATH)
     root = with_import(state.config_text, version)
-    # The drop-in first: a root file that imports what is not there keeps an older containerd from starting.
-    files = () if actual is not None and actual.text == made else (WrittenFile(PATH, made),)
+    # The drop-in first: with a root file that imports a missing file, an older containerd does not start.
+    files = () if actual is not None and actual.text == text else (WrittenFile(PATH, text),)
     return files if root == state.config_text else (*files, WrittenFile(state.config_path, root))
 
 
 def _staged(state: Containerd, files: tuple[WrittenFile, ...], place: str) -> str | None:
-    """Return a root file that can be checked before anything is in place.
+    """Return a root file that `containerd config dump` can check before any file is in place.
 
-    It imports the drop-ins of others by name, and of gpunode's the new copy alone: the old one, which a pattern would
-    find, may be about to go, and `config dump` of containerd 2 answers a missing import with its defaults.
+    It imports other drop-ins by name, and the new copy of gpunode's: a pattern would match the old copy, which this
+    change may remove, and `config dump` of containerd 2 prints its defaults where an import is missing.
     """
     if not files:
         return None
@@ -89,10 +85,3 @@ def _staged(state: Containerd, files: tuple[WrittenFile, ...], place: str) -> st
     if place == "drop-in":
         imports.append(f"{PATH}.gpunode-new" if written.get(PATH) is not None else PATH)
     return with_imports(root, imports)
-
-
-def _expected(desired: Runtimes) -> tuple[str, ...]:
-    return tuple(f"{key}={value}" for key, value in wanted(desired).items())
-
-
-__all__ = ["Placement", "change", "is_imported", "placed"]

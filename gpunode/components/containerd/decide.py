@@ -1,277 +1,247 @@
-"""What is to be done about containerd: every comparison with what is desired, and the steps that remove differences."""
+"""The decision about containerd: every comparison of actual with desired, and the steps that remove the differences."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from gpunode.base import versions
-from gpunode.base.comparison import RUN, by_hand, compared, configuration, pending
+from gpunode.base.comparison import AS_DESIRED, RUN, by_hand, pending
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.base.subject import Subject
 from gpunode.base.toml_edit import ConfigurationRefused
-from gpunode.components.containerd.change import Placement, change, placed
+from gpunode.components import service_verdict as service
+from gpunode.components.containerd import findings
+from gpunode.components.containerd.change import Placement, needed_change, placement_of
 from gpunode.components.containerd.drop_in import PATH
 from gpunode.components.containerd.editor import Runtimes
-from gpunode.components.containerd.merged import restarts
-from gpunode.components.containerd.overrides import shadows, unexplained
+from gpunode.components.containerd.merged import needs_restart
+from gpunode.components.containerd.overrides import DEFAULT_RUNTIME, differing, overrides, systemd_cgroup_of
 from gpunode.components.containerd.state import DEFAULT_TABLE, Containerd
 from gpunode.components.runtime import RuntimeChange
-from gpunode.components.service_verdict import (
-    RUNNING,
-    boot_verdict,
-    masked_refusal,
-    refused_start,
-    running_steps,
-    service_verdict,
-)
 from gpunode.system.sysctl import KUBERNETES, KubernetesSysctls
 
-_DEFAULT = "containerd.default_runtime_name"
-_OTHERWISE = "the merged configuration (`containerd config dump`) says otherwise"
-_DEFAULT_CAUSES = {
-    DEFAULT_TABLE: "a deprecated table of that name has a runtime_type, and wins over default_runtime_name"
-}
+if TYPE_CHECKING:
+    from gpunode.settings import Settings
+
+_UNIT = "containerd.service"
+# Source of the settings -> its packages; none where containerd is installed already.
+PACKAGES = {"distribution": ("containerd",), "docker-repository": ("containerd.io",)}
 
 
 @dataclass(frozen=True)
 class Desired:
-    """Hold what containerd is to be, and what a change of it may disturb.
+    """The desired containerd of one node.
 
-    version: itself or its branch; None: any
-    sysctls: whether the kernel is to have what Kubernetes needs of it
+    allowed: how much a change may disturb
+    version: a version or a branch; None: any
+    packages: the packages that install it; none where it is installed already
+    sysctls: whether the kernel settings that Kubernetes needs are part of it
     """
 
-    runtimes: Runtimes
+    runtimes: Runtimes = field(default_factory=Runtimes)
     placement: Placement = "auto"
     allowed: Disruption = Disruption.restart
     version: str | None = None
+    packages: tuple[str, ...] = ()
     sysctls: bool = False
 
 
-@dataclass(frozen=True)
-class _Configured:
-    """Hold the decision on the configuration in parts: what containerd does, its files, its plugin, and one step."""
-
-    answers: tuple[Finding, ...]
-    files: tuple[Finding, ...]
-    plugin: tuple[Finding, ...]
-    step: Step[RuntimeChange] | None
-    refusal: str | None
-
-    def by_hand(self, refusal: str, by_drop_in: Collection[str]) -> _Configured:
-        """Return all differences as a person's; a cause that names the drop-in that says otherwise stays."""
-        answers, files, plugin = (
-            tuple(by_hand(item, item.cause if item.cause in by_drop_in and item.cause else refusal) for item in group)
-            for group in (self.answers, self.files, self.plugin)
-        )
-        return _Configured(answers, files, plugin, None, refusal)
+def desired_of(settings: Settings) -> Desired:
+    """Return the containerd that the settings describe: for the deploy, its operation, drift, plan and preflight."""
+    own = settings.containerd
+    runtimes = Runtimes(own.default_runtime, own.systemd_cgroup, settings.toolkit.enabled, own.cdi)
+    allowed, packages = Disruption[settings.disruption.allow], PACKAGES.get(own.source, ())
+    return Desired(runtimes, own.placement, allowed, own.version, packages, own.kubernetes_sysctls)
 
 
 def decide(desired: Desired, actual: Containerd, sysctls: KubernetesSysctls) -> Decision[RuntimeChange]:
-    """Return what is to be done about containerd; a daemon that runs has to be restarted to do otherwise."""
-    version, held = decide_version(desired, actual)
-    good = not bad(version) or (held is not None and actual.version is not None)
-    service, boots = service_verdict("containerd.service", actual), boot_verdict("containerd.service", actual)
-    up = service.actual == RUNNING
-    runs = compared("containerd", Subject.SERVICE, service.actual, RUNNING, up, service.remedy, service.cause)
-    at_boot = actual.enabled
-    starts = compared("containerd", Subject.STARTS_AT_BOOT, boots.actual, "yes", at_boot, boots.remedy, boots.cause)
+    """Return the decision about containerd: its package, its configuration, its service and its kernel settings."""
+    version, blocked = decide_version(desired, actual)
+    now, boot = service.service_verdict(_UNIT, actual), service.boot_verdict(_UNIT, actual)
+    up = now.actual == service.RUNNING
+    runs = findings.SERVICE.compared(now.actual, service.RUNNING, up, remedy=now.remedy, cause=now.cause)
+    starts = findings.STARTS_AT_BOOT.compared(boot.actual, "yes", actual.enabled, remedy=boot.remedy, cause=boot.cause)
     kernel = tuple(_sysctls(sysctls)) if desired.sysctls else ()
-    # Recorded facts have no text, and files are judged in the version that is to come.
-    own = (_configured if good and actual.config_text is not None else _forecast)(desired, actual)
+    stays = not bad(version) or (blocked is not None and actual.version is not None)
+    # Recorded facts have no texts of files, and an upgrade may bring a version that needs other texts.
+    configured = (decide_configuration if stays and actual.config_text is not None else _forecast)(desired, actual)
+    refusal = configured.refusal or service.refused_start(_UNIT, runs, starts)
+    if refusal is not None and any(step.waits is None for step in configured.steps):
+        configured = Decision(_as_manual(configured.findings, refusal, {}))
     steps: list[Step[RuntimeChange]] = []
     if bad(version):
-        steps.append(Step("install containerd", (version,), version.disruption or Disruption.nothing, held))
-    refusal = own.refusal or refused_start("containerd.service", runs, starts)
-    if refusal is not None and own.step is not None and own.step.waits is None:
-        own = own.by_hand(refusal, ())
-    if own.step is not None and own.step.settles:
-        steps.append(own.step)
+        steps.append(Step("install containerd", (version,), version.disruption or Disruption.nothing, blocked))
+    steps += configured.steps
     if missing := bad(*kernel):
         steps.append(Step("set what Kubernetes needs of the kernel", missing, Disruption.nothing))
-    # Behind a change that is refused the run comes to nothing else.
-    steps += running_steps(runs, starts, refusal)
-    findings = (version, runs, starts, *own.answers, *kernel, *own.files, *own.plugin)
-    return Decision(findings, tuple(steps), refusal)
+    # A run ends at a refused change, before it starts anything.
+    steps += service.running_steps(runs, starts, refusal)
+    return Decision((version, runs, starts, *kernel, *configured.findings), tuple(steps), refusal)
 
 
 def decide_version(desired: Desired, actual: Containerd) -> tuple[Finding, str | None]:
-    """Judge the version, and return why its packages wait: where they are upgraded, they restart the daemon."""
-    found, rule = actual.version, desired.version
-    good = found is not None and (rule is None or versions.in_branch(found, rule))
-    version = compared("containerd", Subject.VERSION, found, rule or "any version", good, disruption=_restart(actual))
-    waits = _waits(desired, actual) if version.disruption else None
-    return (version if waits is None else pending(version, waits)), waits
+    """Compare the version, and return why its packages are not upgraded now: an upgrade restarts the daemon."""
+    rule = desired.version
+    good = actual.version is not None and (rule is None or versions.in_branch(actual.version, rule))
+    version = findings.VERSION.compared(actual.version, rule or "any version", good, disruption=_restart(actual))
+    blocked = _blocked_reason(desired, actual) if version.disruption else None
+    return (version if blocked is None else pending(version, blocked)), blocked
 
 
 def decide_configuration(desired: Desired, actual: Containerd) -> Decision[RuntimeChange]:
-    """Return what is to be done about the configuration of an installed containerd, by which its operation goes."""
-    own = _configured(desired, actual)
-    return Decision((*own.answers, *own.files, *own.plugin), (own.step,) if own.step else (), own.refusal)
-
-
-def _forecast(desired: Desired, actual: Containerd) -> _Configured:
-    """Decide by what containerd does alone; what becomes of its files is told when they are known."""
-    answers, plugin = tuple(_answers(desired.runtimes, actual, _by_drop_in(desired, actual))), tuple(_plugin(actual))
-    waits = _waits(desired, actual)
-    if waits is not None:
-        answers, plugin = (tuple(pending(item, waits) for item in group) for group in (answers, plugin))
-    step = _step(bad(*answers), (), bad(*plugin), actual, None)
-    if actual.masked and step is not None and waits is None:
-        refusal = masked_refusal("containerd.service")
-        return _Configured(answers, (), plugin, None, refusal).by_hand(refusal, ())
-    return _Configured(answers, (), plugin, step and replace(step, waits=waits), None)
-
-
-def _configured(desired: Desired, actual: Containerd) -> _Configured:
-    """Decide by what containerd does and by its files, in the version that runs."""
+    """Return the decision about the configuration of an installed containerd, which its operation carries out."""
     by_drop_in = _by_drop_in(desired, actual)
-    answers, plugin = tuple(_answers(desired.runtimes, actual, by_drop_in)), tuple(_plugin(actual))
+    runtimes, plugin = tuple(_runtimes(desired.runtimes, actual, by_drop_in)), tuple(_plugin(actual))
+    change, refusal, editable = None, None, True
     try:
-        to_come, refusal = _to_come(desired, actual)
+        change, refusal = _change(desired, actual)
     except ConfigurationRefused as error:
-        refusal = f"{actual.config_path}: {error}"
-        uneditable = () if bad(*answers) else (configuration("containerd", None, refusal),)
-        return _Configured(answers, uneditable, plugin, None, refusal).by_hand(refusal, by_drop_in.values())
+        refusal, editable = f"{actual.config_path}: {error}", False
+    restart = change is not None and needs_restart(actual, change)
+    blocked = _blocked_reason(desired, actual)
+    if change is not None and actual.masked and refusal is None and not (restart and blocked):
+        refusal = service.masked_refusal(_UNIT)
     files: tuple[Finding, ...] = ()
-    felt = to_come is not None and restarts(actual, to_come)
-    waits = _waits(desired, actual) if felt else None
-    if to_come is not None and actual.masked and waits is None and refusal is None:
-        refusal = masked_refusal("containerd.service")
-    if not bad(*answers):
-        files = (_files(actual, to_come, felt),)
+    if not bad(*runtimes):
+        files = (_files(actual, change, restart),)
+        if refusal is not None and not (editable and bad(*files, *plugin)):
+            # Without this finding, drift would pass a node that every run refuses.
+            files = (findings.CONFIGURATION_FILES.finding(FindingClass.ERROR, "not editable by a run", AS_DESIRED),)
+    judged = (*runtimes, *files, *plugin)
     if refusal is not None:
-        if files and not bad(*files, *plugin):
-            # Whoever asks hears what a run would say.
-            files = (configuration("containerd", None, refusal),)
-        return _Configured(answers, files, plugin, None, refusal).by_hand(refusal, by_drop_in.values())
-    if waits is not None:
-        answers, files, plugin = (tuple(pending(item, waits) for item in group) for group in (answers, files, plugin))
-    elif to_come is not None and is_forbidden(Disruption.restart, desired.allowed, actual.shims):
-        # Without a restart, containers feel nothing of it.
-        to_come = replace(to_come, act="nothing")
-    step = _step(bad(*answers), bad(*files), bad(*plugin), actual, to_come)
-    return _Configured(answers, files, plugin, step and replace(step, waits=waits), None)
+        return Decision(_as_manual(judged, refusal, by_drop_in), (), refusal)
+    if restart and blocked:
+        return _decision(judged, actual, change, blocked)
+    if change is not None and blocked:
+        # Running containers are not disturbed where no restart is needed.
+        change = replace(change, act="nothing")
+    return _decision(judged, actual, change)
 
 
-def _waits(desired: Desired, actual: Containerd) -> str | None:
-    """Return why a restart waits; None where it does not."""
-    forbidden = is_forbidden(Disruption.restart, desired.allowed, actual.shims)
-    return f"{actual.shims} containers run and disruption.allow is nothing" if forbidden else None
+def _forecast(desired: Desired, actual: Containerd) -> Decision[RuntimeChange]:
+    """Return the decision by the merged configuration alone, where the texts of the files are not known yet."""
+    judged = (*_runtimes(desired.runtimes, actual, _by_drop_in(desired, actual)), *_plugin(actual))
+    return _decision(judged, actual, None, _blocked_reason(desired, actual))
+
+
+def _as_manual(judged: tuple[Finding, ...], refusal: str, by_drop_in: Mapping[str, str]) -> tuple[Finding, ...]:
+    """Return the findings as for a person to mend; a cause that names the overriding drop-in is kept."""
+    causes = by_drop_in.values()
+    return tuple(by_hand(item, item.cause if item.cause and item.cause in causes else refusal) for item in judged)
+
+
+def _blocked_reason(desired: Desired, actual: Containerd) -> str | None:
+    """Return why a restart is not done now; None where it may be done."""
+    if is_forbidden(Disruption.restart, desired.allowed, actual.shims):
+        return findings.RESTART_FORBIDDEN.format(containers=actual.shims)
+    return None
 
 
 def _by_drop_in(desired: Desired, actual: Containerd) -> dict[str, str]:
-    """Return key -> what a drop-in of somebody else's says otherwise."""
-    return {item.key: str(item) for item in shadows(actual, desired.runtimes, actual.drop_in(PATH) is not None)}
+    """Return key -> the drop-in of another program that overrides it, and its value."""
+    found = overrides(actual, desired.runtimes, actual.drop_in(PATH) is not None)
+    return {item.key: str(item) for item in found}
 
 
-def _plugin(actual: Containerd) -> Iterator[Finding]:
-    if actual.active:
-        found = actual.cri_plugin
-        yield compared("containerd", Subject.CRI_PLUGIN, found, "ok", found == "ok", disruption=_restart(actual))
-
-
-def _to_come(desired: Desired, actual: Containerd) -> tuple[RuntimeChange | None, str | None]:
+def _change(desired: Desired, actual: Containerd) -> tuple[RuntimeChange | None, str | None]:
     """Return the change of files and daemon, None where there is none; and why a run cannot make it.
 
     Raise ConfigurationRefused where the files cannot be edited.
     """
-    to_come = change(actual, desired.runtimes, desired.placement)
-    own_drop_in = placed(actual, desired.runtimes, desired.placement) == "drop-in"
-    writes = to_come is not None and bool(to_come.files)
-    if found := [*shadows(actual, desired.runtimes, own_drop_in)]:
-        return to_come, (
-            f"what {actual.config_path} is to say is overridden by a drop-in: {'; '.join(map(str, found))}. Mend that "
-            "drop-in, or remove it (and its import, where it is one by name), then run again"
+    change = needed_change(actual, desired.runtimes, desired.placement)
+    in_drop_in = placement_of(actual, desired.runtimes, desired.placement) == "drop-in"
+    writes = change is not None and bool(change.files)
+    if overriding := [*overrides(actual, desired.runtimes, in_drop_in)]:
+        return change, (
+            f"a drop-in overrides what {actual.config_path} sets: {'; '.join(map(str, overriding))}. Correct that "
+            "drop-in, or remove it (and its import, where it is imported by name), then run again"
         )
-    if not writes and (found := [*unexplained(actual, desired.runtimes)]):
-        return to_come, (
-            f"{actual.config_path} is right, but the merged configuration is not: {'; '.join(map(str, found))}. Look "
+    if not writes and (wrong := [*differing(actual, desired.runtimes)]):
+        return change, (
+            f"{actual.config_path} is right, but the merged configuration is not: {'; '.join(map(str, wrong))}. Look "
             "at its `imports` and at `containerd config dump`"
         )
     if actual.active and actual.cri_plugin is None and not (writes or actual.stale):
-        return to_come, (
-            "containerd runs, but `ctr plugins ls` does not tell how its CRI plugin is; nothing was changed. Look at "
+        return change, (
+            "containerd runs, but `ctr plugins ls` does not report its CRI plugin; nothing was changed. Look at "
             "`journalctl -u containerd` and run again"
         )
-    return to_come, None
+    return change, None
 
 
-def _step(
-    answers: tuple[Finding, ...],
-    files: tuple[Finding, ...],
-    plugin: tuple[Finding, ...],
-    actual: Containerd,
-    to_come: RuntimeChange | None,
-) -> Step[RuntimeChange] | None:
-    """Return the one step that settles all of it: one transaction brings files and daemon to what is desired."""
-    settled = (*answers, *files, *plugin)
-    if not settled:
-        # A file that nobody judges (it was not there) is written all the same.
-        return Step("write its configuration files", (), Disruption.nothing, change=to_come) if to_come else None
-    if answers:
-        action = "bring its runtimes to what is asked" + (" and restart it" if actual.active else "")
-    else:
-        action = "write its configuration files" if files else "restart it"
-    return Step(action, settled, settled[0].disruption or Disruption.nothing, change=to_come)
+def _decision(
+    judged: tuple[Finding, ...], actual: Containerd, change: RuntimeChange | None, blocked: str | None = None
+) -> Decision[RuntimeChange]:
+    """Return the decision with its one step, if any: one transaction changes files and daemon together."""
+    if blocked is not None:
+        judged = tuple(pending(item, blocked) for item in judged)
+    fixes = bad(*judged)
+    if not fixes:
+        return Decision(judged)
+    alone = {
+        findings.CONFIGURATION_FILES.code: "write its configuration files",
+        findings.CRI_PLUGIN.code: "restart it",
+    }
+    action = alone.get(fixes[0].code) or "configure its runtimes" + (" and restart it" if actual.active else "")
+    step = Step(action, fixes, fixes[0].disruption or Disruption.nothing, blocked, change)
+    return Decision(judged, (step,))
 
 
-def _answers(runtimes: Runtimes, actual: Containerd, by_drop_in: Mapping[str, str]) -> Iterator[Finding]:
-    """Judge the merged configuration, and whether the daemon runs by it."""
-    otherwise = _DEFAULT_CAUSES.get(actual.default_runtime or "", _OTHERWISE)
-    yield compared(
-        "containerd",
-        Subject.DEFAULT_RUNTIME,
+def _runtimes(desired: Runtimes, actual: Containerd, by_drop_in: Mapping[str, str]) -> Iterator[Finding]:
+    """Compare the merged configuration, and whether the daemon runs by it."""
+    disruption = _restart(actual)
+    table = actual.default_runtime == DEFAULT_TABLE
+    yield findings.DEFAULT_RUNTIME.compared(
         actual.default_runtime,
-        runtimes.default,
-        actual.default_runtime == runtimes.default,
-        cause=by_drop_in.get(_DEFAULT) or otherwise,
-        disruption=_restart(actual),
+        desired.default,
+        actual.default_runtime == desired.default,
+        cause=by_drop_in.get(DEFAULT_RUNTIME) or (findings.DEPRECATED_TABLE if table else findings.MERGED_DIFFERS),
+        disruption=disruption,
     )
-    for name in ("runc", "nvidia") if runtimes.nvidia else ("runc",):
+    cgroup = str(desired.systemd_cgroup).lower()
+    for name in ("runc", "nvidia") if desired.nvidia else ("runc",):
         runtime = actual.runtime(name)
         value = None if runtime is None else str(runtime.systemd_cgroup).lower()
-        desired = str(runtimes.systemd_cgroup).lower()
-        subject = Subject.SYSTEMD_CGROUP.of(name)
-        cause = by_drop_in.get(_cgroup_of(name))
-        good, disruption = value == desired, _restart(actual)
-        yield compared("containerd", subject, value, desired, good, cause=cause, disruption=disruption)
+        cause = by_drop_in.get(systemd_cgroup_of(name))
+        yield findings.SYSTEMD_CGROUP.compared(
+            value, cgroup, value == cgroup, of=name, cause=cause, disruption=disruption
+        )
     if actual.stale:
-        yield Finding(
-            "containerd",
+        yield findings.RUNNING_CONFIGURATION.finding(
             FindingClass.RESTART_PENDING,
-            Subject.RUNNING_CONFIGURATION,
             "older than its files",
             "the files'",
-            cause="a configuration file was written after containerd started",
+            cause=findings.FILE_NEWER,
             remedy=RUN,
-            disruption=_restart(actual),
+            disruption=disruption,
         )
-    if runtimes.cdi is not None:
-        yield compared(
-            "containerd",
-            Subject.CDI,
-            _switch(actual.enable_cdi),
-            _switch(runtimes.cdi),
-            actual.enable_cdi is runtimes.cdi,
-            cause=by_drop_in.get("enable_cdi"),
-            disruption=_restart(actual),
+    if desired.cdi is not None:
+        good, cause = actual.enable_cdi is desired.cdi, by_drop_in.get("enable_cdi")
+        yield findings.CDI.compared(
+            _switch(actual.enable_cdi), _switch(desired.cdi), good, cause=cause, disruption=disruption
         )
 
 
-def _files(actual: Containerd, to_come: RuntimeChange | None, felt: bool) -> Finding:
-    """Judge whether a run would write its configuration anew, for all that the merged one says."""
-    if to_come is None or not to_come.files:
-        return configuration("containerd", None)
-    disruption = _restart(actual) if felt else Disruption.nothing
-    return configuration("containerd", ", ".join(file.path for file in to_come.files), disruption=disruption)
+def _plugin(actual: Containerd) -> Iterator[Finding]:
+    if actual.active:
+        yield findings.CRI_PLUGIN.compared(
+            actual.cri_plugin, "ok", actual.cri_plugin == "ok", disruption=_restart(actual)
+        )
 
 
-def _cgroup_of(name: str) -> str:
-    return f"containerd.runtimes.{name}.options.SystemdCgroup"
+def _files(actual: Containerd, change: RuntimeChange | None, restart: bool) -> Finding:
+    """Compare the files with what a run would write, whatever the merged configuration is."""
+    paths = ", ".join(file.path for file in change.files) if change is not None else ""
+    return findings.CONFIGURATION_FILES.compared(
+        f"another text in {paths}" if paths else AS_DESIRED,
+        AS_DESIRED,
+        not paths,
+        cause=findings.FILES_DIFFER,
+        disruption=_restart(actual) if restart else Disruption.nothing,
+    )
 
 
 def _restart(actual: Containerd) -> Disruption:
@@ -283,7 +253,6 @@ def _switch(value: bool | None) -> str | None:
 
 
 def _sysctls(actual: KubernetesSysctls) -> Iterator[Finding]:
-    present = dict(actual.values)
+    values = dict(actual.values)
     for name, desired in KUBERNETES.items():
-        found = present.get(name)
-        yield compared("containerd", Subject.SYSCTL.of(name), found, desired, found == desired)
+        yield findings.SYSCTL.compared(values.get(name), desired, values.get(name) == desired, of=name)

@@ -1,8 +1,8 @@
-"""Write containerd's runtimes as a drop-in beside the root file, which stays as it is.
+"""containerd's runtimes in a drop-in, next to a root file that keeps its text.
 
-Which is safe depends on the version: containerd before 2.1 takes a drop-in's CRI section in place of the root file's,
-so that the drop-in has to repeat that section, and shadows what is later changed in the root file
-(data/containerd.yaml). A drop-in counts only where the root file imports it.
+Before 2.1, containerd replaces the root file's CRI section by the one of a drop-in: the drop-in has to repeat that
+section, and hides later changes of the root file (data/containerd.yaml). A drop-in counts only where the root file
+imports it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from functools import lru_cache
 
 from gpunode.base import tables, versions
 from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, filled, plain, table_in
-from gpunode.components.containerd.editor import Runtimes, add_runtimes, edited_by, readable
-from gpunode.components.containerd.schema import as_read, cri_plugin
+from gpunode.components.containerd.editor import Runtimes, add_runtimes, schema_version
+from gpunode.components.containerd.schema import as_read, cri_plugin, schema_of
 
 PATH = "/etc/containerd/conf.d/99-gpunode.toml"
 _HEAD = "# Written by gpunode. It counts where the root file's `imports` name it.\n"
@@ -23,23 +23,23 @@ _REPEATS = (
 )
 
 
-# The nodes of a fleet have the same file, and parsing one takes longer than all else that is judged.
+# The nodes of a fleet have the same file, and parsing it takes longer than the whole decision.
 @lru_cache(maxsize=256)
 def drop_in(root: str | None, containerd_version: str, desired: Runtimes) -> str:
-    """Return the text of a drop-in with the runtimes that are asked for, to stand beside the root file `root`.
+    """Return the text of a drop-in with the desired runtimes.
 
-    `root` is None or empty where there is none. Raises ConfigurationRefused where the root file cannot be parsed, or
-    no drop-in of its schema version can do it.
+    root: the text of the root file; None or empty: there is none
+    Raise ConfigurationRefused where the root file is no TOML, or no drop-in of its schema version can have them.
     """
-    schema = readable(containerd_version)
+    schema = schema_of(containerd_version)
     document = plain(root or "") or {"version": schema.default_version}
-    # Of a lower version it would lose its runtimes, of a higher one it would keep containerd from starting.
+    # A drop-in of a lower version would lose its runtimes; with one of a higher version containerd does not start.
     if document.get("version", 1) == 1:
         raise ConfigurationRefused(
-            "the root file is of schema version 1 (it has no `version` key), and a drop-in has to be of the same; "
-            "change the root file instead, or convert it with `containerd config migrate`"
+            "the root file has schema version 1 (no `version` key), and a drop-in would need the same version; change "
+            "the root file instead, or convert it with `containerd config migrate`"
         )
-    version = edited_by(document, schema, containerd_version)
+    version = schema_version(document, schema, containerd_version)
     _refuse_disabled(document)
     merges = versions.at_least(versions.major_minor(containerd_version), tables.containerd().drop_ins_merge_since)
     plugin = cri_plugin(version)
@@ -56,22 +56,20 @@ def drop_in(root: str | None, containerd_version: str, desired: Runtimes) -> str
 
 @lru_cache(maxsize=256)
 def is_imported(root: str | None, path: str = PATH) -> bool:
-    """Say whether the root file imports a drop-in at `path`; raise ConfigurationRefused where it is not TOML."""
+    """Return whether the root file imports a drop-in at `path`; raise ConfigurationRefused where it is no TOML."""
     return _imports(plain(root or "").get("imports", []), path)
 
 
 def with_import(root: str | None, containerd_version: str, path: str = PATH) -> str:
-    """Return the root file with an import of `path`, as it was where it has one; raise ConfigurationRefused."""
-    schema = readable(containerd_version)
+    """Return the root file with an import of `path`; raise ConfigurationRefused where it cannot be edited."""
+    schema = schema_of(containerd_version)
 
     def edit(document: Table) -> None:
         if not document:
             document["version"] = schema.default_version
         imports = document.get("imports", [])
         if not isinstance(imports, list):
-            raise ConfigurationRefused(
-                f"'imports' is no list in this file, but {imports!r}; mend it by hand", "imports"
-            )
+            raise ConfigurationRefused(f"'imports' is no list in this file, but {imports!r}; correct it", "imports")
         if _imports(imports, path):
             return
         if "imports" in document:
@@ -84,7 +82,7 @@ def with_import(root: str | None, containerd_version: str, path: str = PATH) -> 
 
 @lru_cache(maxsize=256)
 def without_import(root: str | None, path: str = PATH) -> str | None:
-    """Return the root file without an import of exactly `path`, which is about to go; raise ConfigurationRefused."""
+    """Return the root file without an import of exactly `path`; raise ConfigurationRefused where it is no TOML."""
 
     def edit(document: Table) -> None:
         imports = document.get("imports", [])
@@ -95,7 +93,7 @@ def without_import(root: str | None, path: str = PATH) -> str | None:
 
 
 def with_imports(root: str, paths: list[str]) -> str:
-    """Return the root file with exactly these imports; raise ConfigurationRefused where it is not TOML."""
+    """Return the root file with exactly these imports; raise ConfigurationRefused where it is no TOML."""
     return edited(root, lambda document: _set_imports(document, paths))
 
 

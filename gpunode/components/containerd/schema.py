@@ -1,4 +1,4 @@
-"""Which configuration schemas a containerd version reads; the table is data/containerd.yaml."""
+"""The configuration schemas that a containerd version reads; the table is data/containerd.yaml."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from gpunode.base import tables, versions
 from gpunode.base.tables.runtimes import ContainerdSchema
+from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.base.written_text import BOM
 
 _RANGE = re.compile(r"^(?P<major>\d+)\.(?:x|(?P<first>\d+)(?:-\d+\.(?P<last>\d+))?)$")
@@ -19,16 +20,12 @@ _PLUGINS = {
 }
 
 
-class UnsupportedContainerd(ValueError):
-    """Say that a containerd version is none that can be configured."""
-
-
 def schema_of(containerd_version: str) -> ContainerdSchema:
-    """Return the schemas that a containerd version such as `1.6.20~ds1` reads; raise UnsupportedContainerd."""
+    """Return the schemas that a containerd version such as `1.6.20~ds1` reads; raise ConfigurationRefused."""
     try:
         major, minor = (int(part) for part in versions.major_minor(containerd_version).split("."))
     except versions.VersionError as error:
-        raise UnsupportedContainerd(f"{containerd_version!r} is not a containerd version such as 1.7.24") from error
+        raise ConfigurationRefused(f"{containerd_version!r} is not a containerd version such as 1.7.24") from error
     for schema in tables.containerd().schemas:
         match = _RANGE.match(schema.containerd)
         if match is None or int(match["major"]) != major:
@@ -37,7 +34,7 @@ def schema_of(containerd_version: str) -> ContainerdSchema:
         if first <= minor <= int(match["last"] or (first if match["first"] else minor)):
             return schema
     known = ", ".join(schema.containerd for schema in tables.containerd().schemas)
-    raise UnsupportedContainerd(f"containerd {major}.{minor} is not supported; supported: {known}")
+    raise ConfigurationRefused(f"containerd {major}.{minor} is not supported; supported: {known}")
 
 
 def cri_plugin(file_version: int) -> str:
@@ -46,13 +43,13 @@ def cri_plugin(file_version: int) -> str:
 
 
 def default_table_counts(containerd_version: str) -> bool:
-    """Say whether this containerd obeys the table `default_runtime`, which then wins over `default_runtime_name`."""
+    """Return whether this containerd reads the table `default_runtime`, which then wins over `default_runtime_name`."""
     version = versions.major_minor(containerd_version)
     return not versions.at_least(version, tables.containerd().default_table_before)
 
 
 def as_read(text: str, containerd_version: str) -> str:
-    """Return a file's text without a byte order mark, where this containerd cannot read a file that has one."""
+    """Return a file's text, without a byte order mark where this containerd cannot read one."""
     version = versions.major_minor(containerd_version)
     if versions.at_least(version, tables.containerd().byte_order_mark_before):
         return text.removeprefix(BOM)
@@ -60,5 +57,5 @@ def as_read(text: str, containerd_version: str) -> str:
 
 
 def names_runtime(default_runtime: Any) -> bool:
-    """Say whether a table `default_runtime` names a runtime: `containerd config default` prints an empty one."""
+    """Return whether a table `default_runtime` names a runtime: `containerd config default` prints an empty one."""
     return isinstance(default_runtime, Mapping) and bool(default_runtime.get("runtime_type"))

@@ -1,4 +1,4 @@
-"""What containerd on a node is: the running unit's binary and file, the merged configuration, the CRI plugin."""
+"""The actual containerd of a node: the unit's binary and root file, the merged configuration, the CRI plugin."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from gpunode.system.started import seconds
 from gpunode.system.unit import is_masked, starts_at_boot
 
 CRI_PLUGINS = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
-# What is the default runtime where the deprecated table of that name says so, whatever `default_runtime_name` says.
+# The default runtime where the deprecated table of that name wins over `default_runtime_name`.
 DEFAULT_TABLE = "the table default_runtime"
 
 
 @dataclass(frozen=True)
 class Runtime(Reading):
-    """Hold one runtime of the merged configuration."""
+    """One runtime of the merged configuration."""
 
     name: str
     type: str | None
@@ -34,10 +34,12 @@ class Runtime(Reading):
 
 @dataclass(frozen=True)
 class DropIn(Reading):
-    """Hold a file beside the root file: what it says of the runtimes, by key below the CRI plugin.
+    """A drop-in.
 
-    `imported`: the root file's `imports` name it; `section`: it has a section of the CRI plugin's; `error`: why it
-    cannot be read. The text may hold registry credentials and is in no output.
+    says: its values for the runtimes, by key below the CRI plugin
+    imported: whether the root file's `imports` name it; section: whether it has a section of the CRI plugin
+    error: why it cannot be parsed
+    text: in no output, since it may hold registry credentials
     """
 
     path: str
@@ -54,15 +56,17 @@ class DropIn(Reading):
 
 @dataclass(frozen=True)
 class Containerd(Reading):
-    """Hold containerd as it is.
+    """The actual containerd of a node. Times are seconds since the epoch.
 
-    `version` is None where it is not installed, or where the `binary` that its unit names is missing. Times are seconds
-    since the epoch; `started_at` is None where it does not run. `default_runtime`, `runtimes` and `enable_cdi` are of
-    the merged configuration (`containerd config dump`), None and empty where it cannot be read; `cri_plugin` is ok,
-    error, skip … as `ctr plugins ls` says. `shims` counts running containers. `merged` is the digest of the merged
-    configuration, `loaded` that of the one which the running daemon started with, None where nobody noted it.
-    `merged_text` is that configuration itself; `masked`: somebody forbade that the unit is started. `configured_at` is
-    when a configuration file was last written, `unit_written_at` when the unit was.
+    version: None where it is not installed, or the `binary` that its unit names is missing
+    started_at: None where it does not run
+    configured_at, unit_written_at: when a configuration file, and the unit, was last written
+    default_runtime, runtimes, enable_cdi: of the merged configuration (`containerd config dump`); None and empty where
+    it cannot be read
+    cri_plugin: ok, error, skip … of `ctr plugins ls`
+    shims: how many containers run
+    merged: the digest of the merged configuration, `merged_text`
+    loaded: the digest of the configuration that the daemon started with; None where it was not recorded
     """
 
     version: str | None
@@ -88,10 +92,9 @@ class Containerd(Reading):
 
     @property
     def stale(self) -> bool:
-        """Say whether the daemon runs by another configuration than the files', or since before its unit was changed.
+        """Return whether the daemon runs by another configuration than its files have, or its unit is newer.
 
-        A file in which a comment alone was changed is newer than the daemon and makes no difference to it, where it was
-        noted what the daemon started with; else the files' times decide.
+        The digests decide where both are known, so that a changed comment needs no restart; else the files' times.
         """
         if not self.active or self.started_at is None:
             return False
@@ -103,15 +106,15 @@ class Containerd(Reading):
 
     @property
     def effective(self) -> tuple[tuple[str, str], ...]:
-        """Return what the merged configuration says, by the keys of `cri_settings`."""
-        found: dict[str, str] = {}
-        _say(found, "enable_cdi", self.enable_cdi)
-        _say(found, "containerd.default_runtime_name", self.default_runtime)
+        """Return the values of the merged configuration, by the keys of `cri_settings`."""
+        values: dict[str, str] = {}
+        _set(values, "enable_cdi", self.enable_cdi)
+        _set(values, "containerd.default_runtime_name", self.default_runtime)
         for runtime in self.runtimes:
             options = f"containerd.runtimes.{runtime.name}.options"
-            _say(found, f"{options}.BinaryName", runtime.binary)
-            _say(found, f"{options}.SystemdCgroup", runtime.systemd_cgroup)
-        return tuple(found.items())
+            _set(values, f"{options}.BinaryName", runtime.binary)
+            _set(values, f"{options}.SystemdCgroup", runtime.systemd_cgroup)
+        return tuple(values.items())
 
     def drop_in(self, path: str) -> DropIn | None:
         """Return the drop-in of that path."""
@@ -129,7 +132,7 @@ class Containerd(Reading):
 def effective_runtimes(merged: str) -> tuple[str | None, tuple[Runtime, ...]]:
     """Return the default runtime's name and all runtimes of a merged configuration (TOML text).
 
-    The name is DEFAULT_TABLE where containerd obeys that table: one that does not read it does not print it either.
+    The name is DEFAULT_TABLE where containerd reads that table: another version does not print it.
     """
     try:
         document = tomllib.loads(merged)
@@ -158,54 +161,54 @@ def _default_runtime(containerd: dict[str, Any]) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def cri_settings(document: dict[str, Any], obeys_table: bool = True) -> dict[str, str]:
-    """Return what a parsed file or dump says of the runtimes: key below the CRI plugin -> value as TOML writes it.
+def cri_settings(document: dict[str, Any], reads_table: bool = True) -> dict[str, str]:
+    """Return the values for the runtimes of a parsed file or dump: key below the CRI plugin -> value in TOML.
 
-    obeys_table: whether the containerd that reads it obeys the table `default_runtime`
+    reads_table: whether the containerd reads the table `default_runtime`
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for plugin in CRI_PLUGINS:
         section = document.get("plugins", {}).get(plugin)
         if not isinstance(section, dict):
             continue
-        _say(found, "enable_cdi", section.get("enable_cdi"))
+        _set(values, "enable_cdi", section.get("enable_cdi"))
         containerd = section.get("containerd", {})
-        default = _default_runtime(containerd) if obeys_table else containerd.get("default_runtime_name")
-        _say(found, "containerd.default_runtime_name", default)
+        default = _default_runtime(containerd) if reads_table else containerd.get("default_runtime_name")
+        _set(values, "containerd.default_runtime_name", default)
         for name, runtime in containerd.get("runtimes", {}).items():
             for option in ("BinaryName", "SystemdCgroup"):
-                _say(found, f"containerd.runtimes.{name}.options.{option}", runtime.get("options", {}).get(option))
-    return found
+                _set(values, f"containerd.runtimes.{name}.options.{option}", runtime.get("options", {}).get(option))
+    return values
 
 
-def _say(found: dict[str, str], key: str, value: Any) -> None:
+def _set(values: dict[str, str], key: str, value: Any) -> None:
     if isinstance(value, bool):
-        found[key] = str(value).lower()
+        values[key] = str(value).lower()
     elif isinstance(value, str) and value:
-        found[key] = value
+        values[key] = value
 
 
-def _drop_in(path: str, text: str, imported: bool, obeys_table: bool) -> DropIn:
+def _drop_in(path: str, text: str, imported: bool, reads_table: bool) -> DropIn:
     try:
         document = plain(text)
-        says = cri_settings(document, obeys_table)
+        says = cri_settings(document, reads_table)
         section = any(plugin in document.get("plugins", {}) for plugin in CRI_PLUGINS)
     except (ConfigurationRefused, AttributeError) as error:
         return DropIn(path, imported=imported, error=str(error), text=text)
     return DropIn(path, tuple(sorted(says.items())), imported, section, None, text)
 
 
-def _drop_ins(lines: list[str], root: str | None, obeys_table: bool) -> tuple[DropIn, ...]:
+def _drop_ins(lines: list[str], root: str | None, reads_table: bool) -> tuple[DropIn, ...]:
     """Return the drop-ins in the order in which they are read: that of the imports, and of names within a pattern."""
-    found = []
+    drop_ins = []
     for line in repeated(lines, "drop_in"):
         imported, encoded, path = line.split(" ", 2)
         text = decoded({"drop_in": encoded}, "drop_in") if encoded != "-" else ""
-        found.append(_drop_in(path, text or "", imported == "yes", obeys_table))
-    return tuple(sorted(found, key=lambda drop_in: (_place(drop_in.path, root), drop_in.path)))
+        drop_ins.append(_drop_in(path, text or "", imported == "yes", reads_table))
+    return tuple(sorted(drop_ins, key=lambda drop_in: (_import_position(drop_in.path, root), drop_in.path)))
 
 
-def _place(path: str, root: str | None) -> int:
+def _import_position(path: str, root: str | None) -> int:
     # containerd 1 prints its imports in any order.
     try:
         imports = plain(root or "").get("imports", [])
@@ -216,22 +219,22 @@ def _place(path: str, root: str | None) -> int:
 
 
 def _digest(dump: str) -> str:
-    """Return the digest of a dump without its imports, as the node makes it: containerd 1 prints those in any order."""
+    """Return the digest of a dump without its imports, as on the node: containerd 1 prints those in any order."""
     lines = [line for line in dump.removesuffix("\n").split("\n") if not line.startswith("imports =")]
     return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
 
 
 # The digest of a dump that failed.
-_NOTHING = hashlib.sha256(b"").hexdigest()
-# A daemon may take a while to stop before it starts, and what it will start with is noted before.
-_NOTED_BEFORE_START = 300.0
+_EMPTY = hashlib.sha256(b"").hexdigest()
+# A restart records the digest before the old daemon stops, which may take as long, in seconds.
+_RECORDED_BEFORE_START = 300.0
 
 
-def _loaded(noted: str | None, started: float | None) -> str | None:
-    """Return the digest that was noted for this very start of the daemon."""
-    digest, _, when = (noted or "").partition(" ")
+def _loaded(recorded: str | None, started: float | None) -> str | None:
+    """Return the digest that was recorded for the last start of the daemon."""
+    digest, _, when = (recorded or "").partition(" ")
     at = _seconds(when)
-    if digest in ("", _NOTHING) or at is None or started is None or at < started - _NOTED_BEFORE_START:
+    if digest in ("", _EMPTY) or at is None or started is None or at < started - _RECORDED_BEFORE_START:
         return None
     return digest
 
@@ -239,7 +242,7 @@ def _loaded(noted: str | None, started: float | None) -> str | None:
 def _cri_state(plugin_lines: list[str]) -> str | None:
     """Return the CRI plugin's state from `ctr plugins ls` rows (TYPE ID PLATFORMS STATUS).
 
-    containerd 2.x has a runtime part beside the gRPC service; the worse of the two counts.
+    containerd 2.x has a runtime part next to the gRPC service; the worse of the two counts.
     """
     states = []
     for line in plugin_lines:

@@ -52,7 +52,7 @@ def change(state: Crio, desired: Runtimes) -> RuntimeChange | None:
                 f"{where} is read after {path} and says {key} = {found!r}; mend or remove that file, and run again"
             )
     said, writes = effective(state), text != files.get(path, "")
-    differ = {key: value for key, value in wanted(desired).items() if said[key] != value}
+    differ = any(said[key] != value for key, value in wanted(desired).items())
     if not writes and (not differ or not state.active):
         return None
     if reason := _in_the_way(state, {*after.runtimes, *dict(state.runtimes)}, desired):
@@ -62,7 +62,6 @@ def change(state: Crio, desired: Runtimes) -> RuntimeChange | None:
         text if writes else None,
         tuple(f"{key}={value}" for key, value in wanted(desired).items()),
         "restart" if differ else "nothing",
-        ", ".join(f"{key} is {said[key] or 'not there'}, not {value}" for key, value in differ.items()) or path,
     )
 
 

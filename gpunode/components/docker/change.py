@@ -58,10 +58,7 @@ def change(state: Docker, desired: Daemon) -> RuntimeChange | None:
         tells_of_cdi(actual) for actual in (state.version, state.daemon_version) if actual
     ):
         expected.append(f"CDI={str(desired.cdi).lower()}")
-    said = ", ".join(f"{key} is {actual or 'not there'}, not {value}" for key, actual, value in reasons)
-    return RuntimeChange(
-        files, text if writes else None, tuple(expected), _act(state, reasons), said or state.config_path
-    )
+    return RuntimeChange(files, text if writes else None, tuple(expected), _act(state, reasons))
 
 
 def act(state: Docker, desired: Daemon) -> Act:

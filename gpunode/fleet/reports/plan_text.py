@@ -12,7 +12,7 @@ from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.host_names import folded_in_a_line
 from gpunode.base.terminal import printable
 from gpunode.fleet.call import SOME_CALL, Call
-from gpunode.node.plan import Plan, Step
+from gpunode.node.plan import Plan, PlannedStep
 
 
 def plan_text(
@@ -103,7 +103,7 @@ def _headline(found: Plan) -> str:
     return found.verdict + (f", disruption: {found.disruption.name}" if found.steps else "")
 
 
-def _step(number: int, step: Step, since: str | None) -> str:
+def _step(number: int, step: PlannedStep, since: str | None) -> str:
     waits = f", since {since}" if since else ""
     details = [
         # What no comparison is of has no sides.

@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Step:
+class OperationProgress:
     """Hold one step of a run: its name and number, the hosts that have it, and how they came through it.
 
     `begun` is host -> when it began (seconds since 1970), of those that are at work; `ended` is None while it is under
@@ -46,7 +46,7 @@ class Progress:
     unreached: Mapping[str, str] = field(default_factory=dict)
     judged: tuple[str, ...] = ()
     steps: int = 0
-    step: Step | None = None
+    step: OperationProgress | None = None
     failed: Mapping[str, str] = field(default_factory=dict)
     ends: tuple[Mapping[str, Any], ...] | None = None
 
@@ -70,12 +70,12 @@ def _after(progress: Progress, event: Mapping[str, Any]) -> Progress:
     if kind == "ended":
         return replace(progress, ends=tuple(dict(each) for each in event["hosts"]))
     if kind == "step":
-        step = Step(str(event["name"]), int(event["number"]), at, tuple(map(str, event["hosts"])))
+        step = OperationProgress(str(event["name"]), int(event["number"]), at, tuple(map(str, event["hosts"])))
         return replace(progress, step=step, steps=int(event["steps"]))
     return progress if progress.step is None else _in_step(progress, progress.step, event, at)
 
 
-def _in_step(progress: Progress, step: Step, event: Mapping[str, Any], at: float) -> Progress:
+def _in_step(progress: Progress, step: OperationProgress, event: Mapping[str, Any], at: float) -> Progress:
     kind = event["kind"]
     if kind == "stepped":
         return replace(progress, step=replace(step, changed=tuple(map(str, event["changed"])), ended=at))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from gpunode.base.host_names import folded
 from gpunode.base.terminal import printable
-from gpunode.fleet.run.progress import Progress, Step
+from gpunode.fleet.run.progress import OperationProgress, Progress
 
 # More hosts than these are told together.
 _EACH = 6
@@ -78,14 +78,14 @@ def cut_line(progress: Progress, now: float) -> str | None:
     return _line(progress, step, told, now)
 
 
-def _errors(step: Step) -> Sequence[str]:
+def _errors(step: OperationProgress) -> Sequence[str]:
     return (
         f"FAILED on {folded(step.failed)}" if step.failed else "",
         f"an error on {folded(step.ignored)}, which the step ignores" if step.ignored else "",
     )
 
 
-def _line(progress: Progress, step: Step, told: Iterable[str], ended: float) -> str:
+def _line(progress: Progress, step: OperationProgress, told: Iterable[str], ended: float) -> str:
     where = f"[{step.number:>{len(str(progress.steps))}}/{progress.steps}]"
     found = "; ".join(filter(None, told)) or "nobody"
     return printable(f"{where} {step.name}: {found} ({duration(ended - step.at)})")
@@ -97,7 +97,7 @@ def _before(progress: Progress) -> str:
     return f"reading and deciding: {len(progress.judged)} of {len(progress.connected)}"
 
 
-def _at_work(step: Step, now: float) -> str:
+def _at_work(step: OperationProgress, now: float) -> str:
     if len(step.begun) <= _EACH:
         return ", ".join(f"{name} ({duration(now - since)})" for name, since in step.begun.items())
     longest = min(step.begun, key=lambda name: step.begun[name])

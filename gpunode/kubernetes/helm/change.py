@@ -16,7 +16,7 @@ _FEW = 5
 
 
 class Act(StrEnum):
-    """Name what helm is told to do."""
+    """The commands of helm that change a release."""
 
     INSTALL = "install"
     UPGRADE = "upgrade"
@@ -25,8 +25,8 @@ class Act(StrEnum):
 
 
 @dataclass(frozen=True)
-class Step:
-    """Hold one thing that helm is told to do, and why; `revision` is the one to go back to."""
+class HelmAction:
+    """One command of helm, and the reason for it; `revision`: the one to roll back to."""
 
     act: Act
     reason: str
@@ -34,8 +34,8 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Hold what a release is to be: chart's name and version, namespace, and the manifest that its values render to.
+class DesiredRelease:
+    """The desired release: chart's name and version, namespace, and the manifest that its values render to.
 
     `subcharts`: names and aliases of the charts that it brings along.
     `varies`: places whose content the chart makes anew with each rendering (a certificate, a hash with its salt): a
@@ -67,7 +67,7 @@ class ReleaseChange:
     that is gone back to.
     """
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[HelmAction, ...] = ()
     differences: tuple[Difference, ...] = ()
     refused: str | None = None
     by_hand: bool = False
@@ -76,8 +76,8 @@ class ReleaseChange:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """Hold what is known of a release.
+class ActualRelease:
+    """The actual release.
 
     release: its revisions; None: there is none
     good: what `release.good` consists of
@@ -91,20 +91,20 @@ class Reading:
     live: Mapping[Identity, Object] | None = None
 
 
-def change(desired: Wanted, reading: Reading, now: datetime, timeout: int) -> ReleaseChange:
+def change(desired: DesiredRelease, reading: ActualRelease, now: datetime, timeout: int) -> ReleaseChange:
     """Return what brings a release to what is wanted; raise ParseError where a manifest cannot be read.
 
     `timeout` is how long, in seconds, helm may be at work: a pending release that is older was left behind.
     """
     release = reading.release
     if release is None:
-        return ReleaseChange((Step(Act.INSTALL, "there is no such release"),))
+        return ReleaseChange((HelmAction(Act.INSTALL, "there is no such release"),))
     latest = release.latest
     if refused := _refused(desired, latest, now, timeout):
         return ReleaseChange(refused=refused)
     recovery = _recovery(release)
     if recovery is not None and recovery.act is Act.UNINSTALL:
-        return ReleaseChange((recovery, Step(Act.INSTALL, "there is none after that")))
+        return ReleaseChange((recovery, HelmAction(Act.INSTALL, "there is none after that")))
     good, stored = release.good, reading.good
     if good is None or stored is None or stored.number != good.number:
         return ReleaseChange(refused="what the release consists of was not read: run it again")
@@ -128,7 +128,7 @@ def change(desired: Wanted, reading: Reading, now: datetime, timeout: int) -> Re
         return ReleaseChange(steps, stays_behind=behind)
     if given_up := _given_up(release, reading.undone, target, desired):
         return ReleaseChange(steps, found, given_up, stays_behind=behind)
-    stays, every = _on_delete(target), (*steps, Step(Act.UPGRADE, reason))
+    stays, every = _on_delete(target), (*steps, HelmAction(Act.UPGRADE, reason))
     return ReleaseChange(every, found, by_hand=by_hand, stays=stays, stays_behind=behind)
 
 
@@ -148,10 +148,10 @@ def removal(release: Release | None, chart: str, now: datetime, timeout: int) ->
         return ReleaseChange(refused=_other_chart(release.latest, chart))
     if busy := _busy(release.latest, now, timeout):
         return ReleaseChange(refused=busy)
-    return ReleaseChange((Step(Act.UNINSTALL, "it is not asked for"),))
+    return ReleaseChange((HelmAction(Act.UNINSTALL, "it is not asked for"),))
 
 
-def _refused(desired: Wanted, latest: Revision, now: datetime, timeout: int) -> str | None:
+def _refused(desired: DesiredRelease, latest: Revision, now: datetime, timeout: int) -> str | None:
     if latest.chart_name != desired.chart:
         return _other_chart(latest, desired.chart)
     if latest.status is Status.UNKNOWN:
@@ -166,7 +166,7 @@ def _other_chart(latest: Revision, chart: str) -> str:
     )
 
 
-def _somebody_s(desired: Wanted, reason: str) -> str:
+def _somebody_s(desired: DesiredRelease, reason: str) -> str:
     return (
         "the release is somebody else's: no revision of it says that gpunode applied it, and no node of the cluster is "
         f"labelled by gpunode for it. It would be changed ({reason}): set {desired.component}.take_over = True to have "
@@ -190,23 +190,23 @@ def _busy(latest: Revision, now: datetime, timeout: int) -> str | None:
     return None
 
 
-def _recovery(release: Release) -> Step | None:
+def _recovery(release: Release) -> HelmAction | None:
     """Return what must come first; None where helm can upgrade at once."""
     latest, good = release.latest, release.good
     if latest.status in (Status.UNINSTALLED, Status.UNINSTALLING):
-        return Step(Act.UNINSTALL, f"the release is {latest.status}, and its history is in the way")
+        return HelmAction(Act.UNINSTALL, f"the release is {latest.status}, and its history is in the way")
     if good is None:
         # A first installation that failed or was cut off: there is nothing to go back to.
-        return Step(Act.UNINSTALL, f"its first installation is {latest.status}{_words(latest)}")
+        return HelmAction(Act.UNINSTALL, f"its first installation is {latest.status}{_words(latest)}")
     if latest.status.is_under_way:
-        return Step(Act.ROLLBACK, f"the release is {latest.status}, and nobody is at work", good.number)
+        return HelmAction(Act.ROLLBACK, f"the release is {latest.status}, and nobody is at work", good.number)
     if good.status is Status.SUPERSEDED:
-        return Step(Act.ROLLBACK, f"the release is {latest.status}, and no revision is deployed", good.number)
+        return HelmAction(Act.ROLLBACK, f"the release is {latest.status}, and no revision is deployed", good.number)
     return None
 
 
 def _given_up(
-    release: Release, stored: StoredRevision | None, target: Mapping[Identity, Object], desired: Wanted
+    release: Release, stored: StoredRevision | None, target: Mapping[Identity, Object], desired: DesiredRelease
 ) -> str | None:
     """Return why an upgrade is not tried again: the same failed, and was rolled back."""
     undone = release.undone

@@ -11,12 +11,14 @@ from gpunode.base.comparison import by_hand, compared
 from gpunode.base.decision import Decision, Step
 from gpunode.base.disruption import Disruption
 from gpunode.base.subject import Subject
-from gpunode.kubernetes.helm.change import Reading, ReleaseChange, Wanted, change, removal
+from gpunode.kubernetes.helm.change import ActualRelease, DesiredRelease, ReleaseChange, change, removal
 from gpunode.kubernetes.helm.release import Release
 from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
 
 
-def decide(name: str, desired: Wanted, actual: Reading, now: datetime, timeout: int) -> Decision[ReleaseChange]:
+def decide(
+    name: str, desired: DesiredRelease, actual: ActualRelease, now: datetime, timeout: int
+) -> Decision[ReleaseChange]:
     """Return what is to be done about a release; raise ParseError where a manifest cannot be read.
 
     name: NAMESPACE/NAME; timeout: how long, in seconds, helm may be at work

@@ -13,7 +13,7 @@ import yaml
 
 from gpunode.base.decision import Decision
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.helm.change import Act, Reading, ReleaseChange, Step, Wanted
+from gpunode.kubernetes.helm.change import Act, ActualRelease, DesiredRelease, HelmAction, ReleaseChange
 from gpunode.kubernetes.helm.commands import Command, Commands
 from gpunode.kubernetes.helm.decide import decide, decide_absence
 from gpunode.kubernetes.helm.difference import Place, differences
@@ -69,7 +69,7 @@ class Session:
 
     def decide(
         self, values: Mapping[str, Any], in_use: Collection[str], now: datetime, is_known: bool = False
-    ) -> tuple[Wanted, Mapping[str, Any], Decision[ReleaseChange]]:
+    ) -> tuple[DesiredRelease, Mapping[str, Any], Decision[ReleaseChange]]:
         """Return what the release is to be, by which values, and what is to be done; raise HelmError or ParseError.
 
         `in_use`: configurations that nodes are labelled for; those that the release has stay beside the values' own.
@@ -89,7 +89,7 @@ class Session:
         return desired, values, decision
 
     def _varies(
-        self, desired: Wanted, values: Mapping[str, Any], cluster: tuple[str, tuple[str, ...]]
+        self, desired: DesiredRelease, values: Mapping[str, Any], cluster: tuple[str, tuple[str, ...]]
     ) -> frozenset[Place]:
         """Return where the chart makes something else of the same values each time, as genCA and htpasswd do."""
         again = self._told("helm template", self.commands.template(values, *cluster))
@@ -117,19 +117,19 @@ class Session:
             return Decision(())
         return decide_absence(self.name, found.latest.chart_name, found, now, timeout)
 
-    def reading(self) -> Reading:
+    def reading(self) -> ActualRelease:
         """Return what the release is; raise HelmError or ParseError. Nothing is changed."""
         desired = self.commands.asked
         listed = self._told("helm list", self.commands.listing())
         if parse_list(listed, desired.release, desired.namespace) is None:
-            return Reading(None)
+            return ActualRelease(None)
         release = parse_history(self._told("helm history", self.commands.history()))
         good = self._stored(release.good)
         live = None
         if good is not None and objects(good.manifest, desired.namespace):
             answer = self._told("kubectl get", self.commands.live(good.manifest))
             live = live_objects(answer, desired.namespace)
-        return Reading(release, good, self._stored(release.undone), live)
+        return ActualRelease(release, good, self._stored(release.undone), live)
 
     def cluster(self) -> tuple[str, tuple[str, ...]]:
         """Return the cluster's version, such as 1.31.4, and its APIs; raise HelmError or ParseError.
@@ -154,7 +154,7 @@ class Session:
         apis = self._told("kubectl api-versions", self.commands.api_versions()).split()
         return match[1], tuple(apis)
 
-    def desired(self, values: Mapping[str, Any], kubernetes: str, apis: Sequence[str]) -> Wanted:
+    def desired(self, values: Mapping[str, Any], kubernetes: str, apis: Sequence[str]) -> DesiredRelease:
         """Return what the values make of the chart, for a cluster of that version and with these APIs.
 
         Raise HelmError where the chart is of another version than the settings have, which were judged by theirs.
@@ -173,9 +173,11 @@ class Session:
                 f"{desired.version}: set that, or put the other chart there"
             )
         manifest = self._told("helm template", self.commands.template(values, kubernetes, apis))
-        return Wanted(name, version, desired.namespace, manifest, desired.take_over, desired.component, subcharts)
+        return DesiredRelease(
+            name, version, desired.namespace, manifest, desired.take_over, desired.component, subcharts
+        )
 
-    def unknown_values(self, desired: Wanted) -> tuple[str, ...]:
+    def unknown_values(self, desired: DesiredRelease) -> tuple[str, ...]:
         """Return a sentence for each value of a person's that the chart has not; raise HelmError or ParseError."""
         values = self.commands.asked.values
         if not values:
@@ -193,7 +195,7 @@ class Session:
         if found.refused is not None:
             raise HelmError(found.refused)
 
-    def _command(self, step: Step, values: Mapping[str, Any], by_hand: bool) -> Command:
+    def _command(self, step: HelmAction, values: Mapping[str, Any], by_hand: bool) -> Command:
         if step.act is Act.ROLLBACK:
             if step.revision is None:
                 raise HelmError("a rollback to no revision")

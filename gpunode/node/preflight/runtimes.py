@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from gpunode.base import tables, versions
 from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessage
+from gpunode.components.containerd.decide import desired_of as containerd_of
 from gpunode.components.crio.decide import INSTALL
-from gpunode.components.runtime_packages import ORIGINS, containerd_packages, docker_packages, removed_for, way_out
+from gpunode.components.runtime_packages import ORIGINS, docker_packages, removed_for, way_out
 from gpunode.components.toolkit.configuration import runtime_mode
 from gpunode.node.machine import Machine
 from gpunode.packages.families.wording import wording
@@ -194,8 +195,8 @@ def runtime_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
         return
     installed = machine.runtime_packages.names
     for runtime, desired, names in (
-        ("containerd", settings.containerd, containerd_packages(settings.containerd)),
-        ("docker", settings.docker, docker_packages(settings.docker, system)),
+        ("containerd", settings.containerd, containerd_of(settings).packages),
+        ("docker", settings.docker, docker_packages(settings.docker.source, system)),
     ):
         lost = removed_for(names, installed, system.family) if desired.enabled else ()
         if lost:

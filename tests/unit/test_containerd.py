@@ -1,0 +1,176 @@
+"""containerd: any file that is edited, the round trip through files and a drop-in, and what no output has."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomlkit
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpunode.base.disruption import Disruption
+from gpunode.components.containerd.change import needed_change
+from gpunode.components.containerd.decide import Desired
+from gpunode.components.containerd.drop_in import PATH, drop_in, is_imported, with_import, without_import
+from gpunode.components.containerd.editor import NVIDIA_RUNTIME, Runtimes, render
+from gpunode.components.containerd.state import Containerd, DropIn, effective_runtimes, parse_containerd
+from gpunode.facts.containerd import Containerd as ContainerdFact
+from gpunode.operations import containerd
+from gpunode.operations.containerd import PROGRAM
+from tests.support.containerd import DATA, FOREIGN, spare, state
+from tests.support.simulated_host import Host
+
+pytestmark = pytest.mark.pure
+ROOT_FILES = [
+    ("in-containerd-debian12-packaged.toml", "1.6.20"),
+    ("in-containerd16-kubeadm.toml", "1.6.20"),
+    ("in-containerd16-kubeadm.toml", "1.7.24"),
+    ("in-containerd16-kubeadm.toml", "2.1.9"),
+    ("in-containerd2-kubeadm.toml", "2.1.9"),
+    (None, "1.6.20"),
+    (None, "2.1.9"),
+]
+
+
+@pytest.mark.parametrize(("name", "version"), ROOT_FILES)
+def test_an_edited_file_has_the_desired_runtimes_and_all_else_as_before(name: str | None, version: str) -> None:
+    before = (DATA / name).read_text() if name else None
+    after, made = render(before, version, Runtimes()), drop_in(before, version, Runtimes())
+    for text in (after, made):
+        default, runtimes = effective_runtimes(text)
+        assert default == "nvidia"
+        assert {each.name: each.systemd_cgroup for each in runtimes} == {"runc": True, "nvidia": True}
+    assert {each.name: each.binary for each in effective_runtimes(after)[1]} == {"runc": None, "nvidia": NVIDIA_RUNTIME}
+    assert tomllib.loads(made)["version"] == tomllib.loads(after)["version"]
+    assert render(after, version, Runtimes()) == after
+    if before is not None:
+        assert {line for line in before.splitlines() if "#" in line} <= set(after.splitlines())
+        assert _without_ours(tomllib.loads(after)) == _without_ours(tomllib.loads(before))
+
+
+@pytest.mark.parametrize(("name", "version"), ROOT_FILES)
+def test_files_go_to_a_drop_in_and_back_and_settle_each_time(name: str | None, version: str) -> None:
+    node = state(version, (DATA / name).read_text() if name else None)
+    for placement in ("drop-in", "root", "drop-in"):
+        node = _written(node, placement)
+        assert needed_change(node, Runtimes(), placement) is None
+        assert (node.drop_in(PATH) is not None) is (placement == "drop-in")
+        assert is_imported(node.config_text) is (placement == "drop-in")
+
+
+def _written(node: Containerd, placement: Any) -> Containerd:
+    """Return the node with the files of its change."""
+    change = needed_change(node, Runtimes(), placement)
+    assert change is not None
+    texts = {node.config_path: node.config_text, **{each.path: each.text for each in node.drop_ins}}
+    texts |= {file.path: file.text for file in change.files}
+    drop_ins = [DropIn(PATH, section=True, text=texts[PATH])] if texts.get(PATH) is not None else []
+    return replace(node, config_text=texts[node.config_path], drop_ins=tuple(drop_ins))
+
+
+def _without_ours(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a parsed file without the keys that are gpunode's to set."""
+    document.pop("version", None)
+    for plugin in document.get("plugins", {}).values():
+        containerd = plugin.get("containerd", {}) if isinstance(plugin, dict) else {}
+        containerd.pop("default_runtime_name", None)
+        for name in ("runc", "nvidia"):
+            runtime = containerd.get("runtimes", {}).get(name, {})
+            runtime.get("options", {}).pop("SystemdCgroup", None)
+            runtime.get("options", {}).pop("BinaryName", None)
+            for key in ("runtime_type", "privileged_without_host_devices"):
+                runtime.pop(key, None)
+            if runtime.get("options") == {}:
+                runtime.pop("options")
+            if runtime == {} and "runtimes" in containerd:
+                containerd["runtimes"].pop(name, None)
+        if containerd.get("runtimes") == {}:
+            containerd.pop("runtimes")
+        if containerd == {} and isinstance(plugin, dict):
+            plugin.pop("containerd", None)
+    plugins = {name: plugin for name, plugin in document.get("plugins", {}).items() if plugin != {}}
+    return {key: value for key, value in {**document, "plugins": plugins}.items() if value != {}}
+
+
+@given(foreign=FOREIGN, plugin=FOREIGN, runtimes=st.sampled_from(["nvidia", "runc"]), cgroup=st.booleans())
+def test_any_file_keeps_its_foreign_keys_and_settles_after_one_edit(
+    foreign: dict[str, Any], plugin: dict[str, Any], runtimes: str, cgroup: bool
+) -> None:
+    plugin.pop("containerd", None)
+    for key in ("plugins", "version", "disabled_plugins"):
+        foreign.pop(key, None)
+    before = tomlkit.dumps({"version": 2, **foreign, "plugins": {"io.containerd.grpc.v1.cri": plugin}})
+    asked = Runtimes(default=runtimes, systemd_cgroup=cgroup)
+    after = render(before, "1.7.24", asked)
+    assert _without_ours(tomllib.loads(after)) == _without_ours(tomllib.loads(before))
+    assert effective_runtimes(after)[0] == runtimes
+    assert render(after, "1.7.24", asked) == after
+
+
+@given(foreign=FOREIGN)
+def test_any_root_file_gets_one_import_and_loses_nothing_by_it(foreign: dict[str, Any]) -> None:
+    for key in ("plugins", "version", "disabled_plugins", "imports"):
+        foreign.pop(key, None)
+    before = tomlkit.dumps({"version": 2, **foreign})
+    after = with_import(before, "1.7.24")
+    assert tomllib.loads(after) == {**tomllib.loads(before), "imports": [PATH]}
+    assert is_imported(after) and with_import(after, "1.7.24") == after
+    assert tomllib.loads(without_import(after) or "") == tomllib.loads(before)
+
+
+@given(plugin=FOREIGN)
+def test_any_section_is_repeated_whole_where_a_drop_in_takes_its_place(plugin: dict[str, Any]) -> None:
+    plugin.pop("containerd", None)
+    root = tomlkit.dumps({"version": 2, "plugins": {"io.containerd.grpc.v1.cri": plugin}})
+    made = drop_in(root, "1.7.24", Runtimes())
+    section = tomllib.loads(made)["plugins"]["io.containerd.grpc.v1.cri"]
+    assert section.pop("containerd")["default_runtime_name"] == "nvidia"
+    assert section == tomllib.loads(root)["plugins"].get("io.containerd.grpc.v1.cri", {})
+    assert drop_in(root, "1.7.24", Runtimes()) == made
+
+
+def test_texts_of_files_are_in_no_output_and_a_drop_in_that_is_no_toml_has_an_error() -> None:
+    secret, broken = (base64.b64encode(text).decode() for text in (b'password = "hunter2"\n', b"= ="))
+    node = parse_containerd([f"drop_in=yes {secret} /a.toml", f"drop_in=yes {broken} /c.toml"])
+    node = replace(node, config_text="hunter2", merged_text="hunter2")
+    assert "hunter2" not in json.dumps(node.to_json()) + repr(node)
+    assert [each.error is None for each in node.drop_ins] == [True, False]
+
+
+@pytest.mark.parametrize(("containers", "act"), [(2, "nothing"), (0, "restart")])
+def test_a_node_restarts_nothing_where_the_decision_needs_no_restart(host: Host, containers: int, act: str) -> None:
+    host.readings[ContainerdFact] = replace(spare(), shims=containers)
+    (command,) = containerd.configuration._inner(desired=Desired(allowed=Disruption.nothing))
+    assert f"\nact={act}\n" in base64.b64decode(command.connector_arguments["_stdin"][0]).decode()
+    assert (host.refusals, host.noops) == ([], [])
+
+
+CRI = 'plugins."io.containerd.grpc.v1.cri".containerd'
+
+
+@pytest.mark.real
+def test_the_node_s_own_check_does_not_take_a_default_s_name_for_the_default_beside_that_table(tmp_path: Path) -> None:
+    program = tmp_path / "containerd"
+    program.write_text('#!/bin/sh\ncat "$2"\n')
+    program.chmod(0o755)
+    script = PROGRAM.functions + '\neffective "$file"'
+
+    def effective(text: str) -> list[str]:
+        (tmp_path / "config.toml").write_text(text)
+        environment = {"PATH": "/usr/bin:/bin", "binary": str(program), "checkpoint": str(tmp_path),
+                       "file": str(tmp_path / "config.toml")}  # fmt: skip
+        done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, env=environment)
+        return done.stdout.splitlines()
+
+    text = render(None, "1.7.24", Runtimes())
+    assert "containerd.default_runtime_name=nvidia" in effective(text)
+    table = f"\n[{CRI}.default_runtime]\nruntime_type = "
+    assert "containerd.default_runtime_name=nvidia" in effective(f'{text}{table}""\n')
+    assert "containerd.default_runtime_name=nvidia" not in effective(f'{text}{table}"io.containerd.runc.v2"\n')
