@@ -13,7 +13,7 @@ from gpunode.base.subject import Subject
 from gpunode.facts.scheduler import Scheduler
 from gpunode.fleet.cluster import reached
 from gpunode.fleet.nodes import read
-from gpunode.kubernetes.components import Whole, decide_alone, decide_exporter_alone, unknown
+from gpunode.kubernetes.components import Whole, decide_alone, decide_exporter_alone, unknown, unreached
 from gpunode.kubernetes.components import findings as findings_of_cluster
 from gpunode.kubernetes.dcgm_exporter import exporter_namespace, nodes_with_exporter
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
@@ -22,7 +22,7 @@ from gpunode.kubernetes.device_plugin.methods import extender, leaving, members,
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
 from gpunode.kubernetes.device_plugin.others import Plugin
 from gpunode.kubernetes.device_plugin.own_config import decide_own_config
-from gpunode.kubernetes.device_plugin.taken import asking_taken, judge_taken, parse_taken
+from gpunode.kubernetes.device_plugin.taken import TAKEN, asking_taken, judge_taken, parse_taken
 from gpunode.kubernetes.device_plugin.verdict import judge_node
 from gpunode.kubernetes.device_plugin.view import View
 from gpunode.kubernetes.gpushare.decide import DesiredScheduler, decide
@@ -58,7 +58,7 @@ def findings(inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str,
             )
         except (ClusterError, ParseError) as error:
             # Nothing is known of any of them then.
-            return {**found, **{host: [*found.get(host, ()), unknown(Subject.CLUSTER, str(error))] for host in judged}}
+            return {**found, **{host: [*found.get(host, ()), unreached(str(error))] for host in judged}}
         # As a run of these hosts would label them.
         relabelled = frozenset(node_name(host, settings) for host, settings in judged.items())
         plugins, gone = _plugins(cluster), leaving(hosts, view.nodes, relabelled)
@@ -161,19 +161,20 @@ def _entries(cluster: Cluster, judged: Mapping[str, Settings]) -> Iterator[tuple
 def _taken(
     cluster: Cluster, judged: Mapping[str, Settings], nodes: Mapping[str, ClusterNode]
 ) -> Iterator[tuple[str, Finding]]:
-    """Yield how much is taken of what nodes with a plugin of gpunode's offer; nothing where the cluster does not say.
-
-    It is told for people and monitoring; nothing is judged by it.
-    """
-    offering = {host: nodes.get(node_name(host, each)) for host, each in judged.items() if _has_plugin(each)}
-    if not any(offering.values()):
+    """Yield how much is taken of what nodes with a plugin of gpunode's offer: for people, no setting asks for it."""
+    offering = {
+        host: node for host, each in judged.items() if _has_plugin(each) and (node := nodes.get(node_name(host, each)))
+    }
+    if not offering:
         return
     try:
         taken = parse_taken(cluster.told("kubectl get pods", asking_taken(cluster.kubernetes)))
-    except (ClusterError, ParseError):
+    except (ClusterError, ParseError) as error:
+        for host in offering:
+            yield host, unknown(f"{TAKEN}the node's GPUs", str(error), None)
         return
     for host, node in offering.items():
-        for item in judge_taken(node, taken) if node is not None else ():
+        for item in judge_taken(node, taken):
             yield host, item
 
 

@@ -118,7 +118,8 @@ class Host:
         return frozenset(
             key[0]
             for key, state in self.states.items()
-            if state.finding_class == FindingClass.ERROR and state.actual in _UNKNOWN
+            if state.finding_class == FindingClass.NOT_KNOWN
+            or (state.finding_class == FindingClass.ERROR and state.actual in _UNKNOWN)
         )
 
 

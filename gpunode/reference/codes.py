@@ -83,7 +83,7 @@ def _said(texts: Iterable[str]) -> list[str]:
 def _exit_code(kind: str) -> str:
     if kind not in _CLASSES:
         return ""
-    return f"{kind}: {int(verdict([Finding('node', FindingClass(kind), 'state')]))}"
+    return f"{kind}: {int(verdict([Finding('node', FindingClass(kind), 'state', desired='')]))}"
 
 
 def _finding(code: str, page: Page, rows: list[findings.Row], waits: list[findings.Row]) -> Page:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from gpunode.base.comparison import AS_DESIRED, RUN, by_hand, compared
+from gpunode.base.comparison import AS_DESIRED, RUN, by_hand, compared, not_known
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
@@ -15,12 +15,10 @@ from gpunode.components.mig.boot import NAME, MigBoot
 from gpunode.components.mig.files import desired_files
 from gpunode.components.mig.record import lines_of
 from gpunode.components.mig.state import Mig
-from gpunode.components.mig.target import Target, TargetError, instance, targets
+from gpunode.components.mig.target import StateNotKnown, Target, TargetError, instance, targets
 from gpunode.settings.mig import MigSettings
 from gpunode.system.pci import PciGpu
-
-# As nvidia-smi answers where no driver runs.
-DRIVERLESS = ("absent", "no driver", "no library", "mismatch")
+from gpunode.system.smi import DRIVERLESS
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ def decide(desired: Desired, actual: Actual) -> Decision[MigChange]:
     try:
         every = targets(desired.settings, desired.gpus, actual.mig)
     except TargetError as error:
-        return _untold(desired, actual, str(error))
+        return _untold(desired, actual, error)
     layout = "\n".join(each.record for each in every)
     findings = (*(item for each in every for item in (_mode(each), _instances(each))), *_next_boot(every, actual.boot))
     if lines_of(layout) is None:
@@ -111,8 +109,9 @@ def decide(desired: Desired, actual: Actual) -> Decision[MigChange]:
     return Decision(findings, tuple(_steps(ahead, findings, waits, change, desired.allowed)))
 
 
-def _untold(desired: Desired, actual: Actual, reason: str) -> Decision[MigChange]:
+def _untold(desired: Desired, actual: Actual, error: TargetError) -> Decision[MigChange]:
     """Decide where nobody can tell what a GPU is to become."""
+    reason = str(error)
     item = compared("mig", Subject.MIG_TARGET, "not applied", desired.settings.config, False, cause=reason)
     if actual.reboot_pending and actual.mig.status in DRIVERLESS:
         item = replace(
@@ -123,6 +122,9 @@ def _untold(desired: Desired, actual: Actual, reason: str) -> Decision[MigChange
             disruption=Disruption.reboot,
         )
     elif actual.mig.status not in DRIVERLESS or not actual.driver_comes:
+        if isinstance(error, StateNotKnown) and actual.mig.status not in DRIVERLESS:
+            remedy = "run `nvidia-smi` on the node, and mend what the findings of the driver tell"
+            item = not_known("mig", Subject.MIG_TARGET, desired.settings.config, reason, remedy)
         return Decision((by_hand(item, reason),), (), reason)
     cost = item.disruption or Disruption.nothing
     waits = item.cause if is_forbidden(cost, desired.allowed, actual.containers) else None
