@@ -58,14 +58,7 @@ def verified(settings: Settings) -> Iterator[Any]:
         if item.is_caution:
             host.log(f"caution: {item.component}: {item.what}: {item.actual} ({item.cause}). Remedy: {item.remedy}")
     if bad:
-        yield fail(
-            "\n".join(
-                f"{item.finding_class}: {item.component}: {item.what} is {item.actual}, desired {item.desired}"
-                + (f" ({item.cause})" if item.cause else "")
-                + (f". Remedy: {item.remedy}" if item.remedy else "")
-                for item in bad
-            )
-        )
+        yield fail("\n".join(map(str, bad)))
         return
     host.noop(totals(findings))
 

@@ -91,6 +91,12 @@ class Finding:
         if not self.code:
             object.__setattr__(self, "code", code_of(self.component, self.what))
 
+    def __str__(self) -> str:
+        """Return the finding as a line of a log: class, both sides, cause and remedy."""
+        sides = f"{self.component}: {self.what} is {self.actual}, desired {self.desired}"
+        cause, remedy = self.cause and f" ({self.cause})", self.remedy and f". Remedy: {self.remedy}"
+        return f"{self.finding_class}: {sides}{cause or ''}{remedy or ''}"
+
     @property
     def is_caution(self) -> bool:
         """Say whether a person should know of it though it is as desired: it is told with cause and remedy."""

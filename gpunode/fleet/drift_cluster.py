@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from gpunode.base.decision import marked
 from gpunode.base.findings import Finding
@@ -33,6 +34,8 @@ from gpunode.node import Node
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART, node_name
 
+T = TypeVar("T")
+
 
 def findings(inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str, Node]) -> dict[str, list[Finding]]:
     """Return host -> what the cluster says of it; nothing is asked where no host is in a cluster.
@@ -61,7 +64,7 @@ def findings(inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str,
             return {**found, **{host: [*found.get(host, ()), unreached(str(error))] for host in judged}}
         # As a run of these hosts would label them.
         relabelled = frozenset(node_name(host, settings) for host, settings in judged.items())
-        plugins, gone = _plugins(cluster), leaving(hosts, view.nodes, relabelled)
+        plugins, gone = _or_why(cluster.plugins), leaving(hosts, view.nodes, relabelled)
         restarts = Restarts(Whole(hosts, cluster, view, relabelled))
         for host, settings in judged.items():
             found.setdefault(host, []).extend(_of_node(host, settings, nodes[host], restarts, plugins, gone))
@@ -128,14 +131,11 @@ def _exporters(cluster: Cluster, view: View, judged: Mapping[str, Settings]) -> 
     nodes = nodes_with_exporter(judged)
     if not nodes:
         return
-    try:
-        exporters = cluster.exporters()
-    except (ClusterError, ParseError) as error:
-        for host in nodes:
-            yield host, unknown(Subject.SECOND_EXPORTER, str(error))
-        return
+    exporters = _or_why(cluster.exporters)
     for host, settings in nodes.items():
-        if (node := view.nodes.get(node_name(host, settings))) is not None:
+        if isinstance(exporters, str):
+            yield host, unknown(Subject.SECOND_EXPORTER, exporters)
+        elif (node := view.nodes.get(node_name(host, settings))) is not None:
             for item in marked(decide_exporter_alone(settings, node, exporters)).findings:
                 yield host, item
 
@@ -147,13 +147,11 @@ def _entries(cluster: Cluster, judged: Mapping[str, Settings]) -> Iterator[tuple
     first = next((each.device_plugin for each in named.values()), None)
     if first is None:
         return
-    try:
-        entries = cluster.config_map(first.namespace, first.config_name or "")
-    except (ClusterError, ParseError) as error:
-        for host in named:
-            yield host, unknown(Subject.CONFIG_ENTRY.of(f"{first.namespace}/{first.config_name}"), str(error))
-        return
+    entries = _or_why(lambda: cluster.config_map(first.namespace, first.config_name or ""))
     for host, settings in named.items():
+        if isinstance(entries, str):
+            yield host, unknown(Subject.CONFIG_ENTRY.of(f"{first.namespace}/{first.config_name}"), entries)
+            continue
         for item in marked(decide_own_config(settings, entries)).findings:
             yield host, item
 
@@ -162,30 +160,22 @@ def _taken(
     cluster: Cluster, judged: Mapping[str, Settings], nodes: Mapping[str, ClusterNode]
 ) -> Iterator[tuple[str, Finding]]:
     """Yield how much is taken of what nodes with a plugin of gpunode's offer: for people, no setting asks for it."""
-    offering = {
-        host: node for host, each in judged.items() if _has_plugin(each) and (node := nodes.get(node_name(host, each)))
-    }
+    with_plugin = (host for host, each in judged.items() if each.device_plugin.method != "none")
+    offering = {host: node for host in with_plugin if (node := nodes.get(node_name(host, judged[host])))}
     if not offering:
         return
-    try:
-        taken = parse_taken(cluster.told("kubectl get pods", asking_taken(cluster.kubernetes)))
-    except (ClusterError, ParseError) as error:
-        for host in offering:
-            yield host, unknown(f"{TAKEN}the node's GPUs", str(error), None)
-        return
+    taken = _or_why(lambda: parse_taken(cluster.told("kubectl get pods", asking_taken(cluster.kubernetes))))
     for host, node in offering.items():
-        for item in judge_taken(node, taken):
-            yield host, item
+        if isinstance(taken, str):
+            yield host, unknown(f"{TAKEN}the node's GPUs", taken, None)
+        else:
+            yield from ((host, item) for item in judge_taken(node, taken))
 
 
-def _has_plugin(settings: Settings) -> bool:
-    return settings.device_plugin.method != "none"
-
-
-def _plugins(cluster: Cluster) -> tuple[Plugin, ...] | str:
-    """Return the cluster's device plugins; why it does not tell them."""
+def _or_why(ask: Callable[[], T]) -> T | str:
+    """Return what the cluster answers; why it does not."""
     try:
-        return cluster.plugins()
+        return ask()
     except (ClusterError, ParseError) as error:
         return str(error)
 

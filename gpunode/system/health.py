@@ -22,8 +22,9 @@ _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([^)]{1,40})\): (\d{1,4})(?:, ?(.*))?$"
 # The words of a driver that does not know the query of remapped rows, and of GPUs that have no row remapper.
 _NO_REMAPPER = re.compile(r"not recognized|not supported|not a valid", re.IGNORECASE)
 _FLAGS = {"1": True, "yes": True, "0": False, "no": False}
-# The words of a GPU to which a field does not apply. All other words, such as Unknown Error, say that it failed.
-_DOES_NOT_APPLY = re.compile(r"\[?(n/a|not supported|.*deprecated.*)\]?", re.IGNORECASE)
+# The words of a GPU to which a field does not apply, or that has to be reset: other ones, such as Unknown Error, say
+# that the field could not be read.
+_IS_READ = re.compile(r"\[?(n/a|not supported|.*deprecated.*|.*requires reset.*)\]?", re.IGNORECASE)
 _REMEDIES = {
     "reset": "drain the node and reset the GPU (`nvidia-smi --gpu-reset -i {address}`) or reboot; "
     "where it comes back, have the GPU replaced",
@@ -93,7 +94,7 @@ def _unread(row: Mapping[str, str], fields: Iterable[str]) -> tuple[str, ...]:
     return tuple(
         f"{name}: {cell or 'nothing'}"
         for name, cell in cells
-        if _number(cell) is None and cell.lower() not in _FLAGS and not _DOES_NOT_APPLY.fullmatch(cell)
+        if _number(cell) is None and cell.lower() not in _FLAGS and not _IS_READ.fullmatch(cell)
     )
 
 
@@ -115,11 +116,8 @@ def parse_health(lines: list[str]) -> Health:
     for row in desired.rows if desired else ():
         recent, ever = (row[name] for name in _ECC)
         requires_reset = any("requires reset" in cell.lower() for cell in (recent, ever))
-        unread = () if requires_reset else _unread(row, _ECC)
-        gpu = GpuHealth(
-            address(row["pci.bus_id"]), _number(recent), _number(ever), requires_reset=requires_reset, unread=unread
-        )
-        gpus[gpu.pci_address] = gpu
+        gpu = GpuHealth(address(row["pci.bus_id"]), _number(recent), _number(ever), requires_reset=requires_reset)
+        gpus[gpu.pci_address] = replace(gpu, unread=_unread(row, _ECC))
     if "remapped.rc" in actual:
         code = exit_code_of(actual, "remapped")
         printed = data(lines, "remapped")
@@ -129,10 +127,8 @@ def parse_health(lines: list[str]) -> Health:
             for row in rows(told, REMAPPED):
                 gpu = gpus.get(address(row["gpu_bus_id"]), GpuHealth(address(row["gpu_bus_id"])))
                 pending, failed = row["remapped_rows.pending"].lower(), row["remapped_rows.failure"].lower()
-                unread = gpu.unread if gpu.requires_reset else (*gpu.unread, *_unread(row, REMAPPED[1:]))
-                gpus[gpu.pci_address] = replace(
-                    gpu, remap_pending=_FLAGS.get(pending), remap_failed=_FLAGS.get(failed), unread=unread
-                )
+                gpu = replace(gpu, unread=(*gpu.unread, *_unread(row, REMAPPED[1:])))
+                gpus[gpu.pci_address] = replace(gpu, remap_pending=_FLAGS.get(pending), remap_failed=_FLAGS.get(failed))
         elif exit_code in ANSWERED and not _NO_REMAPPER.search(" ".join(printed)):
             exit_code = code
     lines_of_xids = sorted(repeated(lines, "xid"), key=lambda line: line.partition(",")[0])

@@ -228,14 +228,13 @@ def _step(
 
 def _answers(runtimes: Runtimes, actual: Containerd, by_drop_in: Mapping[str, str]) -> Iterator[Finding]:
     """Judge the merged configuration, and whether the daemon runs by it."""
-    named = ("runc", "nvidia") if runtimes.nvidia else ("runc",)
+    named, cgroup = ("runc", "nvidia") if runtimes.nvidia else ("runc",), str(runtimes.systemd_cgroup).lower()
     if actual.version is not None and (actual.merged, actual.default_runtime, actual.runtimes) == (None, None, ()):
         cause = "`containerd config dump` printed no configuration"
         remedy = f"run it on the node, mend what it names, and {RUN}"
         yield not_known("containerd", Subject.DEFAULT_RUNTIME, runtimes.default, cause, remedy)
         for name in named:
-            value = str(runtimes.systemd_cgroup).lower()
-            yield not_known("containerd", Subject.SYSTEMD_CGROUP.of(name), value, cause, remedy)
+            yield not_known("containerd", Subject.SYSTEMD_CGROUP.of(name), cgroup, cause, remedy)
         return
     otherwise = _DEFAULT_CAUSES.get(actual.default_runtime or "", _OTHERWISE)
     yield compared(
@@ -250,11 +249,9 @@ def _answers(runtimes: Runtimes, actual: Containerd, by_drop_in: Mapping[str, st
     for name in named:
         runtime = actual.runtime(name)
         value = None if runtime is None else str(runtime.systemd_cgroup).lower()
-        desired = str(runtimes.systemd_cgroup).lower()
-        subject = Subject.SYSTEMD_CGROUP.of(name)
-        cause = by_drop_in.get(_cgroup_of(name))
-        good, disruption = value == desired, _restart(actual)
-        yield compared("containerd", subject, value, desired, good, cause=cause, disruption=disruption)
+        subject, good = Subject.SYSTEMD_CGROUP.of(name), value == cgroup
+        own = by_drop_in.get(_cgroup_of(name))
+        yield compared("containerd", subject, value, cgroup, good, cause=own, disruption=_restart(actual))
     if actual.stale:
         yield Finding(
             "containerd",
