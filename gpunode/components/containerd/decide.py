@@ -77,8 +77,9 @@ def decide(desired: Desired, actual: Containerd, sysctls: KubernetesSysctls) -> 
     service, boots = service_verdict("containerd.service", actual), boot_verdict("containerd.service", actual)
     up = service.actual == RUNNING
     runs = compared("containerd", Subject.SERVICE, service.actual, RUNNING, up, service.remedy, service.cause)
-    at_boot = actual.enabled
-    starts = compared("containerd", Subject.STARTS_AT_BOOT, boots.actual, "yes", at_boot, boots.remedy, boots.cause)
+    starts = compared(
+        "containerd", Subject.STARTS_AT_BOOT, boots.actual, "yes", actual.enabled, boots.remedy, boots.cause
+    )
     kernel = tuple(_sysctls(sysctls)) if desired.sysctls else ()
     # Recorded facts have no text, and files are judged in the version that is to come.
     own = (_configured if good and actual.config_text is not None else _forecast)(desired, actual)
@@ -139,13 +140,11 @@ def _configured(desired: Desired, actual: Containerd) -> _Configured:
         refusal = f"{actual.config_path}: {error}"
         uneditable = () if bad(*answers) else (configuration("containerd", None, refusal),)
         return _Configured(answers, uneditable, plugin, None, refusal).by_hand(refusal, by_drop_in.values())
-    files: tuple[Finding, ...] = ()
     felt = to_come is not None and restarts(actual, to_come)
     waits = _waits(desired, actual) if felt else None
     if to_come is not None and actual.masked and waits is None and refusal is None:
         refusal = masked_refusal("containerd.service")
-    if not bad(*answers):
-        files = (_files(actual, to_come, felt),)
+    files: tuple[Finding, ...] = () if bad(*answers) else (_files(actual, to_come, felt),)
     if refusal is not None:
         if files and not bad(*files) and all(item.finding_class is FindingClass.OK for item in (*answers, *plugin)):
             # Whoever asks hears what a run would say.
@@ -236,22 +235,21 @@ def _answers(runtimes: Runtimes, actual: Containerd, by_drop_in: Mapping[str, st
         for name in named:
             yield not_known("containerd", Subject.SYSTEMD_CGROUP.of(name), cgroup, cause, remedy)
         return
-    otherwise = _DEFAULT_CAUSES.get(actual.default_runtime or "", _OTHERWISE)
     yield compared(
         "containerd",
         Subject.DEFAULT_RUNTIME,
         actual.default_runtime,
         runtimes.default,
         actual.default_runtime == runtimes.default,
-        cause=by_drop_in.get(_DEFAULT) or otherwise,
+        cause=by_drop_in.get(_DEFAULT) or _DEFAULT_CAUSES.get(actual.default_runtime or "", _OTHERWISE),
         disruption=_restart(actual),
     )
     for name in named:
         runtime = actual.runtime(name)
         value = None if runtime is None else str(runtime.systemd_cgroup).lower()
-        subject, good = Subject.SYSTEMD_CGROUP.of(name), value == cgroup
+        subject = Subject.SYSTEMD_CGROUP.of(name)
         own = by_drop_in.get(_cgroup_of(name))
-        yield compared("containerd", subject, value, cgroup, good, cause=own, disruption=_restart(actual))
+        yield compared("containerd", subject, value, cgroup, value == cgroup, cause=own, disruption=_restart(actual))
     if actual.stale:
         yield Finding(
             "containerd",

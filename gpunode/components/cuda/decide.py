@@ -65,14 +65,14 @@ def decide(desired: Desired, actual: CudaToolkits) -> Decision[Install | Link]:
     now = version in present
     toolkit = [compared("cuda", Subject.CUDA_TOOLKIT, ", ".join(present) or None, version, now)]
     if desired.source == "runfile" and now:
-        release, what = dict(actual.releases).get(version), Subject.CUDA_RELEASE
+        release = dict(actual.releases).get(version)
         if release is None:
             # To install it again would replace a toolkit that may be the right one.
             cause = f"{LINK}-{version}/version.json tells no release, and gpunode did not record one"
             remedy = f"remove it (`{LINK}-{version}/bin/cuda-uninstaller`), and {RUN}"
-            toolkit.append(not_known("cuda", what, desired.release, cause, remedy))
+            toolkit.append(not_known("cuda", Subject.CUDA_RELEASE, desired.release, cause, remedy))
         else:
-            toolkit.append(compared("cuda", what, release, desired.release, release == desired.release))
+            toolkit.append(compared("cuda", Subject.CUDA_RELEASE, release, desired.release, release == desired.release))
     link = _link(desired, actual)
     works = nvcc is not None and versions.in_branch(nvcc, version)
     # Whose package the manager holds for installed, a run does not install again.
