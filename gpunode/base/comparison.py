@@ -79,6 +79,10 @@ class FindingMessage(Message):
         values = (actual, desired, cause, remedy, source, disruption)
         return Finding(self.component, finding_class, what, *values, code=self.code)
 
+    def not_known(self, desired: str | None, cause: str, remedy: str, *, of: str | None = None) -> Finding:
+        """Return a state that could not be read or judged; desired: None where no setting names it."""
+        return self.finding(FindingClass.NOT_KNOWN, "not known", desired, of=of, cause=cause, remedy=remedy)
+
 
 def finding_message(
     component: str,
@@ -137,6 +141,16 @@ def configuration(
     )
 
 
+def unrecorded(component: str) -> Finding:
+    """Return a finding about configuration files whose texts recorded facts do not have.
+
+    What settings ask for is judged by what the runtime runs by.
+    """
+    cause = "recorded facts do not have the texts of its configuration files, which may hold credentials"
+    remedy = "look at the node itself: `gpunode plan INVENTORY`"
+    return not_known(component, Subject.CONFIGURATION, None, cause, remedy)
+
+
 def compared(
     component: str,
     what: str,
@@ -160,6 +174,14 @@ def compared(
     )
 
 
+def not_known(component: str, what: str, desired: str | None, cause: str, remedy: str, code: str = "") -> Finding:
+    """Return a state that could not be read or judged.
+
+    desired: None where no setting asks for it; cause: what could not be read, and why
+    """
+    return Finding(component, FindingClass.NOT_KNOWN, what, "not known", desired, cause, remedy, code=code)
+
+
 def pending(item: Finding, reason: str) -> Finding:
     """Return drift that waits for a restart that the settings do not allow as pending: it was not forgotten."""
     if item.finding_class is not FindingClass.DRIFT:
@@ -176,4 +198,6 @@ def pending(item: Finding, reason: str) -> Finding:
 
 def by_hand(item: Finding, cause: str) -> Finding:
     """Return a difference that no run removes as a person's to mend, with what is in the way."""
-    return item if item.finding_class is FindingClass.OK else replace(item, cause=cause, remedy=BY_HAND, by_person=True)
+    if item.finding_class in (FindingClass.OK, FindingClass.NOT_KNOWN):
+        return item
+    return replace(item, cause=cause, remedy=BY_HAND, by_person=True)

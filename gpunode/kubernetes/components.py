@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import Any
 
-from gpunode.base.comparison import BY_HAND, compared
+from gpunode.base.comparison import AS_DESIRED, BY_HAND, compared, not_known
 from gpunode.base.decision import Decision, marked
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.reading import ParseError
@@ -43,6 +43,7 @@ from gpunode.settings import Settings
 from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.cluster import node_name
 
+_LOOK = "look at kubernetes.kubeconfig, and whether its user may read that: `kubectl auth can-i --list`"
 # What is decided on, by its name, and how: nothing is asked before.
 Deciding = Iterator[tuple[str, Callable[[], Decision[Any]]]]
 
@@ -157,7 +158,7 @@ COMPONENTS = (_runtime_class, _namespaces, _operator, _monitor, _other_releases,
 
 
 def findings(whole: Whole, release: Deciding) -> Iterator[Finding]:
-    """Yield what is found of all that the cluster has one of; what cannot be decided on is an error of its own.
+    """Yield what is found of all that the cluster has one of; what cannot be decided on is not known.
 
     release: the one of the device plugin, which is decided on together with the nodes' labels (mps_restarts.py)
     """
@@ -203,9 +204,15 @@ def decide_exporter_alone(
     return dcgm_exporter.decide_alone(settings, node, labels, exporters)
 
 
-def unknown(what: str, words: str) -> Finding:
-    """Return the finding that nothing is known; the last line of the words is the remedy, where there are several."""
+def unreached(words: str) -> Finding:
+    """Return the finding that the cluster does not answer; words: as of `unknown`."""
+    return replace(unknown(Subject.CLUSTER, words), finding_class=FindingClass.ERROR)
+
+
+def unknown(what: str, words: str, desired: str | None = AS_DESIRED) -> Finding:
+    """Return the finding that one thing of a cluster is not known.
+
+    words: why; the last line is the remedy, where there are several. desired: None where no setting asks for it
+    """
     cause, _, remedy = words.partition("\n")
-    return Finding(
-        COMPONENT, FindingClass.ERROR, what, "unknown", "known", cause, remedy or "look at kubernetes.kubeconfig"
-    )
+    return not_known(COMPONENT, what, desired, cause, remedy or _LOOK)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
+from gpunode.base.comparison import not_known
 from gpunode.base.decision import Decision
-from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.reading import ParseError
 from gpunode.base.subject import Subject
 from gpunode.kubernetes.components import Deciding, Whole, plugin_release
@@ -123,8 +123,7 @@ class Restarts:
         except (ClusterError, ParseError) as error:
             cause = " ".join(str(error).split())
             remedy = "look at kubernetes.kubeconfig: its user needs to list pods of all namespaces"
-            item = Finding(COMPONENT, FindingClass.ERROR, Subject.GPU_PODS, "unknown", "known", cause, remedy)
-            return Decision((item,))
+            return Decision((not_known(COMPONENT, Subject.GPU_PODS, "known", cause, remedy),))
         return decide_restart(clients, self.bounds)
 
     @cached_property

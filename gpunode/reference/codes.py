@@ -81,7 +81,7 @@ def _said(texts: Iterable[str]) -> list[str]:
 def _exit_code(kind: str) -> str:
     if kind not in _CLASSES:
         return ""
-    return f"{kind}: {int(verdict([Finding('node', FindingClass(kind), 'state')]))}"
+    return f"{kind}: {int(verdict([Finding('node', FindingClass(kind), 'state', desired='')]))}"
 
 
 def _finding(code: str, page: Page, rows: list[findings.Row], waits: list[findings.Row]) -> Page:
@@ -90,6 +90,8 @@ def _finding(code: str, page: Page, rows: list[findings.Row], waits: list[findin
         classes |= dict.fromkeys(row.kind for row in waits if row.kind in _CLASSES)
     else:
         waits = []
+    if FindingClass.NOT_KNOWN in classes:
+        page["detail"] += " As not known it says that the state could not be read or judged; no run acts on it."
     causes = _said(row.cause for row in [*rows, *waits])
     remedies = _said([page.pop("remedy", ""), *(row.remedy for row in rows), *(row.remedy for row in waits)])
     seen = [f"{row.component}: {what}" for row in rows for what in row.what.split(" / ")]

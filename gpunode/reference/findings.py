@@ -76,6 +76,7 @@ _CALLS = {
     "Finding": ("component", "finding_class", "what", "actual", "desired", "cause", "remedy", "source", "disruption"),
     "compared": ("component", "what", "actual", "desired", "good", "remedy", "cause", "disruption"),
     "_sick": ("what", "actual", "desired", "remedy", "address"),
+    "not_known": ("component", "what", "desired", "cause", "remedy"),
 }
 _HEAD = """# Findings
 
@@ -174,7 +175,8 @@ def rows(path: Path) -> Iterator[Row]:
             given = dict(zip(_CALLS[call.func.id], call.args, strict=False))
             given |= {each.arg: each.value for each in call.keywords if each.arg}
             said = {name: _text(value, names) for name, value in given.items()}
-            kind = said.get("finding_class", "drift")
+            by_default = FindingClass.NOT_KNOWN if call.func.id == "not_known" else FindingClass.DRIFT
+            kind = said.get("finding_class", by_default.value)
             if call.func.id == "_sick":
                 said["component"], kind = "health", FindingClass.ERROR.value
                 remedies = _one_of(names["_REMEDIES"], given["remedy"], names).replace("{address}", "…")

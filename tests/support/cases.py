@@ -19,10 +19,11 @@ value or its name.
 
 from __future__ import annotations
 
+import ast
 import base64
-import builtins
 import dataclasses
 import importlib
+import inspect
 import sys
 import types
 from collections.abc import Iterable, Mapping
@@ -85,20 +86,20 @@ def build(hint: Any, value: Any) -> Any:
     return value
 
 
-class _Names(dict[str, Any]):
-    """The names of a module; one that is imported for types alone is anything."""
-
-    def __missing__(self, name: str) -> Any:
-        if name.startswith("__") or hasattr(builtins, name):
-            raise KeyError(name)
-        return Any
+def _hints(of: Any) -> dict[str, Any]:
+    """Return the types of a function's arguments or a class's fields, with those that are imported for types alone."""
+    try:
+        return get_type_hints(of)
+    except NameError:
+        names: dict[str, Any] = {}
+        for node in ast.parse(inspect.getsource(sys.modules[of.__module__])).body:
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+                exec(compile(ast.Module(node.body, []), of.__module__, "exec"), names)
+        return get_type_hints(of, localns=names)
 
 
 def _fields(of: type, values: dict[str, Any]) -> dict[str, Any]:
-    try:
-        hints = get_type_hints(of)
-    except NameError:
-        hints = get_type_hints(of, localns=_Names(vars(sys.modules[of.__module__])))
+    hints = _hints(of)
     return {key: build(hints[key], each) for key, each in values.items()}
 
 
@@ -135,7 +136,7 @@ def run(function: str, case: dict[str, Any]) -> None:
     if isinstance(called, type) and issubclass(called, FactBase):
         given, call = [_output(case)], called().process
     else:
-        hints, given, call = get_type_hints(target), [], called
+        hints, given, call = _hints(target), [], called
         if "output" in case:
             given.append(_output(case))
         arguments = case.get("arguments", {})
@@ -165,7 +166,7 @@ def _operation(operation: Any, case: dict[str, Any]) -> None:
     kinds = {fact: tuple if isinstance(value, list) else Any for fact, value in case["readings"].items()}
     readings = {named(fact): build(kinds[fact], value) for fact, value in case["readings"].items()}
     host = Host(readings)
-    hints = get_type_hints(operation._inner)
+    hints = _hints(operation._inner)
     arguments = {name: build(hints[name], each) for name, each in case.get("arguments", {}).items()}
     with ctx_host.use(host):
         found = commands(operation, host, **arguments)

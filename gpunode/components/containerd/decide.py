@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from gpunode.base import versions
-from gpunode.base.comparison import AS_DESIRED, RUN, by_hand, pending
+from gpunode.base.comparison import AS_DESIRED, RUN, by_hand, pending, unrecorded
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
@@ -107,7 +107,8 @@ def decide_configuration(desired: Desired, actual: Containerd) -> Decision[Runti
     files: tuple[Finding, ...] = ()
     if not bad(*runtimes):
         files = (_files(actual, change, restart),)
-        if refusal is not None and not (editable and bad(*files, *plugin)):
+        known = all(item.finding_class is not FindingClass.NOT_KNOWN for item in (*runtimes, *plugin))
+        if refusal is not None and known and not (editable and bad(*files, *plugin)):
             # Without this finding, drift would pass a node that every run refuses.
             files = (findings.CONFIGURATION_FILES.finding(FindingClass.ERROR, "not editable by a run", AS_DESIRED),)
     judged = (*runtimes, *files, *plugin)
@@ -123,7 +124,11 @@ def decide_configuration(desired: Desired, actual: Containerd) -> Decision[Runti
 
 def _forecast(desired: Desired, actual: Containerd) -> Decision[RuntimeChange]:
     """Return the decision by the merged configuration alone, where the texts of the files are not known yet."""
-    judged = (*_runtimes(desired.runtimes, actual, _by_drop_in(desired, actual)), *_plugin(actual))
+    runtimes = tuple(_runtimes(desired.runtimes, actual, _by_drop_in(desired, actual)))
+    # A node without the file has a merged configuration.
+    is_unrecorded = actual.config_text is None and actual.merged_text is None and actual.version is not None
+    files = (unrecorded("containerd"),) if is_unrecorded and not bad(*runtimes) else ()
+    judged = (*runtimes, *files, *_plugin(actual))
     return _decision(judged, actual, None, _blocked_reason(desired, actual))
 
 
@@ -192,6 +197,13 @@ def _decision(
 
 def _runtimes(desired: Runtimes, actual: Containerd, by_drop_in: Mapping[str, str]) -> Iterator[Finding]:
     """Compare the merged configuration, and whether the daemon runs by it."""
+    names, cgroup = ("runc", "nvidia") if desired.nvidia else ("runc",), str(desired.systemd_cgroup).lower()
+    if actual.version is not None and (actual.merged, actual.default_runtime, actual.runtimes) == (None, None, ()):
+        unread, remedy = findings.NOT_MERGED, f"run it on the node, correct what it reports, and {RUN}"
+        yield findings.DEFAULT_RUNTIME.not_known(desired.default, unread, remedy)
+        for name in names:
+            yield findings.SYSTEMD_CGROUP.not_known(cgroup, unread, remedy, of=name)
+        return
     disruption = _restart(actual)
     table = actual.default_runtime == DEFAULT_TABLE
     yield findings.DEFAULT_RUNTIME.compared(
@@ -201,8 +213,7 @@ def _runtimes(desired: Runtimes, actual: Containerd, by_drop_in: Mapping[str, st
         cause=by_drop_in.get(DEFAULT_RUNTIME) or (findings.DEPRECATED_TABLE if table else findings.MERGED_DIFFERS),
         disruption=disruption,
     )
-    cgroup = str(desired.systemd_cgroup).lower()
-    for name in ("runc", "nvidia") if desired.nvidia else ("runc",):
+    for name in names:
         runtime = actual.runtime(name)
         value = None if runtime is None else str(runtime.systemd_cgroup).lower()
         cause = by_drop_in.get(systemd_cgroup_of(name))
@@ -226,10 +237,12 @@ def _runtimes(desired: Runtimes, actual: Containerd, by_drop_in: Mapping[str, st
 
 
 def _plugin(actual: Containerd) -> Iterator[Finding]:
-    if actual.active:
-        yield findings.CRI_PLUGIN.compared(
-            actual.cri_plugin, "ok", actual.cri_plugin == "ok", disruption=_restart(actual)
-        )
+    plugin = actual.cri_plugin
+    if actual.active and plugin is None:
+        cause = "containerd runs, and `ctr plugins ls` does not report its CRI plugin"
+        yield findings.CRI_PLUGIN.not_known("ok", cause, "look at `journalctl -u containerd`")
+    elif actual.active:
+        yield findings.CRI_PLUGIN.compared(plugin, "ok", plugin == "ok", disruption=_restart(actual))
 
 
 def _files(actual: Containerd, change: RuntimeChange | None, restart: bool) -> Finding:

@@ -8,6 +8,7 @@ from gpunode.base.comparison import BY_HAND, DRAIN_FIRST, RUN, finding_message
 from gpunode.base.findings import FindingClass
 
 RESTART_FORBIDDEN = "{containers} containers run and disruption.allow is nothing"
+NOT_MERGED = "`containerd config dump` printed no configuration"
 MERGED_DIFFERS = "the merged configuration (`containerd config dump`) has another value"
 DEPRECATED_TABLE = "a deprecated table of that name has a runtime_type, and wins over default_runtime_name"
 FILE_NEWER = "a configuration file was written after containerd started"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpunode.base import versions
-from gpunode.base.comparison import RUN, by_hand, compared
+from gpunode.base.comparison import RUN, by_hand, compared, not_known
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
@@ -66,7 +66,13 @@ def decide(desired: Desired, actual: CudaToolkits) -> Decision[Install | Link]:
     toolkit = [compared("cuda", Subject.CUDA_TOOLKIT, ", ".join(present) or None, version, now)]
     if desired.source == "runfile" and now:
         release = dict(actual.releases).get(version)
-        toolkit.append(compared("cuda", Subject.CUDA_RELEASE, release, desired.release, release == desired.release))
+        if release is None:
+            # To install it again would replace a toolkit that may be the right one.
+            cause = f"{LINK}-{version}/version.json tells no release, and gpunode did not record one"
+            remedy = f"remove it (`{LINK}-{version}/bin/cuda-uninstaller`), and {RUN}"
+            toolkit.append(not_known("cuda", Subject.CUDA_RELEASE, desired.release, cause, remedy))
+        else:
+            toolkit.append(compared("cuda", Subject.CUDA_RELEASE, release, desired.release, release == desired.release))
     link = _link(desired, actual)
     works = nvcc is not None and versions.in_branch(nvcc, version)
     # Whose package the manager holds for installed, a run does not install again.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpunode.base import versions
-from gpunode.base.comparison import RUN, by_hand, compared
+from gpunode.base.comparison import RUN, by_hand, compared, not_known
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
@@ -238,8 +238,8 @@ def _health(actual: Dcgm) -> Iterator[Finding]:
     """Judge whether the GPUs are watched, and what DCGM says of them."""
     found = actual.health
     if found is not None and found.error:
-        yield _told(Subject.DCGM_HEALTH, found.error, FindingClass.ERROR, "dcgmi gives no answer",
-                    f"look at `dcgmi health -c` and `journalctl -u {ENGINE}` on the node, and {RUN}")  # fmt: skip
+        remedy = f"look at `dcgmi health -c` and `journalctl -u {ENGINE}` on the node, and {RUN}"
+        yield not_known("dcgm", Subject.DCGM_HEALTH, HEALTHY, f"dcgmi gives no answer: {found.error}", remedy)
         return
     watched = found is not None and found.watched
     yield compared("dcgm", Subject.HEALTH_WATCHES, "on" if watched else "off", "on", watched)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpunode.base import versions
-from gpunode.base.comparison import RUN, by_hand, compared
+from gpunode.base.comparison import RUN, by_hand, compared, not_known
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
@@ -95,7 +95,7 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         steps += bring_back(desired, actual, () if coming else lacking)
         steps += fabric_steps(serving, with_packages=bool(coming))
         steps += hold(settings, held, bool(coming or lacking))
-    steps += nouveau_steps(actual.boot, boots)
+    steps += nouveau_steps(boots)
     if settings.installs:
         if coming and driver.module_version is None and actual.has_gpu:
             steps += fresh_steps(actual.pci)
@@ -195,7 +195,11 @@ def _flavour(desired: Desired, actual: DriverState) -> Iterator[Finding]:
     if settings.flavour == "auto" and settings.source == "present":
         return
     found = actual.module_flavour if actual.reboot_pending else actual.loaded_flavour or actual.module_flavour
-    if found is not None:
+    if found is None and (actual.loaded_version or actual.module_version) and not actual.reboot_pending:
+        cause = "neither /proc/driver/nvidia/version nor the licence of the module on disk tells the flavour"
+        remedy = "look at `modinfo --field license nvidia` and at /proc/driver/nvidia/version on the node"
+        yield not_known("driver", Subject.FLAVOUR, desired.flavour, cause, remedy)
+    elif found is not None:
         disruption = Disruption.nothing if actual.loaded_version is None else Disruption.reboot
         good = found == desired.flavour
         yield compared("driver", Subject.FLAVOUR, found, desired.flavour, good, disruption=disruption)

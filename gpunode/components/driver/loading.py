@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gpunode.base import versions
-from gpunode.base.comparison import compared
+from gpunode.base.comparison import compared, not_known
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
@@ -118,7 +118,14 @@ def _loaded(desired: Loading, actual: DriverState, running: str) -> Finding:
 
 
 def _parameters(desired: Loading, actual: DriverState) -> Iterator[Finding]:
-    """Judge whether the loaded module goes by the parameters that are desired, as far as it tells."""
+    """Judge whether the loaded module goes by the parameters that are desired."""
+    told = dict(actual.parameters)
+    untold = [name for name in desired.parameters if name.removeprefix("NVreg_") not in told]
+    if untold and actual.loaded_version is not None:
+        # A module prints some texts nowhere, so that they can be as desired all the same.
+        cause = f"/proc/driver/nvidia/params, where a loaded module tells its parameters, has no {', '.join(untold)}"
+        remedy = "look whether the module has them: `modinfo --parameters nvidia` on the node"
+        yield not_known("driver", Subject.PARAMETERS.of(", ".join(untold)), None, cause, remedy)
     if not (others := actual.other_parameters(desired.parameters)):
         return
     names = [other.partition("=")[0] for other in others]

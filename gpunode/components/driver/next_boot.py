@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from gpunode.base.comparison import RUN, compared
+from gpunode.base.comparison import RUN, compared, not_known
 from gpunode.base.decision import Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
@@ -89,12 +89,12 @@ def other_kernels(
         yield replace(item, cause=f"driver {desired} is there, and a boot into this kernel has no GPU", remedy=remedy)
 
 
-def nouveau_steps(boot: Boot, found: Iterable[Finding]) -> Iterator[Step[Any]]:
-    """Yield what keeps nouveau out of the next boot; what cannot be looked into is a person's."""
+def nouveau_steps(found: Iterable[Finding]) -> Iterator[Step[Any]]:
+    """Yield what keeps nouveau out of the next boot."""
     for item in bad(*found):
         if item.what == Subject.NOUVEAU:
             yield Step("keep nouveau out, in effect at the next boot", (item,), Disruption.nothing)
-        elif item.what == Subject.INITRAMFS and boot.with_nouveau:
+        elif item.what == Subject.INITRAMFS:
             action = "make the initial file systems anew without nouveau, in effect at the next boot"
             yield Step(action, (item,), Disruption.nothing)
 
@@ -115,21 +115,14 @@ def _nouveau(boot: Boot) -> Iterator[Finding]:
     )
     if kernel.initramfs_written is None and not boot.with_nouveau:
         return
-    unknown = kernel.initramfs_nouveau is None
-    found = "cannot be looked into" if unknown else "does not load nouveau"
+    desired = "does not load nouveau"
+    cause = "it is older than the blacklist of nouveau, which may be loaded before the blacklist is read"
     if boot.with_nouveau:
         found = f"of {', '.join(boot.with_nouveau)} holds nouveau"
-    good = not unknown and not boot.with_nouveau
-    cause = "it is older than the blacklist of nouveau, which may be loaded before the blacklist is read"
-    if unknown:
-        yield compared(
-            "driver",
-            Subject.INITRAMFS,
-            found,
-            "does not load nouveau",
-            good,
-            cause=cause,
-            remedy=f"look at the initial file system of kernel {kernel.release} (`lsinitramfs`), and make it anew",
-        )
-        return
-    yield compared("driver", Subject.INITRAMFS, found, "does not load nouveau", good, cause=cause)
+        yield compared("driver", Subject.INITRAMFS, found, desired, False, cause=cause)
+    elif kernel.initramfs_nouveau is None:
+        unread = f"{cause}, and what it holds could not be read"
+        remedy = f"look at the initial file system of kernel {kernel.release} (`lsinitramfs`), and make it again"
+        yield not_known("driver", Subject.INITRAMFS, desired, unread, remedy)
+    else:
+        yield compared("driver", Subject.INITRAMFS, desired, desired, True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from gpunode.base.comparison import AS_DESIRED, by_hand, compared, pending
+from gpunode.base.comparison import AS_DESIRED, BY_HAND, by_hand, compared, not_known, pending
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
@@ -184,7 +184,6 @@ def _elsewhere(actual: Imex) -> Iterator[Finding]:
 def _domain(settings: ImexSettings, actual: Imex) -> Iterator[Finding]:
     desired = f"{known().up}, {len(settings.nodes)} nodes"
     if actual.domain is None:
-        item = compared("imex", Subject.IMEX_DOMAIN, "not told", desired, False)
         cause = f"nvidia-imex-ctl says: {actual.answer or 'nothing'}"
         if (enabled := dict(actual.config).get("IMEX_CMD_ENABLED")) != "1":
             said = "no IMEX_CMD_ENABLED" if enabled is None else f"IMEX_CMD_ENABLED={enabled}"
@@ -192,7 +191,7 @@ def _domain(settings: ImexSettings, actual: Imex) -> Iterator[Finding]:
                 f"{known().config_file} has {said}: set it to 1, and IMEX_CMD_PORT to 50005, by which the daemon tells "
                 "of the domain"
             )
-        yield by_hand(item, cause)
+        yield not_known("imex", Subject.IMEX_DOMAIN, desired, cause, BY_HAND)
         return
     lacking = tuple(_lacking(settings, actual.domain))
     good = actual.domain.status == known().up and not lacking

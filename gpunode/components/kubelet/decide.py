@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from gpunode.base.comparison import AS_DESIRED, by_hand, compared, configuration, pending
+from gpunode.base.comparison import AS_DESIRED, by_hand, compared, configuration, not_known, pending, unrecorded
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
@@ -32,18 +32,19 @@ def decide(desired: Desired, actual: Kubelet) -> Decision[KubeletChange]:
     if actual.configuration is None:
         if not desired.settings.asks:
             return Decision(())
-        item = compared("kubelet", Subject.SERVICE.of(UNIT), "no kubelet that can be configured", "active", True)
         cause = (
             "no kubelet runs on this node, or it could not read its files: join the node to its cluster, see "
             "`journalctl -u kubelet`, and run again"
         )
-        # A caution: a node may be set up before it joins.
-        return Decision((replace(item, cause=cause, remedy="join the node to its cluster, and run again"),))
+        # A node may be set up before it joins: that alone fails no run.
+        remedy = "join the node to its cluster, and run again"
+        return Decision((not_known("kubelet", Subject.SERVICE.of(UNIT), None, cause, remedy),))
     said = tuple(_said(desired.settings, actual))
     if actual.files is None:
-        # Recorded facts have no texts: what becomes of files is told when they are known.
-        step: Step[KubeletChange] = Step("bring its settings to what is asked", bad(*said), Disruption.restart)
-        return Decision(said, (step,) if bad(*said) else ())
+        if bad(*said):
+            step: Step[KubeletChange] = Step("bring its settings to what is asked", bad(*said), Disruption.restart)
+            return Decision(said, (step,))
+        return Decision((*said, unrecorded("kubelet")) if desired.settings.asks else said)
     try:
         to_come = change(actual, desired.settings) if desired.settings.asks or _is_ours(actual) else None
     except ConfigurationRefused as refusal:

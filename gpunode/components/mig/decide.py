@@ -6,21 +6,21 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from gpunode.base.comparison import AS_DESIRED, RUN, by_hand, compared
+from gpunode.base.comparison import AS_DESIRED, RUN, by_hand, compared, not_known
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.subject import Subject
 from gpunode.components.mig.boot import NAME, MigBoot
+from gpunode.components.mig.choice import chosen
+from gpunode.components.mig.device_filter import Match
 from gpunode.components.mig.files import desired_files
 from gpunode.components.mig.record import lines_of
 from gpunode.components.mig.state import Mig
-from gpunode.components.mig.target import Target, TargetError, instance, targets
+from gpunode.components.mig.target import StateNotKnown, Target, TargetError, instance, targets
 from gpunode.settings.mig import MigSettings
 from gpunode.system.pci import PciGpu
-
-# As nvidia-smi answers where no driver runs.
-DRIVERLESS = ("absent", "no driver", "no library", "mismatch")
+from gpunode.system.smi import DRIVERLESS
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,10 @@ def decide(desired: Desired, actual: Actual) -> Decision[MigChange]:
     try:
         every = targets(desired.settings, desired.gpus, actual.mig)
     except TargetError as error:
-        return _untold(desired, actual, str(error))
+        return _untold(desired, actual, error)
     layout = "\n".join(each.record for each in every)
-    findings = (*(item for each in every for item in (_mode(each), _instances(each))), *_next_boot(every, actual.boot))
+    layouts = (item for each in every for item in (_mode(each), _instances(each)))
+    findings = (*layouts, *_unmatched(desired), *_next_boot(every, actual.boot))
     if lines_of(layout) is None:
         refusal = f"a GPU gives a name that is none: {layout[:200]!r}"
         return Decision(tuple(by_hand(item, refusal) for item in findings), (), refusal)
@@ -111,8 +112,9 @@ def decide(desired: Desired, actual: Actual) -> Decision[MigChange]:
     return Decision(findings, tuple(_steps(ahead, findings, waits, change, desired.allowed)))
 
 
-def _untold(desired: Desired, actual: Actual, reason: str) -> Decision[MigChange]:
+def _untold(desired: Desired, actual: Actual, error: TargetError) -> Decision[MigChange]:
     """Decide where nobody can tell what a GPU is to become."""
+    reason = str(error)
     item = compared("mig", Subject.MIG_TARGET, "not applied", desired.settings.config, False, cause=reason)
     if actual.reboot_pending and actual.mig.status in DRIVERLESS:
         item = replace(
@@ -123,6 +125,9 @@ def _untold(desired: Desired, actual: Actual, reason: str) -> Decision[MigChange
             disruption=Disruption.reboot,
         )
     elif actual.mig.status not in DRIVERLESS or not actual.driver_comes:
+        if isinstance(error, StateNotKnown) and actual.mig.status not in DRIVERLESS:
+            remedy = "run `nvidia-smi` on the node, and mend what the findings of the driver tell"
+            item = not_known("mig", Subject.MIG_TARGET, desired.settings.config, reason, remedy)
         return Decision((by_hand(item, reason),), (), reason)
     cost = item.disruption or Disruption.nothing
     waits = item.cause if is_forbidden(cost, desired.allowed, actual.containers) else None
@@ -177,6 +182,15 @@ def _instances(target: Target) -> Finding:
     return compared(
         "mig", what, actual or "none", desired or "none", good, cause=target.steps, disruption=target.disruption
     )
+
+
+def _unmatched(desired: Desired) -> Iterator[Finding]:
+    """Yield the GPUs of which nothing tells whether an entry is for them: no run acts on them."""
+    for each in chosen(desired.settings, desired.gpus):
+        if each.entry is not None and each.match is Match.MAYBE:
+            cause = f"{each.entry.path} is for boards of one subsystem id, and nothing tells the GPU's"
+            remedy = "name the GPUs of that entry by `devices`, their indices, in place of `device-filter`"
+            yield not_known("mig", Subject.MIG_INSTANCES.of(str(each.index)), each.entry.path, cause, remedy)
 
 
 def _waiting(item: Finding, containers: int) -> Finding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from gpunode.base.comparison import AS_DESIRED, RUN, by_hand, compared
+from gpunode.base.comparison import AS_DESIRED, RUN, by_hand, compared, not_known
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
@@ -18,6 +18,9 @@ from gpunode.components.mps.memory import without_room
 from gpunode.components.mps.state import Mps, MpsDaemon
 from gpunode.settings.mps import MpsSettings
 from gpunode.system.gpu import Gpu
+
+# As nvidia-smi prints them.
+_MODES = ("Default", "Exclusive_Process", "Exclusive_Thread", "Prohibited")
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ def decide(desired: Desired, actual: Mps, gpus: Sequence[Gpu]) -> Decision[MpsCh
 
 def waiting(item: Finding, waits: str) -> Finding:
     """Return a difference as pending, for the settings do not allow what the clients would feel."""
-    if item.finding_class is FindingClass.OK:
+    if not bad(item):
         return item
     return replace(
         item,
@@ -81,6 +84,12 @@ def _findings(desired: Desired, actual: Mps, gpus: Sequence[Gpu], to_come: MpsCh
     disruption = Disruption.restart if by_unit else Disruption.nothing
     for gpu in gpus if desired.daemons else ():
         mode, found = COMPUTE_MODES[desired.settings.compute_mode], gpu.compute_mode
+        if found not in _MODES:
+            remedy = "run `nvidia-smi --query --display=COMPUTE` on the node, and mend what it names"
+            yield not_known(
+                "mps", Subject.COMPUTE_MODE.of(str(gpu.index)), mode, f"nvidia-smi answers {found or 'nothing'}", remedy
+            )
+            continue
         good = found == mode and not by_unit
         found = f"{mode}, until the daemon starts again" if found == mode and by_unit else found
         yield compared("mps", Subject.COMPUTE_MODE.of(str(gpu.index)), found, mode, good, disruption=disruption)

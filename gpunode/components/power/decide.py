@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gpunode.base.comparison import AS_DESIRED, RUN, by_hand, compared
+from gpunode.base.comparison import AS_DESIRED, RUN, by_hand, compared, not_known
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
@@ -20,6 +20,7 @@ from gpunode.components.power.rules import APPLICATION, GRAPHICS, LIMIT, MEMORY,
 from gpunode.components.power.state import Power
 from gpunode.settings.power import PowerSettings
 from gpunode.system.gpu import Gpu, Gpus
+from gpunode.system.smi import DRIVERLESS
 
 DEFAULT = "default"
 _LOCKED = {GRAPHICS: Subject.LOCKED_GRAPHICS, MEMORY: Subject.LOCKED_MEMORY}
@@ -104,8 +105,12 @@ def decide(desired: Desired, actual: Power, gpus: Gpus) -> Decision[PowerChange]
 
 
 def _unanswered(desired: Desired, gpus: Gpus) -> Decision[PowerChange]:
-    """Decide where no GPU answers: the driver is to come, or a boot comes before it."""
-    item = compared("power", Subject.POWER, "not told", AS_DESIRED, False, cause=f"no GPU answers: {gpus.message}")
+    """Decide where no GPU answers: the driver is to come, a boot comes before it, or the GPUs are not well."""
+    cause = f"no GPU answers: {gpus.message or gpus.status}"
+    if gpus.status not in DRIVERLESS:
+        remedy = "mend what the findings of the driver tell of nvidia-smi"
+        return Decision((not_known("power", Subject.POWER, AS_DESIRED, cause, remedy),))
+    item = compared("power", Subject.POWER, "not told", AS_DESIRED, False, cause=cause)
     waits = None
     if desired.driver_waits:
         item = replace(
@@ -138,13 +143,17 @@ def _limit(every: Sequence[Rule], actual: Power, gpu: Gpu) -> Iterator[tuple[Fin
         watts = float(rule.value)
     elif rule_for(actual.parsed_rules, LIMIT, gpu.name) is None:
         return
+    what = Subject.POWER_LIMIT.of(str(gpu.index))
     if watts is None:
+        cause = "nvidia-smi does not tell the GPU's default limit, which it is to have again"
+        remedy = "run `nvidia-smi --query --display=POWER` on the node, and set power.limit to what it was"
+        yield not_known("power", what, "the GPU's default", cause, remedy), None
         return
     to_be = f"{watts:.2f}"
     good = gpu.power.limit is not None and f"{gpu.power.limit:.2f}" == to_be
     shown = None if gpu.power.limit is None else f"{gpu.power.limit:g} W"
     said = f"{watts:g} W" if rule else f"{watts:g} W, the GPU's default"
-    item = compared("power", Subject.POWER_LIMIT.of(str(gpu.index)), shown, said, good)
+    item = compared("power", what, shown, said, good)
     yield item, None if good else Task(gpu.pci_address, LIMIT, to_be)
 
 

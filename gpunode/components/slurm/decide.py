@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gpunode.base import versions
-from gpunode.base.comparison import AS_DESIRED, RUN, by_hand, compared
+from gpunode.base.comparison import AS_DESIRED, BY_HAND, RUN, by_hand, compared, not_known
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
@@ -84,6 +84,9 @@ def decide(desired: Desired, actual: Slurm, mig: Mig) -> Decision[SlurmChange]:
     try:
         every, wanted = devices(desired.settings, actual, mig), texts(desired.settings, actual, mig)
     except Untold as untold:
+        if actual.gpus:
+            remedy = f"run `nvidia-smi -L` and `slurmd -C` on the node, mend what they name, and {RUN}"
+            return Decision((not_known("slurm", Subject.GRES, "those of the node", str(untold), remedy),))
         item = compared("slurm", Subject.GRES, "not told", "those of the node", False)
         # The driver, or MIG, may come with the same run, before this.
         item = replace(item, cause=str(untold))
@@ -204,12 +207,14 @@ def _service(actual: Slurm, included: bool) -> Iterator[Finding]:
 
 def _counts(settings: SlurmSettings, actual: Slurm, gres: str, here: bool) -> Iterator[Finding]:
     """Judge what slurmctld, here or elsewhere, counts by its own reading of the node's line."""
+    if actual.node is None:
+        cause = "slurmctld does not answer `scontrol show node` of this node: see to it, and to munge"
+        yield not_known("slurm", Subject.GRES, gres or "none", cause, BY_HAND)
+        return
     counts = None if actual.gres is None else _counted(actual.gres)
     good = counts == _counted(gres)
     item = compared("slurm", Subject.GRES, gres or "none" if good else actual.gres, gres or "none", good)
-    if actual.node is None:
-        yield by_hand(item, "slurmctld does not answer `scontrol show node` of this node: see to it, and to munge")
-    elif not settings.node_line:
+    if not settings.node_line:
         yield by_hand(item, "the site's own NodeName line says otherwise: mend it, and restart slurmctld")
     else:
         yield item if here else by_hand(item, "slurmctld, on another machine, reads another line: restart it there")

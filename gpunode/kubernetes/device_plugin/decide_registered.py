@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from gpunode.base.comparison import compared
+from gpunode.base.comparison import compared, not_known
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
@@ -128,4 +128,5 @@ def _by_own_config_map(node: ClusterNode, mig: Mig) -> Iterator[Finding]:
 
 def _unknown(status: str) -> Finding:
     cause = f"nvidia-smi: {status}"
-    return Finding(COMPONENT, FindingClass.ERROR, Subject.ALLOCATABLE, "unknown", "known", cause, "see the driver")
+    remedy = "run `nvidia-smi` on the node, and mend what the findings of the driver tell"
+    return not_known(COMPONENT, Subject.ALLOCATABLE, "the node's devices", cause, remedy)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gpunode.base.comparison import compared
+from gpunode.base.comparison import compared, not_known
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.subject import Subject
 from gpunode.components.mps.plugin import CLIENT, FAULT, PROGRAM, ROOT, SERVER, PluginDaemon, PluginMps
@@ -60,10 +60,9 @@ def judge_mps(settings: Settings, actual: PluginMps, gpus: Gpus) -> Iterator[Fin
 
 def _there(resource: str, found: PluginDaemon | None, program: str | None) -> Finding:
     if found is not None and program is None:
-        # As on a node whose driver is below another root (driver.root): nothing says that the daemon is not well.
-        item = compared(COMPONENT, Subject.MPS_DAEMON.of(resource), "not asked", ANSWERS, True)
+        # As on a node whose driver is below another root (driver.root): it can be as desired all the same.
         cause = "nvidia-cuda-mps-control, by which it is asked, is not on the node's PATH"
-        return replace(item, cause=cause, remedy="see the log of the MPS daemon's pod on the node")
+        return not_known(COMPONENT, Subject.MPS_DAEMON.of(resource), None, cause, _LOOK)
     return compared(
         COMPONENT,
         Subject.MPS_DAEMON.of(resource),
@@ -119,9 +118,14 @@ def _limits(settings: Settings, found: PluginDaemon, gpus: Gpus) -> Iterator[Fin
         f"{replicas} replicas mean that, and the plugin tells its daemon once, when it starts",
     )
     for index, limit in found.limits:
-        total = memory.get(index)
-        if total is not None:
+        if (total := memory.get(index)) is not None:
             yield _limit(found.resource, index, limit, total, replicas)
+        else:
+            what = Subject.MPS_DAEMON.of(f"{found.resource}, pinned memory limit of GPU {index}")
+            cause = (
+                f"nvidia-smi does not tell the memory of GPU {index}, of which each of {replicas} replicas has a part"
+            )
+            yield not_known(COMPONENT, what, f"1/{replicas} of its memory", cause, "run `nvidia-smi` on the node")
 
 
 def _limit(resource: str, index: int, limit: str, total: int, replicas: int) -> Finding:

@@ -30,12 +30,5 @@ def judged(cordon: Cordon) -> Finding:
 
 def unknown(reason: str) -> Finding:
     """Return that the cluster did not tell."""
-    return Finding(
-        COMPONENT,
-        FindingClass.ERROR,
-        Subject.CORDON,
-        "unknown",
-        "none of gpunode's",
-        reason,
-        "look at kubernetes.kubeconfig and kubernetes.run_on",
-    )
+    remedy = "look at kubernetes.kubeconfig and kubernetes.run_on"
+    return Finding(COMPONENT, FindingClass.ERROR, Subject.CORDON, "unknown", "none of gpunode's", reason, remedy)
