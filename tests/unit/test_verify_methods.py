@@ -183,7 +183,7 @@ def test_gpushare_offers_the_memory_of_the_first_gpu_for_each_rounded_down() -> 
 )  # fmt: skip
 def test_memory_that_nobody_knows_is_no_promise(tmp_path: Path, gpus: Gpus | None) -> None:
     cluster = _cluster(tmp_path, "gpushare")
-    assert ("allocatable", "unknown", "known") in _bad(_findings(cluster, "gpushare", gpus))
+    assert ("allocatable", "not known", "the node's devices") in _bad(_findings(cluster, "gpushare", gpus))
 
 
 def _drift(cluster: SimulatedCluster, *methods: str) -> list[list[Finding]]:
@@ -241,8 +241,7 @@ def asked(node: Host) -> Host:
 
 
 def test_the_verdict_is_good_where_all_is_as_desired(cluster: SimulatedCluster, method: str, asked: Host) -> None:
-    # Were some pending, "of" and the number of all would follow the first number.
-    assert re.match(r"\d+ things ", _verified(asked, _settings(cluster, method))) and not asked.refusals
+    assert re.match(r"(\d+) of \1 ", _verified(asked, _settings(cluster, method))) and not asked.refusals
 
 
 def test_the_verdict_fails_with_what_the_plugin_said(cluster: SimulatedCluster, method: str, asked: Host) -> None:
