@@ -32,7 +32,10 @@ def inspect(
     only: Collection[str] | None = None,
     limit: Collection[str] = (),
 ) -> tuple[NodeReport, ...]:
-    """Return a report per host of the inventory, read as by fleet.read; raise SettingsError before any connection."""
+    """Return a report per host of the inventory, read as by fleet.read, and one of the cluster that they are nodes of.
+
+    Raise SettingsError before any connection.
+    """
     answers = fleet.read(inventory_path, NodeFact, watch, seconds=seconds, processes=processes, only=only, limit=limit)
     if not any(answer.settings.kubernetes.enabled for answer in answers):
         return tuple(contained_report(answer) for answer in answers)
@@ -53,7 +56,7 @@ def _of(finding: Finding | None) -> tuple[Finding, ...]:
 def with_cluster(
     inventory_path: Path, answers: Collection[Answer[Node]], reports: tuple[NodeReport, ...]
 ) -> tuple[NodeReport, ...]:
-    """Return the reports with what the cluster says of the nodes that could be judged; without one as they are."""
+    """Return the reports with what the cluster says of the nodes that could be judged, and the cluster's own report."""
     if not any(answer.settings.kubernetes.enabled for answer in answers):
         return reports
     from gpunode.fleet import drift_cluster
@@ -61,13 +64,15 @@ def with_cluster(
     by_name = {report.name: report for report in reports}
     nodes = {
         answer.name: answer.reading
-        for answer in answers
         if isinstance(answer.reading, Node) and worst(by_name[answer.name].findings) is not FindingClass.UNSUPPORTED
+        else None
+        for answer in answers
     }
     # The whole inventory says what the release is to be, and the answers what their labels add to a node's settings.
     hosts = check_hosts(host_data(inventory_path), foreign_names()) | {each.name: each.settings for each in answers}
-    found = drift_cluster.findings(inventory_path, hosts, nodes)
-    return tuple(replace(each, findings=(*each.findings, *found.get(each.name, ()))) for each in reports)
+    found, cluster = drift_cluster.findings(inventory_path, hosts, nodes)
+    reports = tuple(replace(each, findings=(*each.findings, *found.get(each.name, ()))) for each in reports)
+    return reports if cluster is None else (*reports, cluster)
 
 
 def contained_report(answer: Answer[Node]) -> NodeReport:

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from gpunode.base.decision import marked
-from gpunode.base.findings import Finding
+from gpunode.base.findings import Finding, NodeReport
+from gpunode.base.messages import Scope
 from gpunode.base.probe import Probe
 from gpunode.base.reading import ParseError
 from gpunode.base.subject import Subject
@@ -34,22 +35,24 @@ from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART, node_name
 
 
-def findings(inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str, Node]) -> dict[str, list[Finding]]:
-    """Return host -> what the cluster says of it; nothing is asked where no host is in a cluster.
-
-    What the cluster has one of is told with the first of the nodes.
+def findings(
+    inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str, Node | None]
+) -> tuple[dict[str, list[Finding]], NodeReport | None]:
+    """Return host -> what the cluster says of it, and the cluster's own report; None where no node of it is judged.
 
     + hosts: settings of the whole inventory, which say what the release is to be
-    + nodes: the hosts that are judged, as they were read
+    + nodes: the hosts that are judged, as they were read, None where they could not be
     """
     found: dict[str, list[Finding]] = {}
-    for name, item in _schedulers(inventory, hosts, nodes):
+    read_nodes = {host: node for host, node in nodes.items() if node is not None}
+    for name, item in _schedulers(inventory, hosts, read_nodes):
         found.setdefault(name, []).append(item)
-    judged = {host: each for host, each in hosts.items() if each.kubernetes.enabled and host in nodes}
-    first = next(iter(judged), None)
-    if first is None:
-        return found
-    of_first = next(iter(members(hosts).values()), judged[first])
+    of_cluster = {host: each for host, each in hosts.items() if each.kubernetes.enabled and host in nodes}
+    if not of_cluster:
+        return found, None
+    judged = {host: each for host, each in of_cluster.items() if host in read_nodes}
+    of_first = next(iter({**members(hosts), **of_cluster}.values()))
+    name = of_first.kubernetes.cluster_name
     with reached(inventory, of_first.kubernetes) as run:
         cluster = Cluster(of_first.kubernetes, of_first.proxy, run)
         try:
@@ -57,22 +60,24 @@ def findings(inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str,
                 of_first.device_plugin.namespace, bool(nodes_by("gpushare", hosts)), exporter_namespace(hosts)
             )
         except (ClusterError, ParseError) as error:
+            item = unknown(Subject.CLUSTER, str(error))
             # Nothing is known of any of them then.
-            return {**found, **{host: [*found.get(host, ()), unknown(Subject.CLUSTER, str(error))] for host in judged}}
+            found |= {host: [*found.get(host, ()), item] for host in judged}
+            return found, NodeReport(name, (item,), scope=Scope.CLUSTER)
         # As a run of these hosts would label them.
         relabelled = frozenset(node_name(host, settings) for host, settings in judged.items())
         plugins, gone = _plugins(cluster), leaving(hosts, view.nodes, relabelled)
         restarts = Restarts(Whole(hosts, cluster, view, relabelled))
         for host, settings in judged.items():
-            found.setdefault(host, []).extend(_of_node(host, settings, nodes[host], restarts, plugins, gone))
+            found.setdefault(host, []).extend(_of_node(host, settings, read_nodes[host], restarts, plugins, gone))
         for host, item in _exporters(cluster, view, judged):
             found[host].append(item)
         for host, item in _taken(cluster, judged, view.nodes):
             found[host].append(item)
         for host, item in _entries(cluster, judged):
             found[host].append(item)
-        found[first] += findings_of_cluster(restarts.whole, restarts.deciding())
-    return found
+        cluster_findings = tuple(findings_of_cluster(restarts.whole, restarts.deciding()))
+    return found, NodeReport(name, cluster_findings, scope=Scope.CLUSTER)
 
 
 def against(inventory: Path, hosts: Mapping[str, Settings], names: Sequence[str]) -> dict[str, str]:

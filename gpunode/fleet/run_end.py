@@ -25,6 +25,7 @@ from pyinfra.api.state import BaseStateCallback, State, StateStage
 from gpunode.base.codes import preflight
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.folding import NARROWEST, UNBOUND
+from gpunode.base.messages import Scope
 from gpunode.base.terminal import logged
 from gpunode.base.verdicts import Refusal
 from gpunode.fleet.access import errors
@@ -51,6 +52,8 @@ class _Known:
 
 
 _hosts: WeakKeyDictionary[Host, _Known] = WeakKeyDictionary()
+# What the verdict finds of a run's cluster.
+_clusters: WeakKeyDictionary[State, HostEnd] = WeakKeyDictionary()
 
 
 class Watcher(BaseStateCallback):
@@ -121,6 +124,13 @@ def judged(host: Host, findings: Iterable[Finding]) -> None:
     _note(host, findings=(*(_of(host).end.findings or ()), *findings))
 
 
+def cluster_judged(state: State, name: str, findings: Iterable[Finding]) -> None:
+    """Note the verdict's findings on the cluster: each once, as it was found last."""
+    before = _clusters[state].findings if state in _clusters else None
+    found = {(item.component, item.what): item for item in (*(before or ()), *findings)}
+    _clusters[state] = HostEnd(name, findings=tuple(found.values()), scope=Scope.CLUSTER)
+
+
 def tell(state: State) -> None:
     """Log the verdict of a run that was carried out, where gpunode had a part in it: the last that a person reads.
 
@@ -134,6 +144,7 @@ def tell(state: State) -> None:
     _note_cut_off(state, hosts)
     # Of a host that was not reached no deploy could say whether it takes part.
     ends = [known.end for known in map(_of, hosts) if known.ours or unconnected or known.end.unreached is not None]
+    ends += [_clusters[state]] if state in _clusters else []
     events.tell("ended", hosts=[end.to_json() for end in ends])
     columns = max(NARROWEST, get_terminal_size((100, 24)).columns) if sys.stderr.isatty() else UNBOUND
     logger.info("--> Verdict:")

@@ -11,7 +11,7 @@ from typing import Any
 
 from gpunode.base.codes import code_of
 from gpunode.base.errors import CodedError
-from gpunode.base.findings import FindingClass
+from gpunode.base.findings import CLUSTER, FindingClass
 from gpunode.base.subject import Subject
 from gpunode.history.intervals import End, Key, State
 
@@ -127,7 +127,8 @@ class Told:
     """Hold what a document tells: by which command, when (UTC), of which inventory, and of which hosts.
 
     whole: whether it tells of every host of the inventory; inventory, state: as the document has them. A host stands
-    there twice where a document tells of it of two times
+    there twice where a document tells of it of two times. The cluster is a host named CLUSTER; has_cluster: whether the
+    document says if there is one, which those of an earlier gpunode do not
     """
 
     command: str
@@ -138,6 +139,12 @@ class Told:
     hosts: tuple[Host, ...]
     whole: bool
     state: str | None = None
+    has_cluster: bool = False
+
+    @property
+    def nodes(self) -> int:
+        """Return how many hosts it tells of."""
+        return sum(host.name != CLUSTER for host in self.hosts)
 
 
 def told(document: Any, command: str | None = None) -> Told:
@@ -159,6 +166,8 @@ def _told(document: Any, command: str | None) -> Told:
     command = command or ("rollout" if is_rollout else "apply" if is_apply else "agent" if is_agent else "drift")
     # A rollout's own document says of its nodes what its readings have said before.
     hosts = {} if is_rollout else document["hosts"]
+    if not is_rollout and (cluster := document.get("cluster")) is not None:
+        hosts = {**hosts, CLUSTER: cluster}
     whole = not (is_rollout or is_apply or is_agent) and command == "drift" and not document.get("limit")
     inventory, state = document.get("inventory"), document.get("state")
     return Told(
@@ -170,6 +179,7 @@ def _told(document: Any, command: str | None) -> Told:
         tuple(each for name, host in hosts.items() for each in _hosts(kept(name), host, at, is_apply)),
         whole,
         None if state is None else kept(state),
+        "cluster" in document,
     )
 
 

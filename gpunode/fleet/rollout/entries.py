@@ -49,6 +49,7 @@ class Outcome(_Part):
 class Begun(_Part):
     """Open a journal. `hosts` maps each host of the inventory to its fingerprint, `nodes` are taken in their order.
 
+    `cluster` is how the cluster was, which passes where it is as desired or a wave mends it; null without one.
     Of `together` each group goes in one wave, or not at all.
     `settings` are the words behind --set as they may be shown; null in a journal of a gpunode that did not note them.
     `format` is raised when a journal of an earlier gpunode can no longer be gone on with.
@@ -65,6 +66,7 @@ class Begun(_Part):
     left_out: dict[str, LeftOut]
     together: tuple[tuple[str, ...], ...] = ()
     settings: tuple[str, ...] | None = None
+    cluster: Outcome | None = None
 
 
 WaveKind = Literal["canary", "wave", "retry"]
@@ -81,11 +83,12 @@ class WaveBegun(_Part):
 
 
 class WaveEnded(_Part):
-    """Stand behind a wave's gate."""
+    """Close a wave with what its gate said; `cluster`: of the cluster, None where the wave has no node of one."""
 
     entry: Literal["wave ended"] = "wave ended"
     number: int
     outcomes: dict[str, Outcome]
+    cluster: Outcome | None = None
     at: datetime
 
 
