@@ -22,7 +22,6 @@ from tests.support.verify import GOOD
 from tests.support.verify_cluster import DAEMON_SET, SHARED, _gpu, _pod, _set
 
 _NODE = replace(GOOD, mig=Mig("ok", None, (_gpu(0),)))
-FAILED = "The connection to the server 192.0.2.1:6443 was refused"
 
 
 @dataclass(frozen=True)
@@ -53,14 +52,6 @@ class Fleet:
             stack.enter_context(patch.object(drift, "judge", lambda *_: (good,)))
             stack.enter_context(patch.object(fleet_cluster, "held_back", lambda *_: {}))
             return drift.inspect(self.inventory, only=only, limit=limit)
-
-    def refuses(self) -> None:
-        """Have the API server answer nothing."""
-        self.cluster.write(failures={"kubectl": FAILED})
-
-    def has_release(self, revisions: list[str]) -> None:
-        """Give the cluster these revisions of its release."""
-        self.cluster.write(revisions=revisions)
 
 
 def fleet(folder: Path, names: Collection[str] = ("gpu-1", "gpu-2", "gpu-3"), **kubernetes: Any) -> Fleet:
