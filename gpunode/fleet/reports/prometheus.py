@@ -28,6 +28,7 @@ def metrics(reports: Iterable[NodeReport], checked_at: float, took: float = 0, g
     reports = tuple(reports)
     registry = CollectorRegistry()
     _findings(reports, registry)
+    _waiting(nodes_of(reports), registry)
     _summaries(nodes_of(reports), registry)
     built = Gauge("gpunode_build_info", "1; gpunode's version.", ["version"], registry=registry)
     built.labels(gpunode or version("gpunode")).set(1)
@@ -51,11 +52,6 @@ def _of_scope(reports: Iterable[NodeReport], scope: Scope, registry: CollectorRe
     state = gauge("state", "1 for the worst class among a {}'s findings, 0 for the others.", "class")
     count = gauge("findings", "How many findings of a component are of a class.", "component", "class")
     bad = gauge("finding", "1 for each finding that is not as desired.", "component", "what", "class", "code")
-    waiting = gauge(
-        "waiting_since_timestamp_seconds",
-        "Since when a {} waits for a restart or a boot, for the longest that it does.",
-        "class",
-    )
     for report in reports:
         gravest = worst(report.findings)
         for kind in FindingClass:
@@ -63,10 +59,21 @@ def _of_scope(reports: Iterable[NodeReport], scope: Scope, registry: CollectorRe
         numbers = Counter((item.component, item.finding_class) for item in report.findings)
         for (component, kind), number in numbers.items():
             count.labels(report.name, component, kind.value).set(number)
-        since: dict[str, float] = {}
         for item in report.findings:
             if item.finding_class is not FindingClass.OK:
                 bad.labels(report.name, item.component, item.what, item.finding_class.value, item.code).set(1)
+
+
+def _waiting(reports: Iterable[NodeReport], registry: CollectorRegistry) -> None:
+    waiting = Gauge(
+        "gpunode_node_waiting_since_timestamp_seconds",
+        "Since when a node waits for a restart or a boot, for the longest that it does.",
+        ["node", "class"],
+        registry=registry,
+    )
+    for report in reports:
+        since: dict[str, float] = {}
+        for item in report.findings:
             if (at := _seconds(item.since)) is not None:
                 since[item.finding_class.value] = min(at, since.get(item.finding_class.value, at))
         for waits, at in since.items():
