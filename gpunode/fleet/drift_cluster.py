@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 from gpunode.base.decision import marked
 from gpunode.base.findings import Finding, NodeReport
@@ -34,6 +36,8 @@ from gpunode.node import Node
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART, node_name
 
+T = TypeVar("T")
+
 
 def findings(
     inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str, Node | None]
@@ -55,26 +59,21 @@ def findings(
     name = of_first.kubernetes.cluster_name
     with reached(inventory, of_first.kubernetes) as run:
         cluster = Cluster(of_first.kubernetes, of_first.proxy, run)
-        try:
-            view = cluster.view(
-                of_first.device_plugin.namespace, bool(nodes_by("gpushare", hosts)), exporter_namespace(hosts)
-            )
-        except (ClusterError, ParseError) as error:
-            item = unknown(Subject.CLUSTER, str(error))
+        namespace, shared = of_first.device_plugin.namespace, bool(nodes_by("gpushare", hosts))
+        view = _answer(lambda: cluster.view(namespace, shared, exporter_namespace(hosts)))
+        if isinstance(view, str):
+            item = unknown(Subject.CLUSTER, view)
             # Nothing is known of any of them then.
             found |= {host: [*found.get(host, ()), item] for host in judged}
             return found, NodeReport(name, (item,), scope=Scope.CLUSTER)
         # As a run of these hosts would label them.
         relabelled = frozenset(node_name(host, settings) for host, settings in judged.items())
-        plugins, gone = _plugins(cluster), leaving(hosts, view.nodes, relabelled)
+        plugins, gone = _answer(cluster.plugins), leaving(hosts, view.nodes, relabelled)
         restarts = Restarts(Whole(hosts, cluster, view, relabelled))
         for host, settings in judged.items():
             found.setdefault(host, []).extend(_of_node(host, settings, read_nodes[host], restarts, plugins, gone))
-        for host, item in _exporters(cluster, view, judged):
-            found[host].append(item)
-        for host, item in _taken(cluster, judged, view.nodes):
-            found[host].append(item)
-        for host, item in _entries(cluster, judged):
+        of_hosts = _exporters(cluster, view, judged), _taken(cluster, judged, view.nodes), _entries(cluster, judged)
+        for host, item in chain(*of_hosts):
             found[host].append(item)
         cluster_findings = tuple(findings_of_cluster(restarts.whole, restarts.deciding()))
     return found, NodeReport(name, cluster_findings, scope=Scope.CLUSTER)
@@ -90,10 +89,9 @@ def against(inventory: Path, hosts: Mapping[str, Settings], names: Sequence[str]
     if first is None:
         return {}
     with reached(inventory, first.kubernetes) as run:
-        try:
-            found = Cluster(first.kubernetes, first.proxy, run).nodes()
-        except (ClusterError, ParseError) as error:
-            return dict.fromkeys(nodes, " ".join(str(error).split()))
+        found = _answer(Cluster(first.kubernetes, first.proxy, run).nodes)
+    if isinstance(found, str):
+        return dict.fromkeys(nodes, " ".join(found.split()))
     reasons = {name: _reason(found.get(node_name(name, settings))) for name, settings in nodes.items()}
     return {name: reason for name, reason in reasons.items() if reason is not None}
 
@@ -131,16 +129,11 @@ def _of_node(
 def _exporters(cluster: Cluster, view: View, judged: Mapping[str, Settings]) -> Iterator[tuple[str, Finding]]:
     """Yield whether nodes that are to have DCGM's exporter have another one, too; nothing is asked where none is."""
     nodes = nodes_with_exporter(judged)
-    if not nodes:
-        return
-    try:
-        exporters = cluster.exporters()
-    except (ClusterError, ParseError) as error:
-        for host in nodes:
-            yield host, unknown(Subject.SECOND_EXPORTER, str(error))
-        return
+    exporters = _answer(cluster.exporters) if nodes else ()
     for host, settings in nodes.items():
-        if (node := view.nodes.get(node_name(host, settings))) is not None:
+        if isinstance(exporters, str):
+            yield host, unknown(Subject.SECOND_EXPORTER, exporters)
+        elif (node := view.nodes.get(node_name(host, settings))) is not None:
             for item in marked(decide_exporter_alone(settings, node, exporters)).findings:
                 yield host, item
 
@@ -152,13 +145,11 @@ def _entries(cluster: Cluster, judged: Mapping[str, Settings]) -> Iterator[tuple
     first = next((each.device_plugin for each in named.values()), None)
     if first is None:
         return
-    try:
-        entries = cluster.config_map(first.namespace, first.config_name or "")
-    except (ClusterError, ParseError) as error:
-        for host in named:
-            yield host, unknown(Subject.CONFIG_ENTRY.of(f"{first.namespace}/{first.config_name}"), str(error))
-        return
+    entries = _answer(lambda: cluster.config_map(first.namespace, first.config_name or ""))
     for host, settings in named.items():
+        if isinstance(entries, str):
+            yield host, unknown(Subject.CONFIG_ENTRY.of(f"{first.namespace}/{first.config_name}"), entries)
+            continue
         for item in marked(decide_own_config(settings, entries)).findings:
             yield host, item
 
@@ -173,12 +164,9 @@ def _taken(
     offering = {host: nodes.get(node_name(host, each)) for host, each in judged.items() if _has_plugin(each)}
     if not any(offering.values()):
         return
-    try:
-        taken = parse_taken(cluster.told("kubectl get pods", asking_taken(cluster.kubernetes)))
-    except (ClusterError, ParseError):
-        return
+    taken = _answer(lambda: parse_taken(cluster.told("kubectl get pods", asking_taken(cluster.kubernetes))))
     for host, node in offering.items():
-        for item in judge_taken(node, taken) if node is not None else ():
+        for item in judge_taken(node, taken) if node is not None and not isinstance(taken, str) else ():
             yield host, item
 
 
@@ -186,10 +174,10 @@ def _has_plugin(settings: Settings) -> bool:
     return settings.device_plugin.method != "none"
 
 
-def _plugins(cluster: Cluster) -> tuple[Plugin, ...] | str:
-    """Return the cluster's device plugins; why it does not tell them."""
+def _answer(question: Callable[[], T]) -> T | str:
+    """Return what the cluster answers; why it does not."""
     try:
-        return cluster.plugins()
+        return question()
     except (ClusterError, ParseError) as error:
         return str(error)
 

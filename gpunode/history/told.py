@@ -166,17 +166,20 @@ def _told(document: Any, command: str | None) -> Told:
     command = command or ("rollout" if is_rollout else "apply" if is_apply else "agent" if is_agent else "drift")
     # A rollout's own document says of its nodes what its readings have said before.
     hosts = {} if is_rollout else document["hosts"]
-    if not is_rollout and (cluster := document.get("cluster")) is not None:
-        hosts = {**hosts, CLUSTER: cluster}
     whole = not (is_rollout or is_apply or is_agent) and command == "drift" and not document.get("limit")
     inventory, state = document.get("inventory"), document.get("state")
+    reports = [each for name, host in hosts.items() for each in _hosts(kept(name), host, at, is_apply)]
+    if not is_rollout and (cluster := document.get("cluster")) is not None:
+        # It is judged by what a run of the nodes that were read would change: what fewer nodes leave out is not over.
+        in_part = is_apply or not whole or any(each.scope is not Scope.ALL for each in reports)
+        reports.append(Host(CLUSTER, _scope(cluster["findings"], in_part), cluster["findings"], at))
     return Told(
         command,
         at,
         None if inventory is None else kept(inventory),
         kept(document["gpunode"] or "unknown"),
         int(document["exit_code"]),
-        tuple(each for name, host in hosts.items() for each in _hosts(kept(name), host, at, is_apply)),
+        tuple(reports),
         whole,
         None if state is None else kept(state),
         "cluster" in document,

@@ -42,7 +42,7 @@ from gpunode.fleet.rollout.opening import Asked, Request, begun
 from gpunode.fleet.run.ends import ends_of, status_of
 from gpunode.fleet.run.progress import Progress
 from gpunode.history.asking import Question, answers, asking, known
-from gpunode.history.changing import changes
+from gpunode.history.changing import Kind, changes
 from gpunode.history.document import changes_schema, findings_schema, of_changes, of_findings
 from gpunode.history.place import Place
 from gpunode.history.text import changes_text, findings_text
@@ -179,6 +179,23 @@ def test_a_document_of_before_says_nothing_of_the_cluster_and_one_without_a_clus
     assert _changes(place) == [("began", CLUSTER, RELEASE)]
     record(place, told(_document(nodes_of(lacking.inspect()), 2), "drift"), "fleet.py")
     assert _changes(place)[1:] == [("left", CLUSTER, None)]
+
+
+@pytest.mark.parametrize(("later", "end"), [("limit", None), ("away", None), ("whole", "no longer told")])
+def test_what_a_reading_of_fewer_nodes_leaves_out_is_not_over(tmp_path: Path, later: str, end: str | None) -> None:
+    place = Place(tmp_path / "history.sqlite")
+    away = NodeReport("gpu-2", (Finding("node", FindingClass.UNREACHABLE, "connection"),))
+    first = (_good("gpu-1"), _good("gpu-2"), _report("prod", BAD, Scope.CLUSTER))
+    none_of_it = NodeReport("prod", (Finding("device_plugin", OK, "namespace x"),), scope=Scope.CLUSTER)
+    hosts = {"limit": (), "away": (away,), "whole": (_good("gpu-2"),)}[later]
+    second = (_good("gpu-1"), *hosts, none_of_it)
+    for number, (reports, limit) in enumerate([(first, ()), (second, ("gpu-1",) if later == "limit" else ())]):
+        found = document(reports, Call("fleet.py", limit), "1", BEGIN + timedelta(minutes=number))
+        record(place, told(found, "drift"), "fleet.py")
+    with asking(place) as connection:
+        kept = changes(connection, Question(hosts=(CLUSTER,)), BEGIN, BEGIN + timedelta(hours=1))
+    ends = [each.before.end for each in kept if each.kind is Kind.ENDED and each.before is not None]
+    assert ends == ([] if end is None else [end])
 
 
 def test_a_cluster_that_does_not_answer_ends_nothing_that_was_found_of_it(lacking: Fleet, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from gpunode.fleet import drift_cluster
 from gpunode.fleet.nodes import Answer
 from gpunode.kubernetes import gpu_operator
 from gpunode.kubernetes.device_plugin import others, pod_security
-from gpunode.kubernetes.device_plugin.cluster import Cluster
+from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_current import decide_current
 from gpunode.kubernetes.device_plugin.methods import class_alone, wanted_objects
 from gpunode.kubernetes.device_plugin.others import Plugin
@@ -446,10 +446,10 @@ def test_a_label_of_somebody_else_s_is_told_as_a_person_s() -> None:
 
 def test_drift_tells_of_a_second_plugin_that_the_run_refuses() -> None:
     other, settings = Plugin("helm", "theirs", "plugin", "theirs", False, {}), _settings(_METHODS[1])
-    with patch.object(drift_cluster, "_plugins", lambda _: (other,)):
+    with patch.object(Cluster, "plugins", lambda _: (other,)):
         found = _drift(Kubectl(), settings)[Subject.SECOND_PLUGIN]
     assert found.by_person and unnamed(found.cause, "theirs/plugin") == []
-    with patch.object(drift_cluster, "_plugins", lambda _: "Forbidden"):
+    with patch.object(Cluster, "plugins", side_effect=ClusterError("Forbidden")):
         found = _drift(Kubectl(), settings)[Subject.SECOND_PLUGIN]
     assert (found.finding_class, found.cause) == (FindingClass.ERROR, "Forbidden")
     with (

@@ -46,7 +46,7 @@ def view(document: Mapping[str, Any]) -> View:
     # A document of an earlier version has none.
     if (cluster := document.get("cluster")) is not None:
         name, found = cluster_title(cluster["name"]), _host(cluster["name"], cluster, call, since.get(CLUSTER, {}))
-        said += f" {name.capitalize()} is as desired." if found.kind == "ok" else f" {name.capitalize()} is not."
+        said += f" T{name[1:]} {'is as desired' if found.kind == 'ok' else 'is not'}."
         hosts = (replace(found, name=name, scope=Scope.CLUSTER), *hosts)
     return View(
         "Drift",
