@@ -30,8 +30,14 @@ MODULE = Finding(
 )  # fmt: skip
 
 
+class _State(SimpleNamespace):
+    """Be a run's state, which may be weakly referred to."""
+
+    __hash__ = object.__hash__
+
+
 def _state(host: Host, stage: StateStage = StateStage.Disconnect) -> Any:
-    return SimpleNamespace(
+    return _State(
         inventory=[host],
         current_stage=stage,
         is_host_in_limit=lambda each: True,

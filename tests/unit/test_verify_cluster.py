@@ -15,7 +15,7 @@ from gpunode.components.mps.plugin import PluginDaemon, PluginMps
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
 from gpunode.facts.plugin_mps import PluginMps as PluginMpsFact
-from gpunode.fleet import drift_cluster
+from gpunode.fleet import drift_cluster, run_end
 from gpunode.kubernetes.device_plugin.decide_restart import NONE, Bounds, decide_restart
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, OURS, PRESENT
 from gpunode.operations import device_plugin, mps_clients, verify_cluster
@@ -188,6 +188,19 @@ def test_a_dry_run_asks_nothing(cluster: SimulatedCluster, node: Host) -> None:
     node.state.is_executing = False
     assert _verified(node, _settings(cluster)) and not node.refusals
     assert cluster.state()["calls"] == []
+
+
+def test_a_cluster_that_does_not_answer_the_verdict_is_a_finding_of_its_own_and_fails_the_node(
+    cluster: SimulatedCluster, node: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: list[Finding] = []
+    monkeypatch.setattr(run_end, "cluster_judged", lambda state, name, findings: noted.extend(findings))
+    cluster.write(failures={"kubectl": "The connection to the server 192.0.2.1:6443 was refused"})
+    for _ in range(2):
+        assert "192.0.2.1:6443" in _verified(node, _settings(cluster)) and node.refusals
+    assert [(item.what, item.finding_class, item.actual) for item in noted] == [
+        ("cluster", FindingClass.ERROR, "unknown")
+    ]
 
 
 def _drift(cluster: SimulatedCluster, **more: Any) -> list[Finding]:

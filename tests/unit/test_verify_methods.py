@@ -12,7 +12,7 @@ import pytest
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.subject import Subject
 from gpunode.facts.gpu import Gpus as GpusFact
-from gpunode.fleet import drift_cluster
+from gpunode.fleet import drift_cluster, run_end
 from gpunode.kubernetes.device_plugin.cluster import Cluster
 from gpunode.kubernetes.device_plugin.methods import wanted_objects
 from gpunode.kubernetes.device_plugin.promise import promised_memory
@@ -245,6 +245,19 @@ def asked(node: Host) -> Host:
 def test_the_verdict_is_good_where_all_is_as_desired(cluster: SimulatedCluster, method: str, asked: Host) -> None:
     # Were some pending, "of" and the number of all would follow the first number.
     assert re.match(r"\d+ things ", _verified(asked, _settings(cluster, method))) and not asked.refusals
+
+
+def test_the_verdict_notes_the_extender_of_the_cluster_and_not_of_the_node(
+    tmp_path: Path, asked: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: dict[str, list[Finding]] = {"node": [], "cluster": []}
+    monkeypatch.setattr(run_end, "judged", lambda host, findings: noted["node"].extend(findings))
+    monkeypatch.setattr(run_end, "cluster_judged", lambda state, name, findings: noted["cluster"].extend(findings))
+    cluster = _cluster(tmp_path, "gpushare")
+    cluster.write(objects={**THERE["gpushare"], IN_GPUSHARE_S: [_SHARE_SET, _pod(SHARE), _extender(0)]})
+    _verified(asked, _settings(cluster, "gpushare"))
+    assert [(item.what, item.actual) for item in noted["cluster"]] == [(EXTENDER, "not ready")] and asked.refusals
+    assert noted["node"] and all(item.finding_class is FindingClass.OK for item in noted["node"])
 
 
 def test_the_verdict_fails_with_what_the_plugin_said(cluster: SimulatedCluster, method: str, asked: Host) -> None:
