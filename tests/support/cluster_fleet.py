@@ -34,7 +34,7 @@ class Fleet:
     def inspect(
         self, unreachable: Collection[str] = (), only: Collection[str] | None = None, limit: Collection[str] = ()
     ) -> tuple[NodeReport, ...]:
-        """Return what drift reports where some nodes are unreachable; what is told of a node itself is one finding."""
+        """Return what drift reports where some nodes are unreachable; a node itself has one finding."""
         hosts = check_hosts(host_data(self.inventory))
 
         def read(*_: Any, **__: Any) -> tuple[Answer[Any], ...]:
@@ -55,7 +55,7 @@ class Fleet:
 
 
 def fleet(folder: Path, names: Collection[str] = ("gpu-1", "gpu-2", "gpu-3"), **kubernetes: Any) -> Fleet:
-    """Return nodes that are as desired, in a cluster whose release somebody has uninstalled."""
+    """Return nodes that are as desired, in a cluster whose release was uninstalled."""
     cluster = SimulatedCluster.of(folder, *names)
     nodes, labels = cluster.state()["nodes"], {CONFIG: "time-slicing-5-renamed", PRESENT: "true"}
     for each in nodes.values():

@@ -30,10 +30,11 @@ MODULE = Finding(
 )  # fmt: skip
 
 
-class _State(SimpleNamespace):
-    """Be a run's state, which may be weakly referred to."""
+class _State:
+    """Hold what a verdict reads of a run's state; a SimpleNamespace allows no weak reference."""
 
-    __hash__ = object.__hash__
+    def __init__(self, **values: Any) -> None:
+        self.__dict__.update(values)
 
 
 def _state(host: Host, stage: StateStage = StateStage.Disconnect) -> Any:

@@ -256,8 +256,8 @@ def test_the_gate_judges_the_cluster_once_and_the_wave_stops_for_it_and_fails_no
     (wave,) = found["waves"]
     assert wave["nodes"]["gpu-1"]["passed"] and not wave["cluster"]["passed"]
     assert wave["cluster"]["code"] == "device-plugin.helm-release"
-    # Somebody installs the release: the wave that stopped is judged again, and the others follow.
-    healed = Hands(hands.run, lambda nodes: [*map(_good, nodes), _report("p", OK, Scope.CLUSTER)], hands.changed, print)
+    # The release is installed by hand: the wave that stopped is judged again, and the others follow.
+    healed = Hands(hands.run, lambda nodes: (*map(_good, nodes), _report("p", OK, Scope.CLUSTER)), hands.changed, print)
     journal.append(Resumed(at=AT))
     finished = conduct(Journal(journal.path), healed)
     assert [each.begun.nodes for each in finished.waves] == [("gpu-1",), ("gpu-1",), ("gpu-2",), ("gpu-3",)]

@@ -103,9 +103,9 @@ def _report(name: str, host: Mapping[str, Any] | None, why: str) -> NodeReport:
 
 def cluster_report(outcomes: Iterable[Outcome]) -> list[NodeReport]:
     """Return the cluster's report as the workers' documents have it: the gravest of them, none where none has one."""
-    told = [cluster for each in outcomes if (cluster := (each.document or {}).get("cluster")) is not None]
+    found = [cluster for each in outcomes if (cluster := (each.document or {}).get("cluster")) is not None]
     reports = [
-        NodeReport(each["name"], tuple(map(finding_from, each["findings"])), scope=Scope.CLUSTER) for each in told
+        NodeReport(each["name"], tuple(map(finding_from, each["findings"])), scope=Scope.CLUSTER) for each in found
     ]
     gravest = worst(item for report in reports for item in report.findings)
     return [report for report in reports if worst(report.findings) is gravest][:1]

@@ -55,7 +55,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Host:
-    """Hold a host, or the cluster: its verdict, and what is told of it, in order."""
+    """Hold a host, or the cluster: its verdict, and what the document has of it, in order."""
 
     name: str
     kind: str

@@ -83,7 +83,7 @@ class WaveBegun(_Part):
 
 
 class WaveEnded(_Part):
-    """Close a wave with what its gate said; `cluster`: of the cluster, None where the wave has no node of one."""
+    """Close a wave with the outcomes of its gate; `cluster`: of the cluster, None where the wave has no node of one."""
 
     entry: Literal["wave ended"] = "wave ended"
     number: int

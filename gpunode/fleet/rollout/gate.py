@@ -38,15 +38,13 @@ def outcomes(
 
 
 def cluster_outcome(reports: Iterable[NodeReport]) -> Outcome | None:
-    """Return what the gate says of the cluster; None where no node is in one. What is pending stops no rollout."""
-    report = cluster_of(reports)
-    if report is None:
+    """Return what the gate reports of the cluster; None where no node is in one. What is pending stops no rollout."""
+    if (report := cluster_of(reports)) is None:
         return None
     found = worst(report.findings)
     if found is FindingClass.OK:
         return Outcome(finding_class=found, passed=True)
-    reason, gravest = _gravest(report)
-    passed = found in PENDING
+    passed, (reason, gravest) = found in PENDING, _gravest(report)
     return Outcome(finding_class=found, passed=passed, reason=reason, remedy=gravest.remedy, code=gravest.code)
 
 

@@ -56,7 +56,7 @@ class Progress:
 
     passed: nodes that are done. failed: those that are not, with what the gate said. retry: those that failed before a
     stop, and are to be tried again. ended: how it ended; None while it runs, and where its controller was killed.
-    cluster: what the last gate said of the cluster; None where none has judged it yet, or since a stop for it
+    cluster: the last gate's outcome for the cluster; None where none has judged it yet, or since a stop for it
     """
 
     begun: Begun

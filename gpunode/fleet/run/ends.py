@@ -24,9 +24,9 @@ def ends_of(plans: Mapping[str, Plan | Finding], progress: Progress, code: int) 
     code: pyinfra's exit status, negative for a signal
     """
     every = list(map(host_end_from, progress.ends or ()))
-    told = {end.name: end for end in every if end.scope is Scope.NODE}
+    judged = {end.name: end for end in every if end.scope is Scope.NODE}
     cluster = [end for end in every if end.scope is Scope.CLUSTER]
-    ends = [not_run(name, found) or _run(told.get(name), name, progress, code) for name, found in plans.items()]
+    ends = [not_run(name, found) or _run(judged.get(name), name, progress, code) for name, found in plans.items()]
     nodes = [end for end in ends if not_run(end.name, plans[end.name]) is None]
     if code and not any(map(_explains, nodes)):
         how = f"{how_it_ended(code)}, and says of no node why"
