@@ -20,10 +20,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import CLUSTER, Finding, FindingClass, NodeReport, cluster_of, nodes_of
 from gpunode.base.messages import Scope
+from gpunode.cli.rollout_told import say_head
 from gpunode.fleet.call import Call
 from gpunode.fleet.engine.readings import cluster_report
 from gpunode.fleet.engine.remote import Outcome as WorkerOutcome
-from gpunode.fleet.page import of_drift
+from gpunode.fleet.page import of_drift, of_rollout
 from gpunode.fleet.page.groups import counts, rows
 from gpunode.fleet.reports.document import document, schema
 from gpunode.fleet.reports.findings_text import report_text
@@ -256,6 +257,9 @@ def test_the_gate_judges_the_cluster_once_and_the_wave_stops_for_it_and_fails_no
     (wave,) = found["waves"]
     assert wave["nodes"]["gpu-1"]["passed"] and not wave["cluster"]["passed"]
     assert wave["cluster"]["code"] == "device-plugin.helm-release"
+    assert [(each.scope, each.kind) for each in of_rollout.view(found).hosts if each.kind != "not touched"] == [
+        (Scope.CLUSTER, "failed"), (Scope.NODE, "passed"),
+    ]  # fmt: skip
     # The release is installed by hand: the wave that stopped is judged again, and the others follow.
     healed = Hands(hands.run, lambda nodes: (*map(_good, nodes), _report("p", OK, Scope.CLUSTER)), hands.changed, print)
     journal.append(Resumed(at=AT))
@@ -317,7 +321,7 @@ def test_of_several_workers_readings_of_the_cluster_the_gravest_counts() -> None
     assert cluster_report([_part(None)]) == []
 
 
-def test_what_people_read_of_the_cluster(lacking: Fleet, tmp_path: Path) -> None:
+def test_what_people_read_of_the_cluster(lacking: Fleet, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said: list[str] = []
     place = _recorded(lacking, tmp_path)
     since, until = BEGIN - timedelta(hours=1), BEGIN + timedelta(hours=3)
@@ -325,8 +329,11 @@ def test_what_people_read_of_the_cluster(lacking: Fleet, tmp_path: Path) -> None
         inventories = known(connection)
         happened = changes_text(changes(connection, Question(), since, until), inventories, since, until, COLUMNS)
         now = findings_text(answers(connection, Question()), inventories, COLUMNS)
-    journal = _begun(tmp_path, _report("prod", OK, Scope.CLUSTER), _report("gpu-1", BAD))
+    journal = _begun(tmp_path, _report("prod", BAD, Scope.CLUSTER), _report("gpu-1", BAD))
+    say_head(journal.known)
     hands = Hands(lambda wave: RunResult(), lambda names: lacking.inspect(only=names), lambda: None, said.append)
     conduct(journal, hands)
     drift = report_text(lacking.inspect(["gpu-1"]), False, COLUMNS)
-    check_snapshot("cluster_text", "\n\n".join([drift, happened, now, "\n".join(said)]) + "\n")
+    check_snapshot(
+        "cluster_text", "\n\n".join([drift, happened, now, capsys.readouterr().out + "\n".join(said)]) + "\n"
+    )
