@@ -18,6 +18,7 @@ from pyinfra.context import ctx_host
 from gpunode.base.findings import Finding, FindingClass, totals
 from gpunode.base.reading import ParseError
 from gpunode.base.run_context import Slot
+from gpunode.base.subject import Subject
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
 from gpunode.components.mps.plugin import PluginMps
@@ -26,6 +27,7 @@ from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
 from gpunode.facts.plugin_mps import PluginMps as PluginMpsFact
 from gpunode.fleet import run_end
+from gpunode.kubernetes.components import unknown
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
 from gpunode.kubernetes.device_plugin.taken import TAKEN, asking_taken, judge_taken, parse_taken
@@ -65,13 +67,12 @@ class _Watched:
     view: View | None = None
     read_at: float = 0.0
     unanswered: str | None = None
-    failed_for: str | None = None
 
     def now(self, cluster: Cluster, namespace: str, with_gpushare: bool, exporter: str | None, since: float) -> View:
         """Return a view that was asked for after `since`, by this host or another; an older one where none was had."""
         with self.lock:
-            if self.failed_for is not None:
-                raise OperationRefused(f"the cluster: see what {self.failed_for} is told")
+            if self.view is None and self.unanswered is not None:
+                raise OperationRefused(self.unanswered)
             if self.view is None or self.read_at < since:
                 began = monotonic()
                 try:
@@ -79,7 +80,9 @@ class _Watched:
                 except (ClusterError, ParseError) as error:
                     self.unanswered = str(error)
                     if self.view is None:
-                        self.failed_for = host.name
+                        run_end.cluster_judged(
+                            host.state, cluster.kubernetes.cluster_name, [unknown(Subject.CLUSTER, self.unanswered)]
+                        )
                         raise OperationRefused(self.unanswered) from None
                 self.read_at = began
             return self.view
@@ -115,10 +118,13 @@ def verified(
     boot: MigBoot = MigBoot() if settings.mig.config is None else require(host.get_fact(MigBootFact), "MIG at a boot")
     name = node_name(host.name, settings)
     node = _Node(settings, gpus, mig, boot, by_smi, with_gpushare, exporter, name, everyone or {})
-    findings = node.waited_for()
+    findings, of_cluster = node.waited_for()
     for item in [each for each in findings if each.finding_class is FindingClass.RESTART_PENDING]:
         host.log(str(item))
     run_end.judged(ctx_host.get(), findings)
+    if of_cluster:
+        run_end.cluster_judged(host.state, settings.kubernetes.cluster_name, of_cluster)
+    findings = (*findings, *of_cluster)
     if bad := _wrong(findings):
         log = node.plugin_log() if any(comes_by_itself(item) and not is_about(item) for item in bad) else []
         log += node.mig_manager_log() if any(map(is_about, bad)) else []
@@ -186,22 +192,21 @@ class _Node:
             max(self.began, monotonic() - _PAUSE),
         )
 
-    def waited_for(self) -> tuple[Finding, ...]:
-        """Return the findings when all is as desired, or nothing more is to be waited for."""
+    def waited_for(self) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+        """Return the findings of node and cluster when all is as desired, or nothing more is to be waited for."""
         state = mig_state(self.settings, self.gpus, self.mig)
         said = self.began
         while True:
             view = self.view()
             findings = self.judged(state, view)
-            if self.is_shared:
-                findings = (*findings, judge_extender(view))
-            bad = _wrong(findings)
+            of_cluster = (judge_extender(view),) if self.is_shared else ()
+            bad = _wrong((*findings, *of_cluster))
             # What it said before does not count for good.
             silent = _watched.of(host.state).unanswered
             if silent is not None and self.is_late():
                 raise OperationRefused(silent)
             if silent is None and (not any(map(comes_by_itself, bad)) or self.is_late()):
-                return findings
+                return findings, of_cluster
             if monotonic() - said >= _PROGRESS:
                 said = monotonic()
                 what = silent or f"{bad[0].what} is {bad[0].actual}, {bad[0].desired} is to come"

@@ -34,7 +34,7 @@ from urllib.parse import quote, urlsplit
 
 NAMESPACE, SIGNER = "gpunode-bundle", "gpunode"
 # Versions of a bundle, of state.json, of the report, and of the document in it where gpunode printed none.
-SCHEMA, STATE_SCHEMA, REPORT_SCHEMA, DOCUMENT_SCHEMA = 1, 1, 1, 2
+SCHEMA, STATE_SCHEMA, REPORT_SCHEMA, DOCUMENT_SCHEMA = 1, 1, 1, 3
 # One file, so that nobody fetches the text of one bundle with the signature of another: the signature, then the text.
 BUNDLE, END = "bundle.signed", b"-----END SSH SIGNATURE-----\n"
 # The most bytes of a bundle and of a program, and the seconds that a server has for each answer.

@@ -18,7 +18,7 @@ COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
 OF_CALL: dict[str, Any] = {"inventory": MAYBE, "limit": TEXTS, "set": TEXTS}
 ERROR_SCHEMA = 1
 # Versions of documents that gpunode reads again: of drift, apply, ci and agent collect; of rollout; an agent's report.
-REPORT_SCHEMA, ROLLOUT_SCHEMA, AGENT_SCHEMA = 2, 1, 1
+REPORT_SCHEMA, ROLLOUT_SCHEMA, AGENT_SCHEMA = 3, 2, 1
 # What to do where `newer` returns a reason.
 UPDATE = "update gpunode here"
 

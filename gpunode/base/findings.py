@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpunode.base.codes import code_of
 from gpunode.base.disruption import Disruption
+from gpunode.base.messages import Scope
 
 if TYPE_CHECKING:
     from gpunode.base.node_summary import NodeSummary
@@ -38,6 +39,8 @@ class FindingClass(StrEnum):
     ERROR = "error"
 
 
+# The cluster among hosts, none of which can have this name: pyinfra takes it for a connector's.
+CLUSTER = "@cluster"
 # Worst first: an error hides whether the rest is good, so it wins over a negative verdict.
 EXIT_CODES = {
     FindingClass.ERROR: ExitCode.ERROR,
@@ -136,8 +139,10 @@ def finding_from(found: Mapping[str, Any]) -> Finding:
 
 @dataclass(frozen=True)
 class NodeReport:
-    """Hold one node's findings; `summary`: what it is, where it could be read, which makes no report another one.
+    """Hold the findings of one node, or of its cluster; `summary`: what it is, where it could be read, which makes no
+    report another one.
 
+    name: the host's, or the cluster's by its settings, which may be a host's as well
     at: when the node itself found them, as 2026-01-31T12:00:00Z, but for those of `agent`; None where they are new
     """
 
@@ -145,6 +150,27 @@ class NodeReport:
     findings: tuple[Finding, ...]
     summary: NodeSummary | None = field(default=None, compare=False)
     at: str | None = None
+    scope: Scope = Scope.NODE
+
+    @property
+    def title(self) -> str:
+        """Return the name as people read it."""
+        return self.name if self.scope is Scope.NODE else cluster_title(self.name)
+
+
+def cluster_title(name: str) -> str:
+    """Return the name of a cluster as people read it, which no host has."""
+    return "the cluster" if name == Scope.CLUSTER else f"the cluster {name}"
+
+
+def cluster_of(reports: Iterable[NodeReport]) -> NodeReport | None:
+    """Return the report of the cluster; None where none was judged."""
+    return next((each for each in reports if each.scope is Scope.CLUSTER), None)
+
+
+def nodes_of(reports: Iterable[NodeReport]) -> tuple[NodeReport, ...]:
+    """Return the reports of nodes."""
+    return tuple(each for each in reports if each.scope is Scope.NODE)
 
 
 def worst(findings: Iterable[Finding]) -> FindingClass:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from gpunode.base.codes import with_code
-from gpunode.base.findings import ExitCode, Finding, FindingClass, NodeReport, verdict
+from gpunode.base.findings import ExitCode, Finding, FindingClass, NodeReport, cluster_of, verdict
 from gpunode.base.host_names import folded
 from gpunode.base.terminal import say
 from gpunode.cli.drift import print_reports, unwritten_reports
@@ -68,7 +68,10 @@ def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
     status = _provisioned(inventory)
     with told():
         reports = inspect(inventory)
-    whole = tuple(replace(one, findings=(up[one.name], _run(status), *one.findings)) for one in reports)
+    cluster = cluster_of(reports)
+    whole = tuple(
+        one if one is cluster else replace(one, findings=(up[one.name], _run(status), *one.findings)) for one in reports
+    )
     # Of the run a person has read the output; of a program's document it is a finding.
     if not is_json():
         print_reports(reports, show_all=False, call=called(inventory))

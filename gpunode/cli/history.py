@@ -187,8 +187,8 @@ def import_(files: tuple[Path, ...], inventory: str | None) -> None:
             # Whoever names it means it, whatever the environment says of others.
             name = inventory_name(named, {}) if inventory else inventory_name(named)
             record(place, found, name, keep)
-            taken.append((str(file), name, len(found.hosts)))
-            many = f"{len(found.hosts)} host{'' if len(found.hosts) == 1 else 's'}"
+            taken.append((str(file), name, found.nodes))
+            many = f"{found.nodes} host{'' if found.nodes == 1 else 's'}"
             talk(f"{file}: {many} of {name}, {found.at:%Y-%m-%d %H:%M} UTC")
     if is_json():
         say_document(document.of_import(place, inventory, taken))

@@ -33,6 +33,9 @@ def say_head(progress: Progress) -> None:
         f"canary: {first}; at most "
         f"{policy.max_unavailable} unavailable; {policy.failure_budget or 'none'} may fail"
     )
+    if begun.cluster is not None and begun.cluster.reason:
+        mended = "; the first wave with a node of it mends that" if begun.cluster.passed else ""
+        tell(f"  the cluster: {begun.cluster.reason}{mended}")
     tell("gate: pyinfra's run, a reading as `gpunode drift` has it, and the cluster where there is one")
     for reason, names in _left_out(progress):
         tell(f"  left out: {folded_in_a_line(names, columns())}: {reason}")

@@ -32,42 +32,35 @@ def inspect(
     only: Collection[str] | None = None,
     limit: Collection[str] = (),
 ) -> tuple[NodeReport, ...]:
-    """Return a report per host of the inventory, read as by fleet.read; raise SettingsError before any connection."""
+    """Return a report per host of the inventory, read as by fleet.read, and one of the cluster that they are nodes of.
+
+    Raise SettingsError before any connection.
+    """
     answers = fleet.read(inventory_path, NodeFact, watch, seconds=seconds, processes=processes, only=only, limit=limit)
     if not any(answer.settings.kubernetes.enabled for answer in answers):
         return tuple(contained_report(answer) for answer in answers)
     # Late: what is in no cluster needs none of it.
+    from gpunode.fleet import drift_cluster
     from gpunode.fleet.cluster import held_back, with_cluster_nodes
 
     answers = tuple(with_cluster_nodes(inventory_path, answers))
-    reports = tuple(contained_report(answer) for answer in answers)
+    reports = {answer.name: contained_report(answer) for answer in answers}
     cordons = held_back(inventory_path, {answer.name: answer.settings for answer in answers})
-    reports = tuple(replace(each, findings=(*each.findings, *_of(cordons.get(each.name)))) for each in reports)
-    return with_cluster(inventory_path, answers, reports)
-
-
-def _of(finding: Finding | None) -> tuple[Finding, ...]:
-    return () if finding is None else (finding,)
-
-
-def with_cluster(
-    inventory_path: Path, answers: Collection[Answer[Node]], reports: tuple[NodeReport, ...]
-) -> tuple[NodeReport, ...]:
-    """Return the reports with what the cluster says of the nodes that could be judged; without one as they are."""
-    if not any(answer.settings.kubernetes.enabled for answer in answers):
-        return reports
-    from gpunode.fleet import drift_cluster
-
-    by_name = {report.name: report for report in reports}
-    nodes = {
-        answer.name: answer.reading
-        for answer in answers
-        if isinstance(answer.reading, Node) and worst(by_name[answer.name].findings) is not FindingClass.UNSUPPORTED
-    }
+    nodes = {answer.name: _judged(answer, reports[answer.name]) for answer in answers}
     # The whole inventory says what the release is to be, and the answers what their labels add to a node's settings.
     hosts = check_hosts(host_data(inventory_path), foreign_names()) | {each.name: each.settings for each in answers}
-    found = drift_cluster.findings(inventory_path, hosts, nodes)
-    return tuple(replace(each, findings=(*each.findings, *found.get(each.name, ()))) for each in reports)
+    found, cluster = drift_cluster.findings(inventory_path, hosts, nodes)
+    every = [
+        replace(each, findings=(*each.findings, *([cordons[name]] if name in cordons else ()), *found.get(name, ())))
+        for name, each in reports.items()
+    ]
+    return tuple(every) if cluster is None else (*every, cluster)
+
+
+def _judged(answer: Answer[Node], report: NodeReport) -> Node | None:
+    """Return the node as it was read; None where it was not, or cannot be what the settings ask."""
+    is_unsupported = worst(report.findings) is FindingClass.UNSUPPORTED
+    return answer.reading if isinstance(answer.reading, Node) and not is_unsupported else None
 
 
 def contained_report(answer: Answer[Node]) -> NodeReport:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
 from gpunode.base.decision import marked
-from gpunode.base.findings import Finding
+from gpunode.base.findings import Finding, NodeReport
+from gpunode.base.messages import Scope
 from gpunode.base.probe import Probe
 from gpunode.base.reading import ParseError
 from gpunode.base.subject import Subject
@@ -37,45 +39,44 @@ from gpunode.settings.cluster import BY_CHART, node_name
 T = TypeVar("T")
 
 
-def findings(inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str, Node]) -> dict[str, list[Finding]]:
-    """Return host -> what the cluster says of it; nothing is asked where no host is in a cluster.
-
-    What the cluster has one of is told with the first of the nodes.
+def findings(
+    inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str, Node | None]
+) -> tuple[dict[str, list[Finding]], NodeReport | None]:
+    """Return host -> what the cluster says of it, and the cluster's own report; None where no node of it is judged.
 
     + hosts: settings of the whole inventory, which say what the release is to be
-    + nodes: the hosts that are judged, as they were read
+    + nodes: the hosts that are judged, as they were read, None where they could not be
     """
     found: dict[str, list[Finding]] = {}
-    for name, item in _schedulers(inventory, hosts, nodes):
+    read_nodes = {host: node for host, node in nodes.items() if node is not None}
+    for name, item in _schedulers(inventory, hosts, read_nodes):
         found.setdefault(name, []).append(item)
-    judged = {host: each for host, each in hosts.items() if each.kubernetes.enabled and host in nodes}
-    first = next(iter(judged), None)
-    if first is None:
-        return found
-    of_first = next(iter(members(hosts).values()), judged[first])
+    of_cluster = {host: each for host, each in hosts.items() if each.kubernetes.enabled and host in nodes}
+    if not of_cluster:
+        return found, None
+    judged = {host: each for host, each in of_cluster.items() if host in read_nodes}
+    of_first = next(iter({**members(hosts), **of_cluster}.values()))
+    name = of_first.kubernetes.cluster_name
     with reached(inventory, of_first.kubernetes) as run:
         cluster = Cluster(of_first.kubernetes, of_first.proxy, run)
-        try:
-            view = cluster.view(
-                of_first.device_plugin.namespace, bool(nodes_by("gpushare", hosts)), exporter_namespace(hosts)
-            )
-        except (ClusterError, ParseError) as error:
+        namespace, shared = of_first.device_plugin.namespace, bool(nodes_by("gpushare", hosts))
+        view = _answer(lambda: cluster.view(namespace, shared, exporter_namespace(hosts)))
+        if isinstance(view, str):
+            item = unreached(view)
             # Nothing is known of any of them then.
-            return {**found, **{host: [*found.get(host, ()), unreached(str(error))] for host in judged}}
+            found |= {host: [*found.get(host, ()), item] for host in judged}
+            return found, NodeReport(name, (item,), scope=Scope.CLUSTER)
         # As a run of these hosts would label them.
         relabelled = frozenset(node_name(host, settings) for host, settings in judged.items())
-        plugins, gone = _or_why(cluster.plugins), leaving(hosts, view.nodes, relabelled)
+        plugins, gone = _answer(cluster.plugins), leaving(hosts, view.nodes, relabelled)
         restarts = Restarts(Whole(hosts, cluster, view, relabelled))
         for host, settings in judged.items():
-            found.setdefault(host, []).extend(_of_node(host, settings, nodes[host], restarts, plugins, gone))
-        for host, item in _exporters(cluster, view, judged):
+            found.setdefault(host, []).extend(_of_node(host, settings, read_nodes[host], restarts, plugins, gone))
+        of_hosts = _exporters(cluster, view, judged), _taken(cluster, judged, view.nodes), _entries(cluster, judged)
+        for host, item in chain(*of_hosts):
             found[host].append(item)
-        for host, item in _taken(cluster, judged, view.nodes):
-            found[host].append(item)
-        for host, item in _entries(cluster, judged):
-            found[host].append(item)
-        found[first] += findings_of_cluster(restarts.whole, restarts.deciding())
-    return found
+        cluster_findings = tuple(findings_of_cluster(restarts.whole, restarts.deciding()))
+    return found, NodeReport(name, cluster_findings, scope=Scope.CLUSTER)
 
 
 def against(inventory: Path, hosts: Mapping[str, Settings], names: Sequence[str]) -> dict[str, str]:
@@ -88,10 +89,9 @@ def against(inventory: Path, hosts: Mapping[str, Settings], names: Sequence[str]
     if first is None:
         return {}
     with reached(inventory, first.kubernetes) as run:
-        try:
-            found = Cluster(first.kubernetes, first.proxy, run).nodes()
-        except (ClusterError, ParseError) as error:
-            return dict.fromkeys(nodes, " ".join(str(error).split()))
+        found = _answer(Cluster(first.kubernetes, first.proxy, run).nodes)
+    if isinstance(found, str):
+        return dict.fromkeys(nodes, " ".join(found.split()))
     reasons = {name: _reason(found.get(node_name(name, settings))) for name, settings in nodes.items()}
     return {name: reason for name, reason in reasons.items() if reason is not None}
 
@@ -129,9 +129,7 @@ def _of_node(
 def _exporters(cluster: Cluster, view: View, judged: Mapping[str, Settings]) -> Iterator[tuple[str, Finding]]:
     """Yield whether nodes that are to have DCGM's exporter have another one, too; nothing is asked where none is."""
     nodes = nodes_with_exporter(judged)
-    if not nodes:
-        return
-    exporters = _or_why(cluster.exporters)
+    exporters = _answer(cluster.exporters) if nodes else ()
     for host, settings in nodes.items():
         if isinstance(exporters, str):
             yield host, unknown(Subject.SECOND_EXPORTER, exporters)
@@ -147,7 +145,7 @@ def _entries(cluster: Cluster, judged: Mapping[str, Settings]) -> Iterator[tuple
     first = next((each.device_plugin for each in named.values()), None)
     if first is None:
         return
-    entries = _or_why(lambda: cluster.config_map(first.namespace, first.config_name or ""))
+    entries = _answer(lambda: cluster.config_map(first.namespace, first.config_name or ""))
     for host, settings in named.items():
         if isinstance(entries, str):
             yield host, unknown(Subject.CONFIG_ENTRY.of(f"{first.namespace}/{first.config_name}"), entries)
@@ -164,7 +162,7 @@ def _taken(
     offering = {host: node for host in with_plugin if (node := nodes.get(node_name(host, judged[host])))}
     if not offering:
         return
-    taken = _or_why(lambda: parse_taken(cluster.told("kubectl get pods", asking_taken(cluster.kubernetes))))
+    taken = _answer(lambda: parse_taken(cluster.told("kubectl get pods", asking_taken(cluster.kubernetes))))
     for host, node in offering.items():
         if isinstance(taken, str):
             yield host, unknown(f"{TAKEN}the node's GPUs", taken, None)
@@ -172,10 +170,10 @@ def _taken(
             yield from ((host, item) for item in judge_taken(node, taken))
 
 
-def _or_why(ask: Callable[[], T]) -> T | str:
+def _answer(question: Callable[[], T]) -> T | str:
     """Return what the cluster answers; why it does not."""
     try:
-        return ask()
+        return question()
     except (ClusterError, ParseError) as error:
         return str(error)
 

@@ -23,6 +23,7 @@ from pyinfra.api.state import BaseStateCallback, State, StateStage
 
 from gpunode.base.findings import Finding
 from gpunode.base.folding import NARROWEST, UNBOUND
+from gpunode.base.messages import Scope
 from gpunode.base.run_context import FAILURE_REASONS, Slot
 from gpunode.base.terminal import logged
 from gpunode.base.verdicts import Refusal, RefusalMessage
@@ -49,6 +50,8 @@ class _Known:
 
 
 _known = Slot(_Known)
+# What the verdict finds of a run's cluster; None where nothing was judged of it.
+_cluster: Slot[HostEnd | None] = Slot(lambda: None)
 
 
 class Watcher(BaseStateCallback):
@@ -114,6 +117,14 @@ def judged(host: Host, findings: Iterable[Finding]) -> None:
     _note(host, findings=(*(_end(host).findings or ()), *findings))
 
 
+def cluster_judged(state: State, name: str, findings: Iterable[Finding]) -> None:
+    """Note the verdict's findings on the cluster: each once, as it was found last."""
+    before = _cluster.of(state)
+    every = (*((before.findings if before else None) or ()), *findings)
+    found = {(item.component, item.what): item for item in every}
+    _cluster.set(state, HostEnd(name, findings=tuple(found.values()), scope=Scope.CLUSTER))
+
+
 def tell(state: State) -> None:
     """Log the verdict of a run that was carried out, where gpunode had a part in it: the last that a person reads.
 
@@ -127,6 +138,8 @@ def tell(state: State) -> None:
     _note_cut_off(state, hosts)
     # Of a host that was not reached no deploy could say whether it takes part.
     ends = [_end(host) for host in hosts if _known.of(host).ours or unconnected or _end(host).unreached is not None]
+    if (cluster := _cluster.of(state)) is not None:
+        ends.append(cluster)
     events.tell("ended", hosts=[end.to_json() for end in ends])
     columns = max(NARROWEST, get_terminal_size((100, 24)).columns) if sys.stderr.isatty() else UNBOUND
     logger.info("--> Verdict:")

@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, or_, select
 
+from gpunode.base.findings import CLUSTER
 from gpunode.history.connection import reading, writing
 from gpunode.history.errors import NothingError
 from gpunode.history.intervals import Interval
@@ -83,7 +84,7 @@ def known(connection: Connection) -> list[Known]:
     """Return the inventories, by their names."""
     of_hosts = (
         select(hosts.c.inventory_id, func.count().label("hosts"))
-        .where(hosts.c.gone.is_(None))
+        .where(hosts.c.gone.is_(None), hosts.c.name != CLUSTER)
         .group_by(hosts.c.inventory_id)
         .subquery()
     )

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gpunode.base.document import COUNT, MAYBE, TEXT, document_schema, head, objects
-from gpunode.base.findings import ExitCode, FindingClass
+from gpunode.base.findings import CLUSTER, ExitCode, FindingClass
+from gpunode.base.messages import Scope
 from gpunode.history.asking import Answer, Known
 from gpunode.history.changing import Change, Kind
 from gpunode.history.intervals import End, State
@@ -15,9 +16,10 @@ from gpunode.history.place import Place
 from gpunode.history.pruning import Pruned
 
 # Raised when a key goes away or changes its meaning; a new key raises nothing.
-SCHEMA = 1
+SCHEMA = 2
 _CLASS = {"enum": [each.value for each in FindingClass]}
 _OF = {"history": TEXT, "inventory": MAYBE}
+_SCOPE = {"enum": [each.value for each in Scope]}
 _STATE = {"class": _CLASS, "actual": MAYBE, "desired": MAYBE}
 
 
@@ -25,7 +27,8 @@ def of_findings(
     place: Place, inventory: str | None, found: Sequence[Answer], at: datetime | None = None
 ) -> dict[str, Any]:
     """Return the document of `findings`; at: the time that was asked for, None where it was now."""
-    counts = {"hosts": len({(each.inventory, each.host) for each in found}), "findings": len(found)}
+    hosts = {(each.inventory, each.host) for each in found if each.host != CLUSTER}
+    counts = {"hosts": len(hosts), "findings": len(found)}
     head_of = _head(place, inventory, counts)
     return {**head_of, "asked_at": _time(at), "findings": [_answer(each) for each in found]}
 
@@ -34,6 +37,7 @@ def findings_schema() -> dict[str, Any]:
     """Return the JSON schema of that."""
     times = {"since": TEXT, "last_good": MAYBE, "begun": TEXT, "not_yet": MAYBE, "last": TEXT, "seen": TEXT}
     names = dict.fromkeys(("inventory", "host", "component", "what", "code"), TEXT)
+    names |= {"scope": _SCOPE}
     ended = {"ended": MAYBE, "end": {"enum": [None, *(each.value for each in End)]}}
     told = {"cause": MAYBE, "remedy": MAYBE, "told_by": TEXT, "or_earlier": {"type": "boolean"}}
     items = {"type": "array", "items": objects({**names, **_STATE, **told, **times, **ended})}
@@ -55,7 +59,15 @@ def changes_schema() -> dict[str, Any]:
     side = {"anyOf": [objects(_STATE), {"type": "null"}]}
     names = dict.fromkeys(("host", "component", "what", "code", "earliest", "by", "run"), MAYBE)
     kinds = {"enum": [each.value for each in Kind]}
-    change = {"at": TEXT, "change": kinds, "inventory": TEXT, **names, "before": side, "after": side}
+    change = {
+        "at": TEXT,
+        "change": kinds,
+        "inventory": TEXT,
+        "scope": {"enum": [*_SCOPE["enum"], None]},
+        **names,
+        "before": side,
+        "after": side,
+    }
     keys = {"since": TEXT, "until": TEXT, "changes": {"type": "array", "items": objects(change)}}
     return document_schema(SCHEMA, {kind.value: COUNT for kind in Kind}, (0,), keys, _OF)
 
@@ -110,6 +122,7 @@ def _answer(answer: Answer) -> dict[str, Any]:
     each = answer.interval
     return {
         "inventory": answer.inventory,
+        "scope": _scope(answer.host),
         "host": answer.host,
         "component": each.key[0],
         "what": each.key[1],
@@ -138,6 +151,7 @@ def _change(change: Change) -> dict[str, Any]:
         "earliest": _time(change.earliest),
         "change": change.kind.value,
         "inventory": change.inventory,
+        "scope": None if change.host is None else _scope(change.host),
         "host": change.host,
         "component": component,
         "what": what,
@@ -147,6 +161,10 @@ def _change(change: Change) -> dict[str, Any]:
         "by": change.by,
         "run": change.run,
     }
+
+
+def _scope(host: str) -> str:
+    return (Scope.CLUSTER if host == CLUSTER else Scope.NODE).value
 
 
 def _state(state: State) -> dict[str, str | None]:

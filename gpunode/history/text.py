@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from gpunode.base.codes import with_code
-from gpunode.base.findings import FindingClass
+from gpunode.base.findings import CLUSTER, FindingClass, cluster_title
 from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.host_names import folded_in_a_line
 from gpunode.base.terminal import printable
@@ -34,9 +34,10 @@ def findings_text(
         for alike in _alike(mine, _told_alike):
             lines += _entry(alike, inventory.last, columns, style)
         if not quiet:
-            hosts = len({each.host for each in mine})
+            hosts = len({each.host for each in mine if each.host != CLUSTER})
+            cluster = "; the cluster is not as desired" if any(each.host == CLUSTER for each in mine) else ""
             told = f"the last report is of {in_words(inventory.last)}" if inventory.last else "no report is kept"
-            said = f"{hosts:,} of {_counted(inventory.hosts, 'host')} not as desired; {told}"
+            said = f"{hosts:,} of {_counted(inventory.hosts, 'host')} not as desired{cluster}; {told}"
             lines.append(fold(said, columns, "  "))
     return "\n".join(lines)
 
@@ -44,12 +45,12 @@ def findings_text(
 def _told_alike(answer: Answer) -> tuple[object, ...]:
     """Return what has to be the same of findings that stand in one entry."""
     state = answer.interval.state
-    return answer.interval.key, state, state.cause, state.remedy
+    return answer.interval.key, state, state.cause, state.remedy, answer.host == CLUSTER
 
 
 def _entry(alike: Sequence[Answer], latest: datetime | None, columns: int, style: Style) -> Iterator[str]:
     first = alike[0].interval
-    yield _head(first, [each.host for each in alike], columns, style)
+    yield _head(first, [_title(each.host) for each in alike], columns, style)
     last = min(each.interval.last for each in alike)
     told = {
         "actual": first.state.actual,
@@ -110,14 +111,15 @@ def _at_once(change: Change) -> tuple[object, ...]:
     side = after or before
     sides = (before.state if before is not None else None, after.state if after is not None else None)
     ending = side.end if side is not None and after is None else None
-    return in_words(change.at), change.kind, side and side.key, sides, ending, change.by, change.run
+    is_cluster = change.host == CLUSTER
+    return in_words(change.at), change.kind, side and side.key, sides, ending, change.by, change.run, is_cluster
 
 
 def _happened(alike: Sequence[Change], columns: int, style: Style) -> Iterator[str]:
     first = alike[0]
     lead = f"{in_words(first.at)}  {first.kind:<{_KIND}}"
     indent = " " * (len(lead) if columns >= 2 * len(lead) else 4)
-    names = folded_in_a_line([each.host for each in alike if each.host is not None], columns)
+    names = folded_in_a_line([_title(each.host) for each in alike if each.host is not None], columns)
     side = first.after or first.before
     if side is None:
         said = {Kind.RAN: f"{first.by}: {first.run}", Kind.LEFT: f"{names}: no longer in the inventory"}
@@ -166,6 +168,10 @@ def _head(interval: Interval, hosts: list[str], columns: int, style: Style) -> s
     names = hosts[0] if len(hosts) == 1 else f"{len(hosts):,} nodes: {folded_in_a_line(hosts, columns)}"
     text = f"{what}: {style(FindingClass(interval.state.finding_class))}, {printable(names)}"
     return fold(with_code(text, interval.state.code), columns, "  ")
+
+
+def _title(host: str) -> str:
+    return cluster_title("cluster") if host == CLUSTER else host
 
 
 def _alike(found: Iterable[T], key: Callable[[T], object]) -> Iterable[list[T]]:

@@ -12,7 +12,7 @@ from typing import Any
 from gpunode.base.codes import code_of
 from gpunode.base.document import AGENT_SCHEMA, REPORT_SCHEMA, ROLLOUT_SCHEMA, UPDATE, newer
 from gpunode.base.errors import CodedError
-from gpunode.base.findings import FindingClass
+from gpunode.base.findings import CLUSTER, FindingClass
 from gpunode.base.messages import command_error
 from gpunode.base.subject import Subject
 from gpunode.history.intervals import End, Key, State
@@ -133,7 +133,8 @@ class Told:
     """Hold what a document tells: by which command, when (UTC), of which inventory, and of which hosts.
 
     whole: whether it tells of every host of the inventory; inventory, state: as the document has them. A host stands
-    there twice where a document tells of it of two times
+    there twice where a document tells of it of two times. The cluster is a host named CLUSTER; has_cluster: whether the
+    document says if there is one, which those of an earlier gpunode do not
     """
 
     command: str
@@ -144,6 +145,12 @@ class Told:
     hosts: tuple[Host, ...]
     whole: bool
     state: str | None = None
+    has_cluster: bool = False
+
+    @property
+    def nodes(self) -> int:
+        """Return how many hosts it tells of."""
+        return sum(host.name != CLUSTER for host in self.hosts)
 
 
 def told(document: Any, command: str | None = None) -> Told:
@@ -176,15 +183,21 @@ def _told(document: Any, command: str | None) -> Told:
     hosts = {} if is_rollout else document["hosts"]
     whole = not (is_rollout or is_apply or is_agent) and command == "drift" and not document.get("limit")
     inventory, state = document.get("inventory"), document.get("state")
+    reports = [each for name, host in hosts.items() for each in _hosts(kept(name), host, at, is_apply)]
+    if not is_rollout and (cluster := document.get("cluster")) is not None:
+        # It is judged by what a run of the nodes that were read would change: what fewer nodes leave out is not over.
+        in_part = is_apply or not whole or any(each.scope is not Scope.ALL for each in reports)
+        reports.append(Host(CLUSTER, _scope(cluster["findings"], in_part), cluster["findings"], at))
     return Told(
         command,
         at,
         None if inventory is None else kept(inventory),
         kept(document["gpunode"] or "unknown"),
         int(document["exit_code"]),
-        tuple(each for name, host in hosts.items() for each in _hosts(kept(name), host, at, is_apply)),
+        tuple(reports),
         whole,
         None if state is None else kept(state),
+        "cluster" in document,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Select, Table, bindparam, func, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from gpunode.base.findings import CLUSTER
 from gpunode.history.connection import writing
 from gpunode.history.intervals import End, Interval, Key, Reading, merged
 from gpunode.history.place import Place
@@ -91,7 +92,7 @@ def record(place: Place, told: Told, name: str, keep: timedelta | None = None) -
         for host in told.hosts:
             known[host.name] = changes.host(known[host.name], host)
         if told.whole:
-            names = {host.name for host in told.hosts}
+            names = {host.name for host in told.hosts} | (set() if told.has_cluster else {CLUSTER})
             changes.left(each for name, each in known.items() if name not in names and each.seen < told.at)
         changes.write()
         _note(connection, number, told)
@@ -273,7 +274,7 @@ def _note(connection: Connection, number: int, told: Told) -> None:
         "inventory_id": number,
         "at": told.at,
         "command": told.command,
-        "hosts": len(told.hosts),
+        "hosts": told.nodes,
         "whole": told.whole,
         "gpunode": told.gpunode,
         "exit_code": told.exit_code,

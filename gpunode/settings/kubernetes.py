@@ -107,6 +107,11 @@ class KubernetesSettings(Component):
         return self.enabled and self.drain.enabled
 
     @property
+    def cluster_name(self) -> str:
+        """Return what the cluster is called: its context, or its kubeconfig."""
+        return self.context or self.kubeconfig or "cluster"
+
+    @property
     def expected(self) -> dict[str, int]:
         """Return resource -> how many of it device plugins of others are to offer on the node."""
         of_plugins = {name: count for each in self.device_plugins.values() for name, count in each.resources.items()}

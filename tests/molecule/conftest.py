@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import testinfra
 
+from gpunode.base.findings import CLUSTER
 from gpunode.facts.transaction import FOLDER
 from gpunode.lab import nodes as lab_nodes
 from gpunode.settings import component_models
@@ -68,8 +69,10 @@ class Run:
 
     @property
     def findings(self) -> dict[str, list[dict[str, Any]]]:
-        """Return host -> findings of `gpunode drift --json`."""
-        return {name: host["findings"] for name, host in self.payload["hosts"].items()}
+        """Return host, or CLUSTER -> findings of `gpunode drift --json`."""
+        cluster = self.payload.get("cluster")
+        hosts = {**self.payload["hosts"], **({} if cluster is None else {CLUSTER: cluster})}
+        return {name: host["findings"] for name, host in hosts.items()}
 
     def operations(self, outcome: str) -> dict[str, list[str]]:
         """Return operation name -> hosts with that outcome: success (it changed something), error or no_change."""

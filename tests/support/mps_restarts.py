@@ -23,6 +23,8 @@ from tests.support.mps_clients import gpu_pod
 from tests.support.simulated_cluster import SimulatedCluster, node
 from tests.support.verify import GOOD
 
+# What is found of the cluster itself, among what is found of the nodes.
+CLUSTER = "@cluster"
 RELEASE = "helm release nvidia-device-plugin/nvdp"
 
 
@@ -93,6 +95,8 @@ def told(hosts: Mapping[str, Settings], only: tuple[str, ...] = NODES) -> Told:
         patch.object(plan_cluster, "check_hosts", lambda *_: dict(hosts)),
     ):
         plans = plan_cluster.with_restarts(Path("none.py"), answers, {name: Plan((), (), ()) for name in only})
-    found = drift_cluster.findings(Path("none.py"), hosts, dict.fromkeys(only, READING))
+    found, cluster = drift_cluster.findings(Path("none.py"), hosts, dict.fromkeys(only, READING))
     made = {name: each for name, each in plans.items() if isinstance(each, Plan)}
-    return Told(made, {name: {item.what: item for item in each} for name, each in found.items()})
+    assert cluster is not None
+    every = {**found, CLUSTER: cluster.findings}
+    return Told(made, {name: {item.what: item for item in each} for name, each in every.items()})

@@ -30,8 +30,15 @@ MODULE = Finding(
 )  # fmt: skip
 
 
+class _State:
+    """Hold what a verdict reads of a run's state; a SimpleNamespace allows no weak reference."""
+
+    def __init__(self, **values: Any) -> None:
+        self.__dict__.update(values)
+
+
 def _state(host: Host, stage: StateStage = StateStage.Disconnect) -> Any:
-    return SimpleNamespace(
+    return _State(
         inventory=[host],
         current_stage=stage,
         is_host_in_limit=lambda each: True,

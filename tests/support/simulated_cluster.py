@@ -22,6 +22,8 @@ fcntl.flock(lock, fcntl.LOCK_EX)
 with open({file!r}) as file:
     state = json.load(file)
 program, words = os.path.basename(sys.argv[0]), sys.argv[1:]
+if words[0] in ("--context", "--kube-context"):
+    words = words[2:]
 printed = None
 
 # Namespace -> where its release stands in the file, the release, its chart and version; else the device plugin's.

@@ -42,6 +42,7 @@ from gpunode.kubernetes.objects.own_objects import METHOD
 from gpunode.operations import device_plugin, methods
 from gpunode.operations import pod_security as namespaces_of_run
 from gpunode.settings import Settings, check_hosts, settings_from
+from tests.support.cluster_fleet import of_both
 from tests.support.messages import unnamed
 from tests.support.scheduler_manifest import KUBEADM
 from tests.support.simulated_cluster import node
@@ -161,7 +162,7 @@ def _found(kubectl: Kubectl, hosts: Mapping[str, Settings], *judged: str) -> tup
         yield kubectl
 
     with patch.object(drift_cluster, "reached", reached):
-        return tuple(drift_cluster.findings(Path("none.py"), hosts, dict.fromkeys(judged, GOOD))["gpu-1"])
+        return tuple(of_both(drift_cluster.findings(Path("none.py"), hosts, dict.fromkeys(judged, GOOD))))
 
 
 def _drift(kubectl: Kubectl, settings: Settings) -> dict[str, Finding]:
@@ -364,8 +365,8 @@ def test_drift_reads_the_scheduler_of_a_host_that_is_judged_and_tells_of_one_tha
             return tuple(Answer(name, hosts[name], answer, "no connection") for name in only)
 
         with patch.object(drift_cluster, "read", read):
-            told = drift_cluster.findings(Path("none.py"), hosts, dict.fromkeys(judged, GOOD))
-        assert all("/etc/kubernetes/manifests/kube-scheduler.yaml" in each for each in asked)
+            told, cluster = drift_cluster.findings(Path("none.py"), hosts, dict.fromkeys(judged, GOOD))
+        assert all("/etc/kubernetes/manifests/kube-scheduler.yaml" in each for each in asked) and cluster is None
         return told
 
     (item,) = found(reading, "cp-1")["cp-1"]

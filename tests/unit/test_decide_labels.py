@@ -40,6 +40,7 @@ from gpunode.kubernetes.nodes.labels import (
 )
 from gpunode.operations import device_plugin, methods
 from gpunode.settings import Settings, check_hosts, settings_from
+from tests.support.cluster_fleet import of_both
 from tests.support.messages import unnamed
 from tests.support.simulated_cluster import SimulatedCluster
 from tests.support.simulated_host import Host
@@ -143,7 +144,7 @@ def _drift(tmp_path: Path, data: dict[str, Any], labels: dict[str, str], ours: l
     more = dict(data)
     labels_of = {"node_labels": more.pop("node_labels", {})}
     settings = settings_from({"kubernetes": {**cluster.settings(), **labels_of}, **more})
-    found = drift_cluster.findings(Path("none.py"), {"gpu-1": settings}, {"gpu-1": GOOD})["gpu-1"]
+    found = of_both(drift_cluster.findings(Path("none.py"), {"gpu-1": settings}, {"gpu-1": GOOD}))
     return {item.what: item for item in bad(*found)}
 
 

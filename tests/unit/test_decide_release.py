@@ -30,6 +30,7 @@ from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import CONFIG, OURS, PRESENT, SERVED_BY
 from gpunode.operations import helm
 from gpunode.settings import Settings, check_hosts, settings_from
+from tests.support.cluster_fleet import of_both
 from tests.support.helm import MANIFEST, OTHER, SAME
 from tests.support.helm_session import SimulatedHelm
 from tests.support.simulated_cluster import SimulatedCluster
@@ -189,7 +190,7 @@ def test_drift_tells_of_a_release_that_the_run_takes_away(tmp_path: Path, method
     manifest = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "all"}})
     cluster.write(nodes=nodes, revisions=[manifest], operator=[manifest], objects={"daemonsets.apps,pods": []})
     settings = settings_from({"kubernetes": cluster.settings(), "device_plugin": {"method": "manifest"}})
-    found = drift_cluster.findings(Path("none.py"), {"gpu-1": settings}, {"gpu-1": GOOD})["gpu-1"]
+    found = of_both(drift_cluster.findings(Path("none.py"), {"gpu-1": settings}, {"gpu-1": GOOD}))
     releases = {item.what: item for item in found if item.what.startswith("helm release")}
     names = ["helm release nvidia-device-plugin/nvdp"]
     names += ["helm release gpu-operator/gpu-operator"] if method == "gpu-operator" else []

@@ -26,7 +26,7 @@ from gpunode.operations import verify_cluster
 from gpunode.settings import settings_from
 from tests.support.messages import unnamed
 from tests.support.mps_clients import gpu_pod
-from tests.support.mps_restarts import NODES, READING, RELEASE, SET, _settings, cluster, installed, told
+from tests.support.mps_restarts import CLUSTER, NODES, READING, RELEASE, SET, _settings, cluster, installed, told
 from tests.support.simulated_cluster import SimulatedCluster
 from tests.support.simulated_host import Host
 
@@ -43,7 +43,7 @@ def test_a_restart_that_may_be_is_in_the_plan_of_its_node_and_drift_says_whom_it
     assert unnamed(step.action, "gpu-1", "team/training") == []
     assert (step.disruption, step.pending, step.drains) == (Disruption.restart, False, True)
     assert found.plans["gpu-1"].drains and found.plans["gpu-2"].steps == ()
-    item = found.drift["gpu-1"][RELEASE]
+    item = found.drift[CLUSTER][RELEASE]
     assert (item.finding_class, item.disruption) == (FindingClass.DRIFT, Disruption.restart)
     assert unnamed(item.cause, "team/training") == [] and not item.by_person
     # A node that is not drained is restarted all the same.
@@ -62,14 +62,14 @@ def test_what_the_settings_forbid_is_pending_in_plan_and_drift_down_to_what_foll
     assert label.pending and unnamed(label.action, *named) == []
     pending = {(host, item.what) for host, each in found.drift.items() for item in each.values() if _pending(item)}
     assert pending == {
-        ("gpu-1", RELEASE),
+        (CLUSTER, RELEASE),
         ("gpu-2", f"label {CONFIG}"),
         ("gpu-2", "allocatable nvidia.com/gpu"),
         ("gpu-2", THREADS),
     }
     assert (found.drift["gpu-2"][THREADS].actual, found.drift["gpu-2"][THREADS].desired) == ("25.0", "12.0")
     assert found.drift["gpu-1"][THREADS].finding_class is FindingClass.OK
-    assert unnamed(found.drift["gpu-1"][RELEASE].cause, *named) == []
+    assert unnamed(found.drift[CLUSTER][RELEASE].cause, *named) == []
     assert not any(item.by_person for each in found.drift.values() for item in each.values() if _pending(item))
 
 
@@ -88,7 +88,7 @@ def test_two_nodes_with_clients_are_drained_where_two_may_be_empty_and_else_the_
     steps = [step for each in found.plans.values() for step in each.steps]
     assert [step.pending for step in steps] == [most == 1] * 2 and [step.drains for step in steps] == [most == 2] * 2
     assert all((unnamed(step.action, "gpu-1, gpu-2") == []) is (most == 1) for step in steps)
-    assert _pending(found.drift["gpu-1"][RELEASE]) is (most == 1)
+    assert _pending(found.drift[CLUSTER][RELEASE]) is (most == 1)
     assert [each.verdict for each in found.plans.values()] == ["refused" if most == 1 else "can be done"] * 2
     assert _exit_code(dict(found.plans)) is (ExitCode.NEGATIVE if most == 1 else ExitCode.GOOD)
 
@@ -99,7 +99,7 @@ def test_a_look_at_some_hosts_tells_that_the_others_are_in_the_way(cluster: Simu
     assert step.pending and unnamed(step.action, "gpu-1", "1 GPU pod") == []
     (refused,) = found.plans["gpu-2"].refusals
     assert unnamed(refused.reason, "gpu-1") == []
-    assert _pending(found.drift["gpu-2"][RELEASE])
+    assert _pending(found.drift[CLUSTER][RELEASE])
 
 
 @pytest.mark.parametrize("name", NODES)
@@ -146,7 +146,7 @@ def test_a_label_alone_restarts_its_own_node_s_daemon(cluster: SimulatedCluster)
     (step,) = found.plans["gpu-1"].steps
     assert unnamed(step.action, "gpu-1", "team/training") == []
     assert found.drift["gpu-1"][f"label {CONFIG}"].disruption is Disruption.restart
-    assert found.drift["gpu-1"][RELEASE].finding_class is FindingClass.OK
+    assert found.drift[CLUSTER][RELEASE].finding_class is FindingClass.OK
 
 
 def test_nothing_is_said_where_nobody_feels_it_and_pods_are_not_asked_for_where_nothing_restarts(
@@ -156,11 +156,11 @@ def test_nothing_is_said_where_nobody_feels_it_and_pods_are_not_asked_for_where_
     found = told(same)
     assert all(each.steps == () and each.cautions == () for each in found.plans.values())
     assert not cluster.called("kubectl get pods --all-namespaces --output")
-    assert found.drift["gpu-1"][RELEASE].finding_class is FindingClass.OK
+    assert found.drift[CLUSTER][RELEASE].finding_class is FindingClass.OK
     cluster.write(objects={**cluster.state()["objects"], "pods": []})
     found = told({"gpu-1": _settings(cluster, 4), "gpu-2": _settings(cluster, 8)})
     assert all(each.steps == () for each in found.plans.values())
-    assert found.drift["gpu-1"][RELEASE].disruption is Disruption.nothing
+    assert found.drift[CLUSTER][RELEASE].disruption is Disruption.nothing
 
 
 @pytest.mark.parametrize("fails", ["kubectl get nodes", "kubectl get pods"])
@@ -170,7 +170,7 @@ def test_a_cluster_that_does_not_answer_is_a_caution_of_the_plan(cluster: Simula
     for each in found.plans.values():
         assert each.steps == () and "is not known" in each.cautions[0].reason
     if fails == "kubectl get pods":
-        assert found.drift["gpu-1"]["pods with a GPU"].finding_class is FindingClass.NOT_KNOWN
+        assert found.drift[CLUSTER]["pods with a GPU"].finding_class is FindingClass.NOT_KNOWN
 
 
 def test_a_release_that_cannot_be_read_is_a_caution_of_the_plan(cluster: SimulatedCluster) -> None:

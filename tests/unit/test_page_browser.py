@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from gpunode.base.findings import Finding, NodeReport
+from gpunode.base.messages import Scope
 from gpunode.fleet.call import Call
 from gpunode.fleet.page.html import drift_page
 from gpunode.fleet.reports.document import document
@@ -195,6 +196,17 @@ def test_hostile_values_are_shown_as_text_and_do_nothing(written: Any) -> None:
     assert seen.evaluate(number("script")) == 3
     assert seen.evaluate(every("a[href]", "protocol + e.className")) == ["file:skip"]
     assert seen.console == [] and [url[:8] for url in seen.requests] == ["file:///"]
+
+
+def test_the_cluster_has_the_first_row_and_is_no_host(written: Any) -> None:
+    reports = [NodeReport(name, fleet.good()) for name in ("gpu-1", "gpu-2")]
+    reports.append(NodeReport("admin@prod", (fleet.EDITED,), scope=Scope.CLUSTER))
+    seen = written(drift_page(document(reports, fleet.CALL, fleet.VERSION, fleet.AT)))
+    assert seen.evaluate(SHOWN) == ["the cluster admin@prod", "gpu-1, gpu-2"]
+    assert (seen.evaluate(number("#strip i")), seen.evaluate(COUNT)) == (2, "All 2 hosts are shown.")
+    seen.click("#fleet tbody tr:nth-child(1) th")
+    assert fleet.CALL.run in seen.evaluate(PANEL) and "--limit" not in seen.evaluate(PANEL)
+    assert seen.console == []
 
 
 def test_a_script_that_somebody_brings_in_is_not_run(written: Any) -> None:

@@ -59,7 +59,7 @@ def samples(text: bytes) -> dict[tuple[str, ...], float]:
 
 def test_the_document_names_its_schema_and_each_hosts_gravest_class() -> None:
     found = document(REPORTS, version="1.2.3", at=AT)
-    assert (found["schema"], found["gpunode"], found["exit_code"]) == (2, "1.2.3", 1)
+    assert (found["schema"], found["gpunode"], found["exit_code"]) == (3, "1.2.3", 1)
     assert found["at"] == "2026-01-15T12:00:00+00:00"
     assert found["counts"] == {
         "hosts": {"drift": 1, "ok": 1, "unreachable": 1},

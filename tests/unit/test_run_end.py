@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.state import StateStage
 
 from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.messages import Scope
 from gpunode.base.verdicts import Refusal
 from gpunode.fleet import run_end
 from gpunode.fleet.call import Call
@@ -26,6 +28,7 @@ REFUSED = Finding(
     "mig", FindingClass.UNSUPPORTED, "preflight", cause="an L4 has no MIG", remedy="take mig.config away",
     code="preflight.mig-has-none",
 )  # fmt: skip
+EXTENDER = Finding("device_plugin", FindingClass.DRIFT, "Deployment kube-system/extender", "not ready", "ready")
 INSTALL = "Install NVIDIA driver 580.95.05 (open)"
 
 
@@ -42,6 +45,7 @@ def _fleet() -> list[HostEnd]:
         HostEnd("gpu-12", left_alone="its node is cordoned by somebody else"),
         HostEnd("gpu-13", findings=GOOD, cut_off="pyinfra ended before its last operation: KeyError: 'x'"),
         HostEnd("gpu-14", unverified="an image is made here, which its first boot verifies"),
+        HostEnd("prod", findings=(EXTENDER,), scope=Scope.CLUSTER),
     ]
 
 
@@ -110,6 +114,16 @@ def test_a_host_that_is_not_reached_is_told_beside_one_that_is_judged_on_node_an
     assert lines[-5:-2] == [
         "gpu-1: ok, 4 of 4 as desired", "gpu-2: unreachable", "2 nodes: 1 ok, 1 unreachable"
     ]  # fmt: skip
+
+
+def test_what_is_found_of_the_cluster_is_in_a_row_of_its_own_as_it_was_found_last(lines: list[str]) -> None:
+    run_end.judged(host := taking_part(), GOOD)
+    state = _state(host)
+    for actual in ("none", "not ready"):
+        run_end.cluster_judged(state, "prod", [replace(EXTENDER, actual=actual)])
+    run_end.tell(state)
+    assert "gpu-1: ok, 3 of 3 as desired" in lines and "the cluster prod: drift, 0 of 1 as desired" in lines
+    assert "  actual   not ready" in lines and "  actual   none" not in lines
 
 
 def test_a_refusal_is_told_with_its_remedy(lines: list[str]) -> None:

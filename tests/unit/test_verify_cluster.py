@@ -15,12 +15,13 @@ from gpunode.components.mps.plugin import PluginDaemon, PluginMps
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
 from gpunode.facts.plugin_mps import PluginMps as PluginMpsFact
-from gpunode.fleet import drift_cluster
+from gpunode.fleet import drift_cluster, run_end
 from gpunode.kubernetes.device_plugin.decide_restart import NONE, Bounds, decide_restart
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, OURS, PRESENT
 from gpunode.operations import device_plugin, mps_clients, verify_cluster
 from gpunode.settings import settings_from
 from gpunode.system.gpu import Gpus
+from tests.support.cluster_fleet import of_both
 from tests.support.messages import unnamed
 from tests.support.simulated_cluster import ENFORCED, SimulatedCluster
 from tests.support.simulated_host import Host, State
@@ -189,15 +190,32 @@ def test_a_dry_run_asks_nothing(cluster: SimulatedCluster, node: Host) -> None:
     assert cluster.state()["calls"] == []
 
 
+def test_a_cluster_that_does_not_answer_the_verdict_is_a_finding_of_its_own_and_fails_the_node(
+    cluster: SimulatedCluster, node: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: list[Finding] = []
+    monkeypatch.setattr(run_end, "cluster_judged", lambda state, name, findings: noted.extend(findings))
+    cluster.write(failures={"kubectl": "The connection to the server 192.0.2.1:6443 was refused"})
+    for _ in range(2):
+        assert "192.0.2.1:6443" in _verified(node, _settings(cluster)) and node.refusals
+    assert [(item.what, item.finding_class, item.actual) for item in noted] == [
+        ("cluster", FindingClass.ERROR, "unknown")
+    ]
+
+
 def _drift(cluster: SimulatedCluster, **more: Any) -> list[Finding]:
     settings = _settings(cluster, **more)
-    return drift_cluster.findings(Path("none.py"), {"gpu-1": settings}, {"gpu-1": GOOD})["gpu-1"]
+    return of_both(drift_cluster.findings(Path("none.py"), {"gpu-1": settings}, {"gpu-1": GOOD}))
 
 
 def test_drift_tells_of_a_cluster_that_does_not_answer_without_a_traceback(cluster: SimulatedCluster) -> None:
     cluster.write(failures={"kubectl": "The connection to the server 192.0.2.1:6443 was refused"})
-    (finding,) = _drift(cluster)
-    assert finding.finding_class is FindingClass.ERROR and "192.0.2.1:6443" in (finding.cause or "")
+    finding, of_cluster = _drift(cluster)
+    assert (
+        finding == of_cluster
+        and finding.finding_class is FindingClass.ERROR
+        and "192.0.2.1:6443" in (finding.cause or "")
+    )
     assert unnamed(finding.remedy, "kubernetes.kubeconfig") == []
 
 
@@ -232,5 +250,5 @@ def test_the_gate_takes_a_node_that_is_ready_and_tells_why_not(cluster: Simulate
     cluster.write(failures={"kubectl": "The connection to the server 192.0.2.1:6443 was refused"}, calls=[])
     assert "was refused" in against("gpu-1")["gpu-1"]
     assert against("cpu-1") == {} and cluster.called("kubectl") == 1
-    assert drift_cluster.findings(Path("none.py"), {"cpu-1": hosts["cpu-1"]}, {"cpu-1": GOOD}) == {}
+    assert drift_cluster.findings(Path("none.py"), {"cpu-1": hosts["cpu-1"]}, {"cpu-1": GOOD}) == ({}, None)
     assert cluster.called("kubectl") == 1

@@ -12,7 +12,7 @@ import pytest
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.subject import Subject
 from gpunode.facts.gpu import Gpus as GpusFact
-from gpunode.fleet import drift_cluster
+from gpunode.fleet import drift_cluster, run_end
 from gpunode.kubernetes.device_plugin.cluster import Cluster
 from gpunode.kubernetes.device_plugin.methods import wanted_objects
 from gpunode.kubernetes.device_plugin.promise import promised_memory
@@ -186,10 +186,14 @@ def test_memory_that_nobody_knows_is_no_promise(tmp_path: Path, gpus: Gpus | Non
     assert ("allocatable", "not known", "the node's devices") in _bad(_findings(cluster, "gpushare", gpus))
 
 
-def _drift(cluster: SimulatedCluster, *methods: str) -> list[list[Finding]]:
+def _drift(cluster: SimulatedCluster, *methods: str) -> tuple[Finding, ...]:
+    """Return what drift finds of the cluster."""
     hosts = {f"gpu-{number}": _settings(cluster, method) for number, method in enumerate(methods, 1)}
     nodes = dict.fromkeys(hosts, replace(GOOD, mig=TWO, gpus=SMI))
-    return list(drift_cluster.findings(Path("none.py"), hosts, nodes).values())
+    of_nodes, report = drift_cluster.findings(Path("none.py"), hosts, nodes)
+    assert report is not None
+    assert not any(item.what in (EXTENDER, Subject.OWN_OBJECTS) for each in of_nodes.values() for item in each)
+    return report.findings
 
 
 def _applied(cluster: SimulatedCluster, method: str) -> dict[str, Any]:
@@ -202,33 +206,31 @@ def test_drift_finds_gpunode_s_objects_as_asked_or_what_was_changed_by_hand(tmp_
     cluster = _cluster(tmp_path, method)
     own = _applied(cluster, method)
     cluster.write(own=own)
-    (found,) = _drift(cluster, method)
+    found = _drift(cluster, method)
     assert _bad(found) == []
     name = next(each for each in own if each.startswith("daemonset/"))
     own[name]["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.invalid/other:1"
     cluster.write(own=own)
-    (found,) = _drift(cluster, method)
+    found = _drift(cluster, method)
     (wrong,) = (each for each in found if each.finding_class is not FindingClass.OK)
     assert wrong.what == Subject.OWN_OBJECTS and "image" in (wrong.cause or "") and wrong.remedy
     cluster.write(own={})
-    (found,) = _drift(cluster, method)
+    found = _drift(cluster, method)
     assert [what for what, _, _ in _bad(found)] == [Subject.OWN_OBJECTS]
     assert cluster.called("kubectl apply") == 0
 
 
-def test_drift_tells_of_the_extender_and_the_objects_with_the_first_node_alone(tmp_path: Path) -> None:
+def test_drift_reports_the_extender_and_the_objects_of_the_cluster_and_of_no_node(tmp_path: Path) -> None:
     cluster = _cluster(tmp_path, "gpushare")
     cluster.write(objects={**THERE["gpushare"], IN_GPUSHARE_S: []}, own={})
-    first, second = _drift(cluster, "gpushare", "gpushare")
-    assert {EXTENDER, Subject.OWN_OBJECTS} <= {each.what for each in first}
-    # There is no such node.
-    assert [each.what for each in second] == [Subject.CLUSTER_NODE]
+    found = _drift(cluster, "gpushare", "gpushare")
+    assert {EXTENDER, Subject.OWN_OBJECTS} <= {each.what for each in found}
 
 
 def test_drift_tells_of_the_operator_s_release_beside_the_plugin_s(tmp_path: Path) -> None:
     cluster = _cluster(tmp_path, "gpu-operator")
     _change(cluster, labels={"feature.node.kubernetes.io/pci-10de.present": "true"})
-    (found,) = _drift(cluster, "gpu-operator")
+    found = _drift(cluster, "gpu-operator")
     releases = {"helm release nvidia-device-plugin/nvdp", "helm release gpu-operator/gpu-operator"}
     assert {what for what, _, _ in _bad(found)} == releases
 
@@ -242,6 +244,19 @@ def asked(node: Host) -> Host:
 
 def test_the_verdict_is_good_where_all_is_as_desired(cluster: SimulatedCluster, method: str, asked: Host) -> None:
     assert re.match(r"(\d+) of \1 ", _verified(asked, _settings(cluster, method))) and not asked.refusals
+
+
+def test_the_verdict_notes_the_extender_of_the_cluster_and_not_of_the_node(
+    tmp_path: Path, asked: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted: dict[str, list[Finding]] = {"node": [], "cluster": []}
+    monkeypatch.setattr(run_end, "judged", lambda host, findings: noted["node"].extend(findings))
+    monkeypatch.setattr(run_end, "cluster_judged", lambda state, name, findings: noted["cluster"].extend(findings))
+    cluster = _cluster(tmp_path, "gpushare")
+    cluster.write(objects={**THERE["gpushare"], IN_GPUSHARE_S: [_SHARE_SET, _pod(SHARE), _extender(0)]})
+    _verified(asked, _settings(cluster, "gpushare"))
+    assert [(item.what, item.actual) for item in noted["cluster"]] == [(EXTENDER, "not ready")] and asked.refusals
+    assert noted["node"] and all(item.finding_class is FindingClass.OK for item in noted["node"])
 
 
 def test_the_verdict_fails_with_what_the_plugin_said(cluster: SimulatedCluster, method: str, asked: Host) -> None:

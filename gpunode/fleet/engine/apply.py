@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.errors import CodedError
-from gpunode.base.findings import Finding, finding_from
+from gpunode.base.findings import Finding, finding_from, nodes_of
 from gpunode.base.host_names import folded
+from gpunode.base.messages import Scope
 from gpunode.fleet.engine import readings, remote
 from gpunode.fleet.engine.address import EngineError, Scheduler
 from gpunode.fleet.engine.remote import Outcome
@@ -37,9 +38,11 @@ def ends(
     """
     members = [replace(each, disturbed=_disturbs(plans[each.name])) for each in roster(inventory, only=nodes)]
     found: dict[str, HostEnd] = {}
+    ended: list[Outcome] = []
     lost = None
     try:
         for outcome in remote.outcomes(scheduler, str(inventory), _WORDS, members, changes=True):
+            ended.append(outcome)
             found |= {end.name: end for end in _ends(outcome)}
             tell(f"{len(found)} of {len(nodes)} nodes: {folded(outcome.names)}: {_how(outcome)}")
     except EngineError as error:
@@ -48,7 +51,9 @@ def ends(
             raise
         lost = str(error)
     known = {member.name for member in members}
-    return [not_run(name, plan) or found.get(name) or _unknown(name, known, lost) for name, plan in plans.items()]
+    ends = [not_run(name, plan) or found.get(name) or _unknown(name, known, lost) for name, plan in plans.items()]
+    cluster = readings.cluster_report(ended)
+    return ends + [HostEnd(each.name, findings=each.findings, scope=each.scope) for each in cluster]
 
 
 def _unknown(name: str, known: Collection[str], lost: str | None) -> HostEnd:
@@ -101,5 +106,8 @@ def looked_again(scheduler: Scheduler, inventory: Path, found: Sequence[HostEnd]
             replace(end, cut_off=f"{end.cut_off}; nor could it be looked at again: {error}") if end.cut_off else end
             for end in found
         ]
-    reports = {report.name: report.findings for report in told}
-    return [replace(end, findings=reports[end.name]) if end.name in reports else end for end in found]
+    reports = {report.name: report.findings for report in nodes_of(told)}
+    return [
+        replace(end, findings=reports[end.name]) if end.name in reports and end.scope is Scope.NODE else end
+        for end in found
+    ]

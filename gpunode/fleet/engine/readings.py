@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gpunode.base.codes import with_code
-from gpunode.base.findings import Finding, FindingClass, NodeReport, finding_from
+from gpunode.base.findings import Finding, FindingClass, NodeReport, finding_from, worst
 from gpunode.base.host_names import folded
-from gpunode.base.messages import command_error
+from gpunode.base.messages import Scope, command_error
 from gpunode.base.node_summary import summary_from
 from gpunode.fleet import no_answer
 from gpunode.fleet.engine import remote
@@ -50,12 +50,13 @@ def reports(
     """
     words = ("drift", "--output", "json", "--timeout", f"{seconds:g}")
     found: list[NodeReport] = []
-    for outcome in _outcomes(scheduler, inventory, words, watch, limit, only):
+    outcomes = _outcomes(scheduler, inventory, words, watch, limit, only)
+    for outcome in outcomes:
         for name, host, why in _hosts(outcome):
             if whole and host is None:
                 raise EngineError(f"{folded(outcome.names)} could not be read: {why}")
             found.append(_report(name, host, why))
-    return tuple(found)
+    return (*found, *cluster_report(outcomes))
 
 
 def plans(
@@ -103,6 +104,16 @@ def _report(name: str, host: Mapping[str, Any] | None, why: str) -> NodeReport:
         return NodeReport(name, (_not_read(why),))
     told = host.get("summary")
     return NodeReport(name, tuple(map(finding_from, host["findings"])), None if told is None else summary_from(told))
+
+
+def cluster_report(outcomes: Iterable[Outcome]) -> list[NodeReport]:
+    """Return the cluster's report as the workers' documents have it: the gravest of them, none where none has one."""
+    found = [cluster for each in outcomes if (cluster := (each.document or {}).get("cluster")) is not None]
+    reports = [
+        NodeReport(each["name"], tuple(map(finding_from, each["findings"])), scope=Scope.CLUSTER) for each in found
+    ]
+    gravest = worst(item for report in reports for item in report.findings)
+    return [report for report in reports if worst(report.findings) is gravest][:1]
 
 
 def _not_read(why: str) -> Finding:

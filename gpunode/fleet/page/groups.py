@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gpunode.base.host_names import folded_first
+from gpunode.base.messages import Scope
 from gpunode.fleet.page.view import COSTS, Host, Item, View
 
 # How many values of one thing, and how many names of a row, are told.
@@ -17,7 +18,7 @@ UNKNOWN_COST = "takes a person, or nobody can say"
 
 @dataclass(frozen=True)
 class Row:
-    """Hold hosts that are alike: their verdict, each column's (None: nothing is told), and what differs.
+    """Hold hosts that are alike, or the cluster: their verdict, each column's (None: nothing is told), what differs.
 
     good: what is as desired; where the hosts' values differ, some of them
     """
@@ -28,15 +29,16 @@ class Row:
     cells: tuple[str | None, ...]
     items: tuple[Item, ...]
     good: tuple[Item, ...]
+    scope: Scope
 
 
 def rows(view: View) -> tuple[Row, ...]:
-    """Return the rows, the gravest first, those that differ in the same columns beside each other."""
+    """Return the rows: the cluster's, then the gravest first, those that differ in the same columns together."""
     alike: dict[tuple[object, ...], list[Host]] = {}
     quiet = {kind.name for kind in view.kinds if kind.is_quiet}
     for host in view.hosts:
         differing = tuple(item for item in host.items if item.kind not in quiet)
-        alike.setdefault((host.kind, _cells(view, host), differing), []).append(host)
+        alike.setdefault((host.scope, host.kind, _cells(view, host), differing), []).append(host)
     found = [_row(view, hosts, quiet) for hosts in alike.values()]
     last = len(view.kinds)
     ranks = {kind.name: at for at, kind in enumerate(view.kinds)}
@@ -44,6 +46,7 @@ def rows(view: View) -> tuple[Row, ...]:
         sorted(
             found,
             key=lambda row: (
+                row.scope is Scope.NODE,
                 min((ranks[kind] for kind in (row.kind, *row.cells) if kind is not None), default=last),
                 [last if kind is None or kind in quiet else ranks[kind] for kind in row.cells],
             ),
@@ -51,16 +54,16 @@ def rows(view: View) -> tuple[Row, ...]:
     )
 
 
-def differences(view: View) -> tuple[tuple[Item, tuple[str, ...]], ...]:
-    """Return each difference once, with its hosts: the gravest first, of these the one of most hosts."""
+def differences(view: View) -> tuple[tuple[Item, tuple[str, ...], Scope], ...]:
+    """Return each difference once, with its hosts or the cluster: the gravest first, then that of most hosts."""
     quiet = {kind.name for kind in view.kinds if kind.is_quiet}
-    found: dict[Item, list[str]] = {}
+    found: dict[tuple[Item, Scope], list[str]] = {}
     for host in view.hosts:
         for item in host.items:
             if item.kind not in quiet:
-                found.setdefault(item, []).append(host.name)
-    ordered = sorted(found.items(), key=lambda each: (view.rank(each[0].kind), -len(each[1])))
-    return tuple((item, tuple(dict.fromkeys(names))) for item, names in ordered)
+                found.setdefault((item, host.scope), []).append(host.name)
+    ordered = sorted(found.items(), key=lambda each: (view.rank(each[0][0].kind), -len(each[1])))
+    return tuple((item, tuple(dict.fromkeys(names)), scope) for (item, scope), names in ordered)
 
 
 def costs(view: View) -> tuple[tuple[str, int], ...]:
@@ -69,7 +72,7 @@ def costs(view: View) -> tuple[tuple[str, int], ...]:
     quiet = {kind.name for kind in view.kinds if kind.is_quiet}
     found: Counter[str] = Counter()
     for host in view.hosts:
-        if host.kind in quiet:
+        if host.kind in quiet or host.scope is Scope.CLUSTER:
             continue
         known = [order.index(item.cost) for item in host.items if item.kind not in quiet and item.cost in COSTS]
         found[COSTS[order[max(known)]] if known else UNKNOWN_COST] += 1
@@ -89,7 +92,8 @@ def _row(view: View, hosts: list[Host], quiet: set[str]) -> Row:
     first = hosts[0]
     names = tuple(host.name for host in hosts)
     items = tuple(_longest(item, hosts) if item.since else item for item in first.items if item.kind not in quiet)
-    return Row(folded_first(names, _NAMES), names, first.kind, _cells(view, first), items, tuple(_good(hosts, quiet)))
+    label, good = folded_first(names, _NAMES), tuple(_good(hosts, quiet))
+    return Row(label, names, first.kind, _cells(view, first), items, good, first.scope)
 
 
 def _longest(item: Item, hosts: list[Host]) -> Item:
@@ -125,4 +129,4 @@ def indexed(items: Iterable[Item], known: dict[tuple[Item, str | None], int]) ->
 
 def counts(view: View) -> Mapping[str, int]:
     """Return kind -> how many hosts are of it."""
-    return Counter(host.kind for host in view.hosts)
+    return Counter(host.kind for host in view.hosts if host.scope is Scope.NODE)

@@ -21,6 +21,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from gpunode.base.host_names import folded_first
+from gpunode.base.messages import Scope
 from gpunode.fleet.page import groups, of_drift, of_plan, of_rollout
 from gpunode.fleet.page.view import COSTS, Item, View, cleaned, counted, in_words
 
@@ -94,6 +95,7 @@ def _data(view: View) -> dict[str, Any]:
         {
             "label": row.label,
             "hosts": row.hosts,
+            "scope": row.scope,
             "kind": kinds[row.kind],
             "cells": [-1 if kind is None else kinds[kind] for kind in row.cells],
             "items": groups.indexed(row.items, known),
@@ -107,7 +109,7 @@ def _data(view: View) -> dict[str, Any]:
         "costs": COSTS,
         "heal": view.heal,
         "heal_all": view.heal_all,
-        "order": [host.name for host in view.hosts],
+        "order": [host.name for host in view.hosts if host.scope is Scope.NODE],
         "items": [
             [item.component, kinds[item.kind], item.what, item.actual, item.desired, item.cost, since, item.told]
             for item, since in known
@@ -126,7 +128,7 @@ def _plain(view: View) -> tuple[list[tuple[Item, str, str]], int]:
     """Return (item, sign, hosts) of each difference that there is room for, and how many are left out."""
     found, room = [], PLAIN_ROOM
     every = groups.differences(view)
-    for whole, names in every:
+    for whole, names, scope in every:
         item, named = _cut(whole), folded_first(names, _NAMES)
         takes = len(named) + sum(len(text or "") for text in (item.what, item.actual, item.desired))
         takes += sum(len(text) for _, text in item.told) + 300
@@ -134,7 +136,8 @@ def _plain(view: View) -> tuple[list[tuple[Item, str, str]], int]:
         if takes > room:
             continue
         room -= takes
-        found.append((item, view.kind(item.kind).mark, f"{named} ({counted(len(names), 'host')})"))
+        many = f" ({counted(len(names), 'host')})" if scope is Scope.NODE else ""
+        found.append((item, view.kind(item.kind).mark, f"{named}{many}"))
     return found, len(every) - len(found)
 
 

@@ -149,8 +149,9 @@ function narrow(data) {
   for (const square of data.squares) square.classList.toggle("out", !found.has(square.host));
   byId("fleet").classList.toggle("empty", !found.size);
   const all = data.order.length;
-  byId("count").textContent = found.size === all ? `All ${counted(all, "host")} are shown.`
-    : found.size ? `${found.size.toLocaleString("en")} of ${counted(all, "host")} are shown.` : "No host fits these filters.";
+  const shown = data.order.filter((name) => found.has(name)).length;
+  byId("count").textContent = shown === all ? `All ${counted(all, "host")} are shown.`
+    : shown ? `${shown.toLocaleString("en")} of ${counted(all, "host")} are shown.` : "No host fits these filters.";
   if (current && (current.hidden || current.closest("tr").hidden)) {
     focused(byId("fleet").querySelector("tbody tr:not([hidden]) th") ?? byId("fleet").querySelector("thead th"));
   }

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from gpunode.base.findings import CLUSTER, cluster_title
+from gpunode.base.messages import Scope
 from gpunode.fleet.call import Call
 from gpunode.fleet.page.view import (
     CAUTION,
@@ -35,16 +38,21 @@ KINDS = (
 )
 
 
+_STATES = {"ok": "as desired", "not known": "not known"}
+
+
 def view(document: Mapping[str, Any]) -> View:
     """Return what the page of a drift document shows."""
     call, since = call_of(document), document.get("history", {})
-    hosts = tuple(
-        Host(name, host["class"], tuple(_item(each, call, since.get(name, {})) for each in host["findings"]))
-        for name, host in document["hosts"].items()
-    )
+    hosts = tuple(_host(name, host, call, since.get(name, {})) for name, host in document["hosts"].items())
     good, unknown = (sum(host.kind == kind for host in hosts) for kind in ("ok", "not known"))
     said = f"{good:,} of {counted(len(hosts), 'host')} {'is' if len(hosts) == 1 else 'are'} as desired"
     said += f", {unknown:,} not known." if unknown else "."
+    # A document of an earlier version has none.
+    if (cluster := document.get("cluster")) is not None:
+        name, found = cluster_title(cluster["name"]), _host(cluster["name"], cluster, call, since.get(CLUSTER, {}))
+        said += f" T{name[1:]} is {_STATES.get(found.kind, 'not as desired')}."
+        hosts = (replace(found, name=name, scope=Scope.CLUSTER), *hosts)
     return View(
         "Drift",
         document.get("inventory"),
@@ -57,6 +65,10 @@ def view(document: Mapping[str, Any]) -> View:
         heal=healing(call),
         heal_all=call.run if call else None,
     )
+
+
+def _host(name: str, host: Mapping[str, Any], call: Call | None, since: Mapping[str, str]) -> Host:
+    return Host(name, host["class"], tuple(_item(each, call, since) for each in host["findings"]))
 
 
 def _item(finding: Mapping[str, Any], call: Call | None, since: Mapping[str, str]) -> Item:

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from gpunode.base.findings import cluster_title
+from gpunode.base.messages import Scope
 from gpunode.fleet.call import Call
 from gpunode.fleet.page.view import Host, Item, Kind, View, call_of, counted, explained, in_words, pairs, with_command
 
@@ -37,10 +39,14 @@ def view(document: Mapping[str, Any]) -> View:
         told = {"why": left["reason"], "code": explained(left.get("code"))}
         found.setdefault(name, [Item("wave", kind, "left out", left["class"], told=pairs(told, *told))])
     hosts = tuple(Host(name, items[-1].kind, tuple(items)) for name, items in found.items())
+    said = _said(document, hosts)
+    waves = [wave for wave in document["waves"] if wave.get("cluster") is not None]
+    if items := [_outcome(wave, wave["cluster"], call_of(document)) for wave in waves]:
+        hosts = (Host(cluster_title("cluster"), items[-1].kind, tuple(items), Scope.CLUSTER), *hosts)
     return View(
         "Rollout",
         document["inventory"],
-        _said(document, hosts),
+        said,
         KINDS,
         COLUMNS,
         hosts,

@@ -59,6 +59,7 @@ function quoted(text) {
 // A run helps where something is told of what it costs.
 function healing(data, row, bad) {
   if (!data.heal || !bad.some((item) => item.cost)) return null;
+  if (row.scope === "cluster") return made("div", { class: "heal" }, made("h3", {}, "A run on its nodes"), command(data.heal_all));
   const few = row.hosts.length <= 8;
   const limits = few ? row.hosts.map((name) => ` --limit ${quoted(name)}`).join("") : "";
   return made("div", { class: "heal" }, made("h3", {}, few ? "A run on these hosts" : "A run on all hosts that were looked at"), command(few ? data.heal + limits : data.heal_all));
@@ -111,7 +112,7 @@ function overview(data) {
   const found = new Map();
   for (const row of data.rows) {
     for (const item of row.items) {
-      const key = JSON.stringify([item.component, item.kind.name, item.what]);
+      const key = JSON.stringify([row.scope, item.component, item.kind.name, item.what]);
       const entry = found.get(key) ?? { item, row, number: 0 };
       entry.number += row.hosts.length;
       found.set(key, entry);
@@ -123,7 +124,7 @@ function overview(data) {
     const button = made("button", { type: "button", class: "line" },
       made("span", { class: `cell ${item.kind.colour}`, "aria-hidden": "true" }, item.kind.mark),
       made("span", { class: "of" }, item.component), made("bdi", {}, item.what),
-      made("span", { class: "unseen" }, `, ${item.kind.name},`), made("span", { class: "number" }, counted(number, "host")));
+      made("span", { class: "unseen" }, `, ${item.kind.name},`), made("span", { class: "number" }, row.scope === "cluster" ? "cluster" : counted(number, "host")));
     button.addEventListener("click", () => {
       show(data, row, item.component, row.hosts[0]);
       byId("panel-title").focus();

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gpunode.base.comparison import RUN
+from gpunode.base.messages import Scope
 from gpunode.fleet.call import Call
 
 # What a document calls `disruption`, in words; the least first.
@@ -54,11 +55,12 @@ class Item:
 
 @dataclass(frozen=True)
 class Host:
-    """Hold a host: its verdict, and what is told of it, in order."""
+    """Hold a host, or the cluster: its verdict, and what the document has of it, in order."""
 
     name: str
     kind: str
     items: tuple[Item, ...]
+    scope: Scope = Scope.NODE
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpunode.base.document import COUNT, ERRORS, MAYBE, OF_CALL, TEXT, TEXTS, document_schema, each, head, objects
 from gpunode.base.document import REPORT_SCHEMA as SCHEMA
-from gpunode.base.findings import Finding, FindingClass, NodeReport, verdict, worst
+from gpunode.base.findings import Finding, FindingClass, NodeReport, cluster_of, nodes_of, verdict, worst
 from gpunode.fleet.call import SOME_CALL, Call
 
 
@@ -18,28 +18,34 @@ def document(
 ) -> dict[str, Any]:
     """Return the document: schema, gpunode's version, when, exit code, counts, and per host its class and findings.
 
+    The cluster's are a key of their own, null where no cluster was judged.
     call: how the command was called; version: gpunode's, of the one that runs where none is given; at: when the nodes
     had been read, now where it is not given. counts: class -> how many hosts, and how many findings, are of it;
     errors: none yet, for whoever prints it
     """
     reports = tuple(reports)
-    hosts = Counter(worst(report.findings).value for report in reports)
+    nodes, cluster = nodes_of(reports), cluster_of(reports)
+    hosts = Counter(worst(report.findings).value for report in nodes)
     findings = Counter(item.finding_class.value for report in reports for item in report.findings)
     counts = {"hosts": dict(sorted(hosts.items())), "findings": dict(sorted(findings.items()))}
     code = verdict(item for report in reports for item in report.findings)
     return {
         **head(SCHEMA, counts, code, call.to_json(), version, at),
         "errors": [],
+        "cluster": None if cluster is None else {"name": cluster.name, **_findings(cluster)},
         "hosts": {
             report.name: {
-                "class": worst(report.findings).value,
                 "at": report.at,
                 "summary": None if report.summary is None else report.summary.to_json(),
-                "findings": [item.to_json() for item in report.findings],
+                **_findings(report),
             }
-            for report in reports
+            for report in nodes
         },
     }
+
+
+def _findings(report: NodeReport) -> dict[str, Any]:
+    return {"class": worst(report.findings).value, "findings": [item.to_json() for item in report.findings]}
 
 
 def schema() -> dict[str, Any]:
@@ -54,10 +60,11 @@ def schema() -> dict[str, Any]:
         "class": {"enum": classes},
     }
     items = {"type": "object", "required": sorted(finding), "properties": finding}
-    host = objects(
-        {"class": {"enum": classes}, "at": MAYBE, "summary": _summary(), "findings": {"type": "array", "items": items}}
-    )
-    counts, keys = {"hosts": count, "findings": count}, {"errors": ERRORS, "hosts": each(host)}
+    judged = {"class": {"enum": classes}, "findings": {"type": "array", "items": items}}
+    host = objects({"at": MAYBE, "summary": _summary(), **judged})
+    cluster = {"anyOf": [objects({"name": TEXT, **judged}), {"type": "null"}]}
+    counts = {"hosts": count, "findings": count}
+    keys = {"errors": ERRORS, "cluster": cluster, "hosts": each(host)}
     return document_schema(SCHEMA, counts, (0, 1, 2), keys, OF_CALL)
 
 

@@ -10,6 +10,7 @@ from gpunode.base.comparison import RUN
 from gpunode.base.findings import Finding, FindingClass, NodeReport, totals, worst
 from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.host_names import folded_in_a_line
+from gpunode.base.messages import Scope
 from gpunode.base.terminal import printable
 from gpunode.fleet.call import SOME_CALL, Call
 
@@ -51,26 +52,26 @@ def _pasted(item: Finding, call: Call) -> Finding:
 
 
 def _grouped(reports: Iterable[NodeReport], show_all: bool) -> Iterable[tuple[Finding, list[str]]]:
-    found: dict[Finding, list[str]] = {}
-    since: dict[Finding, str] = {}
+    found: dict[tuple[Scope, Finding], list[str]] = {}
+    since: dict[tuple[Scope, Finding], str] = {}
     for report in reports:
         for item in report.findings:
             if item.finding_class is not FindingClass.OK or (show_all and not item.is_caution):
                 # Neither is shown.
-                shown = replace(item, source=None, by_person=False)
-                found.setdefault(shown, []).append(report.name)
+                shown = report.scope, replace(item, source=None, by_person=False)
+                found.setdefault(shown, []).append(report.title)
                 # Of several nodes, the one that has waited longest.
                 since[shown] = min(filter(None, (since.get(shown), item.since)), default="")
-    return ((replace(item, since=since[item] or None), list(dict.fromkeys(names))) for item, names in found.items())
+    return ((replace(key[1], since=since[key] or None), list(dict.fromkeys(names))) for key, names in found.items())
 
 
 def _cautions(reports: Iterable[NodeReport]) -> Iterable[tuple[Finding, list[str]]]:
-    found: dict[Finding, list[str]] = {}
+    found: dict[tuple[Scope, Finding], list[str]] = {}
     for report in reports:
         for item in report.findings:
             if item.is_caution:
-                found.setdefault(item, []).append(report.name)
-    return found.items()
+                found.setdefault((report.scope, item), []).append(report.title)
+    return ((item, names) for (_, item), names in found.items())
 
 
 def _entry(item: Finding, names: str, columns: int, style: Callable[[FindingClass], str]) -> str:
@@ -114,20 +115,21 @@ def _lines(
     reports: Iterable[NodeReport], columns: int, room: int, style: Callable[[FindingClass], str], quiet: bool
 ) -> Iterable[str]:
     """Yield a line for the nodes of which the same is to be said, in the order of the first, and the totals."""
-    alike: dict[tuple[FindingClass, str], list[str]] = {}
+    alike: dict[tuple[FindingClass, str, Scope], list[str]] = {}
     for report in reports:
         gravest = worst(report.findings)
         # Of what could not be judged there is no number.
         judged = gravest not in _UNJUDGED or any(item.finding_class is FindingClass.OK for item in report.findings)
         counted = f", {totals(report.findings)}" if judged else ""
-        alike.setdefault((gravest, counted), []).append(report.name)
-    for (gravest, counted), names in alike.items():
+        alike.setdefault((gravest, counted, report.scope), []).append(report.title)
+    for (gravest, counted, _), names in alike.items():
         if not quiet or gravest is not FindingClass.OK:
             yield fold(f"{folded_in_a_line(names, room)}: {style(gravest)}{counted}", columns, "  ")
-    hosts = sum(map(len, alike.values()))
+    hosts = sum(len(names) for key, names in alike.items() if key[-1] is Scope.NODE)
     if hosts > 1 and not quiet:
         counts: dict[FindingClass, int] = {}
-        for (gravest, _), names in alike.items():
-            counts[gravest] = counts.get(gravest, 0) + len(names)
+        for (gravest, _, scope), names in alike.items():
+            if scope is Scope.NODE:
+                counts[gravest] = counts.get(gravest, 0) + len(names)
         classes = ", ".join(f"{count} {gravest}" for gravest, count in counts.items())
         yield fold(f"{hosts} nodes: {classes}", columns, "  ")

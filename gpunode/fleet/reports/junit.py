@@ -1,4 +1,4 @@
-"""The JUnit report of `gpunode drift --junit`: a suite per node, a case per finding."""
+"""The JUnit report of `gpunode drift --junit`: a suite per node and one for the cluster, a case per finding."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def write_junit(reports: Iterable[NodeReport], path: Path) -> None:
     """Write the report as a whole, or leave the file as it was; raise OSError."""
     xml = JUnitXml("gpunode drift")
     for report in reports:
-        suite = TestSuite(_text(report.name))
+        suite = TestSuite(_text(report.title))
         for item in report.findings:
             suite.add_testcase(_case(item))
         xml.add_testsuite(suite)

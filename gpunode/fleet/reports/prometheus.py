@@ -10,7 +10,8 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
-from gpunode.base.findings import FindingClass, NodeReport, worst
+from gpunode.base.findings import FindingClass, NodeReport, nodes_of, worst
+from gpunode.base.messages import Scope
 from gpunode.base.node_summary import NodeSummary
 from gpunode.fleet.reports.whole_file import write_whole
 
@@ -27,7 +28,8 @@ def metrics(reports: Iterable[NodeReport], checked_at: float, took: float = 0, g
     reports = tuple(reports)
     registry = CollectorRegistry()
     _findings(reports, registry)
-    _summaries(reports, registry)
+    _waiting(nodes_of(reports), registry)
+    _summaries(nodes_of(reports), registry)
     built = Gauge("gpunode_build_info", "1; gpunode's version.", ["version"], registry=registry)
     built.labels(gpunode or version("gpunode")).set(1)
     checked = Gauge("gpunode_drift_checked_timestamp_seconds", "When the nodes were checked.", registry=registry)
@@ -37,30 +39,25 @@ def metrics(reports: Iterable[NodeReport], checked_at: float, took: float = 0, g
     return generate_latest(registry)
 
 
-def _findings(reports: Iterable[NodeReport], registry: CollectorRegistry) -> None:
-    state = Gauge(
-        "gpunode_node_state",
-        "1 for the worst class among a node's findings, 0 for the others.",
-        ["node", "class"],
-        registry=registry,
-    )
-    count = Gauge(
-        "gpunode_node_findings",
-        "How many findings of a component are of a class.",
-        ["node", "component", "class"],
-        registry=registry,
-    )
-    bad = Gauge(
-        "gpunode_node_finding",
+def _findings(reports: tuple[NodeReport, ...], registry: CollectorRegistry) -> None:
+    """Add what is found of the nodes, and of the cluster: gpunode_cluster_state has the label cluster, and so on."""
+    for scope in sorted({Scope.NODE, *(report.scope for report in reports)}, reverse=True):
+        _of_scope([report for report in reports if report.scope is scope], scope, registry)
+
+
+def _of_scope(reports: Iterable[NodeReport], scope: Scope, registry: CollectorRegistry) -> None:
+    def gauge(name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"gpunode_{scope}_{name}", text.format(scope), [scope, *labels], registry=registry)
+
+    state = gauge("state", "1 for the worst class among a {}'s findings, 0 for the others.", "class")
+    count = gauge("findings", "How many findings of a component are of a class.", "component", "class")
+    bad = gauge(
+        "finding",
         "1 for each finding that differs from what is desired, or is not known.",
-        ["node", "component", "what", "class", "code"],
-        registry=registry,
-    )
-    waiting = Gauge(
-        "gpunode_node_waiting_since_timestamp_seconds",
-        "Since when a node waits for a restart or a boot, for the longest that it does.",
-        ["node", "class"],
-        registry=registry,
+        "component",
+        "what",
+        "class",
+        "code",
     )
     for report in reports:
         gravest = worst(report.findings)
@@ -69,10 +66,21 @@ def _findings(reports: Iterable[NodeReport], registry: CollectorRegistry) -> Non
         numbers = Counter((item.component, item.finding_class) for item in report.findings)
         for (component, kind), number in numbers.items():
             count.labels(report.name, component, kind.value).set(number)
-        since: dict[str, float] = {}
         for item in report.findings:
             if item.finding_class is not FindingClass.OK:
                 bad.labels(report.name, item.component, item.what, item.finding_class.value, item.code).set(1)
+
+
+def _waiting(reports: Iterable[NodeReport], registry: CollectorRegistry) -> None:
+    waiting = Gauge(
+        "gpunode_node_waiting_since_timestamp_seconds",
+        "Since when a node waits for a restart or a boot, for the longest that it does.",
+        ["node", "class"],
+        registry=registry,
+    )
+    for report in reports:
+        since: dict[str, float] = {}
+        for item in report.findings:
             if (at := _seconds(item.since)) is not None:
                 since[item.finding_class.value] = min(at, since.get(item.finding_class.value, at))
         for waits, at in since.items():

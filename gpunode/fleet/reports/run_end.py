@@ -10,7 +10,7 @@ from gpunode.base.comparison import RUN
 from gpunode.base.findings import Finding, FindingClass, NodeReport, finding_from, worst
 from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.host_names import folded_in_a_line
-from gpunode.base.messages import command_error
+from gpunode.base.messages import Scope, command_error
 from gpunode.base.verdicts import Refusal
 from gpunode.base.waiting import PENDING
 from gpunode.fleet import no_answer
@@ -43,7 +43,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class HostEnd:
-    """Hold how a run ended on one host.
+    """Hold how a run ended on one host, or what its verdict finds of the cluster, which has findings alone.
 
     unreached: why no connection came about; refused: what preflight says; left_alone: why nothing was done to it;
     failure: what stopped it; findings: of the verdict on the node, None where the run came to none; cut_off: how the
@@ -58,6 +58,7 @@ class HostEnd:
     findings: tuple[Finding, ...] | None = None
     cut_off: str | None = None
     unverified: str | None = None
+    scope: Scope = Scope.NODE
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain JSON types."""
@@ -70,6 +71,7 @@ class HostEnd:
             "findings": None if self.findings is None else [item.to_json() for item in self.findings],
             "cut_off": self.cut_off,
             "unverified": self.unverified,
+            "scope": self.scope.value,
         }
 
 
@@ -85,6 +87,7 @@ def host_end_from(found: Mapping[str, Any]) -> HostEnd:
         None if findings is None else tuple(map(finding_from, findings)),
         found["cut_off"],
         found["unverified"],
+        Scope(found["scope"]),
     )
 
 
@@ -112,7 +115,7 @@ def report_of(end: HostEnd) -> NodeReport | None:
         findings = (*findings, _failed(end.failure))
     if end.cut_off is not None:
         findings = (*findings, _cut_off(end.cut_off))
-    return None if not findings and end.findings is None else NodeReport(end.name, findings)
+    return None if not findings and end.findings is None else NodeReport(end.name, findings, scope=end.scope)
 
 
 def _says_why(end: HostEnd) -> bool:
@@ -160,12 +163,12 @@ def verdict_text(
     call: how the run was called, for the commands that go on with it; style: how a class is written; quiet: leave out
     the nodes that are as desired, the totals, and what comes next
     """
-    reports = {end.name: report for end in ends if (report := report_of(end)) is not None}
-    others = [end for end in ends if end.name not in reports]
+    reports = [report for end in ends if (report := report_of(end)) is not None]
+    others = [end for end in ends if report_of(end) is None]
     alone = [end for end in others if end.left_alone is not None]
     unverified = [end for end in others if end.left_alone is None and end.unverified is not None]
     unjudged = [end.name for end in others if end.left_alone is None and end.unverified is None]
-    parts = [report_text(tuple(reports.values()), False, columns, call, style, quiet)] if reports else []
+    parts = [report_text(tuple(reports), False, columns, call, style, quiet)] if reports else []
     for reason, names in _alike((end.left_alone or "", end.name) for end in alone):
         parts.append(fold(f"{folded_in_a_line(names, columns)}: left alone: {reason}", columns, "  "))
     for reason, names in _alike((end.unverified or "", end.name) for end in unverified):
@@ -176,10 +179,10 @@ def verdict_text(
         named = folded_in_a_line(unjudged, columns)
         said = f"{named}: no operation failed; how {_it_is(unjudged)} was not looked at. To see it, run"
         parts += [fold(said, columns, "  "), f"  {call.of('drift')}"]
-    good = all(worst(each.findings) is FindingClass.OK for each in reports.values())
+    good = all(worst(each.findings) is FindingClass.OK for each in reports)
     if reports and not others and good and not quiet:
         parts.append("Nothing is left to do.")
-    for said, command in () if quiet else _next(tuple(reports.values()), call, columns):
+    for said, command in () if quiet else _next(reports, call, columns):
         # A command is never folded: it is to be pasted.
         parts += [fold(said, columns, "  "), f"  {command}"]
     return "\n".join(part for part in parts if part)
@@ -198,9 +201,9 @@ def _alike(pairs: Iterable[tuple[str, str]]) -> Iterable[tuple[str, list[str]]]:
 
 def _next(reports: Collection[NodeReport], call: Call, columns: int) -> Iterable[tuple[str, str]]:
     """Yield (what to do next, the command for it), one for each kind of thing; each finding has its own remedy."""
-    classes = {report.name: worst(report.findings) for report in reports}
+    classes = {report.title: worst(report.findings) for report in reports}
     pending = [name for name, gravest in classes.items() if gravest in PENDING]
-    wrong = [report.name for report in reports if any(map(_is_wrong, report.findings))]
+    wrong = [report.title for report in reports if any(map(_is_wrong, report.findings))]
     if wrong:
         yield f"Next: mend what is told of {folded_in_a_line(wrong, columns)} above, then run", call.run
     if pending:

@@ -72,9 +72,10 @@ def _wave(journal: Journal, wave: Wave, hands: Hands) -> None:
     hands.tell(wave_line(wave))
     journal.append(WaveBegun(number=wave.number, kind=wave.kind, nodes=wave.nodes, at=now()))
     run = hands.run(wave)
-    outcomes = gate.outcomes(wave.nodes, run, hands.read(wave.nodes), hands.cluster)
-    journal.append(WaveEnded(number=wave.number, outcomes=outcomes, at=now()))
-    for line in outcome_lines(outcomes):
+    reports = hands.read(wave.nodes)
+    outcomes, cluster = gate.outcomes(wave.nodes, run, reports, hands.cluster), gate.cluster_outcome(reports)
+    journal.append(WaveEnded(number=wave.number, outcomes=outcomes, cluster=cluster, at=now()))
+    for line in [*outcome_lines(outcomes), *cluster_lines(cluster)]:
         hands.tell(line)
 
 
@@ -93,9 +94,14 @@ def outcome_lines(outcomes: Mapping[str, Outcome]) -> list[str]:
     return [f"  {folded(names)}: {said}" for said, names in found.items()]
 
 
+def cluster_lines(outcome: Outcome | None) -> list[str]:
+    """Return what is reported of the cluster after the gate; nothing where no node is in one."""
+    return [] if outcome is None else [f"  the cluster: {_said(outcome)}"]
+
+
 def _said(outcome: Outcome) -> str:
     if outcome.passed:
-        return "ok"
+        return outcome.reason or "ok"
     said = f"failed: {outcome.reason}" + (f". Remedy: {outcome.remedy}" if outcome.remedy else "")
     # A journal of an earlier gpunode has none.
     return said if outcome.code is None else with_code(said, outcome.code)

@@ -10,7 +10,7 @@ from gpunode.base.document import COUNT, DRAFT, ERRORS, MAYBE, TEXT, TEXTS
 from gpunode.base.document import ROLLOUT_SCHEMA as SCHEMA
 from gpunode.base.document import objects as _object
 from gpunode.base.findings import ExitCode, Finding, FindingClass, verdict
-from gpunode.fleet.rollout.entries import Policy
+from gpunode.fleet.rollout.entries import Outcome, Policy
 from gpunode.fleet.rollout.progress import Progress, WaveRecord, waves_to_come
 from gpunode.fleet.rollout.wave_run import log_of
 
@@ -25,6 +25,9 @@ def exit_code(progress: Progress) -> ExitCode:
         return ExitCode.ERROR
     classes = [left.finding_class for left in progress.begun.left_out.values()]
     classes += [outcome.finding_class for outcome in progress.failed.values()]
+    begun = progress.begun.cluster
+    if (cluster := progress.cluster or (None if begun is None or begun.passed else begun)) is not None:
+        classes.append(cluster.finding_class)
     found = verdict(Finding("node", each, "rollout", desired="as desired") for each in classes)
     failed = progress.failed or (progress.ended is not None and progress.ended.how == "stopped")
     # A node on which the run failed may be as desired all the same.
@@ -55,6 +58,7 @@ def document(progress: Progress, files: Path | None) -> dict[str, Any]:
         "policy": begun.policy.model_dump(mode="json"),
         "journal": str(files / "journal") if files is not None else None,
         "waves": [_wave(record, files) for record in progress.waves],
+        "cluster": None if begun.cluster is None else _outcome(begun.cluster),
         "to_come": [{"number": wave.number, "kind": wave.kind, "nodes": list(wave.nodes)} for wave in to_come],
         "untouched": list(progress.untouched),
         "left_out": {
@@ -91,15 +95,14 @@ def _wave(record: WaveRecord, files: Path | None) -> dict[str, Any]:
         "begun": record.begun.at.isoformat(),
         "ended": record.ended.at.isoformat() if record.ended is not None else None,
         "log": str(log_of(files, record.begun.number)) if files is not None else None,
-        "nodes": {
-            name: _node(outcomes[name].model_dump(mode="json")) if name in outcomes else None
-            for name in record.begun.nodes
-        },
+        "nodes": {name: _outcome(outcomes[name]) if name in outcomes else None for name in record.begun.nodes},
+        "cluster": _outcome(record.ended.cluster) if record.ended is not None and record.ended.cluster else None,
     }
 
 
-def _node(outcome: dict[str, Any]) -> dict[str, Any]:
-    return {"class": outcome.pop("finding_class"), **outcome}
+def _outcome(outcome: Outcome) -> dict[str, Any]:
+    found = outcome.model_dump(mode="json")
+    return {"class": found.pop("finding_class"), **found}
 
 
 def schema() -> dict[str, Any]:
@@ -109,8 +112,10 @@ def schema() -> dict[str, Any]:
     number = {"type": "integer", "minimum": 1}
     classes = {"enum": [item.value for item in FindingClass]}
     node = _object({"class": classes, "passed": {"type": "boolean"}, "reason": maybe, "remedy": maybe, "code": maybe})
-    nodes = {"type": "object", "additionalProperties": {"anyOf": [node, {"type": "null"}]}}
+    outcome = {"anyOf": [node, {"type": "null"}]}
+    nodes = {"type": "object", "additionalProperties": outcome}
     wave = {"number": number, "kind": kind, "begun": text, "ended": maybe, "log": maybe, "nodes": nodes}
+    wave |= {"cluster": outcome}
     left_out = _object({"class": classes, "reason": text, "code": maybe})
     keys = {
         "schema": {"const": SCHEMA},
@@ -129,6 +134,7 @@ def schema() -> dict[str, Any]:
         "policy": Policy.model_json_schema(),
         "journal": maybe,
         "waves": {"type": "array", "items": _object(wave)},
+        "cluster": outcome,
         "to_come": {"type": "array", "items": _object({"number": number, "kind": kind, "nodes": names})},
         "untouched": names,
         "left_out": {"type": "object", "additionalProperties": left_out},

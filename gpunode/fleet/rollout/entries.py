@@ -55,6 +55,7 @@ class Outcome(_Part):
 class Begun(_Part):
     """Open a journal. `hosts` maps each host of the inventory to its fingerprint, `nodes` are taken in their order.
 
+    `cluster` is how the cluster was, which passes where it is as desired or a wave mends it; null without one.
     Of `together` each group goes in one wave, or not at all.
     `settings` are the words behind --set as they may be shown; null in a journal of a gpunode that did not note them.
     `format` is raised when a key goes away or changes its meaning.
@@ -71,6 +72,7 @@ class Begun(_Part):
     left_out: dict[str, LeftOut]
     together: tuple[tuple[str, ...], ...] = ()
     settings: tuple[str, ...] | None = None
+    cluster: Outcome | None = None
 
 
 WaveKind = Literal["canary", "wave", "retry"]
@@ -87,19 +89,22 @@ class WaveBegun(_Part):
 
 
 class WaveEnded(_Part):
-    """Stand behind a wave's gate."""
+    """Close a wave with the outcomes of its gate; `cluster`: of the cluster, None where the wave has no node of one."""
 
     entry: Literal["wave ended"] = "wave ended"
     number: int
     outcomes: dict[str, Outcome]
+    cluster: Outcome | None = None
     at: datetime
 
 
 # Of a rollout that stopped by its own judgement.
 STOPPED = command_error(
-    "rollout.stopped", "The rollout stopped: a canary failed, or too many nodes failed or are unavailable.",
+    "rollout.stopped",
+    "The rollout stopped: a canary failed, too many nodes failed or are unavailable, or the cluster is not as desired.",
     "Nodes that no wave has taken are unchanged. Each failed node is listed with the findings of the gate.",
-    remedy="correct the failed nodes, and go on with `gpunode rollout --resume`, which tries them again",
+    remedy="correct what failed, and go on with `gpunode rollout --resume`: it tries failed nodes again, and after a "
+    "stop for the cluster the last wave's nodes",
     exit="2, or 1 where a node did not answer",
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The gate between waves: did the run succeed on a node, and is the node what its settings ask? Pure.
+"""The gate between waves: did the run succeed on a node, and are the node and its cluster what the settings ask? Pure.
 
 Whether the cluster has the node, finds it ready and would give it work is a `ClusterView`; what the node is to offer
 there is among what is read of it.
@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpunode.base.findings import FindingClass, NodeReport, worst
+from gpunode.base.findings import Finding, FindingClass, NodeReport, cluster_of, nodes_of, worst
 from gpunode.base.messages import command_error
+from gpunode.base.waiting import PENDING
 from gpunode.fleet.rollout.choice import said
 from gpunode.fleet.rollout.entries import Outcome
 
@@ -45,9 +46,27 @@ def outcomes(
     nodes: Sequence[str], run: RunResult, reports: Iterable[NodeReport], cluster: ClusterView | None = None
 ) -> dict[str, Outcome]:
     """Return node -> what the gate says of it, by the run, by a reading of the node afterwards, and by the cluster."""
-    by_name = {report.name: report for report in reports}
+    by_name = {report.name: report for report in nodes_of(reports)}
     against = cluster(nodes) if cluster is not None else {}
     return {name: _outcome(name, run, by_name.get(name), against.get(name)) for name in nodes}
+
+
+def cluster_outcome(reports: Iterable[NodeReport]) -> Outcome | None:
+    """Return what the gate reports of the cluster; None where no node is in one. What is pending stops no rollout."""
+    if (report := cluster_of(reports)) is None:
+        return None
+    found = worst(report.findings)
+    if not any(item.is_negative for item in report.findings):
+        return Outcome(finding_class=found, passed=True)
+    passed, (reason, gravest) = found in PENDING, _gravest(report)
+    return Outcome(finding_class=found, passed=passed, reason=reason, remedy=gravest.remedy, code=gravest.code)
+
+
+def _gravest(report: NodeReport) -> tuple[str, Finding]:
+    """Return what the gravest negative finding says, with how many more there are, and that finding."""
+    bad = [item for item in report.findings if item.is_negative]
+    gravest = next(item for item in bad if item.finding_class is worst(bad))
+    return said(gravest) + (f", and {len(bad) - 1} more" if len(bad) > 1 else ""), gravest
 
 
 def _outcome(name: str, run: RunResult, report: NodeReport | None, against: str | None) -> Outcome:
@@ -61,10 +80,9 @@ def _outcome(name: str, run: RunResult, report: NodeReport | None, against: str 
     code: str | None = None
     if name in run.failed:
         reasons, code = [run.reason or "the run failed on it"], RUN_FAILED
-    if bad := [item for item in report.findings if item.is_negative]:
-        gravest = next(item for item in bad if item.finding_class is found)
-        more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""
-        reasons.append(said(gravest) + more)
+    if any(item.is_negative for item in report.findings):
+        reason, gravest = _gravest(report)
+        reasons.append(reason)
         remedy, code = gravest.remedy, gravest.code
     if against is not None:
         reasons.append(f"the cluster: {against}")

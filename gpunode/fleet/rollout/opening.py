@@ -8,14 +8,15 @@ from pathlib import Path
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.errors import CodedError
-from gpunode.base.findings import NodeReport
+from gpunode.base.findings import FindingClass, NodeReport, cluster_of, nodes_of
 from gpunode.base.messages import command_error
 from gpunode.fleet.call import Call
 from gpunode.fleet.fingerprints import fingerprints
 from gpunode.fleet.inventory import foreign_names, load_inventory
 from gpunode.fleet.rollout.amount import Amount
-from gpunode.fleet.rollout.choice import canaries, sorted_out
-from gpunode.fleet.rollout.entries import Begun, Policy, now
+from gpunode.fleet.rollout.choice import canaries, left_out, sorted_out
+from gpunode.fleet.rollout.entries import Begun, LeftOut, Outcome, Policy, now
+from gpunode.fleet.rollout.gate import cluster_outcome
 from gpunode.fleet.rollout.journal import Journal, JournalError
 from gpunode.fleet.rollout.progress import Progress, stopped_for_good, unavailable
 from gpunode.fleet.rollout.together import refuse_cut, together, with_mates
@@ -32,7 +33,8 @@ ANOTHER = "Begin another one when they answer again, or with a larger --max-unav
 class Asked:
     """Hold what a rollout needs of an inventory: its hosts' fingerprints, its groups, its bounds on disruption.
 
-    `allowed` is host -> disruption.allow, `domains` host -> all hosts of its IMEX domain.
+    `allowed` is host -> disruption.allow, `domains` host -> all hosts of its IMEX domain, `members` are the nodes of a
+    cluster.
     """
 
     hosts: dict[str, str]
@@ -40,6 +42,7 @@ class Asked:
     max_parallel: int
     allowed: Mapping[str, Disruption] = field(default_factory=dict)
     domains: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    members: tuple[str, ...] = ()
 
 
 def asked(inventory: Path) -> Asked:
@@ -51,7 +54,8 @@ def asked(inventory: Path) -> Asked:
     bound = next(iter(settings.values())).disruption.max_parallel
     allowed = {host: Disruption[each.disruption.allow] for host, each in settings.items()}
     domains = {host: frozenset(each.imex.nodes) for host, each in settings.items() if each.imex.enabled}
-    return Asked(fingerprints(settings, data), frozenset(found.groups), bound, allowed, domains)
+    members = tuple(host for host, each in settings.items() if each.kubernetes.enabled)
+    return Asked(fingerprints(settings, data), frozenset(found.groups), bound, allowed, domains, members)
 
 
 def difference(before: Mapping[str, str], now: Mapping[str, str]) -> str | None:
@@ -122,8 +126,9 @@ def begun(call: Call, request: Request, desired: Asked, reports: Iterable[NodeRe
     wave has no room for nodes that go together.
     """
     reports = tuple(reports)
-    nodes, left = sorted_out(reports, request.everyone, desired.allowed)
-    groups = together(nodes, reports, desired.domains)
+    nodes, left = sorted_out(nodes_of(reports), request.everyone, desired.allowed)
+    nodes, left, cluster = with_cluster(nodes, left, desired, cluster_of(reports))
+    groups = together(nodes, nodes_of(reports), desired.domains)
     hosts, most = len(desired.hosts), request.max_unavailable
     policy = Policy(
         canaries=with_mates(canaries(request.canary, nodes, left), groups),
@@ -142,7 +147,30 @@ def begun(call: Call, request: Request, desired: Asked, reports: Iterable[NodeRe
         left_out=left,
         together=groups,
         settings=call.settings,
+        cluster=cluster,
     )
+
+
+def with_cluster(
+    nodes: tuple[str, ...], left: dict[str, LeftOut], desired: Asked, report: NodeReport | None
+) -> tuple[tuple[str, ...], dict[str, LeftOut], Outcome | None]:
+    """Return the nodes that are taken, those that are left out, and how the cluster is.
+
+    Where a run on any node of the cluster mends it, and none is taken, the first that is as desired is.
+    """
+    if report is None or (outcome := cluster_outcome((report,))) is None:
+        return nodes, left, None
+    allowed = max((desired.allowed[name] for name in desired.members), default=Disruption.reboot)
+    mended = left_out(report, everyone=False, allowed=allowed) is None
+    taken = [name for name in desired.members if name in nodes]
+    usable = [name for name in desired.members if name in left and left[name].finding_class is FindingClass.OK]
+    if mended and not taken and usable:
+        taken = usable[:1]
+        # In the order of the inventory.
+        nodes = tuple(name for name in desired.hosts if name in nodes or name in taken)
+        left = {name: why for name, why in left.items() if name not in taken}
+    passed = outcome.finding_class is FindingClass.OK or (mended and bool(taken))
+    return nodes, left, outcome.model_copy(update={"passed": passed})
 
 
 def refuse_beside(last: Journal | None, call: Call) -> None:

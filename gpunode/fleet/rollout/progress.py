@@ -55,7 +55,8 @@ class Progress:
     """Hold how far a rollout is.
 
     passed: nodes that are done. failed: those that are not, with what the gate said. retry: those that failed before a
-    stop, and are to be tried again. ended: how it ended; None while it runs, and where its controller was killed
+    stop, and are to be tried again. ended: how it ended; None while it runs, and where its controller was killed.
+    cluster: the last gate's outcome for the cluster; None where none has judged it yet, or since a stop for it
     """
 
     begun: Begun
@@ -64,6 +65,7 @@ class Progress:
     failed: dict[str, Outcome] = field(default_factory=dict)
     retry: tuple[str, ...] = ()
     ended: Ended | None = None
+    cluster: Outcome | None = None
 
     @property
     def under_way(self) -> WaveBegun | None:
@@ -80,6 +82,12 @@ class Progress:
     def away(self) -> tuple[str, ...]:
         """Return the nodes that were unavailable before the rollout began."""
         return unavailable(self.begun.left_out)
+
+    @property
+    def _blocked(self) -> tuple[str, ...]:
+        """Return the nodes of the last wave, where it stopped for the cluster: the next gate judges that again."""
+        is_bad = self.cluster is not None and not self.cluster.passed
+        return self.waves[-1].begun.nodes if is_bad else ()
 
     @property
     def open(self) -> bool:
@@ -100,8 +108,9 @@ class Progress:
                 if isinstance(step, Wave) or step.finished:
                     return replace(self, ended=None)
                 # Nothing would come: whoever goes on wants those that failed tried again.
-                again = tuple(dict.fromkeys((*self.retry, *self.failed)))
-                return replace(self, ended=None, failed={}, retry=again)
+                again = tuple(dict.fromkeys((*self.retry, *self.failed, *self._blocked)))
+                passed = _without(self.passed, self._blocked)
+                return replace(self, ended=None, cluster=None, passed=passed, failed={}, retry=again)
             case Begun():
                 raise OutOfOrder("a rollout begins within another one")
 
@@ -122,7 +131,8 @@ class Progress:
         good = tuple(name for name in under_way.nodes if entry.outcomes[name].passed)
         bad = {name: entry.outcomes[name] for name in under_way.nodes if not entry.outcomes[name].passed}
         waves = (*self.waves[:-1], WaveRecord(under_way, entry))
-        return replace(self, waves=waves, passed=(*self.passed, *good), failed={**self.failed, **bad})
+        passed, cluster = (*self.passed, *good), entry.cluster or self.cluster
+        return replace(self, waves=waves, passed=passed, failed={**self.failed, **bad}, cluster=cluster)
 
 
 def unavailable(left_out: Mapping[str, LeftOut]) -> tuple[str, ...]:
@@ -139,6 +149,8 @@ def next_step(progress: Progress) -> Wave | Stop:
     """Return the wave that comes next, or why none does."""
     if begun := progress.under_way:
         return Wave(begun.number, begun.kind, begun.nodes, repeated=True)
+    if progress.cluster is not None and not progress.cluster.passed:
+        return Stop(False, f"the cluster is not as desired: {progress.cluster.reason}")
     policy, failed = progress.begun.policy, progress.failed
     if bad := [name for name in policy.canaries if name in failed]:
         return Stop(False, f"the canary {', '.join(bad)} failed")

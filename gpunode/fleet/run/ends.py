@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gpunode.base.findings import ExitCode, Finding, verdict
+from gpunode.base.messages import Scope
 from gpunode.fleet.reports.run_end import Failure, HostEnd, host_end_from, refusal_finding, report_of
 from gpunode.fleet.run.progress import Progress
 
@@ -18,18 +19,20 @@ if TYPE_CHECKING:
 
 
 def ends_of(plans: Mapping[str, Plan | Finding], progress: Progress, code: int) -> list[HostEnd]:
-    """Return how it ended on each host, those that the run was not made on among them.
+    """Return how it ended on each host, those that the run was not made on among them, and on the cluster.
 
     code: pyinfra's exit status, negative for a signal
     """
-    told = {end.name: end for end in map(host_end_from, progress.ends or ())}
-    ends = [not_run(name, found) or _run(told.get(name), name, progress, code) for name, found in plans.items()]
+    every = list(map(host_end_from, progress.ends or ()))
+    judged = {end.name: end for end in every if end.scope is Scope.NODE}
+    cluster = [end for end in every if end.scope is Scope.CLUSTER]
+    ends = [not_run(name, found) or _run(judged.get(name), name, progress, code) for name, found in plans.items()]
     nodes = [end for end in ends if not_run(end.name, plans[end.name]) is None]
     if code and not any(map(_explains, nodes)):
         how = f"{how_it_ended(code)}, and says of no node why"
         lost = {end.name: replace(end, cut_off=how) for end in nodes}
-        return [lost.get(end.name, end) for end in ends]
-    return ends
+        ends = [lost.get(end.name, end) for end in ends]
+    return ends + cluster
 
 
 def how_it_ended(code: int) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gpunode.base.findings import CLUSTER
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.kubernetes_programs import programs
 from tests.molecule.cluster.releases import CHART
@@ -67,7 +68,7 @@ def _drift(inventory: str) -> Run:
 def test_drift_finds_nodes_and_cluster_as_desired(life: Life) -> None:
     run = _drift(_inventory(life))
     assert (run.code, _wrong(run)) == (0, set()), run.printed[-2000:]
-    what = {each["what"] for each in run.findings["gpu-1"] if each["component"] == "device_plugin"}
+    what = {each["what"] for name in ("gpu-1", CLUSTER) for each in run.findings[name]}
     assert {"allocatable nvidia.com/gpu.shared", f"label {CONFIG}", f"helm release {NAMESPACE}/nvdp"} <= what
 
 
@@ -152,5 +153,5 @@ def test_a_cluster_that_does_not_answer_is_an_error_of_run_and_drift(life: Life,
     run = _run(_inventory(life), ALONE)
     assert run.code == 1 and "look at kubernetes.kubeconfig" in run.printed and "Traceback" not in run.printed
     run = _drift(_inventory(life))
-    untold = {(node, what) for node in NODES for what in ("cluster", "cordon")}
-    assert run.code == 1 and _wrong(run) == untold
+    unknown = {(node, what) for node in NODES for what in ("cluster", "cordon")} | {(CLUSTER, "cluster")}
+    assert run.code == 1 and _wrong(run) == unknown

@@ -131,7 +131,7 @@ def _out(node: Node, text: str) -> str:
 def _drift(path: str) -> dict[str, dict[str, Any]]:
     """Return node -> the finding about its cordon."""
     found = command("gpunode", "drift", "--json", path).findings
-    return {name: next(item for item in items if item["what"] == "cordon") for name, items in found.items()}
+    return {name: item for name, items in found.items() for item in items if item["what"] == "cordon"}
 
 
 def _settled(run: Run) -> None:

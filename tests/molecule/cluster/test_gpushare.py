@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from gpunode.base.findings import CLUSTER
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.kubernetes_programs import programs
 from tests.molecule.cluster import control_plane_node
@@ -48,7 +49,7 @@ class Ways:
         return command("pyinfra", "-y", "--json", self.inventory(method, **gpushare), deploy)
 
     def drift(self, method: str) -> dict[str, dict[str, str]]:
-        """Return node -> what drift says of the cluster that is not as desired, with its cause."""
+        """Return node, or CLUSTER -> what drift says of the cluster that is not as desired, with its cause."""
         run = command("gpunode", "drift", self.inventory(method), "--json")
         return {
             name: {
@@ -114,7 +115,7 @@ def test_verdict_and_drift_find_what_gpushare_promises_and_each_thing_that_is_ot
 ) -> None:
     run = methods.run("gpushare", VERDICT)
     assert (run.code, run.operations("success")) == (0, {}), run.printed[-3000:]
-    assert methods.drift("gpushare") == {name: {} for name in methods.names}
+    assert methods.drift("gpushare") == {name: {} for name in (*methods.names, CLUSTER)}
     allocatable = methods.cluster.live("node", host.name)["status"]["allocatable"]
     # Two H100, of 79 GiB each.
     assert (allocatable["aliyun.com/gpu-count"], allocatable["aliyun.com/gpu-mem"]) == ("2", "158")
@@ -123,7 +124,7 @@ def test_verdict_and_drift_find_what_gpushare_promises_and_each_thing_that_is_ot
     methods.cluster.kubectl("scale", "deployment", "gpushare-schd-extender", "--replicas", "0", *where)
     found = methods.drift("gpushare")
     assert "label gpushare" in found[methods.names[1]] and "label gpushare" not in found[host.name]
-    assert "gpushare-schd-extender" in found[host.name]["gpunode's objects"]
+    assert "gpushare-schd-extender" in found[CLUSTER]["gpunode's objects"]
     run = methods.run("gpushare")
     assert run.code == 0, run.printed[-3000:]
     assert methods.run("gpushare", VERDICT).code == 0
@@ -167,7 +168,7 @@ def test_a_static_manifest_takes_its_place_and_the_second_run_changes_nothing(
     run = methods.run("manifest")
     assert (run.code, run.operations("success")) == (0, {}), run.printed[-3000:]
     assert methods.run("manifest", VERDICT).code == 0
-    assert methods.drift("manifest") == {name: {} for name in methods.names}
+    assert methods.drift("manifest") == {name: {} for name in (*methods.names, CLUSTER)}
     methods.cluster.kubectl("delete", "daemonset", "gpunode-device-plugin-none")
     found = methods.drift("manifest")[host.name]
     assert f"DaemonSet {NAMESPACE}/gpunode-device-plugin-none" in found and "gpunode's objects" in found

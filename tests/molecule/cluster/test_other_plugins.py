@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from gpunode.base.findings import CLUSTER
 from gpunode.kubernetes.objects.own_objects import KINDS, METHOD
 from gpunode.kubernetes.other_plugins.rdma import NAME
 from gpunode.lab import nodes as lab_nodes
@@ -94,7 +95,7 @@ class Plugins:
         """Return what drift says of the first node and the cluster that is not as desired, with its cause."""
         run = command("gpunode", "drift", self.inventory(of_first), "--json")
         ours = ("device_plugin", "rdma_shared_device_plugin")
-        every = run.findings[self.first]
+        every = run.findings[self.first] + run.findings[CLUSTER]
         return {each["what"]: each["cause"] for each in every if each["class"] != "ok" and each["component"] in ours}
 
     def desired(self, vendor: str = "15b3") -> dict[str, Any]:
