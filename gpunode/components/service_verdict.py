@@ -14,6 +14,10 @@ from gpunode.system.service import RESTARTING, ServiceState
 from gpunode.system.unit import unmask
 
 RUNNING, MASKED = "running", "masked"
+_MEND = f"look at `journalctl -u {{unit}}` on the node, mend what ends it, `systemctl restart {{unit}}`, and {RUN}"
+# What a person does about a service that does not run, or does not start at boot.
+MEND_SERVICE = (RUN, _MEND, f"{unmask('{unit}')}, and {RUN}")
+MEND_BOOT = (RUN, MEND_SERVICE[-1])
 
 
 class Runtime(Protocol):
@@ -42,7 +46,7 @@ def service_verdict(unit: str, actual: Runtime) -> ServiceVerdict:
     """Return what a runtime's unit does: `running` where it runs and stays up."""
     service = actual.service
     said = f"; its journal says: {' | '.join(service.said)}" if service.said else ""
-    mend = f"look at `journalctl -u {unit}` on the node, mend what ends it, `systemctl restart {unit}`, and {RUN}"
+    mend = _MEND.format(unit=unit)
     if service.restarting:
         times = f", {service.restarts} times so far" if service.restarts > 1 else ""
         return ServiceVerdict(RESTARTING, mend, f"it ends by itself, and systemd starts it again{times}{said}")

@@ -14,9 +14,9 @@ PAGES: dict[str, Callable[[], str]] = {
     **plan.FILES,
     "drift.md": drift.document,
     "findings.md": findings.document,
-    "codes.md": codes.document,
-    # The package has no docs: `gpunode explain` reads this.
+    # The package has no docs: `gpunode explain` reads this, and so do the next two.
     "../gpunode/data/codes.json": codes.data,
+    "codes.md": codes.document,
     "../gpunode/reference/pages/ever.txt": codes.ever,
     "rollout.md": rollout.document,
     "output.md": output.document,

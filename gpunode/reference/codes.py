@@ -14,8 +14,10 @@ from typing import Any
 
 import yaml
 
+from gpunode.base import explained
 from gpunode.base.codes import OTHER, code_of, preflight
 from gpunode.base.findings import ExitCode, Finding, FindingClass, verdict
+from gpunode.base.messages import declared
 from gpunode.base.tables.reading import content
 from gpunode.reference import findings
 
@@ -200,14 +202,16 @@ def former() -> dict[str, str]:
 
 
 def data() -> str:
-    """Return the text of gpunode/data/codes.json."""
-    return json.dumps({"former": former(), "pages": pages()}, indent=1, ensure_ascii=False) + "\n"
+    """Return the text of gpunode/data/codes.json: the pages that no module declares."""
+    explained.load()
+    written = {code: page for code, page in pages().items() if code not in declared()}
+    return json.dumps({"former": former(), "pages": written}, indent=1, ensure_ascii=False) + "\n"
 
 
 def ever() -> str:
     """Return the text of the list of all codes that there ever were, with those that are new."""
     before = EVER.read_text(encoding="utf-8").splitlines() if EVER.is_file() else []
-    return "\n".join(sorted({*before, *pages()} - {OTHER, ""})) + "\n"
+    return "\n".join(sorted({*before, *explained.pages()} - {OTHER, ""})) + "\n"
 
 
 _HEAD = """# Codes
@@ -239,9 +243,9 @@ _TITLES = {
 
 def document() -> str:
     """Return the text of docs/codes.md."""
-    parts, every = [_HEAD], pages()
+    parts = [_HEAD]
     for kind, title in _TITLES.items():
         parts += [f"## {title}\n", "| code | says |", "|---|---|"]
-        parts += [f"| `{code}` | {page['summary']} |" for code, page in every.items() if page["kind"] == kind]
+        parts += [f"| `{page.code}` | {page.summary} |" for page in explained.pages().values() if page.kind == kind]
         parts.append("")
     return "\n".join(parts)

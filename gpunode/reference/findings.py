@@ -209,7 +209,7 @@ def pending(path: Path) -> Iterator[Row]:
 
 def _component(path: Path) -> str:
     """Return the component that a module judges."""
-    return next(row.component for row in rows(path))
+    return next((row.component for row in rows(path)), path.parent.name)
 
 
 def _reason(tree: ast.Module) -> str:

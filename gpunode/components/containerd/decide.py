@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gpunode.base import versions
-from gpunode.base.comparison import RUN, by_hand, compared, configuration, pending
+from gpunode.base.comparison import RUN, by_hand, compared, configuration, configuration_files, pending
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
@@ -34,6 +34,7 @@ _OTHERWISE = "the merged configuration (`containerd config dump`) says otherwise
 _DEFAULT_CAUSES = {
     DEFAULT_TABLE: "a deprecated table of that name has a runtime_type, and wins over default_runtime_name"
 }
+_CONFIGURATION = configuration_files("containerd")
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ def _configured(desired: Desired, actual: Containerd) -> _Configured:
         to_come, refusal = _to_come(desired, actual)
     except ConfigurationRefused as error:
         refusal = f"{actual.config_path}: {error}"
-        uneditable = () if bad(*answers) else (configuration("containerd", None, refusal),)
+        uneditable = () if bad(*answers) else (configuration(_CONFIGURATION, None, refusal),)
         return _Configured(answers, uneditable, plugin, None, refusal).by_hand(refusal, by_drop_in.values())
     files: tuple[Finding, ...] = ()
     felt = to_come is not None and restarts(actual, to_come)
@@ -146,7 +147,7 @@ def _configured(desired: Desired, actual: Containerd) -> _Configured:
     if refusal is not None:
         if files and not bad(*files, *plugin):
             # Whoever asks hears what a run would say.
-            files = (configuration("containerd", None, refusal),)
+            files = (configuration(_CONFIGURATION, None, refusal),)
         return _Configured(answers, files, plugin, None, refusal).by_hand(refusal, by_drop_in.values())
     if waits is not None:
         answers, files, plugin = (tuple(pending(item, waits) for item in group) for group in (answers, files, plugin))
@@ -265,9 +266,9 @@ def _answers(runtimes: Runtimes, actual: Containerd, by_drop_in: Mapping[str, st
 def _files(actual: Containerd, to_come: RuntimeChange | None, felt: bool) -> Finding:
     """Judge whether a run would write its configuration anew, for all that the merged one says."""
     if to_come is None or not to_come.files:
-        return configuration("containerd", None)
+        return configuration(_CONFIGURATION, None)
     disruption = _restart(actual) if felt else Disruption.nothing
-    return configuration("containerd", ", ".join(file.path for file in to_come.files), disruption=disruption)
+    return configuration(_CONFIGURATION, ", ".join(file.path for file in to_come.files), disruption=disruption)
 
 
 def _cgroup_of(name: str) -> str:

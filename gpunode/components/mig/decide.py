@@ -5,12 +5,21 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from gpunode.base.comparison import AS_DESIRED, RUN, by_hand, compared
+from gpunode.base.comparison import (
+    ANY_PENDING,
+    AS_DESIRED,
+    REBOOT,
+    RESTART,
+    RUN,
+    by_hand,
+    file_message,
+    finding_message,
+)
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.base.subject import Subject
 from gpunode.components.mig.boot import NAME, MigBoot
 from gpunode.components.mig.files import desired_files
 from gpunode.components.mig.record import lines_of
@@ -21,6 +30,63 @@ from gpunode.system.pci import PciGpu
 
 # As nvidia-smi answers where no driver runs.
 DRIVERLESS = ("absent", "no driver", "no library", "mismatch")
+
+_MODE_WAITS, _BOOT_OR_FREE = (
+    "the mode waits for a reset of the GPU, or a boot",
+    "boot the node, or run again while nothing uses the GPU",
+)
+_ON_DISK, _BOOT = "it is applied by the driver on disk", "boot the node, and run again"
+_CHANGES, _CONTAINERS = "instances or modes are to change", "{containers} containers run"
+_ALLOW_RESET = "set disruption.allow to 'reset', or run when the node is drained"
+_NOT_RESTORED = f"it did not bring the layout back; see `journalctl -u {NAME}`"
+_declared = partial(finding_message, "mig")
+SERVICE = _declared(
+    "service",
+    "The service that restores the MIG layout at boot failed or is missing.",
+    "After a boot the GPUs have no instances, and programs that need them do not start.",
+    causes=(_NOT_RESTORED,),
+    remedies=(RUN, _ALLOW_RESET),
+    classes=RESTART,
+)
+CONFIGURATION = _declared(
+    "MIG configuration",
+    "The desired MIG configuration cannot be applied or judged.",
+    "Its name is not known for this GPU, its file is wrong, or the GPUs do not answer.",
+    causes=(_ON_DISK,),
+    remedies=(RUN, _BOOT),
+    classes=REBOOT,
+)
+RECORD = _declared(
+    "layout for the next boot",
+    "The MIG layout that is to be restored at boot is not recorded.",
+    "A GPU forgets its instances at every boot. gpunode's service restores them from this record.",
+    remedies=(RUN, _ALLOW_RESET),
+    classes=RESTART,
+)
+AT_BOOT = _declared(
+    "starts at boot:",
+    "The service that restores the MIG layout does not start at boot.",
+    "After the next boot the GPUs will have no instances.",
+    remedies=(RUN, _ALLOW_RESET),
+    classes=RESTART,
+)
+FILE = file_message("mig")
+MODE = _declared(
+    "MIG mode of GPU",
+    "MIG is on where it is to be off, or off where it is to be on.",
+    "A change of the mode waits for a reset of the GPU or a boot, which ends what runs on it.",
+    causes=(_MODE_WAITS, f"{_CHANGES}, and {_CONTAINERS}"),
+    remedies=(RUN, _BOOT_OR_FREE, _ALLOW_RESET),
+    classes=ANY_PENDING,
+)
+INSTANCES = _declared(
+    "MIG instances of GPU",
+    "A GPU is divided into other MIG instances than the settings ask for.",
+    "Instances are what pods and jobs get. They were changed by hand, or lost by a boot or reset.",
+    causes=(f"{{steps}}, and {_CONTAINERS}",),
+    remedies=(RUN, _ALLOW_RESET),
+    classes=RESTART,
+)
 
 
 @dataclass(frozen=True)
@@ -78,7 +144,7 @@ def decide(desired: Desired, actual: Actual) -> Decision[MigChange]:
         # A node that lost its label is not asked to lose its layout.
         if not actual.boot.is_there or desired.settings.config_from_label:
             return Decision(())
-        item = compared("mig", Subject.SERVICE.of(NAME), "there", "none", False)
+        item = SERVICE.compared("there", "none", False, of=NAME)
         action = "no longer bring a MIG layout back at boot; the instances stay"
         return Decision((item,), (Step(action, (item,), Disruption.nothing, change=MigChange()),))
     try:
@@ -113,13 +179,13 @@ def decide(desired: Desired, actual: Actual) -> Decision[MigChange]:
 
 def _untold(desired: Desired, actual: Actual, reason: str) -> Decision[MigChange]:
     """Decide where nobody can tell what a GPU is to become."""
-    item = compared("mig", Subject.MIG_TARGET, "not applied", desired.settings.config, False, cause=reason)
+    item = CONFIGURATION.compared("not applied", desired.settings.config, False, cause=reason)
     if actual.reboot_pending and actual.mig.status in DRIVERLESS:
         item = replace(
             item,
             finding_class=FindingClass.REBOOT_PENDING,
-            cause="it is applied by the driver on disk",
-            remedy="boot the node, and run again",
+            cause=_ON_DISK,
+            remedy=_BOOT,
             disruption=Disruption.reboot,
         )
     elif actual.mig.status not in DRIVERLESS or not actual.driver_comes:
@@ -137,7 +203,7 @@ def _steps(
     every: list[Step[MigChange]] = []
     for target in ahead:
         index = str(target.gpu.index)
-        names = (Subject.MIG_INSTANCES.of(index), Subject.MIG_MODE.of(index))
+        names = (f"{INSTANCES.what} {index}", f"{MODE.what} {index}")
         settles = tuple(different.pop(name) for name in names if name in different)
         # A mode that no reset brings comes with a boot, where that is allowed.
         boots = target.waits and allowed is Disruption.reboot
@@ -156,14 +222,13 @@ def _mode(target: Target) -> Finding:
     gpu = target.gpu
     found = gpu.current if gpu.settled else f"{gpu.current}, {gpu.pending} after the next reset"
     good = (gpu.current, gpu.pending) == (target.mode, target.mode)
-    what = Subject.MIG_MODE.of(str(gpu.index))
-    item = compared("mig", what, found, target.mode, good, disruption=target.disruption)
+    item = MODE.compared(found, target.mode, good, of=str(gpu.index), disruption=target.disruption)
     if target.waits:
         return replace(
             item,
             finding_class=FindingClass.REBOOT_PENDING,
-            cause="the mode waits for a reset of the GPU, or a boot",
-            remedy="boot the node, or run again while nothing uses the GPU",
+            cause=_MODE_WAITS,
+            remedy=_BOOT_OR_FREE,
             disruption=Disruption.reboot,
         )
     return item
@@ -172,10 +237,10 @@ def _mode(target: Target) -> Finding:
 def _instances(target: Target) -> Finding:
     actual = " ".join(str(instance(each)) for each in target.gpu.instances or ())
     desired = " ".join(map(str, target.instances))
-    what = Subject.MIG_INSTANCES.of(str(target.gpu.index))
+    of = str(target.gpu.index)
     good = target.change.is_nothing and not target.learns
-    return compared(
-        "mig", what, actual or "none", desired or "none", good, cause=target.steps, disruption=target.disruption
+    return INSTANCES.compared(
+        actual or "none", desired or "none", good, of=of, cause=target.steps, disruption=target.disruption
     )
 
 
@@ -185,8 +250,8 @@ def _waiting(item: Finding, containers: int) -> Finding:
     return replace(
         item,
         finding_class=FindingClass.RESTART_PENDING,
-        cause=f"{item.cause or 'instances or modes are to change'}, and {containers} containers run",
-        remedy="set disruption.allow to 'reset', or run when the node is drained",
+        cause=f"{item.cause or _CHANGES}, and {_CONTAINERS.format(containers=containers)}",
+        remedy=_ALLOW_RESET,
         disruption=Disruption.reset,
     )
 
@@ -194,11 +259,10 @@ def _waiting(item: Finding, containers: int) -> Finding:
 def _next_boot(every: Sequence[Target], boot: MigBoot) -> Iterator[Finding]:
     recorded = boot.record == tuple(each.record for each in every)
     actual = "unreadable" if not boot.readable else "none" if boot.record is None else "another"
-    yield compared("mig", Subject.MIG_RECORD, "this" if recorded else actual, "this", recorded, remedy=RUN)
-    yield compared("mig", Subject.AT_BOOT.of(NAME), "yes" if boot.enabled else "no", "yes", boot.enabled)
+    yield RECORD.compared("this" if recorded else actual, "this", recorded)
+    yield AT_BOOT.compared("yes" if boot.enabled else "no", "yes", boot.enabled, of=NAME)
     if boot.failed:
-        cause = f"it did not bring the layout back; see `journalctl -u {NAME}`"
-        yield compared("mig", Subject.SERVICE.of(NAME), "failed", "done", False, cause=cause)
+        yield SERVICE.compared("failed", "done", False, of=NAME, cause=_NOT_RESTORED)
     if not recorded or not boot.enabled or boot.failed:
         return
     # Nothing else tells that unit or script are not what they are to be.
@@ -206,5 +270,4 @@ def _next_boot(every: Sequence[Target], boot: MigBoot) -> Iterator[Finding]:
     for path, text in desired_files().items():
         if digests.get(path) != hashlib.sha256(text.encode()).hexdigest():
             found = "another text" if path in digests else "none"
-            made_otherwise = "it is not what this gpunode makes of it"
-            yield compared("mig", Subject.FILE.of(path), found, AS_DESIRED, False, cause=made_otherwise)
+            yield FILE.compared(found, AS_DESIRED, False, of=path)
