@@ -261,7 +261,7 @@ class _Node:
             found = [] if node is None else list(judge_taken(node, parse_taken(answer)))
         except (ClusterError, ParseError) as error:
             return f"; what is taken is not known: {' '.join(str(error).split())[:200]}"
-        said = ", ".join(f"{item.what.removeprefix(TAKEN)} {item.actual}" for item in found)
+        said = ", ".join(f"{TAKEN.named(item)} {item.actual}" for item in found)
         return f"; taken: {said}" if said else ""
 
 

@@ -126,7 +126,7 @@ def finding_message(
         detail,
         causes if cause is None else (cause, *causes),
         tuple(dict.fromkeys((*remedies, *of_classes))),
-        f"of gpunode drift, by its class: {exits}" if classes else "0: it changes none",
+        f"by its class: {exits}" if classes else "0: it changes none",
         component=component,
         what=what,
         scope=scope,

@@ -9,23 +9,22 @@ from gpunode.base.decision import marked
 from gpunode.base.findings import Finding
 from gpunode.base.probe import Probe
 from gpunode.base.reading import ParseError
-from gpunode.base.subject import Subject
 from gpunode.facts.scheduler import Scheduler
 from gpunode.fleet.cluster import reached
 from gpunode.fleet.nodes import read
-from gpunode.kubernetes.components import Whole, decide_alone, decide_exporter_alone, unknown
+from gpunode.kubernetes.components import CLUSTER, Whole, decide_alone, decide_exporter_alone, unknown
 from gpunode.kubernetes.components import findings as findings_of_cluster
-from gpunode.kubernetes.dcgm_exporter import exporter_namespace, nodes_with_exporter
+from gpunode.kubernetes.dcgm_exporter import SECOND_EXPORTER, exporter_namespace, nodes_with_exporter
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_restart import NONE
 from gpunode.kubernetes.device_plugin.methods import extender, leaving, members, nodes_by, schedulers
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
-from gpunode.kubernetes.device_plugin.others import Plugin
-from gpunode.kubernetes.device_plugin.own_config import decide_own_config
+from gpunode.kubernetes.device_plugin.others import SECOND_PLUGIN, Plugin
+from gpunode.kubernetes.device_plugin.own_config import CONFIG_ENTRY, decide_own_config
 from gpunode.kubernetes.device_plugin.taken import asking_taken, judge_taken, parse_taken
 from gpunode.kubernetes.device_plugin.verdict import judge_node
 from gpunode.kubernetes.device_plugin.view import View
-from gpunode.kubernetes.gpushare.decide import DesiredScheduler, decide
+from gpunode.kubernetes.gpushare.decide import SCHEDULER, DesiredScheduler, decide
 from gpunode.kubernetes.gpushare.state import SchedulerState
 from gpunode.kubernetes.mps_restarts import Restarts
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
@@ -58,7 +57,7 @@ def findings(inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str,
             )
         except (ClusterError, ParseError) as error:
             # Nothing is known of any of them then.
-            return {**found, **{host: [*found.get(host, ()), unknown(Subject.CLUSTER, str(error))] for host in judged}}
+            return {**found, **{host: [*found.get(host, ()), unknown(CLUSTER, words=str(error))] for host in judged}}
         # As a run of these hosts would label them.
         relabelled = frozenset(node_name(host, settings) for host, settings in judged.items())
         plugins, gone = _plugins(cluster), leaving(hosts, view.nodes, relabelled)
@@ -118,7 +117,7 @@ def _of_node(
     if settings.device_plugin.method == "none" or name not in view.nodes:
         return
     if isinstance(plugins, str):
-        yield unknown(Subject.SECOND_PLUGIN, plugins)
+        yield unknown(SECOND_PLUGIN, words=plugins)
     else:
         yield from marked(decide_alone(settings, view.nodes[name], plugins, gone)).findings
 
@@ -132,7 +131,7 @@ def _exporters(cluster: Cluster, view: View, judged: Mapping[str, Settings]) -> 
         exporters = cluster.exporters()
     except (ClusterError, ParseError) as error:
         for host in nodes:
-            yield host, unknown(Subject.SECOND_EXPORTER, str(error))
+            yield host, unknown(SECOND_EXPORTER, words=str(error))
         return
     for host, settings in nodes.items():
         if (node := view.nodes.get(node_name(host, settings))) is not None:
@@ -151,7 +150,7 @@ def _entries(cluster: Cluster, judged: Mapping[str, Settings]) -> Iterator[tuple
         entries = cluster.config_map(first.namespace, first.config_name or "")
     except (ClusterError, ParseError) as error:
         for host in named:
-            yield host, unknown(Subject.CONFIG_ENTRY.of(f"{first.namespace}/{first.config_name}"), str(error))
+            yield host, unknown(CONFIG_ENTRY, f"{first.namespace}/{first.config_name}", words=str(error))
         return
     for host, settings in named.items():
         for item in marked(decide_own_config(settings, entries)).findings:
@@ -208,7 +207,7 @@ def _schedulers(
 
     for answer in read(inventory, ByManifest, only=names):
         if not isinstance(answer.reading, SchedulerState):
-            yield answer.name, unknown(Subject.SCHEDULER, str(answer.reason))
+            yield answer.name, unknown(SCHEDULER, words=str(answer.reason))
             continue
         for item in marked(decide(desired, answer.reading)).findings:
             yield answer.name, item

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpunode.base.comparison import BY_HAND, compared
+from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
-from gpunode.base.subject import Subject
 from gpunode.kubernetes.helm.asked import AskedRelease
-from gpunode.kubernetes.nodes.component import COMPONENT
+from gpunode.kubernetes.nodes.component import cluster_finding
 from gpunode.settings.cluster.chart_values import merged
 from gpunode.settings.cluster.gpu_operator import METHOD
 from gpunode.settings.model import Settings
@@ -24,6 +23,14 @@ _FOUND_BY = tuple(f"{_FEATURE}pci-{device}.present" for device in ("10de", "0302
 # source: gpu-operator, templates/_helpers.tpl and internal/image/image.go (v24.9 to v26.7).
 _TAGGED_AS_THE_CHART = ("operator", "validator")
 
+GPU_LABELS = cluster_finding(
+    "GPU labels of node feature discovery",
+    "Node feature discovery gives GPU nodes no label by which the GPU Operator would find them.",
+    "The operator looks for the label of a PCI device of NVIDIA's. Without it the operator takes the node for one "
+    "without a GPU.",
+    remedies=(BY_HAND,),
+)
+
 
 def decide_found(settings: Settings, labels: Mapping[str, str]) -> Decision[None]:
     """Return whether the operator takes a node with these labels for one with GPUs; others than gpunode label it so."""
@@ -37,7 +44,7 @@ def decide_found(settings: Settings, labels: Mapping[str, str]) -> Decision[None
         "Have the cluster's node feature discovery label by vendor, or by class and vendor (its worker's "
         "sources.pci.deviceLabelFields), or set device_plugin.nfd to 'chart'"
     )
-    item = compared(COMPONENT, Subject.GPU_LABELS, there or None, f"one of {desired}", good, BY_HAND, reason)
+    item = GPU_LABELS.compared(there or None, f"one of {desired}", good, cause=reason)
     return Decision((item,), (), None if good else reason)
 
 

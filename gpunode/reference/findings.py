@@ -215,8 +215,7 @@ def _component(path: Path) -> str:
 def _reason(tree: ast.Module) -> str:
     """Return why a change waits, as a module's `_waits` says it."""
     (waits,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "_waits")
-    (said,) = (_text(node, {}) for node in ast.walk(waits) if isinstance(node, ast.JoinedStr))
-    return said
+    return next((_text(node, {}) for node in ast.walk(waits) if isinstance(node, ast.JoinedStr)), "")
 
 
 def document() -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from gpunode.base import tables
+from gpunode.base.comparison import FindingMessage, finding_message
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.probe_output import repeated, values
@@ -28,6 +30,72 @@ _REMEDIES = {
 }
 # ... changed from 0x0 (None) to 0x2 (Node Reboot Required)
 _ACTION = re.compile(r"recovery action changed from \S+ .{0,60}? ?to (0x[0-9a-fA-F]{1,2})\b")
+
+
+_declared = partial(finding_message, "health", classes=(FindingClass.ERROR,))
+_LOOK, _REPLACE = "run nvidia-smi on the node", "drain the node and have the GPU replaced"
+_IN_LOG = "{name}; it stays in the kernel log until the node boots"
+_LOST, _NO_SPARE = "its memory lost data since the driver was loaded", "it has no spare row left"
+_AT_RESET = "bad rows of its memory are replaced at the next reset"
+_WARNS = "nvidia-smi answers, and warns of a GPU; it goes on working"
+MEMORY_ERRORS = _declared(
+    "memory errors by nvidia-smi",
+    "nvidia-smi does not report whether the GPUs' memory has errors.",
+    "It ended with an exit code that is no answer. Nothing is known of the memory.",
+    remedies=(_LOOK,),
+)
+XID = _declared(
+    "Xid",
+    "The kernel log has a critical Xid error of a GPU.",
+    "The driver reports errors of a GPU in the kernel log as Xids. Only those that mean a sick GPU are shown "
+    "(gpunode/data/health.yaml), not those that an application causes. They stay in the log until the node boots.",
+    causes=(_IN_LOG,),
+    remedies=tuple(_REMEDIES.values()),
+)
+NO_XIDS = _declared(
+    "Xids",
+    "The kernel log has no critical Xid error of a GPU.",
+    "It is as desired. Xids that an application causes itself are not counted.",
+    remedies=("nothing to do",),
+    classes=(),
+)
+ECC_ERRORS = _declared(
+    "uncorrected ECC errors",
+    "A GPU's memory has lost data (uncorrected ECC errors).",
+    "Programs that read this memory were ended or have wrong results. The count is since the driver was loaded.",
+    causes=(_LOST,),
+    remedies=(_REMEDIES["reset"],),
+)
+ROW_REMAPPING = _declared(
+    "row remapping",
+    "Rows of a GPU's memory wait to be replaced, or cannot be.",
+    "A GPU replaces bad rows of its memory by spare rows at a reset. Pending: it waits for the reset. Failed: no spare "
+    "row is left, and the GPU has to be replaced.",
+    causes=(_NO_SPARE, _AT_RESET),
+    remedies=(_REPLACE, _REMEDIES["reset"]),
+)
+STATE = _declared(
+    "state",
+    "A GPU has to be reset.",
+    "It takes no new work, or will fail on it, until then.",
+    remedies=(_REMEDIES["reset"],),
+)
+GPU_MEMORY = _declared(
+    "memory of",
+    "A GPU's memory has no uncorrected error.",
+    "It is as desired.",
+    name="memory",
+    remedies=("nothing to do",),
+    classes=(),
+)
+WARNINGS = _declared(
+    "warnings by nvidia-smi",
+    "nvidia-smi warns of a GPU that goes on working.",
+    "It is a caution and changes no exit code. A corrupted infoROM, for example, loses counts of errors and settings.",
+    causes=(_WARNS,),
+    remedies=("look at the GPU (`nvidia-smi -q`), and ask the machine's vendor where a boot does not end it",),
+    classes=(),
+)
 
 
 @dataclass(frozen=True)
@@ -126,21 +194,13 @@ def parse_health(lines: list[str]) -> Health:
 def health(found: Health, gpus: Gpus, pci: PciGpus) -> Iterator[Finding]:
     """Judge whether the GPUs are well; what does not answer at all is told by nvidia-smi's own finding."""
     if gpus.status == "ok" and found.exit_code not in (None, *ANSWERED):
-        yield _sick("memory errors by nvidia-smi", f"exit code {found.exit_code}", "an answer", None, None)
+        yield _sick(MEMORY_ERRORS, f"exit code {found.exit_code}", "an answer", None, None)
     # A warning need not be among what it prints as its answer.
     warned = found.exit_code in ANSWERED and found.exit_code != 0
     if found.warnings or warned:
         told = "; ".join(found.warnings) or f"exit code {found.exit_code}"
-        cause = "nvidia-smi answers, and warns of a GPU; it goes on working"
-        yield Finding(
-            "health",
-            FindingClass.OK,
-            "warnings by nvidia-smi",
-            told,
-            "none",
-            cause=f"{cause} (exit code {found.exit_code}: a corrupted infoROM)" if warned else cause,
-            remedy="look at the GPU (`nvidia-smi -q`), and ask the machine's vendor where a boot does not end it",
-        )
+        cause = f"{_WARNS} (exit code {found.exit_code}: a corrupted infoROM)" if warned else _WARNS
+        yield WARNINGS.finding(FindingClass.OK, told, "none", cause=cause, remedy=WARNINGS.remedies[0])
     for gpu in found.gpus:
         yield from _memory(gpu)
     table = tables.health()
@@ -150,14 +210,14 @@ def health(found: Health, gpus: Gpus, pci: PciGpus) -> Iterator[Finding]:
     for xid in ours:
         if row := critical.get(xid.code):
             yield replace(
-                _sick(f"Xid {xid.code}", xid.message or row.name, "none since the boot", row.remedy, xid.pci_address),
-                cause=f"{row.name}; it stays in the kernel log until the node boots",
+                _sick(XID, xid.message or row.name, "none since the boot", row.remedy, xid.pci_address, xid.code),
+                cause=_IN_LOG.format(name=row.name),
                 source=table.source if row.verified else f"{table.source} (not looked up there)",
             )
     asked_for = [finding for xid in ours if xid.code == table.recovery_xid.code for finding in _recovery(xid)]
     yield from asked_for
     if found.log_read and not asked_for and not any(xid.code in critical for xid in ours):
-        yield Finding("health", FindingClass.OK, "Xids", "none that is critical", "none that is critical")
+        yield NO_XIDS.finding(FindingClass.OK, "none that is critical", "none that is critical")
 
 
 def _recovery(xid: Xid) -> Iterator[Finding]:
@@ -166,7 +226,7 @@ def _recovery(xid: Xid) -> Iterator[Finding]:
     remedy = row.actions.get(action[1].lower(), "named") if action else "named"
     if remedy != "none":
         yield replace(
-            _sick(f"Xid {xid.code}", xid.message or row.name, "no recovery action", remedy, xid.pci_address),
+            _sick(XID, xid.message or row.name, "no recovery action", remedy, xid.pci_address, xid.code),
             cause=f"{row.name}, for another error of the GPU",
             source=tables.health().source,
         )
@@ -176,28 +236,30 @@ def _memory(gpu: GpuHealth) -> Iterator[Finding]:
     address, errors = gpu.pci_address, gpu.uncorrected_errors
     bad = []
     if gpu.requires_reset:
-        bad.append(_sick("state", "GPU requires reset", "usable", "reset", address))
+        bad.append(_sick(STATE, "GPU requires reset", "usable", "reset", address))
     if errors:
-        item = _sick("uncorrected ECC errors", str(errors), "0", "reset", address)
-        bad.append(replace(item, cause="its memory lost data since the driver was loaded"))
+        item = _sick(ECC_ERRORS, str(errors), "0", "reset", address)
+        bad.append(replace(item, cause=_LOST))
     if gpu.remap_failed:
-        item = _sick("row remapping", "failed", "none failed", None, address)
-        bad.append(replace(item, cause="it has no spare row left", remedy="drain the node and have the GPU replaced"))
+        item = _sick(ROW_REMAPPING, "failed", "none failed", None, address)
+        bad.append(replace(item, cause=_NO_SPARE, remedy=_REPLACE))
     elif gpu.remap_pending:
-        item = _sick("row remapping", "pending", "none pending", "reset", address)
-        bad.append(replace(item, cause="bad rows of its memory are replaced at the next reset"))
+        item = _sick(ROW_REMAPPING, "pending", "none pending", "reset", address)
+        bad.append(replace(item, cause=_AT_RESET))
     yield from bad
     if not bad and errors is not None:
-        yield Finding("health", FindingClass.OK, f"memory of {address}", "no uncorrected error", "no uncorrected error")
+        yield GPU_MEMORY.finding(FindingClass.OK, "no uncorrected error", "no uncorrected error", of=address)
 
 
-def _sick(what: str, actual: str, desired: str, remedy: str | None, address: str | None) -> Finding:
-    return Finding(
-        component="health",
-        finding_class=FindingClass.ERROR,
-        what=f"{what} of {address}" if address else what,
-        actual=actual,
-        desired=desired,
-        remedy=_REMEDIES[remedy].format(address=address) if remedy else "run nvidia-smi on the node",
+def _sick(
+    message: FindingMessage, actual: str, desired: str, remedy: str | None, address: str | None, code: int | None = None
+) -> Finding:
+    of = " ".join(filter(None, (None if code is None else str(code), f"of {address}" if address else None)))
+    return message.finding(
+        FindingClass.ERROR,
+        actual,
+        desired,
+        of=of or None,
+        remedy=_REMEDIES[remedy].format(address=address) if remedy else _LOOK,
         disruption=Disruption[remedy] if remedy in ("reset", "reboot") else None,
     )

@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gpunode.base import versions
-from gpunode.base.comparison import RUN, by_hand, compared, configuration, configuration_files, pending
+from gpunode.base.comparison import RUN, by_hand, configuration, pending
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.base.subject import Subject
 from gpunode.base.toml_edit import ConfigurationRefused
+from gpunode.components.containerd import findings as containerd
 from gpunode.components.containerd.change import Placement, change, placed
 from gpunode.components.containerd.drop_in import PATH
 from gpunode.components.containerd.editor import Runtimes
@@ -34,7 +34,6 @@ _OTHERWISE = "the merged configuration (`containerd config dump`) says otherwise
 _DEFAULT_CAUSES = {
     DEFAULT_TABLE: "a deprecated table of that name has a runtime_type, and wins over default_runtime_name"
 }
-_CONFIGURATION = configuration_files("containerd")
 
 
 @dataclass(frozen=True)
@@ -77,9 +76,9 @@ def decide(desired: Desired, actual: Containerd, sysctls: KubernetesSysctls) -> 
     good = not bad(version) or (held is not None and actual.version is not None)
     service, boots = service_verdict("containerd.service", actual), boot_verdict("containerd.service", actual)
     up = service.actual == RUNNING
-    runs = compared("containerd", Subject.SERVICE, service.actual, RUNNING, up, service.remedy, service.cause)
+    runs = containerd.SERVICE.compared(service.actual, RUNNING, up, remedy=service.remedy, cause=service.cause)
     at_boot = actual.enabled
-    starts = compared("containerd", Subject.STARTS_AT_BOOT, boots.actual, "yes", at_boot, boots.remedy, boots.cause)
+    starts = containerd.STARTS_AT_BOOT.compared(boots.actual, "yes", at_boot, remedy=boots.remedy, cause=boots.cause)
     kernel = tuple(_sysctls(sysctls)) if desired.sysctls else ()
     # Recorded facts have no text, and files are judged in the version that is to come.
     own = (_configured if good and actual.config_text is not None else _forecast)(desired, actual)
@@ -103,7 +102,7 @@ def decide_version(desired: Desired, actual: Containerd) -> tuple[Finding, str |
     """Judge the version, and return why its packages wait: where they are upgraded, they restart the daemon."""
     found, rule = actual.version, desired.version
     good = found is not None and (rule is None or versions.in_branch(found, rule))
-    version = compared("containerd", Subject.VERSION, found, rule or "any version", good, disruption=_restart(actual))
+    version = containerd.VERSION.compared(found, rule or "any version", good, disruption=_restart(actual))
     waits = _waits(desired, actual) if version.disruption else None
     return (version if waits is None else pending(version, waits)), waits
 
@@ -135,7 +134,7 @@ def _configured(desired: Desired, actual: Containerd) -> _Configured:
         to_come, refusal = _to_come(desired, actual)
     except ConfigurationRefused as error:
         refusal = f"{actual.config_path}: {error}"
-        uneditable = () if bad(*answers) else (configuration(_CONFIGURATION, None, refusal),)
+        uneditable = () if bad(*answers) else (containerd.not_editable(refusal),)
         return _Configured(answers, uneditable, plugin, None, refusal).by_hand(refusal, by_drop_in.values())
     files: tuple[Finding, ...] = ()
     felt = to_come is not None and restarts(actual, to_come)
@@ -147,7 +146,7 @@ def _configured(desired: Desired, actual: Containerd) -> _Configured:
     if refusal is not None:
         if files and not bad(*files, *plugin):
             # Whoever asks hears what a run would say.
-            files = (configuration(_CONFIGURATION, None, refusal),)
+            files = (containerd.not_editable(refusal),)
         return _Configured(answers, files, plugin, None, refusal).by_hand(refusal, by_drop_in.values())
     if waits is not None:
         answers, files, plugin = (tuple(pending(item, waits) for item in group) for group in (answers, files, plugin))
@@ -172,7 +171,7 @@ def _by_drop_in(desired: Desired, actual: Containerd) -> dict[str, str]:
 def _plugin(actual: Containerd) -> Iterator[Finding]:
     if actual.active:
         found = actual.cri_plugin
-        yield compared("containerd", Subject.CRI_PLUGIN, found, "ok", found == "ok", disruption=_restart(actual))
+        yield containerd.CRI_PLUGIN.compared(found, "ok", found == "ok", disruption=_restart(actual))
 
 
 def _to_come(desired: Desired, actual: Containerd) -> tuple[RuntimeChange | None, str | None]:
@@ -223,9 +222,7 @@ def _step(
 def _answers(runtimes: Runtimes, actual: Containerd, by_drop_in: Mapping[str, str]) -> Iterator[Finding]:
     """Judge the merged configuration, and whether the daemon runs by it."""
     otherwise = _DEFAULT_CAUSES.get(actual.default_runtime or "", _OTHERWISE)
-    yield compared(
-        "containerd",
-        Subject.DEFAULT_RUNTIME,
+    yield containerd.DEFAULT_RUNTIME.compared(
         actual.default_runtime,
         runtimes.default,
         actual.default_runtime == runtimes.default,
@@ -236,25 +233,20 @@ def _answers(runtimes: Runtimes, actual: Containerd, by_drop_in: Mapping[str, st
         runtime = actual.runtime(name)
         value = None if runtime is None else str(runtime.systemd_cgroup).lower()
         desired = str(runtimes.systemd_cgroup).lower()
-        subject = Subject.SYSTEMD_CGROUP.of(name)
         cause = by_drop_in.get(_cgroup_of(name))
         good, disruption = value == desired, _restart(actual)
-        yield compared("containerd", subject, value, desired, good, cause=cause, disruption=disruption)
+        yield containerd.SYSTEMD_CGROUP.compared(value, desired, good, of=name, cause=cause, disruption=disruption)
     if actual.stale:
-        yield Finding(
-            "containerd",
+        yield containerd.RUNNING_CONFIGURATION.finding(
             FindingClass.RESTART_PENDING,
-            Subject.RUNNING_CONFIGURATION,
             "older than its files",
             "the files'",
-            cause="a configuration file was written after containerd started",
+            cause=containerd.FILE_NEWER,
             remedy=RUN,
             disruption=_restart(actual),
         )
     if runtimes.cdi is not None:
-        yield compared(
-            "containerd",
-            Subject.CDI,
+        yield containerd.CDI.compared(
             _switch(actual.enable_cdi),
             _switch(runtimes.cdi),
             actual.enable_cdi is runtimes.cdi,
@@ -266,9 +258,11 @@ def _answers(runtimes: Runtimes, actual: Containerd, by_drop_in: Mapping[str, st
 def _files(actual: Containerd, to_come: RuntimeChange | None, felt: bool) -> Finding:
     """Judge whether a run would write its configuration anew, for all that the merged one says."""
     if to_come is None or not to_come.files:
-        return configuration(_CONFIGURATION, None)
+        return configuration(containerd.CONFIGURATION_FILES, None)
     disruption = _restart(actual) if felt else Disruption.nothing
-    return configuration(_CONFIGURATION, ", ".join(file.path for file in to_come.files), disruption=disruption)
+    return configuration(
+        containerd.CONFIGURATION_FILES, ", ".join(file.path for file in to_come.files), disruption=disruption
+    )
 
 
 def _cgroup_of(name: str) -> str:
@@ -287,4 +281,4 @@ def _sysctls(actual: KubernetesSysctls) -> Iterator[Finding]:
     present = dict(actual.values)
     for name, desired in KUBERNETES.items():
         found = present.get(name)
-        yield compared("containerd", Subject.SYSCTL.of(name), found, desired, found == desired)
+        yield containerd.SYSCTL.compared(found, desired, found == desired, of=name)

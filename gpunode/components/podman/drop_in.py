@@ -8,7 +8,7 @@ from gpunode.settings import Settings
 PATH = "/etc/containers/containers.conf.d/50-gpunode.conf"
 PATHS = (PATH,)
 # Findings about what the file does, beside which nothing is said of the file.
-TOLD = ("default runtime", "configuration files")
+TOLD = ("default-runtime", "configuration-files")
 # Where the toolkit's packages have it.
 NVIDIA = "/usr/bin/nvidia-container-runtime"
 

@@ -7,13 +7,21 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from gpunode.base.comparison import by_hand, compared
+from gpunode.base.comparison import by_hand
 from gpunode.base.decision import Decision, Step
 from gpunode.base.disruption import Disruption
-from gpunode.base.subject import Subject
+from gpunode.base.messages import Scope
 from gpunode.kubernetes.helm.change import Reading, ReleaseChange, Wanted, change, removal
 from gpunode.kubernetes.helm.release import Release
-from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
+from gpunode.kubernetes.nodes.component import cluster_finding
+
+RELEASE = cluster_finding(
+    "helm release",
+    "A helm release is not what the settings ask for.",
+    "gpunode compares the release's chart, values and objects with what a run would install. It is missing, of "
+    "another version, has other values, or its objects were edited.",
+    scope=Scope.CLUSTER,
+)
 
 
 def decide(name: str, desired: Wanted, actual: Reading, now: datetime, timeout: int) -> Decision[ReleaseChange]:
@@ -37,7 +45,7 @@ def decide_absence(
 def _decision(name: str, desired: str, found: ReleaseChange) -> Decision[ReleaseChange]:
     reason = found.refused or "; ".join(f"{step.act}: {step.reason}" for step in found.steps)
     actual = "another" if reason else desired
-    item = compared(COMPONENT, Subject.RELEASE.of(name), actual, desired, not reason, RUN_CLUSTER, reason)
+    item = RELEASE.compared(actual, desired, not reason, of=name, cause=reason)
     if found.refused is not None:
         item = by_hand(item, found.refused)
     if not found.steps:
