@@ -141,8 +141,7 @@ def file_message(component: str) -> FindingMessage:
         component,
         "file",
         f"A file that gpunode writes for {component} is not what the settings ask for.",
-        "gpunode writes this file as a whole. The file was edited by hand, is missing or left over, or the settings "
-        "or gpunode have changed since the last run.",
+        "It was edited by hand, is missing or left over, or the settings or gpunode changed since the last run.",
         cause="it is not what the settings, or this gpunode, make of it",
         classes=RESTART,
     )
@@ -185,30 +184,7 @@ def configuration(
         actual = "not to be edited by a run"
         return message.finding(FindingClass.ERROR, actual, AS_DESIRED, cause=reason, remedy=BY_HAND)
     actual = f"another text in {files}" if files else AS_DESIRED
-    return message.compared(actual, AS_DESIRED, not files, disruption=disruption)
-
-
-def compared(
-    component: str,
-    what: str,
-    actual: object,
-    desired: object,
-    good: bool,
-    remedy: str = RUN,
-    cause: str | None = None,
-    disruption: Disruption = Disruption.nothing,
-) -> Finding:
-    """Return a finding that is good or drift; cause, remedy and what that one disturbs count for drift alone."""
-    return Finding(
-        component=component,
-        finding_class=FindingClass.OK if good else FindingClass.DRIFT,
-        what=what,
-        actual="none" if actual is None else str(actual),
-        desired=str(desired),
-        cause=None if good else cause,
-        remedy=None if good else remedy,
-        disruption=None if good else disruption,
-    )
+    return message.compared(actual, AS_DESIRED, not files, cause=message.causes[0], disruption=disruption)
 
 
 def pending(item: Finding, reason: str) -> Finding:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import gpunode
-from gpunode.base.codes import code_of, slug
+from gpunode.base.codes import slug
 from gpunode.base.messages import Message, declared, shown
 
 _MOST_NEAR = 3
@@ -90,6 +90,13 @@ def _declared(message: Message) -> Page:
 def _page(code: str, page: Mapping[str, Any]) -> Page:
     fields: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in page.items()}
     return Page(code, **fields)
+
+
+def code_of(component: str, what: str) -> str:
+    """Return the code of a finding by how a report names it: that of the longest fitting declaration; else its slug."""
+    named = f"{component}: {what} "
+    seen = {text: page.code for page in pages().values() for text in page.seen if named.startswith(f"{text} ")}
+    return seen[max(seen, key=len)] if seen else f"{slug(component)}.{slug(what)}"
 
 
 def asked(text: str) -> tuple[Page, ...]:

@@ -18,8 +18,7 @@ Act = Literal["restart", "reload", "nothing"]
 _TEXTS = {
     "service": (
         "The service of {component} does not run.",
-        "Without it no container starts on this node. It is stopped, has failed, is masked, or restarts over and over; "
-        "the cause quotes systemd.",
+        "Without it no container starts. It is stopped, failed, masked, or restarts over and over.",
     ),
     "starts at boot": (
         "The service of {component} does not start at boot.",
@@ -27,28 +26,23 @@ _TEXTS = {
     ),
     "version": (
         "The version of {component} is not the one that the settings ask for.",
-        "It is missing, of another version or branch than the settings name, or too old for what gpunode needs of it, "
-        "such as CDI.",
+        "It is missing, of another version or branch, or too old for what gpunode needs, such as CDI.",
     ),
     "default runtime": (
         "The default runtime of {component} is not the one that the settings ask for.",
-        "The default runtime starts every container that names no runtime. With the wrong one, containers see no GPU, "
-        "or all containers get NVIDIA's hook.",
+        "It starts every container that names no runtime: these see no GPU, or all of them get NVIDIA's hook.",
     ),
     "cgroup driver": (
         "The cgroup driver of {component} is not the one that the settings ask for.",
-        "Kubelet and runtime need the same cgroup driver. Where they differ, pods have two owners of their cgroups and "
-        "fail under load.",
+        "Kubelet and runtime need the same one: else pods have two owners of their cgroups and fail under load.",
     ),
     "runtime nvidia": (
         "The runtime nvidia of {component} is not what the settings ask for.",
-        "Containers that name the runtime nvidia get their GPUs by it. It is missing, left over, or points to another "
-        "program.",
+        "Containers that name it get their GPUs by it. It is missing, left over, or points to another program.",
     ),
     "CDI": (
         "CDI of {component} is not as the settings ask.",
-        "By CDI (Container Device Interface) a runtime reads from a file which devices a GPU consists of. Off, or with "
-        "a file that it cannot read, containers that ask for a GPU by its CDI name do not start.",
+        "Off, or with a CDI file that it cannot read, containers that name a GPU by CDI do not start.",
     ),
 }
 

@@ -11,8 +11,7 @@ CONNECTION = finding_message(
     "node",
     "connection",
     "The node cannot be reached.",
-    "No SSH connection came about, or the node did not answer in time. Nothing is known of it: that it was well before "
-    "says nothing.",
+    "There was no SSH connection, or no answer in time. Nothing is known of the node.",
     remedies=(_NOT_REACHED,),
     classes=(FindingClass.UNREACHABLE,),
 )
@@ -20,8 +19,7 @@ STATE = finding_message(
     "node",
     "state",
     "The node answered, and its state cannot be judged.",
-    "An answer was cut off or is not understood, sudo is not allowed, or the judging itself failed. Nothing was "
-    "changed.",
+    "An answer was cut off or not understood, sudo is not allowed, or the judging failed. Nothing was changed.",
     remedies=(_NOT_READ,),
     classes=(FindingClass.ERROR,),
 )

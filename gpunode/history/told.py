@@ -9,8 +9,8 @@ from enum import Enum, auto
 from functools import cached_property
 from typing import Any
 
-from gpunode.base.codes import code_of
 from gpunode.base.errors import CodedError
+from gpunode.base.explained import code_of
 from gpunode.base.findings import FindingClass
 from gpunode.history.intervals import End, Key, State
 

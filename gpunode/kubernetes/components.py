@@ -49,15 +49,19 @@ from gpunode.settings.cluster import node_name
 # The finding that a decision makes and the name of the one of several, and how it is decided: nothing is read before.
 Deciding = Iterator[tuple[tuple[FindingMessage, str | None], Callable[[], Decision[Any]]]]
 
+_ANOTHER = (
+    "the cluster has none of the inventory's nodes ({nodes}): set kubernetes.kubeconfig and kubernetes.context to the "
+    "cluster that is meant, kubernetes.node_name to a node's name there, or let it join"
+)
 _LOOK = "look at kubernetes.kubeconfig"
 CLUSTER = cluster_finding(
     "cluster",
     "The cluster is not the one of these nodes, or does not answer.",
-    "Nothing is changed in a cluster that has none of the inventory's nodes. Nothing is known of a cluster that "
-    "does not answer, which is an error.",
+    "Nothing is changed in a cluster that has none of the nodes; of one that does not answer nothing is known.",
     remedies=(BY_HAND, _LOOK),
     scope=Scope.CLUSTER,
     classes=(FindingClass.DRIFT, FindingClass.ERROR),
+    causes=(_ANOTHER,),
 )
 
 
@@ -190,10 +194,7 @@ def decide_right(hosts: Mapping[str, Settings], nodes: Collection[str]) -> Decis
     """Return whether a cluster of these nodes is the one that is meant: a kubeconfig may name another one."""
     desired = [node_name(name, settings) for name, settings in hosts.items() if settings.kubernetes.enabled]
     good, few = any(name in nodes for name in desired), ", ".join(desired[:5]) + (" …" if len(desired) > 5 else "")
-    reason = (
-        f"the cluster has none of the inventory's nodes ({few}): set kubernetes.kubeconfig and kubernetes.context to "
-        "the cluster that is meant, kubernetes.node_name to a node's name there, or let it join"
-    )
+    reason = _ANOTHER.format(nodes=few)
     said = "has nodes of the inventory"
     item = CLUSTER.compared(said if good else "another one", said, good, cause=reason)
     return Decision((item,), (), None if good else reason)

@@ -49,6 +49,9 @@ SERVICE_MONITOR = cluster_finding(
     "The kind comes with the Prometheus Operator. helm would install nothing of the chart.",
     remedies=(BY_HAND,),
     scope=Scope.CLUSTER,
+    cause=f"the cluster knows no kind ServiceMonitor ({_KIND}.{_GROUP}), and dcgm_exporter_chart.service_monitor = "
+    "True asks for one: helm would install nothing. Install the Prometheus Operator with its custom resources, or set "
+    "dcgm_exporter_chart.service_monitor = False",
 )
 
 
@@ -207,11 +210,5 @@ def decide_monitor(hosts: Mapping[str, Settings], printed: str) -> Decision[None
     if not asks_for_monitor(hosts):
         return Decision(())
     good = f"{_KIND}.{_GROUP}" in printed.split()
-    reason = (
-        f"the cluster knows no kind ServiceMonitor ({_KIND}.{_GROUP}), and dcgm_exporter_chart.service_monitor = True "
-        "asks for one: helm would install nothing. Install the Prometheus Operator with its custom resources, or set "
-        "dcgm_exporter_chart.service_monitor = False"
-    )
-    actual = "known" if good else None
-    item = SERVICE_MONITOR.compared(actual, "known", good, cause=reason)
-    return Decision((item,), (), None if good else reason)
+    item = SERVICE_MONITOR.compared("known" if good else None, "known", good)
+    return Decision((item,), (), None if good else SERVICE_MONITOR.cause)

@@ -23,12 +23,17 @@ _FOUND_BY = tuple(f"{_FEATURE}pci-{device}.present" for device in ("10de", "0302
 # source: gpu-operator, templates/_helpers.tpl and internal/image/image.go (v24.9 to v26.7).
 _TAGGED_AS_THE_CHART = ("operator", "validator")
 
+_NOT_FOUND = (
+    "device_plugin.nfd is 'present', and the GPU Operator finds GPU nodes by one of {labels}: there is {actual}. Have "
+    "the cluster's node feature discovery label by vendor, or by class and vendor (its worker's "
+    "sources.pci.deviceLabelFields), or set device_plugin.nfd to 'chart'"
+)
 GPU_LABELS = cluster_finding(
     "GPU labels of node feature discovery",
     "Node feature discovery gives GPU nodes no label by which the GPU Operator would find them.",
-    "The operator looks for the label of a PCI device of NVIDIA's. Without it the operator takes the node for one "
-    "without a GPU.",
+    "Without the label of an NVIDIA PCI device the operator takes the node for one without a GPU.",
     remedies=(BY_HAND,),
+    causes=(_NOT_FOUND,),
 )
 
 
@@ -38,12 +43,7 @@ def decide_found(settings: Settings, labels: Mapping[str, str]) -> Decision[None
         return Decision(())
     desired, good = ", ".join(_FOUND_BY), any(labels.get(name) == "true" for name in _FOUND_BY)
     there = ", ".join(sorted(name for name in labels if name.startswith(f"{_FEATURE}pci-") and "10de" in name)[:5])
-    reason = (
-        f"device_plugin.nfd is 'present', and the GPU Operator finds GPU nodes by one of {desired}: there is "
-        f"{there or 'none of an NVIDIA device'}. "
-        "Have the cluster's node feature discovery label by vendor, or by class and vendor (its worker's "
-        "sources.pci.deviceLabelFields), or set device_plugin.nfd to 'chart'"
-    )
+    reason = _NOT_FOUND.format(labels=desired, actual=there or "none of an NVIDIA device")
     item = GPU_LABELS.compared(there or None, f"one of {desired}", good, cause=reason)
     return Decision((item,), (), None if good else reason)
 

@@ -46,8 +46,7 @@ _LOOK = "look at kubernetes.kubeconfig: its user needs to list pods of all names
 GPU_PODS = cluster_finding(
     "pods with a GPU",
     "It is not known which pods have a GPU of this node.",
-    "gpunode looks for pods before it restarts an MPS daemon under them. The cluster did not answer, or the user "
-    "of the kubeconfig may not list pods.",
+    "They are listed before an MPS daemon restarts under them: the cluster did not answer, or forbids the list.",
     classes=(FindingClass.ERROR,),
     remedies=(_LOOK,),
 )

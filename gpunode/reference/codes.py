@@ -1,7 +1,7 @@
 """Generate gpunode/data/codes.json, which `gpunode explain` reads, and docs/codes.md from it.
 
-What a code is stands in `pages/`, written by hand; causes, remedies and classes of findings come from the judges'
-source, reasons and remedies of refusals and contradictions from their tables.
+codes.json has the pages that no module declares: those of `pages/`, written by hand, with the reasons and remedies of
+refusals and contradictions from their tables.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from typing import Any
 import yaml
 
 from gpunode.base import explained
-from gpunode.base.codes import OTHER, code_of, preflight
-from gpunode.base.findings import ExitCode, Finding, FindingClass, verdict
+from gpunode.base.codes import preflight
+from gpunode.base.findings import ExitCode
 from gpunode.base.messages import declared
 from gpunode.base.tables.reading import content
-from gpunode.reference import findings
 
 _PAGES = Path(__file__).resolve().parent / "pages"
 # Every code that there ever was, a line each; `make docs` adds to it and takes nothing away.
@@ -30,8 +29,6 @@ FINDING, REFUSAL, CAUTION, MISTAKE, ERROR = "finding", "refusal", "caution", "mi
 # Of a row in the table of preflight the code says whether it refuses: `refusal("ROW"` or `caution("ROW"`.
 _ROW_OF = re.compile(r'\bcaution\(\s*"([a-z0-9-]+)"')
 
-_CLASSES = frozenset(each.value for each in FindingClass)
-
 Page = dict[str, Any]
 
 
@@ -40,81 +37,9 @@ def _written(name: str) -> dict[str, Any]:
     return found
 
 
-def _expanded(pages: dict[str, Any]) -> Iterator[tuple[str, Page]]:
-    """Yield (code, page) of what is written for findings; `*` stands for each of several components."""
-    for code, page in pages.items():
-        if not code.startswith("*"):
-            yield code, dict(page)
-            continue
-        own = {key: text for key, text in page.items() if key != "of"}
-        for component in page["of"]:
-            said = {key: text.format(component=component) for key, text in own.items()}
-            yield code.replace("*", component.replace("_", "-")), said
-
-
-def _codes(row: findings.Row) -> Iterator[tuple[str, str]]:
-    """Yield (component, what) of each finding that a row of the source may be."""
-    for what in row.what.split(" / "):
-        yield row.component, what
-
-
-def codes_of_source() -> dict[str, list[findings.Row]]:
-    """Return code -> the rows of the judges' source that have it; what any component may have has the code of none."""
-    found: dict[str, list[findings.Row]] = {}
-    for path in findings.JUDGES:
-        for row in findings.rows(path):
-            # What is handed on from elsewhere has its row there.
-            for component, what in _codes(row) if row.what != _BY_NODE else ():
-                found.setdefault(code_of(component, what), []).append(row)
-    return found
-
-
-def _waits() -> dict[str, list[findings.Row]]:
-    found: dict[str, list[findings.Row]] = {}
-    for path in findings.JUDGES:
-        for row in dict.fromkeys(findings.pending(path)):
-            found.setdefault(row.component.replace("_", "-"), []).append(row)
-    return found
-
-
 def _said(texts: Iterable[str]) -> list[str]:
     """Return what of these says anything, each once."""
     return [text for text in dict.fromkeys(map(str.strip, texts)) if text.strip("… :;/,.")]
-
-
-def _exit_code(kind: str) -> str:
-    if kind not in _CLASSES:
-        return ""
-    return f"{kind}: {int(verdict([Finding('node', FindingClass(kind), 'state')]))}"
-
-
-def _finding(code: str, page: Page, rows: list[findings.Row], waits: list[findings.Row]) -> Page:
-    classes = dict.fromkeys(row.kind for row in rows if row.kind != _BY_NODE)
-    if FindingClass.DRIFT in classes:
-        classes |= dict.fromkeys(row.kind for row in waits if row.kind in _CLASSES)
-    else:
-        waits = []
-    causes = _said(row.cause for row in [*rows, *waits])
-    remedies = _said([page.pop("remedy", ""), *(row.remedy for row in rows), *(row.remedy for row in waits)])
-    seen = [f"{row.component}: {what}" for row in rows for what in row.what.split(" / ")]
-    fallen = [text for text in seen if code_of(*text.split(": ", 1)) == code]
-    exits = "; ".join(filter(None, map(_exit_code, classes))) or "0: it is told, and changes none"
-    return {
-        "kind": FINDING,
-        "seen": list(dict.fromkeys(fallen)),
-        **page,
-        "causes": causes,
-        "remedies": remedies,
-        "exit": page.get("exit", f"of gpunode drift, by its class: {exits}" if classes else exits),
-    }
-
-
-def _findings() -> Iterator[tuple[str, Page]]:
-    source, waits = codes_of_source(), _waits()
-    for code, page in _expanded(_written("findings")):
-        component, _, subject = code.partition(".")
-        rows = source.get(code) or source.get(f"any-component.{subject}", [])
-        yield code, _finding(code, page, rows, waits.get(component, []))
 
 
 def _shown(text: str) -> str:
@@ -189,7 +114,7 @@ def _errors() -> Iterator[tuple[str, Page]]:
 def pages() -> dict[str, Page]:
     """Return code -> its page, in the order of the codes; raise ValueError where a code has two."""
     found: dict[str, Page] = {}
-    for code, page in (*_findings(), *_preflight(), *_settings(), *_errors()):
+    for code, page in (*_preflight(), *_settings(), *_errors()):
         if code in found:
             raise ValueError(f"{code} is written twice in {_PAGES}")
         found[code] = page
@@ -211,7 +136,7 @@ def data() -> str:
 def ever() -> str:
     """Return the text of the list of all codes that there ever were, with those that are new."""
     before = EVER.read_text(encoding="utf-8").splitlines() if EVER.is_file() else []
-    return "\n".join(sorted({*before, *explained.pages()} - {OTHER, ""})) + "\n"
+    return "\n".join(sorted({*before, *explained.pages()})) + "\n"
 
 
 _HEAD = """# Codes

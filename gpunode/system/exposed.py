@@ -61,8 +61,7 @@ EXPOSED = finding_message(
     "node",
     "files that root runs by",
     "Users other than root may write files that root runs or reads.",
-    "Who writes them decides what root does next. They are configuration of what runs as root, and the folders "
-    "above it.",
+    "Who writes these configuration files, or folders above them, decides what root does next.",
     cause="others than root may write what root runs by: they decide what root does next",
     remedies=("look at what they say, then `chown root:root {paths}; chmod go-w {paths}` on the node",),
 )

@@ -69,8 +69,7 @@ ECC_ERRORS = _declared(
 ROW_REMAPPING = _declared(
     "row remapping",
     "Rows of a GPU's memory wait to be replaced, or cannot be.",
-    "A GPU replaces bad rows of its memory by spare rows at a reset. Pending: it waits for the reset. Failed: no spare "
-    "row is left, and the GPU has to be replaced.",
+    "Bad rows are replaced by spare rows at a reset. Failed: no spare row is left, and the GPU has to be replaced.",
     causes=(_NO_SPARE, _AT_RESET),
     remedies=(_REPLACE, _REMEDIES["reset"]),
 )

@@ -18,7 +18,6 @@ from pyinfra.context import ctx_host
 
 from gpunode.base.decision import Decision, bad, marked
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.base.subject import Subject
 from gpunode.components.mig.boot import MigBoot
 from gpunode.fleet import drift_cluster
 from gpunode.fleet.nodes import Answer
@@ -211,7 +210,7 @@ def test_run_and_drift_agree_on_the_runtime_class(
     settings = _settings(_METHODS[2])
     chosen = class_alone({"gpu-1": settings})
     arguments = {"desired_cluster": chosen, "proxy": settings.proxy}
-    _agree(Kubectl(actual), settings, Subject.RUNTIME_CLASS, device_plugin.runtime_class, **arguments)
+    _agree(Kubectl(actual), settings, "RuntimeClass", device_plugin.runtime_class, **arguments)
 
 
 _LEVELS = st.sampled_from([None, {}, {"team": "a"}, *({pod_security.LABEL: x} for x in ("privileged", "baseline"))])
@@ -242,7 +241,7 @@ def test_drift_and_run_agree_on_a_namespace(labels: dict[str, str] | None) -> No
     settings = _settings(_METHODS[1])
     kubectl = Kubectl(namespaces={} if labels is None else {SPACE: dict(labels)})
     arguments = {"namespaces": {SPACE: "device_plugin.namespace"}, "cluster_of": settings}
-    _agree(kubectl, settings, Subject.NAMESPACE.of(SPACE), namespaces_of_run.admitted, **arguments)
+    _agree(kubectl, settings, f"namespace {SPACE}", namespaces_of_run.admitted, **arguments)
 
 
 def _changed_by_hand(document: dict[str, Any], how: str) -> dict[str, Any]:
@@ -285,7 +284,7 @@ def test_a_run_brings_about_the_objects_that_drift_finds_otherwise_and_takes_awa
     cluster = Cluster(settings.kubernetes, settings.proxy, kubectl)
     decision = cluster.decide_objects(documents, nodes, {"gpu-1"})
     different = _different(decision)
-    assert set(different) == {item for what, item in _drift(kubectl, settings).items() if what == Subject.OWN_OBJECTS}
+    assert set(different) == {item for what, item in _drift(kubectl, settings).items() if what == "gpunode's objects"}
     own = dict(kubectl.own)
     with _run_on(kubectl) as host, patch.object(methods, "relabelled", lambda _: frozenset({"gpu-1"})):
         done = [each.function(host.state, host, *each.args) for each in methods.objects._inner(documents, settings, {})]
@@ -308,14 +307,14 @@ def test_objects_that_other_nodes_still_need_are_no_drift() -> None:
     )
     assert _drift(kubectl, settings) == {}
     del kubectl.nodes["gpu-2"]
-    assert [*_drift(kubectl, settings)] == [Subject.OWN_OBJECTS]
+    assert [*_drift(kubectl, settings)] == ["gpunode's objects"]
 
 
 def test_the_gate_finds_no_release_that_nodes_of_later_waves_are_labelled_for() -> None:
     hosts = check_hosts({f"gpu-{each}": {"kubernetes": {"enabled": True}, **_METHODS[1]} for each in (1, 2)})
     kubectl = Kubectl(nodes={"gpu-1": node("gpu-1"), "gpu-2": _waiting({PRESENT: "true"})})
     for judged, there in ((["gpu-1"], False), (["gpu-1", "gpu-2"], True)):
-        assert any(item.what.startswith(Subject.RELEASE) for item in _found(kubectl, hosts, *judged)) is there
+        assert any(item.what.startswith("helm release") for item in _found(kubectl, hosts, *judged)) is there
 
 
 EXTENDERS = st.sampled_from([None, Extender("http://a:1"), Extender("http://b:2", ignorable=True)])
@@ -432,24 +431,24 @@ def test_pods_older_than_mig_begin_anew_once(
 
 def test_in_another_cluster_all_is_behind_a_person_s_work() -> None:
     found = _drift(Kubectl(nodes={"gpu-9": node("gpu-9")}), _settings(_METHODS[2]))
-    assert {Subject.CLUSTER, Subject.OWN_OBJECTS, Subject.RUNTIME_CLASS, Subject.CLUSTER_NODE} <= found.keys()
-    assert all(item.by_person for item in found.values()) and Subject.SECOND_PLUGIN not in found
-    assert unnamed(found[Subject.CLUSTER].cause, "kubernetes.context") == []
+    assert {"cluster", "gpunode's objects", "RuntimeClass", "node of the cluster"} <= found.keys()
+    assert all(item.by_person for item in found.values()) and "second device plugin" not in found
+    assert unnamed(found["cluster"].cause, "kubernetes.context") == []
 
 
 def test_a_label_of_somebody_else_s_is_told_as_a_person_s() -> None:
     theirs = {**node("gpu-1"), "metadata": {"name": "gpu-1", "labels": {SERVED_BY: "theirs"}}}
     found = _drift(Kubectl(nodes={"gpu-1": theirs}), _settings(_METHODS[1]))
-    assert found[Subject.LABEL.of(SERVED_BY)].by_person and not found[Subject.LABEL.of(CONFIG)].by_person
+    assert found[f"label {SERVED_BY}"].by_person and not found[f"label {CONFIG}"].by_person
 
 
 def test_drift_tells_of_a_second_plugin_that_the_run_refuses() -> None:
     other, settings = Plugin("helm", "theirs", "plugin", "theirs", False, {}), _settings(_METHODS[1])
     with patch.object(drift_cluster, "_plugins", lambda _: (other,)):
-        found = _drift(Kubectl(), settings)[Subject.SECOND_PLUGIN]
+        found = _drift(Kubectl(), settings)["second device plugin"]
     assert found.by_person and unnamed(found.cause, "theirs/plugin") == []
     with patch.object(drift_cluster, "_plugins", lambda _: "Forbidden"):
-        found = _drift(Kubectl(), settings)[Subject.SECOND_PLUGIN]
+        found = _drift(Kubectl(), settings)["second device plugin"]
     assert (found.finding_class, found.cause) == (FindingClass.ERROR, "Forbidden")
     with (
         _run_on(Kubectl()) as host,

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.base.subject import Subject
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.fleet import drift_cluster
 from gpunode.kubernetes.device_plugin.cluster import Cluster
@@ -209,10 +208,10 @@ def test_drift_finds_gpunode_s_objects_as_asked_or_what_was_changed_by_hand(tmp_
     cluster.write(own=own)
     (found,) = _drift(cluster, method)
     (wrong,) = (each for each in found if each.finding_class is not FindingClass.OK)
-    assert wrong.what == Subject.OWN_OBJECTS and "image" in (wrong.cause or "") and wrong.remedy
+    assert wrong.what == "gpunode's objects" and "image" in (wrong.cause or "") and wrong.remedy
     cluster.write(own={})
     (found,) = _drift(cluster, method)
-    assert [what for what, _, _ in _bad(found)] == [Subject.OWN_OBJECTS]
+    assert [what for what, _, _ in _bad(found)] == ["gpunode's objects"]
     assert cluster.called("kubectl apply") == 0
 
 
@@ -220,9 +219,9 @@ def test_drift_tells_of_the_extender_and_the_objects_with_the_first_node_alone(t
     cluster = _cluster(tmp_path, "gpushare")
     cluster.write(objects={**THERE["gpushare"], IN_GPUSHARE_S: []}, own={})
     first, second = _drift(cluster, "gpushare", "gpushare")
-    assert {EXTENDER, Subject.OWN_OBJECTS} <= {each.what for each in first}
+    assert {EXTENDER, "gpunode's objects"} <= {each.what for each in first}
     # There is no such node.
-    assert [each.what for each in second] == [Subject.CLUSTER_NODE]
+    assert [each.what for each in second] == ["node of the cluster"]
 
 
 def test_drift_tells_of_the_operator_s_release_beside_the_plugin_s(tmp_path: Path) -> None:

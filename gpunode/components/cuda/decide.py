@@ -33,8 +33,7 @@ RELEASE = _declared(
 NVCC = _declared(
     "nvcc",
     "CUDA's compiler nvcc does not run.",
-    "The toolkit is installed, and its compiler is gone or does not start: a file of the package was removed or "
-    "overwritten.",
+    "The toolkit is installed, and its compiler is gone or does not start: a file was removed or overwritten.",
     causes=(_LOST,),
     remedies=(RUN, _AGAIN),
 )

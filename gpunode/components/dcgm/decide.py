@@ -57,8 +57,7 @@ SERVICE = _declared(
 VERSION = _declared(
     "version",
     "DCGM is not of the version that the settings ask for.",
-    "DCGM (Data Center GPU Manager) watches the health of GPUs and gives their metrics. It is missing, or of "
-    "another version.",
+    "DCGM (Data Center GPU Manager) watches GPUs and gives their metrics. It is missing, or of another version.",
     causes=(_FORMER,),
 )
 PACKAGES = _declared(
@@ -113,8 +112,7 @@ HEALTH_WATCHES = _declared(
 HEALTH = _declared(
     "health by DCGM",
     "DCGM reports a GPU, or another part, that is not healthy.",
-    "DCGM watches memory, NVLink, PCIe, power and temperature. As a warning the GPU goes on working; as an error "
-    "jobs on it may fail or give wrong results.",
+    "As a warning the GPU goes on working; as an error its jobs may fail or give wrong results.",
     causes=(_NO_ANSWER,),
     remedies=(_LOOK, _LOOK_AGAIN),
     classes=(FindingClass.DRIFT, FindingClass.ERROR),

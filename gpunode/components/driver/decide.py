@@ -28,8 +28,7 @@ _ONLY_VERIFIED = "driver.source is 'present': a run verifies what is there, and 
 DRIVER_ROOT = driver_finding(
     "driver root",
     "The folder of a driver that gpunode does not install is not there.",
-    "driver.root says that something else, such as a driver container, provides the driver there. Until then the "
-    "node has none.",
+    "Something else, such as a driver container, has to provide the driver at driver.root.",
     cause="what provides that driver, such as a driver container, has not done so, or has removed it",
 )
 DKMS = driver_finding(
@@ -41,8 +40,7 @@ DKMS = driver_finding(
 GPU = driver_finding(
     "GPU",
     "The node has no NVIDIA GPU.",
-    "The driver is installed, as driver.without_gpu allows, and cannot be loaded nor judged. This is right for an "
-    "image; on a machine a GPU has fallen off the bus or was taken out.",
+    "The driver is installed (driver.without_gpu). Right for an image; on a machine a GPU is lost or was removed.",
     cause="the driver cannot be loaded, nor its service be judged, without one",
     remedies=("boot this system on a machine with a GPU, and run again",),
     classes=(FindingClass.UNSUPPORTED,),
@@ -50,14 +48,12 @@ GPU = driver_finding(
 FLAVOUR = driver_finding(
     "flavour",
     "The kernel module is of the other flavour (open or proprietary) than the settings ask for.",
-    "GPUs from Blackwell on are driven by the open module alone, those before Turing by the proprietary one "
-    "alone. The wrong flavour does not drive them.",
+    "GPUs from Blackwell on need the open module, those before Turing the proprietary one.",
 )
 HELD = driver_finding(
     "held",
     "The driver's packages are not held at their version.",
-    "The next upgrade of the system would replace the driver under the loaded module, and GPUs would fail until a "
-    "boot.",
+    "The next upgrade of the system would replace the driver under the loaded module; GPUs fail until a boot.",
     cause="the next upgrade of the system's packages would move the driver under the loaded module",
 )
 

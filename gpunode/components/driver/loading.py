@@ -35,8 +35,7 @@ _EXITS, _NOT_DRIVEN, _LOOK = "nvidia-smi exits {code}", "a GPU on the bus is not
 GPUS = driver_finding(
     "GPUs by nvidia-smi",
     "nvidia-smi does not show the GPUs that are on the bus.",
-    "A GPU is not driven, has fallen off the bus, or the driver does not answer at all. Jobs on the missing GPU "
-    "have failed or will.",
+    "A GPU is not driven or fell off the bus, or the driver does not answer. Jobs on that GPU have failed or will.",
     causes=(*_CAUSES.values(), _EXITS, _NOT_DRIVEN),
     remedies=(RUN, *_REMEDIES.values(), _LOOK),
     classes=(FindingClass.DRIFT, FindingClass.ERROR),

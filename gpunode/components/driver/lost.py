@@ -27,8 +27,7 @@ _REMOVED, _MISSING = "{names} was removed, which gpunode holds", "no run has ins
 LIBRARY = driver_finding(
     "library",
     "The driver's libraries are not of the version of its module.",
-    "nvidia-smi then fails with `Driver/library version mismatch`, and so does CUDA. An upgrade moved one package "
-    "and not the other, or the module that is loaded is older.",
+    "nvidia-smi and CUDA then fail with `Driver/library version mismatch`.",
     causes=(MOVED, _IS_LOST),
     remedies=(RUN, _BRING_BACK),
 )

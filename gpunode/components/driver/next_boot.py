@@ -36,15 +36,13 @@ SIGNATURE = driver_finding(
 NOUVEAU = driver_finding(
     "nouveau",
     "The module nouveau is not kept from loading.",
-    "nouveau is the kernel's own driver for NVIDIA GPUs. Where it takes a GPU at boot, NVIDIA's driver cannot "
-    "drive it.",
+    "nouveau is the kernel's own driver. Where it takes a GPU at boot, NVIDIA's driver cannot drive that GPU.",
     cause="no file in modprobe.d blacklists it: at the next boot it may take the GPUs",
 )
 INITRAMFS = driver_finding(
     "next boot's initramfs",
     "The initial file system of the next boot is older than what it has to know.",
-    "It holds nouveau and no blacklist of it, or an older module: the GPUs may be taken before the root file "
-    "system's settings are read.",
+    "It holds nouveau without its blacklist, so nouveau may take the GPUs before other settings are read.",
     cause="it is older than the blacklist of nouveau, which may be loaded before the blacklist is read",
     remedies=(RUN, _LOOK_INTO),
 )

@@ -24,8 +24,7 @@ _EFFECT = "RDMA adapters reach the GPUs' memory by it (GPUDirect RDMA)"
 PEERMEM = driver_finding(
     "nvidia_peermem",
     "The module nvidia_peermem is not loaded as the settings ask.",
-    "RDMA adapters reach the GPUs' memory by it (GPUDirect RDMA). Without it transfers go through the host's "
-    "memory, and are slow.",
+    "RDMA adapters reach the GPUs' memory by it (GPUDirect RDMA); without it transfers go through the host.",
     causes=(_OTHER, _EFFECT, NO_STACK),
 )
 

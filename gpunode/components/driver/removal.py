@@ -17,8 +17,7 @@ _FIND_IT = "see where it lies (`modinfo -F filename nvidia`), remove it and run 
 INSTALLED_BY = driver_finding(
     "installed by",
     "The driver was installed in another way than the settings ask for.",
-    "Packages and NVIDIA's .run installer overwrite each other's files. A change from one to the other is a "
-    "migration, which has to be allowed by driver.migrate.",
+    "Packages and NVIDIA's .run installer overwrite each other's files; driver.migrate allows the change.",
     causes=(MIXED, _LOADED),
     remedies=(RUN, MIGRATE, _ALLOW),
     classes=REBOOT,
@@ -26,8 +25,7 @@ INSTALLED_BY = driver_finding(
 MODULE_ON_DISK = driver_finding(
     "module on disk",
     "The driver's module on disk is not of the version that the settings ask for.",
-    "It is what the next boot loads. It is missing, of another version, or still there although the driver is to "
-    "be absent.",
+    "It is what the next boot loads: missing, of another version, or there although it is to be absent.",
     causes=(_NOT_OURS,),
     remedies=(RUN, _FIND_IT),
 )

@@ -19,8 +19,7 @@ RUNS = "running, starts at boot"
 FABRIC_MANAGER = driver_finding(
     "fabric manager",
     "NVIDIA's fabric manager is not of the driver's version, or does not run.",
-    "On machines with NVSwitches CUDA does not start without it (error 802). It has to be of the driver's very "
-    "version.",
+    "On machines with NVSwitches CUDA does not start (error 802) without it at the driver's very version.",
     cause="CUDA does not start (error 802) with a fabric manager of another version than the driver",
 )
 SUBNET_MANAGER = driver_finding(

@@ -67,8 +67,7 @@ CONFIGURATION = _declared(
 DOMAIN = _declared(
     "IMEX domain",
     "The IMEX domain is not up.",
-    "All nodes of a domain have to be connected, with the same list and the same driver. One of them is down, or "
-    "has another list.",
+    "All nodes have to be connected, with the same list and driver. One of them is down, or has another list.",
     causes=(_NO_ANSWER, _NO_PORT, _LACKING),
     remedies=(BY_HAND,),
 )

@@ -46,8 +46,7 @@ SETTING = finding_message(
     "kubelet",
     "kubelet's",
     "A setting of the kubelet is not as desired.",
-    "It is one that GPUs need, such as the policy of the CPU or topology manager. The kubelet's drop-in lacks it, "
-    "or another file wins.",
+    "GPUs need it, such as the policy of the CPU manager. The drop-in lacks it, or another file wins.",
     name="setting",
     classes=RESTART,
     causes=(_PODS,),

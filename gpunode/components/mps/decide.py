@@ -51,8 +51,7 @@ RUNNING_CONFIGURATION = running_configuration("mps", "the unit was written after
 LIMITS = _declared(
     "daemon",
     "An MPS daemon has other limits than the settings ask for.",
-    "They are limits of threads and of memory, as the daemon itself reports them. Clients get more or less of the GPU "
-    "than they should.",
+    "The daemon itself reports its limits of threads and memory. Clients get more or less of the GPU than desired.",
 )
 ENVIRONMENT = _declared(
     "CUDA_MPS_PIPE_DIRECTORY in",

@@ -53,8 +53,7 @@ PACKAGES = _declared(
 RUNTIME = _declared(
     "nvidia-container-runtime",
     "The program nvidia-container-runtime does not run.",
-    "Runtimes start GPU containers by it. Its package is there, and the program is gone, does not run, or is "
-    "another one.",
+    "Runtimes start GPU containers by it. Its package is there; the program is gone or does not run.",
     causes=(_LOST,),
     remedies=(RUN, _AGAIN),
 )

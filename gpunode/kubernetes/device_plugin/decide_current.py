@@ -13,8 +13,7 @@ from gpunode.settings.cluster import BY_CHART
 STALE_PODS = cluster_finding(
     "pods that know former MIG devices",
     "Pods hold MIG devices that are no longer there.",
-    "MIG instances were created again since these pods started. The device plugin offers devices that no program "
-    "can open until its pod restarts.",
+    "The device plugin offers devices that no program can open until its pod restarts.",
     cause="they started before the MIG layout changed",
 )
 

@@ -21,8 +21,7 @@ from gpunode.settings.cluster import BY_CHART
 OUTDATED_PODS = cluster_finding(
     "pods of an earlier release",
     "Pods of the device plugin still run by an earlier release.",
-    "The release has changed since they started. They are replaced node by node, because their MPS daemons "
-    "restart under clients.",
+    "They are replaced node by node, because their MPS daemons restart under clients.",
     cause="the release has changed since they started",
 )
 

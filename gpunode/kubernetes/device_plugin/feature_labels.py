@@ -46,8 +46,7 @@ FEATURE_LABELS = cluster_finding(
 FEATURE_LABEL = cluster_finding(
     "feature label",
     "A label of GPU feature discovery differs from what the node has.",
-    "Pods choose nodes by such labels (nvidia.com/gpu.product, for example). They would go to a node that does "
-    "not have what they need.",
+    "Pods choose nodes by such labels, and would come to a node that does not have what they need.",
     cause="GPU feature discovery looked before the node changed, or another program writes the label",
     remedies=(_RENEW,),
 )

@@ -55,8 +55,7 @@ PLUGIN_MPS = cluster_finding(
 COMPUTE_MODE = cluster_finding(
     "compute mode of GPU",
     "A GPU that pods share by MPS is in another compute mode than the plugin's MPS daemon sets.",
-    "In another mode programs bypass the MPS server and take the GPU for themselves, so limits of memory and "
-    "threads do not count.",
+    "In another mode programs bypass the MPS server, so limits of memory and threads do not count.",
     cause="the plugin's daemon sets it when it starts: in another mode programs bypass the MPS server",
     remedies=(_LOOK,),
 )

@@ -38,8 +38,7 @@ _OF_OPERATOR = {
 SECOND_PLUGIN = cluster_finding(
     "second device plugin",
     "A second device plugin runs on this node.",
-    "Two plugins that offer the same resource overwrite each other at the kubelet: the number of GPUs jumps, and "
-    "pods get devices that are taken.",
+    "Two plugins of one resource overwrite each other: the number of GPUs jumps, and pods get used devices.",
     remedies=(BY_HAND,),
 )
 

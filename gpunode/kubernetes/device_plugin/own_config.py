@@ -27,8 +27,7 @@ _FALLBACK = "default"
 CONFIG_ENTRY = cluster_finding(
     "entry of ConfigMap",
     "The entry of your own ConfigMap does not give the desired sharing.",
-    "device_plugin.config_name names a ConfigMap that is yours. gpunode only reads it, and the node would get "
-    "another sharing than the settings promise.",
+    "The ConfigMap is yours and gpunode only reads it: the node would get another sharing than the settings.",
     remedies=(BY_HAND,),
 )
 

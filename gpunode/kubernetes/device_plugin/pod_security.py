@@ -27,8 +27,7 @@ _MISSING, _NO_LABEL = "{namespace}: there is none", f"{{namespace}}: no label {L
 NAMESPACE = cluster_finding(
     "namespace",
     "A namespace that pods with GPU devices need is missing or forbids them.",
-    "Pod security of the namespace has to allow what these pods need, by a label of the namespace. Without it the API "
-    "server refuses the pods.",
+    "Pod security of the namespace has to allow these pods; without its label the API server refuses them.",
     causes=(_MISSING, _NO_LABEL),
     scope=Scope.CLUSTER,
 )
@@ -87,7 +86,7 @@ def _of_one(
     value = None if labels is None else labels.get(LABEL)
     cause = (_MISSING if labels is None else _NO_LABEL).format(namespace=what)
     good = value == NEEDED
-    item = NAMESPACE.compared("as desired" if good else "another", "as desired", good, of=name, cause=cause)
+    item = NAMESPACE.compared(None if labels is None else value or "no label", NEEDED, good, of=name, cause=cause)
     if good:
         return Decision((item,))
     if value is not None:

@@ -43,8 +43,7 @@ _DESCRIBE = "see `kubectl --namespace {namespace} describe pods`, and the plugin
 DEPLOYMENT = cluster_finding(
     "Deployment",
     "gpushare's scheduler extender is missing or not ready.",
-    "The cluster's scheduler queries it for GPUs with free memory. Without it, pods that share a GPU by memory stay "
-    "pending.",
+    "The scheduler queries it for GPUs with free memory. Without it, pods that share a GPU stay pending.",
     remedies=(RUN_CLUSTER, _DESCRIBE_EXTENDER),
     scope=Scope.CLUSTER,
 )

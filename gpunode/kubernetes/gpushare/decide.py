@@ -17,8 +17,7 @@ from gpunode.kubernetes.nodes.component import cluster_finding
 SCHEDULER = cluster_finding(
     "kube-scheduler",
     "The kube-scheduler of a control-plane host does not use gpushare's extender as desired.",
-    "gpushare's pods are placed by memory only where the scheduler uses the extender. Its manifest or "
-    "configuration differs, or no run may change it.",
+    "gpushare's pods are placed by memory only where it is used. The manifest or configuration differs.",
     scope=Scope.CLUSTER,
 )
 

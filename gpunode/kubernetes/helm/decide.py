@@ -18,8 +18,7 @@ from gpunode.kubernetes.nodes.component import cluster_finding
 RELEASE = cluster_finding(
     "helm release",
     "A helm release is not what the settings ask for.",
-    "gpunode compares the release's chart, values and objects with what a run would install. It is missing, of "
-    "another version, has other values, or its objects were edited.",
+    "Its chart, values or objects differ from what a run would install, or it is missing.",
     scope=Scope.CLUSTER,
 )
 

@@ -10,7 +10,6 @@ cluster_finding = partial(finding_message, COMPONENT, remedies=(RUN_CLUSTER,))
 ANNOTATION = cluster_finding(
     "annotation",
     "An annotation that lists what gpunode owns on a node of the cluster is wrong.",
-    "It names the labels or extended resources that gpunode set. With a wrong list a run would leave some of them, or "
-    "not update them.",
+    "It lists labels or extended resources. With a wrong list a run would leave some of them, or not update them.",
     cause="it names what is gpunode's, and gpunode owns other ones",
 )
