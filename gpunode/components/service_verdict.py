@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from gpunode.base.comparison import RUN
+from gpunode.base.comparison import RUN, FindingMessage
 from gpunode.base.decision import Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
@@ -73,6 +73,18 @@ def masked_refusal(unit: str) -> str:
     return (
         f"{unit} is masked: somebody forbade that it is started; nothing was changed. Undo that by {unmask(unit)}, and "
         "run again"
+    )
+
+
+def service_findings(
+    unit: str, state: Runtime, runs: FindingMessage, starts: FindingMessage, of: str | None = None
+) -> tuple[Finding, Finding]:
+    """Return whether a unit runs, and whether it starts at boot, as findings of these declarations."""
+    service, boots = service_verdict(unit, state), boot_verdict(unit, state)
+    good = service.actual == RUNNING
+    return (
+        runs.compared(service.actual, RUNNING, good, of=of, cause=service.cause, remedy=service.remedy),
+        starts.compared(boots.actual, "yes", state.enabled, of=of, cause=boots.cause, remedy=boots.remedy),
     )
 
 

@@ -18,11 +18,9 @@ from gpunode.components.runtime import RuntimeChange, runtime_finding
 from gpunode.components.service_verdict import (
     MEND_BOOT,
     MEND_SERVICE,
-    RUNNING,
-    boot_verdict,
     masked_refusal,
     running_steps,
-    service_verdict,
+    service_findings,
 )
 from gpunode.settings.crio import known
 
@@ -55,11 +53,7 @@ class Desired:
 
 def decide(desired: Desired, actual: Crio) -> Decision[RuntimeChange]:
     """Return what is to be done about CRI-O, by what its daemon answers; gpunode installs none."""
-    service, boots = service_verdict("crio.service", actual), boot_verdict("crio.service", actual)
-    up = service.actual == RUNNING
-    runs = SERVICE.compared(service.actual, RUNNING, up, cause=service.cause, remedy=service.remedy)
-    at_boot = actual.enabled
-    starts = STARTS_AT_BOOT.compared(boots.actual, "yes", at_boot, cause=boots.cause, remedy=boots.remedy)
+    runs, starts = service_findings("crio.service", actual, SERVICE, STARTS_AT_BOOT)
     own = decide_configuration(desired, actual)
     steps = [step for step in own.steps if step.settles]
     # Behind a change that is refused the run comes to nothing else.

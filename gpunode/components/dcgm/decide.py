@@ -15,14 +15,7 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.dcgm.drop_ins import ENGINE, EXPORTER, variables
 from gpunode.components.dcgm.health import HEALTHY, WARNING
 from gpunode.components.dcgm.state import Dcgm, DcgmUnit
-from gpunode.components.service_verdict import (
-    MEND_BOOT,
-    MEND_SERVICE,
-    RUNNING,
-    boot_verdict,
-    running_steps,
-    service_verdict,
-)
+from gpunode.components.service_verdict import MEND_BOOT, MEND_SERVICE, running_steps, service_findings
 from gpunode.packages.installed_packages import satisfies
 from gpunode.settings.dcgm import DcgmSettings, known
 
@@ -271,13 +264,10 @@ def _pods(desired: Desired, actual: Dcgm) -> Iterator[Finding]:
 
 
 def _service(unit: str, state: DcgmUnit) -> tuple[Finding, Finding]:
-    service, boots = service_verdict(unit, state), boot_verdict(unit, state)
-    good = service.actual == RUNNING
-    cause = "; ".join(filter(None, (service.cause, _LOG))) if unit == EXPORTER and service.cause else service.cause
-    return (
-        SERVICE.compared(service.actual, RUNNING, good, of=unit, cause=cause, remedy=service.remedy),
-        AT_BOOT.compared(boots.actual, "yes", state.enabled, of=unit, cause=boots.cause, remedy=boots.remedy),
-    )
+    runs, starts = service_findings(unit, state, SERVICE, AT_BOOT, unit)
+    if unit == EXPORTER and runs.cause:
+        runs = replace(runs, cause=f"{runs.cause}; {_LOG}")
+    return runs, starts
 
 
 def _read(unit: str, state: DcgmUnit) -> tuple[Finding, ...]:

@@ -17,12 +17,10 @@ from gpunode.components.runtime import RuntimeChange, runtime_finding
 from gpunode.components.service_verdict import (
     MEND_BOOT,
     MEND_SERVICE,
-    RUNNING,
-    boot_verdict,
     masked_refusal,
     refused_start,
     running_steps,
-    service_verdict,
+    service_findings,
 )
 
 _RESTARTS = "{containers} containers run, live-restore is off and disruption.allow is nothing"
@@ -52,11 +50,7 @@ def decide(desired: Desired, actual: Docker) -> Decision[RuntimeChange]:
     """Return what is to be done about docker, by what its daemon answers."""
     version, held = decide_version(desired, actual)
     good = not bad(version) or (held is not None and actual.daemon_version is not None)
-    service, boots = service_verdict("docker.service", actual), boot_verdict("docker.service", actual)
-    up = service.actual == RUNNING
-    runs = SERVICE.compared(service.actual, RUNNING, up, cause=service.cause, remedy=service.remedy)
-    at_boot = actual.enabled
-    starts = STARTS_AT_BOOT.compared(boots.actual, "yes", at_boot, cause=boots.cause, remedy=boots.remedy)
+    runs, starts = service_findings("docker.service", actual, SERVICE, STARTS_AT_BOOT)
     # Recorded facts have no text, and files are judged in the version that is to come.
     judged = decide_configuration if good and actual.config_text is not None else _forecast
     own = judged(desired, actual)

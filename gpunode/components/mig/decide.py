@@ -39,14 +39,12 @@ _ON_DISK, _BOOT = "it is applied by the driver on disk", "boot the node, and run
 _CHANGES, _CONTAINERS = "instances or modes are to change", "{containers} containers run"
 _ALLOW_RESET = "set disruption.allow to 'reset', or run when the node is drained"
 _NOT_RESTORED = f"it did not bring the layout back; see `journalctl -u {NAME}`"
-_declared = partial(finding_message, "mig")
+_declared = partial(finding_message, "mig", classes=RESTART, remedies=(RUN, _ALLOW_RESET))
 SERVICE = _declared(
     "service",
     "The service that restores the MIG layout at boot failed or is missing.",
     "After a boot the GPUs have no instances, and programs that need them do not start.",
     causes=(_NOT_RESTORED,),
-    remedies=(RUN, _ALLOW_RESET),
-    classes=RESTART,
 )
 CONFIGURATION = _declared(
     "MIG configuration",
@@ -60,15 +58,11 @@ RECORD = _declared(
     "layout for the next boot",
     "The MIG layout that is to be restored at boot is not recorded.",
     "A GPU forgets its instances at every boot. gpunode's service restores them from this record.",
-    remedies=(RUN, _ALLOW_RESET),
-    classes=RESTART,
 )
 AT_BOOT = _declared(
     "starts at boot:",
     "The service that restores the MIG layout does not start at boot.",
     "After the next boot the GPUs will have no instances.",
-    remedies=(RUN, _ALLOW_RESET),
-    classes=RESTART,
 )
 FILE = file_message("mig")
 MODE = _declared(
@@ -84,8 +78,6 @@ INSTANCES = _declared(
     "A GPU is divided into other MIG instances than the settings ask for.",
     "Instances are what pods and jobs get. They were changed by hand, or lost by a boot or reset.",
     causes=(f"{{steps}}, and {_CONTAINERS}",),
-    remedies=(RUN, _ALLOW_RESET),
-    classes=RESTART,
 )
 
 

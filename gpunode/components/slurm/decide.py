@@ -36,14 +36,13 @@ _SITE_LINE = "the site's own NodeName line differs: correct it, and restart slur
 _ELSEWHERE = "slurmctld, on another machine, reads another line: restart it there"
 _STEPS = "steps of jobs run ({steps}), which other devices may end, and disruption.allow is below reset"
 _DRAIN = f"drain the node (scontrol update State=DRAIN), or set disruption.allow = 'reset', and {RUN}"
-_declared = partial(finding_message, "slurm")
+_declared = partial(finding_message, "slurm", remedies=(RUN, _DRAIN))
 SERVICE = _declared(
     "service",
     "slurmd does not run as the settings ask, or cannot be configured.",
     "Without it the node takes no jobs.",
     classes=RESTART,
     causes=(_STEPS,),
-    remedies=(RUN, _DRAIN),
 )
 NODE_GRES = _declared(
     "Gres of the node",
@@ -51,7 +50,6 @@ NODE_GRES = _declared(
     "Gres is what jobs request. With a wrong one jobs stay pending, or get devices that are not there.",
     classes=RESTART,
     causes=(_OLD, _NO_ANSWER, _SITE_LINE, _ELSEWHERE, _STEPS),
-    remedies=(RUN, _DRAIN),
 )
 FILE = file_message("slurm")
 INCLUDE = _declared(
@@ -69,7 +67,6 @@ NODE_STATE = _declared(
     "It takes no jobs. slurmctld says why (`scontrol show node`).",
     classes=RESTART,
     causes=(_STEPS,),
-    remedies=(RUN, _DRAIN),
 )
 
 
