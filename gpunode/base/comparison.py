@@ -20,6 +20,9 @@ DRIFT: Classes = (FindingClass.DRIFT,)
 RESTART = (FindingClass.DRIFT, FindingClass.RESTART_PENDING)
 REBOOT = (FindingClass.DRIFT, FindingClass.REBOOT_PENDING)
 ANY_PENDING = (*RESTART, FindingClass.REBOOT_PENDING)
+# The same, where the node or the cluster may not answer.
+UNREAD: Classes = (*DRIFT, FindingClass.ERROR)
+UNREAD_OR_RESTART = (*UNREAD, FindingClass.RESTART_PENDING)
 # What a person does about a finding of a class, whatever the finding is about.
 _REMEDIES = {
     FindingClass.DRIFT: BY_HAND,
@@ -49,6 +52,10 @@ class FindingMessage(Message):
         """Return how texts name it, besides its code."""
         return (f"{self.component}: {self.what}",)
 
+    def about(self, of: str | None = None) -> str:
+        """Return what a finding is about; of: the name of the one of several things."""
+        return self.what if of is None else f"{self.what} {of}"
+
     def named(self, item: Finding) -> str | None:
         """Return the name of the one of several things that a finding of this declaration is about; else None."""
         return item.what.removeprefix(f"{self.what} ") if item.code == self.code and item.what != self.what else None
@@ -66,13 +73,12 @@ class FindingMessage(Message):
     ) -> Finding:
         """Return a finding that is good or drift; cause, remedy and disruption count for drift alone.
 
-        of: the name of the one of several things that was compared
-        remedy, cause: None: the first remedy and the one cause of the declaration
+        of: as in `about`; remedy, cause: None: the first remedy and the one cause of the declaration
         """
         return Finding(
             component=self.component,
             finding_class=FindingClass.OK if good else FindingClass.DRIFT,
-            what=self.what if of is None else f"{self.what} {of}",
+            what=self.about(of),
             actual="none" if actual is None else str(actual),
             desired=str(desired),
             cause=None if good else cause or self.cause,
@@ -93,10 +99,9 @@ class FindingMessage(Message):
         source: str | None = None,
         disruption: Disruption | None = None,
     ) -> Finding:
-        """Return a finding of a class, with nothing but what is given; of: as in `compared`."""
-        what = self.what if of is None else f"{self.what} {of}"
+        """Return a finding of a class, with nothing but what is given; of: as in `about`."""
         values = (actual, desired, cause, remedy, source, disruption)
-        return Finding(self.component, finding_class, what, *values, code=self.code)
+        return Finding(self.component, finding_class, self.about(of), *values, code=self.code)
 
 
 def finding_message(
@@ -169,7 +174,7 @@ def configuration_files(component: str) -> FindingMessage:
         "gpunode edits only its own part of these files and compares the result with their text. As an error: no run "
         "may edit them, because they cannot be parsed or another drop-in overrides what gpunode would write.",
         cause="they differ from the settings, or have them in another place",
-        classes=(*RESTART, FindingClass.ERROR),
+        classes=UNREAD_OR_RESTART,
     )
 
 

@@ -93,10 +93,10 @@ def _page(code: str, page: Mapping[str, Any]) -> Page:
 
 
 def code_of(component: str, what: str) -> str:
-    """Return the code of a finding by how a report names it: that of the longest fitting declaration; else its slug."""
-    named = f"{component}: {what} "
-    seen = {text: page.code for page in pages().values() for text in page.seen if named.startswith(f"{text} ")}
-    return seen[max(seen, key=len)] if seen else f"{slug(component)}.{slug(what)}"
+    """Return the code of a finding by how a report names it: that of the declaration that fits; else made of words."""
+    named, other = f"{component}: {what} ", f"{slug(component)}.{slug(what)}"
+    fits = (page.code for page in pages().values() if any(named.startswith(f"{text} ") for text in page.seen))
+    return next(fits, other)
 
 
 def asked(text: str) -> tuple[Page, ...]:

@@ -95,7 +95,11 @@ def _with(found: Plan | Finding, host: str, settings: Settings, node: Node, rest
     reasons = dict.fromkeys(each.refusal for each in (release, label) if each.refusal is not None)
     code = preflight("mps-clients-would-end")
     refused = tuple(Refusal(COMPONENT, reason, _SOURCE, WAYS_OUT, code) for reason in reasons)
-    unread = [f"{what}: {each}" for what, each in restarts.releases.items() if isinstance(each, Exception)]
+    unread = [
+        f"{message.about(of)}: {each}"
+        for (message, of), each in restarts.releases.items()
+        if isinstance(each, Exception)
+    ]
     told = replace(found, refusals=(*found.refusals, *refused), steps=steps)
     return _unknown(told, "; ".join(unread)) if unread else told
 

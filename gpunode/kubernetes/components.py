@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import Any
 
-from gpunode.base.comparison import BY_HAND, FindingMessage
+from gpunode.base.comparison import BY_HAND, UNREAD, FindingMessage
 from gpunode.base.decision import Decision, marked
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.messages import Scope
@@ -60,8 +60,8 @@ CLUSTER = cluster_finding(
     "Nothing is changed in a cluster that has none of the nodes; of one that does not answer nothing is known.",
     remedies=(BY_HAND, _LOOK),
     scope=Scope.CLUSTER,
-    classes=(FindingClass.DRIFT, FindingClass.ERROR),
     causes=(_ANOTHER,),
+    classes=UNREAD,
 )
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Literal
 
 from gpunode.base import versions
-from gpunode.base.comparison import BY_HAND, RUN, by_hand, finding_message, running_configuration
+from gpunode.base.comparison import BY_HAND, RUN, UNREAD, by_hand, finding_message, running_configuration
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
@@ -108,7 +108,7 @@ HEALTH = _declared(
     "As a warning the GPU goes on working; as an error its jobs may fail or give wrong results.",
     causes=(_NO_ANSWER,),
     remedies=(_LOOK, _LOOK_AGAIN),
-    classes=(FindingClass.DRIFT, FindingClass.ERROR),
+    classes=UNREAD,
 )
 
 

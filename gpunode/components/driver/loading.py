@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gpunode.base import versions
-from gpunode.base.comparison import REBOOT, REBOOT_NODE, RUN
+from gpunode.base.comparison import REBOOT, REBOOT_NODE, RUN, UNREAD
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
@@ -38,7 +38,7 @@ GPUS = driver_finding(
     "A GPU is not driven or fell off the bus, or the driver does not answer. Jobs on that GPU have failed or will.",
     causes=(*_CAUSES.values(), _EXITS, _NOT_DRIVEN),
     remedies=(RUN, *_REMEDIES.values(), _LOOK),
-    classes=(FindingClass.DRIFT, FindingClass.ERROR),
+    classes=UNREAD,
 )
 LOADED_MODULE = driver_finding(
     "loaded module",

@@ -195,7 +195,7 @@ def _steps(
     every: list[Step[MigChange]] = []
     for target in ahead:
         index = str(target.gpu.index)
-        names = (f"{INSTANCES.what} {index}", f"{MODE.what} {index}")
+        names = (INSTANCES.about(index), MODE.about(index))
         settles = tuple(different.pop(name) for name in names if name in different)
         # A mode that no reset brings comes with a boot, where that is allowed.
         boots = target.waits and allowed is Disruption.reboot

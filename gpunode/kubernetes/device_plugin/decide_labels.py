@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from gpunode.base.comparison import RESTART
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
@@ -30,6 +31,7 @@ LABEL = cluster_finding(
     "Labels decide which configuration the device plugin gives the node, and which pods come to it.",
     causes=(_FOREIGN,),
     remedies=(RUN_CLUSTER, _FIND),
+    classes=RESTART,
 )
 
 

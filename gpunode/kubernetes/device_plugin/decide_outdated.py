@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from gpunode.base.comparison import RESTART
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.kubernetes.device_plugin.view import FEATURE_DISCOVERY, MPS_DAEMON, View
@@ -23,6 +24,7 @@ OUTDATED_PODS = cluster_finding(
     "Pods of the device plugin still run by an earlier release.",
     "They are replaced node by node, because their MPS daemons restart under clients.",
     cause="the release has changed since they started",
+    classes=RESTART,
 )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from gpunode.base.comparison import UNREAD_OR_RESTART
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
@@ -37,7 +38,7 @@ ALLOCATABLE = cluster_finding(
     "not registered all devices, the driver does not show them, or sharing and MIG give another number.",
     causes=(_NOT_REGISTERED, _BY_SMI),
     remedies=(_LOG, _RESTARTS, _SEE_ENTRY, _SEE_DRIVER),
-    classes=(FindingClass.DRIFT, FindingClass.ERROR),
+    classes=UNREAD_OR_RESTART,
 )
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from gpunode.base import tables, versions
+from gpunode.base.comparison import RESTART
 from gpunode.base.findings import Finding
 from gpunode.components.mig.state import Mig, MigGpu
 from gpunode.kubernetes.device_plugin.mig_state import offered
@@ -42,6 +43,7 @@ FEATURE_LABELS = cluster_finding(
     "Pods choose nodes by these labels and never come to a node without them.",
     cause="GPU feature discovery writes them by node feature discovery, and one of the two has not",
     remedies=(_LOOK,),
+    classes=RESTART,
 )
 FEATURE_LABEL = cluster_finding(
     "feature label",
@@ -49,6 +51,7 @@ FEATURE_LABEL = cluster_finding(
     "Pods choose nodes by such labels, and would come to a node that does not have what they need.",
     cause="GPU feature discovery looked before the node changed, or another program writes the label",
     remedies=(_RENEW,),
+    classes=RESTART,
 )
 
 

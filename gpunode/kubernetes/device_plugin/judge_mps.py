@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gpunode.base.comparison import RESTART
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.mps.plugin import CLIENT, FAULT, PROGRAM, ROOT, SERVER, PluginDaemon, PluginMps
 from gpunode.kubernetes.nodes.component import cluster_finding
@@ -51,6 +52,7 @@ PLUGIN_MPS = cluster_finding(
     name="mps-daemon",
     causes=(_NOT_ON_PATH, _THREADS, _MEMORY, _USERS, _FAULTY, _BYPASSES),
     remedies=(_LOOK, _LOG, _FIND, _ONE_USER, _END_CLIENTS, _END_IT),
+    classes=RESTART,
 )
 COMPUTE_MODE = cluster_finding(
     "compute mode of GPU",
@@ -58,6 +60,7 @@ COMPUTE_MODE = cluster_finding(
     "In another mode programs bypass the MPS server, so limits of memory and threads do not count.",
     cause="the plugin's daemon sets it when it starts: in another mode programs bypass the MPS server",
     remedies=(_LOOK,),
+    classes=RESTART,
 )
 MIG_MODE = cluster_finding(
     "MIG mode of GPU",

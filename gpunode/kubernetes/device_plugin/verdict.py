@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from gpunode.base.comparison import FindingMessage
+from gpunode.base.comparison import RESTART, FindingMessage
 from gpunode.base.decision import Decision, bad, marked
 from gpunode.base.findings import Finding
 from gpunode.base.messages import Scope
@@ -58,12 +58,14 @@ POD = cluster_finding(
     "It registers the GPUs with the kubelet. Without it the node offers no GPU after the kubelet's next start.",
     name="pod",
     remedies=(_DESCRIBE,),
+    classes=RESTART,
 )
 IMAGE = cluster_finding(
     "image of",
     "A pod of the device plugin runs another image than the settings ask for.",
     "The digest of the running container is not that of the release. The node has an older image, or a tag was moved.",
     name="image",
+    classes=RESTART,
 )
 # What follows from a node's labels, its configuration among them; and what follows from a release.
 _CONFIGURED = (ALLOCATABLE, PLUGIN_MPS, COMPUTE_MODE, FEATURE_LABEL, FEATURE_LABELS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpunode.base.comparison import RUN, finding_message
+from gpunode.base.comparison import RUN, UNREAD, finding_message
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.kubernetes.nodes.cordon import MANAGER, Cordon
 
@@ -20,8 +20,8 @@ CORDON = finding_message(
     "The node takes no new pods. A run that drained it was cut off, or failed on it; the next run gives the node "
     "back once it is well. As an error: the cluster did not answer.",
     remedies=(_RELEASES, _LOOK),
-    classes=(FindingClass.DRIFT, FindingClass.ERROR),
     causes=(_CUT_OFF,),
+    classes=UNREAD,
 )
 
 
