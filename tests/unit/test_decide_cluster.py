@@ -25,8 +25,9 @@ from gpunode.kubernetes import gpu_operator
 from gpunode.kubernetes.device_plugin import others, pod_security
 from gpunode.kubernetes.device_plugin.cluster import Cluster
 from gpunode.kubernetes.device_plugin.decide_current import decide_current
+from gpunode.kubernetes.device_plugin.decide_labels import NODE
 from gpunode.kubernetes.device_plugin.methods import class_alone, wanted_objects
-from gpunode.kubernetes.device_plugin.others import Plugin
+from gpunode.kubernetes.device_plugin.others import SECOND_PLUGIN, Plugin
 from gpunode.kubernetes.device_plugin.view import Pod, View
 from gpunode.kubernetes.gpushare.configuration import FOLDER, Extender
 from gpunode.kubernetes.gpushare.decide import DesiredScheduler
@@ -37,6 +38,7 @@ from gpunode.kubernetes.helm.session import Output
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, parse_nodes
 from gpunode.kubernetes.nodes.labels import CONFIG, OURS, PRESENT, SERVED_BY
 from gpunode.kubernetes.objects import runtime_class
+from gpunode.kubernetes.objects.decide import OWN_OBJECTS
 from gpunode.kubernetes.objects.own_objects import METHOD
 from gpunode.operations import device_plugin, methods
 from gpunode.operations import pod_security as namespaces_of_run
@@ -284,7 +286,7 @@ def test_a_run_brings_about_the_objects_that_drift_finds_otherwise_and_takes_awa
     cluster = Cluster(settings.kubernetes, settings.proxy, kubectl)
     decision = cluster.decide_objects(documents, nodes, {"gpu-1"})
     different = _different(decision)
-    assert set(different) == {item for what, item in _drift(kubectl, settings).items() if what == "gpunode's objects"}
+    assert set(different) == {item for what, item in _drift(kubectl, settings).items() if what == OWN_OBJECTS.what}
     own = dict(kubectl.own)
     with _run_on(kubectl) as host, patch.object(methods, "relabelled", lambda _: frozenset({"gpu-1"})):
         done = [each.function(host.state, host, *each.args) for each in methods.objects._inner(documents, settings, {})]
@@ -307,7 +309,7 @@ def test_objects_that_other_nodes_still_need_are_no_drift() -> None:
     )
     assert _drift(kubectl, settings) == {}
     del kubectl.nodes["gpu-2"]
-    assert [*_drift(kubectl, settings)] == ["gpunode's objects"]
+    assert [*_drift(kubectl, settings)] == [OWN_OBJECTS.what]
 
 
 def test_the_gate_finds_no_release_that_nodes_of_later_waves_are_labelled_for() -> None:
@@ -431,8 +433,8 @@ def test_pods_older_than_mig_begin_anew_once(
 
 def test_in_another_cluster_all_is_behind_a_person_s_work() -> None:
     found = _drift(Kubectl(nodes={"gpu-9": node("gpu-9")}), _settings(_METHODS[2]))
-    assert {"cluster", "gpunode's objects", "RuntimeClass", "node of the cluster"} <= found.keys()
-    assert all(item.by_person for item in found.values()) and "second device plugin" not in found
+    assert {"cluster", OWN_OBJECTS.what, "RuntimeClass", NODE.what} <= found.keys()
+    assert all(item.by_person for item in found.values()) and SECOND_PLUGIN.what not in found
     assert unnamed(found["cluster"].cause, "kubernetes.context") == []
 
 
@@ -445,10 +447,10 @@ def test_a_label_of_somebody_else_s_is_told_as_a_person_s() -> None:
 def test_drift_tells_of_a_second_plugin_that_the_run_refuses() -> None:
     other, settings = Plugin("helm", "theirs", "plugin", "theirs", False, {}), _settings(_METHODS[1])
     with patch.object(drift_cluster, "_plugins", lambda _: (other,)):
-        found = _drift(Kubectl(), settings)["second device plugin"]
+        found = _drift(Kubectl(), settings)[SECOND_PLUGIN.what]
     assert found.by_person and unnamed(found.cause, "theirs/plugin") == []
     with patch.object(drift_cluster, "_plugins", lambda _: "Forbidden"):
-        found = _drift(Kubectl(), settings)["second device plugin"]
+        found = _drift(Kubectl(), settings)[SECOND_PLUGIN.what]
     assert (found.finding_class, found.cause) == (FindingClass.ERROR, "Forbidden")
     with (
         _run_on(Kubectl()) as host,

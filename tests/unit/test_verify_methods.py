@@ -13,10 +13,12 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.fleet import drift_cluster
 from gpunode.kubernetes.device_plugin.cluster import Cluster
+from gpunode.kubernetes.device_plugin.decide_labels import NODE
 from gpunode.kubernetes.device_plugin.methods import wanted_objects
 from gpunode.kubernetes.device_plugin.promise import promised_memory
 from gpunode.kubernetes.device_plugin.verdict import comes_by_itself, judge_extender, judge_node
 from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, SERVED_BY
+from gpunode.kubernetes.objects.decide import OWN_OBJECTS
 from gpunode.kubernetes.run_on import here
 from gpunode.settings import Settings, settings_from
 from gpunode.system.gpu import Gpus
@@ -208,10 +210,10 @@ def test_drift_finds_gpunode_s_objects_as_asked_or_what_was_changed_by_hand(tmp_
     cluster.write(own=own)
     (found,) = _drift(cluster, method)
     (wrong,) = (each for each in found if each.finding_class is not FindingClass.OK)
-    assert wrong.what == "gpunode's objects" and "image" in (wrong.cause or "") and wrong.remedy
+    assert wrong.what == OWN_OBJECTS.what and "image" in (wrong.cause or "") and wrong.remedy
     cluster.write(own={})
     (found,) = _drift(cluster, method)
-    assert [what for what, _, _ in _bad(found)] == ["gpunode's objects"]
+    assert [what for what, _, _ in _bad(found)] == [OWN_OBJECTS.what]
     assert cluster.called("kubectl apply") == 0
 
 
@@ -219,9 +221,9 @@ def test_drift_tells_of_the_extender_and_the_objects_with_the_first_node_alone(t
     cluster = _cluster(tmp_path, "gpushare")
     cluster.write(objects={**THERE["gpushare"], IN_GPUSHARE_S: []}, own={})
     first, second = _drift(cluster, "gpushare", "gpushare")
-    assert {EXTENDER, "gpunode's objects"} <= {each.what for each in first}
+    assert {EXTENDER, OWN_OBJECTS.what} <= {each.what for each in first}
     # There is no such node.
-    assert [each.what for each in second] == ["node of the cluster"]
+    assert [each.what for each in second] == [NODE.what]
 
 
 def test_drift_tells_of_the_operator_s_release_beside_the_plugin_s(tmp_path: Path) -> None:
