@@ -259,7 +259,9 @@ def _begin_anew(state: State, name: str, cluster: Cluster, namespace: str, pods:
 def _counted(settings: Settings, name: str, cluster: Cluster, mig: MigState) -> None:
     """Wait until a node offers what it promises; raise ClusterError where it does not in time."""
     namespace, began = settings.device_plugin.namespace, monotonic()
-    while left := bad(*_registration(settings, name, cluster.view(namespace), mig).findings):
+    while left := [
+        item for item in _registration(settings, name, cluster.view(namespace), mig).findings if item.is_negative
+    ]:
         if monotonic() - began >= settings.kubernetes.timeout:
             raise ClusterError(_still(settings, name, left[0]))
         sleep(_PAUSE)

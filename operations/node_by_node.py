@@ -18,7 +18,7 @@ from gevent.lock import BoundedSemaphore  # type: ignore[import-untyped]
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
 
-from gpunode.base.decision import Decision, bad
+from gpunode.base.decision import Decision
 from gpunode.base.reading import ParseError
 from gpunode.components.mps.plugin import PluginMps
 from gpunode.facts.gpu import Gpus as GpusFact
@@ -223,5 +223,5 @@ def _not_read_back(host: Host, settings: Settings) -> list[str]:
     except OperationRefused as unknown:
         # A daemon that begins may keep who asks it waiting.
         return [str(unknown)]
-    wrong = bad(*judge_mps(settings, mps, gpus))
+    wrong = (item for item in judge_mps(settings, mps, gpus) if item.is_negative)
     return [f"{item.what} is {item.actual}, desired {item.desired}: {item.remedy}" for item in wrong]

@@ -61,6 +61,8 @@ def kept(settings: PowerSettings, allowed: str, timeout: int = 900, drain: Drain
     elif not decision.steps and driver.booted_for in _BOOTS.values():
         host.log("the boot that an earlier run asked for has helped")
         yield script_command(FORGET, record=RECORD)
+    elif not decision.steps and (unknown := [item for item in decision.findings if item.is_negative]):
+        host.noop(f"power: {unknown[0].what} not known: {unknown[0].cause}; nothing was changed")
     elif not decision.steps:
         host.noop("power limits, clocks and ECC as desired" if settings.is_asked else "no power limits of gpunode's")
     boot = next((step for step in decision.steps if step.change and step.change.boots), None)

@@ -12,7 +12,7 @@ from pyinfra.api import Host
 from pyinfra.context import ctx_host
 
 from gpunode.base.comparison import RUN
-from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.findings import Finding, totals
 from gpunode.base.waiting import PENDING, with_since
 from gpunode.facts.node import Node
 from gpunode.fleet import hooks, run_end, shared_readings
@@ -42,7 +42,7 @@ def verified(settings: Settings) -> Iterator[Any]:
     if is_executing() and _waited(settings, node):
         node = require(host.get_fact(Node), "the node's state")
     findings = with_since(judge(settings, node, files), dict(node.applied.waiting))
-    bad = [item for item in findings if item.finding_class not in (FindingClass.OK, *PENDING)]
+    bad = [item for item in findings if item.is_negative and item.finding_class not in PENDING]
     pending = [item for item in findings if item.finding_class in PENDING]
     if is_executing() and (current := ctx_host.get()) is not None:
         _left[current] = tuple(pending)
@@ -58,16 +58,9 @@ def verified(settings: Settings) -> Iterator[Any]:
         if item.is_caution:
             host.log(f"caution: {item.component}: {item.what}: {item.actual} ({item.cause}). Remedy: {item.remedy}")
     if bad:
-        yield fail(
-            "\n".join(
-                f"{item.finding_class}: {item.component}: {item.what} is {item.actual}, desired {item.desired}"
-                + (f" ({item.cause})" if item.cause else "")
-                + (f". Remedy: {item.remedy}" if item.remedy else "")
-                for item in bad
-            )
-        )
+        yield fail("\n".join(map(str, bad)))
         return
-    host.noop(f"{len(findings) - len(pending)} of {len(findings)} things are as desired")
+    host.noop(totals(findings))
 
 
 def left() -> tuple[Finding, ...] | None:

@@ -17,7 +17,7 @@ from pyinfra import host
 from pyinfra.api import State
 from pyinfra.context import ctx_host
 
-from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.findings import Finding, FindingClass, totals
 from gpunode.base.reading import ParseError
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
@@ -117,23 +117,22 @@ def verified(
     name = node_name(host.name, settings)
     node = _Node(settings, gpus, mig, boot, by_smi, with_gpushare, exporter, name, everyone or {})
     findings = node.waited_for()
-    for item in (pending := [each for each in findings if each.finding_class is FindingClass.RESTART_PENDING]):
-        host.log(f"{item.finding_class}: {_compared(item)}")
+    for item in [each for each in findings if each.finding_class is FindingClass.RESTART_PENDING]:
+        host.log(str(item))
     run_end.judged(ctx_host.get(), findings)
     if bad := _wrong(findings):
         log = node.plugin_log() if any(comes_by_itself(item) and not is_about(item) for item in bad) else []
         log += node.mig_manager_log() if any(map(is_about, bad)) else []
-        raise OperationRefused("\n".join([*map(_said, bad), *log]))
+        raise OperationRefused("\n".join([*map(str, bad), *log]))
     # Whose plugin is none of gpunode's has no GPU by it.
     image = settings.verify.vector_add if settings.device_plugin.method != "none" else None
-    waiting = f" of {len(findings)}" if pending else ""
     # Before pods of its own take some of it.
     taken = node.taken() if settings.device_plugin.method != "none" else ""
     tested = node.vectors_added(image) if image is not None else ""
     if image is not None and settings.verify.vector_add_pods > 1:
         # Who asks for several wants to read of them.
         host.log(f"{node.name}{tested}")
-    host.noop(f"{len(findings) - len(pending)}{waiting} things are as desired in the cluster{taken}{tested}")
+    host.noop(f"{totals(findings)} in the cluster{taken}{tested}")
     yield from ()
 
 
@@ -267,14 +266,4 @@ class _Node:
 
 def _wrong(findings: Sequence[Finding]) -> list[Finding]:
     """Return what is neither as desired nor waits for clients of an MPS daemon, as the settings have it."""
-    return [each for each in findings if each.finding_class not in (FindingClass.OK, FindingClass.RESTART_PENDING)]
-
-
-def _said(item: Finding) -> str:
-    remedy = f". Remedy: {item.remedy}" if item.remedy else ""
-    return f"{item.finding_class}: {_compared(item)}{remedy}"
-
-
-def _compared(item: Finding) -> str:
-    cause = f" ({item.cause})" if item.cause else ""
-    return f"{item.component}: {item.what} is {item.actual}, desired {item.desired}{cause}"
+    return [each for each in findings if each.is_negative and each.finding_class is not FindingClass.RESTART_PENDING]

@@ -501,7 +501,7 @@ def main(arguments: list[str] | None = None) -> int:
     told = pull(config, places, time.time())
     ((host, found),) = told["hosts"].items()
     bad = [each for each in found["findings"] if each["class"] != "ok"]
-    print(f"{host}: {'ok' if told['exit_code'] == 0 else found['class']}, bundle {told['agent']['number']}")
+    print(f"{host}: {found['class']}, bundle {told['agent']['number']}")
     for each in bad:
         print(f"  {each['what']}: {each['class']}: {each['cause']}; {each['remedy']} [{each['code']}]")
     return int(told["exit_code"])

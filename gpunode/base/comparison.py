@@ -20,9 +20,6 @@ DRIFT: Classes = (FindingClass.DRIFT,)
 RESTART = (FindingClass.DRIFT, FindingClass.RESTART_PENDING)
 REBOOT = (FindingClass.DRIFT, FindingClass.REBOOT_PENDING)
 ANY_PENDING = (*RESTART, FindingClass.REBOOT_PENDING)
-# The same, where the node or the cluster may not answer.
-UNREAD: Classes = (*DRIFT, FindingClass.ERROR)
-UNREAD_OR_RESTART = (*UNREAD, FindingClass.RESTART_PENDING)
 # What a person does about a finding of a class, whatever the finding is about.
 _REMEDIES = {
     FindingClass.DRIFT: BY_HAND,
@@ -103,6 +100,13 @@ class FindingMessage(Message):
         values = (actual, desired, cause, remedy, source, disruption)
         return Finding(self.component, finding_class, self.about(of), *values, code=self.code)
 
+    def not_known(self, desired: str | None, cause: str, remedy: str, *, of: str | None = None) -> Finding:
+        """Return a state that could not be read or judged.
+
+        desired: None where no setting asks for it; cause: what could not be read, and why; of: as in `about`
+        """
+        return self.finding(FindingClass.NOT_KNOWN, "not known", desired, of=of, cause=cause, remedy=remedy)
+
 
 def finding_message(
     component: str,
@@ -131,7 +135,7 @@ def finding_message(
         detail,
         causes if cause is None else (cause, *causes),
         tuple(dict.fromkeys((*remedies, *of_classes))),
-        f"by its class: {exits}" if classes else "0: it changes none",
+        f"by its class: {exits}; not known: 2, 0 where no setting asks for it" if classes else "0: it changes none",
         component=component,
         what=what,
         scope=scope,
@@ -174,7 +178,7 @@ def configuration_files(component: str) -> FindingMessage:
         "gpunode edits only its own part of these files and compares the result with their text. As an error: no run "
         "may edit them, because they cannot be parsed or another drop-in overrides what gpunode would write.",
         cause="they differ from the settings, or have them in another place",
-        classes=UNREAD_OR_RESTART,
+        classes=(*RESTART, FindingClass.ERROR),
     )
 
 
@@ -190,6 +194,15 @@ def configuration(
         return message.finding(FindingClass.ERROR, actual, AS_DESIRED, cause=reason, remedy=BY_HAND)
     actual = f"another text in {files}" if files else AS_DESIRED
     return message.compared(actual, AS_DESIRED, not files, cause=message.causes[0], disruption=disruption)
+
+
+def unrecorded(message: FindingMessage) -> Finding:
+    """Return a finding about configuration files whose texts recorded facts do not have.
+
+    What settings ask for is judged by what the runtime runs by.
+    """
+    cause = "recorded facts do not have the texts of its configuration files, which may hold credentials"
+    return message.not_known(None, cause, "look at the node itself: `gpunode plan INVENTORY`")
 
 
 def pending(item: Finding, reason: str) -> Finding:
@@ -208,4 +221,6 @@ def pending(item: Finding, reason: str) -> Finding:
 
 def by_hand(item: Finding, cause: str) -> Finding:
     """Return a difference that no run removes as a person's to mend, with what is in the way."""
-    return item if item.finding_class is FindingClass.OK else replace(item, cause=cause, remedy=BY_HAND, by_person=True)
+    if item.finding_class in (FindingClass.OK, FindingClass.NOT_KNOWN):
+        return item
+    return replace(item, cause=cause, remedy=BY_HAND, by_person=True)

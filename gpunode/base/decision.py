@@ -52,8 +52,8 @@ class Decision(Generic[Change]):
 
 
 def bad(*findings: Finding) -> tuple[Finding, ...]:
-    """Return the findings that are not as desired."""
-    return tuple(item for item in findings if item.finding_class is not FindingClass.OK)
+    """Return the findings that differ from what is desired. A state that is not known is none: no step follows it."""
+    return tuple(item for item in findings if item.finding_class not in (FindingClass.OK, FindingClass.NOT_KNOWN))
 
 
 def marked(decision: Decision[Change]) -> Decision[Change]:

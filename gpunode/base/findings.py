@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ class FindingClass(StrEnum):
     DRIFT = "drift"
     RESTART_PENDING = "restart pending"
     REBOOT_PENDING = "reboot pending"
+    NOT_KNOWN = "not known"
     UNSUPPORTED = "unsupported"
     UNREACHABLE = "unreachable"
     ERROR = "error"
@@ -41,6 +43,7 @@ EXIT_CODES = {
     FindingClass.DRIFT: ExitCode.NEGATIVE,
     FindingClass.RESTART_PENDING: ExitCode.NEGATIVE,
     FindingClass.REBOOT_PENDING: ExitCode.NEGATIVE,
+    FindingClass.NOT_KNOWN: ExitCode.NEGATIVE,
     FindingClass.UNSUPPORTED: ExitCode.NEGATIVE,
     FindingClass.UNREACHABLE: ExitCode.ERROR,
     FindingClass.ERROR: ExitCode.ERROR,
@@ -53,6 +56,7 @@ _SEVERITY = (
     FindingClass.DRIFT,
     FindingClass.REBOOT_PENDING,
     FindingClass.RESTART_PENDING,
+    FindingClass.NOT_KNOWN,
     FindingClass.OK,
 )
 
@@ -87,10 +91,23 @@ class Finding:
         if not self.code:
             object.__setattr__(self, "code", f"{slug(self.component)}.{slug(self.what)}")
 
+    def __str__(self) -> str:
+        """Return the finding as a line of a log: class, both sides, cause and remedy."""
+        sides = f"{self.component}: {self.what} is {self.actual}, desired {self.desired}"
+        cause, remedy = self.cause and f" ({self.cause})", self.remedy and f". Remedy: {self.remedy}"
+        return f"{self.finding_class}: {sides}{cause or ''}{remedy or ''}"
+
     @property
     def is_caution(self) -> bool:
         """Say whether a person should know of it though it is as desired: it is told with cause and remedy."""
         return self.finding_class is FindingClass.OK and self.cause is not None
+
+    @property
+    def is_negative(self) -> bool:
+        """Return whether the exit code is not 0 because of the finding: not of a state that no setting asks for."""
+        if self.finding_class is FindingClass.NOT_KNOWN:
+            return self.desired is not None
+        return self.finding_class is not FindingClass.OK
 
     def to_json(self) -> dict[str, str | None]:
         """Return the fields as plain JSON types; the class stands under `class`."""
@@ -146,6 +163,14 @@ def worst(findings: Iterable[Finding]) -> FindingClass:
     return next((candidate for candidate in _SEVERITY if candidate in classes), FindingClass.OK)
 
 
+def totals(findings: Collection[Finding]) -> str:
+    """Return `44 of 46 as desired, 2 not known`."""
+    counts = Counter(item.finding_class for item in findings)
+    unknown = counts[FindingClass.NOT_KNOWN]
+    good = f"{counts[FindingClass.OK]} of {len(findings)} as desired"
+    return f"{good}, {unknown} not known" if unknown else good
+
+
 def verdict(findings: Iterable[Finding]) -> ExitCode:
-    """Return the exit code of a whole run: 0 if all is ok, 1 on an error or an unreachable host, else 2."""
-    return EXIT_CODES[worst(findings)]
+    """Return the exit code of a run: 0 without a negative finding, 1 on an error or an unreachable host, else 2."""
+    return EXIT_CODES[worst(item for item in findings if item.is_negative)]

@@ -50,7 +50,7 @@ def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
     INVENTORY is inventories/ci.py unless given: its machines are named by the environment. Run it in the checkout.
 
     Exits 0 where every machine is as desired, 1 where one did not come up or its provisioning failed, 2 where one is
-    not as desired afterwards, 3 on wrong settings.
+    not as desired afterwards, or something desired is not known, 3 on wrong settings.
     """
     # Imported here: pyinfra patches the process's sockets when it is imported.
     from gpunode.fleet.ci.judgement import came_up

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from gpunode.fleet.engine.address import Scheduler
     from gpunode.fleet.nodes import Watch
 
-_COLOURS = {FindingClass.OK: "green", FindingClass.RESTART_PENDING: "yellow", FindingClass.REBOOT_PENDING: "yellow"}
+_WAITS = dict.fromkeys((FindingClass.RESTART_PENDING, FindingClass.REBOOT_PENDING, FindingClass.NOT_KNOWN), "yellow")
+_COLOURS = {FindingClass.OK: "green", **_WAITS}
 
 
 @click.command()
@@ -82,8 +83,8 @@ def drift(
 ) -> None:
     """Compare every node of INVENTORY with its settings, read-only, in one round trip per node.
 
-    Exits 0 where all is as desired, 2 on drift or something pending, 1 where a node could not be read, 3 on wrong
-    settings.
+    Exits 0 where all is as desired, 2 on drift, on something pending, or where something desired is not known, 1 where
+    a node could not be read, 3 on wrong settings.
     """
     # Imported here: pyinfra patches the process's sockets when it is imported.
     with uncollected():

@@ -34,7 +34,7 @@ Plans = dict[str, "Plan | Finding"]
 @inventory_argument(required=False)
 @click.option("--facts", "facts_file", type=click.Path(path_type=Path), help="Decide from a file of `gpunode facts`.")
 @click.option("--settings", "settings_file", type=click.Path(path_type=Path), help="Settings as YAML, for --facts.")
-@output_option("every plan (docs/plan.md)", "the nodes that are refused or gave no answer", short=True)
+@output_option("every plan (docs/plan.md)", "the nodes that are refused, gave no answer or are not known", short=True)
 @click.option("--all", "show_all", is_flag=True, help="Name every node, however many have the same plan.")
 @html_option
 @engine_option
@@ -51,8 +51,8 @@ def plan(
 ) -> None:
     """Say what a run would do to every node of INVENTORY, or why it refuses one; nothing is changed.
 
-    With --facts and --settings no machine is asked. Exits 0 where all can be done, 2 where a node is refused, 1 where
-    one could not be read, 3 on wrong settings or facts.
+    With --facts and --settings no machine is asked. Exits 0 where all can be done, 2 where a node is refused or
+    something desired is not known, 1 where one could not be read, 3 on wrong settings or facts.
     """
     if bool(inventory) == bool(facts_file) or bool(facts_file) != bool(settings_file):
         raise click.UsageError("give either INVENTORY, or both --facts FILE and --settings FILE")
@@ -162,5 +162,4 @@ def _exit_code(plans: Plans) -> ExitCode:
     made = [found for found in plans.values() if isinstance(found, Plan)]
     if len(made) < len(plans):
         return ExitCode.ERROR
-    refused = any(found.refusals for found in made)
-    return ExitCode.NEGATIVE if refused else ExitCode.GOOD
+    return ExitCode.NEGATIVE if any(found.is_negative for found in made) else ExitCode.GOOD

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from gpunode.base.decision import marked
 from gpunode.base.findings import Finding
@@ -12,7 +13,7 @@ from gpunode.base.reading import ParseError
 from gpunode.facts.scheduler import Scheduler
 from gpunode.fleet.cluster import reached
 from gpunode.fleet.nodes import read
-from gpunode.kubernetes.components import CLUSTER, Whole, decide_alone, decide_exporter_alone, unknown
+from gpunode.kubernetes.components import Whole, decide_alone, decide_exporter_alone, unknown, unreached
 from gpunode.kubernetes.components import findings as findings_of_cluster
 from gpunode.kubernetes.dcgm_exporter import SECOND_EXPORTER, exporter_namespace, nodes_with_exporter
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
@@ -21,7 +22,7 @@ from gpunode.kubernetes.device_plugin.methods import extender, leaving, members,
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
 from gpunode.kubernetes.device_plugin.others import SECOND_PLUGIN, Plugin
 from gpunode.kubernetes.device_plugin.own_config import CONFIG_ENTRY, decide_own_config
-from gpunode.kubernetes.device_plugin.taken import asking_taken, judge_taken, parse_taken
+from gpunode.kubernetes.device_plugin.taken import TAKEN, asking_taken, judge_taken, parse_taken
 from gpunode.kubernetes.device_plugin.verdict import judge_node
 from gpunode.kubernetes.device_plugin.view import View
 from gpunode.kubernetes.gpushare.decide import SCHEDULER, DesiredScheduler, decide
@@ -31,6 +32,8 @@ from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.node import Node
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART, node_name
+
+T = TypeVar("T")
 
 
 def findings(inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str, Node]) -> dict[str, list[Finding]]:
@@ -57,10 +60,10 @@ def findings(inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str,
             )
         except (ClusterError, ParseError) as error:
             # Nothing is known of any of them then.
-            return {**found, **{host: [*found.get(host, ()), unknown(CLUSTER, words=str(error))] for host in judged}}
+            return {**found, **{host: [*found.get(host, ()), unreached(str(error))] for host in judged}}
         # As a run of these hosts would label them.
         relabelled = frozenset(node_name(host, settings) for host, settings in judged.items())
-        plugins, gone = _plugins(cluster), leaving(hosts, view.nodes, relabelled)
+        plugins, gone = _or_why(cluster.plugins), leaving(hosts, view.nodes, relabelled)
         restarts = Restarts(Whole(hosts, cluster, view, relabelled))
         for host, settings in judged.items():
             found.setdefault(host, []).extend(_of_node(host, settings, nodes[host], restarts, plugins, gone))
@@ -127,14 +130,11 @@ def _exporters(cluster: Cluster, view: View, judged: Mapping[str, Settings]) -> 
     nodes = nodes_with_exporter(judged)
     if not nodes:
         return
-    try:
-        exporters = cluster.exporters()
-    except (ClusterError, ParseError) as error:
-        for host in nodes:
-            yield host, unknown(SECOND_EXPORTER, words=str(error))
-        return
+    exporters = _or_why(cluster.exporters)
     for host, settings in nodes.items():
-        if (node := view.nodes.get(node_name(host, settings))) is not None:
+        if isinstance(exporters, str):
+            yield host, unknown(SECOND_EXPORTER, words=exporters)
+        elif (node := view.nodes.get(node_name(host, settings))) is not None:
             for item in marked(decide_exporter_alone(settings, node, exporters)).findings:
                 yield host, item
 
@@ -146,13 +146,11 @@ def _entries(cluster: Cluster, judged: Mapping[str, Settings]) -> Iterator[tuple
     first = next((each.device_plugin for each in named.values()), None)
     if first is None:
         return
-    try:
-        entries = cluster.config_map(first.namespace, first.config_name or "")
-    except (ClusterError, ParseError) as error:
-        for host in named:
-            yield host, unknown(CONFIG_ENTRY, f"{first.namespace}/{first.config_name}", words=str(error))
-        return
+    entries = _or_why(lambda: cluster.config_map(first.namespace, first.config_name or ""))
     for host, settings in named.items():
+        if isinstance(entries, str):
+            yield host, unknown(CONFIG_ENTRY, f"{first.namespace}/{first.config_name}", words=entries)
+            continue
         for item in marked(decide_own_config(settings, entries)).findings:
             yield host, item
 
@@ -160,30 +158,23 @@ def _entries(cluster: Cluster, judged: Mapping[str, Settings]) -> Iterator[tuple
 def _taken(
     cluster: Cluster, judged: Mapping[str, Settings], nodes: Mapping[str, ClusterNode]
 ) -> Iterator[tuple[str, Finding]]:
-    """Yield how much is taken of what nodes with a plugin of gpunode's offer; nothing where the cluster does not say.
-
-    It is told for people and monitoring; nothing is judged by it.
-    """
-    offering = {host: nodes.get(node_name(host, each)) for host, each in judged.items() if _has_plugin(each)}
-    if not any(offering.values()):
+    """Yield how much is taken of what nodes with a plugin of gpunode's offer: for people, no setting asks for it."""
+    with_plugin = (host for host, each in judged.items() if each.device_plugin.method != "none")
+    offering = {host: node for host in with_plugin if (node := nodes.get(node_name(host, judged[host])))}
+    if not offering:
         return
-    try:
-        taken = parse_taken(cluster.told("kubectl get pods", asking_taken(cluster.kubernetes)))
-    except (ClusterError, ParseError):
-        return
+    taken = _or_why(lambda: parse_taken(cluster.told("kubectl get pods", asking_taken(cluster.kubernetes))))
     for host, node in offering.items():
-        for item in judge_taken(node, taken) if node is not None else ():
-            yield host, item
+        if isinstance(taken, str):
+            yield host, unknown(TAKEN, "the node's GPUs", words=taken, desired=None)
+        else:
+            yield from ((host, item) for item in judge_taken(node, taken))
 
 
-def _has_plugin(settings: Settings) -> bool:
-    return settings.device_plugin.method != "none"
-
-
-def _plugins(cluster: Cluster) -> tuple[Plugin, ...] | str:
-    """Return the cluster's device plugins; why it does not tell them."""
+def _or_why(ask: Callable[[], T]) -> T | str:
+    """Return what the cluster answers; why it does not."""
     try:
-        return cluster.plugins()
+        return ask()
     except (ClusterError, ParseError) as error:
         return str(error)
 

@@ -23,7 +23,7 @@ _AGENT = "agent"
 # Of whom a report says something even where it says nothing of what the settings ask.
 _NOT_JUDGED = frozenset({"node", _AGENT, "run"})
 # How a judge says that it knows nothing.
-_UNKNOWN = frozenset({"unknown", "unreadable", "not read"})
+_UNKNOWN = frozenset({"not known", "unknown", "unreadable", "not read"})
 # What is told of a host whose reader was lost (gpunode/fleet/engine/readings.py): it may never have been asked.
 _READER_LOST = "engine.part-lost"
 # Of a run that was cut off, and says nothing else of the host.
@@ -76,7 +76,7 @@ class Host:
     @cached_property
     def is_known(self) -> bool:
         """Say whether all that the settings ask of the host was read and understood."""
-        return self.scope is Scope.ALL and not self._unknown
+        return self.scope is Scope.ALL and all(state.desired is None for _, state in self._not_known)
 
     @property
     def has_answered(self) -> bool:
@@ -100,7 +100,9 @@ class Host:
             return End.GOOD
         if key[1] == _PREFLIGHT and self.is_understood:
             return End.NOT_TOLD if self.scope is Scope.REFUSED else End.GOOD
-        unknown = key[0] in self._unknown or (self._unknown and key[0] not in self._components)
+        # What is not said of a component of which something is not known may be so.
+        components = {component for (component, _), _ in self._not_known}
+        unknown = key[0] in components or (components and key[0] not in self._components)
         return End.NOT_TOLD if self.scope is Scope.ALL and not unknown else None
 
     @cached_property
@@ -112,13 +114,10 @@ class Host:
         return frozenset(each["component"] for each in self.findings)
 
     @cached_property
-    def _unknown(self) -> frozenset[str]:
-        """Return the components of which something could not be told: what is not said of them may be so."""
-        return frozenset(
-            key[0]
-            for key, state in self.states.items()
-            if state.finding_class == FindingClass.ERROR and state.actual in _UNKNOWN
-        )
+    def _not_known(self) -> Sequence[tuple[Key, State]]:
+        """Return the findings that say that something is not known."""
+        classes = (FindingClass.ERROR, FindingClass.NOT_KNOWN)
+        return [each for each in self.states.items() if each[1].finding_class in classes and each[1].actual in _UNKNOWN]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import Any
 
-from gpunode.base.comparison import BY_HAND, UNREAD, FindingMessage
+from gpunode.base.comparison import AS_DESIRED, BY_HAND, FindingMessage
 from gpunode.base.decision import Decision, marked
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.messages import Scope
@@ -53,7 +53,7 @@ _ANOTHER = (
     "the cluster has none of the inventory's nodes ({nodes}): set kubernetes.kubeconfig and kubernetes.context to the "
     "cluster that is meant, kubernetes.node_name to a node's name there, or let it join"
 )
-_LOOK = "look at kubernetes.kubeconfig"
+_LOOK = "look at kubernetes.kubeconfig, and whether its user may read that: `kubectl auth can-i --list`"
 CLUSTER = cluster_finding(
     "cluster",
     "The cluster is not the one of these nodes, or does not answer.",
@@ -61,7 +61,7 @@ CLUSTER = cluster_finding(
     remedies=(BY_HAND, _LOOK),
     scope=Scope.CLUSTER,
     causes=(_ANOTHER,),
-    classes=UNREAD,
+    classes=(FindingClass.DRIFT, FindingClass.ERROR),
 )
 
 
@@ -175,7 +175,7 @@ COMPONENTS = (_runtime_class, _namespaces, _operator, _monitor, _other_releases,
 
 
 def findings(whole: Whole, release: Deciding) -> Iterator[Finding]:
-    """Yield what is found of all that the cluster has one of; what cannot be decided on is an error of its own.
+    """Yield what is found of all that the cluster has one of; what cannot be decided on is not known.
 
     release: the one of the device plugin, which is decided on together with the nodes' labels (mps_restarts.py)
     """
@@ -218,8 +218,15 @@ def decide_exporter_alone(
     return dcgm_exporter.decide_alone(settings, node, labels, exporters)
 
 
-def unknown(message: FindingMessage, of: str | None = None, *, words: str) -> Finding:
-    """Return the finding that nothing is known; the last line of the words is the remedy, where there are several."""
+def unreached(words: str) -> Finding:
+    """Return the finding that the cluster does not answer; words: as of `unknown`."""
+    return replace(unknown(CLUSTER, words=words), finding_class=FindingClass.ERROR)
+
+
+def unknown(message: FindingMessage, of: str | None = None, *, words: str, desired: str | None = AS_DESIRED) -> Finding:
+    """Return the finding that one thing of a cluster is not known.
+
+    words: why; the last line is the remedy, where there are several. desired: None where no setting asks for it
+    """
     cause, _, remedy = words.partition("\n")
-    remedy = remedy or _LOOK
-    return message.finding(FindingClass.ERROR, "unknown", "known", of=of, cause=cause, remedy=remedy)
+    return message.not_known(desired, cause, remedy or _LOOK, of=of)

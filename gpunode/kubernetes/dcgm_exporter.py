@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpunode.base.comparison import BY_HAND, UNREAD
+from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
 from gpunode.base.messages import Scope
 from gpunode.base.reading import ParseError
@@ -42,7 +42,6 @@ SECOND_EXPORTER = cluster_finding(
     "A second DCGM exporter runs on this node.",
     "Each queries the GPUs, and only one of them gets profiling metrics.",
     remedies=(BY_HAND,),
-    classes=UNREAD,
 )
 SERVICE_MONITOR = cluster_finding(
     "kind ServiceMonitor",
@@ -53,7 +52,6 @@ SERVICE_MONITOR = cluster_finding(
     cause=f"the cluster knows no kind ServiceMonitor ({_KIND}.{_GROUP}), and dcgm_exporter_chart.service_monitor = "
     "True asks for one: helm would install nothing. Install the Prometheus Operator with its custom resources, or set "
     "dcgm_exporter_chart.service_monitor = False",
-    classes=UNREAD,
 )
 
 

@@ -131,8 +131,7 @@ class Restarts:
             clients = {node: pods for node, pods in self.clients.items() if node in nodes}
         except (ClusterError, ParseError) as error:
             cause = " ".join(str(error).split())
-            item = GPU_PODS.finding(FindingClass.ERROR, "unknown", "known", cause=cause, remedy=_LOOK)
-            return Decision((item,))
+            return Decision((GPU_PODS.not_known("known", cause, _LOOK),))
         return decide_restart(clients, self.bounds)
 
     @cached_property

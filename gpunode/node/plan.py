@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from gpunode.base.decision import Decision, bad, is_forbidden
+from gpunode.base.decision import Decision, is_forbidden
 from gpunode.base.disruption import Disruption
-from gpunode.base.findings import Finding
+from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.reading import Reading
 from gpunode.base.waiting import with_since
 from gpunode.node import Node
@@ -36,6 +36,7 @@ class Step(Reading):
     before it. `since`: when a run first left the node to wait for it, by the node's record; None where none did. `what`
     names what the two sides are of, as a finding does (`SystemdCgroup of nvidia`), and `code` is that finding's; None
     where the step comes with another one and settles none. `cause`: of one that is pending, why, where that is known.
+    `not_known`: the actual state could not be read or judged; no run acts on it.
     """
 
     component: str
@@ -50,6 +51,7 @@ class Step(Reading):
     what: str | None = None
     code: str | None = None
     cause: str | None = None
+    not_known: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain JSON types; what it disturbs by name."""
@@ -66,10 +68,17 @@ class Plan(Reading):
 
     @property
     def verdict(self) -> str:
-        """Return `refused`, `nothing to do` or `can be done`."""
+        """Return `refused`, `can be done`, `not known` or `nothing to do`."""
         if self.refusals:
             return "refused"
-        return "can be done" if self.steps else "nothing to do"
+        if any(not step.not_known for step in self.steps):
+            return "can be done"
+        return "not known" if self.steps else "nothing to do"
+
+    @property
+    def is_negative(self) -> bool:
+        """Return whether the node is refused, or a state that a setting asks for is not known."""
+        return bool(self.refusals) or any(step.not_known and step.desired is not None for step in self.steps)
 
     @property
     def disruption(self) -> Disruption:
@@ -115,7 +124,7 @@ def plan(settings: Settings, node: Node, today: date | None = None) -> Plan:
 def _steps(settings: Settings, node: Node) -> Iterator[Step]:
     decided = decisions(settings, node)
     findings, files = judged(settings, node, decided=decided)
-    differences = {(item.component, item.what): item for item in bad(*findings)}
+    differences = {(item.component, item.what): item for item in findings if item.finding_class is not FindingClass.OK}
     for component in in_order(settings):
         own = decided.get(component, Decision(()))
         of_files = [step for step in files.steps if step.settles[0].component == component]
@@ -153,6 +162,7 @@ def _steps(settings: Settings, node: Node) -> Iterator[Step]:
                 what=str(item.what),
                 code=item.code,
                 cause=item.cause if item.remedy else None,
+                not_known=item.finding_class is FindingClass.NOT_KNOWN,
             )
 
 

@@ -20,6 +20,7 @@ _MEANINGS = {
     FindingClass.DRIFT: "It differs; a run of the deploy heals it.",
     FindingClass.RESTART_PENDING: "What is on disk is right, what runs is older: a service has to start anew.",
     FindingClass.REBOOT_PENDING: "What is installed is right, what the kernel holds is older: the machine has to boot.",
+    FindingClass.NOT_KNOWN: "It could not be read or judged: neither good nor different, and no run acts on it.",
     FindingClass.UNSUPPORTED: "It cannot be what is asked; no run will try. Cause and remedy say more.",
     FindingClass.UNREACHABLE: "The node did not answer; nothing is known of it.",
     FindingClass.ERROR: "The node answered, and its state cannot be judged, or no run can mend it.",
@@ -77,12 +78,16 @@ def example() -> tuple[NodeReport, ...]:
 def document() -> str:
     """Return the text of docs/drift.md."""
     classes = "\n".join(
-        f"| {kind.value} | {_MEANINGS[kind]} | {verdict([Finding('', kind, '')]).value} |" for kind in FindingClass
+        f"| {kind.value} | {_MEANINGS[kind]} | {verdict([Finding('', kind, '', desired='')]).value} |"
+        for kind in FindingClass
     )
     codes = "\n".join(f"| {code.value} | {code.name.lower().replace('_', ' ')} |" for code in ExitCode)
     parts = [
         _HEAD,
         f"## Classes\n\n| class | meaning | exit code |\n|---|---|---|\n{classes}\n",
+        "What is not known and what no setting asks for (`desired` is null) leaves the exit code as it is. Totals name "
+        "what is not known: `44 of 46 as desired, 2 not known`. In JUnit it is a failure, or skipped where no setting "
+        "asks for it; `gpunode_node_finding` has it with the class `not known`.\n",
         f"The exit code of the command is that of the gravest class:\n\n| code | says |\n|---|---|\n{codes}\n",
         "## JSON\n\n`at` is when the nodes had been read, `inventory` its path as it was given, `limit` and `set` what "
         "stood behind `--limit` and `--set` (of a value that may be secret: `<not shown>`). "

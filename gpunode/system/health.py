@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -22,12 +22,17 @@ _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([^)]{1,40})\): (\d{1,4})(?:, ?(.*))?$"
 # The words of a driver that does not know the query of remapped rows, and of GPUs that have no row remapper.
 _NO_REMAPPER = re.compile(r"not recognized|not supported|not a valid", re.IGNORECASE)
 _FLAGS = {"1": True, "yes": True, "0": False, "no": False}
+# The words of a GPU to which a field does not apply, or that has to be reset: other ones, such as Unknown Error, say
+# that the field could not be read.
+_IS_READ = re.compile(r"\[?(n/a|not supported|.*deprecated.*|.*requires reset.*)\]?", re.IGNORECASE)
 _REMEDIES = {
     "reset": "drain the node and reset the GPU (`nvidia-smi --gpu-reset -i {address}`) or reboot; "
     "where it comes back, have the GPU replaced",
     "reboot": "drain and reboot the node; where it comes back, have the GPU replaced",
     "named": "drain the node, and do what the message names; where it comes back, have the GPU replaced",
 }
+_ECC = ("ecc.errors.uncorrected.volatile.total", "ecc.errors.uncorrected.aggregate.total")
+_ASK = "run `nvidia-smi --query --display=ECC,ROW_REMAPPER` on the node"
 # ... changed from 0x0 (None) to 0x2 (Node Reboot Required)
 _ACTION = re.compile(r"recovery action changed from \S+ .{0,60}? ?to (0x[0-9a-fA-F]{1,2})\b")
 
@@ -36,6 +41,8 @@ _declared = partial(finding_message, "health", classes=(FindingClass.ERROR,))
 _LOOK, _REPLACE = "run nvidia-smi on the node", "drain the node and have the GPU replaced"
 _IN_LOG = "{name}; it stays in the kernel log until the node boots"
 _LOST, _NO_SPARE = "its memory lost data since the driver was loaded", "it has no spare row left"
+_NO_LOG = "neither `dmesg` nor `journalctl --dmesg` printed the kernel log, where the driver writes errors of GPUs"
+_READ_LOG = "run `dmesg` as root on the node; a container needs the capability SYSLOG of its host for that"
 _AT_RESET = "bad rows of its memory are replaced at the next reset"
 _WARNS = "nvidia-smi answers, and warns of a GPU; it goes on working"
 MEMORY_ERRORS = _declared(
@@ -101,7 +108,8 @@ WARNINGS = _declared(
 class GpuHealth(Reading):
     """Hold what one GPU says of its memory; None where it does not tell (no ECC, no row remapper, MIG instances).
 
-    `uncorrected_errors` counts since the driver was loaded, `uncorrected_errors_ever` over the GPU's life.
+    `uncorrected_errors` counts since the driver was loaded, `uncorrected_errors_ever` over the GPU's life. `unread`
+    are the answers to fields that apply to the GPU and could not be read, as `FIELD: ANSWER`.
     """
 
     pci_address: str
@@ -110,6 +118,7 @@ class GpuHealth(Reading):
     remap_pending: bool | None = None
     remap_failed: bool | None = None
     requires_reset: bool = False
+    unread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -146,6 +155,16 @@ def _number(cell: str) -> int | None:
     return int(cell) if cell.isascii() and cell.isdecimal() else None
 
 
+def _unread(row: Mapping[str, str], fields: Iterable[str]) -> tuple[str, ...]:
+    """Return FIELD: ANSWER of the fields of which a GPU gives neither a value nor that they do not apply."""
+    cells = ((name, row[name]) for name in fields)
+    return tuple(
+        f"{name}: {cell or 'nothing'}"
+        for name, cell in cells
+        if _number(cell) is None and cell.lower() not in _FLAGS and not _IS_READ.fullmatch(cell)
+    )
+
+
 def _xid(line: str) -> Xid | None:
     match = _XID.search(line)
     return Xid(address(match[1]), int(match[2]), (match[3] or "").strip()) if match else None
@@ -162,10 +181,10 @@ def parse_health(lines: list[str]) -> Health:
     exit_code = desired.exit_code if desired else None
     gpus: dict[str, GpuHealth] = {}
     for row in desired.rows if desired else ():
-        recent, ever = row["ecc.errors.uncorrected.volatile.total"], row["ecc.errors.uncorrected.aggregate.total"]
+        recent, ever = (row[name] for name in _ECC)
         requires_reset = any("requires reset" in cell.lower() for cell in (recent, ever))
         gpu = GpuHealth(address(row["pci.bus_id"]), _number(recent), _number(ever), requires_reset=requires_reset)
-        gpus[gpu.pci_address] = gpu
+        gpus[gpu.pci_address] = replace(gpu, unread=_unread(row, _ECC))
     if "remapped.rc" in actual:
         code = exit_code_of(actual, "remapped")
         printed = data(lines, "remapped")
@@ -175,7 +194,7 @@ def parse_health(lines: list[str]) -> Health:
             for row in rows(told, REMAPPED):
                 gpu = gpus.get(address(row["gpu_bus_id"]), GpuHealth(address(row["gpu_bus_id"])))
                 pending, failed = row["remapped_rows.pending"].lower(), row["remapped_rows.failure"].lower()
-                # A GPU without the row remapper answers [N/A]: then nothing is known of it.
+                gpu = replace(gpu, unread=(*gpu.unread, *_unread(row, REMAPPED[1:])))
                 gpus[gpu.pci_address] = replace(gpu, remap_pending=_FLAGS.get(pending), remap_failed=_FLAGS.get(failed))
         elif exit_code in ANSWERED and not _NO_REMAPPER.search(" ".join(printed)):
             exit_code = code
@@ -192,8 +211,10 @@ def parse_health(lines: list[str]) -> Health:
 
 def health(found: Health, gpus: Gpus, pci: PciGpus) -> Iterator[Finding]:
     """Judge whether the GPUs are well; what does not answer at all is told by nvidia-smi's own finding."""
-    if gpus.status == "ok" and found.exit_code not in (None, *ANSWERED):
-        yield _sick(MEMORY_ERRORS, f"exit code {found.exit_code}", "an answer", None, None)
+    if gpus.status == "ok" and pci.gpus and found.exit_code not in ANSWERED:
+        ended = "gave no answer" if found.exit_code is None else f"ended with exit code {found.exit_code}"
+        cause = f"nvidia-smi {ended} to the question for memory errors"
+        yield MEMORY_ERRORS.not_known("an answer", cause, f"{_ASK}, and look at what it answers")
     # A warning need not be among what it prints as its answer.
     warned = found.exit_code in ANSWERED and found.exit_code != 0
     if found.warnings or warned:
@@ -215,8 +236,12 @@ def health(found: Health, gpus: Gpus, pci: PciGpus) -> Iterator[Finding]:
             )
     asked_for = [finding for xid in ours if xid.code == table.recovery_xid.code for finding in _recovery(xid)]
     yield from asked_for
-    if found.log_read and not asked_for and not any(xid.code in critical for xid in ours):
+    if asked_for or any(xid.code in critical for xid in ours):
+        return
+    if found.log_read:
         yield NO_XIDS.finding(FindingClass.OK, "none that is critical", "none that is critical")
+    elif pci.gpus and gpus.status not in ("absent", "no driver"):
+        yield NO_XIDS.not_known(None, _NO_LOG, _READ_LOG)
 
 
 def _recovery(xid: Xid) -> Iterator[Finding]:
@@ -246,19 +271,22 @@ def _memory(gpu: GpuHealth) -> Iterator[Finding]:
         item = _sick(ROW_REMAPPING, "pending", "none pending", "reset", address)
         bad.append(replace(item, cause=_AT_RESET))
     yield from bad
-    if not bad and errors is not None:
+    if gpu.unread:
+        cause = f"nvidia-smi answers {'; '.join(gpu.unread)}"
+        remedy = f"{_ASK}; where it answers the same, {_REMEDIES['reset'].format(address=address)}"
+        yield GPU_MEMORY.not_known("no uncorrected error", cause, remedy, of=address)
+    elif not bad and errors is not None:
         yield GPU_MEMORY.finding(FindingClass.OK, "no uncorrected error", "no uncorrected error", of=address)
 
 
 def _sick(
-    message: FindingMessage, actual: str, desired: str, remedy: str | None, address: str | None, code: int | None = None
+    message: FindingMessage, actual: str, desired: str, remedy: str | None, address: str, code: int | None = None
 ) -> Finding:
-    of = " ".join(filter(None, (None if code is None else str(code), f"of {address}" if address else None)))
     return message.finding(
         FindingClass.ERROR,
         actual,
         desired,
-        of=of or None,
+        of=f"of {address}" if code is None else f"{code} of {address}",
         remedy=_REMEDIES[remedy].format(address=address) if remedy else _LOOK,
         disruption=Disruption[remedy] if remedy in ("reset", "reboot") else None,
     )

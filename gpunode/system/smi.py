@@ -49,6 +49,8 @@ REMAPPED = ("gpu_bus_id", "remapped_rows.pending", "remapped_rows.failure")
 ANSWERED = (0, 14)
 # nvidia-smi exits with NVML's codes (golden/README.md); 124 and 137 are timeout's own.
 STATUS = {0: "ok", 9: "no driver", 12: "no library", 14: "ok", 15: "lost", 18: "mismatch", 124: "hangs", 137: "hangs"}
+# The states where no driver runs.
+DRIVERLESS = ("absent", "no driver", "no library", "mismatch")
 _WARNING = "WARNING"
 # What a GPU answers that has no value, and what stands for one that was not asked for.
 NOT_TOLD = "[N/A]"

@@ -17,17 +17,23 @@ from gpunode.settings import Settings
 def assert_whole(decision: Decision[Any], before: tuple[str, ...] = ()) -> None:
     """Every difference is a step's, or says what a person is to do; what a step settles is a difference, once.
 
+    What is not known is no difference: no step settles it, and it says what a person is to do.
+
     before: how the actions begin that a run does before it comes to what it may refuse
     """
     differences = bad(*decision.findings)
     settled = [item for step in decision.steps for item in step.settles]
     assert len(settled) == len(set(settled)) and set(settled) <= set(differences)
+    for item in decision.findings:
+        if item.finding_class is FindingClass.NOT_KNOWN:
+            assert item.cause and item.remedy, item
     for item in differences:
         assert item in settled or item.remedy not in (RUN, None), item
     # Behind a refusal a run comes to nothing, so that nothing is promised; and no such node is as desired.
     if decision.refusal is not None:
         done = [step for step in decision.steps if step.waits is None]
-        assert differences and all(step.action.startswith(before) for step in done)
+        assert any(item.finding_class is not FindingClass.OK for item in decision.findings)
+        assert all(step.action.startswith(before) for step in done)
         assert list(decision.steps[: len(done)]) == done
 
 
@@ -40,7 +46,9 @@ def assert_planned(component: str, settings: Settings, node: Node) -> None:
         return
     steps = [(step.action, step.pending) for step in planned.steps if step.component == component]
     own = [(step.action, step.waits is not None) for step in decision.steps]
-    by_person = [item for item in bad(*decision.findings) if not any(item in step.settles for step in decision.steps)]
+    settled = {item for step in decision.steps for item in step.settles}
+    wrong = [item for item in decision.findings if item.finding_class is not FindingClass.OK]
+    by_person = [item for item in wrong if item not in settled]
     assert [step for step in steps if step[0] not in {f"{_said(item)}" for item in by_person}] == own
     assert all((_said(item), True) in steps for item in by_person)
 

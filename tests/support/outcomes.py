@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from gpunode.base.comparison import BY_HAND
-from gpunode.base.decision import Decision, bad, marked
-from gpunode.base.findings import Finding
+from gpunode.base.decision import Decision, marked
+from gpunode.base.findings import Finding, FindingClass
 from gpunode.node import Node
 from gpunode.node.components import decisions, desired_files
 from gpunode.node.preflight import cautions, refusals
@@ -51,7 +51,7 @@ def preflight(component: str, data: dict[str, Any], node: Node, names: Iterable[
 def decided(component: str, data: dict[str, Any], node: Node, names: Iterable[str] = ()) -> dict[str, Any]:
     """Return what differs of a component, each with its class, who mends it and its actual side; and what is done."""
     decision = marked(decisions(settings_from({**DATA, **data}), node).get(component, Decision(())))
-    differs = bad(*decision.findings)
+    differs = [item for item in decision.findings if item.finding_class is not FindingClass.OK]
     steps = [
         [[item.code for item in step.settles], step.disruption.name, "waits" if step.waits else "now", step.change]
         for step in decision.steps

@@ -9,8 +9,7 @@ from importlib.metadata import version
 from typing import Any
 
 from gpunode.base.comparison import AS_DESIRED, RUN
-from gpunode.base.decision import bad
-from gpunode.base.findings import Finding
+from gpunode.base.findings import Finding, FindingClass
 from gpunode.node import Node
 from gpunode.node.components import desired_files
 from gpunode.node.own_files.decide import _AS_LEFT, _ASKED_SINCE, _CHANGED, _OTHER_RUN
@@ -88,6 +87,7 @@ def outcome(
         replace(
             item, **{name: _CODES.get(text := getattr(item, name), text) for name in ("cause", "remedy", "desired")}
         )
-        for item in bad(*judge(asked, node, kept=kept))
+        for item in judge(asked, node, kept=kept)
+        if item.finding_class is not FindingClass.OK
     ]
     return Outcome(findings, plan(asked, node).steps)

@@ -75,7 +75,10 @@ def test_a_difference_has_cause_and_remedy_of_its_declaration_unless_the_call_gi
 def test_a_finding_has_a_remedy_for_each_class_that_waits() -> None:
     waits = {FindingClass.RESTART_PENDING: DRAIN_FIRST, FindingClass.REBOOT_PENDING: REBOOT_NODE}
     assert all(remedy in each.remedies for kind, remedy in waits.items() for each in FINDINGS if kind in each.classes)
-    assert {kind for each in FINDINGS for kind in each.classes} == {*FindingClass} - {FindingClass.OK}
+    assert {kind for each in FINDINGS for kind in each.classes} == {*FindingClass} - {
+        FindingClass.OK,
+        FindingClass.NOT_KNOWN,
+    }
 
 
 def test_what_is_told_of_nodes_and_plans_has_codes_that_are_explained() -> None:
@@ -197,7 +200,7 @@ def test_words_of_a_command_line_are_one_question() -> None:
     assert "seen as    driver: loaded module" in lines
     assert [line[11:] for line in lines if line[11:] in page.remedies] == list(page.remedies)
     (ends,) = (line for line in lines if line.startswith("exit code"))
-    assert ends.endswith(": drift: 2; reboot pending: 2") and command.page_text(page, 40) != done.output
+    assert ": drift: 2; reboot pending: 2; not known: 2" in ends and command.page_text(page, 40) != done.output
 
 
 def test_without_a_code_all_are_listed_by_component() -> None:

@@ -110,7 +110,10 @@ def _agree(component: str, node: Node, allow: str, cdi: bool | None, operation: 
     # Every difference is a step's, or says that a person is to mend it; what a step settles is a difference.
     for item in bad:
         told_to_a_person = item.remedy == BY_HAND or item.actual == "masked"
-        assert item.what in settled or told_to_a_person, item
+        if item.finding_class is FindingClass.NOT_KNOWN:
+            assert item.what not in settled and item.cause, item
+        else:
+            assert item.what in settled or told_to_a_person, item
     assert settled <= {item.what for item in bad}
     steps = [step for step in plan(asked, node).steps if step.component == component]
     install = f"install {component}"

@@ -23,7 +23,7 @@ from gpunode.fleet import drift_cluster
 from gpunode.fleet.nodes import Answer
 from gpunode.kubernetes import gpu_operator
 from gpunode.kubernetes.device_plugin import others, pod_security
-from gpunode.kubernetes.device_plugin.cluster import Cluster
+from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_current import decide_current
 from gpunode.kubernetes.device_plugin.decide_labels import NODE
 from gpunode.kubernetes.device_plugin.methods import class_alone, wanted_objects
@@ -167,7 +167,8 @@ def _found(kubectl: Kubectl, hosts: Mapping[str, Settings], *judged: str) -> tup
 
 def _drift(kubectl: Kubectl, settings: Settings) -> dict[str, Finding]:
     """Return what drift finds otherwise, by what it is about."""
-    return {item.what: item for item in bad(*_found(kubectl, {"gpu-1": settings}, "gpu-1"))}
+    found = _found(kubectl, {"gpu-1": settings}, "gpu-1")
+    return {item.what: item for item in found if item.finding_class is not FindingClass.OK}
 
 
 def _waiting(labels: dict[str, str]) -> dict[str, Any]:
@@ -372,7 +373,7 @@ def test_drift_reads_the_scheduler_of_a_host_that_is_judged_and_tells_of_one_tha
     assert (item.what, item.actual, item.desired) == ("kube-scheduler", "another", "asks the extender")
     assert item.finding_class is FindingClass.DRIFT and not item.by_person
     (item,) = found(None, "cp-1")["cp-1"]
-    assert item.finding_class is FindingClass.ERROR and item.cause == "no connection"
+    assert item.finding_class is FindingClass.NOT_KNOWN and item.is_negative and item.cause == "no connection"
     # A run of other hosts changes no scheduler.
     assert found(reading) == {}
 
@@ -444,14 +445,43 @@ def test_a_label_of_somebody_else_s_is_told_as_a_person_s() -> None:
     assert found[f"label {SERVED_BY}"].by_person and not found[f"label {CONFIG}"].by_person
 
 
+@dataclass
+class Forbidding(Kubectl):
+    """SIMULATED: a cluster whose user may not read one kind."""
+
+    kind: str = ""
+
+    def __call__(self, command: Command) -> Output:
+        """Refuse the question for that kind."""
+        return Output(1, "", "Forbidden") if command.words[2] == self.kind else super().__call__(command)
+
+
+@pytest.mark.parametrize(
+    ("kind", "what", "finding_class", "is_negative"),
+    [
+        # No setting asks how much of a node's GPUs is taken.
+        ("pods", "taken of the node's GPUs", FindingClass.NOT_KNOWN, False),
+        ("daemonsets.apps", SECOND_PLUGIN.what, FindingClass.NOT_KNOWN, True),
+        ("runtimeclasses.node.k8s.io", "RuntimeClass", FindingClass.NOT_KNOWN, True),
+        ("nodes", "cluster", FindingClass.ERROR, True),
+    ],
+)
+def test_what_the_cluster_does_not_tell_is_not_known_and_an_error_where_it_tells_nothing(
+    kind: str, what: str, finding_class: FindingClass, is_negative: bool
+) -> None:
+    found = _drift(Forbidding(kind=kind), _settings(_METHODS[2]))
+    assert (found[what].finding_class, found[what].is_negative) == (finding_class, is_negative)
+    assert unnamed(found[what].cause, "Forbidden") == []
+
+
 def test_drift_tells_of_a_second_plugin_that_the_run_refuses() -> None:
     other, settings = Plugin("helm", "theirs", "plugin", "theirs", False, {}), _settings(_METHODS[1])
-    with patch.object(drift_cluster, "_plugins", lambda _: (other,)):
+    with patch.object(Cluster, "plugins", lambda _: (other,)):
         found = _drift(Kubectl(), settings)[SECOND_PLUGIN.what]
     assert found.by_person and unnamed(found.cause, "theirs/plugin") == []
-    with patch.object(drift_cluster, "_plugins", lambda _: "Forbidden"):
+    with patch.object(Cluster, "plugins", side_effect=ClusterError("Forbidden")):
         found = _drift(Kubectl(), settings)[SECOND_PLUGIN.what]
-    assert (found.finding_class, found.cause) == (FindingClass.ERROR, "Forbidden")
+    assert (found.finding_class, found.cause, found.is_negative) == (FindingClass.NOT_KNOWN, "Forbidden", True)
     with (
         _run_on(Kubectl()) as host,
         patch.object(methods, "asked_once", lambda *_: (other,)),

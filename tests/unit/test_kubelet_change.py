@@ -176,7 +176,7 @@ def test_one_threshold_keeps_the_kubelet_s_defaults_of_the_others_unless_somebod
 def test_a_node_that_has_not_joined_yet_is_told_so_and_fails_no_run() -> None:
     decision = decide(Desired(asked(max_pods=64)), Kubelet(None))
     assert decision.refusal is None and not decision.steps and not bad(*decision.findings)
-    assert decision.findings[0].is_caution
+    assert decision.findings[0].finding_class is FindingClass.NOT_KNOWN and not decision.findings[0].is_negative
     assert not decide(Desired(asked()), Kubelet("1.30.4")).findings
     recorded = replace(running(), files=None)
     assert [step.change for step in decide(Desired(asked(max_pods=64)), recorded).steps] == [None]

@@ -121,7 +121,7 @@ def test_the_verdict_alone_says_of_what_waits_what_drift_says(
     drift = [item for item in told(hosts).drift[name].values() if item.what != RELEASE and not _good(item)]
     assert all(map(_pending, drift)) and bool(drift) is (name == "gpu-2")
     assert not host.refusals
-    counts = [int(word) for word in host.noops[0].partition(" things are as desired")[0].split(" of ")]
+    counts = [int(word) for word in host.noops[0].partition(" as desired")[0].split(" of ")]
     assert counts[-1] - counts[0] == len(drift) and counts[-1] >= 8
 
 
@@ -170,7 +170,7 @@ def test_a_cluster_that_does_not_answer_is_a_caution_of_the_plan(cluster: Simula
     for each in found.plans.values():
         assert each.steps == () and "is not known" in each.cautions[0].reason
     if fails == "kubectl get pods":
-        assert found.drift["gpu-1"]["pods with a GPU"].finding_class is FindingClass.ERROR
+        assert found.drift["gpu-1"]["pods with a GPU"].finding_class is FindingClass.NOT_KNOWN
 
 
 def test_a_release_that_cannot_be_read_is_a_caution_of_the_plan(cluster: SimulatedCluster) -> None:

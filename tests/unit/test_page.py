@@ -150,12 +150,24 @@ def test_each_host_costs_what_its_gravest_difference_costs() -> None:
     assert groups.costs(view) == (("boots the node", 1), ("restarts a service", 1), (groups.UNKNOWN_COST, 1))
 
 
+def test_what_is_not_known_is_hatched_has_a_sign_of_its_own_and_is_no_host_as_desired() -> None:
+    view = view_of((GOOD, replace(GOOD, finding_class=FindingClass.NOT_KNOWN, what="library")), (GOOD,))
+    assert [(row.kind, row.cells) for row in groups.rows(view)] == [("not known", ("not known",)), ("ok", ("ok",))]
+    assert re.findall(r"\d+", view.said) == ["1", "2", "1"]
+    (rule,) = re.findall(rf"^\.{view.kind('not known').colour} {{(.*)}}$", html._asset("page.css"), re.MULTILINE)
+    assert "repeating-linear-gradient" in rule
+    for kinds in (of_drift.KINDS, of_plan.KINDS):
+        assert len({kind.mark for kind in kinds}) == len(kinds) and not view.kind("not known").is_quiet
+    # The legend: the sign, the name and its meaning.
+    assert view.kind("not known").meaning in html.page(view)
+
+
 def test_a_plan_is_coloured_by_what_it_disturbs() -> None:
     planned = as_json(plan_reference.example())
     view = of_plan.view(planned)
     kinds = {host.name: host.kind for host in view.hosts}
     assert kinds == {
-        "gpu-new": "step", "gpu-blackwell": "refused", "gpu-done": "nothing to do", "gpu-gone": "unreachable",
+        "gpu-new": "step", "gpu-blackwell": "refused", "gpu-done": "not known", "gpu-gone": "unreachable",
     }  # fmt: skip
     # Of all, of how many; nothing to do, refused, no answer.
     assert re.findall(r"\d+", view.said) == ["1", "4", "1", "1", "1"]

@@ -133,7 +133,10 @@ def test_a_screen_reader_is_told_of_map_cells_filters_and_counts(at: Any) -> Non
 
 
 CONTRAST = (Path(__file__).parent / "data" / "contrast.js").read_text()
-COLOURS = ["error", "unreachable", "unsupported", "drift", "reboot", "restart", "change", "pending", "caution", "ok"]
+COLOURS = [
+    "error", "unreachable", "unsupported", "drift", "reboot", "restart", "not-known", "change", "pending", "caution",
+    "ok",
+]  # fmt: skip
 
 
 def arrive(chromium: Browser, url: str) -> None:

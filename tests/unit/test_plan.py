@@ -184,14 +184,14 @@ def test_the_command_decides_offline_and_its_exit_code_says(files: tuple[Path, P
     done = _command("--facts", facts, "--settings", settings, "--json")
     assert done.returncode == 1, "gpu-3 was not reached"
     hosts = json.loads(done.stdout)["hosts"]
-    assert [host["verdict"] for host in hosts.values()] == ["nothing to do", "refused", "unreachable"]
+    assert [host["verdict"] for host in hosts.values()] == ["not known", "refused", "unreachable"]
     assert hosts["gpu-3"].pop("remedy")
     assert hosts["gpu-3"] == {"verdict": "unreachable", "reason": "timed out", "code": "node.connection"}
     two = tmp_path / "two.json"
     two.write_text(json.dumps(facts_json({"gpu-1": GOOD, "gpu-2": BARE})))
     refused = _command("--facts", two, "--settings", settings)
     assert refused.returncode == 2
-    assert unnamed(refused.stdout, "gpu-1: nothing to do", "preflight.cuda-driver-too-old") == []
+    assert unnamed(refused.stdout, "containerd.configuration-files", "preflight.cuda-driver-too-old") == []
     settings.write_text("toolkit: {version: 1.17.8}\ndriver: {version: '580.95.05'}\n")
     done = _command("--facts", two, "--settings", settings)
     assert done.returncode == 0, done.stdout + done.stderr

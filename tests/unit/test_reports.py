@@ -97,6 +97,28 @@ def test_junit_has_a_suite_per_node_and_tells_failures_from_errors(tmp_path: Pat
     ]  # fmt: skip
 
 
+# A state that a setting asks for, and one that none does.
+ASKED = Finding("health", FindingClass.NOT_KNOWN, "memory of 0000:1a:00.0", "not known", "no uncorrected error")
+UNASKED = Finding("health", FindingClass.NOT_KNOWN, "Xids", "not known")
+
+
+def test_what_is_not_known_counts_as_good_in_no_report(tmp_path: Path) -> None:
+    reports = (NodeReport("gpu-1", (OK, ASKED)), NodeReport("gpu-2", (OK, UNASKED)))
+    found = document(reports, at=AT)
+    assert found["counts"] == {"hosts": {"not known": 2}, "findings": {"not known": 2, "ok": 2}}
+    assert found["exit_code"] == 2 and document(reports[1:], at=AT)["exit_code"] == 0
+    write_junit(reports, tmp_path / "drift.xml")
+    root = ElementTree.parse(tmp_path / "drift.xml").getroot()
+    counts = [
+        [suite.get(key) for key in ("tests", "failures", "errors", "skipped")] for suite in root.iter("testsuite")
+    ]
+    assert counts == [["2", "1", "0", "0"], ["2", "0", "0", "1"]]
+    numbers = samples(metrics(reports, 0))
+    for name, item in (("gpu-1", ASKED), ("gpu-2", UNASKED)):
+        assert numbers["gpunode_node_finding", "not known", item.code, "health", name, item.what] == 1
+        assert numbers["gpunode_node_state", "not known", name] == 1 and numbers["gpunode_node_state", "ok", name] == 0
+
+
 def test_metrics_say_state_counts_each_deviation_and_what_a_node_is() -> None:
     found = samples(metrics(REPORTS, 1000.5, 2.5, "1.2.3"))
     # The labels' values in the order of their names: class, code, component, node, what.

@@ -135,7 +135,7 @@ def test_the_verdict_asks_the_plugin_s_mps_daemons_once_all_else_is_well(cluster
     gpus = tuple(replace(GPU, index=number, compute_mode="Exclusive_Process", memory_mib=40960) for number in (0, 1))
     daemon = PluginDaemon("nvidia.com/gpu.shared", True, "20.0", ((0, "8G"), (1, "8G")))
     node.readings |= {GpusFact: Gpus("ok", 0, None, gpus), PluginMpsFact: PluginMps("/usr/bin/x", (daemon,))}
-    assert _verified(node, settings).split()[1:2] == ["things"] and not node.refusals
+    assert _verified(node, settings).split()[3:5] == ["as", "desired"] and not node.refusals
     node.readings[PluginMpsFact] = PluginMps("/usr/bin/x", (replace(daemon, percentage="10.0"),))
     assert "percentage is 10.0, desired 20.0" in _verified(node, settings) and node.refusals
     # Nobody is asked where the cluster is not well, nor without MPS.

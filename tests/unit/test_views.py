@@ -43,7 +43,7 @@ def _data(kind: type[T], file: str) -> dict[str, T]:
 
 
 PLANS = _data(Plan, "plan_text/plans.yaml")
-CHANGES, DONE, REFUSED = PLANS["changes"], PLANS["done"], PLANS["refused"]
+CHANGES, DONE, REFUSED, UNKNOWN = (PLANS[name] for name in ("changes", "done", "refused", "unknown"))
 BOOT = CHANGES.steps[1]
 LATER = replace(CHANGES, steps=(CHANGES.steps[0], replace(BOOT, since="2026-01-10T09:30:00Z"), CHANGES.steps[2]))
 
@@ -56,6 +56,8 @@ def _fleet() -> dict[str, Plan | Finding]:
         "gpu-5": LATER,
         "gpu-9": REFUSED,
         "gpu-10": REFUSED,
+        "gpu-11": UNKNOWN,
+        "gpu-12": replace(CHANGES, steps=(*CHANGES.steps, *UNKNOWN.steps)),
         **dict.fromkeys(IRREGULAR, DONE),
         "gpu-40": no_answer.unreached("timed out after 120 s"),
         "gpu-41": no_answer.unreached("timed out after 120 s"),
@@ -63,8 +65,10 @@ def _fleet() -> dict[str, Plan | Finding]:
 
 
 FINDINGS = _data(Finding, "findings_text/findings.yaml")
-# Three with one difference, one with another, two with a caution.
-DIFFERENT = {3: "runtime", 4: "runtime", 5: "runtime", 9: "module", 11: "kernel", 12: "kernel"}
+# Three with one difference, one with another, two with a caution, and two of which something is not known.
+DIFFERENT = {
+    3: "runtime", 4: "runtime", 5: "runtime", 9: "module", 11: "kernel", 12: "kernel", 14: "unknown", 15: "unknown",
+}  # fmt: skip
 FLEET = tuple(
     NodeReport(f"gpu-{number}", tuple(FINDINGS[name] for name in ("good", DIFFERENT.get(number)) if name))
     for number in range(1, 25)
@@ -134,7 +138,9 @@ def test_a_plan_names_every_node_where_all_are_asked_for_or_nobody_looks() -> No
 def test_a_quiet_plan_tells_what_cannot_be_done_and_nothing_else() -> None:
     lines = plan_text(_fleet(), quiet=True).splitlines()
     assert [line for line in lines if not line.startswith(" ")] == [
-        "gpu-9, gpu-10: refused", "gpu-40, gpu-41: no answer: timed out after 120 s [node.connection]",
+        "gpu-9, gpu-10: refused", "gpu-11: 1 not known, nothing else to do",
+        "gpu-12: can be done, disruption: restart, 1 not known",
+        "gpu-40, gpu-41: no answer: timed out after 120 s [node.connection]",
     ]  # fmt: skip
     assert plan_text({"a": DONE, "b": CHANGES}, quiet=True) == ""
 

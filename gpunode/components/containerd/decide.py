@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gpunode.base import versions
-from gpunode.base.comparison import RUN, by_hand, configuration, pending
+from gpunode.base.comparison import RUN, by_hand, configuration, pending, unrecorded
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
@@ -120,10 +120,13 @@ def _forecast(desired: Desired, actual: Containerd) -> _Configured:
     if waits is not None:
         answers, plugin = (tuple(pending(item, waits) for item in group) for group in (answers, plugin))
     step = _step(bad(*answers), (), bad(*plugin), actual, None)
+    # A node without the file has a merged configuration.
+    is_unrecorded = actual.config_text is None and actual.merged_text is None and actual.version is not None
+    files = (unrecorded(containerd.CONFIGURATION_FILES),) if is_unrecorded and not bad(*answers) else ()
     if actual.masked and step is not None and waits is None:
         refusal = masked_refusal("containerd.service")
-        return _Configured(answers, (), plugin, None, refusal).by_hand(refusal, ())
-    return _Configured(answers, (), plugin, step and replace(step, waits=waits), None)
+        return _Configured(answers, files, plugin, None, refusal).by_hand(refusal, ())
+    return _Configured(answers, files, plugin, step and replace(step, waits=waits), None)
 
 
 def _configured(desired: Desired, actual: Containerd) -> _Configured:
@@ -144,7 +147,7 @@ def _configured(desired: Desired, actual: Containerd) -> _Configured:
     if not bad(*answers):
         files = (_files(actual, to_come, felt),)
     if refusal is not None:
-        if files and not bad(*files, *plugin):
+        if files and not bad(*files) and all(item.finding_class is FindingClass.OK for item in (*answers, *plugin)):
             # Whoever asks hears what a run would say.
             files = (containerd.not_editable(refusal),)
         return _Configured(answers, files, plugin, None, refusal).by_hand(refusal, by_drop_in.values())
@@ -171,6 +174,10 @@ def _by_drop_in(desired: Desired, actual: Containerd) -> dict[str, str]:
 def _plugin(actual: Containerd) -> Iterator[Finding]:
     if actual.active:
         found = actual.cri_plugin
+        if found is None:
+            cause = "containerd runs, and `ctr plugins ls` does not tell of its CRI plugin"
+            yield containerd.CRI_PLUGIN.not_known("ok", cause, "look at `journalctl -u containerd`")
+            return
         yield containerd.CRI_PLUGIN.compared(found, "ok", found == "ok", disruption=_restart(actual))
 
 
@@ -221,6 +228,14 @@ def _step(
 
 def _answers(runtimes: Runtimes, actual: Containerd, by_drop_in: Mapping[str, str]) -> Iterator[Finding]:
     """Judge the merged configuration, and whether the daemon runs by it."""
+    named, cgroup = ("runc", "nvidia") if runtimes.nvidia else ("runc",), str(runtimes.systemd_cgroup).lower()
+    if actual.version is not None and (actual.merged, actual.default_runtime, actual.runtimes) == (None, None, ()):
+        cause = "`containerd config dump` printed no configuration"
+        remedy = f"run it on the node, mend what it names, and {RUN}"
+        yield containerd.DEFAULT_RUNTIME.not_known(runtimes.default, cause, remedy)
+        for name in named:
+            yield containerd.SYSTEMD_CGROUP.not_known(cgroup, cause, remedy, of=name)
+        return
     otherwise = _DEFAULT_CAUSES.get(actual.default_runtime or "", _OTHERWISE)
     yield containerd.DEFAULT_RUNTIME.compared(
         actual.default_runtime,
@@ -229,13 +244,12 @@ def _answers(runtimes: Runtimes, actual: Containerd, by_drop_in: Mapping[str, st
         cause=by_drop_in.get(_DEFAULT) or otherwise,
         disruption=_restart(actual),
     )
-    for name in ("runc", "nvidia") if runtimes.nvidia else ("runc",):
+    for name in named:
         runtime = actual.runtime(name)
         value = None if runtime is None else str(runtime.systemd_cgroup).lower()
-        desired = str(runtimes.systemd_cgroup).lower()
-        cause = by_drop_in.get(_cgroup_of(name))
-        good, disruption = value == desired, _restart(actual)
-        yield containerd.SYSTEMD_CGROUP.compared(value, desired, good, of=name, cause=cause, disruption=disruption)
+        good, own = value == cgroup, by_drop_in.get(_cgroup_of(name))
+        disruption = _restart(actual)
+        yield containerd.SYSTEMD_CGROUP.compared(value, cgroup, good, of=name, cause=own, disruption=disruption)
     if actual.stale:
         yield containerd.RUNNING_CONFIGURATION.finding(
             FindingClass.RESTART_PENDING,

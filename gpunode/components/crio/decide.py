@@ -6,7 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from gpunode.base import versions
-from gpunode.base.comparison import BY_HAND, DRIFT, by_hand, configuration, configuration_files, pending
+from gpunode.base.comparison import (
+    BY_HAND,
+    DRIFT,
+    RUN,
+    by_hand,
+    configuration,
+    configuration_files,
+    pending,
+    unrecorded,
+)
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
@@ -24,6 +33,7 @@ from gpunode.components.service_verdict import (
 )
 from gpunode.settings.crio import known
 
+_SILENT = "CRI-O runs, but `crio status config` gives no answer"
 INSTALL = "install CRI-O as your cluster does (https://github.com/cri-o/packaging), or set crio.enabled = False"
 
 _RESTARTS = "{containers} containers run and disruption.allow is nothing"
@@ -65,7 +75,9 @@ def decide_configuration(desired: Desired, actual: Crio) -> Decision[RuntimeChan
     """Return what is to be done about the configuration of a CRI-O that is there, by which its operation goes."""
     said, disruption = effective(actual), Disruption.restart if actual.active else Disruption.nothing
     answers: tuple[Finding, ...] = tuple(
-        _KEYS[key].compared(said[key], value, said[key] == value, disruption=disruption)
+        _KEYS[key].not_known(value, _SILENT, f"look at `journalctl -u crio` on the node, and {RUN}")
+        if actual.active and not actual.answers
+        else _KEYS[key].compared(said[key], value, said[key] == value, disruption=disruption)
         for key, value in wanted(desired.runtimes).items()
     )
     to_come, refusal = _to_come(desired, actual)
@@ -73,9 +85,11 @@ def decide_configuration(desired: Desired, actual: Crio) -> Decision[RuntimeChan
     if to_come is not None and actual.masked and waits is None and refusal is None:
         refusal = masked_refusal("crio.service")
     files: tuple[Finding, ...] = ()
-    if not bad(*answers):
+    if not bad(*answers) and (actual.answers or not actual.active):
         # For all that the daemon says: it starts by its files next.
         files = (configuration(CONFIGURATION, path_of(actual) if to_come is not None else None, refusal),)
+        if actual.files is None and actual.version is not None:
+            files = (unrecorded(CONFIGURATION),)
     if refusal is not None:
         return Decision((*(by_hand(item, refusal) for item in answers), *files), (), refusal)
     if waits is not None:
@@ -112,17 +126,14 @@ def _to_come(desired: Desired, actual: Crio) -> tuple[RuntimeChange | None, str 
     if actual.version is None:
         return None, _absent(actual)
     if actual.files is None:
-        # Recorded facts have no text: what becomes of files is told when they are known.
+        # Recorded facts have no text.
         return None, None
     try:
         to_come = change(actual, desired.runtimes)
     except ConfigurationRefused as refusal:
         return None, str(refusal)
     if actual.active and not actual.answers:
-        return to_come, (
-            "CRI-O runs, but `crio status config` gives no answer; nothing was changed. Look at `journalctl -u crio` "
-            "and run again"
-        )
+        return to_come, f"{_SILENT}; nothing was changed. Look at `journalctl -u crio` and run again"
     return to_come, None
 
 

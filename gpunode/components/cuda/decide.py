@@ -98,7 +98,13 @@ def decide(desired: Desired, actual: CudaToolkits) -> Decision[Install | Link]:
     toolkit = [TOOLKIT.compared(", ".join(present) or None, version, now)]
     if desired.source == "runfile" and now:
         release = dict(actual.releases).get(version)
-        toolkit.append(RELEASE.compared(release, desired.release, release == desired.release))
+        if release is None:
+            # To install it again would replace a toolkit that may be the right one.
+            cause = f"{LINK}-{version}/version.json tells no release, and gpunode did not record one"
+            remedy = f"remove it (`{LINK}-{version}/bin/cuda-uninstaller`), and {RUN}"
+            toolkit.append(RELEASE.not_known(desired.release, cause, remedy))
+        else:
+            toolkit.append(RELEASE.compared(release, desired.release, release == desired.release))
     link = _link(desired, actual)
     works = nvcc is not None and versions.in_branch(nvcc, version)
     # Whose package the manager holds for installed, a run does not install again.

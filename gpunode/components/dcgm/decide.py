@@ -8,7 +8,7 @@ from functools import partial
 from typing import Literal
 
 from gpunode.base import versions
-from gpunode.base.comparison import BY_HAND, RUN, UNREAD, by_hand, finding_message, running_configuration
+from gpunode.base.comparison import BY_HAND, RUN, by_hand, finding_message, running_configuration
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
@@ -108,7 +108,7 @@ HEALTH = _declared(
     "As a warning the GPU goes on working; as an error its jobs may fail or give wrong results.",
     causes=(_NO_ANSWER,),
     remedies=(_LOOK, _LOOK_AGAIN),
-    classes=UNREAD,
+    classes=(FindingClass.DRIFT, FindingClass.ERROR),
 )
 
 
@@ -312,7 +312,7 @@ def _health(actual: Dcgm) -> Iterator[Finding]:
     """Judge whether the GPUs are watched, and what DCGM says of them."""
     found = actual.health
     if found is not None and found.error:
-        yield _reported(None, found.error, FindingClass.ERROR, _NO_ANSWER, _LOOK_AGAIN)
+        yield HEALTH.not_known(HEALTHY, f"{_NO_ANSWER}: {found.error}", _LOOK_AGAIN)
         return
     watched = found is not None and found.watched
     yield HEALTH_WATCHES.compared("on" if watched else "off", "on", watched)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from gpunode.base import versions
-from gpunode.base.comparison import DRIFT, by_hand, configuration, configuration_files, pending
+from gpunode.base.comparison import DRIFT, RUN, by_hand, configuration, configuration_files, pending, unrecorded
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
@@ -83,7 +83,9 @@ def _forecast(desired: Desired, actual: Docker) -> Decision[RuntimeChange]:
         return Decision(tuple(by_hand(item, refusal) for item in answers), (), refusal)
     if waits is not None:
         answers = tuple(pending(item, waits) for item in answers)
-    return Decision(answers, tuple(replace(step, waits=waits) for step in _steps(answers, (), actual, None)))
+    steps = tuple(replace(step, waits=waits) for step in _steps(answers, (), actual, None))
+    is_unrecorded = actual.config_text is None and actual.daemon_version is not None and not steps
+    return Decision((*answers, unrecorded(CONFIGURATION)) if is_unrecorded else answers, steps)
 
 
 def decide_configuration(desired: Desired, actual: Docker) -> Decision[RuntimeChange]:
@@ -93,7 +95,7 @@ def decide_configuration(desired: Desired, actual: Docker) -> Decision[RuntimeCh
     if to_come is not None and actual.masked and waits is None and refusal is None:
         refusal = masked_refusal("docker.service")
     files: tuple[Finding, ...] = ()
-    if not bad(*answers):
+    if not bad(*answers) and (actual.answers or not actual.active):
         # For all that the daemon says: it starts by the file next.
         writes = to_come is not None and bool(to_come.files)
         files = (configuration(CONFIGURATION, actual.config_path if writes else None, refusal),)
@@ -158,6 +160,10 @@ def _compared(daemon: Daemon, actual: Docker, disruption: Disruption) -> Iterato
     """Compare what the daemon says of itself with what is desired of its file."""
     said = effective(actual)
     for key, value in wanted(daemon).items():
+        if actual.active and not actual.answers:
+            remedy = f"look at `docker info` and `journalctl -u docker` on the node, and {RUN}"
+            yield _KEYS[key].not_known(value, "docker runs, and `docker info` gives no answer", remedy)
+            continue
         yield _KEYS[key].compared(said[key], value, said[key] == value, disruption=disruption)
     if daemon.cdi is not None and actual.cdi is not None:
         switch, good = {True: "on", False: "off"}, actual.cdi is daemon.cdi

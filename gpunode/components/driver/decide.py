@@ -126,7 +126,7 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         steps += bring_back(desired, actual, () if coming else lacking)
         steps += fabric_steps(serving, with_packages=bool(coming))
         steps += hold(settings, held, bool(coming or lacking))
-    steps += nouveau_steps(actual.boot, boots)
+    steps += nouveau_steps(boots)
     if settings.installs:
         if coming and driver.module_version is None and actual.has_gpu:
             steps += fresh_steps(actual.pci)
@@ -206,7 +206,11 @@ def _flavour(desired: Desired, actual: DriverState) -> Iterator[Finding]:
     if settings.flavour == "auto" and settings.source == "present":
         return
     found = actual.module_flavour if actual.reboot_pending else actual.loaded_flavour or actual.module_flavour
-    if found is not None:
+    if found is None and (actual.loaded_version or actual.module_version) and not actual.reboot_pending:
+        cause = "neither /proc/driver/nvidia/version nor the licence of the module on disk tells the flavour"
+        remedy = "look at `modinfo --field license nvidia` and at /proc/driver/nvidia/version on the node"
+        yield FLAVOUR.not_known(desired.flavour, cause, remedy)
+    elif found is not None:
         disruption = Disruption.nothing if actual.loaded_version is None else Disruption.reboot
         good = found == desired.flavour
         yield FLAVOUR.compared(found, desired.flavour, good, disruption=disruption)

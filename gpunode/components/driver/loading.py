@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gpunode.base import versions
-from gpunode.base.comparison import REBOOT, REBOOT_NODE, RUN, UNREAD
+from gpunode.base.comparison import REBOOT, REBOOT_NODE, RUN
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
@@ -38,7 +38,7 @@ GPUS = driver_finding(
     "A GPU is not driven or fell off the bus, or the driver does not answer. Jobs on that GPU have failed or will.",
     causes=(*_CAUSES.values(), _EXITS, _NOT_DRIVEN),
     remedies=(RUN, *_REMEDIES.values(), _LOOK),
-    classes=UNREAD,
+    classes=(FindingClass.DRIFT, FindingClass.ERROR),
 )
 LOADED_MODULE = driver_finding(
     "loaded module",
@@ -150,7 +150,14 @@ def _loaded(desired: Loading, actual: DriverState, running: str) -> Finding:
 
 
 def _parameters(desired: Loading, actual: DriverState) -> Iterator[Finding]:
-    """Judge whether the loaded module goes by the parameters that are desired, as far as it tells."""
+    """Judge whether the loaded module goes by the parameters that are desired."""
+    told = dict(actual.parameters)
+    untold = [name for name in desired.parameters if name.removeprefix("NVreg_") not in told]
+    if untold and actual.loaded_version is not None:
+        # A module prints some texts nowhere, so that they can be as desired all the same.
+        cause = f"/proc/driver/nvidia/params, where a loaded module tells its parameters, has no {', '.join(untold)}"
+        remedy = "look whether the module has them: `modinfo --parameters nvidia` on the node"
+        yield PARAMETERS.not_known(None, cause, remedy, of=", ".join(untold))
     if not (others := actual.other_parameters(desired.parameters)):
         return
     names = [other.partition("=")[0] for other in others]

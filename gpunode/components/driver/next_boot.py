@@ -119,12 +119,12 @@ def other_kernels(
         yield replace(item, cause=_NO_GPU.format(version=desired), remedy=remedy)
 
 
-def nouveau_steps(boot: Boot, found: Iterable[Finding]) -> Iterator[Step[Any]]:
-    """Yield what keeps nouveau out of the next boot; what cannot be looked into is a person's."""
+def nouveau_steps(found: Iterable[Finding]) -> Iterator[Step[Any]]:
+    """Yield what keeps nouveau out of the next boot."""
     for item in bad(*found):
         if item.code == NOUVEAU.code:
             yield Step("keep nouveau out, in effect at the next boot", (item,), Disruption.nothing)
-        elif item.code == INITRAMFS.code and boot.with_nouveau:
+        elif item.code == INITRAMFS.code:
             action = "make the initial file systems anew without nouveau, in effect at the next boot"
             yield Step(action, (item,), Disruption.nothing)
 
@@ -138,17 +138,12 @@ def _nouveau(boot: Boot) -> Iterator[Finding]:
     yield NOUVEAU.compared("kept out" if kept_out else "may be loaded", "kept out", kept_out)
     if kernel.initramfs_written is None and not boot.with_nouveau:
         return
-    unknown = kernel.initramfs_nouveau is None
-    found = "cannot be looked into" if unknown else "does not load nouveau"
+    desired = "does not load nouveau"
     if boot.with_nouveau:
         found = f"of {', '.join(boot.with_nouveau)} holds nouveau"
-    good = not unknown and not boot.with_nouveau
-    if unknown:
-        yield INITRAMFS.compared(
-            found,
-            "does not load nouveau",
-            good,
-            remedy=_LOOK_INTO.format(release=kernel.release),
-        )
-        return
-    yield INITRAMFS.compared(found, "does not load nouveau", good)
+        yield INITRAMFS.compared(found, desired, False)
+    elif kernel.initramfs_nouveau is None:
+        cause = f"{INITRAMFS.cause}, and what it holds could not be read"
+        yield INITRAMFS.not_known(desired, cause, _LOOK_INTO.format(release=kernel.release))
+    else:
+        yield INITRAMFS.compared(desired, desired, True)

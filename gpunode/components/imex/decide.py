@@ -226,12 +226,11 @@ def _elsewhere(actual: Imex) -> Iterator[Finding]:
 def _domain(settings: ImexSettings, actual: Imex) -> Iterator[Finding]:
     desired = f"{known().up}, {len(settings.nodes)} nodes"
     if actual.domain is None:
-        item = DOMAIN.compared("not told", desired, False)
         cause = _NO_ANSWER.format(answer=actual.answer or "nothing")
         if (enabled := dict(actual.config).get("IMEX_CMD_ENABLED")) != "1":
             said = "no IMEX_CMD_ENABLED" if enabled is None else f"IMEX_CMD_ENABLED={enabled}"
             cause = _NO_PORT.format(file=known().config_file, command=said)
-        yield by_hand(item, cause)
+        yield DOMAIN.not_known(desired, cause, BY_HAND)
         return
     lacking = tuple(_lacking(settings, actual.domain))
     good = actual.domain.status == known().up and not lacking

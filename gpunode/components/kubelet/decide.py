@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gpunode.base.comparison import (
     AS_DESIRED,
@@ -15,6 +15,7 @@ from gpunode.base.comparison import (
     finding_message,
     pending,
     running_configuration,
+    unrecorded,
 )
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
@@ -69,14 +70,14 @@ def decide(desired: Desired, actual: Kubelet) -> Decision[KubeletChange]:
     if actual.configuration is None:
         if not desired.settings.asks:
             return Decision(())
-        item = SERVICE.compared("no kubelet that can be configured", "active", True, of=UNIT)
-        # A caution: a node may be set up before it joins.
-        return Decision((replace(item, cause=_NONE, remedy=SERVICE.remedies[0]),))
+        # A node may be set up before it joins: that alone fails no run.
+        return Decision((SERVICE.not_known(None, _NONE, SERVICE.remedies[0], of=UNIT),))
     said = tuple(_said(desired.settings, actual))
     if actual.files is None:
-        # Recorded facts have no texts: what becomes of files is told when they are known.
-        step: Step[KubeletChange] = Step("bring its settings to what is asked", bad(*said), Disruption.restart)
-        return Decision(said, (step,) if bad(*said) else ())
+        if bad(*said):
+            step: Step[KubeletChange] = Step("bring its settings to what is asked", bad(*said), Disruption.restart)
+            return Decision(said, (step,))
+        return Decision((*said, unrecorded(CONFIGURATION)) if desired.settings.asks else said)
     try:
         to_come = change(actual, desired.settings) if desired.settings.asks or _is_ours(actual) else None
     except ConfigurationRefused as refusal:

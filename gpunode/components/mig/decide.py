@@ -24,12 +24,10 @@ from gpunode.components.mig.boot import NAME, MigBoot
 from gpunode.components.mig.files import desired_files
 from gpunode.components.mig.record import lines_of
 from gpunode.components.mig.state import Mig
-from gpunode.components.mig.target import Target, TargetError, instance, targets
+from gpunode.components.mig.target import StateNotKnown, Target, TargetError, instance, targets
 from gpunode.settings.mig import MigSettings
 from gpunode.system.pci import PciGpu
-
-# As nvidia-smi answers where no driver runs.
-DRIVERLESS = ("absent", "no driver", "no library", "mismatch")
+from gpunode.system.smi import DRIVERLESS
 
 _MODE_WAITS, _BOOT_OR_FREE = (
     "the mode waits for a reset of the GPU, or a boot",
@@ -142,7 +140,7 @@ def decide(desired: Desired, actual: Actual) -> Decision[MigChange]:
     try:
         every = targets(desired.settings, desired.gpus, actual.mig)
     except TargetError as error:
-        return _untold(desired, actual, str(error))
+        return _untold(desired, actual, error)
     layout = "\n".join(each.record for each in every)
     findings = (*(item for each in every for item in (_mode(each), _instances(each))), *_next_boot(every, actual.boot))
     if lines_of(layout) is None:
@@ -169,8 +167,9 @@ def decide(desired: Desired, actual: Actual) -> Decision[MigChange]:
     return Decision(findings, tuple(_steps(ahead, findings, waits, change, desired.allowed)))
 
 
-def _untold(desired: Desired, actual: Actual, reason: str) -> Decision[MigChange]:
+def _untold(desired: Desired, actual: Actual, error: TargetError) -> Decision[MigChange]:
     """Decide where nobody can tell what a GPU is to become."""
+    reason = str(error)
     item = CONFIGURATION.compared("not applied", desired.settings.config, False, cause=reason)
     if actual.reboot_pending and actual.mig.status in DRIVERLESS:
         item = replace(
@@ -181,6 +180,9 @@ def _untold(desired: Desired, actual: Actual, reason: str) -> Decision[MigChange
             disruption=Disruption.reboot,
         )
     elif actual.mig.status not in DRIVERLESS or not actual.driver_comes:
+        if isinstance(error, StateNotKnown) and actual.mig.status not in DRIVERLESS:
+            remedy = "run `nvidia-smi` on the node, and mend what the findings of the driver tell"
+            item = CONFIGURATION.not_known(desired.settings.config, reason, remedy)
         return Decision((by_hand(item, reason),), (), reason)
     cost = item.disruption or Disruption.nothing
     waits = item.cause if is_forbidden(cost, desired.allowed, actual.containers) else None

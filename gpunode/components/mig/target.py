@@ -25,6 +25,10 @@ class TargetError(Exception):
     """Say why nobody can tell what a GPU is to become, or why it cannot."""
 
 
+class StateNotKnown(TargetError):
+    """Say what of a GPU's state could not be read."""
+
+
 @dataclass(frozen=True)
 class Target:
     """Hold one GPU as it is, whether MIG shall be on there, and the smallest change of its instances.
@@ -96,7 +100,7 @@ class Target:
 def targets(settings: MigSettings, gpus: Sequence[PciGpu], state: Mig) -> tuple[Target, ...]:
     """Return the target of every GPU that an entry is for; raise TargetError."""
     if state.status != "ok":
-        raise TargetError(f"nvidia-smi does not tell what is there: {state.status} ({state.message or 'no message'})")
+        raise StateNotKnown(f"nvidia-smi does not tell what is there: {state.status} ({state.message or 'no message'})")
     try:
         return tuple(_targets(chosen(settings, gpus), state))
     except DeclarationError as error:
@@ -112,7 +116,7 @@ def _targets(every: Iterator[Chosen], state: Mig) -> Iterator[Target]:
         gpu = next((gpu for gpu in state.gpus if gpu.pci_address == each.gpu.address), None)
         where = f"GPU {each.index} ({each.gpu.address})"
         if gpu is None:
-            raise TargetError(f"{where} is not among those that nvidia-smi lists: it is lost, or without driver")
+            raise StateNotKnown(f"{where} is not among those that nvidia-smi lists: it is lost, or without driver")
         if gpu.capable or entry.mig_enabled:
             yield _target(entry, gpu, each.product, where)
 
@@ -121,7 +125,7 @@ def _target(entry: Entry, gpu: MigGpu, product: str | None, where: str) -> Targe
     if not gpu.capable:
         raise TargetError(f"{where}, {gpu.name}, has no MIG: its mode is {gpu.current}")
     if gpu.instances is None:
-        raise TargetError(f"the instances of {where} cannot be read")
+        raise StateNotKnown(f"the instances of {where} cannot be read")
     actual = tuple(map(instance, gpu.instances))
     if not entry.mig_enabled or not entry.mig_devices:
         return Target(gpu, entry.mig_enabled, Change((), actual, ()))
@@ -140,11 +144,11 @@ def _geometry(gpu: MigGpu, product: str | None, where: str) -> Geometry | None:
     try:
         own = gpu.own_geometry
     except ParseError as error:
-        raise TargetError(f"the lists of {where} cannot be understood: {error}") from None
+        raise StateNotKnown(f"the lists of {where} cannot be understood: {error}") from None
     if own is not None:
         return own
     if gpu.enabled:
-        raise TargetError(f"{where} has MIG on, and lists no profiles")
+        raise StateNotKnown(f"{where} has MIG on, and lists no profiles")
     return product_geometry(product) if product is not None else None
 
 

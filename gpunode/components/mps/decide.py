@@ -27,6 +27,8 @@ from gpunode.components.mps.state import Mps, MpsDaemon
 from gpunode.settings.mps import MpsSettings
 from gpunode.system.gpu import Gpu
 
+# As nvidia-smi prints them.
+_MODES = ("Default", "Exclusive_Process", "Exclusive_Thread", "Prohibited")
 _CLIENTS = "MPS clients run ({clients}) and disruption.allow is nothing"
 _END_CLIENTS = f"end its clients, or set disruption.allow = 'restart', and {RUN}"
 _LOG = "its log: {last_error}"
@@ -100,7 +102,7 @@ def decide(desired: Desired, actual: Mps, gpus: Sequence[Gpu]) -> Decision[MpsCh
 
 def waiting(item: Finding, waits: str) -> Finding:
     """Return a difference as pending, for the settings do not allow what the clients would feel."""
-    if item.finding_class is FindingClass.OK:
+    if not bad(item):
         return item
     return replace(
         item,
@@ -123,6 +125,10 @@ def _findings(desired: Desired, actual: Mps, gpus: Sequence[Gpu], to_come: MpsCh
     disruption = Disruption.restart if by_unit else Disruption.nothing
     for gpu in gpus if desired.daemons else ():
         mode, found = COMPUTE_MODES[desired.settings.compute_mode], gpu.compute_mode
+        if found not in _MODES:
+            remedy = "run `nvidia-smi --query --display=COMPUTE` on the node, and mend what it names"
+            yield COMPUTE_MODE.not_known(mode, f"nvidia-smi answers {found or 'nothing'}", remedy, of=str(gpu.index))
+            continue
         good = found == mode and not by_unit
         found = f"{mode}, until the daemon starts again" if found == mode and by_unit else found
         yield COMPUTE_MODE.compared(found, mode, good, of=str(gpu.index), disruption=disruption)

@@ -20,6 +20,7 @@ from gpunode.components.power.rules import APPLICATION, GRAPHICS, LIMIT, MEMORY,
 from gpunode.components.power.state import Power
 from gpunode.settings.power import PowerSettings
 from gpunode.system.gpu import Gpu, Gpus
+from gpunode.system.smi import DRIVERLESS
 
 DEFAULT = "default"
 _NO_ANSWER = "no GPU answers: {message}"
@@ -161,8 +162,12 @@ def decide(desired: Desired, actual: Power, gpus: Gpus) -> Decision[PowerChange]
 
 
 def _unanswered(desired: Desired, gpus: Gpus) -> Decision[PowerChange]:
-    """Decide where no GPU answers: the driver is to come, or a boot comes before it."""
-    item = POWER.compared("not told", AS_DESIRED, False, cause=_NO_ANSWER.format(message=gpus.message))
+    """Decide where no GPU answers: the driver is to come, a boot comes before it, or the GPUs are not well."""
+    cause = _NO_ANSWER.format(message=gpus.message or gpus.status)
+    if gpus.status not in DRIVERLESS:
+        remedy = "mend what the findings of the driver tell of nvidia-smi"
+        return Decision((POWER.not_known(AS_DESIRED, cause, remedy),))
+    item = POWER.compared("not told", AS_DESIRED, False, cause=cause)
     waits = None
     if desired.driver_waits:
         item = replace(
@@ -195,13 +200,17 @@ def _limit(every: Sequence[Rule], actual: Power, gpu: Gpu) -> Iterator[tuple[Fin
         watts = float(rule.value)
     elif rule_for(actual.parsed_rules, LIMIT, gpu.name) is None:
         return
+    of = str(gpu.index)
     if watts is None:
+        cause = "nvidia-smi does not tell the GPU's default limit, which it is to have again"
+        remedy = "run `nvidia-smi --query --display=POWER` on the node, and set power.limit to what it was"
+        yield POWER_LIMIT.not_known("the GPU's default", cause, remedy, of=of), None
         return
     to_be = f"{watts:.2f}"
     good = gpu.power.limit is not None and f"{gpu.power.limit:.2f}" == to_be
     shown = None if gpu.power.limit is None else f"{gpu.power.limit:g} W"
     said = f"{watts:g} W" if rule else f"{watts:g} W, the GPU's default"
-    item = POWER_LIMIT.compared(shown, said, good, of=str(gpu.index))
+    item = POWER_LIMIT.compared(shown, said, good, of=of)
     yield item, None if good else Task(gpu.pci_address, LIMIT, to_be)
 
 

@@ -133,6 +133,9 @@ def decide(desired: Desired, actual: Slurm, mig: Mig) -> Decision[SlurmChange]:
     try:
         every, wanted = devices(desired.settings, actual, mig), texts(desired.settings, actual, mig)
     except Untold as untold:
+        if actual.gpus:
+            remedy = f"run `nvidia-smi -L` and `slurmd -C` on the node, mend what they name, and {RUN}"
+            return Decision((NODE_GRES.not_known("those of the node", str(untold), remedy),))
         item = NODE_GRES.compared("not told", "those of the node", False)
         # The driver, or MIG, may come with the same run, before this.
         item = replace(item, cause=str(untold))
@@ -242,12 +245,14 @@ def _service(actual: Slurm, included: bool) -> Iterator[Finding]:
 
 def _counts(settings: SlurmSettings, actual: Slurm, gres: str, here: bool) -> Iterator[Finding]:
     """Judge what slurmctld, here or elsewhere, counts by its own reading of the node's line."""
+    if actual.node is None:
+        cause = "slurmctld does not answer `scontrol show node` of this node: see to it, and to munge"
+        yield NODE_GRES.not_known(gres or "none", cause, BY_HAND)
+        return
     counts = None if actual.gres is None else _counted(actual.gres)
     good = counts == _counted(gres)
     item = NODE_GRES.compared(gres or "none" if good else actual.gres, gres or "none", good)
-    if actual.node is None:
-        yield by_hand(item, _NO_ANSWER)
-    elif not settings.node_line:
+    if not settings.node_line:
         yield by_hand(item, _SITE_LINE)
     else:
         yield item if here else by_hand(item, _ELSEWHERE)

@@ -29,6 +29,7 @@ KINDS = (
     Kind("drift", "≠", "drift", "differs; a run heals it"),
     Kind("reboot pending", "B", "reboot", "right on disk; the machine has to boot"),
     Kind("restart pending", "R", "restart", "right on disk; a service has to start anew"),
+    Kind("not known", "~", "not-known", "could not be read or judged: neither good nor different"),
     Kind(CAUTION, "i", "caution", "as desired, and worth to know"),
     Kind("ok", "·", "ok", "as the settings say", is_quiet=True),
 )
@@ -41,8 +42,9 @@ def view(document: Mapping[str, Any]) -> View:
         Host(name, host["class"], tuple(_item(each, call, since.get(name, {})) for each in host["findings"]))
         for name, host in document["hosts"].items()
     )
-    good = sum(host.kind == "ok" for host in hosts)
-    said = f"{good:,} of {counted(len(hosts), 'host')} {'is' if len(hosts) == 1 else 'are'} as desired."
+    good, unknown = (sum(host.kind == kind for host in hosts) for kind in ("ok", "not known"))
+    said = f"{good:,} of {counted(len(hosts), 'host')} {'is' if len(hosts) == 1 else 'are'} as desired"
+    said += f", {unknown:,} not known." if unknown else "."
     return View(
         "Drift",
         document.get("inventory"),

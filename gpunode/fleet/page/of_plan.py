@@ -30,10 +30,11 @@ KINDS = (
     Kind("restart", "R", "restart", "a step restarts a service"),
     Kind("step", "+", "change", "a step that disturbs nothing"),
     Kind("pending", "…", "pending", "a step that a run does not do now"),
+    Kind("not known", "~", "not-known", "could not be read or judged: no run acts on it"),
     Kind(CAUTION, "i", "caution", "worth to know"),
     Kind("nothing to do", "·", "ok", "as the settings say", is_quiet=True),
 )
-_OTHERS = {"nothing to do": "nothing to do", "refused": "refused", "unreachable": "no answer"}
+_OTHERS = {"not known": "not known", "nothing to do": "nothing to do", "refused": "refused", "unreachable": "no answer"}
 _STEPS = {"reboot": "reboot", "reset": "reset", "restart": "restart", "nothing": "step"}
 
 
@@ -74,6 +75,8 @@ def _items(plan: Mapping[str, Any]) -> Iterator[Item]:
     for refusal in plan["refusals"]:
         yield Item(refusal["component"], "refused", refusal["reason"], told=_told(refusal))
     for number, step in enumerate(plan["steps"], 1):
+        # A document of an earlier version knows no such step.
+        unknown = step.get("not_known", False)
         told = {
             "compared": step.get("what"),
             "cause": step.get("cause"),
@@ -81,10 +84,10 @@ def _items(plan: Mapping[str, Any]) -> Iterator[Item]:
             "packages": ", ".join(step["packages"]),
             "drains": "the node is drained before it" if step["drains"] else None,
             "pending": "a run does not do it now: the settings do not allow it, or a person has to"
-            if step["pending"]
+            if step["pending"] and not unknown
             else None,
         }
-        kind = "pending" if step["pending"] else _STEPS[step["disruption"]]
+        kind = "not known" if unknown else "pending" if step["pending"] else _STEPS[step["disruption"]]
         cost = step["disruption"] if step["disruption"] in COSTS else None
         yield Item(
             step["component"],

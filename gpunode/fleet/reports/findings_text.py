@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gpunode.base.codes import with_code
 from gpunode.base.comparison import RUN
-from gpunode.base.findings import Finding, FindingClass, NodeReport, worst
+from gpunode.base.findings import Finding, FindingClass, NodeReport, totals, worst
 from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.host_names import folded_in_a_line
 from gpunode.base.terminal import printable
@@ -114,19 +114,20 @@ def _lines(
     reports: Iterable[NodeReport], columns: int, room: int, style: Callable[[FindingClass], str], quiet: bool
 ) -> Iterable[str]:
     """Yield a line for the nodes of which the same is to be said, in the order of the first, and the totals."""
-    alike: dict[tuple[FindingClass, int, int], list[str]] = {}
+    alike: dict[tuple[FindingClass, str], list[str]] = {}
     for report in reports:
-        good = sum(item.finding_class is FindingClass.OK for item in report.findings)
-        alike.setdefault((worst(report.findings), good, len(report.findings)), []).append(report.name)
-    for (gravest, good, every), names in alike.items():
+        gravest = worst(report.findings)
         # Of what could not be judged there is no number.
-        counted = "" if not good and gravest in _UNJUDGED else f", {good} of {every} as desired"
+        judged = gravest not in _UNJUDGED or any(item.finding_class is FindingClass.OK for item in report.findings)
+        counted = f", {totals(report.findings)}" if judged else ""
+        alike.setdefault((gravest, counted), []).append(report.name)
+    for (gravest, counted), names in alike.items():
         if not quiet or gravest is not FindingClass.OK:
             yield fold(f"{folded_in_a_line(names, room)}: {style(gravest)}{counted}", columns, "  ")
     hosts = sum(map(len, alike.values()))
     if hosts > 1 and not quiet:
         counts: dict[FindingClass, int] = {}
-        for (gravest, _, _), names in alike.items():
+        for (gravest, _), names in alike.items():
             counts[gravest] = counts.get(gravest, 0) + len(names)
-        totals = ", ".join(f"{count} {gravest}" for gravest, count in counts.items())
-        yield fold(f"{hosts} nodes: {totals}", columns, "  ")
+        classes = ", ".join(f"{count} {gravest}" for gravest, count in counts.items())
+        yield fold(f"{hosts} nodes: {classes}", columns, "  ")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from junitparser import Error, Failure, JUnitXml, TestCase, TestSuite
+from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.fleet.reports.whole_file import write_whole
@@ -32,7 +32,8 @@ def write_junit(reports: Iterable[NodeReport], path: Path) -> None:
 def _case(item: Finding) -> TestCase:
     case = TestCase(_text(item.what), classname=_text(item.component))
     if item.finding_class is not FindingClass.OK:
-        kind = Error if item.finding_class in _ERRORS else Failure
+        # What no setting asks for fails no test, and does not count as passed while it is not known.
+        kind = Error if item.finding_class in _ERRORS else Failure if item.is_negative else Skipped
         result = kind(
             _text(f"actual {item.actual or 'nothing'}, desired {item.desired or 'nothing'}"), item.finding_class
         )

@@ -33,7 +33,7 @@ def plan_text(
     lines: list[str] = []
     room = UNBOUND if show_all else columns
     for found, names, since in _alike(plans):
-        if quiet and isinstance(found, Plan) and not found.refusals:
+        if quiet and isinstance(found, Plan) and not found.is_negative:
             continue
         who = folded_in_a_line(names, room)
         told = _silent(who, found) if isinstance(found, Finding) else _lines(who, found, since)
@@ -98,9 +98,12 @@ def _lines(who: str, found: Plan, since: list[str | None]) -> Iterator[str]:
 
 
 def _headline(found: Plan) -> str:
-    if found.steps and all(step.pending for step in found.steps):
-        return "nothing that a run does now"
-    return found.verdict + (f", disruption: {found.disruption.name}" if found.steps else "")
+    unknown = sum(step.not_known for step in found.steps)
+    if unknown == len(found.steps):
+        return f"{unknown} not known, nothing else to do" if unknown else found.verdict
+    now = not all(step.pending for step in found.steps)
+    said = f"{found.verdict}, disruption: {found.disruption.name}" if now else "nothing that a run does now"
+    return f"{said}, {unknown} not known" if unknown else said
 
 
 def _step(number: int, step: Step, since: str | None) -> str:
@@ -108,9 +111,10 @@ def _step(number: int, step: Step, since: str | None) -> str:
     details = [
         # What no comparison is of has no sides.
         f"{step.what or 'now'}: {step.actual or 'none'}; desired: {step.desired}" if step.desired else None,
+        "not known" if step.not_known and not step.desired else None,
         f"disruption: {step.disruption.name}" if step.disruption else None,
         "drains the node" if step.drains else None,
-        f"PENDING: a run does not do it now{waits}" if step.pending else None,
+        f"PENDING: a run does not do it now{waits}" if step.pending and not step.not_known else None,
     ]
     said = f"  {number}. {step.component}: {step.action} ({'; '.join(filter(None, details))})"
     # What waits is told with what explains it, as drift does.

@@ -52,7 +52,7 @@ def _findings(reports: Iterable[NodeReport], registry: CollectorRegistry) -> Non
     )
     bad = Gauge(
         "gpunode_node_finding",
-        "1 for each finding that is not as desired.",
+        "1 for each finding that differs from what is desired, or is not known.",
         ["node", "component", "what", "class", "code"],
         registry=registry,
     )

@@ -104,7 +104,11 @@ def report_of(end: HostEnd) -> NodeReport | None:
 
 def _says_why(end: HostEnd) -> bool:
     """Say whether the verdict is what failed: its findings tell more than that it did."""
-    return worst(end.findings or ()) not in (FindingClass.OK, *PENDING)
+    return any(map(_is_wrong, end.findings or ()))
+
+
+def _is_wrong(item: Finding) -> bool:
+    return item.is_negative and item.finding_class not in PENDING
 
 
 def _failed(failure: Failure) -> Finding:
@@ -183,7 +187,7 @@ def _next(reports: Collection[NodeReport], call: Call, columns: int) -> Iterable
     """Yield (what to do next, the command for it), one for each kind of thing; each finding has its own remedy."""
     classes = {report.name: worst(report.findings) for report in reports}
     pending = [name for name, gravest in classes.items() if gravest in PENDING]
-    wrong = [name for name, gravest in classes.items() if gravest not in (FindingClass.OK, *PENDING)]
+    wrong = [report.name for report in reports if any(map(_is_wrong, report.findings))]
     if wrong:
         yield f"Next: mend what is told of {folded_in_a_line(wrong, columns)} above, then run", call.run
     if pending:

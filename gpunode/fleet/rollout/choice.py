@@ -39,6 +39,8 @@ def left_out(report: NodeReport, everyone: bool, allowed: Disruption = Disruptio
         return _left(report, FindingClass.ERROR)
     if by_person := [item for item in report.findings if item.by_person and item.finding_class in _HEALED_BY_A_RUN]:
         return _left(report, worst(by_person))
+    if any(item.finding_class is FindingClass.NOT_KNOWN and item.is_negative for item in report.findings):
+        return _left(report, FindingClass.NOT_KNOWN)
     return None if everyone else LeftOut(finding_class=FindingClass.OK, reason="as desired")
 
 

@@ -25,7 +25,7 @@ def exit_code(progress: Progress) -> ExitCode:
         return ExitCode.ERROR
     classes = [left.finding_class for left in progress.begun.left_out.values()]
     classes += [outcome.finding_class for outcome in progress.failed.values()]
-    found = verdict(Finding("node", each, "rollout") for each in classes)
+    found = verdict(Finding("node", each, "rollout", desired="as desired") for each in classes)
     failed = progress.failed or (progress.ended is not None and progress.ended.how == "stopped")
     # A node on which the run failed may be as desired all the same.
     return ExitCode.NEGATIVE if found is ExitCode.GOOD and failed else found

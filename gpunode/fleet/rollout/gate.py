@@ -47,8 +47,7 @@ def _outcome(name: str, run: RunResult, report: NodeReport | None, against: str 
     code: str | None = None
     if name in run.failed:
         reasons, code = [run.reason or "the run failed on it"], _RUN_FAILED
-    if found is not FindingClass.OK:
-        bad = [item for item in report.findings if item.finding_class is not FindingClass.OK]
+    if bad := [item for item in report.findings if item.is_negative]:
         gravest = next(item for item in bad if item.finding_class is found)
         more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""
         reasons.append(said(gravest) + more)

@@ -40,7 +40,7 @@ def _gets_a_list(report: NodeReport) -> bool:
     return any(
         item.component == "imex" and FILE.named(item) == known().nodes_file and not item.by_person
         for item in report.findings
-        if item.finding_class is not FindingClass.OK
+        if item.finding_class not in (FindingClass.OK, FindingClass.NOT_KNOWN)
     )
 
 

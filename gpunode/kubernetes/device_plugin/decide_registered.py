@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from gpunode.base.comparison import UNREAD_OR_RESTART
+from gpunode.base.comparison import RESTART
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
@@ -29,7 +29,10 @@ from gpunode.system.gpu import Gpus
 _NOT_REGISTERED = "the plugin's pod is ready, and the kubelet does not know its devices: they did not register with it"
 _BY_SMI = "nvidia-smi: {status}"
 _RESTARTS = f"{RUN_CLUSTER}: the plugin's pod starts again, once"
-_LOG, _SEE_DRIVER = "see the log of the plugin's pod on the node", "see the driver"
+_LOG, _SEE_DRIVER = (
+    "see the log of the plugin's pod on the node",
+    "run `nvidia-smi` on the node, and mend what the findings of the driver tell",
+)
 _SEE_ENTRY = f"see the node's entry of your ConfigMap (sharing.config), and {_LOG.removeprefix('see ')}"
 ALLOCATABLE = cluster_finding(
     "allocatable",
@@ -38,7 +41,7 @@ ALLOCATABLE = cluster_finding(
     "not registered all devices, the driver does not show them, or sharing and MIG give another number.",
     causes=(_NOT_REGISTERED, _BY_SMI),
     remedies=(_LOG, _RESTARTS, _SEE_ENTRY, _SEE_DRIVER),
-    classes=UNREAD_OR_RESTART,
+    classes=RESTART,
 )
 
 
@@ -137,5 +140,4 @@ def _by_own_config_map(node: ClusterNode, mig: Mig) -> Iterator[Finding]:
 
 
 def _unknown(status: str) -> Finding:
-    cause = _BY_SMI.format(status=status)
-    return ALLOCATABLE.finding(FindingClass.ERROR, "unknown", "known", cause=cause, remedy=_SEE_DRIVER)
+    return ALLOCATABLE.not_known("the node's devices", _BY_SMI.format(status=status), _SEE_DRIVER)

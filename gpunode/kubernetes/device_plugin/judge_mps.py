@@ -97,9 +97,8 @@ def judge_mps(settings: Settings, actual: PluginMps, gpus: Gpus) -> Iterator[Fin
 
 def _there(resource: str, found: PluginDaemon | None, program: str | None) -> Finding:
     if found is not None and program is None:
-        # As on a node whose driver is below another root (driver.root): nothing says that the daemon is not well.
-        item = PLUGIN_MPS.compared("not asked", ANSWERS, True, of=resource)
-        return replace(item, cause=_NOT_ON_PATH, remedy=_LOG)
+        # As on a node whose driver is below another root (driver.root): it can be as desired all the same.
+        return PLUGIN_MPS.not_known(None, _NOT_ON_PATH, _LOOK, of=resource)
     return PLUGIN_MPS.compared(
         "none" if found is None else ANSWERS if found.answers else "does not answer",
         ANSWERS,
@@ -151,9 +150,14 @@ def _limits(settings: Settings, found: PluginDaemon, gpus: Gpus) -> Iterator[Fin
         cause=_THREADS.format(replicas=replicas),
     )
     for index, limit in found.limits:
-        total = memory.get(index)
-        if total is not None:
+        if (total := memory.get(index)) is not None:
             yield _limit(found.resource, index, limit, total, replicas)
+        else:
+            of = f"{found.resource}, pinned memory limit of GPU {index}"
+            cause = (
+                f"nvidia-smi does not tell the memory of GPU {index}, of which each of {replicas} replicas has a part"
+            )
+            yield PLUGIN_MPS.not_known(f"1/{replicas} of its memory", cause, "run `nvidia-smi` on the node", of=of)
 
 
 def _limit(resource: str, index: int, limit: str, total: int, replicas: int) -> Finding:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpunode.base.comparison import BY_HAND, UNREAD
+from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.nodes.cluster_nodes import kubectl
@@ -40,7 +40,6 @@ SECOND_PLUGIN = cluster_finding(
     "A second device plugin runs on this node.",
     "Two plugins of one resource overwrite each other: the number of GPUs jumps, and pods get used devices.",
     remedies=(BY_HAND,),
-    classes=UNREAD,
 )
 
 

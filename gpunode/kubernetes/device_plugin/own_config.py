@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from gpunode.base.comparison import BY_HAND, UNREAD
+from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.nodes.cluster_nodes import kubectl
@@ -29,7 +29,6 @@ CONFIG_ENTRY = cluster_finding(
     "The entry of your own ConfigMap does not give the desired sharing.",
     "The ConfigMap is yours and gpunode only reads it: the node would get another sharing than the settings.",
     remedies=(BY_HAND,),
-    classes=UNREAD,
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from gpunode.base.comparison import UNREAD, by_hand
+from gpunode.base.comparison import by_hand
 from gpunode.base.decision import Decision, Step
 from gpunode.base.disruption import Disruption
 from gpunode.base.messages import Scope
@@ -30,7 +30,6 @@ NAMESPACE = cluster_finding(
     "Pod security of the namespace has to allow these pods; without its label the API server refuses them.",
     causes=(_MISSING, _NO_LABEL),
     scope=Scope.CLUSTER,
-    classes=UNREAD,
 )
 # Words for kubectl, and its standard input.
 Told = tuple[tuple[str, ...], str | None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpunode.base.comparison import RUN, UNREAD, finding_message
+from gpunode.base.comparison import RUN, finding_message
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.kubernetes.nodes.cordon import MANAGER, Cordon
 
@@ -21,7 +21,7 @@ CORDON = finding_message(
     "back once it is well. As an error: the cluster did not answer.",
     remedies=(_RELEASES, _LOOK),
     causes=(_CUT_OFF,),
-    classes=UNREAD,
+    classes=(FindingClass.DRIFT, FindingClass.ERROR),
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from gpunode.base.comparison import BY_HAND, UNREAD
+from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision, Step
 from gpunode.base.disruption import Disruption
 from gpunode.base.messages import Scope
@@ -19,7 +19,6 @@ SCHEDULER = cluster_finding(
     "The kube-scheduler of a control-plane host does not use gpushare's extender as desired.",
     "gpushare's pods are placed by memory only where it is used. The manifest or configuration differs.",
     scope=Scope.CLUSTER,
-    classes=UNREAD,
 )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from gpunode.base.comparison import UNREAD_OR_RESTART, by_hand
+from gpunode.base.comparison import RESTART, by_hand
 from gpunode.base.decision import Decision, Step
 from gpunode.base.disruption import Disruption
 from gpunode.base.messages import Scope
@@ -20,7 +20,7 @@ RELEASE = cluster_finding(
     "A helm release is not what the settings ask for.",
     "Its chart, values or objects differ from what a run would install, or it is missing.",
     scope=Scope.CLUSTER,
-    classes=UNREAD_OR_RESTART,
+    classes=RESTART,
 )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from gpunode.base.comparison import UNREAD
 from gpunode.base.decision import Decision, Step
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
@@ -27,7 +26,6 @@ OWN_OBJECTS = cluster_finding(
     causes=(_KEPT, _ILL),
     remedies=(RUN_CLUSTER, _TAKE_AWAY),
     scope=Scope.CLUSTER,
-    classes=UNREAD,
 )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Any
 
-from gpunode.base.comparison import UNREAD, by_hand
+from gpunode.base.comparison import by_hand
 from gpunode.base.decision import Decision, Step
 from gpunode.base.disruption import Disruption
 from gpunode.base.messages import Scope
@@ -29,7 +29,6 @@ RUNTIME_CLASS = cluster_finding(
     "Pods that ask for this class are started by its handler. They do not start, or see no GPU.",
     scope=Scope.CLUSTER,
     causes=(_MISSING, _OTHER_HANDLER),
-    classes=UNREAD,
 )
 
 

@@ -18,6 +18,7 @@ from gpunode.settings import Settings
 from gpunode.system.applied import OWNED, PATH, Applied, OwnFile, PresentFile
 
 _AS_LEFT = "as the last run left it"
+_NOT_READ = "not read"
 _MODE = "644"
 _CHANGED = "it was changed after the last run"
 _OTHER_RUN = (
@@ -127,7 +128,11 @@ def _findings(desired: Desired, actual: Applied, told: tuple[Finding, ...]) -> I
             shown, to_be = _sides(file, now, AS_DESIRED if as_desired else _AS_LEFT)
             if path == PATH and not actual.readable:
                 shown = "unreadable"
-        if shown is None or not any(_tells(place, path, item) for item in told):
+        if shown == _NOT_READ:
+            cause = f"neither `stat` nor `sha256sum` of {path} answered in time"
+            remedy = f"run `stat {path}` and `sha256sum {path}` on the node, and mend the disk that they name"
+            yield FILES[place.component].not_known(to_be, cause, remedy, of=path)
+        elif shown is None or not any(_tells(place, path, item) for item in told):
             # Seldom asked, and not for nothing.
             last = (actual.settings, actual.gpunode)
             same = shown is None or not actual.readable or last == (desired.settings.digest(), version("gpunode"))
@@ -166,9 +171,9 @@ def _sides(desired: OwnFile, present: PresentFile | None, said: str) -> tuple[st
     if present is None:
         return "none", said
     if desired.sha256 is not None and present.sha256 != desired.sha256:
-        return "unreadable" if present.sha256 is None else "another text", said
+        return _NOT_READ if present.sha256 is None else "another text", said
     if desired.mode is not None and present.permissions != f"{desired.mode} {OWNED}":
-        return present.permissions or "unreadable", f"{desired.mode} {OWNED}"
+        return present.permissions or _NOT_READ, f"{desired.mode} {OWNED}"
     return None, said
 
 

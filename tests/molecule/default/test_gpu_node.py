@@ -163,4 +163,8 @@ def test_a_plan_of_a_finished_node_has_nothing_to_do_with_and_without_the_machin
     host_data = json.loads(command("gpunode", "check", "--json", "inventories/lab.py").stdout)["hosts"][nodes[0].name]
     settings.write_text(yaml.safe_dump({name: part for name, part in host_data.items() if name != "digest"}))
     offline = command("gpunode", "plan", "--json", "--facts", str(facts), "--settings", str(settings))
-    assert json.loads(offline.stdout)["hosts"] == json.loads(live.stdout)["hosts"], offline.printed
+    assert offline.code == 0, offline.printed
+    for plan in json.loads(offline.stdout)["hosts"].values():
+        # The texts of files, which may hold credentials, are not recorded.
+        assert plan["verdict"] == "not known" and not plan["refusals"], plan
+        assert {step["code"] for step in plan["steps"]} == {"containerd.configuration-files"}, plan

@@ -82,7 +82,7 @@ def test_a_node_that_has_not_joined_yet_is_told_so_and_nothing_of_it_fails(
     (node,) = nodes
     every = command("gpunode", "drift", "--json", _inventory(tmp_path, node, **ASKED)).findings[node.name]
     (told,) = [item for item in every if item["what"] == "service kubelet.service"]
-    assert told["class"] == "ok" and "journalctl -u kubelet" in told["cause"]
+    assert (told["class"], told["desired"]) == ("not known", None) and "journalctl -u kubelet" in told["cause"]
     assert _run(tmp_path, node, **ASKED).operations("success") == {}
 
 
