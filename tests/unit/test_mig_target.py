@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from gpunode.base.findings import FindingClass
+from gpunode.components.mig.boot import MigBoot
+from gpunode.components.mig.decide import Actual, Desired, decide
 from gpunode.components.mig.state import ENABLED, Mig, OwnProfile
 from gpunode.components.mig.target import TargetError, targets
 from gpunode.settings import settings_from
@@ -21,7 +24,13 @@ def test_an_entry_for_one_board_is_acted_on_there_alone(tmp_path: Path, board: s
     entry = "device-filter: '0x233010DE:0x16C110DE', devices: all, mig"
     (tmp_path / "mig.yaml").write_text(DECLARATION.replace("devices: [0], mig", entry, 1))
     asked = settings_from({"mig": {"config": "mixed", "file": str(tmp_path / "mig.yaml")}}).mig
-    assert len(targets(asked, (replace(H100, subsystem_id=board),), Mig("ok", None, (gpu(),)))) == acted_on
+    gpus, actual = (replace(H100, subsystem_id=board),), Mig("ok", None, (gpu(),))
+    assert len(targets(asked, gpus, actual)) == acted_on
+    decision = decide(Desired(asked, gpus), Actual(actual, MigBoot()))
+    unknown = [item for item in decision.findings if item.finding_class is FindingClass.NOT_KNOWN]
+    # Of a GPU whose board nothing tells.
+    assert [item.what for item in unknown] == (["MIG instances of GPU 0"] if board is None else [])
+    assert not {item for step in decision.steps for item in step.settles} & set(unknown)
 
 
 def test_the_gpus_own_list_counts_for_more_than_the_table() -> None:

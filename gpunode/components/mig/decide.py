@@ -21,6 +21,8 @@ from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.mig.boot import NAME, MigBoot
+from gpunode.components.mig.choice import chosen
+from gpunode.components.mig.device_filter import Match
 from gpunode.components.mig.files import desired_files
 from gpunode.components.mig.record import lines_of
 from gpunode.components.mig.state import Mig
@@ -142,7 +144,8 @@ def decide(desired: Desired, actual: Actual) -> Decision[MigChange]:
     except TargetError as error:
         return _untold(desired, actual, error)
     layout = "\n".join(each.record for each in every)
-    findings = (*(item for each in every for item in (_mode(each), _instances(each))), *_next_boot(every, actual.boot))
+    layouts = (item for each in every for item in (_mode(each), _instances(each)))
+    findings = (*layouts, *_unmatched(desired), *_next_boot(every, actual.boot))
     if lines_of(layout) is None:
         refusal = f"a GPU gives a name that is none: {layout[:200]!r}"
         return Decision(tuple(by_hand(item, refusal) for item in findings), (), refusal)
@@ -236,6 +239,15 @@ def _instances(target: Target) -> Finding:
     return INSTANCES.compared(
         actual or "none", desired or "none", good, of=of, cause=target.steps, disruption=target.disruption
     )
+
+
+def _unmatched(desired: Desired) -> Iterator[Finding]:
+    """Yield the GPUs of which nothing tells whether an entry is for them: no run acts on them."""
+    for each in chosen(desired.settings, desired.gpus):
+        if each.entry is not None and each.match is Match.MAYBE:
+            cause = f"{each.entry.path} is for boards of one subsystem id, and nothing tells the GPU's"
+            remedy = "name the GPUs of that entry by `devices`, their indices, in place of `device-filter`"
+            yield INSTANCES.not_known(each.entry.path, cause, remedy, of=str(each.index))
 
 
 def _waiting(item: Finding, containers: int) -> Finding:
