@@ -30,6 +30,8 @@ _NOT_REGISTERED = "the plugin's pod is ready, and the kubelet does not know its 
 _BY_SMI = "nvidia-smi: {status}"
 _RESTARTS = f"{RUN_CLUSTER}: the plugin's pod starts again, once"
 _LOG, _SEE_DRIVER = "see the log of the plugin's pod on the node", "see the driver"
+NOT_REPORTED = "see the node's kubelet: it has not reported since"
+LOG_OF_OTHER = "see the log of the device plugin that offers it, on the node"
 _SEE_ENTRY = f"see the node's entry of your ConfigMap (sharing.config), and {_LOG.removeprefix('see ')}"
 ALLOCATABLE = cluster_finding(
     "allocatable",
@@ -37,7 +39,7 @@ ALLOCATABLE = cluster_finding(
     "Allocatable is what the kubelet can give to pods. Pods that need more stay pending. The device plugin has "
     "not registered all devices, the driver does not show them, or sharing and MIG give another number.",
     causes=(_NOT_REGISTERED, _BY_SMI),
-    remedies=(_LOG, _RESTARTS, _SEE_ENTRY, _SEE_DRIVER),
+    remedies=(_LOG, _RESTARTS, _SEE_ENTRY, _SEE_DRIVER, NOT_REPORTED, LOG_OF_OTHER),
     classes=UNREAD_OR_RESTART,
 )
 
