@@ -68,7 +68,7 @@ def next_boot(boot: Boot, driver: DriverState, system: OperatingSystem) -> Itera
     if not kernel.headers:
         build = f"install {headers_package(system, kernel)}, then {build}"
     if built:
-        build = f"{RUN}: it installs the modules of that kernel"
+        build = NEXT_BOOT.remedies[0]
     has = f"a module {kernel.module_version}" if kernel.module_version else "no nvidia module"
     cause = _LACKS.format(release=release, found=has)
     if kernel.module_version is None and not built:

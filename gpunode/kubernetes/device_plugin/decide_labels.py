@@ -14,6 +14,7 @@ from gpunode.kubernetes.nodes.component import ANNOTATION, RUN_CLUSTER, cluster_
 from gpunode.kubernetes.nodes.labels import OURS, LabelChange, given_up, label_change, wanted_labels
 from gpunode.settings import Settings
 
+DESCRIBE_NODE = "see `kubectl describe node {node}`, and the node's kubelet"
 _JOIN = "let it join the cluster, or set kubernetes.node_name to its name there"
 _FOREIGN, _FIND = (
     "another program owns it, which gpunode does not overrule",
@@ -23,7 +24,7 @@ NODE = cluster_finding(
     "node of the cluster",
     "The node is not in the cluster, or not ready there.",
     "The settings say that the machine is a node of a cluster. Nothing can be scheduled on it.",
-    remedies=(_JOIN,),
+    remedies=(_JOIN, DESCRIBE_NODE),
 )
 LABEL = cluster_finding(
     "label",

@@ -33,6 +33,8 @@ _LOG, _SEE_DRIVER = (
     "see the log of the plugin's pod on the node",
     "run `nvidia-smi` on the node, and mend what the findings of the driver tell",
 )
+NOT_REPORTED = "see the node's kubelet: it has not reported since"
+LOG_OF_OTHER = "see the log of the device plugin that offers it, on the node"
 _SEE_ENTRY = f"see the node's entry of your ConfigMap (sharing.config), and {_LOG.removeprefix('see ')}"
 ALLOCATABLE = cluster_finding(
     "allocatable",
@@ -40,7 +42,7 @@ ALLOCATABLE = cluster_finding(
     "Allocatable is what the kubelet can give to pods. Pods that need more stay pending. The device plugin has "
     "not registered all devices, the driver does not show them, or sharing and MIG give another number.",
     causes=(_NOT_REGISTERED, _BY_SMI),
-    remedies=(_LOG, _RESTARTS, _SEE_ENTRY, _SEE_DRIVER),
+    remedies=(_LOG, _RESTARTS, _SEE_ENTRY, _SEE_DRIVER, NOT_REPORTED, LOG_OF_OTHER),
     classes=RESTART,
 )
 

@@ -12,9 +12,15 @@ from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
 from gpunode.components.mps.plugin import PluginMps
 from gpunode.kubernetes.device_plugin.decide_current import decide_current
-from gpunode.kubernetes.device_plugin.decide_labels import LABEL, NODE, decide_labels, desired_labels
+from gpunode.kubernetes.device_plugin.decide_labels import DESCRIBE_NODE, LABEL, NODE, decide_labels, desired_labels
 from gpunode.kubernetes.device_plugin.decide_outdated import OUTDATED_PODS, decide_outdated
-from gpunode.kubernetes.device_plugin.decide_registered import ALLOCATABLE, decide_registered, promise
+from gpunode.kubernetes.device_plugin.decide_registered import (
+    ALLOCATABLE,
+    LOG_OF_OTHER,
+    NOT_REPORTED,
+    decide_registered,
+    promise,
+)
 from gpunode.kubernetes.device_plugin.decide_restart import NONE, behind_restart, waits, with_restart
 from gpunode.kubernetes.device_plugin.feature_labels import FEATURE_LABEL, FEATURE_LABELS, judge_feature_labels
 from gpunode.kubernetes.device_plugin.judge_mps import ANSWERS, COMPUTE_MODE, PLUGIN_MPS, judge_mps
@@ -158,15 +164,15 @@ def _counted(settings: Settings, node: ClusterNode) -> Iterator[Finding]:
     """Yield whether the kubelet has taken over what is counted by hand; what is not counted yet is told elsewhere."""
     for name, count in settings.kubernetes.extended_resources.items():
         if node.capacity.get(name) == str(count):
-            actual, remedy = node.allocatable.get(name), "see the node's kubelet: it has not reported since"
-            yield ALLOCATABLE.compared(actual, count, actual == str(count), of=name, remedy=remedy)
+            actual = node.allocatable.get(name)
+            yield ALLOCATABLE.compared(actual, count, actual == str(count), of=name, remedy=NOT_REPORTED)
 
 
 def _of_others(settings: Settings, node: ClusterNode) -> Iterator[Finding]:
     """Yield whether device plugins other than NVIDIA's offer what is expected of them."""
     for name, count in expected_resources(settings).items():
-        actual, remedy = node.allocatable.get(name), "see the log of the device plugin that offers it, on the node"
-        yield ALLOCATABLE.compared(actual, count, actual == str(count), of=name, remedy=remedy)
+        actual = node.allocatable.get(name)
+        yield ALLOCATABLE.compared(actual, count, actual == str(count), of=name, remedy=LOG_OF_OTHER)
 
 
 def _of_exporter(settings: Settings, node: ClusterNode, view: View) -> Iterator[Finding]:
@@ -191,7 +197,7 @@ def judge_extender(view: View) -> Finding:
 
 def _ready(node: ClusterNode) -> Finding:
     found = "Ready" if node.ready else "not Ready"
-    remedy = f"see `kubectl describe node {node.name}`, and the node's kubelet"
+    remedy = DESCRIBE_NODE.format(node=node.name)
     return NODE.compared(found, "Ready", node.ready, remedy=remedy)
 
 
