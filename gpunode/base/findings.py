@@ -38,27 +38,17 @@ class FindingClass(StrEnum):
     ERROR = "error"
 
 
-EXIT_CODES = {
-    FindingClass.OK: ExitCode.GOOD,
-    FindingClass.DRIFT: ExitCode.NEGATIVE,
-    FindingClass.RESTART_PENDING: ExitCode.NEGATIVE,
-    FindingClass.REBOOT_PENDING: ExitCode.NEGATIVE,
-    FindingClass.NOT_KNOWN: ExitCode.NEGATIVE,
-    FindingClass.UNSUPPORTED: ExitCode.NEGATIVE,
-    FindingClass.UNREACHABLE: ExitCode.ERROR,
-    FindingClass.ERROR: ExitCode.ERROR,
-}
 # Worst first: an error hides whether the rest is good, so it wins over a negative verdict.
-_SEVERITY = (
-    FindingClass.ERROR,
-    FindingClass.UNREACHABLE,
-    FindingClass.UNSUPPORTED,
-    FindingClass.DRIFT,
-    FindingClass.REBOOT_PENDING,
-    FindingClass.RESTART_PENDING,
-    FindingClass.NOT_KNOWN,
-    FindingClass.OK,
-)
+EXIT_CODES = {
+    FindingClass.ERROR: ExitCode.ERROR,
+    FindingClass.UNREACHABLE: ExitCode.ERROR,
+    FindingClass.UNSUPPORTED: ExitCode.NEGATIVE,
+    FindingClass.DRIFT: ExitCode.NEGATIVE,
+    FindingClass.REBOOT_PENDING: ExitCode.NEGATIVE,
+    FindingClass.RESTART_PENDING: ExitCode.NEGATIVE,
+    FindingClass.NOT_KNOWN: ExitCode.NEGATIVE,
+    FindingClass.OK: ExitCode.GOOD,
+}
 
 
 @dataclass(frozen=True)
@@ -160,7 +150,7 @@ class NodeReport:
 def worst(findings: Iterable[Finding]) -> FindingClass:
     """Return the gravest class among `findings`; ok where there are none."""
     classes = {finding.finding_class for finding in findings}
-    return next((candidate for candidate in _SEVERITY if candidate in classes), FindingClass.OK)
+    return next((candidate for candidate in EXIT_CODES if candidate in classes), FindingClass.OK)
 
 
 def totals(findings: Collection[Finding]) -> str:

@@ -10,21 +10,11 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import ExitCode, Finding, FindingClass, NodeReport, verdict
 from gpunode.base.node_summary import NodeSummary
 from gpunode.fleet.call import Call
+from gpunode.fleet.page.of_drift import KINDS
 from gpunode.fleet.reports.document import document as json_document
 from gpunode.fleet.reports.document import schema
 from gpunode.fleet.reports.prometheus import metrics
 from gpunode.reference import fenced
-
-_MEANINGS = {
-    FindingClass.OK: "It is as the settings say.",
-    FindingClass.DRIFT: "It differs; a run of the deploy heals it.",
-    FindingClass.RESTART_PENDING: "What is on disk is right, what runs is older: a service has to start anew.",
-    FindingClass.REBOOT_PENDING: "What is installed is right, what the kernel holds is older: the machine has to boot.",
-    FindingClass.NOT_KNOWN: "It could not be read or judged: neither good nor different, and no run acts on it.",
-    FindingClass.UNSUPPORTED: "It cannot be what is asked; no run will try. Cause and remedy say more.",
-    FindingClass.UNREACHABLE: "The node did not answer; nothing is known of it.",
-    FindingClass.ERROR: "The node answered, and its state cannot be judged, or no run can mend it.",
-}
 
 _HEAD = """# Drift
 
@@ -77,8 +67,9 @@ def example() -> tuple[NodeReport, ...]:
 
 def document() -> str:
     """Return the text of docs/drift.md."""
+    meanings = {kind.name: kind.meaning for kind in KINDS}
     classes = "\n".join(
-        f"| {kind.value} | {_MEANINGS[kind]} | {verdict([Finding('', kind, '', desired='')]).value} |"
+        f"| {kind.value} | {meanings[kind]} | {verdict([Finding('', kind, '', desired='')]).value} |"
         for kind in FindingClass
     )
     codes = "\n".join(f"| {code.value} | {code.name.lower().replace('_', ' ')} |" for code in ExitCode)

@@ -61,8 +61,8 @@ XID = _declared(
 )
 NO_XIDS = _declared(
     "Xids",
-    "The kernel log has no critical Xid error of a GPU.",
-    "It is as desired. Xids that an application causes itself are not counted.",
+    "Whether the kernel log has a critical Xid error of a GPU.",
+    "As ok it has none. No setting asks for the log: while it is not known, the exit code stays as it is.",
     remedies=("nothing to do",),
     classes=(),
 )
@@ -88,8 +88,8 @@ STATE = _declared(
 )
 GPU_MEMORY = _declared(
     "memory of",
-    "A GPU's memory has no uncorrected error.",
-    "It is as desired.",
+    "Whether a GPU's memory has uncorrected errors, by what nvidia-smi answers.",
+    "As ok it has none.",
     name="memory",
     remedies=("nothing to do",),
     classes=(),

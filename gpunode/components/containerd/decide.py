@@ -139,13 +139,11 @@ def _configured(desired: Desired, actual: Containerd) -> _Configured:
         refusal = f"{actual.config_path}: {error}"
         uneditable = () if bad(*answers) else (containerd.not_editable(refusal),)
         return _Configured(answers, uneditable, plugin, None, refusal).by_hand(refusal, by_drop_in.values())
-    files: tuple[Finding, ...] = ()
     felt = to_come is not None and restarts(actual, to_come)
     waits = _waits(desired, actual) if felt else None
     if to_come is not None and actual.masked and waits is None and refusal is None:
         refusal = masked_refusal("containerd.service")
-    if not bad(*answers):
-        files = (_files(actual, to_come, felt),)
+    files: tuple[Finding, ...] = () if bad(*answers) else (_files(actual, to_come, felt),)
     if refusal is not None:
         if files and not bad(*files) and all(item.finding_class is FindingClass.OK for item in (*answers, *plugin)):
             # Whoever asks hears what a run would say.
@@ -236,12 +234,11 @@ def _answers(runtimes: Runtimes, actual: Containerd, by_drop_in: Mapping[str, st
         for name in named:
             yield containerd.SYSTEMD_CGROUP.not_known(cgroup, cause, remedy, of=name)
         return
-    otherwise = _DEFAULT_CAUSES.get(actual.default_runtime or "", _OTHERWISE)
     yield containerd.DEFAULT_RUNTIME.compared(
         actual.default_runtime,
         runtimes.default,
         actual.default_runtime == runtimes.default,
-        cause=by_drop_in.get(_DEFAULT) or otherwise,
+        cause=by_drop_in.get(_DEFAULT) or _DEFAULT_CAUSES.get(actual.default_runtime or "", _OTHERWISE),
         disruption=_restart(actual),
     )
     for name in named:

@@ -29,7 +29,7 @@ _RUNNING = "status.phase!=Succeeded,status.phase!=Failed"
 TAKEN = cluster_finding(
     "taken of",
     "Pods use this much of what the node offers.",
-    "It is information alone: nothing is desired of it, and it never changes an exit code.",
+    "No setting asks for it. It is not known where the cluster does not list pods.",
     name="taken",
     remedies=("nothing to do",),
     classes=(),
