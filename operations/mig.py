@@ -14,9 +14,8 @@ from pyinfra.api import StringCommand
 from gpunode.base.decision import Decision
 from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.shell_file import script_file
-from gpunode.base.subject import Subject
 from gpunode.components.mig.boot import NAME, RECORD, SCRIPT, UNIT, MigBoot
-from gpunode.components.mig.decide import Actual, Desired, MigChange, decide
+from gpunode.components.mig.decide import MODE, Actual, Desired, MigChange, decide
 from gpunode.components.mig.files import FUNCTIONS, desired_files
 from gpunode.components.mig.state import Mig
 from gpunode.components.toolkit.cdi import CDI_MARK, OWN_SPECIFICATION
@@ -146,7 +145,7 @@ def _carried_out(
     digests = dict(boot.files)
     keeps_all(files, digests)
     if change is None:
-        gpus = sum(Subject.MIG_MODE.named(item.what) is not None for item in decision.findings)
+        gpus = sum(item.code == MODE.code for item in decision.findings)
         host.noop(f"MIG: {gpus} GPU(s) as desired")
         return ""
     if waits := decision.steps[0].waits:

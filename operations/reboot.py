@@ -19,9 +19,8 @@ from pyinfra.connectors.util import clear_askpass_cache
 
 from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
-from gpunode.base.subject import Subject
 from gpunode.components.driver import DriverState
-from gpunode.components.driver.loading import Act, Loading, decide_loading, step_of
+from gpunode.components.driver.loading import PARAMETERS, Act, Loading, decide_loading, step_of
 from gpunode.components.driver.removal import decide_removal
 from gpunode.facts.base import parsed
 from gpunode.facts.boot import Boot
@@ -111,7 +110,7 @@ def _difference(driver: DriverState, parameters: Mapping[str, str], absent: bool
     actual, to_be = step.settles[0].actual, step.settles[0].desired
     if absent:
         return f"{actual} is loaded, and the driver has been removed"
-    if step.settles[0].what == Subject.PARAMETERS:
+    if step.settles[0].code == PARAMETERS.code:
         return f"the module is loaded with {actual}, and /etc/modprobe.d says otherwise"
     return f"{actual} is loaded and {to_be} is on disk"
 

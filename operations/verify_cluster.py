@@ -18,7 +18,6 @@ from pyinfra.context import ctx_host
 from gpunode.base.findings import Finding, FindingClass, totals
 from gpunode.base.reading import ParseError
 from gpunode.base.run_context import Slot
-from gpunode.base.subject import Subject
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
 from gpunode.components.mps.plugin import PluginMps
@@ -27,7 +26,7 @@ from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
 from gpunode.facts.plugin_mps import PluginMps as PluginMpsFact
 from gpunode.fleet import run_end
-from gpunode.kubernetes.components import unknown
+from gpunode.kubernetes.components import unreached
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
 from gpunode.kubernetes.device_plugin.taken import TAKEN, asking_taken, judge_taken, parse_taken
@@ -80,9 +79,8 @@ class _Watched:
                 except (ClusterError, ParseError) as error:
                     self.unanswered = str(error)
                     if self.view is None:
-                        run_end.cluster_judged(
-                            host.state, cluster.kubernetes.cluster_name, [unknown(Subject.CLUSTER, self.unanswered)]
-                        )
+                        name = cluster.kubernetes.cluster_name
+                        run_end.cluster_judged(host.state, name, [unreached(self.unanswered)])
                         raise OperationRefused(self.unanswered) from None
                 self.read_at = began
             return self.view
@@ -264,7 +262,7 @@ class _Node:
             found = [] if node is None else list(judge_taken(node, parse_taken(answer)))
         except (ClusterError, ParseError) as error:
             return f"; what is taken is not known: {' '.join(str(error).split())[:200]}"
-        said = ", ".join(f"{item.what.removeprefix(TAKEN)} {item.actual}" for item in found)
+        said = ", ".join(f"{TAKEN.named(item)} {item.actual}" for item in found)
         return f"; taken: {said}" if said else ""
 
 

@@ -41,7 +41,7 @@ BUNDLE, END = "bundle.signed", b"-----END SSH SIGNATURE-----\n"
 MOST, MOST_OF_PROGRAM, SECONDS = 1 << 20, 512 << 20, 60.0
 # Seconds that it waits for a push that is at work on this node.
 PATIENCE = 7200.0
-# As docs/findings.md has it; what a report calls the thing that was judged.
+# What a report calls the thing that was judged.
 COMPONENT, WHAT = "agent", "bundle"
 # What of the program's own repository is carried out.
 OWN = ("config.py", "deploys/gpu_node.py")

@@ -1,54 +1,20 @@
 """Codes of messages: short names that stay, by which `gpunode explain` knows a message whatever a node filled in.
 
-A finding's code follows from its component and from what it is about: `driver.loaded-module`. What varies behind that,
-the path of a file say, is no part of it: there are few codes, and a metric may be labelled by them.
+The code of a finding has its component and what it is about: `driver.loaded-module`. A name that varies, such as the
+path of a file, is no part of it: there are few codes, and a metric may be labelled by them.
 """
 
 from __future__ import annotations
 
 import re
-from functools import cache
 
-from gpunode.base.subject import Subject
-
-# Of a finding whose subject has no name of its own; no judge makes one, which a test shows.
-OTHER = "other"
-# Where the words that people read make a poor name.
-_SHORT = {
-    Subject.KUBELET: "setting",
-    Subject.MPS_DAEMON: "mps-daemon",
-    Subject.MIG_MANAGER: "mig-manager",
-    Subject.OWN_OBJECTS: "own-objects",
-    Subject.CUDA_DEFAULT: "default-version",
-    Subject.AT_BOOT: "starts-at-boot",
-}
 _BEHIND = re.compile(r" \[([a-z0-9-]+\.[a-z0-9-]+)\]$")
 _NO_WORD = re.compile(r"[^a-z0-9]+")
-# What only leads to the name behind it: `SystemdCgroup of runc`.
-_LEADS = re.compile(r"-(of|in)$")
 
 
 def slug(text: str) -> str:
     """Return a text as a part of a code: lower-case words with hyphens between them."""
     return _NO_WORD.sub("-", text.lower().replace("'s", "")).strip("-")
-
-
-@cache
-def _names() -> tuple[tuple[str, str], ...]:
-    """Return (subject, its part of a code), the longest subject first: `CDI specification` is no `CDI`."""
-    longest = sorted(Subject, key=len, reverse=True)
-    return tuple((str(each), _SHORT.get(each) or _LEADS.sub("", slug(each))) for each in longest)
-
-
-@cache
-def subject_of(what: str) -> str:
-    """Return the part of a code that stands for what a finding is about."""
-    return next((name for subject, name in _names() if what == subject or what.startswith(f"{subject} ")), OTHER)
-
-
-def code_of(component: str, what: str) -> str:
-    """Return a finding's code: `driver.loaded-module` of `driver` and `loaded module`."""
-    return f"{slug(component)}.{subject_of(what)}"
 
 
 def has_code(text: str) -> bool:

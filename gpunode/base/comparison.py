@@ -8,12 +8,24 @@ from gpunode.base.codes import slug
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import EXIT_CODES, Finding, FindingClass
 from gpunode.base.messages import Kind, Message, Scope
-from gpunode.base.subject import Subject
 
 AS_DESIRED = "as the settings ask"
 BY_HAND = "mend what the cause names, or change the settings, and run deploys/gpu_node.py again"
 RUN = "run deploys/gpu_node.py again"
 DRAIN_FIRST = "drain the node, or set disruption.allow = 'restart', and " + RUN
+REBOOT_NODE = "drain and reboot the node"
+# What a difference may be besides drift, where a run may have to leave it for a restart or a reboot.
+Classes = tuple[FindingClass, ...]
+DRIFT: Classes = (FindingClass.DRIFT,)
+RESTART = (FindingClass.DRIFT, FindingClass.RESTART_PENDING)
+REBOOT = (FindingClass.DRIFT, FindingClass.REBOOT_PENDING)
+ANY_PENDING = (*RESTART, FindingClass.REBOOT_PENDING)
+# What a person does about a finding of a class, whatever the finding is about.
+_REMEDIES = {
+    FindingClass.DRIFT: BY_HAND,
+    FindingClass.RESTART_PENDING: DRAIN_FIRST,
+    FindingClass.REBOOT_PENDING: REBOOT_NODE,
+}
 
 
 @dataclass(frozen=True)
@@ -22,18 +34,28 @@ class FindingMessage(Message):
 
     component, what: as in Finding; of several things with one declaration each has its name after `what`
     classes: those that a finding of it may have besides ok
+    cause: that of every difference, where there is one alone
     """
 
     kind = Kind.FINDING
     component: str = ""
     what: str = ""
     scope: Scope = Scope.NODE
-    classes: tuple[FindingClass, ...] = (FindingClass.DRIFT,)
+    classes: Classes = (FindingClass.DRIFT,)
+    cause: str | None = None
 
     @property
     def seen(self) -> tuple[str, ...]:
         """Return how texts name it, besides its code."""
         return (f"{self.component}: {self.what}",)
+
+    def about(self, of: str | None = None) -> str:
+        """Return what a finding is about; of: the name of the one of several things."""
+        return self.what if of is None else f"{self.what} {of}"
+
+    def named(self, item: Finding) -> str | None:
+        """Return the name of the one of several things that a finding of this declaration is about; else None."""
+        return item.what.removeprefix(f"{self.what} ") if item.code == self.code and item.what != self.what else None
 
     def compared(
         self,
@@ -42,22 +64,22 @@ class FindingMessage(Message):
         good: bool,
         *,
         of: str | None = None,
-        remedy: str = RUN,
+        remedy: str | None = None,
         cause: str | None = None,
         disruption: Disruption = Disruption.nothing,
     ) -> Finding:
         """Return a finding that is good or drift; cause, remedy and disruption count for drift alone.
 
-        of: the name of the one of several things that was compared
+        of: as in `about`; remedy, cause: None: the first remedy and the one cause of the declaration
         """
         return Finding(
             component=self.component,
             finding_class=FindingClass.OK if good else FindingClass.DRIFT,
-            what=self.what if of is None else f"{self.what} {of}",
+            what=self.about(of),
             actual="none" if actual is None else str(actual),
             desired=str(desired),
-            cause=None if good else cause,
-            remedy=None if good else remedy,
+            cause=None if good else cause or self.cause,
+            remedy=None if good else remedy or self.remedies[0],
             disruption=None if good else disruption,
             code=self.code,
         )
@@ -74,13 +96,15 @@ class FindingMessage(Message):
         source: str | None = None,
         disruption: Disruption | None = None,
     ) -> Finding:
-        """Return a finding of a class; of: as in `compared`."""
-        what = self.what if of is None else f"{self.what} {of}"
+        """Return a finding of a class, with nothing but what is given; of: as in `about`."""
         values = (actual, desired, cause, remedy, source, disruption)
-        return Finding(self.component, finding_class, what, *values, code=self.code)
+        return Finding(self.component, finding_class, self.about(of), *values, code=self.code)
 
     def not_known(self, desired: str | None, cause: str, remedy: str, *, of: str | None = None) -> Finding:
-        """Return a state that could not be read or judged; desired: None where no setting names it."""
+        """Return a state that could not be read or judged.
+
+        desired: None where no setting asks for it; cause: what could not be read, and why; of: as in `about`
+        """
         return self.finding(FindingClass.NOT_KNOWN, "not known", desired, of=of, cause=cause, remedy=remedy)
 
 
@@ -91,95 +115,94 @@ def finding_message(
     detail: str,
     *,
     name: str | None = None,
+    cause: str | None = None,
     causes: tuple[str, ...] = (),
     remedies: tuple[str, ...] = (RUN,),
     scope: Scope = Scope.NODE,
-    classes: tuple[FindingClass, ...] = (FindingClass.DRIFT,),
+    classes: Classes = (FindingClass.DRIFT,),
 ) -> FindingMessage:
-    """Declare a finding; name: the second part of its code, where it is not `what` itself."""
+    """Declare a finding.
+
+    name: the second part of its code, where it is not `what` itself
+    cause: that of every difference; causes: those that a call gives
+    """
     code = f"{slug(component)}.{name or slug(what)}"
     exits = "; ".join(f"{each}: {int(EXIT_CODES[each])}" for each in classes)
+    of_classes = (_REMEDIES[each] for each in classes if each in _REMEDIES)
     return FindingMessage(
         code,
         summary,
         detail,
-        causes,
-        remedies,
-        f"of gpunode drift, by its class: {exits}" if classes else "0: it changes none",
+        causes if cause is None else (cause, *causes),
+        tuple(dict.fromkeys((*remedies, *of_classes))),
+        f"by its class: {exits}; not known: 2, 0 where no setting asks for it" if classes else "0: it changes none",
         component=component,
         what=what,
         scope=scope,
         classes=classes,
+        cause=cause,
+    )
+
+
+def file_message(component: str) -> FindingMessage:
+    """Declare the finding about a file of a component that gpunode writes as a whole."""
+    return finding_message(
+        component,
+        "file",
+        f"A file that gpunode writes for {component} is not what the settings ask for.",
+        "It was edited by hand, is missing or left over, or the settings or gpunode changed since the last run.",
+        cause="it is not what the settings, or this gpunode, make of it",
+        classes=RESTART,
+    )
+
+
+def running_configuration(component: str, cause: str | None = None) -> FindingMessage:
+    """Declare the finding about a daemon that runs by an older configuration than its files have."""
+    return finding_message(
+        component,
+        "running configuration",
+        f"{component} still runs by an older configuration than its files have.",
+        "The files are right, but the daemon read them before their last change. It needs a restart, which may "
+        "disturb the node's workloads and therefore may wait for disruption.allow.",
+        cause=cause,
+        classes=RESTART,
+    )
+
+
+def configuration_files(component: str) -> FindingMessage:
+    """Declare the finding about files of a component of which gpunode edits its own part alone."""
+    return finding_message(
+        component,
+        "configuration files",
+        f"The configuration files of {component} are not what a run would write.",
+        "gpunode edits only its own part of these files and compares the result with their text. As an error: no run "
+        "may edit them, because they cannot be parsed or another drop-in overrides what gpunode would write.",
+        cause="they differ from the settings, or have them in another place",
+        classes=(*RESTART, FindingClass.ERROR),
     )
 
 
 def configuration(
-    component: str, files: str | None, reason: str | None = None, disruption: Disruption = Disruption.nothing
+    message: FindingMessage, files: str | None, reason: str | None = None, disruption: Disruption = Disruption.nothing
 ) -> Finding:
-    """Return a finding about the configuration of a runtime.
+    """Return a finding about the configuration files of a daemon.
 
-    files: those that a run would write anew, None where it would write none; reason: why no run can
+    files: those that a run would write, None where it would write none; reason: why no run can
     """
     if reason is not None:
-        return Finding(
-            component,
-            FindingClass.ERROR,
-            Subject.CONFIGURATION,
-            "not to be edited by a run",
-            AS_DESIRED,
-            cause=reason,
-            remedy=BY_HAND,
-        )
-    return compared(
-        component,
-        Subject.CONFIGURATION,
-        f"another text in {files}" if files else AS_DESIRED,
-        AS_DESIRED,
-        not files,
-        cause="they say otherwise, or elsewhere, than the settings ask",
-        disruption=disruption,
-    )
+        actual = "not to be edited by a run"
+        return message.finding(FindingClass.ERROR, actual, AS_DESIRED, cause=reason, remedy=BY_HAND)
+    actual = f"another text in {files}" if files else AS_DESIRED
+    return message.compared(actual, AS_DESIRED, not files, cause=message.causes[0], disruption=disruption)
 
 
-def unrecorded(component: str) -> Finding:
+def unrecorded(message: FindingMessage) -> Finding:
     """Return a finding about configuration files whose texts recorded facts do not have.
 
     What settings ask for is judged by what the runtime runs by.
     """
     cause = "recorded facts do not have the texts of its configuration files, which may hold credentials"
-    remedy = "look at the node itself: `gpunode plan INVENTORY`"
-    return not_known(component, Subject.CONFIGURATION, None, cause, remedy)
-
-
-def compared(
-    component: str,
-    what: str,
-    actual: object,
-    desired: object,
-    good: bool,
-    remedy: str = RUN,
-    cause: str | None = None,
-    disruption: Disruption = Disruption.nothing,
-) -> Finding:
-    """Return a finding that is good or drift; cause, remedy and what that one disturbs count for drift alone."""
-    return Finding(
-        component=component,
-        finding_class=FindingClass.OK if good else FindingClass.DRIFT,
-        what=what,
-        actual="none" if actual is None else str(actual),
-        desired=str(desired),
-        cause=None if good else cause,
-        remedy=None if good else remedy,
-        disruption=None if good else disruption,
-    )
-
-
-def not_known(component: str, what: str, desired: str | None, cause: str, remedy: str, code: str = "") -> Finding:
-    """Return a state that could not be read or judged.
-
-    desired: None where no setting asks for it; cause: what could not be read, and why
-    """
-    return Finding(component, FindingClass.NOT_KNOWN, what, "not known", desired, cause, remedy, code=code)
+    return message.not_known(None, cause, "look at the node itself: `gpunode plan INVENTORY`")
 
 
 def pending(item: Finding, reason: str) -> Finding:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module, resources
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import gpunode
-from gpunode.base.codes import code_of, slug
+from gpunode.base.codes import slug
 from gpunode.base.importing import uncollected
 from gpunode.base.messages import Message, declared, shown
 
@@ -53,18 +52,10 @@ class Page:
 
 
 @cache
-def _data() -> Mapping[str, Any]:
-    """Return the pages that are not declared in code yet."""
-    found: dict[str, Any] = json.loads(resources.files("gpunode.data").joinpath("codes.json").read_text("utf-8"))
-    return found
-
-
-@cache
 def pages() -> Mapping[str, Page]:
     """Return code -> its page, in the order of the codes."""
     load()
-    written = {code: _page(code, page) for code, page in _data().items()}
-    return dict(sorted({**written, **{code: page_of(each) for code, each in declared().items()}}.items()))
+    return {code: page_of(each) for code, each in sorted(declared().items())}
 
 
 @cache
@@ -98,9 +89,11 @@ def page_of(message: Message) -> Page:
     )
 
 
-def _page(code: str, page: Mapping[str, Any]) -> Page:
-    fields: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in page.items()}
-    return Page(code, **fields)
+def code_of(component: str, what: str) -> str:
+    """Return the code of a finding by how a report names it: that of the declaration that fits; else made of words."""
+    named, other = f"{component}: {what} ", f"{slug(component)}.{slug(what)}"
+    fits = (page.code for page in pages().values() if any(named.startswith(f"{text} ") for text in page.seen))
+    return next(fits, other)
 
 
 def asked(text: str) -> tuple[Page, ...]:

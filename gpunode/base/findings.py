@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any
 
-from gpunode.base.codes import code_of
+from gpunode.base.codes import slug
 from gpunode.base.disruption import Disruption
 from gpunode.base.messages import Scope
 
@@ -62,8 +62,8 @@ class Finding:
     `remedy` say why and what to do, `source` says where the desired value is stated. `disturbs` is what its remedy
     costs the node; None where there is none, or nobody can say. `by_person`: no step of a run mends it before a person
     has done something. `since`: when a run first left it as it is, as 2026-01-31T12:00:00Z; None where none did. Two
-    findings that differ in that alone are equal. `code`: what `gpunode explain` knows it by, which follows from
-    component and `what` unless it is given.
+    findings that differ in that alone are equal. `code`: that of its declaration, which
+    `gpunode explain` prints.
     """
 
     component: str
@@ -80,9 +80,9 @@ class Finding:
     code: str = ""
 
     def __post_init__(self) -> None:
-        """Take the code from what the finding is about, where none is given."""
+        """Take the code from what the finding is about, where no declaration gives one."""
         if not self.code:
-            object.__setattr__(self, "code", code_of(self.component, self.what))
+            object.__setattr__(self, "code", f"{slug(self.component)}.{slug(self.what)}")
 
     def __str__(self) -> str:
         """Return the finding as a line of a log: class, both sides, cause and remedy."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from gpunode.base.comparison import RUN
+from gpunode.base.comparison import RUN, FindingMessage
 from gpunode.base.decision import Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
@@ -14,6 +14,10 @@ from gpunode.system.service import RESTARTING, ServiceState
 from gpunode.system.unit import unmask
 
 RUNNING, MASKED = "running", "masked"
+_MEND = f"look at `journalctl -u {{unit}}` on the node, mend what ends it, `systemctl restart {{unit}}`, and {RUN}"
+# What a person does about a service that does not run, or does not start at boot.
+MEND_SERVICE = (RUN, _MEND, f"{unmask('{unit}')}, and {RUN}")
+MEND_BOOT = (RUN, MEND_SERVICE[-1])
 
 
 class Runtime(Protocol):
@@ -42,7 +46,7 @@ def service_verdict(unit: str, actual: Runtime) -> ServiceVerdict:
     """Return what a runtime's unit does: `running` where it runs and stays up."""
     service = actual.service
     said = f"; its journal says: {' | '.join(service.said)}" if service.said else ""
-    mend = f"look at `journalctl -u {unit}` on the node, mend what ends it, `systemctl restart {unit}`, and {RUN}"
+    mend = _MEND.format(unit=unit)
     if service.restarting:
         times = f", {service.restarts} times so far" if service.restarts > 1 else ""
         return ServiceVerdict(RESTARTING, mend, f"it ends by itself, and systemd starts it again{times}{said}")
@@ -69,6 +73,18 @@ def masked_refusal(unit: str) -> str:
     return (
         f"{unit} is masked: somebody forbade that it is started; nothing was changed. Undo that by {unmask(unit)}, and "
         "run again"
+    )
+
+
+def service_findings(
+    unit: str, state: Runtime, runs: FindingMessage, starts: FindingMessage, of: str | None = None
+) -> tuple[Finding, Finding]:
+    """Return whether a unit runs, and whether it starts at boot, as findings of these declarations."""
+    service, boots = service_verdict(unit, state), boot_verdict(unit, state)
+    good = service.actual == RUNNING
+    return (
+        runs.compared(service.actual, RUNNING, good, of=of, cause=service.cause, remedy=service.remedy),
+        starts.compared(boots.actual, "yes", state.enabled, of=of, cause=boots.cause, remedy=boots.remedy),
     )
 
 

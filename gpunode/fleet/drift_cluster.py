@@ -12,23 +12,22 @@ from gpunode.base.findings import Finding, NodeReport
 from gpunode.base.messages import Scope
 from gpunode.base.probe import Probe
 from gpunode.base.reading import ParseError
-from gpunode.base.subject import Subject
 from gpunode.facts.scheduler import Scheduler
 from gpunode.fleet.cluster import reached
 from gpunode.fleet.nodes import read
 from gpunode.kubernetes.components import Whole, decide_alone, decide_exporter_alone, unknown, unreached
 from gpunode.kubernetes.components import findings as findings_of_cluster
-from gpunode.kubernetes.dcgm_exporter import exporter_namespace, nodes_with_exporter
+from gpunode.kubernetes.dcgm_exporter import SECOND_EXPORTER, exporter_namespace, nodes_with_exporter
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_restart import NONE
 from gpunode.kubernetes.device_plugin.methods import extender, leaving, members, nodes_by, schedulers
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
-from gpunode.kubernetes.device_plugin.others import Plugin
-from gpunode.kubernetes.device_plugin.own_config import decide_own_config
+from gpunode.kubernetes.device_plugin.others import SECOND_PLUGIN, Plugin
+from gpunode.kubernetes.device_plugin.own_config import CONFIG_ENTRY, decide_own_config
 from gpunode.kubernetes.device_plugin.taken import TAKEN, asking_taken, judge_taken, parse_taken
 from gpunode.kubernetes.device_plugin.verdict import judge_node
 from gpunode.kubernetes.device_plugin.view import View
-from gpunode.kubernetes.gpushare.decide import DesiredScheduler, decide
+from gpunode.kubernetes.gpushare.decide import SCHEDULER, DesiredScheduler, decide
 from gpunode.kubernetes.gpushare.state import SchedulerState
 from gpunode.kubernetes.mps_restarts import Restarts
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
@@ -121,7 +120,7 @@ def _of_node(
     if settings.device_plugin.method == "none" or name not in view.nodes:
         return
     if isinstance(plugins, str):
-        yield unknown(Subject.SECOND_PLUGIN, plugins)
+        yield unknown(SECOND_PLUGIN, words=plugins)
     else:
         yield from marked(decide_alone(settings, view.nodes[name], plugins, gone)).findings
 
@@ -132,7 +131,7 @@ def _exporters(cluster: Cluster, view: View, judged: Mapping[str, Settings]) -> 
     exporters = _answer(cluster.exporters) if nodes else ()
     for host, settings in nodes.items():
         if isinstance(exporters, str):
-            yield host, unknown(Subject.SECOND_EXPORTER, exporters)
+            yield host, unknown(SECOND_EXPORTER, words=exporters)
         elif (node := view.nodes.get(node_name(host, settings))) is not None:
             for item in marked(decide_exporter_alone(settings, node, exporters)).findings:
                 yield host, item
@@ -148,7 +147,7 @@ def _entries(cluster: Cluster, judged: Mapping[str, Settings]) -> Iterator[tuple
     entries = _answer(lambda: cluster.config_map(first.namespace, first.config_name or ""))
     for host, settings in named.items():
         if isinstance(entries, str):
-            yield host, unknown(Subject.CONFIG_ENTRY.of(f"{first.namespace}/{first.config_name}"), entries)
+            yield host, unknown(CONFIG_ENTRY, f"{first.namespace}/{first.config_name}", words=entries)
             continue
         for item in marked(decide_own_config(settings, entries)).findings:
             yield host, item
@@ -165,7 +164,7 @@ def _taken(
     taken = _answer(lambda: parse_taken(cluster.told("kubectl get pods", asking_taken(cluster.kubernetes))))
     for host, node in offering.items():
         if isinstance(taken, str):
-            yield host, unknown(f"{TAKEN}the node's GPUs", taken, None)
+            yield host, unknown(TAKEN, "the node's GPUs", words=taken, desired=None)
         else:
             yield from ((host, item) for item in judge_taken(node, taken))
 
@@ -197,7 +196,7 @@ def _schedulers(
 
     for answer in read(inventory, ByManifest, only=names):
         if not isinstance(answer.reading, SchedulerState):
-            yield answer.name, unknown(Subject.SCHEDULER, str(answer.reason))
+            yield answer.name, unknown(SCHEDULER, words=str(answer.reason))
             continue
         for item in marked(decide(desired, answer.reading)).findings:
             yield answer.name, item

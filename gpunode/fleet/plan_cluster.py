@@ -111,7 +111,11 @@ def _with(found: Plan | Finding, host: str, settings: Settings, node: Node, rest
     steps = (*found.steps, *_steps(settings, name, release, label))
     reasons = dict.fromkeys(each.refusal for each in (release, label) if each.refusal is not None)
     refused = tuple(CLIENTS_WOULD_END(reason=reason) for reason in reasons)
-    unread = [f"{what}: {each}" for what, each in restarts.releases.items() if isinstance(each, Exception)]
+    unread = [
+        f"{message.about(of)}: {each}"
+        for (message, of), each in restarts.releases.items()
+        if isinstance(each, Exception)
+    ]
     told = replace(found, refusals=(*found.refusals, *refused), steps=steps)
     return _unknown(told, "; ".join(unread)) if unread else told
 

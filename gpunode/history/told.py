@@ -9,17 +9,16 @@ from enum import Enum, auto
 from functools import cached_property
 from typing import Any
 
-from gpunode.base.codes import code_of
 from gpunode.base.document import AGENT_SCHEMA, REPORT_SCHEMA, ROLLOUT_SCHEMA, UPDATE, newer
 from gpunode.base.errors import CodedError
+from gpunode.base.explained import code_of
 from gpunode.base.findings import CLUSTER, FindingClass
 from gpunode.base.messages import command_error
-from gpunode.base.subject import Subject
 from gpunode.history.intervals import End, Key, State
 
 # The longest that a text is kept; a node may say anything.
 LONGEST = 2_000
-CONNECTION, STATE = ("node", Subject.CONNECTION.value), ("node", Subject.STATE.value)
+CONNECTION, STATE = ("node", "connection"), ("node", "state")
 _PREFLIGHT = "preflight"
 _OK = FindingClass.OK.value
 _AGENT = "agent"
@@ -254,8 +253,7 @@ def kept(text: str) -> str:
     """Return a text as a database takes it: no NUL, no half of a character, no longer than LONGEST; raise TypeError."""
     if not isinstance(text, str):
         raise TypeError(f"{type(text).__name__} stands where a text has to")
-    # A subject is a text of its own kind.
-    whole = str(text)
+    whole = text
     if not whole.isascii() or not whole.isprintable():
         whole = whole.encode("utf-8", "replace").decode().replace("\0", " ")
     return whole if len(whole) <= LONGEST else f"{whole[: LONGEST - 1]}…"

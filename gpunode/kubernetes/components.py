@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import Any
 
-from gpunode.base.comparison import AS_DESIRED, BY_HAND, compared, not_known
+from gpunode.base.comparison import AS_DESIRED, BY_HAND, FindingMessage
 from gpunode.base.decision import Decision, marked
 from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.messages import Scope
 from gpunode.base.reading import ParseError
-from gpunode.base.subject import Subject
 from gpunode.kubernetes import dcgm_exporter, gpu_operator
 from gpunode.kubernetes.device_plugin import others
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
@@ -29,23 +29,40 @@ from gpunode.kubernetes.device_plugin.methods import (
 )
 from gpunode.kubernetes.device_plugin.mps_clients import with_daemon
 from gpunode.kubernetes.device_plugin.others import Plugin
-from gpunode.kubernetes.device_plugin.pod_security import namespaces
+from gpunode.kubernetes.device_plugin.pod_security import NAMESPACE, namespaces
 from gpunode.kubernetes.device_plugin.update_strategy import node_by_node
-from gpunode.kubernetes.device_plugin.verdict import judge_extender
+from gpunode.kubernetes.device_plugin.verdict import DEPLOYMENT, judge_extender
 from gpunode.kubernetes.device_plugin.view import View
 from gpunode.kubernetes.helm.asked import AskedRelease
+from gpunode.kubernetes.helm.decide import RELEASE
 from gpunode.kubernetes.helm.program import HelmError
 from gpunode.kubernetes.helm.session import Session
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, labelled_for
-from gpunode.kubernetes.nodes.component import COMPONENT
+from gpunode.kubernetes.nodes.component import cluster_finding
+from gpunode.kubernetes.objects.decide import OWN_OBJECTS
+from gpunode.kubernetes.objects.runtime_class import RUNTIME_CLASS
 from gpunode.kubernetes.other_plugins import desired as other_plugins
 from gpunode.settings import Settings
 from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.cluster import node_name
 
+# The finding that a decision makes and the name of the one of several, and how it is decided: nothing is read before.
+Deciding = Iterator[tuple[tuple[FindingMessage, str | None], Callable[[], Decision[Any]]]]
+
+_ANOTHER = (
+    "the cluster has none of the inventory's nodes ({nodes}): set kubernetes.kubeconfig and kubernetes.context to the "
+    "cluster that is meant, kubernetes.node_name to a node's name there, or let it join"
+)
 _LOOK = "look at kubernetes.kubeconfig, and whether its user may read that: `kubectl auth can-i --list`"
-# What is decided on, by its name, and how: nothing is asked before.
-Deciding = Iterator[tuple[str, Callable[[], Decision[Any]]]]
+CLUSTER = cluster_finding(
+    "cluster",
+    "The cluster is not the one of these nodes, or does not answer.",
+    "Nothing is changed in a cluster that has none of the nodes; of one that does not answer nothing is known.",
+    remedies=(BY_HAND, _LOOK),
+    scope=Scope.CLUSTER,
+    causes=(_ANOTHER,),
+    classes=(FindingClass.DRIFT, FindingClass.ERROR),
+)
 
 
 @dataclass(frozen=True)
@@ -74,13 +91,13 @@ class Whole:
     def release(self, settings: ReleaseSettings, decide: Callable[[Session], Decision[Any]]) -> Deciding:
         """Yield what is to be done about a release."""
         cluster = self.cluster
-        name = Subject.RELEASE.of(f"{settings.namespace}/{settings.release}")
-        yield name, lambda: decide(Session.begun(cluster.kubernetes, settings, cluster.proxy, cluster.run))
+        of = f"{settings.namespace}/{settings.release}"
+        yield (RELEASE, of), lambda: decide(Session.begun(cluster.kubernetes, settings, cluster.proxy, cluster.run))
 
 
 def _namespaces(whole: Whole) -> Deciding:
     if spaces := namespaces(whole.hosts):
-        yield Subject.NAMESPACE.of(", ".join(spaces)), lambda: whole.cluster.decide_namespaces(spaces)
+        yield (NAMESPACE, ", ".join(spaces)), lambda: whole.cluster.decide_namespaces(spaces)
 
 
 def _operator(whole: Whole) -> Deciding:
@@ -96,7 +113,7 @@ def _operator(whole: Whole) -> Deciding:
 def _runtime_class(whole: Whole) -> Deciding:
     chosen = desired_cluster(whole.hosts) or class_alone(whole.hosts)
     if chosen is not None and (desired := chosen.runtime_class) is not None:
-        yield Subject.RUNTIME_CLASS, lambda: whole.cluster.decide_runtime_class(desired)
+        yield (RUNTIME_CLASS, None), lambda: whole.cluster.decide_runtime_class(desired)
 
 
 def plugin_release(whole: Whole) -> Deciding:
@@ -112,7 +129,7 @@ def plugin_release(whole: Whole) -> Deciding:
 
 def _objects(whole: Whole) -> Deciding:
     desired, nodes = wanted_objects(whole.hosts), whole.view.nodes
-    yield Subject.OWN_OBJECTS, lambda: whole.cluster.decide_objects(desired, nodes, whole.relabelled, whole.ours)
+    yield (OWN_OBJECTS, None), lambda: whole.cluster.decide_objects(desired, nodes, whole.relabelled, whole.ours)
 
 
 def _other_releases(whole: Whole) -> Deciding:
@@ -121,7 +138,7 @@ def _other_releases(whole: Whole) -> Deciding:
     for name, each in desired.items():
         is_known = other_plugins.is_labelled(name, nodes)
         yield from whole.release(each.settings, partial(_other_release, each, now, is_known))
-    yield Subject.RELEASE.of("of former device plugins"), partial(_left, whole, desired, now)
+    yield (RELEASE, "of former device plugins"), partial(_left, whole, desired, now)
 
 
 def _other_release(desired: AskedRelease, now: datetime, is_known: bool, helm: Session) -> Decision[Any]:
@@ -130,7 +147,7 @@ def _other_release(desired: AskedRelease, now: datetime, is_known: bool, helm: S
 
 def _monitor(whole: Whole) -> Deciding:
     if dcgm_exporter.asks_for_monitor(whole.hosts):
-        yield Subject.SERVICE_MONITOR, lambda: whole.cluster.decide_monitor(whole.hosts)
+        yield (dcgm_exporter.SERVICE_MONITOR, None), lambda: whole.cluster.decide_monitor(whole.hosts)
 
 
 def _left(whole: Whole, desired: Mapping[str, AskedRelease], now: datetime) -> Decision[Any]:
@@ -150,7 +167,7 @@ def _left(whole: Whole, desired: Mapping[str, AskedRelease], now: datetime) -> D
 
 def _extender(whole: Whole) -> Deciding:
     if nodes_by("gpushare", whole.hosts):
-        yield Subject.DEPLOYMENT, lambda: Decision((judge_extender(whole.view),))
+        yield (DEPLOYMENT, None), lambda: Decision((judge_extender(whole.view),))
 
 
 # In the order in which drift tells of them; the scheduler is a host's, and labels and pods are a node's.
@@ -170,19 +187,16 @@ def findings(whole: Whole, release: Deciding) -> Iterator[Finding]:
             # A run refuses all of it in another cluster.
             yield from marked(decision if right.refusal is None else replace(decision, steps=())).findings
         except (ClusterError, HelmError, ParseError) as error:
-            yield unknown(what, str(error))
+            yield unknown(*what, words=str(error))
 
 
 def decide_right(hosts: Mapping[str, Settings], nodes: Collection[str]) -> Decision[None]:
     """Return whether a cluster of these nodes is the one that is meant: a kubeconfig may name another one."""
     desired = [node_name(name, settings) for name, settings in hosts.items() if settings.kubernetes.enabled]
     good, few = any(name in nodes for name in desired), ", ".join(desired[:5]) + (" …" if len(desired) > 5 else "")
-    reason = (
-        f"the cluster has none of the inventory's nodes ({few}): set kubernetes.kubeconfig and kubernetes.context to "
-        "the cluster that is meant, kubernetes.node_name to a node's name there, or let it join"
-    )
+    reason = _ANOTHER.format(nodes=few)
     said = "has nodes of the inventory"
-    item = compared(COMPONENT, Subject.CLUSTER, said if good else "another one", said, good, BY_HAND, reason)
+    item = CLUSTER.compared(said if good else "another one", said, good, cause=reason)
     return Decision((item,), (), None if good else reason)
 
 
@@ -206,13 +220,13 @@ def decide_exporter_alone(
 
 def unreached(words: str) -> Finding:
     """Return the finding that the cluster does not answer; words: as of `unknown`."""
-    return replace(unknown(Subject.CLUSTER, words), finding_class=FindingClass.ERROR)
+    return replace(unknown(CLUSTER, words=words), finding_class=FindingClass.ERROR)
 
 
-def unknown(what: str, words: str, desired: str | None = AS_DESIRED) -> Finding:
+def unknown(message: FindingMessage, of: str | None = None, *, words: str, desired: str | None = AS_DESIRED) -> Finding:
     """Return the finding that one thing of a cluster is not known.
 
     words: why; the last line is the remedy, where there are several. desired: None where no setting asks for it
     """
     cause, _, remedy = words.partition("\n")
-    return not_known(COMPONENT, what, desired, cause, remedy or _LOOK)
+    return message.not_known(desired, cause, remedy or _LOOK, of=of)

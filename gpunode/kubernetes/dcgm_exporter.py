@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpunode.base.comparison import BY_HAND, compared
+from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
+from gpunode.base.messages import Scope
 from gpunode.base.reading import ParseError
-from gpunode.base.subject import Subject
 from gpunode.components.dcgm.drop_ins import HOST_ENGINE
 from gpunode.kubernetes.device_plugin.others import selected
 from gpunode.kubernetes.helm.asked import AskedRelease
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl
-from gpunode.kubernetes.nodes.component import COMPONENT
+from gpunode.kubernetes.nodes.component import cluster_finding
 from gpunode.kubernetes.nodes.labels import EXPORTER_LABEL
 from gpunode.kubernetes.objects.runtime_class import NAME
 from gpunode.settings import Settings
@@ -36,6 +36,23 @@ _DEFAULTS: Mapping[str, Any] = {
     ],
     "rollingUpdate": {"maxUnavailable": "100%", "maxSurge": 0},
 }
+
+SECOND_EXPORTER = cluster_finding(
+    "second exporter",
+    "A second DCGM exporter runs on this node.",
+    "Each queries the GPUs, and only one of them gets profiling metrics.",
+    remedies=(BY_HAND,),
+)
+SERVICE_MONITOR = cluster_finding(
+    "kind ServiceMonitor",
+    "The cluster knows no kind ServiceMonitor, which the exporter's chart is to make.",
+    "The kind comes with the Prometheus Operator. helm would install nothing of the chart.",
+    remedies=(BY_HAND,),
+    scope=Scope.CLUSTER,
+    cause=f"the cluster knows no kind ServiceMonitor ({_KIND}.{_GROUP}), and dcgm_exporter_chart.service_monitor = "
+    "True asks for one: helm would install nothing. Install the Prometheus Operator with its custom resources, or set "
+    "dcgm_exporter_chart.service_monitor = False",
+)
 
 
 def nodes_with_exporter(hosts: Mapping[str, Settings]) -> dict[str, Settings]:
@@ -144,13 +161,13 @@ def decide_alone(
     if not (settings.kubernetes.enabled and settings.dcgm_exporter_chart.enabled):
         return Decision(())
     found = [
-        compared(COMPONENT, Subject.SECOND_EXPORTER, f"{each.namespace}/{each.name}", "none", False, BY_HAND, reason)
+        SECOND_EXPORTER.compared(f"{each.namespace}/{each.name}", "none", False, cause=reason)
         for each in exporters
         if not _is_own(each, settings) and selected(each.pod, labels)
         if (reason := _reason(each, node.name))
     ]
     if not found:
-        return Decision((compared(COMPONENT, Subject.SECOND_EXPORTER, "none", "none", True),))
+        return Decision((SECOND_EXPORTER.compared("none", "none", True),))
     return Decision(tuple(found), (), "\n".join(str(item.cause) for item in found))
 
 
@@ -193,11 +210,5 @@ def decide_monitor(hosts: Mapping[str, Settings], printed: str) -> Decision[None
     if not asks_for_monitor(hosts):
         return Decision(())
     good = f"{_KIND}.{_GROUP}" in printed.split()
-    reason = (
-        f"the cluster knows no kind ServiceMonitor ({_KIND}.{_GROUP}), and dcgm_exporter_chart.service_monitor = True "
-        "asks for one: helm would install nothing. Install the Prometheus Operator with its custom resources, or set "
-        "dcgm_exporter_chart.service_monitor = False"
-    )
-    actual = "known" if good else None
-    item = compared(COMPONENT, Subject.SERVICE_MONITOR, actual, "known", good, BY_HAND, reason)
-    return Decision((item,), (), None if good else reason)
+    item = SERVICE_MONITOR.compared("known" if good else None, "known", good)
+    return Decision((item,), (), None if good else SERVICE_MONITOR.cause)

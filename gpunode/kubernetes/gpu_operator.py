@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpunode.base.comparison import BY_HAND, compared
+from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
-from gpunode.base.subject import Subject
 from gpunode.kubernetes.helm.asked import AskedRelease
-from gpunode.kubernetes.nodes.component import COMPONENT
+from gpunode.kubernetes.nodes.component import cluster_finding
 from gpunode.settings.cluster.chart_values import merged
 from gpunode.settings.cluster.gpu_operator import METHOD
 from gpunode.settings.model import Settings
@@ -24,6 +23,19 @@ _FOUND_BY = tuple(f"{_FEATURE}pci-{device}.present" for device in ("10de", "0302
 # source: gpu-operator, templates/_helpers.tpl and internal/image/image.go (v24.9 to v26.7).
 _TAGGED_AS_THE_CHART = ("operator", "validator")
 
+_NOT_FOUND = (
+    "device_plugin.nfd is 'present', and the GPU Operator finds GPU nodes by one of {labels}: there is {actual}. Have "
+    "the cluster's node feature discovery label by vendor, or by class and vendor (its worker's "
+    "sources.pci.deviceLabelFields), or set device_plugin.nfd to 'chart'"
+)
+GPU_LABELS = cluster_finding(
+    "GPU labels of node feature discovery",
+    "Node feature discovery gives GPU nodes no label by which the GPU Operator would find them.",
+    "Without the label of an NVIDIA PCI device the operator takes the node for one without a GPU.",
+    remedies=(BY_HAND,),
+    causes=(_NOT_FOUND,),
+)
+
 
 def decide_found(settings: Settings, labels: Mapping[str, str]) -> Decision[None]:
     """Return whether the operator takes a node with these labels for one with GPUs; others than gpunode label it so."""
@@ -31,13 +43,8 @@ def decide_found(settings: Settings, labels: Mapping[str, str]) -> Decision[None
         return Decision(())
     desired, good = ", ".join(_FOUND_BY), any(labels.get(name) == "true" for name in _FOUND_BY)
     there = ", ".join(sorted(name for name in labels if name.startswith(f"{_FEATURE}pci-") and "10de" in name)[:5])
-    reason = (
-        f"device_plugin.nfd is 'present', and the GPU Operator finds GPU nodes by one of {desired}: there is "
-        f"{there or 'none of an NVIDIA device'}. "
-        "Have the cluster's node feature discovery label by vendor, or by class and vendor (its worker's "
-        "sources.pci.deviceLabelFields), or set device_plugin.nfd to 'chart'"
-    )
-    item = compared(COMPONENT, Subject.GPU_LABELS, there or None, f"one of {desired}", good, BY_HAND, reason)
+    reason = _NOT_FOUND.format(labels=desired, actual=there or "none of an NVIDIA device")
+    item = GPU_LABELS.compared(there or None, f"one of {desired}", good, cause=reason)
     return Decision((item,), (), None if good else reason)
 
 

@@ -6,12 +6,10 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from gpunode.base.comparison import compared
 from gpunode.base.findings import Finding
 from gpunode.base.reading import ParseError
-from gpunode.base.subject import Subject
 from gpunode.kubernetes.nodes.cluster_nodes import kubectl
-from gpunode.kubernetes.nodes.component import COMPONENT
+from gpunode.kubernetes.nodes.component import cluster_finding
 from gpunode.kubernetes.nodes.labels import MIG_CONFIG, MIG_STATE
 from gpunode.settings import Settings
 from gpunode.settings.cluster.gpu_operator import METHOD
@@ -21,6 +19,19 @@ from gpunode.settings.cluster.gpu_operator import METHOD
 _SELECTOR = "app=nvidia-mig-manager"
 _GOES_TO = ("nvidia.com/gpu.deploy.mig-manager", "true")
 _DONE, _FAILED = "success", "failed"
+
+_SEE_LOG = (
+    f"see `kubectl --namespace {{namespace}} logs --selector {_SELECTOR}`, correct what it reports, and set the label "
+    f"{MIG_CONFIG} again"
+)
+MIG_MANAGER = cluster_finding(
+    "the operator's MIG manager on",
+    "The GPU Operator's MIG manager has not done what the node's label asks for.",
+    "The label nvidia.com/mig.config.state has its progress: pending and rebooting while it works, failed where "
+    "it gave up. The log of its pod has the reason, such as a GPU in use.",
+    name="mig-manager",
+    remedies=(_SEE_LOG,),
+)
 
 
 def judge_mig_manager(settings: Settings, labels: Mapping[str, str]) -> Iterator[Finding]:
@@ -38,21 +49,19 @@ def judge_mig_manager(settings: Settings, labels: Mapping[str, str]) -> Iterator
     if MIG_CONFIG not in labels or _GOES_TO not in labels.items():
         return
     state, namespace = labels.get(MIG_STATE), settings.gpu_operator.namespace
-    item = compared(
-        COMPONENT,
-        Subject.MIG_MANAGER.of(labels[MIG_CONFIG]),
+    item = MIG_MANAGER.compared(
         state,
         _DONE,
         state == _DONE,
-        f"see `kubectl --namespace {namespace} logs --selector {_SELECTOR}`, mend what it says, and set the label "
-        f"{MIG_CONFIG} anew",
+        of=labels[MIG_CONFIG],
+        remedy=_SEE_LOG.format(namespace=namespace),
     )
     yield replace(item, by_person=True) if state == _FAILED else item
 
 
 def is_about(finding: Finding) -> bool:
     """Say whether a finding is the manager's."""
-    return Subject.MIG_MANAGER.named(finding.what) is not None
+    return finding.code == MIG_MANAGER.code
 
 
 def asking_pods(settings: Settings, node: str) -> tuple[str, ...]:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from gpunode.base.comparison import not_known
+from gpunode.base.comparison import FindingMessage
 from gpunode.base.decision import Decision
+from gpunode.base.findings import FindingClass
 from gpunode.base.reading import ParseError
-from gpunode.base.subject import Subject
 from gpunode.kubernetes.components import Deciding, Whole, plugin_release
 from gpunode.kubernetes.device_plugin.cluster import ClusterError
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
@@ -37,10 +37,19 @@ from gpunode.kubernetes.device_plugin.mps_clients import (
 )
 from gpunode.kubernetes.helm.change import ReleaseChange
 from gpunode.kubernetes.helm.program import HelmError
-from gpunode.kubernetes.nodes.component import COMPONENT
+from gpunode.kubernetes.nodes.component import cluster_finding
 from gpunode.kubernetes.nodes.labels import LabelChange
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
+
+_LOOK = "look at kubernetes.kubeconfig: its user needs to list pods of all namespaces"
+GPU_PODS = cluster_finding(
+    "pods with a GPU",
+    "It is not known which pods have a GPU of this node.",
+    "They are listed before an MPS daemon restarts under them: the cluster did not answer, or forbids the list.",
+    classes=(FindingClass.ERROR,),
+    remedies=(_LOOK,),
+)
 
 
 @dataclass(frozen=True)
@@ -56,9 +65,9 @@ class Restarts:
         return parse_clients(cluster.told("kubectl get pods", asking(cluster.kubernetes)))
 
     @cached_property
-    def releases(self) -> dict[str, Decision[ReleaseChange] | Exception]:
+    def releases(self) -> dict[tuple[FindingMessage, str | None], Decision[ReleaseChange] | Exception]:
         """Return what is to be done about the plugin's release, by its name; why nobody can say."""
-        found: dict[str, Decision[ReleaseChange] | Exception] = {}
+        found: dict[tuple[FindingMessage, str | None], Decision[ReleaseChange] | Exception] = {}
         for name, decide in plugin_release(self.whole):
             try:
                 found[name] = decide()
@@ -122,8 +131,7 @@ class Restarts:
             clients = {node: pods for node, pods in self.clients.items() if node in nodes}
         except (ClusterError, ParseError) as error:
             cause = " ".join(str(error).split())
-            remedy = "look at kubernetes.kubeconfig: its user needs to list pods of all namespaces"
-            return Decision((not_known(COMPONENT, Subject.GPU_PODS, "known", cause, remedy),))
+            return Decision((GPU_PODS.not_known("known", cause, _LOOK),))
         return decide_restart(clients, self.bounds)
 
     @cached_property

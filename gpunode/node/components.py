@@ -8,7 +8,6 @@ from typing import Any, Protocol
 
 from gpunode.base.decision import Decision, Step, behind, is_forbidden, marked
 from gpunode.base.disruption import Disruption
-from gpunode.base.subject import Subject
 from gpunode.components.containerd import decide as containerd
 from gpunode.components.crio import decide as crio
 from gpunode.components.crio.drop_in import Runtimes as CrioRuntimes
@@ -236,7 +235,7 @@ def _is_late(settings: Settings, stop: str) -> Callable[[Step[Any]], bool]:
 
     def late(step: Step[Any]) -> bool:
         (item,) = step.settles
-        return item.component in later or Subject.FILE.named(item.what) in own
+        return item.component in later or files.FILES[item.component].named(item) in own
 
     return late
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from gpunode.reference import codes, drift, findings, output, plan, rollout, settings
+from gpunode.reference import codes, drift, output, plan, rollout, settings
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 PAGES: dict[str, Callable[[], str]] = {
@@ -13,9 +13,6 @@ PAGES: dict[str, Callable[[], str]] = {
     "plan.md": plan.document,
     **plan.FILES,
     "drift.md": drift.document,
-    "findings.md": findings.document,
-    # Read by `gpunode explain`, and for the pages below.
-    "../gpunode/data/codes.json": codes.data,
     "codes.md": codes.document,
     "../gpunode/reference/pages/ever.txt": codes.ever,
     "rollout.md": rollout.document,

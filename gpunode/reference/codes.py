@@ -1,139 +1,20 @@
-"""Generate docs/codes.md from the pages of all codes, and gpunode/data/codes.json of those that no module declares.
-
-The latter come from `pages/`, written by hand, with causes, remedies and classes of findings from the judges' source.
-"""
+"""Render docs/codes.md from the declarations of all messages."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from gpunode.base import explained
-from gpunode.base.codes import OTHER, code_of
-from gpunode.base.findings import Finding, FindingClass, verdict
-from gpunode.base.messages import Kind, declared
-from gpunode.reference import findings
+from gpunode.base.messages import Kind
 
-_PAGES = Path(__file__).resolve().parent / "pages"
 # Every code that there ever was, a line each; `make docs` adds to it and takes nothing away.
-EVER = _PAGES / "ever.txt"
-_FILLED_IN = re.compile(r"\{[^{}]*\}")
-_BY_NODE = "…"
-FINDING, REFUSAL, CAUTION = "finding", "refusal", "caution"
-
-_CLASSES = frozenset(each.value for each in FindingClass)
-
-Page = dict[str, Any]
-
-
-def _written(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((_PAGES / f"{name}.yaml").read_text(encoding="utf-8"))
-    return found
-
-
-def _expanded(pages: dict[str, Any]) -> Iterator[tuple[str, Page]]:
-    """Yield (code, page) of what is written for findings; `*` stands for each of several components."""
-    for code, page in pages.items():
-        if not code.startswith("*"):
-            yield code, dict(page)
-            continue
-        own = {key: text for key, text in page.items() if key != "of"}
-        for component in page["of"]:
-            said = {key: text.format(component=component) for key, text in own.items()}
-            yield code.replace("*", component.replace("_", "-")), said
-
-
-def _codes(row: findings.Row) -> Iterator[tuple[str, str]]:
-    """Yield (component, what) of each finding that a row of the source may be."""
-    for what in row.what.split(" / "):
-        yield row.component, what
-
-
-def codes_of_source() -> dict[str, list[findings.Row]]:
-    """Return code -> the rows of the judges' source that have it; what any component may have has the code of none."""
-    found: dict[str, list[findings.Row]] = {}
-    for path in findings.JUDGES:
-        for row in findings.rows(path):
-            # What is handed on from elsewhere has its row there.
-            for component, what in _codes(row) if row.what != _BY_NODE else ():
-                found.setdefault(code_of(component, what), []).append(row)
-    return found
-
-
-def _waits() -> dict[str, list[findings.Row]]:
-    found: dict[str, list[findings.Row]] = {}
-    for path in findings.JUDGES:
-        for row in dict.fromkeys(findings.pending(path)):
-            found.setdefault(row.component.replace("_", "-"), []).append(row)
-    return found
-
-
-def _said(texts: Iterable[str]) -> list[str]:
-    """Return what of these says anything, each once."""
-    return [text for text in dict.fromkeys(map(str.strip, texts)) if text.strip("… :;/,.")]
-
-
-def _exit_code(kind: str) -> str:
-    if kind not in _CLASSES:
-        return ""
-    return f"{kind}: {int(verdict([Finding('node', FindingClass(kind), 'state', desired='')]))}"
-
-
-def _finding(code: str, page: Page, rows: list[findings.Row], waits: list[findings.Row]) -> Page:
-    classes = dict.fromkeys(row.kind for row in rows if row.kind != _BY_NODE)
-    if FindingClass.DRIFT in classes:
-        classes |= dict.fromkeys(row.kind for row in waits if row.kind in _CLASSES)
-    else:
-        waits = []
-    if FindingClass.NOT_KNOWN in classes:
-        page["detail"] += " As not known it says that the state could not be read or judged; no run acts on it."
-    causes = _said(row.cause for row in [*rows, *waits])
-    remedies = _said([page.pop("remedy", ""), *(row.remedy for row in rows), *(row.remedy for row in waits)])
-    seen = [f"{row.component}: {what}" for row in rows for what in row.what.split(" / ")]
-    fallen = [text for text in seen if code_of(*text.split(": ", 1)) == code]
-    exits = "; ".join(filter(None, map(_exit_code, classes))) or "0: it is told, and changes none"
-    return {
-        "kind": FINDING,
-        "seen": list(dict.fromkeys(fallen)),
-        **page,
-        "causes": causes,
-        "remedies": remedies,
-        "exit": page.get("exit", f"of gpunode drift, by its class: {exits}" if classes else exits),
-    }
-
-
-def _findings() -> Iterator[tuple[str, Page]]:
-    source, waits = codes_of_source(), _waits()
-    for code, page in _expanded(_written("findings")):
-        component, _, subject = code.partition(".")
-        rows = source.get(code) or source.get(f"any-component.{subject}", [])
-        yield code, _finding(code, page, rows, waits.get(component, []))
-
-
-def _shown(text: str) -> str:
-    """Return a text of a table with an ellipsis where something is filled in."""
-    return _FILLED_IN.sub(_BY_NODE, text).replace("……", _BY_NODE)
-
-
-def data() -> str:
-    """Return the text of gpunode/data/codes.json: the pages that no module declares yet."""
-    explained.load()
-    written = dict(sorted(_findings()))
-    return (
-        json.dumps({code: written[code] for code in written if code not in declared()}, indent=1, ensure_ascii=False)
-        + "\n"
-    )
+EVER = Path(__file__).resolve().parent / "pages" / "ever.txt"
 
 
 def ever() -> str:
     """Return the text of the list of all codes that there ever were, with those that are new."""
     before = EVER.read_text(encoding="utf-8").splitlines() if EVER.is_file() else []
-    return "\n".join(sorted({*before, *explained.pages()} - {OTHER, ""})) + "\n"
+    return "\n".join(sorted({*before, *explained.pages()})) + "\n"
 
 
 _HEAD = """# Codes

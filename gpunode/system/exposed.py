@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpunode.base.comparison import compared
+from gpunode.base.comparison import finding_message
 from gpunode.base.decision import Decision
 from gpunode.base.probe_output import repeated
 from gpunode.base.reading import ParseError, Reading
-from gpunode.base.subject import Subject
 
 # Configuration of what runs as root, and the folders that it is read from. gpunode's own files are judged by
 # themselves (gpunode/system/applied.py), keyrings as well; those of MPS and MIG are here, whose transactions go by
@@ -58,6 +57,15 @@ FILES = (
     "/etc/environment.d/*gpunode*",
 )
 
+EXPOSED = finding_message(
+    "node",
+    "files that root runs by",
+    "Users other than root may write files that root runs or reads.",
+    "Who writes these configuration files, or folders above them, decides what root does next.",
+    cause="others than root may write what root runs by: they decide what root does next",
+    remedies=("look at what they say, then `chown root:root {paths}; chmod go-w {paths}` on the node",),
+)
+
 
 @dataclass(frozen=True)
 class ExposedFile(Reading):
@@ -95,13 +103,10 @@ def decide(actual: Exposed) -> Decision[None]:
     """Return what is to be done about them: a person looks; who owns a file on purpose is not known here."""
     files = actual.files
     paths = " ".join(file.path for file in files)
-    item = compared(
-        "node",
-        Subject.EXPOSED,
+    item = EXPOSED.compared(
         ", ".join(map(str, files)) or "root's alone",
         "root's alone",
         not files,
-        remedy=f"look at what they say, then `chown root:root {paths}; chmod go-w {paths}` on the node",
-        cause="others than root may write what root runs by: they decide what root does next",
+        remedy=EXPOSED.remedies[0].format(paths=paths),
     )
     return Decision((item,))

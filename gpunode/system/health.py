@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from gpunode.base import tables
-from gpunode.base.comparison import not_known
+from gpunode.base.comparison import FindingMessage, finding_message
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.probe_output import repeated, values
 from gpunode.base.reading import Reading
-from gpunode.base.subject import Subject
 from gpunode.system.gpu import Gpus
 from gpunode.system.pci import PciGpus
 from gpunode.system.smi import ANSWERED, REMAPPED, address, data, exit_code_of, parse_answer, rows, warnings
@@ -35,6 +35,73 @@ _ECC = ("ecc.errors.uncorrected.volatile.total", "ecc.errors.uncorrected.aggrega
 _ASK = "run `nvidia-smi --query --display=ECC,ROW_REMAPPER` on the node"
 # ... changed from 0x0 (None) to 0x2 (Node Reboot Required)
 _ACTION = re.compile(r"recovery action changed from \S+ .{0,60}? ?to (0x[0-9a-fA-F]{1,2})\b")
+
+
+_declared = partial(finding_message, "health", classes=(FindingClass.ERROR,))
+_LOOK, _REPLACE = "run nvidia-smi on the node", "drain the node and have the GPU replaced"
+_IN_LOG = "{name}; it stays in the kernel log until the node boots"
+_LOST, _NO_SPARE = "its memory lost data since the driver was loaded", "it has no spare row left"
+_NO_LOG = "neither `dmesg` nor `journalctl --dmesg` printed the kernel log, where the driver writes errors of GPUs"
+_READ_LOG = "run `dmesg` as root on the node; a container needs the capability SYSLOG of its host for that"
+_AT_RESET = "bad rows of its memory are replaced at the next reset"
+_WARNS = "nvidia-smi answers, and warns of a GPU; it goes on working"
+MEMORY_ERRORS = _declared(
+    "memory errors by nvidia-smi",
+    "nvidia-smi does not report whether the GPUs' memory has errors.",
+    "It ended with an exit code that is no answer. Nothing is known of the memory.",
+    remedies=(_LOOK,),
+)
+XID = _declared(
+    "Xid",
+    "The kernel log has a critical Xid error of a GPU.",
+    "The driver reports errors of a GPU in the kernel log as Xids. Only those that mean a sick GPU are shown "
+    "(gpunode/data/health.yaml), not those that an application causes. They stay in the log until the node boots.",
+    causes=(_IN_LOG,),
+    remedies=tuple(_REMEDIES.values()),
+)
+NO_XIDS = _declared(
+    "Xids",
+    "Whether the kernel log has a critical Xid error of a GPU.",
+    "As ok it has none. No setting asks for the log: while it is not known, the exit code stays as it is.",
+    remedies=("nothing to do",),
+    classes=(),
+)
+ECC_ERRORS = _declared(
+    "uncorrected ECC errors",
+    "A GPU's memory has lost data (uncorrected ECC errors).",
+    "Programs that read this memory were ended or have wrong results. The count is since the driver was loaded.",
+    causes=(_LOST,),
+    remedies=(_REMEDIES["reset"],),
+)
+ROW_REMAPPING = _declared(
+    "row remapping",
+    "Rows of a GPU's memory wait to be replaced, or cannot be.",
+    "Bad rows are replaced by spare rows at a reset. Failed: no spare row is left, and the GPU has to be replaced.",
+    causes=(_NO_SPARE, _AT_RESET),
+    remedies=(_REPLACE, _REMEDIES["reset"]),
+)
+STATE = _declared(
+    "state",
+    "A GPU has to be reset.",
+    "It takes no new work, or will fail on it, until then.",
+    remedies=(_REMEDIES["reset"],),
+)
+GPU_MEMORY = _declared(
+    "memory of",
+    "Whether a GPU's memory has uncorrected errors, by what nvidia-smi answers.",
+    "As ok it has none.",
+    name="memory",
+    remedies=("nothing to do",),
+    classes=(),
+)
+WARNINGS = _declared(
+    "warnings by nvidia-smi",
+    "nvidia-smi warns of a GPU that goes on working.",
+    "It is a caution and changes no exit code. A corrupted infoROM, for example, loses counts of errors and settings.",
+    causes=(_WARNS,),
+    remedies=("look at the GPU (`nvidia-smi -q`), and ask the machine's vendor where a boot does not end it",),
+    classes=(),
+)
 
 
 @dataclass(frozen=True)
@@ -147,21 +214,13 @@ def health(found: Health, gpus: Gpus, pci: PciGpus) -> Iterator[Finding]:
     if gpus.status == "ok" and pci.gpus and found.exit_code not in ANSWERED:
         ended = "gave no answer" if found.exit_code is None else f"ended with exit code {found.exit_code}"
         cause = f"nvidia-smi {ended} to the question for memory errors"
-        yield not_known("health", Subject.MEMORY_ERRORS, "an answer", cause, f"{_ASK}, and look at what it answers")
+        yield MEMORY_ERRORS.not_known("an answer", cause, f"{_ASK}, and look at what it answers")
     # A warning need not be among what it prints as its answer.
     warned = found.exit_code in ANSWERED and found.exit_code != 0
     if found.warnings or warned:
         told = "; ".join(found.warnings) or f"exit code {found.exit_code}"
-        cause = "nvidia-smi answers, and warns of a GPU; it goes on working"
-        yield Finding(
-            "health",
-            FindingClass.OK,
-            "warnings by nvidia-smi",
-            told,
-            "none",
-            cause=f"{cause} (exit code {found.exit_code}: a corrupted infoROM)" if warned else cause,
-            remedy="look at the GPU (`nvidia-smi -q`), and ask the machine's vendor where a boot does not end it",
-        )
+        cause = f"{_WARNS} (exit code {found.exit_code}: a corrupted infoROM)" if warned else _WARNS
+        yield WARNINGS.finding(FindingClass.OK, told, "none", cause=cause, remedy=WARNINGS.remedies[0])
     for gpu in found.gpus:
         yield from _memory(gpu)
     table = tables.health()
@@ -171,8 +230,8 @@ def health(found: Health, gpus: Gpus, pci: PciGpus) -> Iterator[Finding]:
     for xid in ours:
         if row := critical.get(xid.code):
             yield replace(
-                _sick(f"Xid {xid.code}", xid.message or row.name, "none since the boot", row.remedy, xid.pci_address),
-                cause=f"{row.name}; it stays in the kernel log until the node boots",
+                _sick(XID, xid.message or row.name, "none since the boot", row.remedy, xid.pci_address, xid.code),
+                cause=_IN_LOG.format(name=row.name),
                 source=table.source if row.verified else f"{table.source} (not looked up there)",
             )
     asked_for = [finding for xid in ours if xid.code == table.recovery_xid.code for finding in _recovery(xid)]
@@ -180,15 +239,9 @@ def health(found: Health, gpus: Gpus, pci: PciGpus) -> Iterator[Finding]:
     if asked_for or any(xid.code in critical for xid in ours):
         return
     if found.log_read:
-        yield Finding("health", FindingClass.OK, "Xids", "none that is critical", "none that is critical")
+        yield NO_XIDS.finding(FindingClass.OK, "none that is critical", "none that is critical")
     elif pci.gpus and gpus.status not in ("absent", "no driver"):
-        yield not_known(
-            "health",
-            Subject.NO_XIDS,
-            None,
-            "neither `dmesg` nor `journalctl --dmesg` printed the kernel log, where the driver writes errors of GPUs",
-            "run `dmesg` as root on the node; a container needs the capability SYSLOG of its host for that",
-        )
+        yield NO_XIDS.not_known(None, _NO_LOG, _READ_LOG)
 
 
 def _recovery(xid: Xid) -> Iterator[Finding]:
@@ -197,7 +250,7 @@ def _recovery(xid: Xid) -> Iterator[Finding]:
     remedy = row.actions.get(action[1].lower(), "named") if action else "named"
     if remedy != "none":
         yield replace(
-            _sick(f"Xid {xid.code}", xid.message or row.name, "no recovery action", remedy, xid.pci_address),
+            _sick(XID, xid.message or row.name, "no recovery action", remedy, xid.pci_address, xid.code),
             cause=f"{row.name}, for another error of the GPU",
             source=tables.health().source,
         )
@@ -207,32 +260,33 @@ def _memory(gpu: GpuHealth) -> Iterator[Finding]:
     address, errors = gpu.pci_address, gpu.uncorrected_errors
     bad = []
     if gpu.requires_reset:
-        bad.append(_sick("state", "GPU requires reset", "usable", "reset", address))
+        bad.append(_sick(STATE, "GPU requires reset", "usable", "reset", address))
     if errors:
-        item = _sick("uncorrected ECC errors", str(errors), "0", "reset", address)
-        bad.append(replace(item, cause="its memory lost data since the driver was loaded"))
+        item = _sick(ECC_ERRORS, str(errors), "0", "reset", address)
+        bad.append(replace(item, cause=_LOST))
     if gpu.remap_failed:
-        item = _sick("row remapping", "failed", "none failed", None, address)
-        bad.append(replace(item, cause="it has no spare row left", remedy="drain the node and have the GPU replaced"))
+        item = _sick(ROW_REMAPPING, "failed", "none failed", None, address)
+        bad.append(replace(item, cause=_NO_SPARE, remedy=_REPLACE))
     elif gpu.remap_pending:
-        item = _sick("row remapping", "pending", "none pending", "reset", address)
-        bad.append(replace(item, cause="bad rows of its memory are replaced at the next reset"))
+        item = _sick(ROW_REMAPPING, "pending", "none pending", "reset", address)
+        bad.append(replace(item, cause=_AT_RESET))
     yield from bad
     if gpu.unread:
         cause = f"nvidia-smi answers {'; '.join(gpu.unread)}"
         remedy = f"{_ASK}; where it answers the same, {_REMEDIES['reset'].format(address=address)}"
-        yield not_known("health", Subject.GPU_MEMORY.of(address), "no uncorrected error", cause, remedy)
+        yield GPU_MEMORY.not_known("no uncorrected error", cause, remedy, of=address)
     elif not bad and errors is not None:
-        yield Finding("health", FindingClass.OK, f"memory of {address}", "no uncorrected error", "no uncorrected error")
+        yield GPU_MEMORY.finding(FindingClass.OK, "no uncorrected error", "no uncorrected error", of=address)
 
 
-def _sick(what: str, actual: str, desired: str, remedy: str | None, address: str) -> Finding:
-    return Finding(
-        component="health",
-        finding_class=FindingClass.ERROR,
-        what=f"{what} of {address}",
-        actual=actual,
-        desired=desired,
-        remedy=_REMEDIES[remedy].format(address=address) if remedy else "run nvidia-smi on the node",
+def _sick(
+    message: FindingMessage, actual: str, desired: str, remedy: str | None, address: str, code: int | None = None
+) -> Finding:
+    return message.finding(
+        FindingClass.ERROR,
+        actual,
+        desired,
+        of=f"of {address}" if code is None else f"{code} of {address}",
+        remedy=_REMEDIES[remedy].format(address=address) if remedy else _LOOK,
         disruption=Disruption[remedy] if remedy in ("reset", "reboot") else None,
     )

@@ -5,18 +5,30 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from gpunode.base.comparison import RUN, compared
+from gpunode.base.comparison import RUN, finding_message
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.probe_output import repeated
 from gpunode.base.reading import Reading
-from gpunode.base.subject import Subject
 from gpunode.system.transaction import FOLDER
 
-# A restore that nobody asks for may take away what its owner has put there since.
+# A restore that no run makes by itself may remove what its owner has put there since.
 BY_HAND = (
     f"where no run asks for it any more: on the node, `sh {FOLDER}/NAME.sh undo` puts back what was there before; or "
     f"`mv {FOLDER}/NAME.json {FOLDER}/NAME.given-up.json` keeps what is there now"
+)
+
+_HALF_DONE = "a run was cut off in the middle of it: what it was changing may be half done"
+_RESTORED = f"{_HALF_DONE}; the next run restores what was there before, and starts again"
+_NOT_RESTORED = f"{_HALF_DONE}, and no run of these settings restores what was there before"
+_EITHER = f"{RUN}; {BY_HAND}"
+INTERRUPTED = finding_message(
+    "node",
+    "interrupted changes",
+    "A run was cut off in the middle of a change on this node.",
+    "The change may be half done. The next run that makes it restores what was there before and starts again.",
+    causes=(_RESTORED, _NOT_RESTORED),
+    remedies=(_EITHER,),
 )
 
 
@@ -50,15 +62,11 @@ def decide(actual: Interrupted, unasked: Collection[str] = ()) -> Decision[None]
     unasked: names of those that no run comes to by these settings
     """
     names, left = (", ".join(name for name in actual.names if (name in unasked) is no) for no in (False, True))
-    item = compared(
-        "node",
-        Subject.INTERRUPTED,
+    item = INTERRUPTED.compared(
         names or "none",
         "none",
         not names,
-        cause="a run was cut off in the middle of it: what it was changing may be half done; the next run puts back "
-        "what was there before, and begins anew",
-        remedy=f"{RUN}; {BY_HAND}",
+        cause=_RESTORED,
         disruption=Disruption.restart,
     )
     steps: list[Step[None]] = [
@@ -67,14 +75,7 @@ def decide(actual: Interrupted, unasked: Collection[str] = ()) -> Decision[None]
     ]
     if not left:
         return Decision((item,), tuple(steps))
-    switched_off = compared(
-        "node",
-        Subject.INTERRUPTED.of("of what is switched off"),
-        left,
-        "none",
-        False,
-        remedy=BY_HAND,
-        cause="a run was cut off in the middle of it: what it was changing may be half done, and no run of these "
-        "settings puts back what was there before",
+    switched_off = INTERRUPTED.compared(
+        left, "none", False, of="of what is switched off", cause=_NOT_RESTORED, remedy=BY_HAND
     )
     return Decision((item, switched_off), tuple(steps))

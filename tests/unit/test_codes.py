@@ -8,6 +8,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from string import Formatter
 from typing import TypeVar
@@ -18,12 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base import explained
-from gpunode.base.codes import code_of
+from gpunode.base.comparison import DRAIN_FIRST, REBOOT_NODE, FindingMessage
 from gpunode.base.errors import CodedError
-from gpunode.base.explained import asked, pages
+from gpunode.base.explained import asked, code_of, load, pages
 from gpunode.base.findings import ExitCode, Finding, FindingClass, finding_from
-from gpunode.base.messages import command_error, declared
-from gpunode.base.tables.reading import content
+from gpunode.base.messages import Kind, command_error, declared
 from gpunode.base.verdicts import CautionMessage, RefusalMessage
 from gpunode.cli import explain as command
 from gpunode.cli import gpunode
@@ -41,9 +41,7 @@ GPUNODE = Path(__file__).resolve().parents[2] / "gpunode"
 SOURCES = tuple(path for path in GPUNODE.rglob("*.py") if "reference" not in path.parts)
 CLI = tuple((GPUNODE / "cli").glob("*.py"))
 N = TypeVar("N", bound=ast.AST)
-FINDINGS = [
-    (row.component, what) for rows in codes.codes_of_source().values() for row in rows for what in row.what.split(" / ")
-]
+FINDINGS = [each for each in (load() or declared()).values() if isinstance(each, FindingMessage)]
 
 
 @pytest.mark.parametrize("code", sorted(pages()))
@@ -58,18 +56,34 @@ def test_a_page_says_what_it_is_what_it_means_and_what_to_do(code: str) -> None:
     assert "{" not in page.detail
 
 
-@given(st.sampled_from(FINDINGS), st.text(min_size=1, max_size=20))
-def test_whatever_a_node_fills_in_a_finding_has_a_code_that_is_explained(
-    finding: tuple[str, str], filled_in: str
-) -> None:
-    component, what = finding
-    code = code_of(component, what.replace("…", filled_in))
-    if component == "any component":
-        assert all(code.replace("any-component", each) in pages() for each in ("containerd", "docker", "crio")) or all(
-            code.replace("any-component", row["component"]) in pages() for row in content("own_files.yaml")["places"]
-        )
-    else:
-        assert code in pages()
+@given(st.sampled_from(FINDINGS), st.text(min_size=1, max_size=20) | st.none())
+def test_a_finding_of_any_name_has_the_code_of_its_declaration(message: FindingMessage, name: str | None) -> None:
+    finding = message.finding(FindingClass.OK, of=name)
+    assert (finding.code, message.named(finding)) == (message.code, name)
+    assert code_of(finding.component, finding.what) == message.code
+
+
+def test_a_difference_has_cause_and_remedy_of_its_declaration_unless_the_call_gives_others() -> None:
+    declared_alone = replace(FINDINGS[0], code="test.alone", cause="declared", remedies=("first", "second"))
+    good, bad = (declared_alone.compared(None, 1, is_good) for is_good in (True, False))
+    assert (good.finding_class, good.cause, good.remedy, good.actual) == (FindingClass.OK, None, None, "none")
+    assert (bad.finding_class, bad.cause, bad.remedy, bad.code) == (
+        FindingClass.DRIFT,
+        "declared",
+        "first",
+        "test.alone",
+    )
+    given_both = declared_alone.compared(0, 1, False, cause="given", remedy="second")
+    assert (given_both.cause, given_both.remedy) == ("given", "second")
+
+
+def test_a_finding_has_a_remedy_for_each_class_that_waits() -> None:
+    waits = {FindingClass.RESTART_PENDING: DRAIN_FIRST, FindingClass.REBOOT_PENDING: REBOOT_NODE}
+    assert all(remedy in each.remedies for kind, remedy in waits.items() for each in FINDINGS if kind in each.classes)
+    assert {kind for each in FINDINGS for kind in each.classes} == {*FindingClass} - {
+        FindingClass.OK,
+        FindingClass.NOT_KNOWN,
+    }
 
 
 def test_what_is_told_of_nodes_and_plans_has_codes_that_are_explained() -> None:
@@ -110,7 +124,7 @@ def literals(function: str) -> set[str]:
 
 
 def test_every_refusal_and_caution_is_declared_and_has_a_page_of_its_kind() -> None:
-    for kind, function in ((codes.REFUSAL, "RefusalMessage"), (codes.CAUTION, "CautionMessage")):
+    for kind, function in ((Kind.REFUSAL, "RefusalMessage"), (Kind.CAUTION, "CautionMessage")):
         own = {code for code, page in pages().items() if page.kind == kind and code.startswith("preflight.")}
         assert len(own) > 20 and own == {f"preflight.{row}" for row in literals(function)}
     # verdicts.py makes them of declarations, plan.py of a plan's JSON.
@@ -239,7 +253,7 @@ def test_words_of_a_command_line_are_one_question() -> None:
     assert "seen as    driver: loaded module" in lines
     assert [line[11:] for line in lines if line[11:] in page.remedies] == list(page.remedies)
     (ends,) = (line for line in lines if line.startswith("exit code"))
-    assert ends.endswith(": drift: 2; reboot pending: 2") and command.page_text(page, 40) != done.output
+    assert ": drift: 2; reboot pending: 2; not known: 2" in ends and command.page_text(page, 40) != done.output
 
 
 def test_without_a_code_all_are_listed_by_component() -> None:

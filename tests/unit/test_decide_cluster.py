@@ -18,7 +18,6 @@ from pyinfra.context import ctx_host
 
 from gpunode.base.decision import Decision, bad, marked
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.base.subject import Subject
 from gpunode.components.mig.boot import MigBoot
 from gpunode.fleet import drift_cluster
 from gpunode.fleet.nodes import Answer
@@ -26,8 +25,9 @@ from gpunode.kubernetes import gpu_operator
 from gpunode.kubernetes.device_plugin import others, pod_security
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_current import decide_current
+from gpunode.kubernetes.device_plugin.decide_labels import NODE
 from gpunode.kubernetes.device_plugin.methods import class_alone, wanted_objects
-from gpunode.kubernetes.device_plugin.others import Plugin
+from gpunode.kubernetes.device_plugin.others import SECOND_PLUGIN, Plugin
 from gpunode.kubernetes.device_plugin.view import Pod, View
 from gpunode.kubernetes.gpushare.configuration import FOLDER, Extender
 from gpunode.kubernetes.gpushare.decide import DesiredScheduler
@@ -38,6 +38,7 @@ from gpunode.kubernetes.helm.session import Output
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, parse_nodes
 from gpunode.kubernetes.nodes.labels import CONFIG, OURS, PRESENT, SERVED_BY
 from gpunode.kubernetes.objects import runtime_class
+from gpunode.kubernetes.objects.decide import OWN_OBJECTS
 from gpunode.kubernetes.objects.own_objects import METHOD
 from gpunode.operations import device_plugin, methods
 from gpunode.operations import pod_security as namespaces_of_run
@@ -213,7 +214,7 @@ def test_run_and_drift_agree_on_the_runtime_class(
     settings = _settings(_METHODS[2])
     chosen = class_alone({"gpu-1": settings})
     arguments = {"desired_cluster": chosen, "proxy": settings.proxy}
-    _agree(Kubectl(actual), settings, Subject.RUNTIME_CLASS, device_plugin.runtime_class, **arguments)
+    _agree(Kubectl(actual), settings, "RuntimeClass", device_plugin.runtime_class, **arguments)
 
 
 _LEVELS = st.sampled_from([None, {}, {"team": "a"}, *({pod_security.LABEL: x} for x in ("privileged", "baseline"))])
@@ -244,7 +245,7 @@ def test_drift_and_run_agree_on_a_namespace(labels: dict[str, str] | None) -> No
     settings = _settings(_METHODS[1])
     kubectl = Kubectl(namespaces={} if labels is None else {SPACE: dict(labels)})
     arguments = {"namespaces": {SPACE: "device_plugin.namespace"}, "cluster_of": settings}
-    _agree(kubectl, settings, Subject.NAMESPACE.of(SPACE), namespaces_of_run.admitted, **arguments)
+    _agree(kubectl, settings, f"namespace {SPACE}", namespaces_of_run.admitted, **arguments)
 
 
 def _changed_by_hand(document: dict[str, Any], how: str) -> dict[str, Any]:
@@ -287,7 +288,7 @@ def test_a_run_brings_about_the_objects_that_drift_finds_otherwise_and_takes_awa
     cluster = Cluster(settings.kubernetes, settings.proxy, kubectl)
     decision = cluster.decide_objects(documents, nodes, {"gpu-1"})
     different = _different(decision)
-    assert set(different) == {item for what, item in _drift(kubectl, settings).items() if what == Subject.OWN_OBJECTS}
+    assert set(different) == {item for what, item in _drift(kubectl, settings).items() if what == OWN_OBJECTS.what}
     own = dict(kubectl.own)
     with _run_on(kubectl) as host, patch.object(methods, "relabelled", lambda _: frozenset({"gpu-1"})):
         done = [each.function(host.state, host, *each.args) for each in methods.objects._inner(documents, settings, {})]
@@ -310,14 +311,14 @@ def test_objects_that_other_nodes_still_need_are_no_drift() -> None:
     )
     assert _drift(kubectl, settings) == {}
     del kubectl.nodes["gpu-2"]
-    assert [*_drift(kubectl, settings)] == [Subject.OWN_OBJECTS]
+    assert [*_drift(kubectl, settings)] == [OWN_OBJECTS.what]
 
 
 def test_the_gate_finds_no_release_that_nodes_of_later_waves_are_labelled_for() -> None:
     hosts = check_hosts({f"gpu-{each}": {"kubernetes": {"enabled": True}, **_METHODS[1]} for each in (1, 2)})
     kubectl = Kubectl(nodes={"gpu-1": node("gpu-1"), "gpu-2": _waiting({PRESENT: "true"})})
     for judged, there in ((["gpu-1"], False), (["gpu-1", "gpu-2"], True)):
-        assert any(item.what.startswith(Subject.RELEASE) for item in _found(kubectl, hosts, *judged)) is there
+        assert any(item.what.startswith("helm release") for item in _found(kubectl, hosts, *judged)) is there
 
 
 EXTENDERS = st.sampled_from([None, Extender("http://a:1"), Extender("http://b:2", ignorable=True)])
@@ -434,15 +435,15 @@ def test_pods_older_than_mig_begin_anew_once(
 
 def test_in_another_cluster_all_is_behind_a_person_s_work() -> None:
     found = _drift(Kubectl(nodes={"gpu-9": node("gpu-9")}), _settings(_METHODS[2]))
-    assert {Subject.CLUSTER, Subject.OWN_OBJECTS, Subject.RUNTIME_CLASS, Subject.CLUSTER_NODE} <= found.keys()
-    assert all(item.by_person for item in found.values()) and Subject.SECOND_PLUGIN not in found
-    assert unnamed(found[Subject.CLUSTER].cause, "kubernetes.context") == []
+    assert {"cluster", OWN_OBJECTS.what, "RuntimeClass", NODE.what} <= found.keys()
+    assert all(item.by_person for item in found.values()) and SECOND_PLUGIN.what not in found
+    assert unnamed(found["cluster"].cause, "kubernetes.context") == []
 
 
 def test_a_label_of_somebody_else_s_is_told_as_a_person_s() -> None:
     theirs = {**node("gpu-1"), "metadata": {"name": "gpu-1", "labels": {SERVED_BY: "theirs"}}}
     found = _drift(Kubectl(nodes={"gpu-1": theirs}), _settings(_METHODS[1]))
-    assert found[Subject.LABEL.of(SERVED_BY)].by_person and not found[Subject.LABEL.of(CONFIG)].by_person
+    assert found[f"label {SERVED_BY}"].by_person and not found[f"label {CONFIG}"].by_person
 
 
 @dataclass
@@ -461,9 +462,9 @@ class Forbidding(Kubectl):
     [
         # No setting asks how much of a node's GPUs is taken.
         ("pods", "taken of the node's GPUs", FindingClass.NOT_KNOWN, False),
-        ("daemonsets.apps", Subject.SECOND_PLUGIN, FindingClass.NOT_KNOWN, True),
-        ("runtimeclasses.node.k8s.io", Subject.RUNTIME_CLASS, FindingClass.NOT_KNOWN, True),
-        ("nodes", Subject.CLUSTER, FindingClass.ERROR, True),
+        ("daemonsets.apps", SECOND_PLUGIN.what, FindingClass.NOT_KNOWN, True),
+        ("runtimeclasses.node.k8s.io", "RuntimeClass", FindingClass.NOT_KNOWN, True),
+        ("nodes", "cluster", FindingClass.ERROR, True),
     ],
 )
 def test_what_the_cluster_does_not_tell_is_not_known_and_an_error_where_it_tells_nothing(
@@ -477,10 +478,10 @@ def test_what_the_cluster_does_not_tell_is_not_known_and_an_error_where_it_tells
 def test_drift_tells_of_a_second_plugin_that_the_run_refuses() -> None:
     other, settings = Plugin("helm", "theirs", "plugin", "theirs", False, {}), _settings(_METHODS[1])
     with patch.object(Cluster, "plugins", lambda _: (other,)):
-        found = _drift(Kubectl(), settings)[Subject.SECOND_PLUGIN]
+        found = _drift(Kubectl(), settings)[SECOND_PLUGIN.what]
     assert found.by_person and unnamed(found.cause, "theirs/plugin") == []
     with patch.object(Cluster, "plugins", side_effect=ClusterError("Forbidden")):
-        found = _drift(Kubectl(), settings)[Subject.SECOND_PLUGIN]
+        found = _drift(Kubectl(), settings)[SECOND_PLUGIN.what]
     assert (found.finding_class, found.cause, found.is_negative) == (FindingClass.NOT_KNOWN, "Forbidden", True)
     with (
         _run_on(Kubectl()) as host,

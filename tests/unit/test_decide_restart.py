@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.base.comparison import compared
 from gpunode.base.decision import Decision, Step, marked
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass
+from gpunode.kubernetes.device_plugin.decide_labels import LABEL
+from gpunode.kubernetes.device_plugin.decide_registered import ALLOCATABLE
 from gpunode.kubernetes.device_plugin.decide_restart import (
     NONE,
     Bounds,
@@ -21,6 +22,8 @@ from gpunode.kubernetes.device_plugin.decide_restart import (
     waits,
     with_restart,
 )
+from gpunode.kubernetes.helm.decide import RELEASE
+from gpunode.kubernetes.mps_restarts import GPU_PODS
 from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, LabelChange
 from gpunode.settings import Settings, settings_from
 from tests.support.messages import unnamed
@@ -74,8 +77,8 @@ def test_all_nodes_with_clients_are_drained_within_the_bounds_or_every_one_waits
 
 
 def _changing() -> Decision[str]:
-    item = compared("kubernetes", "helm release gpu/nvdp", "another", "0.20.0", False)
-    good = compared("kubernetes", "label a", "b", "b", True)
+    item = RELEASE.compared("another", "0.20.0", False, of="gpu/nvdp")
+    good = LABEL.compared("b", "b", True, of="a")
     return Decision((good, item), (Step("upgrade", (item,), Disruption.nothing, change="it"),))
 
 
@@ -99,7 +102,7 @@ def test_what_waits_is_pending_with_its_reason_and_not_a_person_s(allow: str | N
 
 def test_without_clients_a_change_stays_as_it_is_but_for_what_is_not_known() -> None:
     assert with_restart(_changing(), NONE) == _changing()
-    unknown = compared("kubernetes", "pods with a GPU", "unknown", "known", False)
+    unknown = GPU_PODS.compared("unknown", "known", False)
     assert with_restart(_changing(), Decision((unknown,))).findings == (*_changing().findings, unknown)
 
 
@@ -114,5 +117,5 @@ def test_a_label_for_another_configuration_waits_with_the_release_that_is_to_hav
     assert decide_label(NONE, pending, _labels(config="mps-8")) is pending
     assert decide_label(allowed, pending, _labels(present="true")) is allowed
     assert decide_label(NONE, allowed, _labels(config="mps-8")) is NONE
-    item = behind_restart(compared("kubernetes", "allocatable nvidia.com/gpu", 4, 8, False), "it waits")
+    item = behind_restart(ALLOCATABLE.compared(4, 8, False, of="nvidia.com/gpu"), "it waits")
     assert item.finding_class is FindingClass.RESTART_PENDING and item.cause == "it waits"

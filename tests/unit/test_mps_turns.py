@@ -9,7 +9,7 @@ import pytest
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass
-from gpunode.base.subject import Subject
+from gpunode.kubernetes.device_plugin.decide_outdated import OUTDATED_PODS
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, OURS, PRESENT
 from gpunode.settings import Settings, settings_from
 from tests.support.messages import unnamed
@@ -76,7 +76,7 @@ def test_pods_that_an_earlier_run_left_are_found_and_wait_where_the_settings_for
         "gpu-2": _settings(cluster, **IMAGE),
     }
     found = told(hosts)
-    waits, goes = (found.drift[name][Subject.OUTDATED_PODS] for name in NODES)
+    waits, goes = (found.drift[name][OUTDATED_PODS.what] for name in NODES)
     assert (waits.finding_class, goes.finding_class) == (FindingClass.RESTART_PENDING, FindingClass.DRIFT)
     assert unnamed(waits.cause, "gpu-1", "1 GPU pod", "disruption.allow is nothing") == [] and not waits.by_person
     assert goes.disruption is Disruption.restart and not goes.by_person

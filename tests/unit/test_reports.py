@@ -31,7 +31,7 @@ pytestmark = pytest.mark.pure
 OK = Finding("driver", FindingClass.OK, "loaded module", "580.95.05", "580.95.05")
 DRIFT = Finding(
     "containerd", FindingClass.DRIFT, "SystemdCgroup of runc", "false", "true", "edited by hand", "run the deploy",
-    disruption=Disruption.restart,
+    disruption=Disruption.restart, code="containerd.systemdcgroup",
 )  # fmt: skip
 GONE = Finding("node", FindingClass.UNREACHABLE, "connection", "none", "ssh", "timed out", "check the address")
 AT = datetime(2026, 1, 15, 13, tzinfo=timezone(timedelta(hours=1)))

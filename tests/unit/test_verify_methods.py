@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.base.subject import Subject
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.fleet import drift_cluster, run_end
 from gpunode.kubernetes.device_plugin.cluster import Cluster
@@ -18,6 +17,7 @@ from gpunode.kubernetes.device_plugin.methods import wanted_objects
 from gpunode.kubernetes.device_plugin.promise import promised_memory
 from gpunode.kubernetes.device_plugin.verdict import comes_by_itself, judge_extender, judge_node
 from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, SERVED_BY
+from gpunode.kubernetes.objects.decide import OWN_OBJECTS
 from gpunode.kubernetes.run_on import here
 from gpunode.settings import Settings, settings_from
 from gpunode.system.gpu import Gpus
@@ -192,7 +192,7 @@ def _drift(cluster: SimulatedCluster, *methods: str) -> tuple[Finding, ...]:
     nodes = dict.fromkeys(hosts, replace(GOOD, mig=TWO, gpus=SMI))
     of_nodes, report = drift_cluster.findings(Path("none.py"), hosts, nodes)
     assert report is not None
-    assert not any(item.what in (EXTENDER, Subject.OWN_OBJECTS) for each in of_nodes.values() for item in each)
+    assert not any(item.what in (EXTENDER, OWN_OBJECTS.what) for each in of_nodes.values() for item in each)
     return report.findings
 
 
@@ -213,10 +213,10 @@ def test_drift_finds_gpunode_s_objects_as_asked_or_what_was_changed_by_hand(tmp_
     cluster.write(own=own)
     found = _drift(cluster, method)
     (wrong,) = (each for each in found if each.finding_class is not FindingClass.OK)
-    assert wrong.what == Subject.OWN_OBJECTS and "image" in (wrong.cause or "") and wrong.remedy
+    assert wrong.what == OWN_OBJECTS.what and "image" in (wrong.cause or "") and wrong.remedy
     cluster.write(own={})
     found = _drift(cluster, method)
-    assert [what for what, _, _ in _bad(found)] == [Subject.OWN_OBJECTS]
+    assert [what for what, _, _ in _bad(found)] == [OWN_OBJECTS.what]
     assert cluster.called("kubectl apply") == 0
 
 
@@ -224,7 +224,7 @@ def test_drift_reports_the_extender_and_the_objects_of_the_cluster_and_of_no_nod
     cluster = _cluster(tmp_path, "gpushare")
     cluster.write(objects={**THERE["gpushare"], IN_GPUSHARE_S: []}, own={})
     found = _drift(cluster, "gpushare", "gpushare")
-    assert {EXTENDER, Subject.OWN_OBJECTS} <= {each.what for each in found}
+    assert {EXTENDER, OWN_OBJECTS.what} <= {each.what for each in found}
 
 
 def test_drift_tells_of_the_operator_s_release_beside_the_plugin_s(tmp_path: Path) -> None:

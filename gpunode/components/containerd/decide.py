@@ -127,7 +127,7 @@ def _forecast(desired: Desired, actual: Containerd) -> Decision[RuntimeChange]:
     runtimes = tuple(_runtimes(desired.runtimes, actual, _by_drop_in(desired, actual)))
     # A node without the file has a merged configuration.
     is_unrecorded = actual.config_text is None and actual.merged_text is None and actual.version is not None
-    files = (unrecorded("containerd"),) if is_unrecorded and not bad(*runtimes) else ()
+    files = (unrecorded(findings.CONFIGURATION_FILES),) if is_unrecorded and not bad(*runtimes) else ()
     judged = (*runtimes, *files, *_plugin(actual))
     return _decision(judged, actual, None, _blocked_reason(desired, actual))
 

@@ -6,26 +6,50 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from gpunode.base import versions
-from gpunode.base.comparison import RUN, by_hand, compared, configuration, not_known, pending, unrecorded
+from gpunode.base.comparison import (
+    BY_HAND,
+    DRIFT,
+    RUN,
+    by_hand,
+    configuration,
+    configuration_files,
+    pending,
+    unrecorded,
+)
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
-from gpunode.base.subject import Subject
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.crio.change import change, effective, path_of, wanted
 from gpunode.components.crio.drop_in import Runtimes
 from gpunode.components.crio.state import Crio
-from gpunode.components.runtime import RuntimeChange
-from gpunode.components.service_verdict import RUNNING, boot_verdict, masked_refusal, running_steps, service_verdict
+from gpunode.components.runtime import RuntimeChange, runtime_finding
+from gpunode.components.service_verdict import (
+    MEND_BOOT,
+    MEND_SERVICE,
+    masked_refusal,
+    running_steps,
+    service_findings,
+)
 from gpunode.settings.crio import known
 
-_SUBJECTS = {
-    "default_runtime": Subject.DEFAULT_RUNTIME,
-    "cgroup_manager": Subject.CGROUP_DRIVER,
-    "runtimes.nvidia.runtime_path": Subject.RUNTIME_NVIDIA,
-}
 _SILENT = "CRI-O runs, but `crio status config` gives no answer"
 INSTALL = "install CRI-O as your cluster does (https://github.com/cri-o/packaging), or set crio.enabled = False"
+
+_RESTARTS = "{containers} containers run and disruption.allow is nothing"
+_MISSING = "{binary}, which the unit crio.service runs, is missing: install it again, or correct the unit"
+_ABSENT = f"there is no CRI-O, and gpunode installs none: {INSTALL}"
+_OTHER = "crio.version is {rule}, and gpunode installs no CRI-O"
+_OLD = "{version} is the first with CDI"
+SERVICE = runtime_finding("crio", "service", remedies=MEND_SERVICE, classes=DRIFT)
+STARTS_AT_BOOT = runtime_finding("crio", "starts at boot", remedies=MEND_BOOT, classes=DRIFT)
+VERSION = runtime_finding("crio", "version", _MISSING, _ABSENT, _OTHER, _OLD, remedies=(BY_HAND,), classes=DRIFT)
+CONFIGURATION = configuration_files("crio")
+_KEYS = {
+    "default_runtime": runtime_finding("crio", "default runtime", _RESTARTS),
+    "cgroup_manager": runtime_finding("crio", "cgroup driver", _RESTARTS),
+    "runtimes.nvidia.runtime_path": runtime_finding("crio", "runtime nvidia", _RESTARTS),
+}
 
 
 @dataclass(frozen=True)
@@ -39,11 +63,7 @@ class Desired:
 
 def decide(desired: Desired, actual: Crio) -> Decision[RuntimeChange]:
     """Return what is to be done about CRI-O, by what its daemon answers; gpunode installs none."""
-    service, boots = service_verdict("crio.service", actual), boot_verdict("crio.service", actual)
-    up = service.actual == RUNNING
-    runs = compared("crio", Subject.SERVICE, service.actual, RUNNING, up, service.remedy, service.cause)
-    at_boot = actual.enabled
-    starts = compared("crio", Subject.STARTS_AT_BOOT, boots.actual, "yes", at_boot, boots.remedy, boots.cause)
+    runs, starts = service_findings("crio.service", actual, SERVICE, STARTS_AT_BOOT)
     own = decide_configuration(desired, actual)
     steps = [step for step in own.steps if step.settles]
     # Behind a change that is refused the run comes to nothing else.
@@ -55,9 +75,9 @@ def decide_configuration(desired: Desired, actual: Crio) -> Decision[RuntimeChan
     """Return what is to be done about the configuration of a CRI-O that is there, by which its operation goes."""
     said, disruption = effective(actual), Disruption.restart if actual.active else Disruption.nothing
     answers: tuple[Finding, ...] = tuple(
-        not_known("crio", _SUBJECTS[key], value, _SILENT, f"look at `journalctl -u crio` on the node, and {RUN}")
+        _KEYS[key].not_known(value, _SILENT, f"look at `journalctl -u crio` on the node, and {RUN}")
         if actual.active and not actual.answers
-        else compared("crio", _SUBJECTS[key], said[key], value, said[key] == value, disruption=disruption)
+        else _KEYS[key].compared(said[key], value, said[key] == value, disruption=disruption)
         for key, value in wanted(desired.runtimes).items()
     )
     to_come, refusal = _to_come(desired, actual)
@@ -67,9 +87,9 @@ def decide_configuration(desired: Desired, actual: Crio) -> Decision[RuntimeChan
     files: tuple[Finding, ...] = ()
     if not bad(*answers) and (actual.answers or not actual.active):
         # For all that the daemon says: it starts by its files next.
-        files = (configuration("crio", path_of(actual) if to_come is not None else None, refusal),)
+        files = (configuration(CONFIGURATION, path_of(actual) if to_come is not None else None, refusal),)
         if actual.files is None and actual.version is not None:
-            files = (unrecorded("crio"),)
+            files = (unrecorded(CONFIGURATION),)
     if refusal is not None:
         return Decision((*(by_hand(item, refusal) for item in answers), *files), (), refusal)
     if waits is not None:
@@ -82,23 +102,23 @@ def _waits(desired: Desired, actual: Crio) -> str | None:
     """Return why a restart waits: containers outlive it, but the kubelet sees no runtime meanwhile."""
     if not is_forbidden(Disruption.restart, desired.allowed, actual.containers):
         return None
-    return f"{actual.containers} containers run and disruption.allow is nothing"
+    return _RESTARTS.format(containers=actual.containers)
 
 
 def _version(desired: Desired, actual: Crio) -> Finding:
     rule, first = desired.version, known().first_with_cdi
     if actual.version is None:
-        return by_hand(compared("crio", Subject.VERSION, None, rule or "any version with CDI", False), _absent(actual))
+        return by_hand(VERSION.compared(None, rule or "any version with CDI", False), _absent(actual))
     good = versions.at_least(actual.version, first) if rule is None else versions.in_branch(actual.version, rule)
-    item = compared("crio", Subject.VERSION, actual.version, rule or "any version with CDI", good)
-    cause = f"crio.version is {rule}, and gpunode installs no CRI-O" if rule else f"{first} is the first with CDI"
+    item = VERSION.compared(actual.version, rule or "any version with CDI", good)
+    cause = _OTHER.format(rule=rule) if rule else _OLD.format(version=first)
     return by_hand(item, cause)
 
 
 def _absent(actual: Crio) -> str:
     if actual.binary:
-        return f"{actual.binary}, which the unit crio.service runs, is missing: install it again, or mend the unit"
-    return f"there is no CRI-O, and gpunode installs none: {INSTALL}"
+        return _MISSING.format(binary=actual.binary)
+    return _ABSENT
 
 
 def _to_come(desired: Desired, actual: Crio) -> tuple[RuntimeChange | None, str | None]:

@@ -3,19 +3,51 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from gpunode.base import versions
-from gpunode.base.comparison import RUN, by_hand, compared, not_known
+from gpunode.base.comparison import RUN, by_hand, finding_message
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
-from gpunode.base.subject import Subject
 from gpunode.components.cuda.state import ARCH_HOME, CudaToolkits
 from gpunode.packages.families.wording import wording
 from gpunode.settings import Settings
 from gpunode.system.operating_system import OperatingSystem
 
 LINK = "/usr/local/cuda"
+
+_LOST = "the toolkit is there, and its compiler is gone or does not run"
+_AGAIN = "install its package again: `{again} {package}` on the node, or the one that has it"
+_declared = partial(finding_message, "cuda")
+TOOLKIT = _declared(
+    "toolkit",
+    "The CUDA toolkit that the settings ask for is not installed.",
+    "There is none, or another version. Programs that were built for the desired version may not find their libraries.",
+)
+RELEASE = _declared(
+    "release",
+    "The CUDA toolkit is of another release than the settings ask for.",
+    "It is of the right version, such as 12.9, and of another release of it, such as 12.9.0 in place of 12.9.1.",
+)
+NVCC = _declared(
+    "nvcc",
+    "CUDA's compiler nvcc does not run.",
+    "The toolkit is installed, and its compiler is gone or does not start: a file was removed or overwritten.",
+    causes=(_LOST,),
+    remedies=(RUN, _AGAIN),
+)
+PROFILE = _declared(
+    "profile script",
+    "The script that puts CUDA on the PATH is not what the settings ask for.",
+    "Login shells read the script from /etc/profile.d. Without it they do not find nvcc.",
+)
+DEFAULT_VERSION = _declared(
+    "/usr/local/cuda",
+    "The link /usr/local/cuda does not point to the CUDA version that the settings ask for.",
+    "Several versions may be installed at once; this link decides which one programs and builds use by default.",
+    name="default-version",
+)
 
 
 @dataclass(frozen=True)
@@ -63,32 +95,30 @@ def decide(desired: Desired, actual: CudaToolkits) -> Decision[Install | Link]:
     """Return what is to be done about the toolkit, the link and compiler that programs take, and the profile script."""
     present, version, nvcc = _present(desired, actual), desired.version, actual.nvcc_version
     now = version in present
-    toolkit = [compared("cuda", Subject.CUDA_TOOLKIT, ", ".join(present) or None, version, now)]
+    toolkit = [TOOLKIT.compared(", ".join(present) or None, version, now)]
     if desired.source == "runfile" and now:
         release = dict(actual.releases).get(version)
         if release is None:
             # To install it again would replace a toolkit that may be the right one.
             cause = f"{LINK}-{version}/version.json tells no release, and gpunode did not record one"
             remedy = f"remove it (`{LINK}-{version}/bin/cuda-uninstaller`), and {RUN}"
-            toolkit.append(not_known("cuda", Subject.CUDA_RELEASE, desired.release, cause, remedy))
+            toolkit.append(RELEASE.not_known(desired.release, cause, remedy))
         else:
-            toolkit.append(compared("cuda", Subject.CUDA_RELEASE, release, desired.release, release == desired.release))
+            toolkit.append(RELEASE.compared(release, desired.release, release == desired.release))
     link = _link(desired, actual)
     works = nvcc is not None and versions.in_branch(nvcc, version)
     # Whose package the manager holds for installed, a run does not install again.
     lost = now and not bad(link) and not works and desired.source != "runfile"
     package = "cuda" if desired.source == "distribution" else f"cuda-nvcc-{version.replace('.', '-')}"
-    again = f"install its package again: `{desired.again} {package}` on the node, or whichever has it"
-    compiler = compared(
-        "cuda",
-        Subject.NVCC,
+    again = _AGAIN.format(again=desired.again, package=package)
+    compiler = NVCC.compared(
         nvcc,
         version,
         works,
+        cause=_LOST if lost else None,
         remedy=again if lost else RUN,
-        cause="the toolkit is there, and its compiler is gone or does not run" if lost else None,
     )
-    script = compared("cuda", Subject.CUDA_PROFILE, "yes" if actual.profile else None, "yes", actual.profile)
+    script = PROFILE.compared("yes" if actual.profile else None, "yes", actual.profile)
     findings = (*toolkit, link, compiler, *((script,) if desired.profile else ()))
     if refusal := _refusal(desired, actual):
         return Decision(tuple(by_hand(item, refusal) for item in findings), (), refusal)
@@ -128,7 +158,7 @@ def _present(desired: Desired, actual: CudaToolkits) -> tuple[str, ...]:
 
 def _link(desired: Desired, actual: CudaToolkits) -> Finding:
     default = actual.default_version
-    return compared("cuda", Subject.CUDA_DEFAULT, default, desired.version, default == desired.version)
+    return DEFAULT_VERSION.compared(default, desired.version, default == desired.version)
 
 
 def _to_link(desired: Desired, settles: tuple[Finding, ...]) -> Step[Install | Link]:

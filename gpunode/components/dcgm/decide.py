@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from gpunode.base import versions
-from gpunode.base.comparison import RUN, by_hand, compared, not_known
+from gpunode.base.comparison import BY_HAND, RUN, by_hand, finding_message, running_configuration
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.base.subject import Subject
 from gpunode.components.dcgm.drop_ins import ENGINE, EXPORTER, variables
 from gpunode.components.dcgm.health import HEALTHY, WARNING
 from gpunode.components.dcgm.state import Dcgm, DcgmUnit
-from gpunode.components.service_verdict import RUNNING, boot_verdict, running_steps, service_verdict
+from gpunode.components.service_verdict import MEND_BOOT, MEND_SERVICE, running_steps, service_findings
 from gpunode.packages.installed_packages import satisfies
 from gpunode.settings.dcgm import DcgmSettings, known
 
@@ -24,6 +24,92 @@ _LISTEN = "DCGM_EXPORTER_LISTEN"
 _BY_ITSELF = ":9400"
 _LOG = "its own words are in /var/log/dcgm-exporter.log"
 _LOOK = "look at `dcgmi health -c` on the node, drain it and run `dcgmi diag -r 2`; have what is broken replaced"
+
+_FORMER = "{packages} is installed (DCGM 3), which excludes DCGM 4"
+_TWO = (
+    "the cluster's exporter is on this node, and the host runs DCGM that gpunode did not bring: of two engines one "
+    "alone gets the profiles; `systemctl disable --now {units}`, or set dcgm_exporter_chart.enabled = False"
+)
+_IN_PODS = (
+    "the cluster has DCGM on this node, and the host has its own: both query the GPUs, and one gets their profiles; "
+    "set dcgm.enabled = False, or leave the node out of the cluster's exporter"
+)
+_FLAGS = "the command line of {unit} says {flags}, which counts more: take it out there"
+_OTHER_DROP_IN = "another drop-in of {unit} overrides {names} (`systemctl cat {unit}`)"
+_NO_ANSWER = "dcgmi gives no answer"
+_LOOK_AGAIN = f"look at `dcgmi health -c` and `journalctl -u {ENGINE}` on the node, and {RUN}"
+_declared = partial(finding_message, "dcgm")
+SERVICE = _declared(
+    "service",
+    "A service of DCGM is not in the state that the settings ask for.",
+    "The host engine or the exporter does not run although the settings ask for it, or runs although they do not. "
+    "Of two engines on a node only one gets profiling metrics.",
+    causes=(_LOG,),
+    remedies=MEND_SERVICE,
+)
+VERSION = _declared(
+    "version",
+    "DCGM is not of the version that the settings ask for.",
+    "DCGM (Data Center GPU Manager) watches GPUs and gives their metrics. It is missing, or of another version.",
+    causes=(_FORMER,),
+)
+PACKAGES = _declared(
+    "packages",
+    "DCGM's packages are not of one version.",
+    "They need each other at the same version: one was upgraded alone, or is missing.",
+    cause="they need each other at one version",
+)
+EXPORTER_VERSION = _declared(
+    "exporter",
+    "DCGM's exporter is not what the settings ask for.",
+    "It hands the GPUs' metrics to Prometheus. It is missing, left over, or of another version.",
+)
+HOST_DCGM = _declared(
+    "DCGM of the host",
+    "The host runs a DCGM in addition to the one in pods.",
+    "Both query the GPUs, and only one of them gets profiling metrics; the other has gaps.",
+    causes=(_TWO,),
+    remedies=(BY_HAND,),
+)
+PODS = _declared(
+    "DCGM in pods",
+    "DCGM runs in pods on this node, in addition to the host's DCGM.",
+    "Both query the GPUs, and only one of them gets profiling metrics; the other has gaps.",
+    causes=(_IN_PODS,),
+    remedies=(BY_HAND,),
+)
+AT_BOOT = _declared(
+    "starts at boot:",
+    "A service of DCGM's does not start at boot.",
+    "It may run now, and will be missing after the next boot.",
+    remedies=MEND_BOOT,
+)
+UNIT_FILES = _declared(
+    "unit files of",
+    "The unit files of a DCGM service are not what the settings ask for.",
+    "systemd starts the service by these files and their drop-ins. Another drop-in may override gpunode's.",
+    name="unit-files",
+)
+ADDRESS = _declared(
+    "address of the exporter",
+    "DCGM's exporter listens on another address than the settings ask for.",
+    "Prometheus does not find it there, or it is open to networks that are not meant to read it.",
+    causes=(_FLAGS, _OTHER_DROP_IN),
+)
+RUNNING_CONFIGURATION = running_configuration("dcgm")
+HEALTH_WATCHES = _declared(
+    "health watches",
+    "DCGM's health watches are off.",
+    "Without them DCGM reports every GPU as healthy, because it does not look.",
+)
+HEALTH = _declared(
+    "health by DCGM",
+    "DCGM reports a GPU, or another part, that is not healthy.",
+    "As a warning the GPU goes on working; as an error its jobs may fail or give wrong results.",
+    causes=(_NO_ANSWER,),
+    remedies=(_LOOK, _LOOK_AGAIN),
+    classes=(FindingClass.DRIFT, FindingClass.ERROR),
+)
 
 
 @dataclass(frozen=True)
@@ -91,7 +177,7 @@ def in_the_way(desired: DcgmSettings, actual: Dcgm) -> str | None:
     """Return why DCGM 4 cannot come: DCGM 3 is there, and nobody said that it may go."""
     if not desired.enabled or desired.migrate or not actual.former:
         return None
-    return f"{', '.join(actual.former)} is installed (DCGM 3), beside which DCGM 4 cannot stand"
+    return _FORMER.format(packages=", ".join(actual.former))
 
 
 def decide(desired: Desired, actual: Dcgm) -> Decision[Change]:
@@ -127,7 +213,7 @@ def decide(desired: Desired, actual: Dcgm) -> Decision[Change]:
     if desired.settings.health and actual.engine is not None and actual.engine.active:
         for item in _health(actual):
             findings.append(item)
-            if item.what == Subject.HEALTH_WATCHES and bad(item):
+            if item.code == HEALTH_WATCHES.code and bad(item):
                 change = Change("watch")
                 steps.append(Step("have the GPUs' health watched", (item,), Disruption.nothing, change=change))
     return Decision(tuple(findings), tuple(steps))
@@ -138,23 +224,22 @@ def _going(desired: Desired, actual: Dcgm) -> Iterator[tuple[str, Finding]]:
         state = actual.units[unit] or DcgmUnit()
         words = ["running"] * state.active + ["starts at boot"] * state.enabled
         shown = ", ".join(words) or "stopped"
-        yield unit, compared("dcgm", Subject.SERVICE.of(unit), shown, "stopped", not words)
+        yield unit, SERVICE.compared(shown, "stopped", not words, of=unit)
 
 
 def _packages(desired: Desired, actual: Dcgm) -> Iterator[Finding]:
     """Judge DCGM's version, whether its packages are there and of one version, and the exporter's version."""
     rule, core, there = desired.settings.version, actual.version, dict(actual.packages)
     good = core is not None and satisfies(core, rule)
-    yield compared("dcgm", Subject.VERSION, core, rule or "any version of DCGM 4", good)
+    yield VERSION.compared(core, rule or "any version of DCGM 4", good)
     lacking = [name for name in desired.packages if core is None or not _is_of(there.get(name), core)]
     shown = f"without {', '.join(lacking)}" if lacking else "complete"
-    cause = "they need each other at one version"
-    yield compared("dcgm", Subject.PACKAGES, shown, "complete", not lacking, cause=cause)
+    yield PACKAGES.compared(shown, "complete", not lacking)
     exporter = desired.settings.exporter
     if exporter.enabled:
         version = there.get(known().exporter)
         good = version is not None and satisfies(version, exporter.version)
-        yield compared("dcgm", Subject.EXPORTER, version, exporter.version or "any version", good)
+        yield EXPORTER_VERSION.compared(version, exporter.version or "any version", good)
 
 
 def _is_of(version: str | None, core: str) -> bool:
@@ -168,49 +253,38 @@ def _units(desired: Desired, actual: Dcgm) -> Iterator[Finding]:
     """Judge whether the host has DCGM of its own where the chart brings the exporter; elsewhere there is nothing."""
     if desired.pods is not None:
         running = second_units(desired, actual)
-        item = compared("dcgm", Subject.HOST_DCGM, ", ".join(running) or None, "none", not running)
-        cause = (
-            "the cluster's exporter is on this node, and the host runs DCGM that gpunode did not bring: of two engines "
-            "one alone gets the profiles"
-        )
-        remedy = f"`systemctl disable --now {' '.join(running)}`, or set dcgm_exporter_chart.enabled = False"
-        yield by_hand(item, f"{cause}; {remedy}")
+        item = HOST_DCGM.compared(", ".join(running) or None, "none", not running)
+        yield by_hand(item, _TWO.format(units=" ".join(running)))
 
 
 def _pods(desired: Desired, actual: Dcgm) -> Iterator[Finding]:
     pods = second_pods(desired, actual)
-    item = compared("dcgm", Subject.EXPORTER_PODS, ", ".join(pods) or None, "none", not pods)
-    cause = (
-        "the cluster has DCGM on this node, and the host has its own: each asks the GPUs, and one gets their profiles"
-    )
-    yield by_hand(item, f"{cause}; set dcgm.enabled = False, or leave the node out of the cluster's exporter")
+    item = PODS.compared(", ".join(pods) or None, "none", not pods)
+    yield by_hand(item, _IN_PODS)
 
 
 def _service(unit: str, state: DcgmUnit) -> tuple[Finding, Finding]:
-    service, boots = service_verdict(unit, state), boot_verdict(unit, state)
-    good = service.actual == RUNNING
-    cause = "; ".join(filter(None, (service.cause, _LOG))) if unit == EXPORTER and service.cause else service.cause
-    return (
-        compared("dcgm", Subject.SERVICE.of(unit), service.actual, RUNNING, good, service.remedy, cause),
-        compared("dcgm", Subject.AT_BOOT.of(unit), boots.actual, "yes", state.enabled, boots.remedy, boots.cause),
-    )
+    runs, starts = service_findings(unit, state, SERVICE, AT_BOOT, unit)
+    if unit == EXPORTER and runs.cause:
+        runs = replace(runs, cause=f"{runs.cause}; {_LOG}")
+    return runs, starts
 
 
 def _read(unit: str, state: DcgmUnit) -> tuple[Finding, ...]:
     shown = "changed since systemd read them" if state.outdated else "read"
-    return (compared("dcgm", Subject.UNIT_FILES.of(unit), shown, "read", not state.outdated),)
+    return (UNIT_FILES.compared(shown, "read", not state.outdated, of=unit),)
 
 
 def _runs_by(desired: Desired, actual: Dcgm) -> Iterator[Finding]:
     """Judge by what the exporter runs: where it listens, and the rest of what it was started with."""
     to_be, runs = variables(desired.settings.exporter), dict(actual.variables)
     listens = runs.get(_LISTEN, _BY_ITSELF)
-    items = [compared("dcgm", Subject.EXPORTER_ADDRESS, listens, to_be[_LISTEN], listens == to_be[_LISTEN])]
+    items = [ADDRESS.compared(listens, to_be[_LISTEN], listens == to_be[_LISTEN])]
     names = sorted(({*to_be, *runs} & _OURS) - {_LISTEN})
     wrong = [name for name in names if runs.get(name) != to_be.get(name)]
     shown = ", ".join(f"{name}={runs.get(name, '')}" for name in wrong) or "as desired"
     said = ", ".join(f"{name}={to_be.get(name, '')}" for name in wrong) or "as desired"
-    items.append(compared("dcgm", Subject.RUNNING_CONFIGURATION, shown, said, not wrong))
+    items.append(RUNNING_CONFIGURATION.compared(shown, said, not wrong))
     reason = _overruled(desired, actual)
     if actual.flags:
         item = replace(items[0], finding_class=FindingClass.DRIFT, remedy=RUN, disruption=Disruption.nothing)
@@ -225,39 +299,38 @@ _OURS = {_LISTEN, "DCGM_EXPORTER_INTERVAL", "DCGM_REMOTE_HOSTENGINE_INFO", "DCGM
 def _overruled(desired: Desired, actual: Dcgm) -> str | None:
     """Return what counts more than gpunode's drop-in, so that a restart would not help; None where nothing does."""
     if actual.flags:
-        return f"the command line of {EXPORTER} says {', '.join(actual.flags)}, which counts more: take it out there"
+        return _FLAGS.format(unit=EXPORTER, flags=", ".join(actual.flags))
     to_be, configured = variables(desired.settings.exporter), dict(actual.configured)
     is_read = actual.exporter is not None and not actual.exporter.outdated and dict(actual.told) == to_be
     other = [name for name in sorted(_OURS) if configured.get(name) != to_be.get(name)]
     if not is_read or not other:
         return None
-    return f"another drop-in of {EXPORTER} says otherwise of {', '.join(other)} (`systemctl cat {EXPORTER}`)"
+    return _OTHER_DROP_IN.format(unit=EXPORTER, names=", ".join(other))
 
 
 def _health(actual: Dcgm) -> Iterator[Finding]:
     """Judge whether the GPUs are watched, and what DCGM says of them."""
     found = actual.health
     if found is not None and found.error:
-        remedy = f"look at `dcgmi health -c` and `journalctl -u {ENGINE}` on the node, and {RUN}"
-        yield not_known("dcgm", Subject.DCGM_HEALTH, HEALTHY, f"dcgmi gives no answer: {found.error}", remedy)
+        yield HEALTH.not_known(HEALTHY, f"{_NO_ANSWER}: {found.error}", _LOOK_AGAIN)
         return
     watched = found is not None and found.watched
-    yield compared("dcgm", Subject.HEALTH_WATCHES, "on" if watched else "off", "on", watched)
+    yield HEALTH_WATCHES.compared("on" if watched else "off", "on", watched)
     if found is None or not watched:
         return
     for each in found.incidents:
-        what = f"{Subject.DCGM_HEALTH} of {each.entity}: {each.system}"
-        yield _told(what, each.value, _class_of(each.value), each.message or None, _LOOK)
+        of = f"of {each.entity}: {each.system}"
+        yield _reported(of, each.value, _class_of(each.value), each.message or None, _LOOK)
     if not found.incidents:
         good = found.overall == HEALTHY
-        item = compared("dcgm", Subject.DCGM_HEALTH, found.overall, HEALTHY, good)
-        yield item if good else _told(item.what, str(found.overall), _class_of(str(found.overall)), None, _LOOK)
+        item = HEALTH.compared(found.overall, HEALTHY, good)
+        yield item if good else _reported(None, str(found.overall), _class_of(str(found.overall)), None, _LOOK)
 
 
 def _class_of(value: str) -> FindingClass:
     return {HEALTHY: FindingClass.OK, WARNING: FindingClass.DRIFT}.get(value, FindingClass.ERROR)
 
 
-def _told(what: str, shown: str, kind: FindingClass, cause: str | None, remedy: str) -> Finding:
+def _reported(of: str | None, shown: str, kind: FindingClass, cause: str | None, remedy: str) -> Finding:
     """Return a finding that is a person's: no run mends a GPU."""
-    return Finding("dcgm", kind, what, shown, HEALTHY, cause=cause, remedy=remedy, by_person=True)
+    return replace(HEALTH.finding(kind, shown, HEALTHY, of=of, cause=cause, remedy=remedy), by_person=True)

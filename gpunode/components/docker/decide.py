@@ -6,31 +6,35 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from gpunode.base import versions
-from gpunode.base.comparison import RUN, by_hand, compared, configuration, not_known, pending, unrecorded
+from gpunode.base.comparison import DRIFT, RUN, by_hand, configuration, configuration_files, pending, unrecorded
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
-from gpunode.base.subject import Subject
 from gpunode.components.docker.change import act, change, effective, wanted
 from gpunode.components.docker.editor import Daemon, DaemonRefused
 from gpunode.components.docker.state import Docker
-from gpunode.components.runtime import RuntimeChange
+from gpunode.components.runtime import RuntimeChange, runtime_finding
 from gpunode.components.service_verdict import (
-    RUNNING,
-    boot_verdict,
+    MEND_BOOT,
+    MEND_SERVICE,
     masked_refusal,
     refused_start,
     running_steps,
-    service_verdict,
+    service_findings,
 )
 
-_SUBJECTS = {
-    "DefaultRuntime": Subject.DEFAULT_RUNTIME,
-    "CgroupDriver": Subject.CGROUP_DRIVER,
-    "Runtime nvidia": Subject.RUNTIME_NVIDIA,
-}
-# What takes a restart is told before what a reload brings.
-_ORDER = (Subject.CGROUP_DRIVER, Subject.CDI, Subject.DEFAULT_RUNTIME, Subject.RUNTIME_NVIDIA)
+_RESTARTS = "{containers} containers run, live-restore is off and disruption.allow is nothing"
+SERVICE = runtime_finding("docker", "service", remedies=MEND_SERVICE, classes=DRIFT)
+STARTS_AT_BOOT = runtime_finding("docker", "starts at boot", remedies=MEND_BOOT, classes=DRIFT)
+VERSION = runtime_finding("docker", "version", _RESTARTS)
+CDI = runtime_finding("docker", "CDI", _RESTARTS)
+DEFAULT_RUNTIME = runtime_finding("docker", "default runtime", _RESTARTS)
+CGROUP_DRIVER = runtime_finding("docker", "cgroup driver", _RESTARTS)
+RUNTIME_NVIDIA = runtime_finding("docker", "runtime nvidia", _RESTARTS)
+CONFIGURATION = configuration_files("docker")
+_KEYS = {"DefaultRuntime": DEFAULT_RUNTIME, "CgroupDriver": CGROUP_DRIVER, "Runtime nvidia": RUNTIME_NVIDIA}
+# Changes that need a restart come before those that need a reload.
+_ORDER = tuple(each.code for each in (CGROUP_DRIVER, CDI, DEFAULT_RUNTIME, RUNTIME_NVIDIA))
 
 
 @dataclass(frozen=True)
@@ -46,11 +50,7 @@ def decide(desired: Desired, actual: Docker) -> Decision[RuntimeChange]:
     """Return what is to be done about docker, by what its daemon answers."""
     version, held = decide_version(desired, actual)
     good = not bad(version) or (held is not None and actual.daemon_version is not None)
-    service, boots = service_verdict("docker.service", actual), boot_verdict("docker.service", actual)
-    up = service.actual == RUNNING
-    runs = compared("docker", Subject.SERVICE, service.actual, RUNNING, up, service.remedy, service.cause)
-    at_boot = actual.enabled
-    starts = compared("docker", Subject.STARTS_AT_BOOT, boots.actual, "yes", at_boot, boots.remedy, boots.cause)
+    runs, starts = service_findings("docker.service", actual, SERVICE, STARTS_AT_BOOT)
     # Recorded facts have no text, and files are judged in the version that is to come.
     judged = decide_configuration if good and actual.config_text is not None else _forecast
     own = judged(desired, actual)
@@ -70,7 +70,7 @@ def decide_version(desired: Desired, actual: Docker) -> tuple[Finding, str | Non
     """Judge the version, and return why its packages wait: where they are upgraded, they restart the daemon."""
     found, rule = actual.daemon_version, desired.version
     good = found is not None and (rule is None or versions.in_branch(found, rule))
-    version = compared("docker", Subject.VERSION, found, rule or "any version", good, disruption=_restart(actual))
+    version = VERSION.compared(found, rule or "any version", good, disruption=_restart(actual))
     waits = _waits(desired, actual) if version.disruption else None
     return (version if waits is None else pending(version, waits)), waits
 
@@ -85,7 +85,7 @@ def _forecast(desired: Desired, actual: Docker) -> Decision[RuntimeChange]:
         answers = tuple(pending(item, waits) for item in answers)
     steps = tuple(replace(step, waits=waits) for step in _steps(answers, (), actual, None))
     is_unrecorded = actual.config_text is None and actual.daemon_version is not None and not steps
-    return Decision((*answers, unrecorded("docker")) if is_unrecorded else answers, steps)
+    return Decision((*answers, unrecorded(CONFIGURATION)) if is_unrecorded else answers, steps)
 
 
 def decide_configuration(desired: Desired, actual: Docker) -> Decision[RuntimeChange]:
@@ -98,7 +98,7 @@ def decide_configuration(desired: Desired, actual: Docker) -> Decision[RuntimeCh
     if not bad(*answers) and (actual.answers or not actual.active):
         # For all that the daemon says: it starts by the file next.
         writes = to_come is not None and bool(to_come.files)
-        files = (configuration("docker", actual.config_path if writes else None, refusal),)
+        files = (configuration(CONFIGURATION, actual.config_path if writes else None, refusal),)
     if refusal is not None:
         return Decision((*(by_hand(item, refusal) for item in answers), *files), (), refusal)
     if waits is not None:
@@ -111,11 +111,7 @@ def _waits(desired: Desired, actual: Docker) -> str | None:
     """Return why a restart waits; None where it does not."""
     felt = 0 if actual.live_restore else actual.containers
     forbidden = is_forbidden(Disruption.restart, desired.allowed, felt)
-    return (
-        f"{actual.containers} containers run, live-restore is off and disruption.allow is nothing"
-        if forbidden
-        else None
-    )
+    return _RESTARTS.format(containers=actual.containers) if forbidden else None
 
 
 def _all_waits(desired: Desired, actual: Docker) -> str | None:
@@ -141,7 +137,7 @@ def _steps(
     answers: tuple[Finding, ...], files: tuple[Finding, ...], actual: Docker, to_come: RuntimeChange | None
 ) -> Iterator[Step[RuntimeChange]]:
     """Yield the one step that settles all of it: one transaction brings file and daemon to what is desired."""
-    settled = (*sorted(bad(*answers), key=lambda item: _ORDER.index(Subject(item.what))), *bad(*files))
+    settled = (*sorted(bad(*answers), key=lambda item: _ORDER.index(item.code)), *bad(*files))
     if not settled:
         # A file that nobody judges (it was not there) is written all the same.
         if to_come is not None:
@@ -149,7 +145,7 @@ def _steps(
         return
     action = "write its configuration file"
     if bad(*answers):
-        restart = settled[0].what in (Subject.CGROUP_DRIVER, Subject.CDI)
+        restart = settled[0].code in _ORDER[:2]
         how = (" and restart it" if restart else " and have it read them") if actual.active else ""
         action = f"bring its runtimes to what is asked{how}"
     yield Step(action, settled, settled[0].disruption or Disruption.nothing, change=to_come)
@@ -166,12 +162,12 @@ def _compared(daemon: Daemon, actual: Docker, disruption: Disruption) -> Iterato
     for key, value in wanted(daemon).items():
         if actual.active and not actual.answers:
             remedy = f"look at `docker info` and `journalctl -u docker` on the node, and {RUN}"
-            yield not_known("docker", _SUBJECTS[key], value, "docker runs, and `docker info` gives no answer", remedy)
+            yield _KEYS[key].not_known(value, "docker runs, and `docker info` gives no answer", remedy)
             continue
-        yield compared("docker", _SUBJECTS[key], said[key], value, said[key] == value, disruption=disruption)
+        yield _KEYS[key].compared(said[key], value, said[key] == value, disruption=disruption)
     if daemon.cdi is not None and actual.cdi is not None:
         switch, good = {True: "on", False: "off"}, actual.cdi is daemon.cdi
-        yield compared("docker", Subject.CDI, switch[actual.cdi], switch[daemon.cdi], good, disruption=disruption)
+        yield CDI.compared(switch[actual.cdi], switch[daemon.cdi], good, disruption=disruption)
 
 
 def _restart(actual: Docker) -> Disruption:

@@ -9,7 +9,8 @@ from gpunode.base import tables
 from gpunode.base.decision import Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
-from gpunode.base.subject import Subject
+from gpunode.components.driver.removal import INSTALLED_BY
+from gpunode.components.driver.services import FABRIC_MANAGER, IMEX, SUBNET_MANAGER
 from gpunode.components.driver.sides import Actual, Desired
 from gpunode.packages.families.wording import headers_package
 from gpunode.settings.driver import DriverSettings
@@ -32,7 +33,7 @@ def bring(
     tools = ", ".join(tool for tool in needed if tool not in actual.boot.build_tools)
     if by_runfile and coming and tools and settings.kernel_headers == "install":
         yield Step(f"install {tools}", (), Disruption.nothing, desired="what builds the module")
-    other_way = tuple(item for item in coming if item.what == Subject.INSTALLED_BY)
+    other_way = tuple(item for item in coming if item.code == INSTALLED_BY.code)
     if other_way and (driver.packages if by_runfile else driver.runfile):
         what = "packages" if by_runfile else "runfile"
         yield Step(f"remove the driver of the {what}, kept for the way back", other_way, Disruption.nothing)
@@ -40,9 +41,7 @@ def bring(
         version = settings.version or f"{settings.branch} (its newest version)"
         action = "install driver" if driver.module_version is None else "change to driver"
         how = f" by its runfile, {desired.flavour}" if by_runfile else f", {desired.flavour}"
-        managers = (
-            item for item in serving if item.what in (Subject.FABRIC_MANAGER, Subject.SUBNET_MANAGER, Subject.IMEX)
-        )
+        managers = (item for item in serving if item.code in (FABRIC_MANAGER.code, SUBNET_MANAGER.code, IMEX.code))
         names = desired.packages.items()
         yield Step(
             f"{action} {version}{how} kernel module",

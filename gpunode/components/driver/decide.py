@@ -7,24 +7,55 @@ from dataclasses import replace
 from typing import Any
 
 from gpunode.base import versions
-from gpunode.base.comparison import RUN, by_hand, compared, not_known
+from gpunode.base.comparison import RUN, by_hand
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.base.subject import Subject
 from gpunode.components.driver.coming import bring, bring_modules, brings_modules, hold
-from gpunode.components.driver.loading import Loading, decide_loading, gpus
-from gpunode.components.driver.lost import bring_back, installs_nothing, packages, told_lost
-from gpunode.components.driver.next_boot import next_boot, nouveau_steps, other_kernels
+from gpunode.components.driver.loading import UVM, Loading, decide_loading, gpus
+from gpunode.components.driver.lost import LIBRARY, MOVED, bring_back, installs_nothing, packages, told_lost
+from gpunode.components.driver.next_boot import NEXT_BOOT, next_boot, nouveau_steps, other_kernels
 from gpunode.components.driver.peermem import decide_peermem
-from gpunode.components.driver.removal import decide_removal
+from gpunode.components.driver.removal import INSTALLED_BY, MIGRATE, MIXED, MODULE_ON_DISK, decide_removal
 from gpunode.components.driver.services import fabric_steps, fresh_steps, service_steps, services
 from gpunode.components.driver.sides import Actual, Desired
-from gpunode.components.driver.state import DriverState
+from gpunode.components.driver.state import DriverState, driver_finding
 from gpunode.settings.driver import DriverSettings
 from gpunode.system.health import health
 
 _ONLY_VERIFIED = "driver.source is 'present': a run verifies what is there, and does not change it"
+
+DRIVER_ROOT = driver_finding(
+    "driver root",
+    "The folder of a driver that gpunode does not install is not there.",
+    "Something else, such as a driver container, has to provide the driver at driver.root.",
+    cause="what provides that driver, such as a driver container, has not done so, or has removed it",
+)
+DKMS = driver_finding(
+    "DKMS",
+    "The driver's module is not kept by DKMS as the settings ask.",
+    "DKMS builds the module for every kernel that is installed. Without it the next kernel boots without a driver.",
+    cause="without DKMS no new kernel gets the module; with it every one does",
+)
+GPU = driver_finding(
+    "GPU",
+    "The node has no NVIDIA GPU.",
+    "The driver is installed (driver.without_gpu). Right for an image; on a machine a GPU is lost or was removed.",
+    cause="the driver cannot be loaded, nor its service be judged, without one",
+    remedies=("boot this system on a machine with a GPU, and run again",),
+    classes=(FindingClass.UNSUPPORTED,),
+)
+FLAVOUR = driver_finding(
+    "flavour",
+    "The kernel module is of the other flavour (open or proprietary) than the settings ask for.",
+    "GPUs from Blackwell on need the open module, those before Turing the proprietary one.",
+)
+HELD = driver_finding(
+    "held",
+    "The driver's packages are not held at their version.",
+    "The next upgrade of the system would replace the driver under the loaded module; GPUs fail until a boot.",
+    cause="the next upgrade of the system's packages would move the driver under the loaded module",
+)
 
 
 def decide(desired: Desired, actual: Actual) -> Decision[Any]:
@@ -70,7 +101,7 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     if brings_modules(desired):
         boots = tuple(replace(each, remedy=RUN) if each in bad(*_module_to_boot(boots)) else each for each in boots)
     others = _others(desired, actual)
-    uvm = tuple(item for item in loading.findings if item.what == Subject.UVM)
+    uvm = tuple(item for item in loading.findings if item.code == UVM.code)
     findings = (
         *_root(settings, driver),
         *way,
@@ -126,13 +157,8 @@ def _root(settings: DriverSettings, actual: DriverState) -> Iterator[Finding]:
     """Judge whether a driver that is not at / stands where the settings say."""
     if settings.is_elsewhere:
         found = actual.root_smi or (f"{settings.root} without nvidia-smi" if actual.root_folder else None)
-        yield compared(
-            "driver",
-            Subject.DRIVER_ROOT,
-            found,
-            f"nvidia-smi below {settings.root}",
-            actual.root == settings.root and actual.root_smi is not None,
-            cause="whoever brings that driver, a driver container say, has not done so, or has taken it away",
+        yield DRIVER_ROOT.compared(
+            found, f"nvidia-smi below {settings.root}", actual.root == settings.root and actual.root_smi is not None
         )
 
 
@@ -142,14 +168,12 @@ def _installed_by(settings: DriverSettings, actual: DriverState) -> Iterator[Fin
         return
     ways = actual.ways
     desired = "runfile" if settings.source == "runfile" else "packages"
-    yield compared(
-        "driver",
-        Subject.INSTALLED_BY,
+    yield INSTALLED_BY.compared(
         " and ".join(ways) or None,
         desired,
         ways == (desired,),
-        remedy=RUN if settings.migrate or not ways else f"set driver.migrate = True and {RUN}",
-        cause="a runfile and packages overwrite each other's files" if len(ways) > 1 else None,
+        cause=MIXED if len(ways) > 1 else None,
+        remedy=RUN if settings.migrate or not ways else MIGRATE,
     )
 
 
@@ -158,14 +182,7 @@ def _dkms(desired: DriverSettings, actual: DriverState) -> Iterator[Finding]:
     if desired.source != "runfile" or not actual.runfile:
         return
     found, dkms = ("registered" if each else "not registered" for each in (actual.dkms, desired.dkms))
-    yield compared(
-        "driver",
-        Subject.DKMS,
-        found,
-        dkms,
-        found == dkms,
-        cause="without DKMS no new kernel gets the module; with it every one does",
-    )
+    yield DKMS.compared(found, dkms, found == dkms)
 
 
 def _module(desired: Desired, actual: Actual) -> Iterator[Finding]:
@@ -173,18 +190,12 @@ def _module(desired: Desired, actual: Actual) -> Iterator[Finding]:
     if rule is None or actual.is_image or desired.settings.is_elsewhere:
         return
     good = on_disk is not None and versions.in_branch(on_disk, rule)
-    yield compared("driver", Subject.MODULE_ON_DISK, on_disk, rule, good)
+    yield MODULE_ON_DISK.compared(on_disk, rule, good)
 
 
 def _no_gpu() -> Finding:
-    return Finding(
-        "driver",
-        FindingClass.UNSUPPORTED,
-        Subject.GPU,
-        "no GPU",
-        "an NVIDIA GPU on the PCI bus",
-        cause="the driver cannot be loaded, nor its service be judged, without one",
-        remedy="boot this system on a machine with a GPU, and run again",
+    return GPU.finding(
+        FindingClass.UNSUPPORTED, "no GPU", "an NVIDIA GPU on the PCI bus", cause=GPU.cause, remedy=GPU.remedies[0]
     )
 
 
@@ -198,11 +209,11 @@ def _flavour(desired: Desired, actual: DriverState) -> Iterator[Finding]:
     if found is None and (actual.loaded_version or actual.module_version) and not actual.reboot_pending:
         cause = "neither /proc/driver/nvidia/version nor the licence of the module on disk tells the flavour"
         remedy = "look at `modinfo --field license nvidia` and at /proc/driver/nvidia/version on the node"
-        yield not_known("driver", Subject.FLAVOUR, desired.flavour, cause, remedy)
+        yield FLAVOUR.not_known(desired.flavour, cause, remedy)
     elif found is not None:
         disruption = Disruption.nothing if actual.loaded_version is None else Disruption.reboot
         good = found == desired.flavour
-        yield compared("driver", Subject.FLAVOUR, found, desired.flavour, good, disruption=disruption)
+        yield FLAVOUR.compared(found, desired.flavour, good, disruption=disruption)
 
 
 def _library(desired: Desired, actual: Actual) -> Finding:
@@ -214,8 +225,7 @@ def _library(desired: Desired, actual: Actual) -> Finding:
     if actual.is_image:
         to_be = desired.rule
         together = library is not None and to_be is not None and versions.in_branch(library, to_be)
-    cause = "an upgrade moved one package and not the other"
-    return compared("driver", Subject.LIBRARY, library, to_be or "that of a module on disk", together, cause=cause)
+    return LIBRARY.compared(library, to_be or "that of a module on disk", together, cause=MOVED)
 
 
 def _held(desired: Desired, actual: DriverState) -> Iterator[Finding]:
@@ -224,14 +234,7 @@ def _held(desired: Desired, actual: DriverState) -> Iterator[Finding]:
         return
     to_be = [*(name for name, _ in actual.packages), *(actual.kernels if desired.holds_kernels else ())]
     loose = [name for name in to_be if name not in actual.held]
-    yield compared(
-        "driver",
-        Subject.HELD,
-        f"not {', '.join(loose)}" if loose else "all",
-        "all",
-        not loose,
-        cause="the next upgrade of the system's packages would move the driver under the loaded module",
-    )
+    yield HELD.compared(f"not {', '.join(loose)}" if loose else "all", "all", not loose)
 
 
 def _others(desired: Desired, actual: Actual) -> tuple[Finding, ...]:
@@ -242,4 +245,4 @@ def _others(desired: Desired, actual: Actual) -> tuple[Finding, ...]:
 
 
 def _module_to_boot(boots: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    return tuple(item for item in boots if item.what == Subject.NEXT_BOOT)
+    return tuple(item for item in boots if item.code == NEXT_BOOT.code)

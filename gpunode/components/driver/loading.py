@@ -7,15 +7,62 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gpunode.base import versions
-from gpunode.base.comparison import compared, not_known
+from gpunode.base.comparison import REBOOT, REBOOT_NODE, RUN
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.base.subject import Subject
-from gpunode.components.driver.state import DriverState
+from gpunode.components.driver.state import DriverState, driver_finding
 from gpunode.system.gpu import Gpus
 
 UVM_DEVICE = "/dev/nvidia-uvm"
+
+_ON_OLD_MODULE = "the driver was changed while the old module was loaded"
+_ON_OLD_KERNEL = "kernel {running} runs, for which there is no module on disk"
+REMOVED = "the driver was removed while its module was in use"
+_NO_UVM = "CUDA does not start without it"
+_NO_UVM_DEVICE = f"CUDA does not start without {UVM_DEVICE}, in containers neither"
+# nvidia-smi's status -> why, and what to do.
+_CAUSES = {
+    "hangs": "nvidia-smi gives no answer: a GPU is wedged",
+    "lost": "a GPU fell off the bus",
+    "mismatch": "the library is not of the loaded module's version",
+    "no driver": "the module is not loaded or does not drive this GPU",
+    "no library": "libnvidia-ml, which nvidia-smi needs, is missing",
+    "absent": "nvidia-smi is gone, or was never installed",
+}
+_REMEDIES = {"hangs": "drain and reboot the node; look for Xid in dmesg", "lost": REBOOT_NODE}
+_EXITS, _NOT_DRIVEN, _LOOK = "nvidia-smi exits {code}", "a GPU on the bus is not driven", "run nvidia-smi on the node"
+GPUS = driver_finding(
+    "GPUs by nvidia-smi",
+    "nvidia-smi does not show the GPUs that are on the bus.",
+    "A GPU is not driven or fell off the bus, or the driver does not answer. Jobs on that GPU have failed or will.",
+    causes=(*_CAUSES.values(), _EXITS, _NOT_DRIVEN),
+    remedies=(RUN, *_REMEDIES.values(), _LOOK),
+    classes=(FindingClass.DRIFT, FindingClass.ERROR),
+)
+LOADED_MODULE = driver_finding(
+    "loaded module",
+    "The loaded kernel module of the driver is not the one that the settings ask for.",
+    "The kernel holds an older module, or none, while the right one may already be on disk. A loaded module is "
+    "swapped by a boot alone, so that it waits as reboot pending unless disruption.allow is 'reboot'. Libraries "
+    "of the new version do not work with the old module.",
+    causes=(_ON_OLD_MODULE, _ON_OLD_KERNEL, REMOVED),
+    classes=REBOOT,
+)
+PARAMETERS = driver_finding(
+    "module parameters",
+    "The parameters of the loaded module are not those that the settings ask for.",
+    "Parameters count when the module is loaded. They were changed afterwards, and count from the next boot on.",
+    cause="they were changed after the module was loaded",
+    remedies=(REBOOT_NODE,),
+    classes=(FindingClass.REBOOT_PENDING,),
+)
+UVM = driver_finding(
+    "nvidia_uvm",
+    "The module nvidia_uvm is not loaded, or has no device file.",
+    "CUDA does not start without it, though nvidia-smi works.",
+    causes=(_NO_UVM, _NO_UVM_DEVICE),
+)
 
 
 class Act(StrEnum):
@@ -67,46 +114,31 @@ def boot_step(
 
 def gpus(on_bus: int, actual: Gpus) -> Finding:
     """Compare nvidia-smi's answer with the GPUs on the bus; with a boot pending it cannot answer, which is no news."""
-    causes = {
-        "hangs": "nvidia-smi gives no answer: a GPU is wedged",
-        "lost": "a GPU fell off the bus",
-        "mismatch": "the library is not of the loaded module's version",
-        "no driver": "the module is not loaded or does not drive this GPU",
-        "no library": "libnvidia-ml is not there, by which nvidia-smi asks",
-        "absent": "nvidia-smi is gone, or was never installed",
-    }
-    remedies = {"hangs": "drain and reboot the node; look for Xid in dmesg", "lost": "drain and reboot the node"}
     answering = len(actual.gpus)
     if actual.status in ("hangs", "lost", "error"):
-        return Finding(
-            "driver",
+        return GPUS.finding(
             FindingClass.ERROR,
-            Subject.GPUS,
             actual.message or actual.status,
             f"{on_bus}",
-            cause=causes.get(actual.status, f"nvidia-smi exits {actual.exit_code}"),
-            remedy=remedies.get(actual.status, "run nvidia-smi on the node"),
-            disruption=Disruption.reboot if actual.status in remedies else None,
+            cause=_CAUSES.get(actual.status, _EXITS.format(code=actual.exit_code)),
+            remedy=_REMEDIES.get(actual.status, _LOOK),
+            disruption=Disruption.reboot if actual.status in _REMEDIES else None,
         )
     good = actual.status == "ok" and answering == on_bus
     told = answering if actual.status == "ok" else f"{answering} ({actual.message or actual.status})"
-    cause = causes.get(actual.status, "a GPU on the bus is not driven")
-    return compared("driver", Subject.GPUS, told, on_bus, good, cause=cause)
+    cause = _CAUSES.get(actual.status, _NOT_DRIVEN)
+    return GPUS.compared(told, on_bus, good, cause=cause)
 
 
 def _loaded(desired: Loading, actual: DriverState, running: str) -> Finding:
     if actual.reboot_pending:
-        cause = "the driver was changed while the old module was loaded"
-        if actual.waits_for_kernel:
-            cause = f"kernel {running} runs, for which there is no module on disk"
-        return Finding(
-            "driver",
+        cause = _ON_OLD_KERNEL.format(running=running) if actual.waits_for_kernel else _ON_OLD_MODULE
+        return LOADED_MODULE.finding(
             FindingClass.REBOOT_PENDING,
-            Subject.LOADED_MODULE,
             actual.runs,
             actual.to_come,
             cause=cause,
-            remedy="drain and reboot the node",
+            remedy=REBOOT_NODE,
             disruption=Disruption.reboot,
         )
     version, rule = actual.loaded_version, desired.rule
@@ -114,7 +146,7 @@ def _loaded(desired: Loading, actual: DriverState, running: str) -> Finding:
     # A module that is not loaded yet comes without a boot; one that is loaded goes by a boot alone.
     disruption = Disruption.nothing if version is None else Disruption.reboot
     to_be = rule or (None if actual.is_elsewhere else actual.module_version) or "any version"
-    return compared("driver", Subject.LOADED_MODULE, version, to_be, good, disruption=disruption)
+    return LOADED_MODULE.compared(version, to_be, good, disruption=disruption)
 
 
 def _parameters(desired: Loading, actual: DriverState) -> Iterator[Finding]:
@@ -125,37 +157,24 @@ def _parameters(desired: Loading, actual: DriverState) -> Iterator[Finding]:
         # A module prints some texts nowhere, so that they can be as desired all the same.
         cause = f"/proc/driver/nvidia/params, where a loaded module tells its parameters, has no {', '.join(untold)}"
         remedy = "look whether the module has them: `modinfo --parameters nvidia` on the node"
-        yield not_known("driver", Subject.PARAMETERS.of(", ".join(untold)), None, cause, remedy)
+        yield PARAMETERS.not_known(None, cause, remedy, of=", ".join(untold))
     if not (others := actual.other_parameters(desired.parameters)):
         return
     names = [other.partition("=")[0] for other in others]
-    yield Finding(
-        "driver",
+    yield PARAMETERS.finding(
         FindingClass.REBOOT_PENDING,
-        Subject.PARAMETERS,
         ", ".join(others),
         ", ".join(f"{name}={desired.parameters[name]}" for name in names),
-        cause="they were changed after the module was loaded",
-        remedy="drain and reboot the node",
+        cause=PARAMETERS.cause,
+        remedy=REBOOT_NODE,
         disruption=Disruption.reboot,
     )
 
 
 def _uvm(actual: DriverState) -> Finding:
     if actual.uvm_without_device:
-        told, cause = (
-            f"loaded, without {UVM_DEVICE}",
-            f"CUDA does not start without {UVM_DEVICE}, in containers neither",
-        )
-        return compared("driver", Subject.UVM, told, "loaded", False, cause=cause)
-    return compared(
-        "driver",
-        Subject.UVM,
-        "loaded" if actual.uvm_loaded else None,
-        "loaded",
-        actual.uvm_loaded,
-        cause="CUDA does not start without it",
-    )
+        return UVM.compared(f"loaded, without {UVM_DEVICE}", "loaded", False, cause=_NO_UVM_DEVICE)
+    return UVM.compared("loaded" if actual.uvm_loaded else None, "loaded", actual.uvm_loaded, cause=_NO_UVM)
 
 
 def _steps(

@@ -8,20 +8,37 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gpunode.base.comparison import compared
+from gpunode.base.comparison import RUN
 from gpunode.base.decision import Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.base.subject import Subject
 from gpunode.components.driver.sides import Actual, Desired
+from gpunode.components.driver.state import driver_finding
 from gpunode.packages.driver_packages import belongs, is_fabric_manager, is_imex, leftovers, taken_away
 from gpunode.packages.families.wording import wording
 from gpunode.packages.installed_packages import satisfies
 
-_LOST = {
-    Subject.LIBRARY: "the library (libnvidia-ml, libcuda)",
-    Subject.GPUS: "nvidia-smi",
-}
+MOVED = "an upgrade moved one package and not the other"
+_IS_LOST = "{lost} is lost, or of another version, while {names} is installed as desired"
+# Of a package that is missing with another, apt takes neither alone.
+_BRING_BACK = "install at once what is lost, at the driver's version: `{again} PACKAGE …` on the node"
+_REMOVED, _MISSING = "{names} was removed, which gpunode holds", "no run has installed them yet, or they were removed"
+
+LIBRARY = driver_finding(
+    "library",
+    "The driver's libraries are not of the version of its module.",
+    "nvidia-smi and CUDA then fail with `Driver/library version mismatch`.",
+    causes=(MOVED, _IS_LOST),
+    remedies=(RUN, _BRING_BACK),
+)
+PACKAGES = driver_finding(
+    "packages",
+    "Packages of the driver are missing on the node.",
+    "The settings ask for them, or they came with the desired ones and gpunode holds them. They were removed, by "
+    "force where other packages need them. Without nvidia-persistenced the GPUs lose their settings when their "
+    "last program ends; without a library programs do not start.",
+    causes=(_REMOVED, _MISSING),
+)
 
 
 def missing_packages(desired: Desired, actual: Actual) -> tuple[str, ...]:
@@ -63,15 +80,11 @@ def packages(desired: Desired, actual: Actual) -> Iterator[Finding]:
     if desired.source is None or not _by_packages(desired, actual):
         return
     missing, taken = missing_packages(desired, actual), _taken_away(desired, actual)
-    yield compared(
-        "driver",
-        Subject.PACKAGES,
+    yield PACKAGES.compared(
         f"not {', '.join(missing)}" if missing else "all",
         "all",
         not missing,
-        cause=f"somebody took away {', '.join(taken)}, which gpunode holds"
-        if taken
-        else "no run has brought them yet, or somebody took them away",
+        cause=_REMOVED.format(names=", ".join(taken)) if taken else _MISSING,
     )
 
 
@@ -106,10 +119,6 @@ def told_lost(item: Finding, desired: Desired, actual: Actual) -> Finding:
         return item
     names = ", ".join(name for name in desired.packages if belongs(name))
     again = wording(actual.system).again
-    return replace(
-        item,
-        cause=f"{_LOST[Subject(item.what)]} is lost, or of another version, while {names} is installed as asked",
-        # Of a package that lacks beside another, apt takes neither alone.
-        remedy=f"install at once what is lost, at the driver's version: `{again} PACKAGE …` on the node",
-        by_person=True,
-    )
+    lost = "the library (libnvidia-ml, libcuda)" if item.code == LIBRARY.code else "nvidia-smi"
+    cause, remedy = _IS_LOST.format(lost=lost, names=names), _BRING_BACK.format(again=again)
+    return replace(item, cause=cause, remedy=remedy, by_person=True)

@@ -6,16 +6,54 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from gpunode.base.comparison import RUN, compared, not_known
+from gpunode.base.comparison import RUN
 from gpunode.base.decision import Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
-from gpunode.base.subject import Subject
 from gpunode.base.tables.sources import DriverSource
-from gpunode.components.driver.state import DriverState
+from gpunode.components.driver.state import DriverState, driver_finding
 from gpunode.packages.families.wording import headers_package
 from gpunode.system.boot import Boot
 from gpunode.system.operating_system import OperatingSystem
+
+_LOOK_INTO = "look at the initial file system of kernel {release} (`lsinitramfs`), and make it again"
+_NO_GPU = "driver {version} is there, and a boot into this kernel has no GPU"
+_LACKS = "kernel {release} boots next and has {found}"
+NEXT_BOOT = driver_finding(
+    "next boot",
+    "The kernel that boots next has no module of the driver's version.",
+    "All may work now, and the GPUs will be gone after the next boot.",
+    causes=(f"{_LACKS}; DKMS: {{state}}",),
+    remedies=(f"{RUN}: it installs the modules of that kernel", "`dkms autoinstall -k {release}` on the node"),
+)
+SIGNATURE = driver_finding(
+    "next boot's signature",
+    "The module that boots next is not signed, and secure boot is on.",
+    "The kernel will reject the module, and the GPUs will be gone after the next boot.",
+    cause="secure boot is on: the kernel will reject the module",
+    remedies=("enrol a key and sign the module (`mokutil --import`, `dkms autoinstall`), or use signed packages",),
+)
+NOUVEAU = driver_finding(
+    "nouveau",
+    "The module nouveau is not kept from loading.",
+    "nouveau is the kernel's own driver. Where it takes a GPU at boot, NVIDIA's driver cannot drive that GPU.",
+    cause="no file in modprobe.d blacklists it: at the next boot it may take the GPUs",
+)
+INITRAMFS = driver_finding(
+    "next boot's initramfs",
+    "The initial file system of the next boot is older than what it has to know.",
+    "It holds nouveau without its blacklist, so nouveau may take the GPUs before other settings are read.",
+    cause="it is older than the blacklist of nouveau, which may be loaded before the blacklist is read",
+    remedies=(RUN, _LOOK_INTO),
+)
+OTHER_KERNEL = driver_finding(
+    "module for kernel",
+    "Another installed kernel has this module of the driver, or none.",
+    "It is information alone: only the kernel that boots next is judged.",
+    causes=(_NO_GPU,),
+    remedies=(f"nothing to do: {NEXT_BOOT.code} reports where there is",),
+    classes=(),
+)
 
 
 def next_boot(boot: Boot, driver: DriverState, system: OperatingSystem) -> Iterator[Finding]:
@@ -30,33 +68,25 @@ def next_boot(boot: Boot, driver: DriverState, system: OperatingSystem) -> Itera
     if not kernel.headers:
         build = f"install {headers_package(system, kernel)}, then {build}"
     if built:
-        build = f"{RUN}: it installs the modules of that kernel"
-    cause = f"kernel {release} boots next and has " + (
-        f"a module {kernel.module_version}" if kernel.module_version else "no nvidia module"
-    )
+        build = NEXT_BOOT.remedies[0]
+    has = f"a module {kernel.module_version}" if kernel.module_version else "no nvidia module"
+    cause = _LACKS.format(release=release, found=has)
     if kernel.module_version is None and not built:
         state = boot.dkms_state("nvidia", release)
         cause += f"; DKMS: {state}" if state else "; DKMS knows of none"
         cause += "" if kernel.headers else "; its headers are not there"
-    yield compared(
-        "driver",
-        Subject.NEXT_BOOT,
+    yield NEXT_BOOT.compared(
         kernel.module_version,
         driver.module_version,
         kernel.module_version == driver.module_version,
-        remedy=build,
         cause=cause,
+        remedy=build,
     )
     if boot.secure_boot and kernel.module_version is not None:
-        yield compared(
-            "driver",
-            Subject.SIGNATURE,
+        yield SIGNATURE.compared(
             kernel.module_signer,
             "signed by a key that the firmware knows",
-            # What DKMS built, DKMS signed.
             kernel.module_signer is not None and (boot.key_enrolled or boot.dkms_state("nvidia", release) is None),
-            remedy="enrol a key and sign the module (`mokutil --import`, `dkms autoinstall`), or use signed packages",
-            cause="secure boot is on: the kernel will reject the module",
             disruption=Disruption.reboot,
         )
 
@@ -73,7 +103,7 @@ def other_kernels(
         if kernel.release == boot.next_release or kernel.base is None:
             continue
         found, desired = kernel.module_version, driver.module_version
-        item = compared("driver", f"module for kernel {kernel.release}", found, found or "none", True)
+        item = OTHER_KERNEL.compared(found, found or "none", True, of=kernel.release)
         if found == desired:
             yield item
             continue
@@ -86,15 +116,15 @@ def other_kernels(
             remedy = f"no package brings one for {kernel.base} beside that of the next kernel: remove this kernel"
         else:
             remedy = f"install {package} where the repositories have it at {desired}, or upgrade the node's system"
-        yield replace(item, cause=f"driver {desired} is there, and a boot into this kernel has no GPU", remedy=remedy)
+        yield replace(item, cause=_NO_GPU.format(version=desired), remedy=remedy)
 
 
 def nouveau_steps(found: Iterable[Finding]) -> Iterator[Step[Any]]:
     """Yield what keeps nouveau out of the next boot."""
     for item in bad(*found):
-        if item.what == Subject.NOUVEAU:
+        if item.code == NOUVEAU.code:
             yield Step("keep nouveau out, in effect at the next boot", (item,), Disruption.nothing)
-        elif item.what == Subject.INITRAMFS:
+        elif item.code == INITRAMFS.code:
             action = "make the initial file systems anew without nouveau, in effect at the next boot"
             yield Step(action, (item,), Disruption.nothing)
 
@@ -105,24 +135,15 @@ def _nouveau(boot: Boot) -> Iterator[Finding]:
     if kernel is None:
         return
     kept_out = boot.blacklist_written is not None
-    yield compared(
-        "driver",
-        Subject.NOUVEAU,
-        "kept out" if kept_out else "may be loaded",
-        "kept out",
-        kept_out,
-        cause="no file in modprobe.d blacklists it: at the next boot it may take the GPUs",
-    )
+    yield NOUVEAU.compared("kept out" if kept_out else "may be loaded", "kept out", kept_out)
     if kernel.initramfs_written is None and not boot.with_nouveau:
         return
     desired = "does not load nouveau"
-    cause = "it is older than the blacklist of nouveau, which may be loaded before the blacklist is read"
     if boot.with_nouveau:
         found = f"of {', '.join(boot.with_nouveau)} holds nouveau"
-        yield compared("driver", Subject.INITRAMFS, found, desired, False, cause=cause)
+        yield INITRAMFS.compared(found, desired, False)
     elif kernel.initramfs_nouveau is None:
-        unread = f"{cause}, and what it holds could not be read"
-        remedy = f"look at the initial file system of kernel {kernel.release} (`lsinitramfs`), and make it again"
-        yield not_known("driver", Subject.INITRAMFS, desired, unread, remedy)
+        cause = f"{INITRAMFS.cause}, and what it holds could not be read"
+        yield INITRAMFS.not_known(desired, cause, _LOOK_INTO.format(release=kernel.release))
     else:
-        yield compared("driver", Subject.INITRAMFS, desired, desired, True)
+        yield INITRAMFS.compared(desired, desired, True)

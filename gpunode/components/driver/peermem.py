@@ -9,11 +9,10 @@ source: NVIDIA/open-gpu-kernel-modules, kernel-open/nvidia-peermem/nvidia-peerme
 
 from __future__ import annotations
 
-from gpunode.base.comparison import BY_HAND, RUN, compared
+from gpunode.base.comparison import BY_HAND, RUN
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
-from gpunode.base.subject import Subject
-from gpunode.components.driver.state import DriverState
+from gpunode.components.driver.state import DriverState, driver_finding
 
 MODULE = "nvidia_peermem"
 # Mellanox' own module of before; one of them alone can be loaded.
@@ -21,6 +20,13 @@ FORMER = "nv_peer_mem"
 NO_STACK = "no RDMA stack is loaded (ib_core): install MOFED or DOCA-OFED, or leave driver.peermem out"
 _OTHER = f"{FORMER} is loaded, and one of the two alone can be: disable its service, and take its package away"
 _EFFECT = "RDMA adapters reach the GPUs' memory by it (GPUDirect RDMA)"
+
+PEERMEM = driver_finding(
+    "nvidia_peermem",
+    "The module nvidia_peermem is not loaded as the settings ask.",
+    "RDMA adapters reach the GPUs' memory by it (GPUDirect RDMA); without it transfers go through the host.",
+    causes=(_OTHER, _EFFECT, NO_STACK),
+)
 
 
 def decide_peermem(desired: bool, actual: DriverState) -> Decision[None]:
@@ -34,6 +40,6 @@ def decide_peermem(desired: bool, actual: DriverState) -> Decision[None]:
     cause = _OTHER if actual.peermem == FORMER else _EFFECT if actual.rdma else NO_STACK
     is_ours = actual.rdma and actual.peermem is None
     remedy = RUN if is_ours else BY_HAND
-    item = compared("driver", Subject.PEERMEM, actual.peermem, MODULE, good, remedy, cause)
+    item = PEERMEM.compared(actual.peermem, MODULE, good, cause=cause, remedy=remedy)
     step = Step[None](f"load {MODULE}, now and at boot", bad(item), Disruption.nothing)
     return Decision((item,), (step,) if is_ours else ())

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from gpunode.base.comparison import RUN, compared
+from gpunode.base.comparison import REBOOT, REBOOT_NODE, RUN
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.base.subject import Subject
-from gpunode.components.driver.loading import Act, boot_step
-from gpunode.components.driver.state import DriverState
+from gpunode.components.driver.loading import LOADED_MODULE, REMOVED, Act, boot_step
+from gpunode.components.driver.state import DriverState, driver_finding
+
+MIXED, MIGRATE = "a runfile and packages overwrite each other's files", f"set driver.migrate = True and {RUN}"
+_LOADED = "the module {loaded_version} is loaded, and disruption.allow is {name}"
+_ALLOW = f"drain the node, set disruption.allow = 'reboot' and {RUN}"
+_NOT_OURS = "no package and no runfile of NVIDIA's brought it: gpunode does not remove it"
+_FIND_IT = "see where it lies (`modinfo -F filename nvidia`), remove it and run depmod"
+INSTALLED_BY = driver_finding(
+    "installed by",
+    "The driver was installed in another way than the settings ask for.",
+    "Packages and NVIDIA's .run installer overwrite each other's files; driver.migrate allows the change.",
+    causes=(MIXED, _LOADED),
+    remedies=(RUN, MIGRATE, _ALLOW),
+    classes=REBOOT,
+)
+MODULE_ON_DISK = driver_finding(
+    "module on disk",
+    "The driver's module on disk is not of the version that the settings ask for.",
+    "It is what the next boot loads: missing, of another version, or there although it is to be absent.",
+    causes=(_NOT_OURS,),
+    remedies=(RUN, _FIND_IT),
+)
 
 
 def removal_waits(allowed: Disruption, actual: DriverState) -> bool:
@@ -26,26 +46,18 @@ def decide_removal(allowed: Disruption, actual: DriverState) -> Decision[Act]:
         waits = installed.cause if removal_waits(allowed, actual) else None
         step = Step(action, (installed,), disruption or Disruption.nothing, waits, Act.REMOVE)
         return Decision((installed,), (step,))
-    absent = compared("driver", Subject.INSTALLED_BY, None, "none", good=True)
-    module = compared(
-        "driver",
-        Subject.MODULE_ON_DISK,
-        actual.module_version,
-        "none",
-        actual.module_version is None,
-        cause="no package and no runfile of NVIDIA's brought it: gpunode does not remove it",
-        remedy="see where it lies (`modinfo -F filename nvidia`), remove it and run depmod",
+    absent = INSTALLED_BY.compared(None, "none", True)
+    module = MODULE_ON_DISK.compared(
+        actual.module_version, "none", actual.module_version is None, cause=_NOT_OURS, remedy=_FIND_IT
     )
     if not loaded:
         return Decision((absent, module))
-    gone = Finding(
-        "driver",
+    gone = LOADED_MODULE.finding(
         FindingClass.REBOOT_PENDING,
-        Subject.LOADED_MODULE,
         actual.runs,
         "none",
-        cause="the driver was removed while its module was in use",
-        remedy="drain and reboot the node",
+        cause=REMOVED,
+        remedy=REBOOT_NODE,
         disruption=Disruption.reboot,
     )
     return Decision((absent, module, gone), (boot_step("boot the node without the driver", bad(gone), allowed),))
@@ -54,15 +66,13 @@ def decide_removal(allowed: Disruption, actual: DriverState) -> Decision[Act]:
 def _installed(allowed: Disruption, actual: DriverState) -> Finding:
     ways = " and ".join(actual.ways)
     if removal_waits(allowed, actual):
-        return Finding(
-            "driver",
+        return INSTALLED_BY.finding(
             FindingClass.REBOOT_PENDING,
-            Subject.INSTALLED_BY,
             ways,
             "none",
-            cause=f"the module {actual.loaded_version} is loaded, and disruption.allow is {allowed.name}",
-            remedy=f"drain the node, set disruption.allow = 'reboot' and {RUN}",
+            cause=_LOADED.format(loaded_version=actual.loaded_version, name=allowed.name),
+            remedy=_ALLOW,
             disruption=Disruption.reboot,
         )
     disruption = Disruption.nothing if actual.loaded_version is None else Disruption.reboot
-    return compared("driver", Subject.INSTALLED_BY, ways, "none", good=False, disruption=disruption)
+    return INSTALLED_BY.compared(ways, "none", False, disruption=disruption)

@@ -6,22 +6,50 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gpunode.base import versions
-from gpunode.base.comparison import compared
 from gpunode.base.decision import Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
-from gpunode.base.subject import Subject
-from gpunode.components.driver.state import DriverState
+from gpunode.components.driver.state import DriverState, driver_finding
 from gpunode.packages.driver_packages import is_imex
 from gpunode.settings.driver import DriverSettings
 from gpunode.system.pci import PciGpus
 
 RUNS = "running, starts at boot"
+
+FABRIC_MANAGER = driver_finding(
+    "fabric manager",
+    "NVIDIA's fabric manager is not of the driver's version, or does not run.",
+    "On machines with NVSwitches CUDA does not start (error 802) without it at the driver's very version.",
+    cause="CUDA does not start (error 802) with a fabric manager of another version than the driver",
+)
+SUBNET_MANAGER = driver_finding(
+    "NVLink subnet manager",
+    "The NVLink subnet manager (nvlsm) is missing.",
+    "On boards of NVLink 5 fabric manager does not start without it, and so CUDA does not either (error 802).",
+    cause="fabric manager does not start without nvlsm on a board of NVLink 5",
+)
+UMAD = driver_finding(
+    "ib_umad",
+    "The module ib_umad is not loaded.",
+    "Fabric manager reaches the NVSwitches of NVLink 5 by it.",
+    cause="fabric manager reaches the NVSwitches of NVLink 5 by it",
+)
+IMEX = driver_finding(
+    "nvidia-imex",
+    "nvidia-imex is not of the driver's version.",
+    "An IMEX daemon of another version ends when it starts, and GPUs of several machines share no memory.",
+    cause="an IMEX of another version than the driver ends when it starts",
+)
+SERVICE = driver_finding(
+    "service",
+    "A service that belongs to the driver is not in the state that the settings ask for.",
+    "It is the persistence daemon, fabric manager or a similar service. It does not run although it is needed.",
+)
 _STEPS: dict[str, str] = {
-    Subject.FABRIC_MANAGER: "install fabric manager at the driver's version",
-    Subject.SUBNET_MANAGER: "install the NVLink subnet manager",
-    Subject.IMEX: "install nvidia-imex at the driver's version",
-    Subject.UMAD: "load ib_umad, now and at boot",
+    FABRIC_MANAGER.code: "install fabric manager at the driver's version",
+    SUBNET_MANAGER.code: "install the NVLink subnet manager",
+    IMEX.code: "install nvidia-imex at the driver's version",
+    UMAD.code: "load ib_umad, now and at boot",
 }
 
 
@@ -34,45 +62,25 @@ def services(
     """
     if pci.fabric and actual.module_version is not None:
         managers = actual.fabric_managers
-        yield compared(
-            "driver",
-            Subject.FABRIC_MANAGER,
+        yield FABRIC_MANAGER.compared(
             ", ".join(managers) or None,
             actual.module_version,
             bool(managers) and all(versions.same(version, actual.module_version) for version in managers),
-            cause="CUDA does not start (error 802) with a fabric manager of another version than the driver",
             disruption=Disruption.restart,
         )
         yield _service(actual, "nvidia-fabricmanager")
     if pci.switch_managers and actual.module_version is not None:
         manager = dict(actual.packages).get("nvlsm")
-        yield compared(
-            "driver",
-            Subject.SUBNET_MANAGER,
-            manager,
-            "any version",
-            manager is not None,
-            cause="fabric manager does not start without nvlsm on a board of NVLink 5",
-        )
+        yield SUBNET_MANAGER.compared(manager, "any version", manager is not None)
         umad = pci.umad_loaded
-        yield compared(
-            "driver",
-            Subject.UMAD,
-            "loaded" if umad else None,
-            "loaded",
-            umad,
-            cause="fabric manager reaches the NVSwitches of NVLink 5 by it",
-        )
+        yield UMAD.compared("loaded" if umad else None, "loaded", umad)
     if pci.reaches_other_machines and actual.module_version is not None:
         imex = actual.imex
         if imex or any(is_imex(name) for name in packages):
-            yield compared(
-                "driver",
-                Subject.IMEX,
+            yield IMEX.compared(
                 ", ".join(imex) or None,
                 actual.module_version,
                 bool(imex) and all(versions.same(version, actual.module_version) for version in imex),
-                cause="an IMEX of another version than the driver ends when it starts",
             )
     # `present` is only verified, and this daemon is a convenience that nobody has asked for there.
     if desired.persistenced and desired.source != "present" and actual.service("nvidia-persistenced"):
@@ -85,14 +93,14 @@ def fabric_steps(found: Iterable[Finding], with_packages: bool) -> Iterator[Step
     with_packages: whether the driver's packages change, and bring both managers with them
     """
     for item in bad(*found):
-        if (action := _STEPS.get(item.what)) and not (with_packages and item.what != Subject.UMAD):
+        if (action := _STEPS.get(item.code)) and not (with_packages and item.code != UMAD.code):
             yield Step(action, (item,), item.disruption or Disruption.nothing)
 
 
 def fresh_steps(pci: PciGpus) -> Iterator[Step[Any]]:
     """Yield what comes behind the first driver of a node: what it needs is not judged before."""
     if pci.switch_managers and not pci.umad_loaded:
-        yield Step(_STEPS[Subject.UMAD], (), Disruption.nothing, actual="none", desired="loaded")
+        yield Step(_STEPS[UMAD.code], (), Disruption.nothing, actual="none", desired="loaded")
     if pci.fabric:
         action = "run nvidia-fabricmanager, now and at boot"
         yield Step(action, (), Disruption.nothing, actual="not installed", desired=RUNS)
@@ -101,7 +109,7 @@ def fresh_steps(pci: PciGpus) -> Iterator[Step[Any]]:
 def service_steps(found: Iterable[Finding]) -> Iterator[Step[Any]]:
     """Yield what has the services run."""
     for item in bad(*found):
-        if name := Subject.SERVICE.named(item.what):
+        if name := SERVICE.named(item):
             yield Step(f"run {name}, now and at boot", (item,), item.disruption or Disruption.nothing)
 
 
@@ -113,4 +121,4 @@ def _service(actual: DriverState, name: str) -> Finding:
         found = f"{'running' if service.active else 'stopped'}, {boot}"
     # It needs the module that is on disk: what it lacks comes with the boot.
     waits = actual.reboot_pending and service is not None and service.enabled
-    return compared("driver", Subject.SERVICE.of(name), found, RUNS, found == RUNS or waits)
+    return SERVICE.compared(found, RUNS, found == RUNS or waits, of=name)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
+from gpunode.base.comparison import finding_message
 from gpunode.base.probe_output import repeated, values
 from gpunode.base.reading import Reading
 from gpunode.packages.driver_packages import belongs, brings_kernels, is_fabric_manager, is_imex, pinned_by_apt
@@ -13,6 +15,7 @@ from gpunode.packages.families import dnf, dnf5
 from gpunode.system.boot import Boot
 from gpunode.system.unit import starts_at_boot
 
+driver_finding = partial(finding_message, "driver")
 _VERSION = re.compile(r"\b(\d{3}\.\d{2,3}(?:\.\d{2})?)\b")
 
 

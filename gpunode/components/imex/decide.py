@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
-from gpunode.base.comparison import AS_DESIRED, BY_HAND, by_hand, compared, not_known, pending
+from gpunode.base.comparison import (
+    AS_DESIRED,
+    BY_HAND,
+    RESTART,
+    by_hand,
+    file_message,
+    finding_message,
+    pending,
+    running_configuration,
+)
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
-from gpunode.base.subject import Subject
 from gpunode.components.driver.state import DriverState
 from gpunode.components.imex.state import Domain, Imex
 from gpunode.settings.imex import ImexSettings, known
@@ -21,6 +30,54 @@ _NOT_INSTALLED = (
     "'cuda-repository'), at its version; of another source's driver install it yourself, or set imex.enabled = False"
 )
 _MOST = 6
+
+_NODES = "the domain's nodes are {nodes}, and each needs the same list"
+_MASKED = (
+    "it was masked (the DRA driver's ComputeDomains need that): `systemctl unmask nvidia-imex`, or set "
+    "imex.enabled = False"
+)
+_OTHER_LIST = "{file} has IMEX_NODE_CONFIG_FILE={named}: take that line back"
+_NO_ANSWER = "nvidia-imex-ctl says: {answer}"
+_NO_PORT = "{file} has {command}: set it to 1, and IMEX_CMD_PORT to 50005, by which the daemon reports the domain"
+_LACKING = (
+    "{names}: see to nvidia-imex there (journalctl -u nvidia-imex), to TCP port 50000 between the nodes, and to one "
+    "version of the driver; after another list of nodes, stop it on all before it starts on any, as a run of all does"
+)
+_FORBIDDEN = "{unit} runs, by which jobs share memory, and disruption.allow is nothing"
+_BOOT = "{device} comes when the module is loaded with {parameter}=1: boot the node"
+_declared = partial(finding_message, "imex")
+SERVICE = _declared(
+    "service",
+    "The IMEX daemon is not in the state that the settings ask for.",
+    "By nvidia-imex GPUs of several machines share memory over NVLink. Without it such jobs do not start.",
+    classes=RESTART,
+    causes=(_MASKED, _NOT_INSTALLED, _FORBIDDEN),
+)
+FILE = file_message("imex")
+RUNNING_CONFIGURATION = running_configuration(
+    "imex", "the list was written after nvidia-imex started, which reads it then alone"
+)
+CONFIGURATION = _declared(
+    "list of nodes by config.cfg",
+    "IMEX's configuration reads its list of nodes from another file.",
+    "config.cfg names the file with the domain's nodes. gpunode writes another one, which then counts for nothing.",
+    causes=(_OTHER_LIST,),
+    remedies=(BY_HAND,),
+)
+DOMAIN = _declared(
+    "IMEX domain",
+    "The IMEX domain is not up.",
+    "All nodes have to be connected, with the same list and driver. One of them is down, or has another list.",
+    causes=(_NO_ANSWER, _NO_PORT, _LACKING),
+    remedies=(BY_HAND,),
+)
+CHANNEL = _declared(
+    "IMEX channel 0",
+    "IMEX channel 0 has no device file.",
+    "Programs share memory between machines by this channel.",
+    causes=(_BOOT,),
+    remedies=(BY_HAND,),
+)
 
 
 @dataclass(frozen=True)
@@ -59,16 +116,8 @@ def decide(desired: Desired, actual: Imex, driver: DriverState) -> Decision[Imex
         return _removal(desired, actual)
     unit = actual.unit
     if unit is not None and unit.masked:
-        item = compared("imex", Subject.SERVICE.of(known().unit), "masked", RUNS, False)
-        return Decision(
-            (
-                by_hand(
-                    item,
-                    "somebody forbade it (the DRA driver's ComputeDomains need that): `systemctl unmask nvidia-imex`, "
-                    "or set imex.enabled = False",
-                ),
-            )
-        )
+        item = SERVICE.compared("masked", RUNS, False, of=known().unit)
+        return Decision((by_hand(item, _MASKED),))
     file, service = _file(desired.settings, actual), _service(actual, driver)
     if unit is None and not desired.comes:
         return Decision((file, by_hand(service, _NOT_INSTALLED)))
@@ -133,19 +182,18 @@ def _foreign(findings: tuple[Finding, ...], done: tuple[Finding, ...]) -> Decisi
 def _waits(desired: Desired, active: bool) -> str | None:
     """Return why a stop of the daemon waits; None where it does not."""
     forbidden = is_forbidden(Disruption.restart, desired.allowed, int(active))
-    return f"{known().unit} runs, by which jobs share memory, and disruption.allow is nothing" if forbidden else None
+    return _FORBIDDEN.format(unit=known().unit) if forbidden else None
 
 
 def _file(settings: ImexSettings, actual: Imex) -> Finding:
     wanted = text_of(settings)
     found = AS_DESIRED if actual.nodes == wanted else "none" if actual.nodes is None else "another list"
-    return compared(
-        "imex",
-        Subject.FILE.of(known().nodes_file),
+    return FILE.compared(
         found,
         AS_DESIRED,
         found == AS_DESIRED,
-        cause=f"the domain's nodes are {', '.join(sorted(settings.nodes))}, and each needs the same list",
+        of=known().nodes_file,
+        cause=_NODES.format(nodes=", ".join(sorted(settings.nodes))),
         disruption=Disruption.restart if actual.unit is not None and actual.unit.active else Disruption.nothing,
     )
 
@@ -157,19 +205,13 @@ def _service(actual: Imex, driver: DriverState) -> Finding:
         found = f"{'running' if unit.active else 'stopped'}, {boot}"
     # It starts with the module of its own version alone, which comes with the boot.
     waits = driver.reboot_pending and unit is not None and unit.enabled
-    return compared("imex", Subject.SERVICE.of(known().unit), found, RUNS, found == RUNS or waits)
+    return SERVICE.compared(found, RUNS, found == RUNS or waits, of=known().unit)
 
 
 def _running(actual: Imex) -> Iterator[Finding]:
     if actual.unit is not None and actual.unit.active and actual.unit.stale:
-        yield compared(
-            "imex",
-            Subject.RUNNING_CONFIGURATION.of(known().unit),
-            "older than its list of nodes",
-            "the list's",
-            False,
-            cause="the list was written after nvidia-imex started, which reads it then alone",
-            disruption=Disruption.restart,
+        yield RUNNING_CONFIGURATION.compared(
+            "older than its list of nodes", "the list's", False, of=known().unit, disruption=Disruption.restart
         )
 
 
@@ -177,32 +219,24 @@ def _elsewhere(actual: Imex) -> Iterator[Finding]:
     """Yield what config.cfg, which is its owner's, says otherwise: IMEX then reads another list."""
     named = dict(actual.config).get("IMEX_NODE_CONFIG_FILE")
     if named and named != known().nodes_file:
-        item = compared("imex", Subject.IMEX_CONFIGURATION, named, known().nodes_file, False)
-        yield by_hand(item, f"{known().config_file} has IMEX_NODE_CONFIG_FILE={named}: take that line back")
+        item = CONFIGURATION.compared(named, known().nodes_file, False)
+        yield by_hand(item, _OTHER_LIST.format(file=known().config_file, named=named))
 
 
 def _domain(settings: ImexSettings, actual: Imex) -> Iterator[Finding]:
     desired = f"{known().up}, {len(settings.nodes)} nodes"
     if actual.domain is None:
-        cause = f"nvidia-imex-ctl says: {actual.answer or 'nothing'}"
+        cause = _NO_ANSWER.format(answer=actual.answer or "nothing")
         if (enabled := dict(actual.config).get("IMEX_CMD_ENABLED")) != "1":
             said = "no IMEX_CMD_ENABLED" if enabled is None else f"IMEX_CMD_ENABLED={enabled}"
-            cause = (
-                f"{known().config_file} has {said}: set it to 1, and IMEX_CMD_PORT to 50005, by which the daemon tells "
-                "of the domain"
-            )
-        yield not_known("imex", Subject.IMEX_DOMAIN, desired, cause, BY_HAND)
+            cause = _NO_PORT.format(file=known().config_file, command=said)
+        yield DOMAIN.not_known(desired, cause, BY_HAND)
         return
     lacking = tuple(_lacking(settings, actual.domain))
     good = actual.domain.status == known().up and not lacking
-    item = compared("imex", Subject.IMEX_DOMAIN, desired if good else actual.domain.status, desired, good)
+    item = DOMAIN.compared(desired if good else actual.domain.status, desired, good)
     names = ", ".join(islice(lacking, _MOST)) + (f" and {len(lacking) - _MOST} more" if len(lacking) > _MOST else "")
-    cause = (
-        f"{names or 'the daemon names no node'}: see to nvidia-imex there (journalctl -u nvidia-imex), to TCP port "
-        "50000 between the nodes, and to one version of the driver; after another list of nodes, stop it on all before "
-        "it starts on any, as a run of all of them does"
-    )
-    yield by_hand(item, cause)
+    yield by_hand(item, _LACKING.format(names=names or "the daemon names no node"))
 
 
 def _lacking(settings: ImexSettings, domain: Domain) -> Iterator[str]:
@@ -227,11 +261,8 @@ def _channel(desired: Desired, actual: Imex, driver: DriverState) -> Iterator[Fi
     loaded = dict(driver.parameters).get(known().channel_parameter.removeprefix("NVreg_"))
     if loaded not in (None, "1"):
         return  # the driver's own finding tells that its parameters are to come
-    item = compared("imex", Subject.IMEX_CHANNEL, "there" if actual.channel0 else None, "there", actual.channel0)
-    cause = (
-        f"{known().channel_device} comes when the module is loaded with {known().channel_parameter}=1: boot the node"
-    )
-    yield by_hand(item, cause)
+    item = CHANNEL.compared("there" if actual.channel0 else None, "there", actual.channel0)
+    yield by_hand(item, _BOOT.format(device=known().channel_device, parameter=known().channel_parameter))
 
 
 def _removal(desired: Desired, actual: Imex) -> Decision[ImexChange]:
@@ -239,22 +270,20 @@ def _removal(desired: Desired, actual: Imex) -> Decision[ImexChange]:
     if actual.record is None:
         return Decision(())
     unit = actual.unit
-    item = compared("imex", Subject.FILE.of(known().nodes_file), "gpunode's", "none", False)
+    item = FILE.compared("gpunode's", "none", False, of=known().nodes_file)
     findings = [item]
     active = unit is not None and unit.active
     if unit is not None and not unit.masked and (active or unit.enabled):
         found = f"{'running' if active else 'stopped'}, {'starts' if unit.enabled else 'does not start'} at boot"
         disruption = Disruption.restart if active else Disruption.nothing
-        findings.append(
-            compared("imex", Subject.SERVICE.of(known().unit), found, STOPPED, False, disruption=disruption)
-        )
+        findings.append(SERVICE.compared(found, STOPPED, False, of=known().unit, disruption=disruption))
     change = ImexChange(stop=unit is not None and not unit.masked, removes=True)
     return _with_step(desired, tuple(findings), tuple(findings), change, active=active)
 
 
 def _action(item: Finding) -> str:
-    if path := Subject.FILE.named(item.what):
+    if path := FILE.named(item):
         return f"remove {path}" if item.desired == "none" else f"write {path}, with nvidia-imex stopped"
-    if Subject.RUNNING_CONFIGURATION.named(item.what):
+    if RUNNING_CONFIGURATION.named(item):
         return "restart nvidia-imex"
     return "stop nvidia-imex" if item.desired == STOPPED else "run nvidia-imex, now and at boot"

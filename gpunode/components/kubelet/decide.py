@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpunode.base.comparison import AS_DESIRED, by_hand, compared, configuration, not_known, pending, unrecorded
+from gpunode.base.comparison import (
+    AS_DESIRED,
+    RESTART,
+    by_hand,
+    configuration,
+    configuration_files,
+    file_message,
+    finding_message,
+    pending,
+    running_configuration,
+    unrecorded,
+)
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
-from gpunode.base.subject import Subject
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.kubelet.change import KubeletChange, change, path_of
 from gpunode.components.kubelet.texts import OURS, is_in_file, wanted
@@ -17,6 +27,34 @@ from gpunode.settings.kubelet import KubeletSettings
 from gpunode.system.kubelet import Kubelet
 
 UNIT = "kubelet.service"
+
+_NONE = (
+    "no kubelet runs on this node, or it could not read its files: join the node to its cluster, see "
+    "`journalctl -u kubelet`, and run again"
+)
+_PODS = "{pods} pods run and disruption.allow is nothing"
+_MOVED = "the kubelet was given a folder of drop-ins, where they belong"
+SERVICE = finding_message(
+    "kubelet",
+    "service",
+    "No kubelet runs on this node that could be configured.",
+    "It is a caution: a node may be prepared before it joins its cluster.",
+    causes=(_NONE,),
+    remedies=("join the node to its cluster, and run again",),
+    classes=(),
+)
+SETTING = finding_message(
+    "kubelet",
+    "kubelet's",
+    "A setting of the kubelet is not as desired.",
+    "GPUs need it, such as the policy of the CPU manager. The drop-in lacks it, or another file wins.",
+    name="setting",
+    classes=RESTART,
+    causes=(_PODS,),
+)
+FILE = file_message("kubelet")
+CONFIGURATION = configuration_files("kubelet")
+RUNNING_CONFIGURATION = running_configuration("kubelet", "they were written after the kubelet started")
 
 
 @dataclass(frozen=True)
@@ -32,24 +70,19 @@ def decide(desired: Desired, actual: Kubelet) -> Decision[KubeletChange]:
     if actual.configuration is None:
         if not desired.settings.asks:
             return Decision(())
-        cause = (
-            "no kubelet runs on this node, or it could not read its files: join the node to its cluster, see "
-            "`journalctl -u kubelet`, and run again"
-        )
         # A node may be set up before it joins: that alone fails no run.
-        remedy = "join the node to its cluster, and run again"
-        return Decision((not_known("kubelet", Subject.SERVICE.of(UNIT), None, cause, remedy),))
+        return Decision((SERVICE.not_known(None, _NONE, SERVICE.remedies[0], of=UNIT),))
     said = tuple(_said(desired.settings, actual))
     if actual.files is None:
         if bad(*said):
             step: Step[KubeletChange] = Step("bring its settings to what is asked", bad(*said), Disruption.restart)
             return Decision(said, (step,))
-        return Decision((*said, unrecorded("kubelet")) if desired.settings.asks else said)
+        return Decision((*said, unrecorded(CONFIGURATION)) if desired.settings.asks else said)
     try:
         to_come = change(actual, desired.settings) if desired.settings.asks or _is_ours(actual) else None
     except ConfigurationRefused as refusal:
         reason = f"kubelet: {refusal}; nothing was changed"
-        item = configuration("kubelet", None, str(refusal))
+        item = configuration(CONFIGURATION, None, str(refusal))
         return Decision((*(by_hand(each, str(refusal)) for each in said), item), (), reason)
     findings = (*said, *_of_files(desired.settings, actual, to_come))
     return _with_step(desired, actual, findings, to_come)
@@ -60,7 +93,7 @@ def _said(settings: KubeletSettings, actual: Kubelet) -> Iterator[Finding]:
     for path, value in wanted(settings).items():
         name = "/".join(path)
         good = found.get(name) == str(value)
-        yield compared("kubelet", Subject.KUBELET.of(name), found.get(name), value, good, disruption=Disruption.restart)
+        yield SETTING.compared(found.get(name), value, good, of=name, disruption=Disruption.restart)
 
 
 def _of_files(settings: KubeletSettings, actual: Kubelet, to_come: KubeletChange | None) -> Iterator[Finding]:
@@ -68,27 +101,24 @@ def _of_files(settings: KubeletSettings, actual: Kubelet, to_come: KubeletChange
     if not settings.asks and to_come is None:
         return
     if to_come is not None and to_come.path and to_come.text is None:
-        yield compared("kubelet", Subject.FILE.of(to_come.path), "there", "none", False, disruption=Disruption.restart)
+        yield FILE.compared("there", "none", False, of=to_come.path, disruption=Disruption.restart)
     else:
         others = path if to_come is not None and to_come.path else None
-        yield configuration("kubelet", others, disruption=Disruption.restart)
+        yield configuration(CONFIGURATION, others, disruption=Disruption.restart)
     if to_come is not None and to_come.cleared is not None:
-        yield compared(
-            "kubelet",
-            Subject.FILE.of(to_come.cleared[0]),
+        yield FILE.compared(
             "values of gpunode's",
             "none of gpunode's",
             False,
-            cause="the kubelet was given a folder of drop-ins, where they belong",
+            of=to_come.cleared[0],
+            cause=_MOVED,
             disruption=Disruption.restart,
         )
-    yield compared(
-        "kubelet",
-        Subject.RUNNING_CONFIGURATION.of(UNIT),
+    yield RUNNING_CONFIGURATION.compared(
         "older than its files" if actual.stale else AS_DESIRED,
         AS_DESIRED,
         not actual.stale,
-        cause="they were written after the kubelet started",
+        of=UNIT,
         disruption=Disruption.restart,
     )
 
@@ -114,7 +144,7 @@ def _waits(desired: Desired, actual: Kubelet) -> str | None:
     """Return why a restart waits: a kubelet that starts admits its pods anew."""
     if not is_forbidden(Disruption.restart, desired.allowed, actual.pods):
         return None
-    return f"{actual.pods} pods run and disruption.allow is nothing"
+    return _PODS.format(pods=actual.pods)
 
 
 def _is_ours(actual: Kubelet) -> bool:

@@ -5,12 +5,21 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from gpunode.base.comparison import AS_DESIRED, RUN, by_hand, compared, not_known
+from gpunode.base.comparison import (
+    ANY_PENDING,
+    AS_DESIRED,
+    REBOOT,
+    RESTART,
+    RUN,
+    by_hand,
+    file_message,
+    finding_message,
+)
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.base.subject import Subject
 from gpunode.components.mig.boot import NAME, MigBoot
 from gpunode.components.mig.choice import chosen
 from gpunode.components.mig.device_filter import Match
@@ -21,6 +30,55 @@ from gpunode.components.mig.target import StateNotKnown, Target, TargetError, in
 from gpunode.settings.mig import MigSettings
 from gpunode.system.pci import PciGpu
 from gpunode.system.smi import DRIVERLESS
+
+_MODE_WAITS, _BOOT_OR_FREE = (
+    "the mode waits for a reset of the GPU, or a boot",
+    "boot the node, or run again while nothing uses the GPU",
+)
+_ON_DISK, _BOOT = "it is applied by the driver on disk", "boot the node, and run again"
+_CHANGES, _CONTAINERS = "instances or modes are to change", "{containers} containers run"
+_ALLOW_RESET = "set disruption.allow to 'reset', or run when the node is drained"
+_NOT_RESTORED = f"it did not bring the layout back; see `journalctl -u {NAME}`"
+_declared = partial(finding_message, "mig", classes=RESTART, remedies=(RUN, _ALLOW_RESET))
+SERVICE = _declared(
+    "service",
+    "The service that restores the MIG layout at boot failed or is missing.",
+    "After a boot the GPUs have no instances, and programs that need them do not start.",
+    causes=(_NOT_RESTORED,),
+)
+CONFIGURATION = _declared(
+    "MIG configuration",
+    "The desired MIG configuration cannot be applied or judged.",
+    "Its name is not known for this GPU, its file is wrong, or the GPUs do not answer.",
+    causes=(_ON_DISK,),
+    remedies=(RUN, _BOOT),
+    classes=REBOOT,
+)
+RECORD = _declared(
+    "layout for the next boot",
+    "The MIG layout that is to be restored at boot is not recorded.",
+    "A GPU forgets its instances at every boot. gpunode's service restores them from this record.",
+)
+AT_BOOT = _declared(
+    "starts at boot:",
+    "The service that restores the MIG layout does not start at boot.",
+    "After the next boot the GPUs will have no instances.",
+)
+FILE = file_message("mig")
+MODE = _declared(
+    "MIG mode of GPU",
+    "MIG is on where it is to be off, or off where it is to be on.",
+    "A change of the mode waits for a reset of the GPU or a boot, which ends what runs on it.",
+    causes=(_MODE_WAITS, f"{_CHANGES}, and {_CONTAINERS}"),
+    remedies=(RUN, _BOOT_OR_FREE, _ALLOW_RESET),
+    classes=ANY_PENDING,
+)
+INSTANCES = _declared(
+    "MIG instances of GPU",
+    "A GPU is divided into other MIG instances than the settings ask for.",
+    "Instances are what pods and jobs get. They were changed by hand, or lost by a boot or reset.",
+    causes=(f"{{steps}}, and {_CONTAINERS}",),
+)
 
 
 @dataclass(frozen=True)
@@ -78,7 +136,7 @@ def decide(desired: Desired, actual: Actual) -> Decision[MigChange]:
         # A node that lost its label is not asked to lose its layout.
         if not actual.boot.is_there or desired.settings.config_from_label:
             return Decision(())
-        item = compared("mig", Subject.SERVICE.of(NAME), "there", "none", False)
+        item = SERVICE.compared("there", "none", False, of=NAME)
         action = "no longer bring a MIG layout back at boot; the instances stay"
         return Decision((item,), (Step(action, (item,), Disruption.nothing, change=MigChange()),))
     try:
@@ -115,19 +173,19 @@ def decide(desired: Desired, actual: Actual) -> Decision[MigChange]:
 def _untold(desired: Desired, actual: Actual, error: TargetError) -> Decision[MigChange]:
     """Decide where nobody can tell what a GPU is to become."""
     reason = str(error)
-    item = compared("mig", Subject.MIG_TARGET, "not applied", desired.settings.config, False, cause=reason)
+    item = CONFIGURATION.compared("not applied", desired.settings.config, False, cause=reason)
     if actual.reboot_pending and actual.mig.status in DRIVERLESS:
         item = replace(
             item,
             finding_class=FindingClass.REBOOT_PENDING,
-            cause="it is applied by the driver on disk",
-            remedy="boot the node, and run again",
+            cause=_ON_DISK,
+            remedy=_BOOT,
             disruption=Disruption.reboot,
         )
     elif actual.mig.status not in DRIVERLESS or not actual.driver_comes:
         if isinstance(error, StateNotKnown) and actual.mig.status not in DRIVERLESS:
             remedy = "run `nvidia-smi` on the node, and mend what the findings of the driver tell"
-            item = not_known("mig", Subject.MIG_TARGET, desired.settings.config, reason, remedy)
+            item = CONFIGURATION.not_known(desired.settings.config, reason, remedy)
         return Decision((by_hand(item, reason),), (), reason)
     cost = item.disruption or Disruption.nothing
     waits = item.cause if is_forbidden(cost, desired.allowed, actual.containers) else None
@@ -142,7 +200,7 @@ def _steps(
     every: list[Step[MigChange]] = []
     for target in ahead:
         index = str(target.gpu.index)
-        names = (Subject.MIG_INSTANCES.of(index), Subject.MIG_MODE.of(index))
+        names = (INSTANCES.about(index), MODE.about(index))
         settles = tuple(different.pop(name) for name in names if name in different)
         # A mode that no reset brings comes with a boot, where that is allowed.
         boots = target.waits and allowed is Disruption.reboot
@@ -161,14 +219,13 @@ def _mode(target: Target) -> Finding:
     gpu = target.gpu
     found = gpu.current if gpu.settled else f"{gpu.current}, {gpu.pending} after the next reset"
     good = (gpu.current, gpu.pending) == (target.mode, target.mode)
-    what = Subject.MIG_MODE.of(str(gpu.index))
-    item = compared("mig", what, found, target.mode, good, disruption=target.disruption)
+    item = MODE.compared(found, target.mode, good, of=str(gpu.index), disruption=target.disruption)
     if target.waits:
         return replace(
             item,
             finding_class=FindingClass.REBOOT_PENDING,
-            cause="the mode waits for a reset of the GPU, or a boot",
-            remedy="boot the node, or run again while nothing uses the GPU",
+            cause=_MODE_WAITS,
+            remedy=_BOOT_OR_FREE,
             disruption=Disruption.reboot,
         )
     return item
@@ -177,10 +234,10 @@ def _mode(target: Target) -> Finding:
 def _instances(target: Target) -> Finding:
     actual = " ".join(str(instance(each)) for each in target.gpu.instances or ())
     desired = " ".join(map(str, target.instances))
-    what = Subject.MIG_INSTANCES.of(str(target.gpu.index))
+    of = str(target.gpu.index)
     good = target.change.is_nothing and not target.learns
-    return compared(
-        "mig", what, actual or "none", desired or "none", good, cause=target.steps, disruption=target.disruption
+    return INSTANCES.compared(
+        actual or "none", desired or "none", good, of=of, cause=target.steps, disruption=target.disruption
     )
 
 
@@ -190,7 +247,7 @@ def _unmatched(desired: Desired) -> Iterator[Finding]:
         if each.entry is not None and each.match is Match.MAYBE:
             cause = f"{each.entry.path} is for boards of one subsystem id, and nothing tells the GPU's"
             remedy = "name the GPUs of that entry by `devices`, their indices, in place of `device-filter`"
-            yield not_known("mig", Subject.MIG_INSTANCES.of(str(each.index)), each.entry.path, cause, remedy)
+            yield INSTANCES.not_known(each.entry.path, cause, remedy, of=str(each.index))
 
 
 def _waiting(item: Finding, containers: int) -> Finding:
@@ -199,8 +256,8 @@ def _waiting(item: Finding, containers: int) -> Finding:
     return replace(
         item,
         finding_class=FindingClass.RESTART_PENDING,
-        cause=f"{item.cause or 'instances or modes are to change'}, and {containers} containers run",
-        remedy="set disruption.allow to 'reset', or run when the node is drained",
+        cause=f"{item.cause or _CHANGES}, and {_CONTAINERS.format(containers=containers)}",
+        remedy=_ALLOW_RESET,
         disruption=Disruption.reset,
     )
 
@@ -208,11 +265,10 @@ def _waiting(item: Finding, containers: int) -> Finding:
 def _next_boot(every: Sequence[Target], boot: MigBoot) -> Iterator[Finding]:
     recorded = boot.record == tuple(each.record for each in every)
     actual = "unreadable" if not boot.readable else "none" if boot.record is None else "another"
-    yield compared("mig", Subject.MIG_RECORD, "this" if recorded else actual, "this", recorded, remedy=RUN)
-    yield compared("mig", Subject.AT_BOOT.of(NAME), "yes" if boot.enabled else "no", "yes", boot.enabled)
+    yield RECORD.compared("this" if recorded else actual, "this", recorded)
+    yield AT_BOOT.compared("yes" if boot.enabled else "no", "yes", boot.enabled, of=NAME)
     if boot.failed:
-        cause = f"it did not bring the layout back; see `journalctl -u {NAME}`"
-        yield compared("mig", Subject.SERVICE.of(NAME), "failed", "done", False, cause=cause)
+        yield SERVICE.compared("failed", "done", False, of=NAME, cause=_NOT_RESTORED)
     if not recorded or not boot.enabled or boot.failed:
         return
     # Nothing else tells that unit or script are not what they are to be.
@@ -220,5 +276,4 @@ def _next_boot(every: Sequence[Target], boot: MigBoot) -> Iterator[Finding]:
     for path, text in desired_files().items():
         if digests.get(path) != hashlib.sha256(text.encode()).hexdigest():
             found = "another text" if path in digests else "none"
-            made_otherwise = "it is not what this gpunode makes of it"
-            yield compared("mig", Subject.FILE.of(path), found, AS_DESIRED, False, cause=made_otherwise)
+            yield FILE.compared(found, AS_DESIRED, False, of=path)

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from gpunode.base.comparison import AS_DESIRED, RUN, by_hand, compared, not_known
+from gpunode.base.comparison import (
+    AS_DESIRED,
+    RESTART,
+    RUN,
+    by_hand,
+    file_message,
+    finding_message,
+    running_configuration,
+)
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.base.subject import Subject
 from gpunode.components.mps.change import MpsChange, change, counted, other_mode
 from gpunode.components.mps.daemon import COMPUTE_MODES, UNITS, Daemon
 from gpunode.components.mps.environment import PATHS, PIPE_DIRECTORY, environment_files
@@ -21,6 +29,39 @@ from gpunode.system.gpu import Gpu
 
 # As nvidia-smi prints them.
 _MODES = ("Default", "Exclusive_Process", "Exclusive_Thread", "Prohibited")
+_CLIENTS = "MPS clients run ({clients}) and disruption.allow is nothing"
+_END_CLIENTS = f"end its clients, or set disruption.allow = 'restart', and {RUN}"
+_LOG = "its log: {last_error}"
+_declared = partial(finding_message, "mps", causes=(_CLIENTS,), remedies=(RUN, _END_CLIENTS), classes=RESTART)
+SERVICE = _declared(
+    "service",
+    "An MPS daemon does not answer, or runs although the settings do not ask for it.",
+    "Programs share GPUs through this daemon. They hang or fail where it does not answer.",
+    causes=(_LOG, _CLIENTS),
+)
+COMPUTE_MODE = _declared(
+    "compute mode of GPU",
+    "A GPU is in another compute mode than MPS needs.",
+    "In another mode programs may bypass the MPS server and take the GPU for themselves.",
+)
+AT_BOOT = _declared(
+    "starts at boot:",
+    "An MPS daemon does not start at boot.",
+    "It runs now, and will be missing after the next boot.",
+)
+RUNNING_CONFIGURATION = running_configuration("mps", "the unit was written after the daemon started")
+LIMITS = _declared(
+    "daemon",
+    "An MPS daemon has other limits than the settings ask for.",
+    "The daemon itself reports its limits of threads and memory. Clients get more or less of the GPU than desired.",
+)
+ENVIRONMENT = _declared(
+    "CUDA_MPS_PIPE_DIRECTORY in",
+    "The variable by which programs find the MPS daemon is not set as the settings ask.",
+    "Without CUDA_MPS_PIPE_DIRECTORY a program bypasses the daemon, or is refused the GPU.",
+    name="cuda-mps-pipe-directory",
+)
+FILE = file_message("mps")
 
 
 @dataclass(frozen=True)
@@ -47,11 +88,11 @@ def decide(desired: Desired, actual: Mps, gpus: Sequence[Gpu]) -> Decision[MpsCh
         return Decision(tuple(by_hand(item, refusal) for item in findings), (), refusal)
     waits = None
     if is_forbidden(Disruption.restart, desired.allowed, len(to_come.felt)):
-        waits = f"MPS clients run ({counted(to_come.felt)}) and disruption.allow is nothing"
+        waits = _CLIENTS.format(clients=counted(to_come.felt))
         findings = tuple(waiting(item, waits) for item in findings)
     ready = None if desired.daemons and actual.program is None else to_come
     # What a file is to contain is in place before a daemon is told of it.
-    differences = sorted(bad(*findings), key=lambda item: Subject.FILE.named(item.what) is None)
+    differences = sorted(bad(*findings), key=lambda item: FILE.named(item) is None)
     steps = tuple(
         Step(_action(item), (item,), item.disruption or Disruption.nothing, waits, ready, felt=bool(to_come.felt))
         for item in differences
@@ -67,7 +108,7 @@ def waiting(item: Finding, waits: str) -> Finding:
         item,
         finding_class=FindingClass.RESTART_PENDING,
         cause=waits,
-        remedy="end its clients, or set disruption.allow = 'restart', and " + RUN,
+        remedy=_END_CLIENTS,
         disruption=Disruption.restart,
     )
 
@@ -77,7 +118,7 @@ def _findings(desired: Desired, actual: Mps, gpus: Sequence[Gpu], to_come: MpsCh
         yield from _daemon(daemon, actual.daemon(daemon.unit))
     for extra in actual.daemons:
         if extra.unit not in {daemon.unit for daemon in desired.daemons}:
-            yield compared("mps", Subject.SERVICE.of(extra.unit), "there", "none", False, disruption=Disruption.restart)
+            yield SERVICE.compared("there", "none", False, of=extra.unit, disruption=Disruption.restart)
     yield from _environment(desired, actual, to_come)
     # The unit sets the mode, and brings it back at each start: another unit is a restart.
     by_unit = other_mode(desired.settings, desired.daemons, actual)
@@ -86,41 +127,38 @@ def _findings(desired: Desired, actual: Mps, gpus: Sequence[Gpu], to_come: MpsCh
         mode, found = COMPUTE_MODES[desired.settings.compute_mode], gpu.compute_mode
         if found not in _MODES:
             remedy = "run `nvidia-smi --query --display=COMPUTE` on the node, and mend what it names"
-            yield not_known(
-                "mps", Subject.COMPUTE_MODE.of(str(gpu.index)), mode, f"nvidia-smi answers {found or 'nothing'}", remedy
-            )
+            yield COMPUTE_MODE.not_known(mode, f"nvidia-smi answers {found or 'nothing'}", remedy, of=str(gpu.index))
             continue
         good = found == mode and not by_unit
         found = f"{mode}, until the daemon starts again" if found == mode and by_unit else found
-        yield compared("mps", Subject.COMPUTE_MODE.of(str(gpu.index)), found, mode, good, disruption=disruption)
+        yield COMPUTE_MODE.compared(found, mode, good, of=str(gpu.index), disruption=disruption)
 
 
 def _daemon(daemon: Daemon, actual: MpsDaemon | None) -> Iterator[Finding]:
     answers = actual is not None and actual.active and actual.answers
     state = "none" if actual is None else "answers" if answers else "does not answer" if actual.active else "stopped"
-    cause = f"its log: {actual.last_error}" if actual is not None and actual.last_error else None
+    cause = _LOG.format(last_error=actual.last_error) if actual is not None and actual.last_error else None
     # One that runs and does not answer may have clients.
     costs = Disruption.restart if actual is not None and actual.active else Disruption.nothing
-    yield compared("mps", Subject.SERVICE.of(daemon.unit), state, "answers", answers, cause=cause, disruption=costs)
+    yield SERVICE.compared(state, "answers", answers, of=daemon.unit, cause=cause, disruption=costs)
     if actual is None or not answers:
         return
     at_boot = "yes" if actual.enabled else "no"
-    yield compared("mps", Subject.AT_BOOT.of(daemon.unit), at_boot, "yes", actual.enabled)
+    yield AT_BOOT.compared(at_boot, "yes", actual.enabled, of=daemon.unit)
     if actual.stale:
-        yield Finding(
-            "mps",
+        yield RUNNING_CONFIGURATION.finding(
             FindingClass.RESTART_PENDING,
-            Subject.RUNNING_CONFIGURATION.of(daemon.unit),
             "older than its unit",
             "the unit's",
-            cause="the unit was written after the daemon started",
+            of=daemon.unit,
+            cause=RUNNING_CONFIGURATION.cause,
             remedy=RUN,
             disruption=Disruption.restart,
         )
     for item in daemon.controls:
         said = actual.reads(item.question)
-        what = Subject.MPS_SETTING.of(f"{daemon.name}, {item.question.removeprefix('get_default_')}")
-        yield compared("mps", what, said or "none", item.answer or "none", said == item.answer)
+        of = f"{daemon.name}, {item.question.removeprefix('get_default_')}"
+        yield LIMITS.compared(said or "none", item.answer or "none", said == item.answer, of=of)
 
 
 def _environment(desired: Desired, actual: Mps, to_come: MpsChange) -> Iterator[Finding]:
@@ -135,7 +173,7 @@ def _environment(desired: Desired, actual: Mps, to_come: MpsChange) -> Iterator[
         found = PIPE_DIRECTORY if good or text is None else "none" if digest is None else "another text"
         found = "somebody else's" if text is not None and path in actual.foreign else found
         to_be = "none" if text is None else PIPE_DIRECTORY
-        yield compared("mps", Subject.MPS_ENVIRONMENT.of(path), found, to_be, good)
+        yield ENVIRONMENT.compared(found, to_be, good, of=path)
 
 
 def _files(desired: Desired, actual: Mps, to_come: MpsChange, told: Sequence[Finding]) -> Iterator[Finding]:
@@ -147,32 +185,30 @@ def _files(desired: Desired, actual: Mps, to_come: MpsChange, told: Sequence[Fin
         found = "none" if path not in digests else "another text" if path in to_come.written else "there"
         to_be = AS_DESIRED if path in to_come.written else "none"
         disruption = Disruption.restart if path in UNITS and actual.daemons else Disruption.nothing
-        cause = "it is not what the settings, or this gpunode, make of it"
-        yield compared("mps", Subject.FILE.of(path), found, to_be, False, cause=cause, disruption=disruption)
+        yield FILE.compared(found, to_be, False, of=path, disruption=disruption)
 
 
 def _tells(path: str, desired: Desired, to_come: MpsChange, different: Sequence[Finding]) -> bool:
     """Say whether another difference is about a file's effect: then its name says nothing new."""
-    down = {item.what for item in different if Subject.SERVICE.named(item.what)}
+    down = {unit for item in different if (unit := SERVICE.named(item))}
     if path in UNITS:
         # A daemon that runs is restarted for its unit, which has to be told as well.
         units = [each.unit for each in desired.daemons]
-        starts = bool(units) and all(Subject.SERVICE.of(unit) in down for unit in units)
+        starts = bool(units) and down.issuperset(units)
         return any(item.disruption for item in different) or (starts and path in to_come.written)
-    return bool(down) or (path != APPLY and any(Subject.MPS_SETTING.named(item.what) for item in different))
+    return bool(down) or (path != APPLY and any(LIMITS.named(item) for item in different))
 
 
 def _foreign(desired: Desired, actual: Mps) -> Iterator[Finding]:
     for path in _of_others(desired, actual):
         if path not in PATHS:
             to_be = AS_DESIRED if path in desired_files(desired.daemons, desired.settings, "") else "none"
-            yield compared("mps", Subject.FILE.of(path), "somebody else's", to_be, False)
+            yield FILE.compared("somebody else's", to_be, False, of=path)
 
 
 def _room(desired: Desired, gpus: Sequence[Gpu]) -> Iterator[Finding]:
     if _no_room(desired, gpus):
-        what = Subject.MPS_SETTING.of("memory limits")
-        yield compared("mps", what, "more than a GPU has", "room for every client", False)
+        yield LIMITS.compared("more than a GPU has", "room for every client", False, of="memory limits")
 
 
 def _no_room(desired: Desired, gpus: Sequence[Gpu]) -> str | None:
@@ -200,18 +236,17 @@ def _refusal(desired: Desired, actual: Mps, gpus: Sequence[Gpu]) -> str | None:
 
 def _action(item: Finding) -> str:
     """Return a step in words, by the difference that it removes."""
-    what = item.what
-    if path := Subject.FILE.named(what):
+    if path := FILE.named(item):
         return f"remove {path}" if item.desired == "none" else f"write {path} anew"
-    if unit := Subject.SERVICE.named(what):
+    if unit := SERVICE.named(item):
         return f"stop {unit}" if item.desired == "none" else f"run {unit}, now and at boot"
-    if name := Subject.MPS_SETTING.named(what):
+    if name := LIMITS.named(item):
         return f"tell the MPS daemon of {name} {item.desired}"
-    if index := Subject.COMPUTE_MODE.named(what):
+    if index := COMPUTE_MODE.named(item):
         restart = ", which takes a restart of the MPS daemon" if item.disruption else ""
         return f"set the compute mode of GPU {index}{restart}"
-    if Subject.RUNNING_CONFIGURATION.named(what):
+    if RUNNING_CONFIGURATION.named(item):
         return "restart the MPS daemon"
-    if Subject.MPS_ENVIRONMENT.named(what):
-        return f"{'no longer ' if item.desired == 'none' else ''}set {what}"
-    return f"set {what}"
+    if ENVIRONMENT.named(item):
+        return f"{'no longer ' if item.desired == 'none' else ''}set {item.what}"
+    return f"set {item.what}"

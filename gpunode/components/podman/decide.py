@@ -6,18 +6,48 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpunode.base import versions
-from gpunode.base.comparison import by_hand, compared, configuration
+from gpunode.base.comparison import BY_HAND, DRIFT, by_hand, configuration, finding_message
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
-from gpunode.base.findings import Finding
-from gpunode.base.subject import Subject
+from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.podman.drop_in import NVIDIA, PATH
 from gpunode.components.podman.state import Podman
+from gpunode.components.runtime import runtime_finding
 from gpunode.settings import Settings
 from gpunode.settings.podman import known
 
 # Those whose program is no other component's.
 _PROGRAMS = ("crun", "runc")
+
+_NOT_INSTALLED = "podman.source is 'present', and there is none: install it"
+_OLD = "podman {version} knows no CDI, by which containers get GPUs: {first} does"
+_UNREADABLE_CDI = (
+    "podman {version} cannot read CDI specifications of toolkit {toolkit} and newer (additionalGids): set "
+    "toolkit.version = '1.18.2', or have podman {first} or newer"
+)
+_NO_PROGRAM = "podman starts no container without {program}"
+_NOT_READ = "podman reads none of its settings: {reasons}"
+_OVERRIDDEN = "{file} is read after {path} and says {runtime}"
+_OTHER_PATHS = "{file} is read after {path} and says of runtime nvidia: {paths}"
+VERSION = runtime_finding("podman", "version", _NOT_INSTALLED, _OLD, classes=DRIFT)
+CDI = runtime_finding("podman", "CDI", _UNREADABLE_CDI, remedies=(BY_HAND,), classes=DRIFT)
+DEFAULT_RUNTIME = runtime_finding("podman", "default runtime", _NOT_READ, _OVERRIDDEN, _OTHER_PATHS, classes=DRIFT)
+PROGRAM = finding_message(
+    "podman",
+    "program of runtime",
+    "The program of podman's runtime is missing.",
+    "podman starts no container without it.",
+    causes=(_NO_PROGRAM, f"{_NO_PROGRAM}, and podman.source is 'present': install it"),
+)
+CONFIGURATION = finding_message(
+    "podman",
+    "configuration files",
+    "podman reads none of its settings.",
+    "One of its files cannot be parsed. No run edits it.",
+    causes=(_NOT_READ,),
+    remedies=(BY_HAND,),
+    classes=(FindingClass.ERROR,),
+)
 
 
 @dataclass(frozen=True)
@@ -70,14 +100,14 @@ def decide(desired: Desired, actual: Podman, toolkit: str | None) -> Decision[No
 def _version(desired: Desired, actual: Podman) -> Finding:
     rule = desired.version
     if actual.version is None:
-        item = compared("podman", Subject.VERSION, None, rule or "any version", False)
-        return item if desired.installs else by_hand(item, "podman.source is 'present', and there is none: install it")
+        item = VERSION.compared(None, rule or "any version", False)
+        return item if desired.installs else by_hand(item, _NOT_INSTALLED)
     if rule is not None:
-        return compared("podman", Subject.VERSION, actual.version, rule, versions.in_branch(actual.version, rule))
+        return VERSION.compared(actual.version, rule, versions.in_branch(actual.version, rule))
     first = known().first_with_cdi
     good = versions.at_least(actual.version, first)
-    item = compared("podman", Subject.VERSION, actual.version, "any version with CDI", good)
-    return by_hand(item, f"podman {actual.version} knows no CDI, by which containers get GPUs: {first} does")
+    item = VERSION.compared(actual.version, "any version with CDI", good)
+    return by_hand(item, _OLD.format(version=actual.version, first=first))
 
 
 def _reads(actual: Podman, toolkit: str | None) -> Iterator[Finding]:
@@ -87,12 +117,11 @@ def _reads(actual: Podman, toolkit: str | None) -> Iterator[Finding]:
     row = known()
     writes = versions.at_least(toolkit, row.first_toolkit_with_gids)
     good = versions.at_least(actual.version, row.first_with_gids) or not writes
-    item = compared("podman", Subject.CDI, "readable" if good else f"of toolkit {toolkit}", "readable", good)
-    yield by_hand(
-        item,
-        f"podman {actual.version} cannot read CDI specifications of toolkit {row.first_toolkit_with_gids} and newer "
-        f"(additionalGids): set toolkit.version = '1.18.2', or have podman {row.first_with_gids} or newer",
+    item = CDI.compared("readable" if good else f"of toolkit {toolkit}", "readable", good)
+    cause = _UNREADABLE_CDI.format(
+        version=actual.version, toolkit=row.first_toolkit_with_gids, first=row.first_with_gids
     )
+    yield by_hand(item, cause)
 
 
 def _program(desired: Desired, actual: Podman) -> Iterator[Finding]:
@@ -100,21 +129,20 @@ def _program(desired: Desired, actual: Podman) -> Iterator[Finding]:
     if desired.program is None:
         return
     missing = lacks(desired, actual)
-    what = Subject.RUNTIME_PROGRAM.of(desired.program)
-    cause = f"podman starts no container without {desired.program}"
-    item = compared("podman", what, None if missing else "there", "there", not missing, cause=cause)
-    yield item if desired.installs else by_hand(item, f"{cause}, and podman.source is 'present': install it")
+    program, actual_program = desired.program, None if missing else "there"
+    item = PROGRAM.compared(actual_program, "there", not missing, of=program, cause=_NO_PROGRAM.format(program=program))
+    yield item if desired.installs else by_hand(item, PROGRAM.causes[1].format(program=program))
 
 
 def _in_the_way(desired: Desired, actual: Podman) -> str | None:
     """Return why the drop-in would not help; None where it does."""
     if actual.unreadable:
-        return f"podman reads none of its settings: {'; '.join(actual.unreadable)}"
+        return _NOT_READ.format(reasons="; ".join(actual.unreadable))
     if _is_later(actual.said_in) and actual.default_runtime != desired.default_runtime:
-        return f"{actual.said_in} is read after {PATH} and says {actual.default_runtime}"
+        return _OVERRIDDEN.format(file=actual.said_in, path=PATH, runtime=actual.default_runtime)
     where = dict(actual.runtimes_in).get("nvidia")
     if desired.default_runtime == "nvidia" and _is_later(where) and actual.paths("nvidia")[:1] != (NVIDIA,):
-        return f"{where} is read after {PATH} and says of runtime nvidia: {', '.join(actual.paths('nvidia'))}"
+        return _OTHER_PATHS.format(file=where, path=PATH, paths=", ".join(actual.paths("nvidia")))
     return None
 
 
@@ -126,12 +154,12 @@ def _is_later(path: str | None) -> bool:
 def _files(desired: Desired, actual: Podman) -> Iterator[Finding]:
     reason = _in_the_way(desired, actual)
     if actual.unreadable:
-        yield configuration("podman", None, reason)
+        yield configuration(CONFIGURATION, None, reason)
     if desired.default_runtime is None:
         return
     paths = actual.paths("nvidia")
     good = actual.default_runtime == desired.default_runtime and (
         desired.default_runtime != "nvidia" or paths[:1] == (NVIDIA,)
     )
-    item = compared("podman", Subject.DEFAULT_RUNTIME, actual.default_runtime, desired.default_runtime, good)
+    item = DEFAULT_RUNTIME.compared(actual.default_runtime, desired.default_runtime, good)
     yield by_hand(item, reason) if reason else item

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from gpunode.base.subject import Subject
 from gpunode.base.template import rendered
 from gpunode.settings import Settings
 
 PATH = "/etc/containers/containers.conf.d/50-gpunode.conf"
 PATHS = (PATH,)
 # Findings about what the file does, beside which nothing is said of the file.
-TOLD = (Subject.DEFAULT_RUNTIME, Subject.CONFIGURATION)
+TOLD = ("default-runtime", "configuration-files")
 # Where the toolkit's packages have it.
 NVIDIA = "/usr/bin/nvidia-container-runtime"
 

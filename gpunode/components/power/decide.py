@@ -8,12 +8,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
-from gpunode.base.comparison import AS_DESIRED, RUN, by_hand, compared, not_known
+from gpunode.base.comparison import AS_DESIRED, REBOOT, RUN, by_hand, file_message, finding_message
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.base.subject import Subject
 from gpunode.components.power.files import FILES, NAME, texts
 from gpunode.components.power.gpu import OFF, ON, known, obstacles, pair
 from gpunode.components.power.rules import APPLICATION, GRAPHICS, LIMIT, MEMORY, Rule, rule_for, rules
@@ -23,8 +23,65 @@ from gpunode.system.gpu import Gpu, Gpus
 from gpunode.system.smi import DRIVERLESS
 
 DEFAULT = "default"
-_LOCKED = {GRAPHICS: Subject.LOCKED_GRAPHICS, MEMORY: Subject.LOCKED_MEMORY}
-_UNTOLD = "no driver tells which clocks are locked: gpunode notes what it locked since the driver was loaded"
+_NO_ANSWER = "no GPU answers: {message}"
+_ON_DISK, _BOOT = "no GPU answers before the node has booted into the driver on disk", "boot the node, and run again"
+_LEFT_OUT = "power.limits has no {name!r}; it has {names}"
+_NAME_IT = "name it there as nvidia-smi does, or set power.limit"
+_BY_BOOT = "a GPU changes its mode of ECC with a boot alone"
+_ALLOW_BOOT = f"drain and reboot the node, or set disruption.allow = 'reboot', and {RUN}"
+_FORGETS = "without it the driver forgets limits and clocks when the last program ends"
+_declared = partial(finding_message, "power")
+POWER = _declared(
+    "power limits, clocks and ECC",
+    "Power limits, clocks and ECC modes are not known: no GPU answers.",
+    "The driver reports them, and it is not loaded or does not answer.",
+    classes=REBOOT,
+    causes=(_NO_ANSWER, _ON_DISK),
+    remedies=(RUN, _BOOT),
+)
+POWER_LIMIT = _declared(
+    "power limit of GPU",
+    "A GPU's power limit is not the one that the settings ask for.",
+    "A GPU forgets it at a boot or reset. It draws more power than planned, or is slower than the others.",
+    causes=(_LEFT_OUT,),
+    remedies=(RUN, _NAME_IT),
+)
+FILE = file_message("power")
+APPLICATION_CLOCKS = _declared(
+    "application clocks of GPU",
+    "A GPU's application clocks are not those that the settings ask for.",
+    "A GPU forgets them at a boot or reset. It is faster or slower than the others.",
+)
+_LOCKED = {
+    kind: _declared(
+        f"locked {name} clocks of GPU",
+        f"A GPU's {name} clocks are not locked as the settings ask.",
+        "gpunode notes what it locked since the driver was loaded; another program may have changed it since.",
+        cause="no driver reports which clocks are locked: gpunode notes what it locked since the driver was loaded",
+    )
+    for kind, name in ((GRAPHICS, "graphics"), (MEMORY, "memory"))
+}
+ECC = _declared(
+    "ECC of GPU",
+    "A GPU's ECC mode is not the one that the settings ask for.",
+    "Without ECC errors of the memory go unnoticed. The mode changes with a boot alone.",
+    causes=(_BY_BOOT,),
+    remedies=(RUN, _ALLOW_BOOT),
+    classes=REBOOT,
+)
+PERSISTENCE_MODE = _declared(
+    "persistence mode of GPU",
+    "Persistence mode of a GPU is off, so the GPU forgets limits and clocks.",
+    "It is a caution: with persistence mode a GPU keeps them when its last program ends.",
+    causes=(_FORGETS,),
+    remedies=("have nvidia-persistenced run (driver.persistenced)",),
+    classes=(),
+)
+AT_BOOT = _declared(
+    "starts at boot:",
+    "The service that sets power limits and clocks does not start at boot.",
+    "After the next boot the GPUs will have their defaults.",
+)
 
 
 @dataclass(frozen=True)
@@ -106,18 +163,18 @@ def decide(desired: Desired, actual: Power, gpus: Gpus) -> Decision[PowerChange]
 
 def _unanswered(desired: Desired, gpus: Gpus) -> Decision[PowerChange]:
     """Decide where no GPU answers: the driver is to come, a boot comes before it, or the GPUs are not well."""
-    cause = f"no GPU answers: {gpus.message or gpus.status}"
+    cause = _NO_ANSWER.format(message=gpus.message or gpus.status)
     if gpus.status not in DRIVERLESS:
         remedy = "mend what the findings of the driver tell of nvidia-smi"
-        return Decision((not_known("power", Subject.POWER, AS_DESIRED, cause, remedy),))
-    item = compared("power", Subject.POWER, "not told", AS_DESIRED, False, cause=cause)
+        return Decision((POWER.not_known(AS_DESIRED, cause, remedy),))
+    item = POWER.compared("not told", AS_DESIRED, False, cause=cause)
     waits = None
     if desired.driver_waits:
         item = replace(
             item,
             finding_class=FindingClass.REBOOT_PENDING,
-            cause="no GPU answers before the node has booted into the driver on disk",
-            remedy="boot the node, and run again",
+            cause=_ON_DISK,
+            remedy=_BOOT,
             disruption=Disruption.reboot,
         )
         waits = item.cause if is_forbidden(Disruption.reboot, desired.allowed, 0) else None
@@ -128,9 +185,9 @@ def _unanswered(desired: Desired, gpus: Gpus) -> Decision[PowerChange]:
 def _uncovered(settings: PowerSettings, every: Sequence[Rule], gpu: Gpu) -> Iterator[tuple[Finding, None]]:
     """Tell of a GPU that limits by name leave out: a name that is not quite its own would cap nothing."""
     if settings.limits and rule_for(every, LIMIT, gpu.name) is None:
-        item = compared("power", Subject.POWER_LIMIT.of(str(gpu.index)), "not set", "not set", True)
-        cause = f"power.limits has no {gpu.name!r}; it has {', '.join(sorted(settings.limits))}"
-        yield replace(item, cause=cause, remedy="name it there as nvidia-smi does, or set power.limit"), None
+        item = POWER_LIMIT.compared("not set", "not set", True, of=str(gpu.index))
+        cause = _LEFT_OUT.format(name=gpu.name, names=", ".join(sorted(settings.limits)))
+        yield replace(item, cause=cause, remedy=_NAME_IT), None
 
 
 def _mode(settings: PowerSettings) -> str:
@@ -143,17 +200,17 @@ def _limit(every: Sequence[Rule], actual: Power, gpu: Gpu) -> Iterator[tuple[Fin
         watts = float(rule.value)
     elif rule_for(actual.parsed_rules, LIMIT, gpu.name) is None:
         return
-    what = Subject.POWER_LIMIT.of(str(gpu.index))
+    of = str(gpu.index)
     if watts is None:
         cause = "nvidia-smi does not tell the GPU's default limit, which it is to have again"
         remedy = "run `nvidia-smi --query --display=POWER` on the node, and set power.limit to what it was"
-        yield not_known("power", what, "the GPU's default", cause, remedy), None
+        yield POWER_LIMIT.not_known("the GPU's default", cause, remedy, of=of), None
         return
     to_be = f"{watts:.2f}"
     good = gpu.power.limit is not None and f"{gpu.power.limit:.2f}" == to_be
     shown = None if gpu.power.limit is None else f"{gpu.power.limit:g} W"
     said = f"{watts:g} W" if rule else f"{watts:g} W, the GPU's default"
-    item = compared("power", what, shown, said, good)
+    item = POWER_LIMIT.compared(shown, said, good, of=of)
     yield item, None if good else Task(gpu.pci_address, LIMIT, to_be)
 
 
@@ -164,8 +221,7 @@ def _application(every: Sequence[Rule], actual: Power, gpu: Gpu) -> Iterator[tup
     found, to_be = pair(clocks.application), rule.value if rule else pair(clocks.default_application)
     good = found == to_be
     said = f"{to_be} MHz" if rule else f"{to_be} MHz, the GPU's default"
-    what = Subject.APPLICATION_CLOCKS.of(str(gpu.index))
-    item = compared("power", what, found and f"{found} MHz", said, good)
+    item = APPLICATION_CLOCKS.compared(found and f"{found} MHz", said, good, of=str(gpu.index))
     yield item, None if good else Task(gpu.pci_address, APPLICATION, rule.value if rule else DEFAULT)
 
 
@@ -180,7 +236,7 @@ def _locked(every: Sequence[Rule], actual: Power, gpu: Gpu) -> Iterator[tuple[Fi
         good = rule is not None and lock == rule.value and not beyond
         found = f"{now} MHz" if beyond else None if lock is None else f"{lock} MHz"
         to_be = f"{rule.value} MHz" if rule else "none"
-        item = compared("power", _LOCKED[kind].of(str(gpu.index)), found, to_be, good, cause=_UNTOLD)
+        item = _LOCKED[kind].compared(found, to_be, good, of=str(gpu.index))
         yield item, None if good else Task(gpu.pci_address, kind, rule.value if rule else DEFAULT)
 
 
@@ -188,19 +244,19 @@ def _ecc(settings: PowerSettings, gpu: Gpu) -> Iterator[tuple[Finding, Task | No
     if settings.ecc is None:
         return
     to_be = _mode(settings)
-    what = Subject.ECC.of(str(gpu.index))
+    of = str(gpu.index)
     if gpu.ecc.pending != to_be:
         found = gpu.ecc.current if gpu.ecc.current != to_be else f"{to_be}, {gpu.ecc.pending} after the next boot"
-        yield compared("power", what, found, to_be, False), Task(gpu.pci_address, "ecc", str(int(settings.ecc)))
+        yield ECC.compared(found, to_be, False, of=of), Task(gpu.pci_address, "ecc", str(int(settings.ecc)))
         return
-    item = compared("power", what, gpu.ecc.current, to_be, gpu.ecc.current == to_be)
+    item = ECC.compared(gpu.ecc.current, to_be, gpu.ecc.current == to_be, of=of)
     if gpu.ecc.current != to_be:
         item = replace(
             item,
             finding_class=FindingClass.REBOOT_PENDING,
             actual=f"{gpu.ecc.current}, {to_be} after the next boot",
-            cause="a GPU changes its mode of ECC with a boot alone",
-            remedy="drain and reboot the node, or set disruption.allow = 'reboot', and " + RUN,
+            cause=_BY_BOOT,
+            remedy=_ALLOW_BOOT,
             disruption=Disruption.reboot,
         )
     yield item, None
@@ -209,9 +265,8 @@ def _ecc(settings: PowerSettings, gpu: Gpu) -> Iterator[tuple[Finding, Task | No
 def _persistence(every: Sequence[Rule], gpu: Gpu) -> Iterator[tuple[Finding, Task | None]]:
     """Tell of a driver that forgets all of it when the last program ends; who mends that is driver.persistenced."""
     if every and gpu.persistence_mode == OFF:
-        cause = "without it the driver forgets limits and clocks when the last program ends"
-        item = compared("power", f"persistence mode of GPU {gpu.index}", gpu.persistence_mode, ON, True)
-        yield replace(item, cause=cause, remedy="have nvidia-persistenced run (driver.persistenced)"), None
+        item = PERSISTENCE_MODE.compared(gpu.persistence_mode, ON, True, of=str(gpu.index))
+        yield replace(item, cause=_FORGETS, remedy=PERSISTENCE_MODE.remedies[0]), None
 
 
 def _files(every: Sequence[Rule], actual: Power) -> tuple[tuple[Finding, ...], dict[str, str], tuple[str, ...]]:
@@ -227,18 +282,17 @@ def _files(every: Sequence[Rule], actual: Power) -> tuple[tuple[Finding, ...], d
             shown = "there" if path in gone else AS_DESIRED
         to_be = "none" if path in gone else AS_DESIRED
         good = path not in gone and path not in changed
-        cause = "it is not what the settings, or this gpunode, make of it"
-        found.append(compared("power", Subject.FILE.of(path), shown, to_be, good, cause=cause))
+        found.append(FILE.compared(shown, to_be, good, of=path))
     if wanted:
         at_boot = "yes" if actual.enabled else "no"
-        found.append(compared("power", Subject.AT_BOOT.of(NAME), at_boot, "yes", actual.enabled))
+        found.append(AT_BOOT.compared(at_boot, "yes", actual.enabled, of=NAME))
     return tuple(found), changed, gone
 
 
 def _action(item: Finding) -> str:
     """Return a step in words, by the difference that it removes."""
-    if path := Subject.FILE.named(item.what):
+    if path := FILE.named(item):
         return f"remove {path}" if item.desired == "none" else f"write {path} anew"
-    if unit := Subject.AT_BOOT.named(item.what):
+    if unit := AT_BOOT.named(item):
         return f"start {unit} at boot"
     return f"unlock the {item.what.removeprefix('locked ')}" if item.desired == "none" else f"set {item.what}"

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpunode.base.comparison import by_hand, compared
+from gpunode.base.comparison import BY_HAND, by_hand, finding_message
 from gpunode.base.decision import Decision
 from gpunode.base.findings import Finding
-from gpunode.base.subject import Subject
 from gpunode.components.rdma.state import Rdma, RdmaDevice
 from gpunode.settings.rdma import RdmaResource, RdmaSharedDevicePluginSettings
 
@@ -20,6 +19,37 @@ COMPONENT = "rdma_shared_device_plugin"
 # Of the PCI class alone that the plugin looks at: network controllers.
 _NETWORK = "02"
 _FEW = 5
+
+_EXCLUSIVE = (
+    "RDMA devices are each network namespace's own (netns mode exclusive), by which the plugin ends at once: set "
+    "`rdma system set netns shared`, and netns_mode=1 for ib_core at boot"
+)
+_LACKS = (
+    "{name}: {lacks}, without which the plugin passes over a device: load ib_umad, ib_uverbs and rdma_ucm, now and at "
+    "boot"
+)
+_NONE_FITS = (
+    "{name}: no RDMA device of the node fits {selectors}; it has {devices}. Change the selectors in "
+    "rdma_shared_device_plugin.resources, set rdma_shared_device_plugin.enabled = False for this host, or load the "
+    "devices' driver"
+)
+MODE = finding_message(
+    COMPONENT,
+    "RDMA network namespace mode",
+    "RDMA devices are in another network namespace mode than the plugin needs.",
+    "In the exclusive mode a device belongs to one network namespace, and pods cannot share it.",
+    causes=(_EXCLUSIVE,),
+    remedies=(BY_HAND,),
+)
+DEVICES = finding_message(
+    COMPONENT,
+    "RDMA devices of",
+    "The node lacks RDMA devices that a resource is to offer.",
+    "The plugin would offer fewer of them, or none, and report it nowhere.",
+    name="rdma-devices",
+    causes=(_LACKS, _NONE_FITS),
+    remedies=(BY_HAND,),
+)
 
 
 def decide(desired: RdmaSharedDevicePluginSettings, actual: Rdma) -> Decision[None]:
@@ -33,19 +63,15 @@ def decide(desired: RdmaSharedDevicePluginSettings, actual: Rdma) -> Decision[No
 
 def _mode(actual: Rdma) -> Finding:
     said = "exclusive" if actual.exclusive else "shared"
-    item = compared(COMPONENT, Subject.RDMA_MODE, said, "shared", not actual.exclusive)
-    return by_hand(
-        item,
-        "RDMA devices are each network namespace's own (netns mode exclusive), by which the plugin ends at once: set "
-        "`rdma system set netns shared`, and netns_mode=1 for ib_core at boot",
-    )
+    item = MODE.compared(said, "shared", not actual.exclusive)
+    return by_hand(item, _EXCLUSIVE)
 
 
 def _resource(name: str, resource: RdmaResource, actual: Rdma) -> Finding:
     fitting = tuple(matching(resource, actual))
     usable = [each for each in fitting if not lacks(each, actual)]
     said = ", ".join(each.name for each in usable[:_FEW]) + (" …" if len(usable) > _FEW else "")
-    item = compared(COMPONENT, Subject.RDMA_RESOURCE.of(name), said or None, said or "a device", bool(usable))
+    item = DEVICES.compared(said or None, said or "a device", bool(usable), of=name)
     return by_hand(item, _cause(name, resource, fitting, actual))
 
 
@@ -73,14 +99,7 @@ def lacks(device: RdmaDevice, actual: Rdma) -> str:
 def _cause(name: str, resource: RdmaResource, fitting: tuple[RdmaDevice, ...], actual: Rdma) -> str:
     if fitting:
         missing = "; ".join(f"{each.name} has no {lacks(each, actual)}" for each in fitting[:_FEW])
-        return (
-            f"{name}: {missing}, without which the plugin passes over a device: load ib_umad, ib_uverbs and rdma_ucm, "
-            "now and at boot"
-        )
+        return _LACKS.format(name=name, lacks=missing)
     selectors = "; ".join(f"{key} {', '.join(map(str, values))}" for key, values in resource.selectors.items())
     there = "; ".join(map(str, actual.devices[:_FEW])) or "no RDMA device (nothing in /sys/class/infiniband)"
-    return (
-        f"{name}: no RDMA device of the node fits {selectors}; it has {there}. Change the selectors in "
-        "rdma_shared_device_plugin.resources, set rdma_shared_device_plugin.enabled = False for this host, or load the "
-        "devices' driver"
-    )
+    return _NONE_FITS.format(name=name, selectors=selectors, devices=there)

@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from gpunode.base import versions
-from gpunode.base.comparison import AS_DESIRED, BY_HAND, RUN, by_hand, compared, not_known
+from gpunode.base.comparison import (
+    AS_DESIRED,
+    BY_HAND,
+    RESTART,
+    RUN,
+    by_hand,
+    file_message,
+    finding_message,
+    running_configuration,
+)
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.base.subject import Subject
 from gpunode.components.mig.state import Mig
 from gpunode.components.slurm.devices import OURS, Untold, devices, gres_of, node_name, texts
 from gpunode.components.slurm.state import FILES, FOLDER, GRES, NODES, Slurm
@@ -19,6 +28,46 @@ from gpunode.settings.slurm import SlurmSettings, known
 
 UNIT = "slurmd.service"
 _SITE = {GRES: f"{FOLDER}/gres.conf", NODES: f"{FOLDER}/slurm.conf"}
+
+_OLD = "slurmd {version} knows no MultipleFiles, by which a MIG device is one resource"
+_NOT_READ = "Slurm does not read it: add the line `include {path}` to {file}"
+_NO_ANSWER = "slurmctld does not answer `scontrol show node` of this node: see to it, and to munge"
+_SITE_LINE = "the site's own NodeName line differs: correct it, and restart slurmctld"
+_ELSEWHERE = "slurmctld, on another machine, reads another line: restart it there"
+_STEPS = "steps of jobs run ({steps}), which other devices may end, and disruption.allow is below reset"
+_DRAIN = f"drain the node (scontrol update State=DRAIN), or set disruption.allow = 'reset', and {RUN}"
+_declared = partial(finding_message, "slurm", remedies=(RUN, _DRAIN))
+SERVICE = _declared(
+    "service",
+    "slurmd does not run as the settings ask, or cannot be configured.",
+    "Without it the node takes no jobs.",
+    classes=RESTART,
+    causes=(_STEPS,),
+)
+NODE_GRES = _declared(
+    "Gres of the node",
+    "Slurm does not offer the GPUs that the node has.",
+    "Gres is what jobs request. With a wrong one jobs stay pending, or get devices that are not there.",
+    classes=RESTART,
+    causes=(_OLD, _NO_ANSWER, _SITE_LINE, _ELSEWHERE, _STEPS),
+)
+FILE = file_message("slurm")
+INCLUDE = _declared(
+    "include of",
+    "Slurm's configuration does not include gpunode's file.",
+    "gpunode writes the node's GPUs to a file of its own, which counts only where slurm.conf or gres.conf includes it.",
+    name="include",
+    causes=(_NOT_READ,),
+    remedies=(BY_HAND,),
+)
+RUNNING_CONFIGURATION = running_configuration("slurm", "they were written after slurmd started")
+NODE_STATE = _declared(
+    "state of the node",
+    "Slurm has the node down, drained or otherwise not at work.",
+    "It takes no jobs. slurmctld says why (`scontrol show node`).",
+    classes=RESTART,
+    causes=(_STEPS,),
+)
 
 
 @dataclass(frozen=True)
@@ -79,15 +128,15 @@ def decide(desired: Desired, actual: Slurm, mig: Mig) -> Decision[SlurmChange]:
         return _removal(actual)
     if (lacking := lacks(desired.settings, actual)) is not None:
         reason, remedy = lacking
-        item = compared("slurm", Subject.SERVICE.of(UNIT), "cannot be configured", AS_DESIRED, False)
+        item = SERVICE.compared("cannot be configured", AS_DESIRED, False, of=UNIT)
         return Decision((by_hand(item, f"{reason}: {remedy}"),), (), f"slurm: {reason}; nothing was changed. {remedy}")
     try:
         every, wanted = devices(desired.settings, actual, mig), texts(desired.settings, actual, mig)
     except Untold as untold:
         if actual.gpus:
             remedy = f"run `nvidia-smi -L` and `slurmd -C` on the node, mend what they name, and {RUN}"
-            return Decision((not_known("slurm", Subject.GRES, "those of the node", str(untold), remedy),))
-        item = compared("slurm", Subject.GRES, "not told", "those of the node", False)
+            return Decision((NODE_GRES.not_known("those of the node", str(untold), remedy),))
+        item = NODE_GRES.compared("not told", "those of the node", False)
         # The driver, or MIG, may come with the same run, before this.
         item = replace(item, cause=str(untold))
         return Decision((item,), (Step("tell Slurm of the GPUs", (item,), Disruption.nothing),))
@@ -95,8 +144,8 @@ def decide(desired: Desired, actual: Slurm, mig: Mig) -> Decision[SlurmChange]:
         actual.version or "0", known().first_with_multiple_files
     )
     if old:
-        reason = f"slurmd {actual.version} knows no MultipleFiles, by which a MIG device is one resource"
-        item = compared("slurm", Subject.GRES, "not to be written", gres_of(every), False)
+        reason = _OLD.format(version=actual.version)
+        item = NODE_GRES.compared("not to be written", gres_of(every), False)
         return Decision((by_hand(item, reason),), (), f"slurm: {reason}; nothing was changed")
     return _kept(desired, actual, wanted, gres_of(every))
 
@@ -104,9 +153,7 @@ def decide(desired: Desired, actual: Slurm, mig: Mig) -> Decision[SlurmChange]:
 def _kept(desired: Desired, actual: Slurm, wanted: Mapping[str, str], gres: str) -> Decision[SlurmChange]:
     settings, there = desired.settings, dict(actual.texts)
     if foreign := [path for path in wanted if path in there and not there[path].startswith(OURS)]:
-        items = tuple(
-            compared("slurm", Subject.FILE.of(path), "somebody else's", AS_DESIRED, False) for path in foreign
-        )
+        items = tuple(FILE.compared("somebody else's", AS_DESIRED, False, of=path) for path in foreign)
         reason = f"{', '.join(foreign)} is not of gpunode's making, and would be written over; move it away"
         return Decision(tuple(by_hand(item, reason) for item in items), (), f"slurm: {reason}; nothing was changed")
     extra = [path for path in FILES if there.get(path, "").startswith(OURS) and path not in wanted]
@@ -150,7 +197,7 @@ def _with_steps(
     """
     waits, forbidden = None, is_forbidden(Disruption.reset, desired.allowed, actual.steps)
     if change.restart and unread and forbidden:
-        waits = f"steps of jobs run ({actual.steps}), which other devices may end, and disruption.allow is below reset"
+        waits = _STEPS.format(steps=actual.steps)
         waiting = {item: _waiting(item, waits) for item in done}
         findings = tuple(waiting.get(item, item) for item in findings)
         done = tuple(waiting[item] for item in done)
@@ -166,42 +213,33 @@ def _waiting(item: Finding, waits: str) -> Finding:
         item,
         finding_class=FindingClass.RESTART_PENDING,
         cause=waits,
-        remedy="drain the node (scontrol update State=DRAIN), or set disruption.allow = 'reset', and " + RUN,
+        remedy=_DRAIN,
         disruption=Disruption.reset,
     )
 
 
 def _files(wanted: Mapping[str, str], there: Mapping[str, str]) -> Iterator[Finding]:
-    cause = "it does not say what the node has, or not in this gpunode's words"
     for path in FILES:
         if path in wanted:
             found = AS_DESIRED if there.get(path) == wanted[path] else "another text" if path in there else "none"
             good = found == AS_DESIRED
-            yield compared(
-                "slurm", Subject.FILE.of(path), found, AS_DESIRED, good, cause=cause, disruption=Disruption.restart
-            )
+            yield FILE.compared(found, AS_DESIRED, good, of=path, disruption=Disruption.restart)
 
 
 def _includes(wanted: Mapping[str, str], actual: Slurm) -> Iterator[Finding]:
     for path in wanted:
         file = actual.included_in(path)
-        item = compared("slurm", Subject.INCLUDE.of(path), file, file or f"in {_SITE[path]}", file is not None)
-        yield by_hand(item, f"Slurm does not read it: add the line `include {path}` to {_SITE[path]}")
+        item = INCLUDE.compared(file, file or f"in {_SITE[path]}", file is not None, of=path)
+        yield by_hand(item, _NOT_READ.format(path=path, file=_SITE[path]))
 
 
 def _service(actual: Slurm, included: bool) -> Iterator[Finding]:
     unit = actual.slurmd
     active = unit is not None and unit.active
-    yield compared("slurm", Subject.SERVICE.of(UNIT), "active" if active else "stopped", "active", active)
+    yield SERVICE.compared("active" if active else "stopped", "active", active, of=UNIT)
     if active and unit is not None and unit.stale and included:
-        yield compared(
-            "slurm",
-            Subject.RUNNING_CONFIGURATION.of(UNIT),
-            "older than its files",
-            "the files'",
-            False,
-            cause="they were written after slurmd started",
-            disruption=Disruption.restart,
+        yield RUNNING_CONFIGURATION.compared(
+            "older than its files", "the files'", False, of=UNIT, disruption=Disruption.restart
         )
 
 
@@ -209,18 +247,18 @@ def _counts(settings: SlurmSettings, actual: Slurm, gres: str, here: bool) -> It
     """Judge what slurmctld, here or elsewhere, counts by its own reading of the node's line."""
     if actual.node is None:
         cause = "slurmctld does not answer `scontrol show node` of this node: see to it, and to munge"
-        yield not_known("slurm", Subject.GRES, gres or "none", cause, BY_HAND)
+        yield NODE_GRES.not_known(gres or "none", cause, BY_HAND)
         return
     counts = None if actual.gres is None else _counted(actual.gres)
     good = counts == _counted(gres)
-    item = compared("slurm", Subject.GRES, gres or "none" if good else actual.gres, gres or "none", good)
+    item = NODE_GRES.compared(gres or "none" if good else actual.gres, gres or "none", good)
     if not settings.node_line:
-        yield by_hand(item, "the site's own NodeName line says otherwise: mend it, and restart slurmctld")
+        yield by_hand(item, _SITE_LINE)
     else:
-        yield item if here else by_hand(item, "slurmctld, on another machine, reads another line: restart it there")
+        yield item if here else by_hand(item, _ELSEWHERE)
     reason = actual.reason or ""
     if reason.startswith(known().reason_of_devices):
-        yield compared("slurm", Subject.NODE_STATE, f"taken out: {reason}", "not taken out for its devices", False)
+        yield NODE_STATE.compared(f"taken out: {reason}", "not taken out for its devices", False)
 
 
 def _counted(gres: str) -> Counter[str]:
@@ -235,7 +273,7 @@ def _counted(gres: str) -> Counter[str]:
 
 def _gone(path: str, actual: Slurm) -> Finding:
     """Judge a file that is to go: not before Slurm can start without it."""
-    item, file = compared("slurm", Subject.FILE.of(path), "there", "none", False), actual.included_in(path)
+    item, file = FILE.compared("there", "none", False, of=path), actual.included_in(path)
     reason = f"{file} includes it, and Slurm does not start without it: take that line out first"
     return item if file is None else by_hand(item, reason)
 
@@ -254,10 +292,10 @@ def _removal(actual: Slurm) -> Decision[SlurmChange]:
 
 
 def _action(item: Finding) -> str:
-    if path := Subject.FILE.named(item.what):
+    if path := FILE.named(item):
         return f"remove {path}" if item.desired == "none" else f"write {path} anew"
-    if item.what == Subject.NODE_STATE:
+    if item.code == NODE_STATE.code:
         return "give the node jobs again"
-    if item.what == Subject.GRES:
+    if item.code == NODE_GRES.code:
         return "restart slurmctld on this node"
-    return "restart slurmd" if Subject.RUNNING_CONFIGURATION.named(item.what) else "start slurmd"
+    return "restart slurmd" if RUNNING_CONFIGURATION.named(item) else "start slurmd"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from gpunode.base import tables, versions
-from gpunode.base.comparison import RUN, by_hand, compared
+from gpunode.base.comparison import RUN, by_hand, finding_message
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
-from gpunode.base.subject import Subject
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.driver import DriverState
 from gpunode.components.toolkit.configuration import (
@@ -31,6 +31,50 @@ from gpunode.packages.families.wording import wording
 from gpunode.packages.installed_packages import satisfies
 from gpunode.settings import Settings
 from gpunode.system.operating_system import OperatingSystem
+
+_LOST = "its packages are there, and the program is gone, does not run, or is another one"
+_AGAIN = "install its packages again: `{again} {packages}` on the node"
+_MEND = f"correct {PATH} by hand, or move it away and {RUN}"
+_MIGRATE = f"set toolkit.migrate = True and {RUN}"
+_declared = partial(finding_message, "toolkit")
+TOOLKIT = _declared(
+    "nvidia-container-toolkit",
+    "NVIDIA's container toolkit is not of the version that the settings ask for.",
+    "Containers get GPUs by it. It is missing, of another version, or its program does not run.",
+    causes=(_LOST,),
+    remedies=(RUN, _AGAIN),
+)
+PACKAGES = _declared(
+    "packages",
+    "The packages of the container toolkit are not of one version.",
+    "They need each other at the same version, and one was changed without the others.",
+    cause="a package was changed without the others",
+)
+RUNTIME = _declared(
+    "nvidia-container-runtime",
+    "The program nvidia-container-runtime does not run.",
+    "Runtimes start GPU containers by it. Its package is there; the program is gone or does not run.",
+    causes=(_LOST,),
+    remedies=(RUN, _AGAIN),
+)
+LEGACY = _declared(
+    "nvidia-docker2",
+    "The old package nvidia-docker2 is installed.",
+    "The container toolkit replaces it, and both write the same configuration.",
+    cause="the container toolkit takes its place",
+    remedies=(RUN, _MIGRATE),
+)
+HELD = _declared(
+    "held packages",
+    "The container toolkit's packages are not held as the settings ask.",
+    "The next upgrade of the system would change them, or a hold is left over that keeps them from an update.",
+)
+CONFIGURATION = _declared(
+    "config.toml",
+    "The container toolkit's config.toml is not as the settings ask.",
+    "It decides how containers get GPUs, and whether unprivileged containers may request any of them.",
+    remedies=(RUN, _MEND),
+)
 
 
 @dataclass(frozen=True)
@@ -118,41 +162,32 @@ def decide(desired: Desired, actual: ContainerToolkit, driver: DriverState) -> D
 def _packages(desired: Desired, actual: ContainerToolkit, coming: bool) -> Iterator[Finding]:
     """Judge the packages, and the programs that they bring: no run brings one again that is there."""
     version, lost = desired.version, not coming
-    remedy = f"install its packages again: `{desired.again} {' '.join(actual.names)}` on the node" if lost else RUN
-    cause = "its packages are there, and the program is gone, does not run, or is another one" if lost else None
+    remedy = _AGAIN.format(again=desired.again, packages=" ".join(actual.names)) if lost else RUN
+    cause = _LOST if lost else None
     good = actual.version is not None and (version is None or versions.in_branch(actual.version, version))
-    yield compared("toolkit", Subject.TOOLKIT, actual.version, version or "any version", good, remedy, cause)
+    yield TOOLKIT.compared(actual.version, version or "any version", good, cause=cause, remedy=remedy)
     packages = (*actual.package_versions, *(f"no {name}" for name in actual.missing_packages))
     # One version that is not the program's is told here; one that is, above.
     other = version if good and coming and len(packages) == 1 else None
-    yield compared(
-        "toolkit",
-        Subject.PACKAGES,
-        ", ".join(packages),
-        other or "one version",
-        len(packages) == 1 and other is None,
-        cause="a package was changed without the others",
-    )
+    yield PACKAGES.compared(", ".join(packages), other or "one version", len(packages) == 1 and other is None)
     path = actual.runtime_path
-    yield compared("toolkit", Subject.TOOLKIT_RUNTIME, path, "on the PATH", path is not None, remedy, cause)
+    yield RUNTIME.compared(path, "on the PATH", path is not None, cause=cause, remedy=remedy)
 
 
 def _legacy(desired: Desired, actual: ContainerToolkit) -> tuple[Finding, ...]:
     if not actual.legacy:
         return ()
     found = ", ".join(f"{name} {version}" for name, version in actual.legacy.items())
-    remedy = RUN if desired.migrate else f"set toolkit.migrate = True and {RUN}"
-    cause = "the container toolkit takes its place"
-    return (compared("toolkit", Subject.TOOLKIT_LEGACY, found, "none", False, remedy, cause),)
+    return (LEGACY.compared(found, "none", False, remedy=RUN if desired.migrate else _MIGRATE),)
 
 
 def _held(desired: Desired, actual: ContainerToolkit) -> tuple[Finding, ...]:
     good = is_held(desired.family, actual, desired.hold)
     if not desired.hold:
-        return () if good else (compared("toolkit", Subject.TOOLKIT_HELD, "by gpunode", "none", False),)
+        return () if good else (HELD.compared("by gpunode", "none", False),)
     loose = sorted(set(actual.to_hold) - set(actual.held))
     found = f"not {', '.join(loose)}" if loose else "all" if good else "otherwise than gpunode holds them"
-    return (compared("toolkit", Subject.TOOLKIT_HELD, found, "all", not loose and good),)
+    return (HELD.compared(found, "all", not loose and good),)
 
 
 def decide_configuration(settings: Asked, actual: ContainerToolkit, coming: bool) -> Decision[Change]:
@@ -169,25 +204,20 @@ def decide_configuration(settings: Asked, actual: ContainerToolkit, coming: bool
     try:
         items, new = differences(text, settings), render(text, settings)
     except ConfigurationRefused as error:
-        remedy = f"mend {PATH} by hand, or move it away and {RUN}"
-        item = compared(
-            "toolkit", Subject.TOOLKIT_CONFIGURATION, "unreadable", "as desired", False, remedy, cause=str(error)
-        )
+        item = CONFIGURATION.compared("unreadable", "as desired", False, cause=str(error), remedy=_MEND)
         return Decision((item,), (), f"{PATH}: {error}; nothing was changed")
     if (root := others_root(text, settings)) is not None:
         refusal = (
             f"{PATH} has nvidia-container-cli.root {root!r}, which gpunode did not write: set driver.root = {root!r} "
             "(with driver.source = 'present') where the driver stands there, or take the line out; nothing was changed"
         )
-        item = compared(
-            "toolkit", Subject.TOOLKIT_CONFIGURATION, f"nvidia-container-cli.root {root!r}", "the driver at '/'", False
-        )
+        item = CONFIGURATION.compared(f"nvidia-container-cli.root {root!r}", "the driver at '/'", False)
         return Decision((by_hand(item, refusal),), (), refusal)
     mode, first = first_version_of(settings)
     unknown = bool(first and actual.version and not coming and not versions.at_least(actual.version, first))
     found = "; ".join(f"{item.key} {item.actual}" for item in items) or (f"mode {mode}" if unknown else "as desired")
     desired = "; ".join(f"{item.key} {item.desired}" for item in items) or "as desired"
-    item = compared("toolkit", Subject.TOOLKIT_CONFIGURATION, found, desired, not items and not unknown)
+    item = CONFIGURATION.compared(found, desired, not items and not unknown)
     if unknown:
         refusal = (
             f"toolkit.mode {mode!r} is known from the container toolkit {first} on, and {actual.version} is installed: "

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpunode.base.comparison import by_hand, compared
+from gpunode.base.comparison import REBOOT, by_hand, finding_message
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.base.subject import Subject
 from gpunode.components.driver import DriverState
 from gpunode.components.toolkit.cdi import OWN_SPECIFICATION
 from gpunode.components.toolkit.state import CdiSpecification, ContainerToolkit
@@ -18,6 +17,24 @@ from gpunode.system.unit import is_masked, unmask
 # Where the toolkit's own service writes, which is empty again after a boot.
 REFRESHED_SPECIFICATION = "/var/run/cdi/nvidia.yaml"
 _UNIT = "nvidia-cdi-refresh.path"
+
+_DRAFT = "a run was cut off; runtimes that read a draft find each device twice, and hand in none"
+_NOT_DESIRED = "gpunode made it, and toolkit.cdi is off"
+_CHANGED = "the driver was changed after it was made"
+_OTHER_ROOT = "it has the driver's libraries from another root"
+_NEWER_TOOLKIT = "a newer toolkit made it: {version} lacks these hooks, and containers may not start"
+_OTHER_FILE, _NOT_CURRENT = "what keeps it current writes another file", "nothing keeps it current"
+_WAITS = "another driver is on disk than loaded"
+CDI_SPECIFICATION = finding_message(
+    "toolkit",
+    "CDI specification",
+    "The CDI specification of the node's GPUs is not right.",
+    "Runtimes read from this file which devices and libraries a GPU consists of. It is missing, older than the "
+    "driver, left over, a draft, or nothing keeps it current: containers do not start, or get a GPU that is not "
+    "there.",
+    causes=(_DRAFT, _NOT_DESIRED, _CHANGED, _OTHER_ROOT, _NEWER_TOOLKIT, _OTHER_FILE, _NOT_CURRENT, _WAITS),
+    classes=REBOOT,
+)
 
 
 @dataclass(frozen=True)
@@ -53,23 +70,9 @@ def decide_specification(
         made, change = _made(actual, driver, loaded, going)
     if actual.cdi_drafts:
         found = f"{', '.join(actual.cdi_drafts)} beside it"
-        item: Finding | None = compared(
-            "toolkit",
-            Subject.CDI_SPECIFICATION,
-            found,
-            "no draft",
-            False,
-            cause="a run was cut off; runtimes that read a draft find each device twice, and hand in none",
-        )
+        item: Finding | None = CDI_SPECIFICATION.compared(found, "no draft", False, cause=_DRAFT)
     elif unasked:
-        item = compared(
-            "toolkit",
-            Subject.CDI_SPECIFICATION,
-            ", ".join(unasked),
-            "none",
-            False,
-            cause="gpunode made it, and toolkit.cdi is off",
-        )
+        item = CDI_SPECIFICATION.compared(", ".join(unasked), "none", False, cause=_NOT_DESIRED)
     else:
         item = made
     if item is None:
@@ -85,9 +88,7 @@ def decide_specification(
         # Drafts go all the same.
         change = replace(change, target=None)
         if item is made:
-            item = replace(
-                item, finding_class=FindingClass.REBOOT_PENDING, cause="another driver is on disk than loaded"
-            )
+            item = replace(item, finding_class=FindingClass.REBOOT_PENDING, cause=_WAITS)
             waits = None if boots else f"{driver.runs} is loaded, {driver.to_come} is to come"
     if not bad(item):
         return Decision((item,))
@@ -112,22 +113,22 @@ def _made(
     off = by_unit and actual.cdi_refresh != "enabled"
     if stale:
         found = "; ".join(_stale(actual, item, loaded, driver.root) for item in stale)
-        cause = "the driver was changed after it was made"
+        cause = _CHANGED
         if not all(item.is_below(driver.root) for item in stale):
-            cause = "it has the driver's libraries from another root"
+            cause = _OTHER_ROOT
         elif all(item.driver_version == loaded for item in stale):
-            cause = f"a newer toolkit made it: {actual.version} lacks these hooks, and containers may not start"
-        item = compared("toolkit", Subject.CDI_SPECIFICATION, found, desired, False, cause=cause)
+            cause = _NEWER_TOOLKIT.format(version=actual.version)
+        item = CDI_SPECIFICATION.compared(found, desired, False, cause=cause)
     elif actual.cdi and (doubled or elsewhere or off):
         where = f"beside {target}" if doubled else "alone"
         shown = "; ".join(f"{item.path} {where}" for item in doubled or actual.cdi)
         found = shown if doubled or elsewhere else f"{_UNIT} {actual.cdi_refresh}"
-        why = "what keeps it current writes another file" if doubled or elsewhere else "nothing keeps it current"
-        item = compared("toolkit", Subject.CDI_SPECIFICATION, found, desired, False, cause=why)
+        why = _OTHER_FILE if doubled or elsewhere else _NOT_CURRENT
+        item = CDI_SPECIFICATION.compared(found, desired, False, cause=why)
     else:
         good = bool(actual.cdi)
         found = desired if good else "none"
-        item = compared("toolkit", Subject.CDI_SPECIFICATION, found, desired, good)
+        item = CDI_SPECIFICATION.compared(found, desired, good)
     aside = tuple(dict.fromkeys(each.path for each in (*stale, *doubled)))
     made = Specification(going, target if bad(item) else None, loaded, not by_unit, aside, driver.root)
     return item, made

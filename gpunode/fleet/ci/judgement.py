@@ -4,10 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gpunode.base.comparison import finding_message
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.system.readiness import Outcome, Stage
 
-_COMPONENT, _WHAT = "machine", "came up"
+_LOOK = "look at the machine's console, or give it more time by --wait"
+_OTHER_FAILED, _LOOK_THERE = (
+    "not waited for: another machine failed ({other}); until then: {why}",
+    "look at {other} first",
+)
+_TOO_SLOW = "did not come up in {seconds:g} s: {why}"
+CAME_UP = finding_message(
+    "machine",
+    "came up",
+    "A test machine of a CI job did not come up.",
+    "`gpunode ci` waits for SSH and for cloud-init. The machine could not be reached in that time, cloud-init failed "
+    "on it, or gpunode stopped waiting because another machine failed.",
+    causes=(_OTHER_FAILED, _TOO_SLOW),
+    remedies=(_LOOK, _LOOK_THERE),
+    classes=(FindingClass.ERROR, FindingClass.UNREACHABLE),
+)
 
 
 def came_up(outcomes: Mapping[str, Outcome], seconds: float) -> dict[str, Finding]:
@@ -22,19 +38,11 @@ def came_up(outcomes: Mapping[str, Outcome], seconds: float) -> dict[str, Findin
 
 def _of(outcome: Outcome, failed: list[str], seconds: float) -> Finding:
     if outcome.stage is Stage.READY:
-        return Finding(_COMPONENT, FindingClass.OK, _WHAT, outcome.why, "ready")
+        return CAME_UP.finding(FindingClass.OK, outcome.why, "ready")
     if outcome.stage is Stage.FAILED:
-        return Finding(_COMPONENT, FindingClass.ERROR, _WHAT, "failed", "ready", outcome.why, outcome.remedy)
+        return CAME_UP.finding(FindingClass.ERROR, "failed", "ready", cause=outcome.why, remedy=outcome.remedy)
     if failed:
-        cause = f"not waited for: another machine failed ({failed[0]}); until then: {outcome.why}"
-        remedy = f"look at {failed[0]} first"
-        return Finding(_COMPONENT, FindingClass.UNREACHABLE, _WHAT, "not waited for", "ready", cause, remedy)
-    return Finding(
-        _COMPONENT,
-        FindingClass.UNREACHABLE,
-        _WHAT,
-        outcome.stage,
-        f"ready in {seconds:g} s",
-        f"did not come up in {seconds:g} s: {outcome.why}",
-        "look at the machine's console, or give it more time by --wait",
-    )
+        cause, remedy = _OTHER_FAILED.format(other=failed[0], why=outcome.why), _LOOK_THERE.format(other=failed[0])
+        return CAME_UP.finding(FindingClass.UNREACHABLE, "not waited for", "ready", cause=cause, remedy=remedy)
+    desired, cause = f"ready in {seconds:g} s", _TOO_SLOW.format(seconds=seconds, why=outcome.why)
+    return CAME_UP.finding(FindingClass.UNREACHABLE, outcome.stage, desired, cause=cause, remedy=_LOOK)

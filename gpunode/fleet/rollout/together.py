@@ -12,7 +12,7 @@ from gpunode.base.errors import CodedError
 from gpunode.base.findings import FindingClass, NodeReport
 from gpunode.base.host_names import folded
 from gpunode.base.messages import command_error
-from gpunode.base.subject import Subject
+from gpunode.components.imex.decide import FILE
 from gpunode.settings.imex import known
 
 Groups = tuple[tuple[str, ...], ...]
@@ -45,7 +45,7 @@ def together(nodes: Sequence[str], reports: Iterable[NodeReport], domains: Mappi
 
 def _gets_a_list(report: NodeReport) -> bool:
     return any(
-        item.component == "imex" and Subject.FILE.named(item.what) == known().nodes_file and not item.by_person
+        item.component == "imex" and FILE.named(item) == known().nodes_file and not item.by_person
         for item in report.findings
         if item.finding_class not in (FindingClass.OK, FindingClass.NOT_KNOWN)
     )

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from gpunode.base.comparison import compared
 from gpunode.base.decision import Decision, Step
 from gpunode.base.disruption import Disruption
-from gpunode.base.subject import Subject
 from gpunode.components.mig.boot import MigBoot
 from gpunode.kubernetes.device_plugin.view import View
-from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
+from gpunode.kubernetes.nodes.component import cluster_finding
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART
+
+STALE_PODS = cluster_finding(
+    "pods that know former MIG devices",
+    "Pods hold MIG devices that are no longer there.",
+    "The device plugin offers devices that no program can open until its pod restarts.",
+    cause="they started before the MIG layout changed",
+)
 
 
 def decide_current(
@@ -24,8 +29,8 @@ def decide_current(
     if settings.mig.config is None or settings.device_plugin.method not in (*BY_CHART, "manifest"):
         return Decision(())
     names = tuple(pod.name for pod in view.stale_plugins(sets, node, boot.recorded_at or 0))
-    said, cause = ", ".join(names), "they began before the MIG layout changed"
-    item = compared(COMPONENT, Subject.STALE_PODS, said or None, "none", not names, RUN_CLUSTER, cause)
+    said = ", ".join(names)
+    item = STALE_PODS.compared(said or None, "none", not names)
     if not names:
         return Decision((item,))
     return Decision((item,), (Step(f"begin {said} anew", (item,), Disruption.nothing, change=names),))

@@ -5,15 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from gpunode.base.comparison import compared
+from gpunode.base.comparison import RESTART
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
-from gpunode.base.subject import Subject
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
-from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
+from gpunode.kubernetes.nodes.component import ANNOTATION, RUN_CLUSTER, cluster_finding
 from gpunode.kubernetes.nodes.labels import OURS, LabelChange, given_up, label_change, wanted_labels
 from gpunode.settings import Settings
+
+DESCRIBE_NODE = "see `kubectl describe node {node}`, and the node's kubelet"
+_JOIN = "let it join the cluster, or set kubernetes.node_name to its name there"
+_FOREIGN, _FIND = (
+    "another program owns it, which gpunode does not overrule",
+    "find out who sets it, or `kubectl label node {node} {label}-`",
+)
+NODE = cluster_finding(
+    "node of the cluster",
+    "The node is not in the cluster, or not ready there.",
+    "The settings say that the machine is a node of a cluster. Nothing can be scheduled on it.",
+    remedies=(_JOIN, DESCRIBE_NODE),
+)
+LABEL = cluster_finding(
+    "label",
+    "A label of the node in the cluster is not as the settings ask.",
+    "Labels decide which configuration the device plugin gives the node, and which pods come to it.",
+    causes=(_FOREIGN,),
+    remedies=(RUN_CLUSTER, _FIND),
+    classes=RESTART,
+)
 
 
 @dataclass(frozen=True)
@@ -39,38 +59,28 @@ def decide_labels(desired: DesiredLabels, actual: ClusterNode | None) -> Decisio
     if actual is None:
         if not desired.labels:
             return Decision(())
-        remedy = "let it join the cluster, or set kubernetes.node_name to its name there"
-        item = compared(COMPONENT, Subject.CLUSTER_NODE, None, desired.node, False, remedy)
-        return Decision((item,), (), f"the cluster has no node {desired.node}: {remedy}")
+        item = NODE.compared(None, desired.node, False, remedy=_JOIN)
+        return Decision((item,), (), f"the cluster has no node {desired.node}: {_JOIN}")
     change = desired.change(actual)
     findings = tuple(_findings(desired, actual, change))
     if change.is_none:
         return Decision(findings)
-    theirs = {Subject.LABEL.of(name) for name in change.conflicts}
-    settles = tuple(item for item in bad(*findings) if item.what not in theirs)
+    settles = tuple(item for item in bad(*findings) if LABEL.named(item) not in change.conflicts)
     return Decision(findings, (Step(f"label node {desired.node}", settles, Disruption.nothing, change=change),))
 
 
 def _findings(desired: DesiredLabels, actual: ClusterNode, change: LabelChange) -> Iterator[Finding]:
     for name, value in desired.labels.items():
         foreign = name in change.conflicts
-        cause = "it is somebody else's, whom gpunode does not overrule" if foreign else None
-        remedy = f"find out who sets it, or `kubectl label node {actual.name} {name}-`" if foreign else RUN_CLUSTER
+        cause = _FOREIGN if foreign else None
+        remedy = _FIND.format(node=actual.name, label=name) if foreign else RUN_CLUSTER
         good = not foreign and name not in change.to_set
         found = _shown(actual.labels.get(name))
-        yield compared(COMPONENT, Subject.LABEL.of(name), found, _shown(value), good, remedy, cause)
+        yield LABEL.compared(found, _shown(value), good, of=name, cause=cause, remedy=remedy)
     for name in change.to_remove:
-        yield compared(COMPONENT, Subject.LABEL.of(name), _shown(actual.labels[name]), "none", False, RUN_CLUSTER)
+        yield LABEL.compared(_shown(actual.labels[name]), "none", False, of=name)
     if change.annotates and not (change.to_set or change.to_remove):
-        yield compared(
-            COMPONENT,
-            Subject.ANNOTATION.of(OURS),
-            actual.ours,
-            change.ours or "none",
-            False,
-            RUN_CLUSTER,
-            "it names the labels that are gpunode's, and those are other ones",
-        )
+        yield ANNOTATION.compared(actual.ours, change.ours or "none", False, of=OURS)
 
 
 def _shown(value: str | None) -> str | None:

@@ -9,18 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpunode.base.comparison import compared
+from gpunode.base.comparison import RESTART
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
-from gpunode.base.subject import Subject
 from gpunode.kubernetes.device_plugin.view import FEATURE_DISCOVERY, MPS_DAEMON, View
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
-from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
+from gpunode.kubernetes.nodes.component import cluster_finding
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, LabelChange
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART
 
-_CAUSE = "the release has changed since they began"
+OUTDATED_PODS = cluster_finding(
+    "pods of an earlier release",
+    "Pods of the device plugin still run by an earlier release.",
+    "They are replaced node by node, because their MPS daemons restart under clients.",
+    cause="the release has changed since they started",
+    classes=RESTART,
+)
 
 
 def decide_outdated(
@@ -37,7 +42,7 @@ def decide_outdated(
         return Decision(())
     outdated = tuple(pod.name for pod in view.outdated(sets, node.name))
     said = ", ".join(outdated) or None
-    found = compared(COMPONENT, Subject.OUTDATED_PODS, said, "none", not outdated, RUN_CLUSTER, _CAUSE)
+    found = OUTDATED_PODS.compared(said, "none", not outdated)
     follows = label is not None and CONFIG in label.to_set and label.to_set[CONFIG] != node.labels.get(CONFIG)
     every = tuple(pod.name for pod in view.pods if pod.daemon_set in sets and pod.node == node.name and not pod.leaves)
     names = every if follows else outdated

@@ -11,21 +11,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from gpunode.base.comparison import compared, not_known
+from gpunode.base.comparison import RESTART
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.base.subject import Subject
 from gpunode.components.mig.state import Mig
 from gpunode.kubernetes.device_plugin.mig_state import offered
 from gpunode.kubernetes.device_plugin.promise import gpus_of, missing, promised, promised_memory
 from gpunode.kubernetes.device_plugin.view import FEATURE_DISCOVERY, MPS_DAEMON, View
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
-from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
+from gpunode.kubernetes.nodes.component import RUN_CLUSTER, cluster_finding
 from gpunode.kubernetes.nodes.labels import CONFIG, wanted_labels
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART
 from gpunode.system.gpu import Gpus
+
+_NOT_REGISTERED = "the plugin's pod is ready, and the kubelet does not know its devices: they did not register with it"
+_BY_SMI = "nvidia-smi: {status}"
+_RESTARTS = f"{RUN_CLUSTER}: the plugin's pod starts again, once"
+_LOG, _SEE_DRIVER = (
+    "see the log of the plugin's pod on the node",
+    "run `nvidia-smi` on the node, and mend what the findings of the driver tell",
+)
+NOT_REPORTED = "see the node's kubelet: it has not reported since"
+LOG_OF_OTHER = "see the log of the device plugin that offers it, on the node"
+_SEE_ENTRY = f"see the node's entry of your ConfigMap (sharing.config), and {_LOG.removeprefix('see ')}"
+ALLOCATABLE = cluster_finding(
+    "allocatable",
+    "The cluster does not offer as many GPUs of this node as the settings promise.",
+    "Allocatable is what the kubelet can give to pods. Pods that need more stay pending. The device plugin has "
+    "not registered all devices, the driver does not show them, or sharing and MIG give another number.",
+    causes=(_NOT_REGISTERED, _BY_SMI),
+    remedies=(_LOG, _RESTARTS, _SEE_ENTRY, _SEE_DRIVER, NOT_REPORTED, LOG_OF_OTHER),
+    classes=RESTART,
+)
 
 
 def decide_registered(
@@ -71,7 +90,7 @@ def _is_uncounted(item: Finding, node: ClusterNode) -> bool:
     """
     if item.finding_class is not FindingClass.DRIFT:
         return False
-    resource = Subject.ALLOCATABLE.named(item.what)
+    resource = ALLOCATABLE.named(item)
     if resource is None:
         return True
     desired, counted = int(item.desired or "0"), node.capacity.get(resource, "0")
@@ -103,15 +122,12 @@ def _allocatable(
     wrong = missing(desired, node.allocatable)
     for name in sorted({*desired, *wrong}):
         actual, count = wrong.get(name, (str(desired.get(name)), desired.get(name, 0)))
-        remedy = "see the log of the plugin's pod on the node"
-        item = compared(COMPONENT, Subject.ALLOCATABLE.of(name), actual or "0", count, name not in wrong, remedy)
+        item = ALLOCATABLE.compared(actual or "0", count, name not in wrong, of=name)
         yield _forgotten(name, actual or "0", count) if well and _is_uncounted(item, node) else item
 
 
 def _forgotten(name: str, actual: str, count: int) -> Finding:
-    cause = "the plugin's pod is ready, and the kubelet does not know its devices: they did not register with it"
-    remedy = f"{RUN_CLUSTER}: the plugin's pod begins anew, once"
-    return compared(COMPONENT, Subject.ALLOCATABLE.of(name), actual, count, False, remedy, cause)
+    return ALLOCATABLE.compared(actual, count, False, of=name, cause=_NOT_REGISTERED, remedy=_RESTARTS)
 
 
 def _by_own_config_map(node: ClusterNode, mig: Mig) -> Iterator[Finding]:
@@ -122,11 +138,8 @@ def _by_own_config_map(node: ClusterNode, mig: Mig) -> Iterator[Finding]:
     elif any(actual):
         found = gpus_of(node.allocatable)
         said = ", ".join(f"{name}: {count}" for name, count in found.items()) or None
-        remedy = "see the node's entry of your ConfigMap (sharing.config), and the log of the plugin's pod on the node"
-        yield compared(COMPONENT, Subject.ALLOCATABLE, said, "GPUs or MIG devices", bool(found), remedy)
+        yield ALLOCATABLE.compared(said, "GPUs or MIG devices", bool(found), remedy=_SEE_ENTRY)
 
 
 def _unknown(status: str) -> Finding:
-    cause = f"nvidia-smi: {status}"
-    remedy = "run `nvidia-smi` on the node, and mend what the findings of the driver tell"
-    return not_known(COMPONENT, Subject.ALLOCATABLE, "the node's devices", cause, remedy)
+    return ALLOCATABLE.not_known("the node's devices", _BY_SMI.format(status=status), _SEE_DRIVER)

@@ -9,14 +9,13 @@ import re
 from collections.abc import Iterator, Mapping
 
 from gpunode.base import tables, versions
-from gpunode.base.comparison import compared
+from gpunode.base.comparison import RESTART
 from gpunode.base.findings import Finding
-from gpunode.base.subject import Subject
 from gpunode.components.mig.state import Mig, MigGpu
 from gpunode.kubernetes.device_plugin.mig_state import offered
 from gpunode.kubernetes.device_plugin.promise import mig_resource
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
-from gpunode.kubernetes.nodes.component import COMPONENT
+from gpunode.kubernetes.nodes.component import cluster_finding
 from gpunode.settings import Settings
 from gpunode.settings.sharing import WHOLE_GPU, SharingSettings
 from gpunode.system.gpu import Gpu, Gpus
@@ -29,6 +28,31 @@ _OF_A_PROFILE = re.compile(r"nvidia\.com/mig-\d+g\.\d+gb.*\.count")
 _LONGEST = 63
 # Label -> the values that it may have: of GPUs of several models, discovery tells one, by chance. None: no such label.
 Expected = dict[str, tuple[str | None, ...]]
+
+_LOOK = (
+    "see the log of GPU feature discovery's pod on the node (`kubectl --namespace {namespace} get pods --output "
+    "wide`), and whether node feature discovery's master and its worker on the node run"
+)
+_RENEW = (
+    "delete GPU feature discovery's pod of the node in {namespace}: a new one looks again; where the label stays, "
+    "find out who sets it (`kubectl get node {node} --show-managed-fields -o yaml`)"
+)
+FEATURE_LABELS = cluster_finding(
+    "feature labels",
+    "GPU feature discovery has written no labels for this node.",
+    "Pods choose nodes by these labels and never come to a node without them.",
+    cause="GPU feature discovery writes them by node feature discovery, and one of the two has not",
+    remedies=(_LOOK,),
+    classes=RESTART,
+)
+FEATURE_LABEL = cluster_finding(
+    "feature label",
+    "A label of GPU feature discovery differs from what the node has.",
+    "Pods choose nodes by such labels, and would come to a node that does not have what they need.",
+    cause="GPU feature discovery looked before the node changed, or another program writes the label",
+    remedies=(_RENEW,),
+    classes=RESTART,
+)
 
 
 def expected_labels(sharing: SharingSettings | None, gpus: Gpus, mig: Mig) -> Expected | None:
@@ -84,23 +108,14 @@ def judge_feature_labels(settings: Settings, node: ClusterNode, gpus: Gpus | Non
 
 
 def _absent(settings: Settings, count: int) -> Finding:
-    cause = "GPU feature discovery writes them by node feature discovery, and one of the two has not"
-    remedy = (
-        "see the log of GPU feature discovery's pod on the node (`kubectl --namespace "
-        f"{settings.device_plugin.namespace} get pods --output wide`), and whether node feature discovery's master and "
-        "its worker on the node run"
-    )
-    return compared(COMPONENT, Subject.FEATURE_LABELS, None, f"{count} labels", False, remedy, cause)
+    remedy = _LOOK.format(namespace=settings.device_plugin.namespace)
+    return FEATURE_LABELS.compared(None, f"{count} labels", False, remedy=remedy)
 
 
 def _compared(settings: Settings, node: ClusterNode, name: str, values: tuple[str | None, ...]) -> Finding:
     actual, desired = node.labels.get(name), " or ".join("none" if each is None else each or "''" for each in values)
-    cause = "GPU feature discovery looked before the node changed, or somebody else writes the label"
-    remedy = (
-        f"delete GPU feature discovery's pod of the node in {settings.device_plugin.namespace}: a new one looks anew; "
-        f"where the label stays, find out who sets it (`kubectl get node {node.name} --show-managed-fields -o yaml`)"
-    )
-    return compared(COMPONENT, Subject.FEATURE_LABEL.of(name), actual, desired, actual in values, remedy, cause)
+    remedy = _RENEW.format(namespace=settings.device_plugin.namespace, node=node.name)
+    return FEATURE_LABEL.compared(actual, desired, actual in values, of=name, remedy=remedy)
 
 
 def _of_node(gpus: Gpus, mig: Mig) -> Expected:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gpunode.base.comparison import compared, not_known
+from gpunode.base.comparison import RESTART
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.base.subject import Subject
 from gpunode.components.mps.plugin import CLIENT, FAULT, PROGRAM, ROOT, SERVER, PluginDaemon, PluginMps
-from gpunode.kubernetes.nodes.component import COMPONENT
+from gpunode.kubernetes.nodes.component import cluster_finding
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART
 from gpunode.settings.sharing import WHOLE_GPU
@@ -25,6 +24,51 @@ _MODE = "Exclusive_Process"
 _ENABLED = "Enabled"
 _GIBIBYTE = 1024
 _LOOK = "see the log of the MPS daemon's pod on the node, and docs/troubleshooting.md"
+
+_NOT_ON_PATH = "nvidia-cuda-mps-control, which queries it, is not on the node's PATH"
+_LOG = "see the log of the MPS daemon's pod on the node"
+_FIND = f"see who starts it: `kubectl get pods --all-namespaces`, and {ROOT} on the node"
+_THREADS = "{replicas} replicas mean that, and the plugin configures its daemon once, when it starts"
+_MEMORY = "{replicas} replicas mean {each}M of {total} MiB, which the daemon reports rounded"
+_USERS, _ONE_USER = (
+    "clients of users {users} came since it was started, and a daemon serves one user at a time: those of another "
+    "wait, and look as if they hang",
+    "have its pods run as one user (securityContext.runAsUser)",
+)
+_FAULTY, _END_CLIENTS = (
+    "after a fault of one client it takes no other until its own have gone",
+    "end its clients: then the server takes others again",
+)
+_BYPASSES, _END_IT = (
+    f"it uses the GPU without the daemon: in compute mode {_MODE} no MPS server starts with it",
+    "end it, or have it request the GPU by a pod",
+)
+PLUGIN_MPS = cluster_finding(
+    "the plugin's MPS daemon of",
+    "The device plugin's MPS daemon does not serve as the settings ask.",
+    "Pods of the shared resource reach their GPUs through this daemon. It does not answer, has other limits than "
+    "the settings mean, had a fault, or another process uses the GPU without it: programs then hang, fail or have "
+    "too much memory.",
+    name="mps-daemon",
+    causes=(_NOT_ON_PATH, _THREADS, _MEMORY, _USERS, _FAULTY, _BYPASSES),
+    remedies=(_LOOK, _LOG, _FIND, _ONE_USER, _END_CLIENTS, _END_IT),
+    classes=RESTART,
+)
+COMPUTE_MODE = cluster_finding(
+    "compute mode of GPU",
+    "A GPU that pods share by MPS is in another compute mode than the plugin's MPS daemon sets.",
+    "In another mode programs bypass the MPS server, so limits of memory and threads do not count.",
+    cause="the plugin's daemon sets it when it starts: in another mode programs bypass the MPS server",
+    remedies=(_LOOK,),
+    classes=RESTART,
+)
+MIG_MODE = cluster_finding(
+    "MIG mode of GPU",
+    "MIG is enabled on a GPU that pods are to share by MPS.",
+    "The device plugin does not share GPUs by MPS while MIG is enabled on them, and offers nothing of them.",
+    cause="the plugin does not share GPUs by MPS while MIG is enabled on them",
+    remedies=("set mig.config = 'all-disabled', or another sharing.strategy",),
+)
 
 
 def judge_mps(settings: Settings, actual: PluginMps, gpus: Gpus) -> Iterator[Finding]:
@@ -39,14 +83,7 @@ def judge_mps(settings: Settings, actual: PluginMps, gpus: Gpus) -> Iterator[Fin
     desired = resource_of(settings)
     for each in actual.daemons:
         if each.answers and each.resource != desired:
-            foreign = compared(
-                COMPONENT,
-                Subject.MPS_DAEMON.of(each.resource),
-                ANSWERS,
-                "none",
-                False,
-                f"see who starts it: `kubectl get pods --all-namespaces`, and {ROOT} on the node",
-            )
+            foreign = PLUGIN_MPS.compared(ANSWERS, "none", False, of=each.resource, remedy=_FIND)
             yield _person_s(foreign)
     found = None if desired is None else actual.daemon(desired)
     if desired is not None:
@@ -61,15 +98,12 @@ def judge_mps(settings: Settings, actual: PluginMps, gpus: Gpus) -> Iterator[Fin
 def _there(resource: str, found: PluginDaemon | None, program: str | None) -> Finding:
     if found is not None and program is None:
         # As on a node whose driver is below another root (driver.root): it can be as desired all the same.
-        cause = "nvidia-cuda-mps-control, by which it is asked, is not on the node's PATH"
-        return not_known(COMPONENT, Subject.MPS_DAEMON.of(resource), None, cause, _LOOK)
-    return compared(
-        COMPONENT,
-        Subject.MPS_DAEMON.of(resource),
+        return PLUGIN_MPS.not_known(None, _NOT_ON_PATH, _LOOK, of=resource)
+    return PLUGIN_MPS.compared(
         "none" if found is None else ANSWERS if found.answers else "does not answer",
         ANSWERS,
         found is not None and found.answers,
-        _LOOK,
+        of=resource,
     )
 
 
@@ -108,60 +142,40 @@ def _limits(settings: Settings, found: PluginDaemon, gpus: Gpus) -> Iterator[Fin
     if replicas is None:
         return
     threads, memory = percentage(replicas), {gpu.index: gpu.memory_mib for gpu in gpus.gpus}
-    yield compared(
-        COMPONENT,
-        Subject.MPS_DAEMON.of(f"{found.resource}, active thread percentage"),
+    yield PLUGIN_MPS.compared(
         found.percentage,
         threads,
         found.percentage == threads,
-        _LOOK,
-        f"{replicas} replicas mean that, and the plugin tells its daemon once, when it starts",
+        of=f"{found.resource}, active thread percentage",
+        cause=_THREADS.format(replicas=replicas),
     )
     for index, limit in found.limits:
         if (total := memory.get(index)) is not None:
             yield _limit(found.resource, index, limit, total, replicas)
         else:
-            what = Subject.MPS_DAEMON.of(f"{found.resource}, pinned memory limit of GPU {index}")
+            of = f"{found.resource}, pinned memory limit of GPU {index}"
             cause = (
                 f"nvidia-smi does not tell the memory of GPU {index}, of which each of {replicas} replicas has a part"
             )
-            yield not_known(COMPONENT, what, f"1/{replicas} of its memory", cause, "run `nvidia-smi` on the node")
+            yield PLUGIN_MPS.not_known(f"1/{replicas} of its memory", cause, "run `nvidia-smi` on the node", of=of)
 
 
 def _limit(resource: str, index: int, limit: str, total: int, replicas: int) -> Finding:
     right = limits(total, replicas)
-    return compared(
-        COMPONENT,
-        Subject.MPS_DAEMON.of(f"{resource}, pinned memory limit of GPU {index}"),
+    return PLUGIN_MPS.compared(
         limit or "none",
         limit if limit in right else right[0],
         limit in right,
-        _LOOK,
-        f"{replicas} replicas mean {total // replicas}M of {total} MiB, which the daemon answers rounded",
+        of=f"{resource}, pinned memory limit of GPU {index}",
+        cause=_MEMORY.format(replicas=replicas, each=total // replicas, total=total),
     )
 
 
 def _modes(gpus: Gpus) -> Iterator[Finding]:
     for gpu in gpus.gpus:
-        yield compared(
-            COMPONENT,
-            Subject.COMPUTE_MODE.of(str(gpu.index)),
-            gpu.compute_mode,
-            _MODE,
-            gpu.compute_mode == _MODE,
-            _LOOK,
-            "the plugin's daemon sets it when it starts: in another mode programs pass the MPS server by",
-        )
+        yield COMPUTE_MODE.compared(gpu.compute_mode, _MODE, gpu.compute_mode == _MODE, of=str(gpu.index))
         if gpu.mig_mode.current == _ENABLED:
-            divided = compared(
-                COMPONENT,
-                Subject.MIG_MODE.of(str(gpu.index)),
-                _ENABLED,
-                "Disabled",
-                False,
-                "set mig.config = 'all-disabled', or another sharing.strategy",
-                "the plugin does not share GPUs by MPS while MIG is enabled on them",
-            )
+            divided = MIG_MODE.compared(_ENABLED, "Disabled", False, of=str(gpu.index))
             yield _person_s(divided)
 
 
@@ -169,14 +183,10 @@ def _clients(found: PluginDaemon, actual: PluginMps) -> Iterator[Finding]:
     """Yield who uses the daemon; clients of several users are a caution."""
     seen = sum(each.type == CLIENT for each in actual.processes)
     said = f"{len(found.clients)}, of {len(found.servers)} servers; {seen} processes are {CLIENT} to nvidia-smi"
-    item = compared(COMPONENT, Subject.MPS_DAEMON.of(f"{found.resource}, clients"), said, said, True)
+    item = PLUGIN_MPS.compared(said, said, True, of=f"{found.resource}, clients")
     if len(found.users) > 1:
         users = ", ".join(map(str, found.users))
-        cause = (
-            f"clients of users {users} came since it was started, and a daemon serves one user at a time: those of "
-            "another wait, and look as if they hang"
-        )
-        item = replace(item, cause=cause, remedy="have its pods run as one user (securityContext.runAsUser)")
+        item = replace(item, cause=_USERS.format(users=users), remedy=_ONE_USER)
     yield item
 
 
@@ -184,37 +194,33 @@ def _in_the_way(found: PluginDaemon, actual: PluginMps) -> Iterator[Finding]:
     """Yield what keeps clients waiting without a word; no run mends it."""
     for server in found.servers:
         if server.state is not None:
-            fault = compared(
-                COMPONENT,
-                Subject.MPS_DAEMON.of(f"{found.resource}, server {server.pid}"),
+            fault = PLUGIN_MPS.compared(
                 server.state,
                 "ACTIVE" if server.state == FAULT else server.state,
                 server.state != FAULT,
-                "end its clients: then the server takes others again",
-                "after a fault of one client it takes no other until its own have gone",
+                of=f"{found.resource}, server {server.pid}",
+                cause=_FAULTY,
+                remedy=_END_CLIENTS,
             )
             yield _person_s(fault)
     if not found.servers and found.errors:
-        failed = compared(
-            COMPONENT,
-            Subject.MPS_DAEMON.of(f"{found.resource}, log"),
+        failed = PLUGIN_MPS.compared(
             f"no server, and {found.errors} failures",
             "a server, or no failure",
             False,
-            _LOOK,
-            found.last_error,
+            of=f"{found.resource}, log",
+            cause=found.last_error,
         )
         yield _person_s(failed)
     for each in actual.processes:
         if each.type == PROGRAM and not each.name.endswith(SERVER):
-            beside = compared(
-                COMPONENT,
-                Subject.MPS_DAEMON.of(f"{found.resource}, GPU {each.gpu}"),
+            beside = PLUGIN_MPS.compared(
                 f"process {each.pid} ({each.name})",
                 "its clients alone",
                 False,
-                "end it, or have it ask for the GPU by a pod",
-                f"it uses the GPU without the daemon: in compute mode {_MODE} no MPS server starts beside it",
+                of=f"{found.resource}, GPU {each.gpu}",
+                cause=_BYPASSES,
+                remedy=_END_IT,
             )
             yield _person_s(beside)
 

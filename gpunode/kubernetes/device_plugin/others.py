@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpunode.base.comparison import BY_HAND, compared
+from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
 from gpunode.base.reading import ParseError
-from gpunode.base.subject import Subject
 from gpunode.kubernetes.nodes.cluster_nodes import kubectl
-from gpunode.kubernetes.nodes.component import COMPONENT
+from gpunode.kubernetes.nodes.component import cluster_finding
 from gpunode.kubernetes.objects.own_objects import METHOD
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART
@@ -35,6 +34,13 @@ _OF_OPERATOR = {
     "nvidia-container-toolkit-daemonset": ("container toolkit", "toolkit.enabled"),
     "nvidia-mig-manager": ("MIG manager", "migManager.enabled"),
 }
+
+SECOND_PLUGIN = cluster_finding(
+    "second device plugin",
+    "A second device plugin runs on this node.",
+    "Two plugins of one resource overwrite each other: the number of GPUs jumps, and pods get used devices.",
+    remedies=(BY_HAND,),
+)
 
 
 @dataclass(frozen=True)
@@ -163,13 +169,13 @@ def decide(
         return Decision(())
     methods = {plugin.method, "helm"} if plugin.method in BY_CHART else {plugin.method}
     found = [
-        compared(COMPONENT, Subject.SECOND_PLUGIN, f"{each.namespace}/{each.name}", "none", False, BY_HAND, reason)
+        SECOND_PLUGIN.compared(f"{each.namespace}/{each.name}", "none", False, cause=reason)
         for each in plugins
         if not (_is_own(each, settings) and each.method in methods | leaving) and each.takes(labels)
         if (reason := _reason(each, settings)) is not None
     ]
     if not found:
-        return Decision((compared(COMPONENT, Subject.SECOND_PLUGIN, "none", "none", True),))
+        return Decision((SECOND_PLUGIN.compared("none", "none", True),))
     return Decision(tuple(found), (), "\n".join(str(item.cause) for item in found))
 
 

@@ -12,18 +12,24 @@ from typing import Any
 
 import yaml
 
-from gpunode.base.comparison import BY_HAND, compared
+from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
 from gpunode.base.reading import ParseError
-from gpunode.base.subject import Subject
 from gpunode.kubernetes.nodes.cluster_nodes import kubectl
-from gpunode.kubernetes.nodes.component import COMPONENT
+from gpunode.kubernetes.nodes.component import cluster_finding
 from gpunode.settings import Settings
 from gpunode.settings.kubernetes import KubernetesSettings
 
 _VERSION = "v1"
 # What a node gets whose label names none, before the only one that there is.
 _FALLBACK = "default"
+
+CONFIG_ENTRY = cluster_finding(
+    "entry of ConfigMap",
+    "The entry of your own ConfigMap does not give the desired sharing.",
+    "The ConfigMap is yours and gpunode only reads it: the node would get another sharing than the settings.",
+    remedies=(BY_HAND,),
+)
 
 
 def asking(kubernetes: KubernetesSettings, namespace: str, name: str) -> tuple[str, ...]:
@@ -55,7 +61,7 @@ def decide_own_config(settings: Settings, entries: Mapping[str, str] | None) -> 
     reason = _refusal(where, entry, entries)
     good, desired = reason is None, entry or "one that the plugin chooses"
     actual = desired if good else "none" if entry not in (entries or {}) else "not to be read by the plugin"
-    item = compared(COMPONENT, Subject.CONFIG_ENTRY.of(where), actual, desired, good, BY_HAND, reason)
+    item = CONFIG_ENTRY.compared(actual, desired, good, of=where, cause=reason)
     return Decision((item,), (), reason)
 
 

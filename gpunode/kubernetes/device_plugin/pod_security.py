@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from gpunode.base.comparison import by_hand, compared
+from gpunode.base.comparison import by_hand
 from gpunode.base.decision import Decision, Step
 from gpunode.base.disruption import Disruption
+from gpunode.base.messages import Scope
 from gpunode.base.reading import ParseError
-from gpunode.base.subject import Subject
 from gpunode.kubernetes.device_plugin.desired_cluster import hosts_by
 from gpunode.kubernetes.nodes.cluster_nodes import kubectl
-from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
+from gpunode.kubernetes.nodes.component import cluster_finding
 from gpunode.kubernetes.other_plugins.desired import releases
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART
@@ -23,6 +23,14 @@ from gpunode.settings.kubernetes import KubernetesSettings
 LABEL, NEEDED = "pod-security.kubernetes.io/enforce", "privileged"
 # Its pods are the cluster's own; who enforces Pod Security there has seen to it.
 _OF_THE_CLUSTER = "kube-system"
+_MISSING, _NO_LABEL = "{namespace}: there is none", f"{{namespace}}: no label {LABEL}"
+NAMESPACE = cluster_finding(
+    "namespace",
+    "A namespace that pods with GPU devices need is missing or forbids them.",
+    "Pod security of the namespace has to allow these pods; without its label the API server refuses them.",
+    causes=(_MISSING, _NO_LABEL),
+    scope=Scope.CLUSTER,
+)
 # Words for kubectl, and its standard input.
 Told = tuple[tuple[str, ...], str | None]
 
@@ -74,11 +82,11 @@ def decide(
 def _of_one(
     kubernetes: KubernetesSettings, name: str, setting: str, labels: Mapping[str, str] | None
 ) -> Decision[Told]:
-    what = Subject.NAMESPACE.of(name)
+    what = NAMESPACE.about(name)
     value = None if labels is None else labels.get(LABEL)
-    cause = f"{what}: there is none" if labels is None else f"{what}: no label {LABEL}"
+    cause = (_MISSING if labels is None else _NO_LABEL).format(namespace=what)
     good = value == NEEDED
-    item = compared(COMPONENT, what, "as desired" if good else "another", "as desired", good, RUN_CLUSTER, cause)
+    item = NAMESPACE.compared(None if labels is None else value or "no label", NEEDED, good, of=name, cause=cause)
     if good:
         return Decision((item,))
     if value is not None:

@@ -16,16 +16,24 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.quantity import quantity
 from gpunode.kubernetes.device_plugin.promise import GPU_COUNT, GPU_MEMORY, gpus_of
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl
-from gpunode.kubernetes.nodes.component import COMPONENT
+from gpunode.kubernetes.nodes.component import cluster_finding
 from gpunode.kubernetes.nodes.cordon import told
 from gpunode.settings.kubernetes import KubernetesSettings
 
 _VENDORS = ("nvidia.com/", "aliyun.com/")
-# What such a finding is about: the resource behind it.
-TAKEN = "taken of "
 _INDEX = "ALIYUN_COM_GPU_MEM_IDX"
 # One that has ended has nothing any more.
 _RUNNING = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+TAKEN = cluster_finding(
+    "taken of",
+    "Pods use this much of what the node offers.",
+    "No setting asks for it. It is not known where the cluster does not list pods.",
+    name="taken",
+    remedies=("nothing to do",),
+    classes=(),
+)
 
 
 @dataclass(frozen=True)
@@ -91,7 +99,7 @@ def judge_taken(node: ClusterNode, taken: Mapping[str, Taken]) -> Iterator[Findi
         actual = f"{of_node.resources.get(resource, 0)} of {total}"
         if resource == GPU_MEMORY:
             actual += _by_gpu(node, of_node)
-        yield Finding(COMPONENT, FindingClass.OK, f"{TAKEN}{resource}", actual)
+        yield TAKEN.finding(FindingClass.OK, actual, of=resource)
 
 
 def _by_gpu(node: ClusterNode, taken: Taken) -> str:

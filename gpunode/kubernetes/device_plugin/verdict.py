@@ -2,41 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from gpunode.base.comparison import compared
+from gpunode.base.comparison import RESTART, FindingMessage
 from gpunode.base.decision import Decision, bad, marked
 from gpunode.base.findings import Finding
-from gpunode.base.subject import Subject
+from gpunode.base.messages import Scope
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
 from gpunode.components.mps.plugin import PluginMps
 from gpunode.kubernetes.device_plugin.decide_current import decide_current
-from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
-from gpunode.kubernetes.device_plugin.decide_outdated import decide_outdated
-from gpunode.kubernetes.device_plugin.decide_registered import decide_registered, promise
+from gpunode.kubernetes.device_plugin.decide_labels import DESCRIBE_NODE, LABEL, NODE, decide_labels, desired_labels
+from gpunode.kubernetes.device_plugin.decide_outdated import OUTDATED_PODS, decide_outdated
+from gpunode.kubernetes.device_plugin.decide_registered import (
+    ALLOCATABLE,
+    LOG_OF_OTHER,
+    NOT_REPORTED,
+    decide_registered,
+    promise,
+)
 from gpunode.kubernetes.device_plugin.decide_restart import NONE, behind_restart, waits, with_restart
-from gpunode.kubernetes.device_plugin.feature_labels import judge_feature_labels
-from gpunode.kubernetes.device_plugin.judge_mps import ANSWERS, judge_mps
+from gpunode.kubernetes.device_plugin.feature_labels import FEATURE_LABEL, FEATURE_LABELS, judge_feature_labels
+from gpunode.kubernetes.device_plugin.judge_mps import ANSWERS, COMPUTE_MODE, PLUGIN_MPS, judge_mps
 from gpunode.kubernetes.device_plugin.promise import GPU_MEMORY, gpus_of
 from gpunode.kubernetes.device_plugin.static_manifest import daemon_set_name
 from gpunode.kubernetes.device_plugin.view import FEATURE_DISCOVERY, MPS_DAEMON, View
 from gpunode.kubernetes.gpushare.objects import EXTENDER, NAMESPACE, PLUGIN
+from gpunode.kubernetes.helm.decide import RELEASE
 from gpunode.kubernetes.mig_manager import judge_mig_manager
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
-from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
+from gpunode.kubernetes.nodes.component import ANNOTATION, RUN_CLUSTER, cluster_finding
 from gpunode.kubernetes.nodes.configuration import configuration
-from gpunode.kubernetes.nodes.extended_resources import ResourceChange, decide_resources
+from gpunode.kubernetes.nodes.extended_resources import EXTENDED_RESOURCE, ResourceChange, decide_resources
 from gpunode.kubernetes.nodes.labels import PLUGIN_LABEL
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART, expected_resources
 from gpunode.system.gpu import Gpus
 
-# What follows from a node's labels, its configuration among them; and what follows from a release.
-_CONFIGURED = (Subject.ALLOCATABLE, Subject.MPS_DAEMON, Subject.COMPUTE_MODE, Subject.FEATURE_LABEL)
-_RELEASED = (Subject.IMAGE, Subject.FEATURE_LABEL)
 # What is missing as a whole does not come by itself.
 _THERE = "there"
+
+_DESCRIBE_EXTENDER = (
+    f"see `kubectl --namespace {NAMESPACE} describe deployment {EXTENDER}`: it runs on a control-plane node"
+)
+_DESCRIBE = "see `kubectl --namespace {namespace} describe pods`, and the plugin's log"
+DEPLOYMENT = cluster_finding(
+    "Deployment",
+    "gpushare's scheduler extender is missing or not ready.",
+    "The scheduler queries it for GPUs with free memory. Without it, pods that share a GPU stay pending.",
+    remedies=(RUN_CLUSTER, _DESCRIBE_EXTENDER),
+    scope=Scope.CLUSTER,
+)
+DAEMON_SET = cluster_finding(
+    "DaemonSet",
+    "A DaemonSet that is to run on GPU nodes is missing or not ready.",
+    "The device plugin, the exporter or another plugin runs by it, a pod on each GPU node.",
+)
+POD = cluster_finding(
+    "pod of",
+    "The device plugin's pod on this node is missing or not ready.",
+    "It registers the GPUs with the kubelet. Without it the node offers no GPU after the kubelet's next start.",
+    name="pod",
+    remedies=(_DESCRIBE,),
+    classes=RESTART,
+)
+IMAGE = cluster_finding(
+    "image of",
+    "A pod of the device plugin runs another image than the settings ask for.",
+    "The digest of the running container is not that of the release. The node has an older image, or a tag was moved.",
+    name="image",
+    classes=RESTART,
+)
+# What follows from a node's labels, its configuration among them; and what follows from a release.
+_CONFIGURED = (ALLOCATABLE, PLUGIN_MPS, COMPUTE_MODE, FEATURE_LABEL, FEATURE_LABELS)
+_RELEASED = (IMAGE, FEATURE_LABEL, FEATURE_LABELS)
 
 
 def judge_node(
@@ -71,7 +110,7 @@ def judge_node(
     others = tuple(_of_others(settings, node))
     if any(PLUGIN_LABEL in item.what for item in bad(*labels)):
         # The label by which another plugin comes to the node waits with the rest.
-        others = _behind(restart, others, (Subject.ALLOCATABLE,))
+        others = _behind(restart, others, (ALLOCATABLE,))
     exporter = tuple(_of_exporter(settings, node, view))
     by_hand = (*marked(resources_of(settings, node)).findings, *_counted(settings, node), *others, *exporter)
     if settings.device_plugin.method == "none":
@@ -85,7 +124,7 @@ def judge_node(
         *managed,
         *marked(with_restart(decide_outdated(settings, node, view), restart)).findings,
         *marked(decide_current(settings, name, daemon_sets_of(settings, view), view, boot or MigBoot())).findings,
-        *_behind(release, _behind(restart, _of_pods(settings, node, view), (Subject.POD,)), _RELEASED),
+        *_behind(release, _behind(restart, _of_pods(settings, node, view), (POD,)), _RELEASED),
         *_behind(restart, (*registered.findings, *_mps(settings, mps, gpus)), _CONFIGURED),
         *_behind(release, _behind(restart, judge_feature_labels(settings, node, gpus, mig), _CONFIGURED), _RELEASED),
     )
@@ -96,16 +135,18 @@ def _mps(settings: Settings, mps: PluginMps | None, gpus: Gpus | None) -> Iterat
         yield from judge_mps(settings, mps, gpus)
 
 
-def _behind(restart: Decision[str], findings: Iterable[Finding], about: tuple[Subject, ...]) -> tuple[Finding, ...]:
+def _behind(
+    restart: Decision[str], findings: Iterable[Finding], about: Sequence[FindingMessage]
+) -> tuple[Finding, ...]:
     """Return findings; those about what the change brings are pending where it waits."""
-    reason = waits(restart)
+    reason, codes = waits(restart), [each.code for each in about]
     if reason is None:
         return tuple(findings)
 
     def follows(item: Finding) -> bool:
         # Whether a daemon answers is nothing that it brings, nor whether a pod that is there is well.
-        is_pod = item.what.startswith(Subject.POD)
-        return item.what.startswith(about) and item.desired != ANSWERS and (not is_pod or item.actual == "none")
+        is_pod = item.code == POD.code
+        return item.code in codes and item.desired != ANSWERS and (not is_pod or item.actual == "none")
 
     return tuple(behind_restart(item, reason) if follows(item) else item for item in findings)
 
@@ -123,15 +164,15 @@ def _counted(settings: Settings, node: ClusterNode) -> Iterator[Finding]:
     """Yield whether the kubelet has taken over what is counted by hand; what is not counted yet is told elsewhere."""
     for name, count in settings.kubernetes.extended_resources.items():
         if node.capacity.get(name) == str(count):
-            actual, remedy = node.allocatable.get(name), "see the node's kubelet: it has not reported since"
-            yield compared(COMPONENT, Subject.ALLOCATABLE.of(name), actual, count, actual == str(count), remedy)
+            actual = node.allocatable.get(name)
+            yield ALLOCATABLE.compared(actual, count, actual == str(count), of=name, remedy=NOT_REPORTED)
 
 
 def _of_others(settings: Settings, node: ClusterNode) -> Iterator[Finding]:
     """Yield whether device plugins other than NVIDIA's offer what is expected of them."""
     for name, count in expected_resources(settings).items():
-        actual, remedy = node.allocatable.get(name), "see the log of the device plugin that offers it, on the node"
-        yield compared(COMPONENT, Subject.ALLOCATABLE.of(name), actual, count, actual == str(count), remedy)
+        actual = node.allocatable.get(name)
+        yield ALLOCATABLE.compared(actual, count, actual == str(count), of=name, remedy=LOG_OF_OTHER)
 
 
 def _of_exporter(settings: Settings, node: ClusterNode, view: View) -> Iterator[Finding]:
@@ -140,34 +181,31 @@ def _of_exporter(settings: Settings, node: ClusterNode, view: View) -> Iterator[
     if desired.enabled and view.exporter is not None:
         sets = view.exporter.plugin_sets(desired.release)
         if not sets:
-            release = Subject.RELEASE.of(f"{desired.namespace}/{desired.release}")
-            yield compared(COMPONENT, release, None, _THERE, False, RUN_CLUSTER)
+            yield RELEASE.compared(None, _THERE, False, of=f"{desired.namespace}/{desired.release}")
         yield from (_pod(each, desired.namespace, node, view.exporter) for each in sets)
 
 
 def judge_extender(view: View) -> Finding:
     """Return whether gpushare's scheduler extender is there and runs: no pod that asks for GPU memory goes without."""
-    what = Subject.DEPLOYMENT.of(f"{NAMESPACE}/{EXTENDER}")
+    of = f"{NAMESPACE}/{EXTENDER}"
     found = next((each for each in view.deployments if (each.name, each.method) == (EXTENDER, "gpushare")), None)
     if found is None:
-        return compared(COMPONENT, what, None, _THERE, False, RUN_CLUSTER)
-    remedy = f"see `kubectl --namespace {NAMESPACE} describe deployment {EXTENDER}`: it runs on a control-plane node"
-    return compared(COMPONENT, what, "ready" if found.ready else "not ready", "ready", found.ready, remedy)
+        return DEPLOYMENT.compared(None, _THERE, False, of=of)
+    actual = "ready" if found.ready else "not ready"
+    return DEPLOYMENT.compared(actual, "ready", found.ready, of=of, remedy=_DESCRIBE_EXTENDER)
 
 
 def _ready(node: ClusterNode) -> Finding:
     found = "Ready" if node.ready else "not Ready"
-    remedy = f"see `kubectl describe node {node.name}`, and the node's kubelet"
-    return compared(COMPONENT, Subject.CLUSTER_NODE, found, "Ready", node.ready, remedy)
+    remedy = DESCRIBE_NODE.format(node=node.name)
+    return NODE.compared(found, "Ready", node.ready, remedy=remedy)
 
 
 def _pods(settings: Settings, node: ClusterNode, view: View) -> Iterator[Finding]:
     plugin = settings.device_plugin
     sets = view.plugin_sets(plugin.release)
     if not any(not each.endswith((MPS_DAEMON, FEATURE_DISCOVERY)) for each in sets):
-        yield compared(
-            COMPONENT, Subject.RELEASE.of(f"{plugin.namespace}/{plugin.release}"), None, _THERE, False, RUN_CLUSTER
-        )
+        yield RELEASE.compared(None, _THERE, False, of=f"{plugin.namespace}/{plugin.release}")
     for each in sets:
         if not each.endswith(MPS_DAEMON) or settings.sharing.strategy == "mps":
             yield _pod(each, plugin.namespace, node, view)
@@ -181,7 +219,7 @@ def _own_pods(settings: Settings, node: ClusterNode, view: View) -> Iterator[Fin
         if settings.device_plugin.method == "manifest":
             yield from _image(name, settings, node, view)
     else:
-        yield compared(COMPONENT, Subject.DAEMON_SET.of(f"{namespace}/{name}"), None, _THERE, False, RUN_CLUSTER)
+        yield DAEMON_SET.compared(None, _THERE, False, of=f"{namespace}/{name}")
 
 
 def daemon_sets_of(settings: Settings, view: View) -> tuple[str, ...]:
@@ -201,9 +239,9 @@ def own_daemon_set(settings: Settings) -> tuple[str, str]:
 def _pod(name: str, namespace: str, node: ClusterNode, view: View) -> Finding:
     pod = view.pod(name, node.name)
     found = None if pod is None else "ready" if pod.ready else pod.phase
-    remedy = f"see `kubectl --namespace {namespace} describe pods`, and the plugin's log"
+    remedy = _DESCRIBE.format(namespace=namespace)
     cause = None if pod is None else pod.waits
-    return compared(COMPONENT, Subject.POD.of(name), found, "ready", found == "ready", remedy, cause)
+    return POD.compared(found, "ready", found == "ready", of=name, cause=cause, remedy=remedy)
 
 
 def _image(name: str, settings: Settings, node: ClusterNode, view: View) -> Iterator[Finding]:
@@ -213,7 +251,7 @@ def _image(name: str, settings: Settings, node: ClusterNode, view: View) -> Iter
         return
     others = pod.other_images(digest)
     found = ", ".join(others) or digest
-    yield compared(COMPONENT, Subject.IMAGE.of(name), found, digest, not others, RUN_CLUSTER)
+    yield IMAGE.compared(found, digest, not others, of=name)
 
 
 def resources_to_ask_for(settings: Settings, mig: Mig, gpus: Gpus | None, node: ClusterNode | None) -> dict[str, int]:
@@ -238,5 +276,5 @@ def resource_to_ask_for(
 
 def comes_by_itself(finding: Finding) -> bool:
     """Say whether it is worth waiting for: readiness and resources come, labels and what is a person's do not."""
-    stays = (Subject.LABEL, Subject.ANNOTATION, Subject.EXTENDED_RESOURCE, Subject.OUTDATED_PODS)
-    return not (finding.by_person or finding.what.startswith(stays)) and finding.desired not in (None, _THERE)
+    stays = (LABEL.code, ANNOTATION.code, EXTENDED_RESOURCE.code, OUTDATED_PODS.code)
+    return not (finding.by_person or finding.code in stays) and finding.desired not in (None, _THERE)

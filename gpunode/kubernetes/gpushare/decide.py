@@ -5,14 +5,21 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from gpunode.base.comparison import BY_HAND, compared
+from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision, Step
 from gpunode.base.disruption import Disruption
-from gpunode.base.subject import Subject
+from gpunode.base.messages import Scope
 from gpunode.kubernetes.gpushare.configuration import Extender, SchedulerError
 from gpunode.kubernetes.gpushare.patch import is_untouched
 from gpunode.kubernetes.gpushare.state import SchedulerChange, SchedulerState, wanted
-from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
+from gpunode.kubernetes.nodes.component import cluster_finding
+
+SCHEDULER = cluster_finding(
+    "kube-scheduler",
+    "The kube-scheduler of a control-plane host does not use gpushare's extender as desired.",
+    "gpushare's pods are placed by memory only where it is used. The manifest or configuration differs.",
+    scope=Scope.CLUSTER,
+)
 
 
 @dataclass(frozen=True)
@@ -30,19 +37,19 @@ class DesiredScheduler:
 def decide(desired: DesiredScheduler, actual: SchedulerState) -> Decision[SchedulerChange]:
     """Return what is to be done about the scheduler; a cluster that never had gpushare may have one of any kind."""
     to_be = "asks no extender of gpunode's" if desired.extender is None else "asks the extender"
-    good = compared(COMPONENT, Subject.SCHEDULER, to_be, to_be, True)
+    good = SCHEDULER.compared(to_be, to_be, True)
     if desired.extender is None and (actual.manifest is None or is_untouched(actual.manifest)):
         return Decision((good,))
     try:
         change = _change(desired, actual.manifest)
     except SchedulerError as error:
         refusal = f"gpushare: {desired.manifest}: {error}"
-        item = compared(COMPONENT, Subject.SCHEDULER, "not to be changed by a run", to_be, False, BY_HAND, refusal)
+        item = SCHEDULER.compared("not to be changed by a run", to_be, False, cause=refusal, remedy=BY_HAND)
         return Decision((item,), (), refusal)
     cause = _differs(change, actual)
     if cause is None:
         return Decision((good,))
-    item = compared(COMPONENT, Subject.SCHEDULER, "another", to_be, False, RUN_CLUSTER, cause)
+    item = SCHEDULER.compared("another", to_be, False, cause=cause)
     return Decision((item,), (Step("write its manifest", (item,), Disruption.nothing, change=change),))
 
 

@@ -7,13 +7,21 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from gpunode.base.comparison import by_hand, compared
+from gpunode.base.comparison import RESTART, by_hand
 from gpunode.base.decision import Decision, Step
 from gpunode.base.disruption import Disruption
-from gpunode.base.subject import Subject
+from gpunode.base.messages import Scope
 from gpunode.kubernetes.helm.change import ActualRelease, DesiredRelease, ReleaseChange, change, removal
 from gpunode.kubernetes.helm.release import Release
-from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
+from gpunode.kubernetes.nodes.component import cluster_finding
+
+RELEASE = cluster_finding(
+    "helm release",
+    "A helm release is not what the settings ask for.",
+    "Its chart, values or objects differ from what a run would install, or it is missing.",
+    scope=Scope.CLUSTER,
+    classes=RESTART,
+)
 
 
 def decide(
@@ -39,7 +47,7 @@ def decide_absence(
 def _decision(name: str, desired: str, found: ReleaseChange) -> Decision[ReleaseChange]:
     reason = found.refused or "; ".join(f"{step.act}: {step.reason}" for step in found.steps)
     actual = "another" if reason else desired
-    item = compared(COMPONENT, Subject.RELEASE.of(name), actual, desired, not reason, RUN_CLUSTER, reason)
+    item = RELEASE.compared(actual, desired, not reason, of=name, cause=reason)
     if found.refused is not None:
         item = by_hand(item, found.refused)
     if not found.steps:

@@ -16,19 +16,26 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from gpunode.base.comparison import BY_HAND, compared
-from gpunode.base.decision import Decision, Step
+from gpunode.base.comparison import BY_HAND
+from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.base.subject import Subject
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl
-from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
+from gpunode.kubernetes.nodes.component import ANNOTATION, cluster_finding
 from gpunode.kubernetes.nodes.labels import RESOURCES, accepts, note, noted
 from gpunode.settings.extended_resources import by_hand
 from gpunode.settings.kubernetes import KubernetesSettings
 
 UNBACKED = "a count by hand: no device plugin backs it, and pods that ask for it are given no device"
 _DROPPED = "a kubelet sets it to 0 where it begins anew without a checkpoint of device plugins"
+
+_FOREIGN, _NOT_DESIRED = "it is of another owner, such as a device plugin", "the settings no longer ask for it"
+EXTENDED_RESOURCE = cluster_finding(
+    "extended resource",
+    "An extended resource of the node has another count than the settings ask for.",
+    "Pods can request this number. A kubelet sets it to 0 when it starts without its checkpoint.",
+    causes=(_FOREIGN, _DROPPED, _NOT_DESIRED),
+)
 
 
 @dataclass(frozen=True)
@@ -90,8 +97,7 @@ def decide_resources(node: str, desired: Mapping[str, int], actual: ClusterNode 
     findings = tuple(_findings(desired, actual, change))
     if change.is_none:
         return Decision(findings)
-    theirs = {Subject.EXTENDED_RESOURCE.of(name) for name in change.conflicts}
-    settles = tuple(each for each in findings if each.finding_class is not FindingClass.OK and each.what not in theirs)
+    settles = tuple(each for each in bad(*findings) if EXTENDED_RESOURCE.named(each) not in change.conflicts)
     step = Step(f"count the extended resources of node {node}", settles, Disruption.nothing, change=change)
     return Decision(findings, (step,))
 
@@ -99,28 +105,20 @@ def decide_resources(node: str, desired: Mapping[str, int], actual: ClusterNode 
 def _findings(desired: Mapping[str, int], actual: ClusterNode, change: ResourceChange) -> Iterator[Finding]:
     ours = owned(change.ours)
     for name, count in desired.items():
-        what, found = Subject.EXTENDED_RESOURCE.of(name), actual.capacity.get(name)
+        found = actual.capacity.get(name)
         if name in change.conflicts:
-            cause = "it is somebody else's (a device plugin's, say), whom gpunode does not overrule"
-            yield compared(COMPONENT, what, found, count, False, BY_HAND, cause)
+            yield EXTENDED_RESOURCE.compared(found, count, False, of=name, remedy=BY_HAND, cause=_FOREIGN)
         elif name in change.to_set:
-            yield compared(COMPONENT, what, found, count, False, RUN_CLUSTER, _DROPPED if found == "0" else None)
+            cause = _DROPPED if found == "0" else None
+            yield EXTENDED_RESOURCE.compared(found, count, False, of=name, cause=cause)
         else:
             # Whose count it is, may have a plugin behind it.
-            yield Finding(COMPONENT, FindingClass.OK, what, found, str(count), UNBACKED if name in ours else None)
+            cause = UNBACKED if name in ours else None
+            yield EXTENDED_RESOURCE.finding(FindingClass.OK, found, str(count), of=name, cause=cause)
     for name in change.to_remove:
-        what = Subject.EXTENDED_RESOURCE.of(name)
-        yield compared(COMPONENT, what, actual.capacity[name], "none", False, RUN_CLUSTER, "no longer asked for")
+        yield EXTENDED_RESOURCE.compared(actual.capacity[name], "none", False, of=name, cause=_NOT_DESIRED)
     if change.ours != change.before and not (change.to_set or change.to_remove):
-        yield compared(
-            COMPONENT,
-            Subject.ANNOTATION.of(RESOURCES),
-            change.before,
-            change.ours or "none",
-            False,
-            RUN_CLUSTER,
-            "it names the extended resources that are gpunode's, and those are other ones",
-        )
+        yield ANNOTATION.compared(change.before, change.ours or "none", False, of=RESOURCES)
 
 
 def patch(change: ResourceChange) -> list[dict[str, Any]]:

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from gpunode.base.codes import code_of
-from gpunode.base.comparison import compared
 from gpunode.base.decision import Decision, Step
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.base.subject import Subject
-from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
+from gpunode.base.messages import Scope
+from gpunode.kubernetes.nodes.component import RUN_CLUSTER, cluster_finding
 from gpunode.kubernetes.objects.own_objects import METHOD, Document, ObjectsChange, look_at, objects_change
 
 _FEW = 5
-# A caution names the objects themselves.
-_CODE = code_of(COMPONENT, Subject.OWN_OBJECTS)
+
+_KEPT = "no longer desired, and kept: nodes that this run does not change are labelled for it"
+_ILL = "as desired, and does not run on every node that it is for"
+_TAKE_AWAY = "take {object} away, or set device_plugin.method to 'none'"
+OWN_OBJECTS = cluster_finding(
+    "gpunode's objects",
+    "gpunode's own objects in the cluster are not what the settings ask for.",
+    "Without a chart gpunode creates the device plugin's objects itself. They were edited, are missing or left "
+    "over, another owner has one of the same name, or they do not run on every node.",
+    name="own-objects",
+    causes=(_KEPT, _ILL),
+    remedies=(RUN_CLUSTER, _TAKE_AWAY),
+    scope=Scope.CLUSTER,
+)
 
 
 def decide(
@@ -50,17 +61,15 @@ def _compared(change: ObjectsChange, any_desired: bool) -> Iterator[Finding]:
     reason = "; ".join([*foreign, *map(str, change.differences), *left][:_FEW])
     if any_desired or reason:
         actual = "others" if reason else "as desired"
-        remedy = f"take {change.conflicts[0]} away, or set device_plugin.method to 'none'" if foreign else RUN_CLUSTER
-        yield compared(COMPONENT, Subject.OWN_OBJECTS, actual, "as desired", not reason, remedy, reason)
+        remedy = _TAKE_AWAY.format(object=change.conflicts[0]) if foreign else RUN_CLUSTER
+        yield OWN_OBJECTS.compared(actual, "as desired", not reason, cause=reason, remedy=remedy)
 
 
 def _cautions(change: ObjectsChange) -> Iterator[Finding]:
     """Yield what stays as it is, and a person should know of."""
     if change.kept:
         names = ", ".join(f"{each.kind} {each.name}" for each in change.kept[:_FEW])
-        cause = "no longer asked for, and left: nodes that this run does not change are labelled for it"
-        yield Finding(COMPONENT, FindingClass.OK, names, "there", "there", cause, code=_CODE)
+        yield replace(OWN_OBJECTS.finding(FindingClass.OK, "there", "there", cause=_KEPT), what=names)
     for each in change.ill:
-        cause = "as desired, and does not run wherever it is to"
-        remedy = look_at(each)
-        yield Finding(COMPONENT, FindingClass.OK, str(each), "as desired", "as desired", cause, remedy, code=_CODE)
+        item = OWN_OBJECTS.finding(FindingClass.OK, "as desired", "as desired", cause=_ILL, remedy=look_at(each))
+        yield replace(item, what=str(each))

@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Any
 
-from gpunode.base.comparison import by_hand, compared
+from gpunode.base.comparison import by_hand
 from gpunode.base.decision import Decision, Step
 from gpunode.base.disruption import Disruption
+from gpunode.base.messages import Scope
 from gpunode.base.reading import ParseError
-from gpunode.base.subject import Subject
 from gpunode.kubernetes.nodes.cluster_nodes import kubectl
-from gpunode.kubernetes.nodes.component import COMPONENT, RUN_CLUSTER
+from gpunode.kubernetes.nodes.component import cluster_finding
 from gpunode.settings.cluster.features import of_kubernetes
 from gpunode.settings.kubernetes import KubernetesSettings
 
@@ -21,6 +21,15 @@ NAME = "nvidia"
 _OBJECT = f"RuntimeClass {NAME}"
 # Ours carries it; one without it is somebody else's, and stays.
 MANAGED_BY = ("app.kubernetes.io/managed-by", "gpunode")
+
+_MISSING, _OTHER_HANDLER = f"{_OBJECT}: there is none", f"{_OBJECT} has the handler {{handler!r}}"
+RUNTIME_CLASS = cluster_finding(
+    "RuntimeClass",
+    "The RuntimeClass nvidia is missing or names another handler.",
+    "Pods that ask for this class are started by its handler. They do not start, or see no GPU.",
+    scope=Scope.CLUSTER,
+    causes=(_MISSING, _OTHER_HANDLER),
+)
 
 
 def runtime_class(kubernetes: str | None = None) -> dict[str, Any]:
@@ -51,9 +60,9 @@ def decide(desired: Mapping[str, Any], actual: Mapping[str, Any] | None) -> Deci
     handler = None if actual is None else actual.get("handler")
     ours = actual is None or ((actual.get("metadata") or {}).get("labels") or {}).get(label) == value
     good = actual is not None and handler == desired["handler"]
-    said = "another" if not good else "as desired" if ours else "is there already, somebody else's"
-    cause = f"{_OBJECT}: there is none" if actual is None else f"{_OBJECT} has the handler {handler!r}"
-    item = compared(COMPONENT, Subject.RUNTIME_CLASS, said, "as desired", good, RUN_CLUSTER, cause)
+    shown = None if actual is None else f"handler {str(handler)[:80]}" + ("" if ours else ", not gpunode's")
+    cause = _MISSING if actual is None else _OTHER_HANDLER.format(handler=handler)
+    item = RUNTIME_CLASS.compared(shown, f"handler {desired['handler']}", good, cause=cause)
     if good:
         return Decision((item,))
     if ours:

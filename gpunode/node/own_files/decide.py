@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 
-from gpunode.base.comparison import AS_DESIRED, compared, not_known
+from gpunode.base.comparison import AS_DESIRED, file_message
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
-from gpunode.base.subject import Subject
 from gpunode.base.tables import content
 from gpunode.node.own_files.repositories import PATHS as REPOSITORIES
 from gpunode.settings import Settings
@@ -27,19 +26,27 @@ _OTHER_RUN = (
     "end"
 )
 _ASKED_SINCE = "the settings, or gpunode, are others than those of the last whole run"
-_REPOSITORY = (Subject.KEY, Subject.KEYRING)
+# Component -> its finding about such a file.
+FILES = {
+    name: file_message(name)
+    for name in (
+        "driver", "repositories", "cuda", "toolkit", "containerd", "podman", "mps", "mig", "power", "imex", "slurm",
+        "kubelet", "dcgm", "node",
+    )
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Place:
     """Say whose files are at a place, by how their paths begin.
 
-    told: subjects of the component whose finding tells already of such a file; disruption: what writing it anew costs
+    told: findings of the component that report such a file already, by the second part of their codes
+    disruption: what writing it costs
     """
 
     begins: str
     component: str
-    told: tuple[Subject, ...] = ()
+    told: tuple[str, ...] = ()
     disruption: Disruption = Disruption.nothing
 
 
@@ -53,7 +60,7 @@ def _places() -> tuple[Place, ...]:
         Place(
             row["begins"],
             row["component"],
-            tuple(Subject[name] for name in row.get("told", ())),
+            tuple(row.get("told", ())),
             Disruption[row.get("disruption", "nothing")],
         )
         for row in content("own_files.yaml")["places"]
@@ -93,7 +100,7 @@ def decide(desired: Desired, actual: Applied, told: Iterable[Finding]) -> Decisi
 
 
 def _step(desired: Desired, item: Finding) -> Step[None]:
-    path = Subject.FILE.named(item.what)
+    path = FILES[item.component].named(item)
     at_once = item.component == "containerd" and desired.restart_waits
     disruption = Disruption.nothing if at_once else item.disruption or Disruption.nothing
     return Step(f"remove {path}" if item.desired == "none" else f"write {path} anew", (item,), disruption)
@@ -124,18 +131,17 @@ def _findings(desired: Desired, actual: Applied, told: tuple[Finding, ...]) -> I
         if shown == _NOT_READ:
             cause = f"neither `stat` nor `sha256sum` of {path} answered in time"
             remedy = f"run `stat {path}` and `sha256sum {path}` on the node, and mend the disk that they name"
-            yield not_known(place.component, Subject.FILE.of(path), to_be, cause, remedy)
+            yield FILES[place.component].not_known(to_be, cause, remedy, of=path)
         elif shown is None or not any(_tells(place, path, item) for item in told):
             # Seldom asked, and not for nothing.
             last = (actual.settings, actual.gpunode)
             same = shown is None or not actual.readable or last == (desired.settings.digest(), version("gpunode"))
             as_left = same or _is_as_left(recorded.get(path), now)
-            yield compared(
-                place.component,
-                Subject.FILE.of(path),
+            yield FILES[place.component].compared(
                 shown or to_be,
                 to_be,
                 shown is None,
+                of=path,
                 cause=_CHANGED if same else _ASKED_SINCE if as_left else _OTHER_RUN,
                 disruption=place.disruption,
             )
@@ -174,7 +180,5 @@ def _sides(desired: OwnFile, present: PresentFile | None, said: str) -> tuple[st
 def _tells(place: Place, path: str, item: Finding) -> bool:
     """Say whether a bad finding is about this file's effect."""
     label = path.rpartition("/gpunode-")[2].partition(".")[0]
-    names = [each.of(label) for each in place.told] if place.told == _REPOSITORY else place.told
-    return item.component == place.component and any(
-        item.what == name or item.what.startswith(f"{name} ") for name in names
-    )
+    is_its = place.component != "repositories" or item.what.endswith(f" {label}")
+    return item.code in [f"{place.component}.{name}" for name in place.told] and is_its
