@@ -9,8 +9,8 @@ from gpunode.facts.base import NodeFact
 from gpunode.facts.package_list import PACKAGES
 from gpunode.facts.shared import UNITS
 from gpunode.node.own_files.holds import PREFERENCES
-from gpunode.node.reboot import RECORD
 from gpunode.packages.families import dnf, dnf5
+from gpunode.system.running_boot import RECORD
 
 _SERVICES = ("nvidia-fabricmanager", "nvidia-persistenced")
 _UNITS = tuple(f"{name}.service" for name in _SERVICES)

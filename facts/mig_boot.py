@@ -7,7 +7,7 @@ from gpunode.components.mig.boot import NAME, RECORD, SCRIPT, UNIT, parse_mig_bo
 from gpunode.components.mig.boot import MigBoot as Reading
 from gpunode.facts.base import NodeFact
 from gpunode.facts.shared import UNITS
-from gpunode.node.reboot import RECORD as REBOOTS
+from gpunode.system.running_boot import RECORD as REBOOTS
 
 
 class MigBoot(NodeFact[Reading]):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gpunode.base.probe import shell_text
 from gpunode.facts.base import NodeFact
-from gpunode.node.reboot import RECORD, parse_running_boot
-from gpunode.node.reboot import RunningBoot as Reading
+from gpunode.system.running_boot import RECORD, parse_running_boot
+from gpunode.system.running_boot import RunningBoot as Reading
 
 
 class RunningBoot(NodeFact[Reading]):
@@ -14,5 +14,5 @@ class RunningBoot(NodeFact[Reading]):
     A record that is older than the module on disk is of another installation, and no longer counts.
     """
 
-    probe = shell_text("node/reboot", RECORD=RECORD)
+    probe = shell_text("system/running_boot", RECORD=RECORD)
     parse = staticmethod(parse_running_boot)

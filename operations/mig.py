@@ -25,7 +25,6 @@ from gpunode.facts.crio import Crio
 from gpunode.facts.docker import Docker
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
-from gpunode.node.reboot import RECORD as REBOOTS
 from gpunode.operations.cluster_labels import mig_at_work
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, node_operation, require
@@ -39,6 +38,7 @@ from gpunode.operations.transaction import refuse_failed, settled, target_digest
 from gpunode.settings import Settings
 from gpunode.settings.mig import MigSettings
 from gpunode.system.pci import PciGpu
+from gpunode.system.running_boot import RECORD as REBOOTS
 
 # For what the node is booted, before the digest of what is asked.
 BOOTED = "mig/"

@@ -17,13 +17,13 @@ from gpunode.components.power.files import FILES, NAME, NOTE, UNIT, texts
 from gpunode.components.power.rules import rules
 from gpunode.facts.gpu import Gpus
 from gpunode.facts.power import Power
-from gpunode.node.reboot import RECORD
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.own_files import keeps
 from gpunode.operations.reboot import FORGET, new_boot
 from gpunode.operations.script import STANDARD_INPUT, command_with_input, script_command
 from gpunode.settings.power import PowerSettings
+from gpunode.system.running_boot import RECORD
 
 _SET = script_file("power_apply") + STANDARD_INPUT + script_file("power")
 # By these words the record of reboots tells those for a mode of ECC.

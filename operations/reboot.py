@@ -26,12 +26,13 @@ from gpunode.components.driver.removal import decide_removal
 from gpunode.facts.base import parsed
 from gpunode.facts.node import Node
 from gpunode.facts.reboot import RunningBoot as RunningBootFact
-from gpunode.node.reboot import RECORD, NotBack, RunningBoot, awaited, obstacles, parse_running_boot, target
+from gpunode.node.reboot import NotBack, awaited, obstacles, target
 from gpunode.operations.agent_turn import is_pull, retaken
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, fail, node_operation, require
 from gpunode.operations.script import script_command
 from gpunode.packages.families.wording import wording
+from gpunode.system.running_boot import RECORD, RunningBoot, parse_running_boot
 
 _REBOOT = script_file("reboot")
 # When it has helped.

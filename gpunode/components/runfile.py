@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gpunode.base import tables, versions
 from gpunode.base.probe_output import values
 from gpunode.base.reading import Reading
 from gpunode.components.driver import DriverState
 from gpunode.packages.families.wording import headers_package
-from gpunode.settings import Settings
 from gpunode.settings.address import filled
 from gpunode.system.boot import Boot
 from gpunode.system.operating_system import OperatingSystem
+
+if TYPE_CHECKING:
+    from gpunode.settings import Settings
 
 # Where the .run files are kept on a node: the driver's for the way back, CUDA's until it is installed.
 FOLDER = "/var/lib/gpunode/runfiles"

@@ -9,7 +9,7 @@ from gpunode.base import tables, versions
 from gpunode.base.probe_output import repeated
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.tables.sources import Distribution
-from gpunode.settings import ContainerdSettings, DockerSettings
+from gpunode.settings.runtimes import ContainerdSettings, DockerSettings
 
 CONTAINERD_OF_DOCKER = ("containerd.io",)
 DOCKER_OF_DOCKER = ("docker-ce", "docker-ce-cli")

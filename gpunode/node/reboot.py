@@ -1,52 +1,20 @@
-"""Whether a node may be rebooted, and how a new boot is told from the old one. Pure: no node, no pyinfra."""
+"""Whether a node may be rebooted, and whether it came back with a new boot. Pure: no node, no pyinfra."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from gpunode.base.findings import FindingClass
-from gpunode.base.probe_output import values
-from gpunode.base.reading import ParseError, Reading
 from gpunode.components.driver import DriverState
 from gpunode.components.driver.next_boot import next_boot
 from gpunode.node import Node
 from gpunode.packages.families.wording import wording
+from gpunode.system.running_boot import RECORD, RunningBoot
 
-# For what a reboot was asked, and in which boot; kept until it has helped, so that it is not asked for again.
-RECORD = "/var/lib/gpunode/reboot"
 # Seconds: between two looks at a node that goes down or comes up, for one look, and for systemd to start the rest.
 INTERVAL, LOOK, SETTLING = 1.0, 20.0, 120.0
 _STARTING = ("initializing", "starting")
-
-
-@dataclass(frozen=True)
-class RunningBoot(Reading):
-    """Hold what tells one boot of a node from another, and how far it is.
-
-    boot_id: the kernel's. A container has that of its host, whatever becomes of the container
-    init_started: when pid 1 began, in microseconds of the kernel's clock; a machine may show the same in each boot
-    container: whether this is a container, which has no kernel of its own
-    system: systemd's word: initializing, starting, running, degraded, stopping and others
-    packaging: whether packages are being installed, or that was interrupted: a kernel may be half there
-    tried: for what gpunode rebooted the node in an earlier boot, without success; None where there is no such thing
-    """
-
-    boot_id: str
-    init_started: int
-    container: bool = False
-    system: str = "running"
-    tried: str | None = None
-    packaging: bool = False
-
-    def is_same(self, other: RunningBoot) -> bool:
-        """Say whether both are one boot."""
-        return (self.boot_id, self.init_started) == (other.boot_id, other.init_started)
-
-    def attempt(self, purpose: str) -> str:
-        """Return the record of a reboot out of this boot for one thing, a word, as `tried` is made from it."""
-        return f"{purpose} {self.boot_id} {self.init_started}"
 
 
 class NotBack(Exception):
@@ -58,26 +26,6 @@ def target(driver: DriverState) -> str:
     if driver.module_version is None:
         return "none"
     return f"{driver.module_version}/{driver.module_flavour or 'unknown'}"
-
-
-def parse_running_boot(lines: list[str]) -> RunningBoot:
-    """Parse the running boot probe's lines (facts/reboot.py)."""
-    found = values(lines)
-    boot_id, started = found.get("boot_id"), found.get("UserspaceTimestampMonotonic", "")
-    if not boot_id or not started.isdecimal():
-        raise ParseError(
-            "the node did not tell boot_id and the start of its pid 1; one boot cannot be told from another"
-        )
-    before = found.get("attempt", "").split(" ")
-    came_later = len(before) == 3 and before[1:] != [boot_id, started]
-    return RunningBoot(
-        boot_id=boot_id,
-        init_started=int(started),
-        container=found.get("container") == "yes",
-        system=found.get("SystemState", "unknown"),
-        tried=before[0] if came_later else None,
-        packaging=found.get("packaging") == "busy",
-    )
 
 
 def obstacles(node: Node, running: RunningBoot, purpose: str | None = None, absent: bool = False) -> tuple[str, ...]:

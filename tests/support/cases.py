@@ -36,6 +36,7 @@ from pydantic import BaseModel
 from pyinfra.api import FactBase
 from pyinfra.context import ctx_host
 
+from gpunode.settings import Settings
 from tests.support.messages import unnamed
 from tests.support.simulated_host import Host, commands
 
@@ -86,7 +87,7 @@ def build(hint: Any, value: Any) -> Any:
 
 
 class _Names(dict[str, Any]):
-    """The names of a module; one that is imported for types alone is anything."""
+    """The names of a module, and of the settings; another one that is imported for types alone is anything."""
 
     def __missing__(self, name: str) -> Any:
         if name.startswith("__") or hasattr(builtins, name):
@@ -94,11 +95,15 @@ class _Names(dict[str, Any]):
         return Any
 
 
-def _fields(of: type, values: dict[str, Any]) -> dict[str, Any]:
+def _hints(of: Any) -> dict[str, Any]:
     try:
-        hints = get_type_hints(of)
+        return get_type_hints(of)
     except NameError:
-        hints = get_type_hints(of, localns=_Names(vars(sys.modules[of.__module__])))
+        return get_type_hints(of, localns=_Names({"Settings": Settings, **vars(sys.modules[of.__module__])}))
+
+
+def _fields(of: type, values: dict[str, Any]) -> dict[str, Any]:
+    hints = _hints(of)
     return {key: build(hints[key], each) for key, each in values.items()}
 
 
@@ -135,7 +140,7 @@ def run(function: str, case: dict[str, Any]) -> None:
     if isinstance(called, type) and issubclass(called, FactBase):
         given, call = [_output(case)], called().process
     else:
-        hints, given, call = get_type_hints(target), [], called
+        hints, given, call = _hints(target), [], called
         if "output" in case:
             given.append(_output(case))
         arguments = case.get("arguments", {})
@@ -165,7 +170,7 @@ def _operation(operation: Any, case: dict[str, Any]) -> None:
     kinds = {fact: tuple if isinstance(value, list) else Any for fact, value in case["readings"].items()}
     readings = {named(fact): build(kinds[fact], value) for fact, value in case["readings"].items()}
     host = Host(readings)
-    hints = get_type_hints(operation._inner)
+    hints = _hints(operation._inner)
     arguments = {name: build(hints[name], each) for name, each in case.get("arguments", {}).items()}
     with ctx_host.use(host):
         found = commands(operation, host, **arguments)

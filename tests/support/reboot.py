@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any
 
-from gpunode.node.reboot import NotBack, RunningBoot, awaited
+from gpunode.node.reboot import NotBack, awaited
+from gpunode.system.running_boot import RunningBoot
 
 OLD = RunningBoot("aaaa", 5_000_000, container=True)
 NEW = RunningBoot("aaaa", 9_000_000, container=True)

@@ -29,12 +29,12 @@ from gpunode.facts.reboot import RunningBoot as RunningBootFact
 from gpunode.kubernetes.drain import WAVE
 from gpunode.kubernetes.drain.commands import Drain as NodeDrain
 from gpunode.kubernetes.drain.commands import drain_of
-from gpunode.node.reboot import RunningBoot
 from gpunode.operations import containerd, docker, driver_packages, driver_removal, mig, reboot
 from gpunode.operations import drain as operation
 from gpunode.operations.failure import OperationRefused
 from gpunode.packages.driver_packages import Offers, Simulation
 from gpunode.settings import settings_from
+from gpunode.system.running_boot import RunningBoot
 from tests.support import driver_packages as packages
 from tests.support import driver_removal as removal
 from tests.support.containerd_merged import TAKEN_FOR_GRANTED, right, said

@@ -19,10 +19,10 @@ from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
 from gpunode.facts.transaction import TransactionJournal
-from gpunode.node.reboot import RECORD as REBOOTS
 from gpunode.operations import mig as operation
 from gpunode.settings import settings_from
 from gpunode.settings.mig import MigSettings
+from gpunode.system.running_boot import RECORD as REBOOTS
 from gpunode.system.transaction import Journal
 from tests.support.messages import unnamed
 from tests.support.mig_target import DECLARATION, FILES, H100, MIXED, OWN, RECORD, boot_of, gpu

@@ -26,17 +26,12 @@ from gpunode.deploys import reboot as reboot_deploy
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.node import Node as NodeFact
 from gpunode.facts.reboot import RunningBoot as RunningBootFact
-from gpunode.node.reboot import (
-    RECORD,
-    RunningBoot,
-    awaited,
-    parse_running_boot,
-    target,
-)
+from gpunode.node.reboot import awaited, target
 from gpunode.operations import driver, reboot
 from gpunode.operations.agent_turn import PULL
 from gpunode.settings import settings_from
 from gpunode.system.pci import PciGpus
+from gpunode.system.running_boot import RECORD, RunningBoot, parse_running_boot
 from tests.support.messages import unnamed
 from tests.support.reboot import NEW, OLD, in_turn
 from tests.support.simulated_host import Host

@@ -12,10 +12,11 @@ import pytest
 from gpunode.base import tables
 from gpunode.components.cuda import CudaToolkits
 from gpunode.node.preflight import refusals
-from gpunode.node.reboot import RunningBoot, obstacles, target
+from gpunode.node.reboot import obstacles, target
 from gpunode.settings import settings_from
 from gpunode.system.boot import Boot, Kernel
 from gpunode.system.operating_system import OperatingSystem
+from gpunode.system.running_boot import RunningBoot
 from tests.support.preflight import DEBIAN, NO_DRIVER, OPEN_550, machine
 from tests.support.verify import GOOD
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gpunode.base.template import rendered
-from gpunode.settings import Settings
-from gpunode.settings.dcgm import ExporterSettings
+
+if TYPE_CHECKING:
+    from gpunode.settings import Settings
+    from gpunode.settings.dcgm import ExporterSettings
 
 ENGINE, EXPORTER = "nvidia-dcgm.service", "nvidia-dcgm-exporter.service"
 ENGINE_FILE = f"/etc/systemd/system/{ENGINE}.d/50-gpunode.conf"

@@ -12,7 +12,7 @@ from gpunode.base.findings import Finding
 from gpunode.base.subject import Subject
 from gpunode.components.driver.sides import Actual, Desired
 from gpunode.packages.families.wording import headers_package
-from gpunode.settings import DriverSettings
+from gpunode.settings.driver import DriverSettings
 
 
 def bring(

@@ -21,7 +21,7 @@ from gpunode.components.driver.removal import decide_removal
 from gpunode.components.driver.services import fabric_steps, fresh_steps, service_steps, services
 from gpunode.components.driver.sides import Actual, Desired
 from gpunode.components.driver.state import DriverState
-from gpunode.settings import DriverSettings
+from gpunode.settings.driver import DriverSettings
 from gpunode.system.health import health
 
 _ONLY_VERIFIED = "driver.source is 'present': a run verifies what is there, and does not change it"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from gpunode.base import tables, versions
 from gpunode.base.codes import preflight
@@ -11,9 +12,11 @@ from gpunode.base.verdicts import Caution, Refusal
 from gpunode.components import runfile
 from gpunode.components.driver import DriverState
 from gpunode.packages.driver_packages import driver_source
-from gpunode.settings import Settings
 from gpunode.system.operating_system import OperatingSystem
 from gpunode.system.pci import PciGpu
+
+if TYPE_CHECKING:
+    from gpunode.settings import Settings
 
 _FLAVOURS = "NVIDIA driver installation guide (gpunode/data/drivers.yaml, flavours)"
 _LAST_BRANCH = "NVIDIA driver life-cycle page (gpunode/data/drivers.yaml, last_branch)"

@@ -13,7 +13,7 @@ from gpunode.base.findings import Finding
 from gpunode.base.subject import Subject
 from gpunode.components.driver.state import DriverState
 from gpunode.packages.driver_packages import is_imex
-from gpunode.settings import DriverSettings
+from gpunode.settings.driver import DriverSettings
 from gpunode.system.pci import PciGpus
 
 RUNS = "running, starts at boot"

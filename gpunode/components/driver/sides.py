@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.tables import DriverSource
 from gpunode.components.driver.flavour import chosen_flavour
 from gpunode.components.driver.state import DriverState
 from gpunode.packages.driver_packages import belongs, driver_source, further_groups, holds_kernels, package_set
-from gpunode.settings import DriverSettings, Settings
+from gpunode.settings.driver import DriverSettings
 from gpunode.system.boot import Boot
 from gpunode.system.gpu import Gpus
 from gpunode.system.health import Health
 from gpunode.system.operating_system import OperatingSystem
 from gpunode.system.pci import PciGpus
+
+if TYPE_CHECKING:
+    from gpunode.settings import Settings
 
 
 @dataclass(frozen=True)

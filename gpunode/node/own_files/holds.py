@@ -5,10 +5,14 @@ What they say where it is asked for follows from the packages that are there, an
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gpunode.base import tables
-from gpunode.node.machine import Machine
 from gpunode.packages.families.pacman import IGNORED
-from gpunode.settings import Settings
+
+if TYPE_CHECKING:
+    from gpunode.node.machine import Machine
+    from gpunode.settings import Settings
 
 PREFERENCES = "/etc/apt/preferences.d/gpunode-driver"
 UNATTENDED = "/etc/apt/apt.conf.d/52gpunode-driver"

@@ -8,15 +8,18 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
+from typing import TYPE_CHECKING
 
 from gpunode.base import tables, versions
 from gpunode.base.tables.sources import DriverSource
 from gpunode.packages.driver_packages.names import is_fabric_manager
 from gpunode.packages.installed_packages import satisfies
-from gpunode.settings import DriverSettings, Settings
-from gpunode.settings.driver import DEFAULT_BRANCH
+from gpunode.settings.driver import DEFAULT_BRANCH, DriverSettings
 from gpunode.system.boot import Boot
 from gpunode.system.operating_system import OperatingSystem
+
+if TYPE_CHECKING:
+    from gpunode.settings import Settings
 
 _PLACEHOLDERS = {
     "<branch>": r"(?P<branch>\d{3})",

@@ -20,7 +20,7 @@ from gpunode.agent.files import LEFT, SERVICE, TIMER
 from gpunode.agent.pull import BUNDLE, END
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from gpunode.node.reboot import RECORD
+from gpunode.system.running_boot import RECORD
 from tests.molecule.agent.agent_nodes import ASKED, SECONDS, Site, codes, pulled, site
 from tests.molecule.conftest import CHECKOUT, Run, command, inventory_with, out, third_tier
 from tests.support.dask_cluster import BINARIES, until
