@@ -7,7 +7,7 @@ from gpunode.components.dcgm.drop_ins import ENGINE, ENGINE_FILE, EXPORTER, EXPO
 from gpunode.components.dcgm.state import PODS, parse_dcgm
 from gpunode.components.dcgm.state import Dcgm as Reading
 from gpunode.facts.base import NodeFact
-from gpunode.facts.package_list import PACKAGES
+from gpunode.facts.packages import PACKAGES
 from gpunode.facts.shared import UNITS
 
 

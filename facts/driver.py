@@ -6,7 +6,7 @@ from gpunode.base.probe import shell_text
 from gpunode.components.driver import DriverState as Reading
 from gpunode.components.driver import parse_driver
 from gpunode.facts.base import NodeFact
-from gpunode.facts.package_list import PACKAGES
+from gpunode.facts.packages import PACKAGES
 from gpunode.facts.shared import UNITS
 from gpunode.node.own_files.holds import PREFERENCES
 from gpunode.packages.families import dnf, dnf5

@@ -9,35 +9,28 @@ from gpunode.base.probe import Probe
 from gpunode.base.probe_output import sections, values
 from gpunode.base.reading import ParseError
 from gpunode.facts.applied import Applied
-from gpunode.facts.apt_sources import AptSources
 from gpunode.facts.base import NodeFact, driver_root
 from gpunode.facts.boot import Boot
 from gpunode.facts.containerd import Containerd
 from gpunode.facts.crio import Crio
 from gpunode.facts.cuda import CudaToolkits
 from gpunode.facts.dcgm import Dcgm
-from gpunode.facts.disk import Disk
 from gpunode.facts.docker import Docker
 from gpunode.facts.driver import Driver
-from gpunode.facts.exposed import Exposed
-from gpunode.facts.gpu import Gpus
-from gpunode.facts.health import Health
+from gpunode.facts.gpu import Gpus, Health
 from gpunode.facts.imex import Imex
 from gpunode.facts.interrupted import Interrupted
-from gpunode.facts.keyring import Keyrings
 from gpunode.facts.kubelet import Kubelet
 from gpunode.facts.mig import Mig
 from gpunode.facts.mig_boot import MigBoot
 from gpunode.facts.mps import Mps
-from gpunode.facts.operating_system import OperatingSystem
-from gpunode.facts.pci import PciGpus
+from gpunode.facts.packages import AptSources, Keyrings, RuntimePackages
 from gpunode.facts.plugin_mps import PluginMps
 from gpunode.facts.podman import Podman
 from gpunode.facts.power import Power
 from gpunode.facts.rdma import Rdma
-from gpunode.facts.runtime_packages import RuntimePackages
 from gpunode.facts.slurm import Slurm
-from gpunode.facts.sysctl import KubernetesSysctls
+from gpunode.facts.system import Disk, Exposed, KubernetesSysctls, OperatingSystem, PciGpus
 from gpunode.facts.toolkit import ContainerToolkit
 from gpunode.node import Node as Reading
 

@@ -8,7 +8,7 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
-from gpunode.facts.kernel import KernelFeatures
+from gpunode.facts.system import KernelFeatures
 from gpunode.operations.failure import node_operation, require
 
 

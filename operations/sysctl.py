@@ -8,7 +8,7 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
-from gpunode.facts.sysctl import KubernetesSysctls
+from gpunode.facts.system import KubernetesSysctls
 from gpunode.operations.failure import node_operation, require
 
 

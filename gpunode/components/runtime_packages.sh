@@ -1,5 +1,5 @@
 # Prints package=NAME VERSION of each installed package of a container runtime. Takes RUNTIMES, their names; asks for
-# the packages of the node (facts/package_list.py).
+# the packages of the node (facts/packages.py).
 
 set -f; IFS=$NL
 for line in $PACKAGES; do

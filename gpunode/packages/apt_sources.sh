@@ -1,6 +1,6 @@
 # Prints what apt is told beside gpunode's own sources: lists that name NVIDIA or CUDA, retired keys among the
 # world-trusted ones, and the origins of the archives that it reads; and of pacman how far it trusts its repositories.
-# Takes RETIRED, ids of keys; asks for the node's packages (facts/package_list.py), and the functions of
+# Takes RETIRED, ids of keys; asks for the node's packages (facts/packages.py), and the functions of
 # gpunode/packages/keyring.sh.
 
 if command -v apt-get > /dev/null; then

@@ -30,9 +30,9 @@ from pyinfra.context import ctx_host
 
 from gpunode.facts.candidates import NodeWithCandidates
 from gpunode.facts.file import File
-from gpunode.facts.kernel import KernelFeatures
 from gpunode.facts.node import Node as NodeFact
 from gpunode.facts.smoke import Smoke
+from gpunode.facts.system import KernelFeatures
 from gpunode.fleet import hooks, shared_readings
 from gpunode.fleet.access import connecting
 from gpunode.fleet.operation_order import operation_order

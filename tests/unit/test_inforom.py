@@ -13,7 +13,7 @@ from gpunode.base.probe_output import sections
 from gpunode.base.shell_file import script_file
 from gpunode.components.mig.files import FUNCTIONS
 from gpunode.facts.gpu import Gpus as GpusFact
-from gpunode.facts.health import Health as HealthFact
+from gpunode.facts.gpu import Health as HealthFact
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.system.gpu import parse_gpus
 from gpunode.system.health import parse_health

@@ -10,8 +10,8 @@ import pytest
 
 from gpunode.base.findings import FindingClass
 from gpunode.base.tables import driver_source
-from gpunode.facts.kernel import KernelFeatures
-from gpunode.facts.pci import PciGpus as PciGpusFact
+from gpunode.facts.system import KernelFeatures
+from gpunode.facts.system import PciGpus as PciGpusFact
 from gpunode.node.plan import plan
 from gpunode.node.verdict import judge
 from gpunode.packages.driver_packages import package_set

@@ -1,5 +1,5 @@
 # Prints DCGM's packages, pods of an exporter in the cluster, gpunode's drop-ins, both units and by what the exporter
-# runs, and what dcgmi says of the GPUs' health. Asks for the node's packages (facts/package_list.py) and for the units
+# runs, and what dcgmi says of the GPUs' health. Asks for the node's packages (facts/packages.py) and for the units
 # nvidia-dcgm.service and nvidia-dcgm-exporter.service. Takes FILES, gpunode's drop-ins, ENGINE_FILE and EXPORTER_FILE;
 # PODS, the folder of the kubelet's pods' logs.
 #

@@ -1,6 +1,6 @@
 # Prints every place where a driver's version shows, and whether nvidia_uvm is loaded and has its device. Takes RECORD,
 # what gpunode booted the node for, and PREFERENCES, LOCKLIST and VERSIONLOCK, by which apt and the dnfs keep packages
-# still; asks for the node's packages (facts/package_list.py) and the units of SERVICES (gpunode/system/unit.sh). Below
+# still; asks for the node's packages (facts/packages.py) and the units of SERVICES (gpunode/system/unit.sh). Below
 # $DRIVER_ROOT stand nvidia-smi and libraries alone: the module is in memory when whoever made that folder has loaded
 # it.
 

@@ -1,5 +1,5 @@
 # Prints the toolkit's packages and configuration, where its runtime is, CDI specifications and links of devices. Asks
-# for the node's packages (facts/package_list.py) and the units nvidia-cdi-refresh.path and .service (system/unit.sh).
+# for the node's packages (facts/packages.py) and the units nvidia-cdi-refresh.path and .service (system/unit.sh).
 # Takes NAMES of the packages that belong together; HOLD and LOCKLIST, the files that hold them by apt and by dnf (by
 # dnf 5 it is VERSIONLOCK of its functions);
 # CONFIGURATION, the toolkit's own; CDI_MARK, the first line of a specification of gpunode's; LATER_HOOKS, an expression

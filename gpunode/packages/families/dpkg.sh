@@ -1,5 +1,5 @@
 # Asks dpkg once for all that parts of a question want to know of packages. Takes GLOBS of the driver's, of kernels' and
-# of the container toolkit's packages. Sets $PACKAGES and $ARCHITECTURE (facts/package_list.py).
+# of the container toolkit's packages. Sets $PACKAGES and $ARCHITECTURE (facts/packages.py).
 #
 # shellcheck disable=SC2034  # The parts read them.
 

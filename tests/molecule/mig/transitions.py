@@ -6,7 +6,7 @@ A deploy file of pyinfra's, for the scenario alone. The declaration's names are 
 from pyinfra import host
 from pyinfra.operations import server
 
-from gpunode.facts.pci import PciGpus
+from gpunode.facts.system import PciGpus
 from gpunode.operations import mig
 from gpunode.settings import settings_from
 from gpunode.settings.host_data import data_of

@@ -1,0 +1,60 @@
+"""The system of a node: distribution, GPUs on the PCI bus, kernel features and parameters, disk, files of others."""
+
+from __future__ import annotations
+
+from gpunode.base.probe import shell_text
+from gpunode.facts.base import NodeFact
+from gpunode.system import disk, exposed, kernel, operating_system, pci, sysctl
+
+
+class OperatingSystem(NodeFact[operating_system.OperatingSystem]):
+    """Read /etc/os-release, uname, and whether the board is a Tegra."""
+
+    probe = shell_text("system/operating_system")
+    parse = staticmethod(operating_system.parse_operating_system)
+
+
+class PciGpus(NodeFact[pci.PciGpus]):
+    """Read NVIDIA's display controllers (class 0x03) and NVSwitches (0x0680) from sysfs, with no driver needed.
+
+    From NVLink 5 on the switches are none of the bus's: they are reached by InfiniBand devices whose vital product data
+    says SW_MNG (drivers.yaml, fabric_manager).
+    """
+
+    probe = shell_text("system/pci")
+    parse = staticmethod(pci.parse_pci_gpus)
+
+
+class KernelFeatures(NodeFact[kernel.KernelFeatures]):
+    """Read whether overlay, br_netfilter and ib_umad are there.
+
+    A module that is built in shows neither in lsmod nor, without parameters, in /sys/module: read its effect.
+    """
+
+    probe = r"""
+grep -qw overlay /proc/filesystems && echo feature=overlay
+[ -d /proc/sys/net/bridge ] && echo feature=br_netfilter
+[ -d /sys/module/ib_umad ] || [ -e /dev/infiniband/umad0 ] && echo feature=ib_umad
+"""
+    parse = staticmethod(kernel.parse_kernel_features)
+
+
+class KubernetesSysctls(NodeFact[sysctl.KubernetesSysctls]):
+    """Read the parameters that gpunode.system.sysctl names."""
+
+    probe = shell_text("system/sysctl", NAMES=" ".join(sysctl.KUBERNETES))
+    parse = staticmethod(sysctl.parse_sysctls)
+
+
+class Disk(NodeFact[disk.Disk]):
+    """Read the free space where drivers, CUDA, package archives and initial file systems go."""
+
+    probe = shell_text("system/disk", FOLDERS="/usr /usr/local /var /boot")
+    parse = staticmethod(disk.parse_disk)
+
+
+class Exposed(NodeFact[exposed.Exposed]):
+    """Read which files of containerd, docker, CRI-O, the toolkit, CDI and systemd others than root may write."""
+
+    probe = shell_text("system/exposed", FILES=" ".join(exposed.FILES))
+    parse = staticmethod(exposed.parse_exposed)
