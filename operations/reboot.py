@@ -24,8 +24,9 @@ from gpunode.components.driver import DriverState
 from gpunode.components.driver.loading import Act, Loading, decide_loading, step_of
 from gpunode.components.driver.removal import decide_removal
 from gpunode.facts.base import parsed
-from gpunode.facts.node import Node
+from gpunode.facts.boot import Boot
 from gpunode.facts.reboot import RunningBoot as RunningBootFact
+from gpunode.facts.system import OperatingSystem
 from gpunode.node.reboot import NotBack, awaited, obstacles, target
 from gpunode.operations.agent_turn import is_pull, retaken
 from gpunode.operations.driver import driver_state
@@ -63,13 +64,13 @@ def rebooted(
     if not allowed:
         host.noop(f"reboot pending: {difference}, and disruption.allow is not reboot")
         return
-    node = require(host.get_fact(Node), "the node's state")
+    words = wording(require(host.get_fact(OperatingSystem), "the operating system"))
     yield from new_boot(target(driver), timeout, absent, drain)
     after = driver_state()
     if difference := _difference(after, parameters, absent):
         raise OperationRefused(
             f"the node has rebooted, and still {difference}. It is not rebooted for that again; look for the "
-            f"old module in the initramfs (`{wording(node.operating_system).initramfs}` makes it anew), and remove "
+            f"old module in the initramfs (`{words.initramfs}` makes it anew), and remove "
             f"{RECORD} where that is mended"
         )
     yield script_command(FORGET, record=RECORD)
@@ -84,8 +85,9 @@ def new_boot(purpose: str, timeout: int, absent: bool = False, drain: Drain | No
     + drain: how the node is emptied first; None where it is not
     """
     before = require(host.get_fact(RunningBootFact), "which boot is running")
-    node = require(host.get_fact(Node), "the node's state")
-    reasons = obstacles(node, before, purpose, absent)
+    boot = require(host.get_fact(Boot), "what boots next")
+    system = require(host.get_fact(OperatingSystem), "the operating system")
+    reasons = obstacles(boot, driver_state(), system, before, purpose, absent)
     connector = host.connector
     if not isinstance(connector, SSHConnector) and not (isinstance(connector, LocalConnector) and is_pull()):
         reasons += ("it is not reached by SSH, so that nothing would wait for it. Remedy: reboot it by hand",)

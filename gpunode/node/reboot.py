@@ -8,8 +8,9 @@ from collections.abc import Callable
 from gpunode.base.findings import FindingClass
 from gpunode.components.driver import DriverState
 from gpunode.components.driver.next_boot import next_boot
-from gpunode.node import Node
 from gpunode.packages.families.wording import wording
+from gpunode.system.boot import Boot
+from gpunode.system.operating_system import OperatingSystem
 from gpunode.system.running_boot import RECORD, RunningBoot
 
 # Seconds: between two looks at a node that goes down or comes up, for one look, and for systemd to start the rest.
@@ -28,19 +29,26 @@ def target(driver: DriverState) -> str:
     return f"{driver.module_version}/{driver.module_flavour or 'unknown'}"
 
 
-def obstacles(node: Node, running: RunningBoot, purpose: str | None = None, absent: bool = False) -> tuple[str, ...]:
+def obstacles(
+    boot: Boot,
+    driver: DriverState,
+    system: OperatingSystem,
+    running: RunningBoot,
+    purpose: str | None = None,
+    absent: bool = False,
+) -> tuple[str, ...]:
     """Return why the node must not be rebooted, each with its remedy; none where it may.
 
     purpose: what for, a word; by itself the driver on its disk, `target`
     absent: no driver is to be loaded, so that the next boot need not have one
     """
-    words = wording(node.operating_system)
+    words, on_disk = wording(system), target(driver)
     found = [
         f"{item.what} is {item.actual}, desired {item.desired} ({item.cause}). Remedy: {item.remedy}"
-        for item in (() if absent else next_boot(node.boot, node.driver, node.operating_system))
+        for item in (() if absent else next_boot(boot, driver, system))
         if item.finding_class is not FindingClass.OK
     ]
-    if not absent and node.boot.next_kernel is None and not running.container:
+    if not absent and boot.next_kernel is None and not running.container:
         found.append(
             "which kernel boots next is not known, nor so whether it has the driver: no /boot/vmlinuz-* is there. "
             "Remedy: mount /boot, or reboot the node by hand"
@@ -50,15 +58,14 @@ def obstacles(node: Node, running: RunningBoot, purpose: str | None = None, abse
             "packages are being installed, or that was interrupted, and the next kernel may be half there. Remedy: "
             f"wait until it has ended, or see {words.unfinished}, and run again"
         )
-    driver = target(node.driver)
-    if purpose not in (None, driver) and running.tried == purpose:
+    if purpose not in (None, on_disk) and running.tried == purpose:
         found.append(
             f"the node was rebooted for {purpose} before, and that did not help. Remedy: remove {RECORD} where the "
             "cause is mended, and run again"
         )
-    elif running.tried == driver and purpose in (None, driver):
+    elif running.tried == on_disk and purpose in (None, on_disk):
         found.append(
-            f"the node was rebooted for {running.tried} before, and {node.driver.loaded_version} was loaded again. "
+            f"the node was rebooted for {running.tried} before, and {driver.loaded_version} was loaded again. "
             f"Remedy: look for the old module in the initramfs (`{words.initramfs}`), remove {RECORD}, and run again"
         )
     return tuple(found)

@@ -17,6 +17,7 @@ from gpunode.components.crio.state import Crio
 from gpunode.components.docker.state import Docker
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import ENABLED, Mig
+from gpunode.facts.boot import Boot
 from gpunode.facts.containerd import Containerd as ContainerdFact
 from gpunode.facts.crio import Crio as CrioFact
 from gpunode.facts.docker import Docker as DockerFact
@@ -24,8 +25,8 @@ from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig_boot import MigBoot as MigBootFact
-from gpunode.facts.node import Node as NodeFact
 from gpunode.facts.reboot import RunningBoot as RunningBootFact
+from gpunode.facts.system import OperatingSystem
 from gpunode.kubernetes.drain import WAVE
 from gpunode.kubernetes.drain.commands import Drain as NodeDrain
 from gpunode.kubernetes.drain.commands import drain_of
@@ -203,7 +204,8 @@ def test_a_reboot_comes_after_the_drain_and_one_that_is_refused_drains_nothing(
 ) -> None:
     monkeypatch.setattr(reboot, "SSHConnector", object)
     monkeypatch.setattr(reboot, "obstacles", lambda *_: ())
-    host.readings |= {RunningBootFact: RunningBoot("boot", 1), NodeFact: GOOD}
+    host.readings |= {RunningBootFact: RunningBoot("boot", 1), DriverFact: GOOD.driver, Boot: GOOD.boot}
+    host.readings[OperatingSystem] = GOOD.operating_system
     host.connector = None  # type: ignore[attr-defined]
     first, boot, _ = reboot.new_boot("x", 30, drain=drain())
     assert isinstance(first, FunctionCommand) and "systemctl reboot" in boot.get_raw_value()

@@ -23,9 +23,10 @@ from pyinfra.context import ctx_host
 from gpunode.base.probe_output import END
 from gpunode.base.reading import ParseError
 from gpunode.deploys import reboot as reboot_deploy
+from gpunode.facts.boot import Boot
 from gpunode.facts.driver import Driver as DriverFact
-from gpunode.facts.node import Node as NodeFact
 from gpunode.facts.reboot import RunningBoot as RunningBootFact
+from gpunode.facts.system import OperatingSystem
 from gpunode.node.reboot import awaited, target
 from gpunode.operations import driver, reboot
 from gpunode.operations.agent_turn import PULL
@@ -105,7 +106,8 @@ class RebootingHost(Host):
     """Stand in for a host that can be let go of."""
 
     def __init__(self) -> None:
-        super().__init__({DriverFact: PENDING.driver, NodeFact: PENDING, RunningBootFact: OLD})
+        system = {Boot: GOOD.boot, OperatingSystem: GOOD.operating_system}
+        super().__init__({DriverFact: PENDING.driver, RunningBootFact: OLD, **system})
         self.connector: Any = object.__new__(SSHConnector)
         self.connector_data: dict[str, Any] = {"sudo_askpass_path__/tmp": "/tmp/pyinfra-sudo-askpass-x"}
         self.connected = True

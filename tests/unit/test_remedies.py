@@ -83,8 +83,8 @@ def told(system: OperatingSystem) -> Iterator[tuple[str, str]]:
         found = refusals(settings, machine(**{"system": system, "driver": NO_DRIVER, "boot": ready, **more}))
         assert found, name
         yield from ((name, str(refusal)) for refusal in found)
-    node = replace(GOOD, operating_system=system)
-    for obstacle in obstacles(node, RunningBoot("boot", 1, packaging=True, tried=target(GOOD.driver))):
+    running = RunningBoot("boot", 1, packaging=True, tried=target(GOOD.driver))
+    for obstacle in obstacles(GOOD.boot, GOOD.driver, system, running):
         yield "reboot", obstacle
 
 
