@@ -52,11 +52,9 @@ from gpunode.settings.host_data import data_of
 class _HostRun:
     """What the deploys of a run know of one host.
 
-    machine: None before the host is judged, and where it is not accepted; only what the run does not change is read
-    from it: system, architecture, GPUs
-    settings: the data that the settings were made of, and the settings
+    machine: None until the host is accepted; only what a run does not change is read from it: system, GPUs
+    settings, own_files: what they were made of, and the result
     announced: the deploys whose questions are announced
-    own_files: settings and machine that the texts were made of, and path -> text
     is_whole: whether the run applies all components, and records that at its end
     """
 

@@ -106,7 +106,7 @@ class RebootingHost(Host):
     """Stand in for a host that can be let go of."""
 
     def __init__(self) -> None:
-        system = {Boot: GOOD.boot, OperatingSystem: GOOD.operating_system}
+        system: dict[type, Any] = {Boot: GOOD.boot, OperatingSystem: GOOD.operating_system}
         super().__init__({DriverFact: PENDING.driver, RunningBootFact: OLD, **system})
         self.connector: Any = object.__new__(SSHConnector)
         self.connector_data: dict[str, Any] = {"sudo_askpass_path__/tmp": "/tmp/pyinfra-sudo-askpass-x"}
