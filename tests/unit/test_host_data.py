@@ -9,11 +9,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyinfra.api import Inventory
+from pyinfra.context import ctx_host
 
+from gpunode.facts.base import driver_root
 from gpunode.fleet.inventory import host_data, layered_data
 from gpunode.settings import SettingsError, check_hosts, settings_from
 from gpunode.settings.host_data import merged
 from gpunode.settings.layers import REPLACE
+from gpunode.settings.set_option import SET
 from tests.support import warm
 from tests.support.messages import unnamed
 
@@ -94,3 +98,25 @@ def test_pyinfra_s_own_layers_are_those_that_are_merged(tmp_path: Path) -> None:
     shown = json.loads(warm.run("gpunode", "check", "--json", str(tmp_path / "site.py")).stdout)
     assert shown["dropped"] == {"192.0.2.2": ["driver.branch", "driver.source"]}
     assert shown["hosts"]["192.0.2.1"]["driver"]["branch"] == "580"
+
+
+def test_a_fact_reads_below_the_root_that_the_merged_data_of_its_host_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    own: dict[str, Layer] = {
+        "group": {"driver": {"branch": "580"}},
+        "host": {"driver": {"root": "/host"}},
+        "off": {"driver": {"enabled": False}},
+        "replaced": {"driver": {REPLACE: True}},
+    }
+    group = (list(own), {"driver": {"root": "/group"}})
+    inventory = Inventory((list(own.items()), {}), gpus=group)
+
+    def roots() -> dict[str, str]:
+        read = {}
+        for each in inventory:
+            with ctx_host.use(each):
+                read[each.name] = driver_root()
+        return read
+
+    assert roots() == {"group": "/group", "host": "/host", "off": "/", "replaced": "/"}
+    monkeypatch.setenv(SET, json.dumps({"driver": {"root": "/set"}}))
+    assert roots() == {"group": "/set", "host": "/set", "off": "/", "replaced": "/set"}
