@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from pyinfra.context import ctx_host
 
 from gpunode.deploys import driver as driver_deploy
 from gpunode.facts.boot import LOOKED_INTO
@@ -299,7 +300,8 @@ def test_nouveau_is_kept_out_after_the_packages_and_before_the_module_is_loaded(
     monkeypatch.setattr(driver_deploy, "trust", lambda name: None)
     monkeypatch.setattr(driver_deploy, "drain", lambda: None)
     monkeypatch.setattr(driver_deploy, "distribution", lambda: SimpleNamespace(family="apt"))
-    inspect.unwrap(driver_deploy.driver)()
+    with ctx_host.use(Host({})):
+        inspect.unwrap(driver_deploy.driver)()
     told = [call["path"] if call["operation"] == "own_file" else call["operation"] for call in recorder.calls]
     nouveau = own_files_of_driver.NOUVEAU
     order = [name for name in told if name in ("installed", nouveau, "without_nouveau", "module_loaded")]
