@@ -17,24 +17,23 @@ from gpunode.base.shell_file import script_file
 from gpunode.base.subject import Subject
 from gpunode.components.mig.boot import NAME, RECORD, SCRIPT, UNIT, MigBoot
 from gpunode.components.mig.decide import Actual, Desired, MigChange, decide
-from gpunode.components.mig.files import desired_files
+from gpunode.components.mig.files import FUNCTIONS, desired_files
 from gpunode.components.mig.state import Mig
 from gpunode.components.toolkit.cdi import CDI_MARK, OWN_SPECIFICATION
 from gpunode.facts.containerd import Containerd
 from gpunode.facts.crio import Crio
 from gpunode.facts.docker import Docker
 from gpunode.facts.mig import Mig as MigFact
-from gpunode.facts.mig_boot import MigBoot as MigBootFact
+from gpunode.facts.mig import MigBoot as MigBootFact
 from gpunode.operations.cluster_labels import mig_at_work
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.keeping import UNREAD, digest_as_read
 from gpunode.operations.mig_in_cluster import followed, set_aside, unsettled
-from gpunode.operations.mig_transaction import TRANSACTION
 from gpunode.operations.own_files import keeps, keeps_all
 from gpunode.operations.reboot import FORGET, new_boot
 from gpunode.operations.script import script_command
-from gpunode.operations.transaction import refuse_failed, settled, target_digest, transaction_command
+from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 from gpunode.settings import Settings
 from gpunode.settings.mig import MigSettings
 from gpunode.system.pci import PciGpu
@@ -42,6 +41,7 @@ from gpunode.system.running_boot import RECORD as REBOOTS
 
 # For what the node is booted, before the digest of what is asked.
 BOOTED = "mig/"
+TRANSACTION = Transaction("mig", f"{FUNCTIONS}\n{script_file('mig')}")
 _FORGET = script_file("mig_forget")
 
 

@@ -30,7 +30,7 @@ from gpunode.lab.hardware.simulated.machine import Machine
 from gpunode.lab.hardware.simulated.smi.main import call
 from gpunode.lab.hardware.simulated.smi.mig.instances import GpuInstance
 from gpunode.operations.keeping import digest_of_text
-from gpunode.operations.mig_transaction import TRANSACTION
+from gpunode.operations.mig import TRANSACTION
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
 from tests.support.messages import unnamed
