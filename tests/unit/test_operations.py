@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyinfra.context import ctx_host
 
 from gpunode.base import tables
 from gpunode.base.probe import Probe
@@ -22,6 +23,7 @@ from gpunode.operations import driver
 from gpunode.settings import settings_from
 from tests.support.operations import Recorder
 from tests.support.shell import programs, sh
+from tests.support.simulated_host import Host
 
 pytestmark = pytest.mark.pure
 
@@ -38,7 +40,8 @@ def deployed(
     for name in ("packages", "runtime_packages", "files", "kernel", "systemd", "runtime", "container_toolkit"):
         monkeypatch.setattr(module, name, recorder, raising=False)
     monkeypatch.setattr(module, "own_file", recorder.own_file, raising=False)
-    inspect.unwrap(function)()
+    with ctx_host.use(Host({})):
+        inspect.unwrap(function)()
     return recorder.calls
 
 
