@@ -21,11 +21,9 @@ from gpunode.facts.gpu import Gpus, Health
 from gpunode.facts.imex import Imex
 from gpunode.facts.interrupted import Interrupted
 from gpunode.facts.kubelet import Kubelet
-from gpunode.facts.mig import Mig
-from gpunode.facts.mig_boot import MigBoot
-from gpunode.facts.mps import Mps
+from gpunode.facts.mig import Mig, MigBoot
+from gpunode.facts.mps import Mps, PluginMps
 from gpunode.facts.packages import AptSources, Keyrings, RuntimePackages
-from gpunode.facts.plugin_mps import PluginMps
 from gpunode.facts.podman import Podman
 from gpunode.facts.power import Power
 from gpunode.facts.rdma import Rdma

@@ -16,7 +16,7 @@ from gpunode.base.run_context import Slot
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig as MigState
 from gpunode.facts.mig import Mig
-from gpunode.facts.mig_boot import MigBoot as MigBootFact
+from gpunode.facts.mig import MigBoot as MigBootFact
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_current import decide_current
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels

@@ -16,7 +16,7 @@ from pyinfra.api import FunctionCommand, Host, State
 from pyinfra.api.state import BaseStateCallback
 
 from gpunode.base.run_context import Slot
-from gpunode.facts.reboot import RunningBoot as RunningBootFact
+from gpunode.facts.boot import RunningBoot as RunningBootFact
 from gpunode.fleet.run.stopping import stops
 from gpunode.kubernetes.drain import WAVE
 from gpunode.kubernetes.drain.commands import Drain

@@ -23,7 +23,7 @@ from gpunode.facts.containerd import Containerd
 from gpunode.facts.crio import Crio
 from gpunode.facts.docker import Docker
 from gpunode.facts.mig import Mig as MigFact
-from gpunode.facts.mig_boot import MigBoot as MigBootFact
+from gpunode.facts.mig import MigBoot as MigBootFact
 from gpunode.operations.cluster_labels import mig_at_work
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, node_operation, require

@@ -24,7 +24,7 @@ from gpunode.components.driver.loading import PARAMETERS, Act, Loading, decide_l
 from gpunode.components.driver.removal import decide_removal
 from gpunode.facts.base import parsed
 from gpunode.facts.boot import Boot
-from gpunode.facts.reboot import RunningBoot as RunningBootFact
+from gpunode.facts.boot import RunningBoot as RunningBootFact
 from gpunode.facts.system import OperatingSystem
 from gpunode.node.reboot import NotBack, awaited, obstacles, target
 from gpunode.operations.agent_turn import is_pull, retaken

@@ -23,8 +23,8 @@ from gpunode.components.mig.state import Mig
 from gpunode.components.mps.plugin import PluginMps
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.mig import Mig as MigFact
-from gpunode.facts.mig_boot import MigBoot as MigBootFact
-from gpunode.facts.plugin_mps import PluginMps as PluginMpsFact
+from gpunode.facts.mig import MigBoot as MigBootFact
+from gpunode.facts.mps import PluginMps as PluginMpsFact
 from gpunode.fleet import run_end
 from gpunode.kubernetes.components import unreached
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError

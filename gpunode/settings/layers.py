@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gpunode.settings.set_option import given, given_for, limit
+from gpunode.settings.set_option import given_for
 
 if TYPE_CHECKING:
     from pyinfra.api import Host
@@ -60,14 +60,8 @@ def layers_of(host: Host) -> list[Mapping[str, Any]]:
         inventory.get_host_data(host.name),
         inventory.get_override_data(),
         host.data.override_datas,
-        _given(host),
+        given_for(host.name, tuple(map(str, host.groups)), inventory.groups),
     ]
-
-
-def _given(host: Host) -> Mapping[str, Any]:
-    if not limit():
-        return given()
-    return given_for(host.name, tuple(map(str, host.groups)), host.inventory.groups)
 
 
 def is_too_deep(value: object) -> bool:

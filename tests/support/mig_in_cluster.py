@@ -21,7 +21,7 @@ from gpunode.facts.containerd import Containerd as ContainerdFact
 from gpunode.facts.crio import Crio as CrioFact
 from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.mig import Mig as MigFact
-from gpunode.facts.mig_boot import MigBoot as MigBootFact
+from gpunode.facts.mig import MigBoot as MigBootFact
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.session import Output

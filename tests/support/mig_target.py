@@ -25,7 +25,7 @@ from gpunode.facts.crio import Crio as CrioFact
 from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.mig import Mig as MigFact
-from gpunode.facts.mig_boot import MigBoot as MigBootFact
+from gpunode.facts.mig import MigBoot as MigBootFact
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.fleet.rollout.choice import left_out
 from gpunode.node import Node

@@ -19,14 +19,14 @@ from gpunode.components.docker.state import Docker
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import ENABLED, Mig
 from gpunode.facts.boot import Boot
+from gpunode.facts.boot import RunningBoot as RunningBootFact
 from gpunode.facts.containerd import Containerd as ContainerdFact
 from gpunode.facts.crio import Crio as CrioFact
 from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
 from gpunode.facts.mig import Mig as MigFact
-from gpunode.facts.mig_boot import MigBoot as MigBootFact
-from gpunode.facts.reboot import RunningBoot as RunningBootFact
+from gpunode.facts.mig import MigBoot as MigBootFact
 from gpunode.facts.system import OperatingSystem
 from gpunode.kubernetes.drain import WAVE
 from gpunode.kubernetes.drain.commands import Drain as NodeDrain

@@ -142,7 +142,7 @@ def _accepted(monkeypatch: pytest.MonkeyPatch, data: dict[str, Any]) -> bool:
     host.data = SimpleNamespace(dict=lambda: data, override_datas={})  # type: ignore[attr-defined]
     host.groups = []  # type: ignore[attr-defined]
     host.inventory = SimpleNamespace(  # type: ignore[attr-defined]
-        get_data=dict, get_host_data=lambda _: data, get_override_data=dict
+        get_data=dict, get_host_data=lambda _: data, get_override_data=dict, groups={}
     )
     monkeypatch.setattr(gpunode.deploys.component, "host", host)
     ctx_host.set(host)

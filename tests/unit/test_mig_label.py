@@ -227,7 +227,7 @@ class _Patched:
         host.data = SimpleNamespace(dict=lambda: data, override_datas={})  # type: ignore[attr-defined]
         host.groups = []  # type: ignore[attr-defined]
         host.inventory = SimpleNamespace(  # type: ignore[attr-defined]
-            get_data=dict, get_host_data=lambda _: data, get_override_data=dict
+            get_data=dict, get_host_data=lambda _: data, get_override_data=dict, groups={}
         )
         self.patch.setattr(gpunode.deploys.component, "host", host)
         ctx_host.set(host)

@@ -17,7 +17,7 @@ from gpunode.facts.containerd import Containerd as ContainerdFact
 from gpunode.facts.crio import Crio as CrioFact
 from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.mig import Mig as MigFact
-from gpunode.facts.mig_boot import MigBoot as MigBootFact
+from gpunode.facts.mig import MigBoot as MigBootFact
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.operations import mig as operation
 from gpunode.settings import settings_from

@@ -16,7 +16,7 @@ from gpunode.base.findings import ExitCode, Finding, FindingClass
 from gpunode.cli.plan import _exit_code, live_plans
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.mig import Mig as MigFact
-from gpunode.facts.plugin_mps import PluginMps as PluginMpsFact
+from gpunode.facts.mps import PluginMps as PluginMpsFact
 from gpunode.fleet import plan_cluster
 from gpunode.fleet.nodes import Answer
 from gpunode.kubernetes.nodes.configuration import configuration

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from pyinfra.context import ctx_host
 
 from gpunode.base import tables
 from gpunode.components.driver.sides import desired
@@ -93,7 +94,8 @@ def test_nvidia_s_packages_to_550_bring_contrib_of_debian_s_archive(
     for name in ("driver_packages", "files"):
         monkeypatch.setattr(driver_deploy, name, others)
     asked = desired(settings, machine().operating_system, machine().boot, machine().pci)
-    inspect.unwrap(driver_deploy._packages)(asked, tables.driver_sources()[0])
+    with ctx_host.use(Host({})):
+        inspect.unwrap(driver_deploy._packages)(asked, tables.driver_sources()[0])
     assert [(call["origin"], call["desired"]) for call in archive.calls] == (
         [("Debian", ("contrib",))] if enabled else []
     )

@@ -24,8 +24,8 @@ from gpunode.base.probe_output import END
 from gpunode.base.reading import ParseError
 from gpunode.deploys import reboot as reboot_deploy
 from gpunode.facts.boot import Boot
+from gpunode.facts.boot import RunningBoot as RunningBootFact
 from gpunode.facts.driver import Driver as DriverFact
-from gpunode.facts.reboot import RunningBoot as RunningBootFact
 from gpunode.facts.system import OperatingSystem
 from gpunode.node.reboot import awaited, target
 from gpunode.operations import driver, reboot

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyinfra.context import ctx_host
 
 from gpunode.base.shell_file import script_file
 from gpunode.deploys import verify as verify_deploy
@@ -96,5 +97,6 @@ def test_a_run_starts_containers_only_where_the_settings_ask_for_it(
     monkeypatch.setattr(
         verify_deploy, "container_test", SimpleNamespace(containers=lambda name, reload: found.append(reload))
     )
-    inspect.unwrap(verify_deploy.verify)()
+    with ctx_host.use(Host({})):
+        inspect.unwrap(verify_deploy.verify)()
     assert found == calls
