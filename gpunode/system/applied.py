@@ -86,30 +86,26 @@ def parse_applied(lines: list[str]) -> Applied:
             raise ParseError(f"a file's line lacks its path: {line[:80]!r}")
         permissions[words[2]] = " ".join(words[:2])
     digests = {path: digest for digest, _, path in (line.partition(" ") for line in repeated(lines, "sha256"))}
-    present = {path: PresentFile(permissions.get(path), digests.get(path)) for path in (*permissions, *digests)}
+    paths = dict.fromkeys((*permissions, *digests))
+    present = tuple((path, PresentFile(permissions.get(path), digests.get(path))) for path in paths)
     if (text := decoded(found, "record")) is None:
-        return Applied(readable=PATH not in present, present=tuple(present.items()))
+        return Applied(readable=PATH not in paths, present=present)
     record = _loaded(text)
-    if record is not None and (reason := newer(record, SCHEMA)):
-        return Applied(present=tuple(present.items()), newer=reason)
-    if record is not None and not _text(record, "settings"):
-        record = None
-    return Applied(
-        readable=record is not None,
-        gpunode=_text(record or {}, "gpunode"),
-        settings=_text(record or {}, "settings"),
-        files=tuple(_files((record or {}).get("files"))),
-        present=tuple(present.items()),
-        waiting=tuple(parse_waiting((record or {}).get("waiting")).items()),
-    )
+    if reason := newer(record, SCHEMA):
+        return Applied(present=present, newer=reason)
+    if not (settings := _text(record, "settings")):
+        return Applied(readable=False, present=present)
+    files, waiting = _files(record.get("files")), parse_waiting(record.get("waiting"))
+    return Applied(True, _text(record, "gpunode"), settings, tuple(files), present, tuple(waiting.items()))
 
 
-def _loaded(text: str) -> dict[str, Any] | None:
+def _loaded(text: str) -> dict[str, Any]:
+    """Return the record; empty where the text is none."""
     try:
         record = json.loads(text)
     except (ValueError, RecursionError):
-        return None
-    return record if isinstance(record, dict) else None
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def _files(found: Any) -> list[tuple[str, OwnFile]]:

@@ -73,15 +73,15 @@ class RecordedNode:
         record = base64.b64encode(self.files.get(PATH, "").encode()).decode()
         return [*lines, f"record={record}"] if record else lines
 
-    def fact(self, name: str, **asked: Any) -> Any:
+    def fact(self, name: str, **arguments: Any) -> Any:
         """Return the reading of a fact; raise KeyError for one that was not recorded."""
         match name:
             case "Node":
                 return self.node
             case "Machine":
                 return Machine(**{each.name: getattr(self.node, each.name) for each in fields(Machine)})
-            case "File" if asked["path"] in self.files:
-                return File(self._digest(asked["path"]), "644", "root", "root")
+            case "File" if arguments["path"] in self.files:
+                return File(self._digest(arguments["path"]), "644", "root", "root")
             case "File":
                 return File(None, None, None, None)
             case "TransactionJournal":
@@ -92,13 +92,15 @@ class RecordedNode:
                 return KernelFeatures(("overlay", "br_netfilter"))
             case "DebPackages" | "RpmPackages":
                 installed = self.packages["installed"]
-                return InstalledPackages(tuple((each, installed[each]) for each in asked["names"] if each in installed))
+                return InstalledPackages(
+                    tuple((each, installed[each]) for each in arguments["names"] if each in installed)
+                )
             case "DriverPackages":
                 kind = LockedPackages if "locklist" in self.packages["driver"] else DriverPackages
                 return TypeAdapter(kind).validate_python(self.packages["driver"])
             case "AptRepository" | "DnfRepository":
-                label = asked["source"].rpartition("gpunode-")[2].partition(".")[0]
-                key, text = dict(self.node.keyrings.keys)[label], self.files.get(asked["source"])
+                label = arguments["source"].rpartition("gpunode-")[2].partition(".")[0]
+                key, text = dict(self.node.keyrings.keys)[label], self.files.get(arguments["source"])
                 return AptRepository((key,), text, "same", "same", "amd64", permissions=PERMISSIONS)
         return getattr(self.node, next(part for part, fact in PARTS.items() if fact.__name__ == name))
 
@@ -110,7 +112,7 @@ class RecordedNode:
             commands.append(command.get_raw_value())
             return True, CommandOutput([])
 
-        patched.setattr(Host, "get_fact", lambda host, fact, **asked: self.fact(fact.__name__, **asked))
+        patched.setattr(Host, "get_fact", lambda host, fact, **arguments: self.fact(fact.__name__, **arguments))
         patched.setattr(FakeConnector, "run_shell_command", kept)
         data = self.data
         if "kubernetes" in data:
