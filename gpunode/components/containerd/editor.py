@@ -78,7 +78,9 @@ def add_runtimes(
         del containerd["default_runtime"]
     runtimes = table_in(containerd, "runtimes", hidden=True)
     actual = _runtimes_of(root) if root is not None else runtimes
-    runc = _plain_copy(actual.get("runc")) if "nvidia" not in runtimes and "nvidia" not in actual else {}
+    runc: dict[str, Any] = {}
+    if "nvidia" not in runtimes and "nvidia" not in actual and isinstance(actual.get("runc"), Mapping):
+        filled(runc, actual["runc"])
     # The runc entry too: a file that names only nvidia leaves runc undefined on 1.6 and 1.7 (data/containerd.yaml).
     _runtime(runtimes, "runc", {"SystemdCgroup": desired.systemd_cgroup})
     if desired.nvidia:
@@ -163,10 +165,3 @@ def _runtimes_of(plugin: Mapping[str, Any]) -> Mapping[str, Any]:
     for name in ("containerd", "runtimes"):
         table = table.get(name, {}) if isinstance(table, Mapping) else {}
     return table if isinstance(table, Mapping) else {}
-
-
-def _plain_copy(table: Any) -> dict[str, Any]:
-    copy: dict[str, Any] = {}
-    if isinstance(table, Mapping):
-        filled(copy, table)
-    return copy

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpunode.base import tables, versions
-from gpunode.base.toml_edit import ConfigurationRefused, plain
+from gpunode.base.toml_edit import ConfigurationRefused, plain, same
 from gpunode.components.containerd.drop_in import PATH
 from gpunode.components.containerd.state import CRI_PLUGINS, Containerd
 from gpunode.components.runtime import RuntimeChange, WrittenFile
@@ -50,7 +50,7 @@ def keeps_merged(state: Containerd, change: RuntimeChange) -> bool:
         if any(path not in after for path in before):
             return False
         for path, value in after.items():
-            if not _same(before.get(path), value) and not _same(merged.get(path), value):
+            if not same(before.get(path), value) and not same(merged.get(path), value):
                 return False
     return True
 
@@ -95,8 +95,3 @@ def _walk(table: dict[str, Any], path: _Path) -> Iterator[tuple[_Path, Any]]:
             yield from _walk(value, here)
         else:
             yield here, value
-
-
-def _same(one: Any, other: Any) -> bool:
-    # In Python True is 1.
-    return type(one) is type(other) and bool(one == other)
