@@ -81,7 +81,7 @@ _refusal(
 _refusal(
     "agent.bundle-older",
     "A bundle's number is lower than one that the node has applied, or the same as that of another bundle.",
-    "This prevents that old settings are brought back by anyone who can write to the bundles' folder.",
+    "This stops anyone who can write to the bundles' folder from bringing back old settings.",
     remedy="to go back, make a new bundle with a larger number",
 )
 _refusal(
