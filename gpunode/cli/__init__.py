@@ -29,7 +29,6 @@ _COMMANDS = {
     "facts": ("gpunode.cli.facts", "facts", "Record what every node is, as JSON; nothing is changed."),
     "history": ("gpunode.cli.history", "history", "Say since when a host is not as desired, and what changed."),
     "init": ("gpunode.cli.init", "init", "Write a repository of your own: settings, inventories, the main job."),
-    "man": ("gpunode.cli.man", "man", "Write the manual pages of all commands."),
     "mig": ("gpunode.cli.mig", "mig", "Multi-Instance GPU: judge a declaration, and where its instances go."),
     "plan": ("gpunode.cli.plan", "plan", "Say what a run would do to every node, or why not; nothing is changed."),
     "rollout": ("gpunode.cli.rollout", "rollout", "Bring nodes to what is asked in waves, with a gate between them."),

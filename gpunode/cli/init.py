@@ -26,8 +26,7 @@ Next, in {directory}:
   pyinfra inventories/prod.py deploys/gpu_node.py"""
 _SHELL = """\
 For your shell:
-  gpunode completion --help             how TAB completes commands, options and files
-  gpunode man ~/.local/share/man/man1   manual pages of all commands"""
+  gpunode completion --help             how TAB completes commands, options and files"""
 
 
 @click.command()

@@ -50,7 +50,6 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
 WITHOUT = {
     "agent user-data": "cloud-init's user data is printed, to the byte",
     "completion": "what a shell reads is printed, to the byte",
-    "man": "it writes manual pages, and prints their names",
     "lab ssh": "it becomes ssh: what is printed is the command's on the node",
     "runtime render": "it prints a file to the byte",
 }

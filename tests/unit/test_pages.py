@@ -50,8 +50,6 @@ def follow(page: str, copy: Path, environment: dict[str, str]) -> None:
 def test_every_command_of_the_page_ends_and_prints_as_it_says(
     page: str, copy: Path, environment: dict[str, str]
 ) -> None:
-    if page == "command-line" and shutil.which("man") is None:
-        pytest.skip("needs man")
     follow(f"how-to/{page}.md", copy, environment)
     completion = copy.parent / ".local/share/bash-completion/completions/gpunode"
     assert page != "command-line" or "_gpunode_completion" in completion.read_text()
