@@ -63,6 +63,11 @@ def judged(command: str, printed: str, status: int) -> dict[str, Any]:
     return found
 
 
+def _fields(found: dict[str, Any]) -> Any:
+    """Return a mapping, of which a case names all keys where it holds counts, and else the fields that it is about."""
+    return found if all(isinstance(value, int) for value in found.values()) else SimpleNamespace(**found)
+
+
 def gpunode(
     words: str,
     files: Mapping[str, str] | None = None,
@@ -110,7 +115,7 @@ def gpunode(
         judged(" ".join(command), printed, status)
     return Ended(
         status,
-        json.loads(printed, object_hook=lambda found: SimpleNamespace(**found)) if document else None,
+        json.loads(printed, object_hook=_fields) if document else None,
         (len(printed.splitlines()), len(said.splitlines())),
         unnamed(document["error"] if document and "error" in document else printed + said, *names),
         [text for text in tells if text in printed + said],
