@@ -33,6 +33,7 @@ from tests.support.messages import unnamed
 from tests.support.nvidia_smi import VERSION, machine_with
 from tests.support.verify import GPU
 
+pytestmark = pytest.mark.tier2
 DATA = Path(__file__).parent / "data"
 
 
