@@ -43,7 +43,7 @@ def bash(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     found = Terminal(folder, "bash", "--norc", "--noprofile", "-i", environment=environment)
     typed(found, "source completion; echo re''ady\n", "ready")
     yield found
-    # A signal that comes while bash completes a word is heeded with the next key: none would come.
+    # bash handles a signal that arrives while it completes a word at the next key, and no key would follow.
     found.type(b"\x15exit\n")
     found.end()
 
