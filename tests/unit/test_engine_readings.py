@@ -165,7 +165,7 @@ def test_what_was_cut_off_is_looked_at_again_and_what_was_not_begun_is_left_alon
     again = apply.looked_again(SCHEDULER, Path("fleet.py"), list(found.values()))
     assert again[0] == replace(found["gpu-1"], findings=WELL.findings)
     report = report_of(again[0])
-    assert report is not None and {item.code for item in report.findings} == {"driver.other", "run.broken-off"}
+    assert report is not None and {item.code for item in report.findings} == {"driver.branch", "run.broken-off"}
     workers.append([failed("gpu-1", "gone")])
     again = apply.looked_again(SCHEDULER, Path("fleet.py"), list(found.values()))
     assert again[0].cut_off and again[0].cut_off != found["gpu-1"].cut_off and again[1:] == list(found.values())[1:]

@@ -67,6 +67,6 @@ def test_drift_reads_the_config_map_once_and_tells_each_node_of_its_own_entry(cl
     assert bad(found["gpu-1"]) == () and bad(found["gpu-2"]) == (found["gpu-2"],)
     assert cluster.called("kubectl get configmaps") == 1
     cluster.write(failures={"kubectl get configmaps": "forbidden"})
-    assert {each.actual for _, each in drift_cluster._entries(by, both)} == {"unknown"}
+    assert {each.actual for _, each in drift_cluster._entries(by, both)} == {"not known"}
     plain = settings_from({"kubernetes": cluster.settings()})
     assert list(drift_cluster._entries(by, {"gpu-1": plain})) == []

@@ -17,6 +17,7 @@ from gpunode.base.verdicts import Refusal
 from gpunode.fleet import run_end
 from gpunode.fleet.call import Call
 from gpunode.fleet.reports.run_end import Failure, HostEnd, host_end_from, verdict_text
+from gpunode.kubernetes.device_plugin.verdict import DEPLOYMENT
 from gpunode.operations.failure import fail, has_work, node_operation
 from tests.support.run_end import GOOD, MODULE, RUNTIME, _state, lines
 from tests.support.simulated_host import Host
@@ -28,7 +29,7 @@ REFUSED = Finding(
     "mig", FindingClass.UNSUPPORTED, "preflight", cause="an L4 has no MIG", remedy="take mig.config away",
     code="preflight.mig-has-none",
 )  # fmt: skip
-EXTENDER = Finding("device_plugin", FindingClass.DRIFT, "Deployment kube-system/extender", "not ready", "ready")
+EXTENDER = DEPLOYMENT.finding(FindingClass.DRIFT, "not ready", "ready", of="kube-system/extender")
 INSTALL = "Install NVIDIA driver 580.95.05 (open)"
 
 

@@ -204,7 +204,8 @@ def test_the_verdict_tells_what_is_taken_and_so_does_drift_which_judges_nothing_
     assert [(host, item.actual, item.finding_class) for host, item in found] == [("gpu-1", "3 of 10", FindingClass.OK)]
     cluster.write(failures={"kubectl get pods": "Error from server (Forbidden): pods is forbidden"})
     asked = Cluster(settings.kubernetes, settings.proxy, here)
-    assert list(drift_cluster._taken(asked, {"gpu-1": settings}, asked.nodes())) == []
+    found = list(drift_cluster._taken(asked, {"gpu-1": settings}, asked.nodes()))
+    assert [(item.finding_class, item.is_negative) for _, item in found] == [(FindingClass.NOT_KNOWN, False)]
     node.state = State()
     node.noops.clear()
     assert "3 of 10" not in _verified(node, settings) and not node.refusals
