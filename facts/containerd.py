@@ -5,8 +5,7 @@ from __future__ import annotations
 from gpunode.base.probe import shell_text
 from gpunode.components.containerd.state import Containerd as Reading
 from gpunode.components.containerd.state import parse_containerd
-from gpunode.facts.base import NodeFact
-from gpunode.facts.shared import UNITS
+from gpunode.facts.base import UNITS, NodeFact
 
 
 class Containerd(NodeFact[Reading]):

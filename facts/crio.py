@@ -5,8 +5,7 @@ from __future__ import annotations
 from gpunode.base.probe import shell_text
 from gpunode.components.crio.state import Crio as Reading
 from gpunode.components.crio.state import parse_crio
-from gpunode.facts.base import NodeFact
-from gpunode.facts.shared import UNITS
+from gpunode.facts.base import UNITS, NodeFact
 
 
 class Crio(NodeFact[Reading]):

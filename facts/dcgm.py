@@ -6,9 +6,8 @@ from gpunode.base.probe import shell_text
 from gpunode.components.dcgm.drop_ins import ENGINE, ENGINE_FILE, EXPORTER, EXPORTER_FILE, PATHS
 from gpunode.components.dcgm.state import PODS, parse_dcgm
 from gpunode.components.dcgm.state import Dcgm as Reading
-from gpunode.facts.base import NodeFact
+from gpunode.facts.base import UNITS, NodeFact
 from gpunode.facts.packages import PACKAGES
-from gpunode.facts.shared import UNITS
 
 
 class Dcgm(NodeFact[Reading]):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from gpunode.base.probe import shell_text
 from gpunode.components.docker.state import Docker as Reading
 from gpunode.components.docker.state import parse_docker
-from gpunode.facts.base import NodeFact
-from gpunode.facts.shared import UNITS
+from gpunode.facts.base import UNITS, NodeFact
 
 
 class Docker(NodeFact[Reading]):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from gpunode.base.probe import shell_text
 from gpunode.components.driver import DriverState as Reading
 from gpunode.components.driver import parse_driver
-from gpunode.facts.base import NodeFact
+from gpunode.facts.base import UNITS, NodeFact
 from gpunode.facts.packages import PACKAGES
-from gpunode.facts.shared import UNITS
 from gpunode.node.own_files.holds import PREFERENCES
 from gpunode.packages.families import dnf, dnf5
 from gpunode.system.running_boot import RECORD

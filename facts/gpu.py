@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gpunode.base.probe import shell_text
-from gpunode.facts.base import NodeFact
-from gpunode.facts.shared import SMI
+from gpunode.facts.base import SMI, NodeFact
 from gpunode.system import gpu, health
 
 

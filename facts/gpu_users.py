@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gpunode.base.probe import Probe, shell_text
-from gpunode.facts.base import NodeFact, probe_command
-from gpunode.facts.shared import SMI
+from gpunode.facts.base import SMI, NodeFact, probe_command
 from gpunode.system.gpu_users import SPECIFICATIONS, parse_gpu_users
 from gpunode.system.gpu_users import GpuUsers as Reading
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from gpunode.base.probe import shell_text
 from gpunode.components.imex.state import RECORD, parse_imex
 from gpunode.components.imex.state import Imex as Reading
-from gpunode.facts.base import NodeFact
-from gpunode.facts.shared import UNITS
+from gpunode.facts.base import UNITS, NodeFact
 from gpunode.settings.imex import known
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gpunode.base.probe import shell_text
-from gpunode.facts.base import NodeFact
-from gpunode.facts.shared import UNITS
+from gpunode.facts.base import UNITS, NodeFact
 from gpunode.system.kubelet import NOTED, parse_kubelet
 from gpunode.system.kubelet import Kubelet as Reading
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from gpunode.base.probe import shell_text
 from gpunode.components.mig import boot, state
 from gpunode.components.mig.smi import LISTS, parse_mig
-from gpunode.facts.base import NodeFact
-from gpunode.facts.shared import SMI, UNITS
+from gpunode.facts.base import SMI, UNITS, NodeFact
 from gpunode.system.running_boot import RECORD as REBOOTS
 
 _LISTS = "\n".join(f"{key} {arguments}" for key, arguments in LISTS.items())

@@ -9,8 +9,7 @@ from gpunode.components.mps.daemon import FOLDER
 from gpunode.components.mps.daemon import UNITS as FILES
 from gpunode.components.mps.environment import PATHS
 from gpunode.components.mps.files import APPLY
-from gpunode.facts.base import NodeFact
-from gpunode.facts.shared import SMI, UNITS
+from gpunode.facts.base import SMI, UNITS, NodeFact
 
 # Globs find what systemd has loaded; a name would have it loaded.
 _DAEMONS = ("nvidia-mp[s].service", "nvidia-mps@*.service")

@@ -6,8 +6,7 @@ from gpunode.base.probe import shell_text
 from gpunode.components.power.files import NAME, NOTE, SCRIPT, UNIT
 from gpunode.components.power.state import Power as Reading
 from gpunode.components.power.state import parse_power
-from gpunode.facts.base import NodeFact
-from gpunode.facts.shared import UNITS
+from gpunode.facts.base import UNITS, NodeFact
 
 
 class Power(NodeFact[Reading]):

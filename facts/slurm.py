@@ -5,8 +5,7 @@ from __future__ import annotations
 from gpunode.base.probe import shell_text
 from gpunode.components.slurm.state import FILES, FOLDER, GRES, parse_slurm
 from gpunode.components.slurm.state import Slurm as Reading
-from gpunode.facts.base import NodeFact
-from gpunode.facts.shared import UNITS
+from gpunode.facts.base import UNITS, NodeFact
 
 
 class Slurm(NodeFact[Reading]):

@@ -9,8 +9,7 @@ from gpunode.base.shell_file import script_file
 from gpunode.components.smoke import Smoke as Reading
 from gpunode.components.smoke import parse_smoke
 from gpunode.components.toolkit.configuration import ENVVAR, PATH
-from gpunode.facts.base import NodeFact, changing_command
-from gpunode.facts.shared import SMI
+from gpunode.facts.base import SMI, NodeFact, changing_command
 
 ACCEPTED = ENVVAR[0]
 

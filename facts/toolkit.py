@@ -9,9 +9,8 @@ from gpunode.components.toolkit import parse_toolkit
 from gpunode.components.toolkit.cdi import CDI_MARK
 from gpunode.components.toolkit.configuration import PATH
 from gpunode.components.toolkit.state import PACKAGES as NAMES
-from gpunode.facts.base import NodeFact
+from gpunode.facts.base import UNITS, NodeFact
 from gpunode.facts.packages import PACKAGES
-from gpunode.facts.shared import UNITS
 from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES
 from gpunode.node.own_files.toolkit import LINK_RULE
 from gpunode.packages.families.dnf import LOCKLIST

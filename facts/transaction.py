@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gpunode.base.probe import Probe, shell_text
-from gpunode.facts.base import NodeFact
-from gpunode.facts.shared import UNITS
+from gpunode.facts.base import UNITS, NodeFact
 from gpunode.system.transaction import FOLDER as FOLDER
 from gpunode.system.transaction import Journal, parse_journal
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import shlex
 
 from gpunode.base.probe import Probe, Text
-from gpunode.facts.base import NodeFact
-from gpunode.facts.shared import UNITS
+from gpunode.facts.base import UNITS, NodeFact
 from gpunode.system.unit import Unit as Reading
 from gpunode.system.unit import parse_unit
 

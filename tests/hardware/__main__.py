@@ -19,9 +19,8 @@ from gpunode.base.probe import Text, shell_text
 from gpunode.base.probe_output import checked, decoded, repeated, values
 from gpunode.base.reading import Reading
 from gpunode.components.mps.plugin import PluginMps, parse_plugin_mps
-from gpunode.facts.base import NodeFact, changing_command
+from gpunode.facts.base import SMI, NodeFact, changing_command
 from gpunode.facts.node import Node as NodeFacts
-from gpunode.facts.shared import SMI
 from gpunode.fleet.drift import inspect
 from gpunode.fleet.inventory import load_inventory
 from gpunode.node import Node

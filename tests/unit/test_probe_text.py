@@ -18,13 +18,13 @@ from gpunode.base.probe import Probe, Shared, Text, batch_answers, batch_command
 from gpunode.base.probe_output import checked, sections
 from gpunode.base.shell_file import shell_file
 from gpunode.components.driver import module_fields
+from gpunode.facts.base import UNITS
 from gpunode.facts.deb import DebPackages
 from gpunode.facts.docker import Docker
 from gpunode.facts.driver import Driver
 from gpunode.facts.machine import Machine
 from gpunode.facts.node import PARTS, Node
 from gpunode.facts.packages import AptSources
-from gpunode.facts.shared import UNITS
 from gpunode.facts.toolkit import ContainerToolkit
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.facts.unit import Unit

@@ -16,9 +16,9 @@ from gpunode.base.reading import ParseError
 from gpunode.components.containerd.state import parse_containerd
 from gpunode.components.mps import parse_mps
 from gpunode.components.mps.daemon import UNITS as FILES
+from gpunode.facts.base import UNITS
 from gpunode.facts.containerd import Containerd as ContainerdFact
 from gpunode.facts.mps import Mps as MpsFact
-from gpunode.facts.shared import UNITS
 from gpunode.system.started import seconds
 
 pytestmark = pytest.mark.simulated
