@@ -39,10 +39,9 @@ from gpunode.operations import applied, files
 from gpunode.operations.announcement import announcing, is_announcing
 from gpunode.operations.control_plane import cluster_nodes
 from gpunode.operations.drain import drain_before
-from gpunode.operations.failure import has_work
+from gpunode.operations.failure import has_work, leave_alone, refuse
 from gpunode.operations.own_files import keeps_no_others
 from gpunode.operations.phase import begin_image, is_image, is_unattended
-from gpunode.operations.refusal import leave_alone, refuse
 from gpunode.settings import Settings, component_models, settings_from
 from gpunode.settings.domains import in_domain
 from gpunode.settings.host_data import data_of

@@ -6,7 +6,7 @@ from gpunode.deploys.component import component, drain, own_file, settings
 from gpunode.deploys.drain import uncordon
 from gpunode.node.own_files.containerd import LOADED, LOADED_UNIT, MODULES, MODULES_LOAD, PROXY, SYSCTLS
 from gpunode.operations import containerd as runtime
-from gpunode.operations import kernel, sysctl, systemd
+from gpunode.operations import kernel, systemd
 from gpunode.operations.phase import is_image
 from gpunode.system.sysctl import KUBERNETES
 
@@ -25,7 +25,7 @@ def containerd() -> None:
         kernel.loaded(name="Load the kernel modules that containers need", modules=MODULES)
     own_file(SYSCTLS, keep="Persist what Kubernetes needs of the kernel")
     if desired.sysctls and not is_image():
-        sysctl.set_now(name="Set what Kubernetes needs of the kernel", values=KUBERNETES)
+        kernel.parameters_set(name="Set what Kubernetes needs of the kernel", values=KUBERNETES)
     own_file(PROXY, keep="Set containerd's proxy", remove="Remove containerd's proxy")
     # The one way to tell a changed comment from a changed configuration.
     own_file(LOADED, keep="Note what containerd starts with")

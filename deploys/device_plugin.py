@@ -9,7 +9,7 @@ from gpunode.kubernetes.device_plugin.pod_security import namespaces
 from gpunode.kubernetes.device_plugin.update_strategy import is_node_by_node
 from gpunode.kubernetes.gpu_operator import operator
 from gpunode.kubernetes.other_plugins.desired import releases
-from gpunode.operations import dcgm_exporter, gpushare, helm, methods, other_plugins, pod_security, scheduler
+from gpunode.operations import dcgm_exporter, gpushare, helm, methods, other_plugins, pod_security
 from gpunode.operations import device_plugin as plugin
 from gpunode.operations.cluster_labels import takes_part
 from gpunode.operations.phase import is_image
@@ -77,7 +77,7 @@ def device_plugin() -> None:
         name="Install kubectl-inspect-gpushare here", desired=cluster_of.gpushare, proxy=cluster_of.proxy
     )
     if host.name in schedulers(hosts):
-        scheduler.extended(
+        gpushare.extended(
             name="Have the scheduler ask the extender" if extender(hosts) else "Have the scheduler ask no extender",
             extender=extender(hosts),
             manifest=cluster_of.gpushare.manifest,

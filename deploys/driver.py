@@ -28,7 +28,6 @@ from gpunode.operations import (
     files,
     initramfs,
     kernel,
-    kernel_headers,
     mps,
     packages,
     runfile,
@@ -110,7 +109,7 @@ def _keep_nouveau_out() -> None:
 
 def _headers(desired: DriverSettings) -> None:
     if desired.kernel_headers == "install" and tables.headers_of_image(node().operating_system.id):
-        kernel_headers.installed(name="Install the headers of the kernel that boots next", family=distribution().family)
+        kernel.headers_installed(name="Install the headers of the kernel that boots next", family=distribution().family)
 
 
 def _packages(desired: Desired, source: DriverSource) -> None:

@@ -1,7 +1,6 @@
 """podman, whose containers get GPUs by CDI."""
 
-from gpunode.components.podman.decide import desired_of, lacks
-from gpunode.components.podman.drop_in import PATH
+from gpunode.components.podman.decide import PATH, desired_of, lacks
 from gpunode.deploys.component import component, distribution, node, own_file, settings
 from gpunode.operations import packages
 

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from gpunode.base.probe import Probe, Shared, Text, shell_text
 from gpunode.facts.base import NodeFact, probe_command
+from gpunode.packages.apt_archive import AptArchive as Reading
+from gpunode.packages.apt_archive import parse_apt_archive
 from gpunode.packages.deb import AptRepository as AptRepositoryReading
 from gpunode.packages.deb import parse_apt_repository, parse_deb_packages
 from gpunode.packages.installed_packages import InstalledPackages
 from gpunode.packages.keyring import PRIMARY_KEYS
+
+# gpunode's own entry of the distribution's archive: the components that the node's entries lack.
+SOURCE = "/etc/apt/sources.list.d/gpunode-distribution.sources"
+
+
+class AptArchive(NodeFact[Reading]):
+    """Read what apt reads, by apt's own account, and the text of each file that names it."""
+
+    probe = shell_text("packages/apt_archive", SOURCE=SOURCE)
+    parse = staticmethod(parse_apt_archive)
+
 
 # Succeeds where dpkg was not interrupted.
 _WHOLE = '[ -z "$(dpkg --audit 2>&1; ls /var/lib/dpkg/updates)" ]'

@@ -6,8 +6,8 @@ from gpunode.base import tables
 from gpunode.base.probe import shell_text
 from gpunode.components.toolkit import ContainerToolkit as Reading
 from gpunode.components.toolkit import parse_toolkit
-from gpunode.components.toolkit.cdi import CDI_MARK
 from gpunode.components.toolkit.configuration import PATH
+from gpunode.components.toolkit.specification import CDI_MARK
 from gpunode.components.toolkit.state import PACKAGES as NAMES
 from gpunode.facts.base import UNITS, NodeFact
 from gpunode.facts.packages import PACKAGES

@@ -15,7 +15,7 @@ from pyinfra.api import QuoteString, StringCommand
 from gpunode.agent.files import GATE, LEFT, OPTIONAL, PLACES, SERVICE, TIMER, UNITS, Install, texts
 from gpunode.base.shell_file import script_file
 from gpunode.facts.file import File
-from gpunode.facts.unit import Unit
+from gpunode.facts.system import Unit
 from gpunode.operations.failure import node_operation, require
 from gpunode.operations.files import write_command
 from gpunode.operations.script import script_command

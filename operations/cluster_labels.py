@@ -16,7 +16,7 @@ from pyinfra.context import ctx_host
 
 from gpunode.base.reading import ParseError
 from gpunode.base.run_context import Slot
-from gpunode.fleet.run.stopping import stops
+from gpunode.fleet.run.events import stops
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_labels import DesiredLabels
 from gpunode.kubernetes.foreign_cordon import asks, left_alone

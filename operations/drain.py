@@ -17,7 +17,7 @@ from pyinfra.api.state import BaseStateCallback
 
 from gpunode.base.run_context import Slot
 from gpunode.facts.boot import RunningBoot as RunningBootFact
-from gpunode.fleet.run.stopping import stops
+from gpunode.fleet.run.events import stops
 from gpunode.kubernetes.drain import WAVE
 from gpunode.kubernetes.drain.commands import Drain
 from gpunode.kubernetes.drain.session import DrainError, Session

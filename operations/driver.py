@@ -14,8 +14,8 @@ from gpunode.components.driver.loading import Act, Loading, decide_loading, step
 from gpunode.components.driver.peermem import decide_peermem
 from gpunode.facts.boot import Boot
 from gpunode.facts.driver import Driver
+from gpunode.facts.system import Unit
 from gpunode.facts.transaction import FOLDER
-from gpunode.facts.unit import Unit
 from gpunode.operations import systemd
 from gpunode.operations.driver_transaction import DRIVER
 from gpunode.operations.failure import OperationRefused, node_operation, require

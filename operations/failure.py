@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterator
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
+from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State, StringCommand, operation
 from pyinfra.api.operation import OperationMeta, PyinfraOperation
 from pyinfra.context import ctx_host
@@ -82,3 +83,22 @@ def require(reading: T | Unknown, what: str) -> T:
             f"{what} is unknown ({reading.reason}); nothing was changed. Look at the node, run again."
         )
     return reading
+
+
+@node_operation
+def refuse(reasons: list[str]) -> Iterator[Any]:
+    """Fail this host with its reasons, and no other host.
+
+    + reasons: one line each
+    """
+    yield fail("\n".join(f"refused: {reason}" for reason in reasons))
+
+
+@node_operation
+def leave_alone(reason: str) -> Iterator[Any]:
+    """Say why nothing is done to this host, which is no failure.
+
+    + reason: one line
+    """
+    host.noop(reason)
+    yield from ()

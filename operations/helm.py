@@ -6,7 +6,7 @@ run recovers (gpunode/kubernetes/helm/change.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -25,10 +25,9 @@ from gpunode.kubernetes.device_plugin.mps_clients import release_restarts, with_
 from gpunode.kubernetes.device_plugin.update_strategy import node_by_node
 from gpunode.kubernetes.helm.asked import AskedRelease
 from gpunode.kubernetes.helm.change import ReleaseChange
-from gpunode.kubernetes.helm.manifest import objects
+from gpunode.kubernetes.helm.manifest import Identity, is_custom, objects
 from gpunode.kubernetes.helm.program import HelmError
 from gpunode.kubernetes.helm.session import Session
-from gpunode.kubernetes.helm.waits import waiting
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, labelled_for
 from gpunode.operations.cluster_labels import relabelled
 from gpunode.operations.control_plane import runner
@@ -39,6 +38,42 @@ from gpunode.operations.shared_once import asked_once, once_per_run
 from gpunode.settings import Settings
 from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.proxy import ProxySettings
+
+# source: helm v3, pkg/kube/ready.go; helm v4 takes all kinds (kstatus), of which these and custom resources take time.
+_TAKE_TIME = {
+    "CustomResourceDefinition",
+    "DaemonSet",
+    "Deployment",
+    "PersistentVolumeClaim",
+    "Pod",
+    "ReplicaSet",
+    "ReplicationController",
+    "StatefulSet",
+}
+_FEW = 6
+_POLICY = "ClusterPolicy"
+
+
+def waited_for(objects: Iterable[Identity], major: int) -> tuple[Identity, ...]:
+    """Return the objects of a release that a helm of this major version waits for."""
+    return tuple(sorted(each for each in objects if each.kind in _TAKE_TIME or (major >= 4 and is_custom(each))))
+
+
+def waiting(objects: Iterable[Identity], version: str, timeout: int) -> str:
+    """Return what helm of this version waits for and how many seconds at most, for people; empty: for nothing."""
+    found = waited_for(objects, int(version.partition(".")[0]))
+    if not found:
+        return ""
+    more = f" and {len(found) - _FEW} more" if len(found) > _FEW else ""
+    text = (
+        f"helm {version} now waits until {', '.join(map(str, found[:_FEW]))}{more} "
+        f"{'are' if len(found) > 1 else 'is'} ready, for {timeout} s at most (kubernetes.timeout), and as long again "
+        "where it goes back"
+    )
+    if any(each.kind == _POLICY for each in found):
+        text += f"; the {_POLICY} is ready when the operator's own pods run on every GPU node"
+    return text
+
 
 _NODES = "the cluster's nodes"
 # Whether a configuration had to stay until its nodes are labelled for another one.

@@ -11,7 +11,7 @@ from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
 from gpunode.facts.file import File
-from gpunode.facts.unit import Unit
+from gpunode.facts.system import Unit
 from gpunode.node.first_boot import UNIT, UNIT_FILE, files
 from gpunode.operations.failure import node_operation, require
 from gpunode.operations.files import write_command

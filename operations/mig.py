@@ -18,7 +18,7 @@ from gpunode.components.mig.boot import NAME, RECORD, SCRIPT, UNIT, MigBoot
 from gpunode.components.mig.decide import MODE, Actual, Desired, MigChange, decide
 from gpunode.components.mig.files import FUNCTIONS, desired_files
 from gpunode.components.mig.state import Mig
-from gpunode.components.toolkit.cdi import CDI_MARK, OWN_SPECIFICATION
+from gpunode.components.toolkit.specification import CDI_MARK, OWN_SPECIFICATION
 from gpunode.facts.containerd import Containerd
 from gpunode.facts.crio import Crio
 from gpunode.facts.docker import Docker

@@ -7,12 +7,15 @@ from typing import Any
 
 from pyinfra import host
 
+from gpunode.base.shell_file import script_file
 from gpunode.facts.file import File
 from gpunode.operations.failure import require
 from gpunode.operations.script import script_command
 from gpunode.packages.deb import AptRepository
-from gpunode.packages.keyring import PERMISSIONS
+from gpunode.packages.keyring import PERMISSIONS, PRIMARY_KEYS
 from gpunode.packages.repositories import key_path, source_path
+
+PINNED_KEY = f"{PRIMARY_KEYS}{script_file('pinned_key')}"
 
 
 class Repositories:

@@ -13,8 +13,7 @@ from gpunode.operations.apt_trust import commands
 from gpunode.operations.explained import explained_command
 from gpunode.operations.failure import OperationRefused, require
 from gpunode.operations.own_files import keeps
-from gpunode.operations.pinned_key import PINNED_KEY
-from gpunode.operations.repositories import Repositories, is_good
+from gpunode.operations.repositories import PINNED_KEY, Repositories, is_good
 from gpunode.operations.script import script_command
 from gpunode.packages.families.rpm import second_entries
 from gpunode.packages.repositories import PackageRepository

@@ -9,7 +9,7 @@ from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
 from gpunode.components.service_verdict import masked_refusal
-from gpunode.facts.unit import Unit
+from gpunode.facts.system import Unit
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.phase import is_image
 from gpunode.system.unit import Unit as State

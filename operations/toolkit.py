@@ -11,16 +11,16 @@ from gpunode.base.decision import Decision
 from gpunode.base.shell_file import script_file
 from gpunode.components.driver import DriverState
 from gpunode.components.toolkit import ContainerToolkit as State
-from gpunode.components.toolkit.cdi import CDI_MARK
 from gpunode.components.toolkit.configuration import PATH, Asked
 from gpunode.components.toolkit.decide import (
     Change,
     Configuration,
+    Links,
     decide_configuration,
+    decide_links,
     moves,
 )
-from gpunode.components.toolkit.links import Links, decide_links
-from gpunode.components.toolkit.specification import Specification, decide_specification
+from gpunode.components.toolkit.specification import CDI_MARK, Specification, decide_specification
 from gpunode.facts.toolkit import ContainerToolkit
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, node_operation, require

@@ -10,7 +10,7 @@ from time import monotonic, sleep
 from pyinfra import host
 
 from gpunode.base.reading import Unknown
-from gpunode.facts.gpu_users import GpuUsers
+from gpunode.facts.gpu import GpuUsers
 from gpunode.kubernetes.device_plugin import vector_add
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.proof import Proof

@@ -9,9 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gpunode.base.document import AGENT_SCHEMA, REPORT_SCHEMA, UPDATE, newer
-from gpunode.base.findings import Finding, FindingClass, NodeReport, finding_from
+from gpunode.base.findings import Finding, FindingClass, NodeReport, finding_from, summary_from
 from gpunode.base.messages import Code, command_error
-from gpunode.base.node_summary import summary_from
 from gpunode.base.probe_output import decoded, values
 from gpunode.base.reading import ParseError, Reading
 

@@ -18,7 +18,7 @@ CA = "/etc/gpunode/agent-ca.pem"
 SERVICE, TIMER = "gpunode-agent.service", "gpunode-agent.timer"
 GATE, GATE_PROGRAM = "gpunode-gate.service", "/usr/local/lib/gpunode/gate.py"
 GATE_CONFIG = "/etc/gpunode/gate.json"
-# What cloud-init runs at every boot, where it was cloud-init that put the agent there (gpunode/agent/user_data.py).
+# What cloud-init runs at every boot, where it was cloud-init that put the agent there (gpunode/agent/bundle.py).
 FIRST_PULL = "/var/lib/cloud/scripts/per-boot/gpunode-first-pull"
 UNITS = "/etc/systemd/system"
 # Where installing names the file of what it is to install, to its deploy.

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gpunode.base.codes import slug
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import EXIT_CODES, Finding, FindingClass
-from gpunode.base.messages import Kind, Message, Scope
+from gpunode.base.messages import Kind, Message, Scope, slug
 
 AS_DESIRED = "as the settings ask"
 BY_HAND = "mend what the cause names, or change the settings, and run deploys/gpu_node.py again"

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import gpunode
-from gpunode.base.codes import slug
 from gpunode.base.importing import uncollected
-from gpunode.base.messages import Message, declared, shown
+from gpunode.base.messages import Message, declared, shown, slug
 
 _MOST_NEAR = 3
 # Code of an earlier gpunode: the present one.

@@ -4,16 +4,41 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gpunode.base.codes import slug
 from gpunode.base.disruption import Disruption
-from gpunode.base.messages import Scope
+from gpunode.base.messages import Scope, slug
 
-if TYPE_CHECKING:
-    from gpunode.base.node_summary import NodeSummary
+
+@dataclass(frozen=True)
+class NodeSummary:
+    """Hold a node's versions, and its GPUs: how many are on the bus, and how many nvidia-smi shows.
+
+    A version that is not there is None. `gpunode` is the one whose run was the last whole one on the node.
+    """
+
+    operating_system: str
+    kernel: str
+    driver: str | None
+    driver_flavour: str | None
+    cuda: str | None
+    toolkit: str | None
+    gpu_models: tuple[str, ...]
+    gpus_on_bus: int
+    gpus: int
+    gpunode: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as plain JSON types."""
+        return {**asdict(self), "gpu_models": list(self.gpu_models)}
+
+
+def summary_from(found: Mapping[str, Any]) -> NodeSummary:
+    """Return the summary of which `to_json` gave this, perhaps with more keys; raise KeyError or TypeError."""
+    known = {field.name: found[field.name] for field in fields(NodeSummary)}
+    return NodeSummary(**{**known, "gpu_models": tuple(found["gpu_models"])})
 
 
 class ExitCode(IntEnum):

@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from gpunode.base.codes import with_code
-from gpunode.base.messages import Kind, Message, shown
+from gpunode.base.messages import Kind, Message, shown, with_code
 from gpunode.base.reading import Reading
 
 _BY_MESSAGE = ("do as the message says: the remedy depends on the node",)

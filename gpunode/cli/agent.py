@@ -15,14 +15,38 @@ import click
 from gpunode.base.findings import ExitCode, verdict
 from gpunode.base.importing import uncollected
 from gpunode.cli.agent_options import Time, install_options, installed_with
-from gpunode.cli.errors import BUNDLES_NOT_WRITTEN, end, end_by, told
+from gpunode.cli.errors import BUNDLES_NOT_WRITTEN, USER_DATA_LARGE, complain, end, end_by, told
 from gpunode.cli.output import is_json, output_option, say_document, talk
 from gpunode.cli.recording import history_option, recorded
 from gpunode.cli.selection import called, inventory_argument, limit_option, set_option
-from gpunode.cli.user_data import user_data
 
 if TYPE_CHECKING:
     from gpunode.fleet.call import Call
+
+
+@click.command("user-data")
+@click.option(
+    "--host", metavar="NAME",
+    help="The inventory's host whose bundle the machines take, such as one that stands for a group; by default each "
+    "takes that of its own name in the cloud.",
+)  # fmt: skip
+@click.option("--gzip", "packed", is_flag=True, help="Compress it: cloud-init takes that, and EC2 has 16 KiB for it.")
+@install_options
+def user_data(host: str | None, packed: bool, **asked: Any) -> None:
+    """Print user data for cloud-init: a machine puts the agent on itself, and pulls at once and from time to time.
+
+    Let it be the last part of your user data: then your lists are kept beside its own. It holds no secret. Nothing is
+    contacted. There is no --output: it is what cloud-init reads, to the byte.
+    """
+    from gpunode.agent.bundle import MOST, compressed
+    from gpunode.agent.bundle import user_data as made
+
+    text = made(installed_with(**asked), host)
+    if (size := len(compressed(text))) > MOST:
+        said = f"caution: {size} bytes when it is compressed, and EC2 takes {MOST}: leave --ca out, or shorten it"
+        complain(said, USER_DATA_LARGE)
+    click.echo(compressed(text) if packed else text, nl=False)
+
 
 SCHEMA = 1
 _File = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -185,7 +209,7 @@ def collect(inventory: Path, silent_after: timedelta, show_all: bool, limit: tup
     Exits as `gpunode drift` does: 0 where all is as desired, 2 on drift, 1 where an agent failed or was silent.
     """
     with uncollected():
-        from gpunode.fleet.collected import collected
+        from gpunode.fleet.bundles import collected
     from gpunode.cli.drift import print_reports, watched
     from gpunode.fleet.reports.document import document as of_reports
 

@@ -49,8 +49,14 @@ def check(inventory: Path, show_all: bool, limit: tuple[str, ...]) -> None:
     """
     # Late, because reading inventories imports pyinfra.
     with uncollected():
-        from gpunode.fleet.inventory import InventoryError, foreign_names, layered_data, limited, load_inventory
-        from gpunode.fleet.limit import LimitError
+        from gpunode.fleet.inventory import (
+            InventoryError,
+            LimitError,
+            foreign_names,
+            layered_data,
+            limited,
+            load_inventory,
+        )
         from gpunode.settings import SettingsError, check_hosts
         from gpunode.settings.layers import REPLACE
         from gpunode.settings.set_option import OverrideError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpunode.base.codes import with_code
+from gpunode.base.messages import with_code
 
 if TYPE_CHECKING:
     from gpunode.base.findings import NodeReport

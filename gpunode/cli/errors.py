@@ -9,11 +9,10 @@ from typing import Any, NoReturn
 
 import click
 
-from gpunode.base.codes import has_code, with_code
 from gpunode.base.errors import CodedError
 from gpunode.base.findings import ExitCode
 from gpunode.base.folding import fold_lines
-from gpunode.base.messages import Code, command_caution, command_error
+from gpunode.base.messages import Code, command_caution, command_error, has_code, with_code
 from gpunode.base.terminal import printable, say
 from gpunode.cli.output import error_columns, is_json, is_said, say_document
 from gpunode.cli.selection import told_of
@@ -153,8 +152,7 @@ def told() -> Iterator[None]:
     from gpunode.fleet.ci.machines import MachinesError
     from gpunode.fleet.engine.address import EngineError
     from gpunode.fleet.engine.expected import PartError
-    from gpunode.fleet.inventory import InventoryError
-    from gpunode.fleet.limit import LimitError
+    from gpunode.fleet.inventory import InventoryError, LimitError
     from gpunode.node.recorded import FactsError
     from gpunode.settings import SettingsError
     from gpunode.settings.set_option import OverrideError

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from gpunode.base.codes import with_code
 from gpunode.base.explained import Page, asked, near, pages
 from gpunode.base.findings import ExitCode
 from gpunode.base.folding import fold
+from gpunode.base.messages import with_code
 from gpunode.base.terminal import say
 from gpunode.cli.errors import UNKNOWN_CODE
 from gpunode.cli.output import columns, is_json, output_option, say_document

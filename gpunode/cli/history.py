@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gpunode.base.codes import with_code
 from gpunode.base.findings import ExitCode
+from gpunode.base.messages import with_code
 from gpunode.base.terminal import say_coloured
 from gpunode.cli.errors import NOT_READ, end, end_by
 from gpunode.cli.output import columns, is_json, is_quiet, output_option, say_document, talk

@@ -109,9 +109,9 @@ def texts(choice: Choice, directory: Path, template: str) -> tuple[dict[Path, st
 
     template: the text of a group_data file with settings
     """
+    from gpunode.fleet.inventory import LimitError
     from gpunode.fleet.known.machines import KnownError, only
     from gpunode.fleet.known.written import files
-    from gpunode.fleet.limit import LimitError
 
     folders = (directory / "inventories" / "group_data", directory / "group_data")
     stems = {"all", "ci", "lab", *(path.stem for folder in folders for path in folder.glob("*.py"))}

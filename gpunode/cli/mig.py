@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpunode.base.codes import with_code
 from gpunode.base.findings import ExitCode
 from gpunode.base.folding import UNBOUND, fold_lines
+from gpunode.base.messages import with_code
 from gpunode.base.terminal import say
 from gpunode.cli.errors import complain
 from gpunode.cli.output import columns, is_json, is_quiet, output_option, say_document

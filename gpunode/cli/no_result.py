@@ -14,10 +14,9 @@ from contextlib import contextmanager
 
 import click
 
-from gpunode.base.codes import parted
 from gpunode.base.errors import INTERRUPTED
 from gpunode.base.findings import ExitCode
-from gpunode.base.messages import Code
+from gpunode.base.messages import Code, parted
 from gpunode.cli.errors import CRASHED, USAGE, complain, say_error, say_usage
 from gpunode.cli.interruption import caught, end_line
 from gpunode.cli.output import has_output, take_mode_of_words

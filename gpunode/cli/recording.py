@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gpunode.base.codes import with_code
 from gpunode.base.errors import CodedError
+from gpunode.base.messages import with_code
 from gpunode.base.terminal import say
 from gpunode.fleet.engine.expected import expected
 

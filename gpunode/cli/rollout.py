@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 from click.core import ParameterSource
 
-from gpunode.base.codes import with_code
 from gpunode.base.findings import ExitCode
+from gpunode.base.messages import with_code
 from gpunode.cli.engine import engine_option
 from gpunode.cli.errors import end_by, told
 from gpunode.cli.interruption import interruptible

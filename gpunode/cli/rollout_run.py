@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpunode.base.codes import with_code
+from gpunode.base.messages import with_code
 from gpunode.cli.engine import inspected
 from gpunode.cli.recording import recorded
 from gpunode.cli.rollout_told import say_head, tell
@@ -63,9 +63,9 @@ def carried_out(
     from gpunode.fleet.inventory import foreign_names, host_data
     from gpunode.fleet.reports.document import document
     from gpunode.fleet.rollout.conduct import Hands, conduct
+    from gpunode.fleet.rollout.document import WaveRunner
     from gpunode.fleet.rollout.opening import asked, difference
     from gpunode.fleet.rollout.place import controller_lock, place
-    from gpunode.fleet.rollout.wave_run import WaveRunner
     from gpunode.fleet.run.child import program
     from gpunode.settings import check_hosts
 

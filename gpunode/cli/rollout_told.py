@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpunode.base.codes import with_code
 from gpunode.base.findings import FindingClass
 from gpunode.base.folding import fold
 from gpunode.base.host_names import folded, folded_in_a_line
+from gpunode.base.messages import with_code
 from gpunode.base.terminal import say
 from gpunode.cli.output import columns, is_quiet, talk
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gpunode.base.codes import with_code
+from gpunode.base.messages import with_code
 
 if TYPE_CHECKING:
     from gpunode.fleet.call import Call

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.components.smoke_driver import Handed, InContainer, driver_notes, driver_problems, parse_in_container
-from gpunode.system.smi_list import parse_list
+from gpunode.system.smi import parse_list
 
 _LOGS = "look at /var/log/nvidia-container-runtime.log (toolkit.debug = True writes it)"
 _RUN = "run deploys/gpu_node.py"

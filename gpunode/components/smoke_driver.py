@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpunode.base.reading import Reading
-from gpunode.system.smi_list import ListedGpu, parse_list
+from gpunode.system.smi import ListedGpu, parse_list
 
 _LOGS = "look at /var/log/nvidia-container-runtime.log (toolkit.debug = True writes it)"
 _RENEW = "run deploys/gpu_node.py, which makes CDI specifications of a former driver or MIG layout anew"

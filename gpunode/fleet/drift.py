@@ -19,8 +19,7 @@ from gpunode.fleet.nodes import Answer
 from gpunode.fleet.reports.run_end import refusal_finding
 from gpunode.node import Node
 from gpunode.node.preflight import refusals
-from gpunode.node.summary import summary
-from gpunode.node.verdict import judge
+from gpunode.node.verdict import judge, summary
 from gpunode.settings import check_hosts
 
 

@@ -5,9 +5,9 @@
 - `access`: nodes whose login shell is a csh or fish, whose /tmp lets nothing be run, or whose sudo asks where nobody
   answers, see gpunode/fleet/access.
 - `settings`: settings are judged before the first connection; config.py cannot add an inventory callback.
-- `parallel`: as many hosts at once as there are, see gpunode.fleet.parallel.
+- `parallel`: as many hosts at once as there are, see gpunode.fleet.hooks.
 - `readings`: one reading of a node serves many operations, see gpunode.fleet.shared_readings.
-- `order`: an operation's place in the deploy without `inspect.stack()` (gpunode.fleet.operation_order), and its type
+- `order`: an operation's place in the deploy without `inspect.stack()` (gpunode.fleet.hooks), and its type
   hints read once.
 - `connectors`: which of them are installed is looked up once.
 - `verdict`: a run ends with how its nodes are, see gpunode.fleet.run_end.
@@ -20,19 +20,24 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import sys
 import time
 from collections.abc import Callable
 from functools import cache, partial, wraps
+from types import FrameType
 from typing import Any
 
+import pyinfra
 from pyinfra import logger
 from pyinfra.api import arguments, connectors
+from pyinfra.api import state as pyinfra_state
 from pyinfra.api.command import FunctionCommand
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.api.inventory import Inventory
 from pyinfra.api.state import State
+from pyinfra.api.util import PYINFRA_INSTALL_DIR
 from pyinfra.connectors import local, ssh
 from pyinfra.connectors import util as connectors_util
 from pyinfra.connectors.local import LocalConnector
@@ -43,8 +48,53 @@ from gpunode.base.run_context import Slot
 from gpunode.base.terminal import logged
 from gpunode.fleet import run_end, shared_readings
 from gpunode.fleet.access import connecting, connection
-from gpunode.fleet.operation_order import operation_order
-from gpunode.fleet.parallel import parallel
+
+# Open files per host while operations run, and those of Python itself: pyinfra's own reckoning.
+_FILES_PER_HOST, _FILES = 3, 10
+
+
+def parallel(
+    init: Callable[..., Any], self: State, inventory: Inventory, config: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """Begin a run with all hosts at once, where nobody chose a number."""
+    if config is not None and not config.PARALLEL:
+        config.PARALLEL = min(len(inventory), hosts_within_open_files(len(inventory)))
+    return init(self, inventory, config, *args, **kwargs)
+
+
+def hosts_within_open_files(hosts: int) -> int:
+    """Return how many hosts fit below the limit of open files, which is raised first as far as it may be."""
+    desired = hosts * _FILES_PER_HOST + _FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < desired:
+        soft = desired if hard == resource.RLIM_INFINITY else min(desired, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY:
+        return hosts
+    # pyinfra read the limit when it was imported, and would warn by that.
+    pyinfra_state.MAX_PARALLEL = max(1, (soft - _FILES) // _FILES_PER_HOST)
+    return pyinfra_state.MAX_PARALLEL
+
+
+def operation_order(state: State) -> list[int]:
+    """Return what pyinfra's get_operation_order_from_stack returns: line numbers from the deploy file inwards.
+
+    pyinfra 3.10 walks the stack with `inspect.stack()`, which looks for the source of every frame (cpython issue
+    92041): it is the greater part of the controller's work per operation and host. The numbers are in the frames.
+    """
+    frames: list[FrameType] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        frames.append(frame)
+        frame = frame.f_back
+    frames.reverse()
+    if file := state.current_deploy_filename:
+        # Where the file is nowhere on the stack, pyinfra's own loop ends at its own frame, which it leaves out.
+        frames = frames[next((at for at, each in enumerate(frames) if each.f_code.co_filename == file), len(frames)) :]
+    numbers = [state.current_op_file_number] if pyinfra.is_cli else []
+    install = str(PYINFRA_INSTALL_DIR)
+    return numbers + [each.f_lineno for each in frames if not each.f_code.co_filename.startswith(install)]
+
 
 _MARK = "_gpunode_hook"
 # paramiko tells of each connection that fails by a traceback, where nobody listens; pyinfra tells the reason.

@@ -1,10 +1,17 @@
-"""Read a pyinfra inventory as pyinfra does, without connecting to any host, and validate its settings."""
+"""Read a pyinfra inventory as pyinfra does, without connecting to any host, and validate its settings.
+
+pyinfra looks for each host in the list of each of its groups: ten thousand hosts take five seconds, and a hundred
+thousand ten minutes. `quick` gives it lists with an index. A command on a part of an inventory makes hosts of the part
+alone: the file is executed as a whole.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
@@ -16,12 +23,89 @@ from gpunode.base.run_context import Slot
 from gpunode.base.standard_output import kept_for_results
 from gpunode.fleet.engine.expected import expected
 from gpunode.fleet.known import recognised
-from gpunode.fleet.limit import LimitError
 from gpunode.settings import Settings, check_hosts
 from gpunode.settings.host_data import HostData, data_of
 
 if TYPE_CHECKING:
     from pyinfra.api.inventory import Inventory
+
+
+class LimitError(CodedError):
+    """Say which pattern names no host, and what it may be."""
+
+    code = command_error(
+        "limit.no-host", "A pattern of --limit matches no host of the inventory.",
+        "A pattern is a host's name, a glob such as gpu-* or a group; each has to match a host. No host was contacted.",
+        remedy="correct the pattern; the message lists the groups, and `gpunode check INVENTORY` names the hosts",
+        exit="64",
+    )  # fmt: skip
+
+    def __init__(self, pattern: str, source: str, groups: Iterable[str]) -> None:
+        """Take the pattern, what the hosts are of, and that one's groups."""
+        named = ", ".join(sorted(groups)) or "none"
+        super().__init__(
+            f"{pattern}: {source} has no such host or group; give a host's name, a glob such as 'gpu-*', or a group: "
+            f"{named}"
+        )
+
+
+class Hosts(list[Any]):
+    """Be a group's list of hosts, which knows at once whether it holds one. It is only ever added to."""
+
+    def __init__(self) -> None:
+        """Be empty."""
+        super().__init__()
+        self._known: set[int] = set()
+
+    def append(self, host: Any) -> None:
+        """Add a host, which lives as long as this."""
+        super().append(host)
+        self._known.add(id(host))
+
+    def __contains__(self, host: object) -> bool:
+        """Say whether a host is in it, by identity, as pyinfra's hosts have it."""
+        return id(host) in self._known
+
+
+@contextmanager
+def quick(only: Collection[str] | None = None) -> Iterator[None]:
+    """Have pyinfra read inventories so meanwhile; only: of no other host anything is made, by name."""
+    from pyinfra.api import inventory as api
+    from pyinfra_cli import inventory as cli
+
+    made: Any = api
+    files: Any = cli
+    before, groups_of = made.defaultdict, files._get_groups_from_filename
+    made.defaultdict = _dictionary
+    if only is not None:
+        files._get_groups_from_filename = _those(groups_of, frozenset(only))
+    try:
+        yield
+    finally:
+        made.defaultdict, files._get_groups_from_filename = before, groups_of
+
+
+def _dictionary(factory: Callable[[], Any]) -> Any:
+    return defaultdict(Hosts if factory is list else factory)
+
+
+def _those(groups_of: Callable[[str], dict[str, Any]], only: frozenset[str]) -> Callable[[str], dict[str, Any]]:
+    def found(filename: str) -> dict[str, Any]:
+        return {group: _of(those, only) for group, those in groups_of(filename).items()}
+
+    return found
+
+
+def _of(group: Any, only: frozenset[str]) -> Any:
+    """Return a group without other hosts; what a connector makes hosts of stays, for nobody knows yet which."""
+    if isinstance(group, tuple):
+        hosts, data = group
+        return _of(hosts, only), data
+    return [each for each in group if (name := _name(each)) in only or name.startswith("@")]
+
+
+def _name(host: Any) -> str:
+    return str(host[0] if isinstance(host, tuple) else host)
 
 
 # A thousand hosts' settings take a second, and a run asks for them once for each host.
@@ -85,8 +169,6 @@ def load_inventory(inventory: str | os.PathLike[str]) -> Inventory:
     from pyinfra.context import ctx_state
     from pyinfra_cli import util
     from pyinfra_cli.inventory import make_inventory
-
-    from gpunode.fleet.large_inventory import quick
 
     # pyinfra keeps the code of each file that it executed; whoever asks again wants what the file says now.
     util.PYTHON_CODES.clear()

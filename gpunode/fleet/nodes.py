@@ -33,8 +33,8 @@ from gpunode.fleet.access import connecting, errors
 from gpunode.fleet.engine import local
 from gpunode.fleet.engine.expected import expected, refuse_others
 from gpunode.fleet.fingerprints import fingerprints
+from gpunode.fleet.hooks import hosts_within_open_files
 from gpunode.fleet.inventory import foreign_names, limited, load_inventory
-from gpunode.fleet.parallel import hosts_within_open_files
 from gpunode.settings import Settings, check_hosts
 from gpunode.settings.host_data import data_of
 

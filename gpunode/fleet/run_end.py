@@ -31,7 +31,7 @@ from gpunode.fleet.access import errors
 from gpunode.fleet.call import Call, told_call
 from gpunode.fleet.reports.run_end import Failure, HostEnd, refusal_finding, verdict_text
 from gpunode.fleet.run import events
-from gpunode.fleet.run.stopping import is_part, stops
+from gpunode.fleet.run.events import is_part, stops
 from gpunode.settings import overrides
 
 # Characters of an error that is told as the cause.

@@ -25,7 +25,6 @@ from gpunode.components.mig import decide as mig
 from gpunode.components.mps import daemons
 from gpunode.components.mps import decide as mps
 from gpunode.components.podman import decide as podman
-from gpunode.components.podman import drop_in as podman_files
 from gpunode.components.power import decide as power
 from gpunode.components.rdma import decide as rdma
 from gpunode.components.slurm import decide as slurm
@@ -182,7 +181,7 @@ COMPONENTS = (
     Component("toolkit", _toolkit, (toolkit_files,)),
     Component("containerd", _containerd, (containerd_files,), files_first=True),
     Component("docker", _docker),
-    Component("podman", _podman, (podman_files,)),
+    Component("podman", _podman, (podman,)),
     Component("crio", _crio),
     Component("slurm", _slurm, is_always_judged=True),
     Component("rdma_shared_device_plugin", _rdma),

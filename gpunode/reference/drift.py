@@ -7,9 +7,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from gpunode.base.disruption import Disruption
-from gpunode.base.findings import ExitCode, Finding, FindingClass, NodeReport, verdict
+from gpunode.base.findings import ExitCode, Finding, FindingClass, NodeReport, NodeSummary, verdict
 from gpunode.base.messages import Scope
-from gpunode.base.node_summary import NodeSummary
 from gpunode.fleet.call import Call
 from gpunode.fleet.page.of_drift import KINDS
 from gpunode.fleet.reports.document import document as json_document

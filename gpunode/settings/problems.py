@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from operator import attrgetter
 
-from gpunode.base.codes import with_code
 from gpunode.base.errors import CodedError
 from gpunode.base.host_names import folded
-from gpunode.base.messages import Code, Mistake, mistake, shown
+from gpunode.base.messages import Code, Mistake, mistake, shown, with_code
 from gpunode.base.reading import Reading
 from gpunode.settings.layers import DEEPEST
 

@@ -7,10 +7,20 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from gpunode.settings.chart import HOST
 from gpunode.settings.component import Component, DnsLabel, matching
 from gpunode.settings.extended_resources import ResourceCount, of_others
-from gpunode.settings.image import PinnedImage
 from gpunode.settings.kubernetes import KubernetesSettings
+
+PinnedImage = Annotated[
+    str,
+    matching(
+        rf"{HOST}(/[a-z0-9][a-z0-9._-]*)+(?=[:@])(:(?!latest(@|$))[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}})?(@sha256:[0-9a-f]{{64}})?",
+        "an image with its tag or digest, such as 'registry.example.org/rdma-plugin:v1.5.3'; the tag 'latest' pins "
+        "nothing",
+    ),
+]
+
 
 # The plugin's own name for a resource has no dash and no dot (pkg/resources/resources_manager.go, validResourceName),
 # and Kubernetes takes no '_' at its ends.

@@ -21,8 +21,7 @@ from gpunode.base.probe_output import cells, repeated, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.system.gpu import parse_gpus
 from gpunode.system.gpu_specification import Asked, asked
-from gpunode.system.smi import data
-from gpunode.system.smi_list import parse_list
+from gpunode.system.smi import data, parse_list
 
 # Where containerd, docker's own containerd, podman and CRI-O keep what a running container was started with.
 SPECIFICATIONS = (

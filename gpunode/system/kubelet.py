@@ -16,7 +16,7 @@ from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.tables.reading import Row, Table, table
 from gpunode.base.versions import at_least, program_version
-from gpunode.system.started import seconds
+from gpunode.system.service import seconds
 
 # Where a transaction notes by which files it started the kubelet: `PID START`, then `SHA-256 PATH` of each.
 NOTED = "/run/gpunode/kubelet.loaded"

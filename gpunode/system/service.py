@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from gpunode.base.probe_output import repeated, values
 from gpunode.base.reading import ParseError, Reading
+
+# "Sun 2026-11-22 22:03:24.123456 UTC"; without the part of a second by systemd up to 250.
+_TIMESTAMP = re.compile(r"\w{3} (\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2})(\.\d{1,6})? UTC", re.ASCII)
+
+
+def seconds(timestamp: str) -> float:
+    """Return a timestamp as seconds since the epoch; raise ParseError where it is none.
+
+    Of whole seconds it is the end: what was written in the second in which a daemon started may have been there before,
+    and whoever took it for newer would restart the daemon in each run.
+    """
+    match = _TIMESTAMP.fullmatch(timestamp.strip())
+    try:
+        if match is None:
+            raise ValueError("of another form")
+        whole = datetime.strptime(match[1], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
+    except ValueError as error:
+        raise ParseError(f"not a timestamp of systemd's: {timestamp[:60]!r}: {error}") from error
+    return float(f"{int(whole.timestamp())}{match[2] or '.999999'}")
+
 
 # Seconds. A daemon that cannot do what its configuration asks ends within a few of them; systemd's own pause before it
 # starts one again is 5 s in containerd's unit, and 2 s in docker's.

@@ -3,7 +3,7 @@
 # $SHOWN: lines PROPERTY=VALUE of each unit, and behind them a line of a dot.
 #
 # Timestamps are in UTC and with microseconds as far as systemd can: 246 and older know no such option, up to 250 `show`
-# does not heed it, and prints whole seconds (gpunode/system/started.py).
+# does not heed it, and prints whole seconds (gpunode/system/service.py).
 #
 # show_units NAME... adds units to $SHOWN. unit NAME sets $unit to the lines of one, and fails where there are none.
 # says PROPERTY sets $SAID to the last value of a property in $unit, empty where there is none.

@@ -1,5 +1,5 @@
 # Functions, on top of mig_asking.sh, mig_holders.sh and mig_creating.sh: a GPU is brought to a layout.
-# A layout is a line of text (gpunode/components/mig/record.py): a GPU's UUID, then `off`, or `on` and one word for each
+# A layout is a line of text (gpunode/components/mig/boot.py): a GPU's UUID, then `off`, or `on` and one word for each
 # GPU instance, PROFILE:START=SIZES, the sizes of its compute instances. The GPU's own lists say by which number a
 # profile goes; every instance is created at its own start, so that no order of creation can fail.
 

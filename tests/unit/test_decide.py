@@ -26,9 +26,9 @@ from gpunode.facts.containerd import Containerd as ContainerdFact
 from gpunode.facts.cuda import CudaToolkits as CudaFact
 from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.driver import Driver as DriverFact
+from gpunode.facts.system import Unit as UnitFact
 from gpunode.facts.toolkit import ContainerToolkit as ToolkitFact
 from gpunode.facts.transaction import TransactionJournal
-from gpunode.facts.unit import Unit as UnitFact
 from gpunode.fleet.rollout.choice import left_out
 from gpunode.node import Node
 from gpunode.node.components import decisions, desired_files, in_order

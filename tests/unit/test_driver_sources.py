@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpunode.base import tables
-from gpunode.facts.apt_archive import AptArchive as AptArchiveFact
+from gpunode.facts.deb import AptArchive as AptArchiveFact
 from gpunode.facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
 from gpunode.operations import driver_packages
 from gpunode.packages.driver_packages import (

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from gpunode.base.disruption import Disruption
-from gpunode.base.findings import Finding, FindingClass, NodeReport
-from gpunode.base.node_summary import NodeSummary
+from gpunode.base.findings import Finding, FindingClass, NodeReport, NodeSummary
 from gpunode.fleet import no_answer
 from gpunode.fleet.engine import apply, readings, remote
 from gpunode.fleet.engine.address import EngineError, Scheduler

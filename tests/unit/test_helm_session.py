@@ -14,7 +14,7 @@ from gpunode.kubernetes.helm.errors import explained
 from gpunode.kubernetes.helm.manifest import Identity
 from gpunode.kubernetes.helm.program import HelmError
 from gpunode.kubernetes.helm.session import Output, Session
-from gpunode.kubernetes.helm.waits import waiting
+from gpunode.operations.helm import waiting
 from tests.support.helm import MANIFEST, NOW, OTHER, SAME, TIMEOUT, commands
 from tests.support.helm_session import SimulatedHelm
 from tests.support.messages import unnamed

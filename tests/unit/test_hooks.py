@@ -35,8 +35,7 @@ from gpunode.facts.smoke import Smoke
 from gpunode.facts.system import KernelFeatures
 from gpunode.fleet import hooks, shared_readings
 from gpunode.fleet.access import connecting
-from gpunode.fleet.operation_order import operation_order
-from gpunode.fleet.parallel import hosts_within_open_files
+from gpunode.fleet.hooks import hosts_within_open_files, operation_order
 from gpunode.fleet.shared_readings import as_output
 from gpunode.fleet.snapshot import Changes
 from gpunode.operations import files

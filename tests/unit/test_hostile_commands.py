@@ -31,7 +31,7 @@ from gpunode.facts.families.pacman import PacmanOffers, PacmanPackages, PacmanSi
 from gpunode.facts.families.rpm import RpmPackages
 from gpunode.facts.families.zypper import ZypperOffers, ZypperRepository, ZypperSimulation
 from gpunode.facts.file import File
-from gpunode.facts.unit import Unit
+from gpunode.facts.system import Unit
 from gpunode.operations.apt_trust import commands
 from gpunode.operations.files import write_command
 from gpunode.operations.script import script_command

@@ -15,7 +15,7 @@ from gpunode.base.probe import shell_text
 from gpunode.components.containerd.drop_in import PATH as DROP_IN
 from gpunode.components.mig.boot import RECORD, UNIT
 from gpunode.components.mps.daemon import FOLDER as MPS
-from gpunode.components.toolkit.cdi import OWN_SPECIFICATION as CDI
+from gpunode.components.toolkit.specification import OWN_SPECIFICATION as CDI
 from gpunode.facts.interrupted import LEFT
 from gpunode.facts.interrupted import Interrupted as InterruptedFact
 from gpunode.facts.transaction import TransactionJournal

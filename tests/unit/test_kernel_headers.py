@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpunode.deploys import driver as driver_deploy
-from gpunode.operations.families.headers import BY_DNF, BY_ZYPPER
+from gpunode.operations.kernel import BY_DNF, BY_ZYPPER
 from gpunode.settings import settings_from
 from gpunode.system.operating_system import OperatingSystem
 from tests.support.messages import unnamed
@@ -39,7 +39,7 @@ def test_the_deploy_asks_for_them_where_the_family_has_them_so(
     monkeypatch: pytest.MonkeyPatch, system: OperatingSystem, asked: str, called: bool
 ) -> None:
     recorder = Recorder()
-    monkeypatch.setattr(driver_deploy, "kernel_headers", recorder)
+    monkeypatch.setattr(driver_deploy, "kernel", recorder)
     monkeypatch.setattr(driver_deploy, "node", lambda: machine(system))
     monkeypatch.setattr(driver_deploy, "distribution", lambda: type("Row", (), {"family": "dnf"}))
     driver_deploy._headers(settings_from({"driver": {"kernel_headers": asked}}).driver)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpunode.fleet.inventory import LimitError
 from gpunode.fleet.known import kubernetes, terraform
 from gpunode.fleet.known.machines import Known, KnownError, KnownHost, is_name, only, python_names
-from gpunode.fleet.limit import LimitError
 from tests.support.generated import json_values
 from tests.support.messages import unnamed
 

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.fleet import large_inventory
+from gpunode.fleet import inventory
 from gpunode.fleet.engine.expected import Expected
-from gpunode.fleet.inventory import load_inventory
-from gpunode.fleet.large_inventory import Hosts
+from gpunode.fleet.inventory import Hosts, load_inventory
 from gpunode.settings import check_hosts
 from gpunode.settings.host_data import data_of
 
@@ -44,7 +43,7 @@ def read(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, list[str]]]:
 
 def test_it_is_what_pyinfra_reads(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = read(path)
-    monkeypatch.setattr(large_inventory, "quick", lambda only=None: nullcontext())
+    monkeypatch.setattr(inventory, "quick", lambda only=None: nullcontext())
     assert read(path) == ours
     assert ours[1]["east"] == ["gpu-1", "gpu-2", "gpu-3"] and ours[1]["west"] == ["gpu-3", "gpu-4"]
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpunode import cli
-from gpunode.fleet.inventory import limited, load_inventory
-from gpunode.fleet.limit import LimitError
+from gpunode.fleet.inventory import LimitError, limited, load_inventory
 from tests.support import warm
 from tests.support.messages import unnamed
 

@@ -10,7 +10,7 @@ from gpunode.components.mig.change import Change, Wanted, change
 from gpunode.components.mig.geometry import Geometry, product_geometry
 from gpunode.components.mig.goal import wanted_instances
 from gpunode.components.mig.placement import Impossible, place
-from gpunode.components.mig.reported_profiles import own_geometry, parse_placements, parse_profile_rows
+from gpunode.components.mig.state import own_geometry, parse_placements, parse_profile_rows
 from tests.support.messages import unnamed
 from tests.support.recorded_smi import last
 

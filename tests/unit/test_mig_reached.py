@@ -15,8 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpunode.base import tables
-from gpunode.components.mig.change import Change, Instance, Wanted, change
-from gpunode.components.mig.compute import in_order
+from gpunode.components.mig.change import Change, Instance, Wanted, change, in_order
 from gpunode.components.mig.goal import Verdict, judge
 from gpunode.components.mig.placement import Placement
 from gpunode.components.mig.smi import LISTS, parse_mig

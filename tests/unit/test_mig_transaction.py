@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from gpunode.base.template import rendered
-from gpunode.components.mig import record
+from gpunode.components.mig import boot
 from gpunode.components.mig.boot import NAME
 from gpunode.components.mig.change import Instance, change
 from gpunode.components.mig.files import FUNCTIONS
@@ -461,6 +461,6 @@ def test_twenty_layouts_drawn_at_random_are_reached_one_after_the_other(lab: Lab
         found = change(geometry, there, wanted)
         assert not isinstance(found, Impossible)
         there = (*found.kept, *found.created)
-        done = lab.run(record.line("GPU-0", True, there))
+        done = lab.run(boot.line("GPU-0", True, there))
         assert done.returncode == 0, done.stderr
         assert lab.layout() == sorted(map(str, there))

@@ -15,9 +15,8 @@ from gpunode.base.probe_output import checked
 from gpunode.base.template import rendered
 from gpunode.components.mps import control_text, daemons, parse_mps
 from gpunode.components.mps.daemon import FOLDER, UNITS
-from gpunode.components.mps.environment import PIPE_DIRECTORY, PROFILE, VARIABLE, environment_files
-from gpunode.components.mps.files import desired_files
-from gpunode.components.mps.memory import mebibytes
+from gpunode.components.mps.decide import mebibytes
+from gpunode.components.mps.files import PIPE_DIRECTORY, PROFILE, VARIABLE, desired_files, environment_files
 from gpunode.facts.mps import Mps as MpsFact
 from gpunode.operations import mps as operation
 from gpunode.operations.script import script

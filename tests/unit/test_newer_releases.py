@@ -13,7 +13,7 @@ from pyinfra.context import ctx_host
 from gpunode.base import tables
 from gpunode.components.driver.sides import desired
 from gpunode.deploys import driver as driver_deploy
-from gpunode.facts.apt_archive import AptArchive as AptArchiveFact
+from gpunode.facts.deb import AptArchive as AptArchiveFact
 from gpunode.facts.driver import Driver
 from gpunode.facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
 from gpunode.lab.world.cuda import oldest_toolkit

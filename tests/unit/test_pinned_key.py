@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpunode.lab import signing
-from gpunode.operations.pinned_key import PINNED_KEY
+from gpunode.operations.repositories import PINNED_KEY
 from gpunode.operations.script import script
 
 pytestmark = pytest.mark.real

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.findings import FindingClass
-from gpunode.components.podman.decide import Desired, decide
-from gpunode.components.podman.drop_in import NVIDIA, PATH
+from gpunode.components.podman.decide import NVIDIA, PATH, Desired, decide
 from gpunode.components.podman.state import Podman, parse_podman
 
 pytestmark = pytest.mark.pure

@@ -25,9 +25,9 @@ from gpunode.facts.driver import Driver
 from gpunode.facts.machine import Machine
 from gpunode.facts.node import PARTS, Node
 from gpunode.facts.packages import AptSources
+from gpunode.facts.system import Unit
 from gpunode.facts.toolkit import ContainerToolkit
 from gpunode.facts.transaction import TransactionJournal
-from gpunode.facts.unit import Unit
 from gpunode.fleet.snapshot import Changes, Snapshot
 from gpunode.lab.world.toolkit import cdi_refresh
 from gpunode.packages.apt_sources import parse_apt_sources

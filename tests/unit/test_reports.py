@@ -18,12 +18,11 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from gpunode.base.disruption import Disruption
-from gpunode.base.findings import Finding, FindingClass, NodeReport
-from gpunode.base.node_summary import NodeSummary
+from gpunode.base.findings import Finding, FindingClass, NodeReport, NodeSummary
 from gpunode.fleet.reports.document import document, schema
 from gpunode.fleet.reports.junit import write_junit
 from gpunode.fleet.reports.prometheus import metrics, write_metrics
-from gpunode.node.summary import summary
+from gpunode.node.verdict import summary
 from tests.support.verify import GOOD as GOOD_NODE
 
 pytestmark = pytest.mark.pure

@@ -16,7 +16,7 @@ import pytest
 from gpunode.facts.scheduler import Scheduler
 from gpunode.kubernetes.gpushare.configuration import Extender
 from gpunode.kubernetes.gpushare.state import SchedulerState, parse_scheduler, wanted
-from gpunode.operations import scheduler
+from gpunode.operations import gpushare
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
 from tests.support.messages import unnamed
@@ -84,7 +84,7 @@ class Lab:
         }  # fmt: skip
         if verb == "change":
             folder = "folder=/var/lib/gpunode/transactions"
-            whole = transaction_text(scheduler._CHANGE, "target", variables).replace(folder, f"folder={self.folder}", 1)
+            whole = transaction_text(gpushare._CHANGE, "target", variables).replace(folder, f"folder={self.folder}", 1)
             (self.folder / "scheduler.sh").write_text(script(whole))
         return subprocess.run(
             ["sh", self.folder / "scheduler.sh", verb], check=False, capture_output=True, text=True, timeout=60,
@@ -213,7 +213,7 @@ def _state(extender: Extender | None = None, by: str = "") -> SchedulerState:
 
 def _run(host: Host, extender: Extender | None) -> list[str]:
     return commands(
-        scheduler.extended, host, extender=extender, manifest="/etc/m.yaml", version=None, timeout=60
+        gpushare.extended, host, extender=extender, manifest="/etc/m.yaml", version=None, timeout=60
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from gpunode.components.smoke_driver import (
 )
 from gpunode.facts.smoke import Smoke as SmokeFact
 from gpunode.operations import smoke
-from gpunode.system.smi_list import parse_list
+from gpunode.system.smi import parse_list
 from tests.support.messages import unnamed
 from tests.support.simulated_host import Host, commands
 from tests.support.smoke_driver import LIBRARY, LIST, NODE

@@ -19,7 +19,7 @@ from gpunode.components.mps.daemon import UNITS as FILES
 from gpunode.facts.base import UNITS
 from gpunode.facts.containerd import Containerd as ContainerdFact
 from gpunode.facts.mps import Mps as MpsFact
-from gpunode.system.started import seconds
+from gpunode.system.service import seconds
 
 pytestmark = pytest.mark.simulated
 

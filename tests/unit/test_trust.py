@@ -20,7 +20,7 @@ from gpunode.lab import signing
 from gpunode.operations import apt, dnf, rpm_repository
 from gpunode.operations.apt_trust import commands as trust_commands
 from gpunode.operations.own_files import kept
-from gpunode.operations.pinned_key import PINNED_KEY
+from gpunode.operations.repositories import PINNED_KEY
 from gpunode.operations.script import script
 from gpunode.packages.apt_trust import DISABLED, Disable, Rewrite, Untrust
 from gpunode.packages.keyring import PERMISSIONS, PRIMARY_KEYS, Keyrings

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gpunode.base.findings import FindingClass
 from gpunode.base.reading import Unknown
-from gpunode.facts.gpu_users import GpuUsers as GpuUsersFact
+from gpunode.facts.gpu import GpuUsers as GpuUsersFact
 from gpunode.fleet import drift_cluster
 from gpunode.kubernetes.device_plugin import vector_add
 from gpunode.kubernetes.device_plugin.cluster import Cluster

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpunode.base.probe_output import repeated, values
 from gpunode.base.reading import ParseError, Reading
-from gpunode.system.started import seconds
+from gpunode.system.service import seconds
 from gpunode.system.unit import is_masked, starts_at_boot
 
 # What gpunode wrote last: a list that says so is gpunode's to take away. It holds addresses alone, and no comment.

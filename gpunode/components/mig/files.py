@@ -10,7 +10,7 @@ from types import MappingProxyType
 from gpunode.base.shell_file import script_file
 from gpunode.base.template import rendered
 from gpunode.components.mig.boot import NAME, RECORD, SCRIPT, UNIT
-from gpunode.components.toolkit.cdi import CDI_MARK, OWN_SPECIFICATION
+from gpunode.components.toolkit.specification import CDI_MARK, OWN_SPECIFICATION
 
 # For the transaction, its undoing, and the unit that runs at boot.
 FUNCTIONS = script_file("mig_asking", "mig_holders", "mig_creating", "mig_reaching", "mig_cdi").strip()

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gpunode.base import tables
-from gpunode.components.mig.change import Instance, Wanted, change
-from gpunode.components.mig.compute import in_order, sizes_in
+from gpunode.components.mig.change import Instance, Wanted, change, in_order, sizes_in
 from gpunode.components.mig.geometry import product_geometry
 from gpunode.components.mig.layouts import nearest
 from gpunode.components.mig.placement import Impossible, counts, layout_of, place, text

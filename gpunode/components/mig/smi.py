@@ -8,8 +8,15 @@ from dataclasses import replace
 
 from gpunode.base.probe_output import repeated, values
 from gpunode.base.reading import ParseError
-from gpunode.components.mig.reported_profiles import parse_placements, parse_profile_rows
-from gpunode.components.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu, OwnProfile
+from gpunode.components.mig.state import (
+    ComputeInstance,
+    GpuInstance,
+    Mig,
+    MigGpu,
+    OwnProfile,
+    parse_placements,
+    parse_profile_rows,
+)
 from gpunode.system.smi import ANSWERED, STATUS, address, data, exit_code_of, parse_answer
 
 # What is asked where MIG mode is on: key in the probe's answer -> arguments of nvidia-smi.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.reading import ParseError
-from gpunode.components.mig import record
+from gpunode.components.mig import boot
 from gpunode.components.mig.change import Change, Instance, change
 from gpunode.components.mig.choice import Chosen, chosen
 from gpunode.components.mig.device_filter import Match
@@ -70,7 +70,7 @@ class Target:
     @property
     def record(self) -> str:
         """Return the layout that shall be, as the shell has it."""
-        return record.line(self.gpu.uuid, self.enabled, self.instances)
+        return boot.line(self.gpu.uuid, self.enabled, self.instances)
 
     @property
     def goal(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -20,12 +20,34 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.mps.change import MpsChange, change, counted, other_mode
 from gpunode.components.mps.daemon import COMPUTE_MODES, UNITS, Daemon
-from gpunode.components.mps.environment import PATHS, PIPE_DIRECTORY, environment_files
-from gpunode.components.mps.files import APPLY, actual_digests, desired_files
-from gpunode.components.mps.memory import without_room
+from gpunode.components.mps.files import APPLY, PATHS, PIPE_DIRECTORY, actual_digests, desired_files, environment_files
 from gpunode.components.mps.state import Mps, MpsDaemon
 from gpunode.settings.mps import MpsSettings
 from gpunode.system.gpu import Gpu
+
+
+def mebibytes(limit: str) -> int:
+    """Return a memory limit (`8G`, `512M`) in MiB."""
+    return int(limit[:-1]) * (1024 if limit.endswith("G") else 1)
+
+
+def without_room(desired: MpsSettings, memory: Mapping[int, int | None]) -> str | None:
+    """Return why the clients do not fit on a GPU; None where they do, or nobody can say.
+
+    `memory` is index -> the GPU's memory in MiB, None where it is not known.
+    """
+    for index, actual in sorted(memory.items()):
+        limit = desired.limit_of(index)
+        if limit is None or actual is None:
+            continue
+        needed = (desired.clients or 1) * mebibytes(limit)
+        if needed > actual:
+            which = (
+                f"{desired.clients} clients with {limit} each" if desired.clients else f"a client's limit of {limit}"
+            )
+            return f"{which} are {needed} MiB, and GPU {index} has {actual} MiB: lower mps.clients or mps.memory_limit"
+    return None
+
 
 # As nvidia-smi prints them.
 _MODES = ("Default", "Exclusive_Process", "Exclusive_Thread", "Prohibited")

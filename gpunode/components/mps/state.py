@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gpunode.base.probe_output import cells, repeated, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.components.mps.daemon import FOLDER, NODE
-from gpunode.system.started import seconds
+from gpunode.system.service import seconds
 from gpunode.system.unit import starts_at_boot
 
 # It becomes a part of a unit and of a script.

@@ -10,11 +10,27 @@ from gpunode.base.comparison import BY_HAND, DRIFT, by_hand, configuration, find
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.components.podman.drop_in import NVIDIA, PATH
+from gpunode.base.template import rendered
 from gpunode.components.podman.state import Podman
 from gpunode.components.runtime import runtime_finding
 from gpunode.settings import Settings
 from gpunode.settings.podman import known
+
+PATH = "/etc/containers/containers.conf.d/50-gpunode.conf"
+PATHS = (PATH,)
+# Findings about what the file does, beside which nothing is said of the file.
+TOLD = ("default-runtime", "configuration-files")
+# Where the toolkit's packages have it.
+NVIDIA = "/usr/bin/nvidia-container-runtime"
+
+
+def files(settings: Settings, machine: object) -> dict[str, str | None]:
+    """Return the drop-in, which is the same on every machine."""
+    if not settings.podman.enabled:
+        return {}
+    name = settings.podman.default_runtime
+    return {PATH: rendered("containers.conf", runtime=name, nvidia=NVIDIA) if name else None}
+
 
 # Those whose program is no other component's.
 _PROGRAMS = ("crun", "runc")

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpunode.components.mig.state import Mig, MigGpu
-from gpunode.components.slurm.state import GRES, NODES, Slurm, SlurmGpu
-from gpunode.components.slurm.topology import near_cores, ranges
+from gpunode.components.slurm.state import GRES, NODES, Slurm, SlurmGpu, near_cores, ranges
 from gpunode.settings.slurm import SlurmSettings
 
 OURS = "# Written by gpunode; changes are overwritten."

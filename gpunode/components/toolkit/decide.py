@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from gpunode.base import tables, versions
 from gpunode.base.comparison import RUN, by_hand, finding_message
@@ -24,13 +25,41 @@ from gpunode.components.toolkit.configuration import (
     render,
 )
 from gpunode.components.toolkit.hold import is_held
-from gpunode.components.toolkit.links import Links, decide_links
 from gpunode.components.toolkit.specification import Specification, decide_specification
 from gpunode.components.toolkit.state import ContainerToolkit
 from gpunode.packages.families.wording import wording
 from gpunode.packages.installed_packages import satisfies
 from gpunode.settings import Settings
 from gpunode.system.operating_system import OperatingSystem
+
+DEVICE_LINKS = finding_message(
+    "toolkit",
+    "device links",
+    "The links in /dev/char to NVIDIA's devices are missing.",
+    "With systemd's cgroups a container that runs loses its GPUs at the next `systemctl daemon-reload` without them.",
+    cause="a container loses its GPUs at the next `systemctl daemon-reload`",
+)
+
+
+@dataclass(frozen=True)
+class Links:
+    """Hold the devices that are to get a link in /dev/char."""
+
+    devices: tuple[str, ...]
+
+
+def decide_links(actual: ContainerToolkit) -> Decision[Any]:
+    """Return what is to be done about links in /dev/char; their udev rule is an own file."""
+    lacking = [f"none for {', '.join(actual.unlinked)}"] if actual.unlinked else []
+    if not actual.link_rule:
+        lacking.append("no udev rule")
+    item = DEVICE_LINKS.compared(
+        "; ".join(lacking) or "all", "one in /dev/char for each device, and a udev rule", not lacking
+    )
+    action = "link NVIDIA's devices in /dev/char, now and whenever the driver is loaded"
+    change = Links(actual.unlinked) if actual.unlinked else None
+    return Decision((item,), (Step(action, (item,), Disruption.nothing, change=change),) if lacking else ())
+
 
 _LOST = "its packages are there, and the program is gone, does not run, or is another one"
 _AGAIN = "install its packages again: `{again} {packages}` on the node"

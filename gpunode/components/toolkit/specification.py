@@ -10,9 +10,12 @@ from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.driver import DriverState
-from gpunode.components.toolkit.cdi import OWN_SPECIFICATION
 from gpunode.components.toolkit.state import CdiSpecification, ContainerToolkit
 from gpunode.system.unit import is_masked, unmask
+
+OWN_SPECIFICATION = "/etc/cdi/nvidia.yaml"
+CDI_MARK = "# Written by gpunode with nvidia-ctk; changes are overwritten. toolkit.cdi = 'off' removes this file."
+
 
 # Where the toolkit's own service writes, which is empty again after a boot.
 REFRESHED_SPECIFICATION = "/var/run/cdi/nvidia.yaml"

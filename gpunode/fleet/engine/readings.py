@@ -7,11 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gpunode.base.codes import with_code
-from gpunode.base.findings import Finding, FindingClass, NodeReport, finding_from, worst
+from gpunode.base.findings import Finding, FindingClass, NodeReport, finding_from, summary_from, worst
 from gpunode.base.host_names import folded
-from gpunode.base.messages import Scope, command_error
-from gpunode.base.node_summary import summary_from
+from gpunode.base.messages import Scope, command_error, with_code
 from gpunode.fleet import no_answer
 from gpunode.fleet.engine import remote
 from gpunode.fleet.engine.address import EngineError, Scheduler

@@ -12,7 +12,7 @@ from typing import Any
 from gpunode.base.errors import CodedError
 from gpunode.base.host_names import folded
 from gpunode.base.messages import command_error
-from gpunode.fleet.limit import LimitError
+from gpunode.fleet.inventory import LimitError
 
 # pyinfra takes a name that begins with @ for a connector, and ssh one that begins with - for an option.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:%-]*", re.ASCII)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from gpunode.base.codes import with_code
 from gpunode.base.comparison import RUN
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.host_names import folded_in_a_line
+from gpunode.base.messages import with_code
 from gpunode.base.terminal import printable
 from gpunode.fleet.call import SOME_CALL, Call
 from gpunode.node.plan import Plan, PlannedStep

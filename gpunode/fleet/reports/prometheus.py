@@ -10,9 +10,8 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
-from gpunode.base.findings import FindingClass, NodeReport, nodes_of, worst
+from gpunode.base.findings import FindingClass, NodeReport, NodeSummary, nodes_of, worst
 from gpunode.base.messages import Scope
-from gpunode.base.node_summary import NodeSummary
 from gpunode.fleet.reports.whole_file import write_whole
 
 # Labels of gpunode_node_info, which are fields of a summary.

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpunode.base.codes import with_code
 from gpunode.base.findings import NodeReport
 from gpunode.base.host_names import folded
+from gpunode.base.messages import with_code
 from gpunode.fleet.rollout import gate
 from gpunode.fleet.rollout.entries import Ended, Outcome, WaveBegun, WaveEnded, now
 from gpunode.fleet.rollout.gate import ClusterView, RunResult

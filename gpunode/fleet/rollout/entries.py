@@ -8,10 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic_core import from_json
 
-from gpunode.base.codes import with_code
 from gpunode.base.document import UPDATE, newer
 from gpunode.base.findings import FindingClass
-from gpunode.base.messages import command_error
+from gpunode.base.messages import command_error, with_code
 
 # Of a journal: the newest that is read.
 FORMAT = 1

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from gpunode.kubernetes.nodes.configuration import configuration
 from gpunode.settings import Settings
 from gpunode.settings.cluster import other_plugins
-from gpunode.settings.node_labels import node_label
+from gpunode.settings.kubernetes import node_label
 from gpunode.settings.other_plugins import EXPORTER
 
 OURS = "gpunode/labels"

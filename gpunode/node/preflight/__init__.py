@@ -31,7 +31,7 @@ from gpunode.node.preflight import (
     slurm,
     verify,
 )
-from gpunode.node.preflight.former_names import former_names
+from gpunode.node.preflight.anywhere import former_names
 from gpunode.packages import trust
 from gpunode.packages.driver_packages import resolve_for_os
 from gpunode.settings import Settings

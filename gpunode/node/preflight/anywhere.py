@@ -8,13 +8,29 @@ from datetime import date
 
 from gpunode.base import tables
 from gpunode.base.tables.sources import Distribution
-from gpunode.base.verdicts import Caution, Refusal
+from gpunode.base.verdicts import Caution, CautionMessage, Refusal
 from gpunode.components.driver.flavour import WantedDriver, chosen_flavour, installed_by_gpunode
 from gpunode.node.preflight import cuda, driver, platform
-from gpunode.node.preflight.former_names import former_names
 from gpunode.packages.driver_packages import resolve_for_os
-from gpunode.settings import Settings
+from gpunode.settings import Settings, component_models
 from gpunode.system.operating_system import OperatingSystem
+
+FORMER_NAME = CautionMessage(
+    "former-name",
+    "A setting is given by its former name.",
+    component="{component}",
+    reason="{component}.{former} is now called {component}.{now}, and the next release does not know the old name",
+    source="CHANGELOG.md",
+    remedy="write {component}.{now} in the host's data",
+    detail="The old name still counts in this release.",
+)
+
+
+def former_names(settings: Settings) -> Iterator[Caution]:
+    """Warn of each setting that host data gives by a name that goes with the next release."""
+    for name in component_models():
+        for former, now in getattr(settings, name).by_former_name:
+            yield FORMER_NAME(component=name, former=former, now=now)
 
 
 def refused_anywhere(settings: Settings) -> tuple[Refusal, ...]:
