@@ -216,13 +216,13 @@ def test_a_node_under_an_admins_cordon_is_left_alone_where_the_settings_say_so(
     before = _state(admins, start_times)
     path = _inventory(tmp_path, cluster, OLD, cordoned="skip")
     run = command("pyinfra", "-y", "--limit", ADMINS, path, "deploys/gpu_node.py")
-    assert run.code == 0 and f"cordoned node {ADMINS}" in run.printed, run.printed
+    assert run.code == 0 and f"kubectl uncordon {ADMINS}" in run.printed, run.printed
     assert _state(admins, start_times) == before and _node(cluster, ADMINS) == (True, None)
     found = {item["what"]: item for item in command("gpunode", "drift", "--json", path).findings[ADMINS]}
     # Nothing of the machine is judged; that the cordon is none of gpunode's is.
     assert set(found) == {"preflight", "cordon"} and found["preflight"]["class"] == "unsupported"
     assert f"kubectl uncordon {ADMINS}" in found["preflight"]["remedy"]
-    assert f"cordoned node {ADMINS}" in command("gpunode", "plan", path).stdout
+    assert f"kubectl uncordon {ADMINS}" in command("gpunode", "plan", path).stdout
 
 
 def test_a_controller_killed_in_a_drain_leaves_a_cordon_that_the_next_run_lifts_with_nothing_else_to_do(
