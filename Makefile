@@ -89,7 +89,7 @@ audit: setup
 	@.venv/bin/python -m tests.advisories
 
 docs: setup
-	@.venv/bin/python -m gpunode.reference
+	@.venv/bin/python -m tests.reference
 
 pictures: setup nodes-tools
 	@.venv/bin/python -m tests.pictures

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gpunode.cli.plan import as_json
 from gpunode.fleet.page.html import PAGES
-from gpunode.reference import plan
+from tests.reference import plan
 from tests.support import fleet_documents as fleet
 from tests.support.browser import Browser, BrowserError, browser
 

@@ -24,7 +24,7 @@ from gpunode import cli
 from gpunode.base.document import error_schema
 from gpunode.fleet import drift
 from gpunode.node import recorded
-from gpunode.reference.output import SCHEMAS
+from tests.reference.output import SCHEMAS
 from tests.support.cases import named
 from tests.support.messages import unnamed
 from tests.support.one_document import CHECKOUT

@@ -10,8 +10,8 @@ from gpunode.cli.plan import as_json
 from gpunode.fleet.page.html import PAGES
 from gpunode.fleet.rollout.document import document as rollout_document
 from gpunode.fleet.rollout.progress import Progress
-from gpunode.reference import plan as plan_reference
-from gpunode.reference import rollout as rollout_reference
+from tests.reference import plan as plan_reference
+from tests.reference import rollout as rollout_reference
 from tests.support import fleet_documents as fleet
 
 EVIL = (

@@ -32,7 +32,7 @@ from gpunode.cli.explain import list_text, page_text
 from gpunode.lab.errors import LabError
 from gpunode.node.plan import Plan
 from gpunode.node.verdict import judge
-from gpunode.reference import codes, plan
+from tests.reference import codes, plan
 from tests.support.verify import GOOD, SETTINGS
 
 pytestmark = pytest.mark.pure

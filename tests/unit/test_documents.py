@@ -22,8 +22,8 @@ from gpunode.fleet.run.ends import ends_of, status_of
 from gpunode.fleet.run.progress import Progress
 from gpunode.node.plan import Plan
 from gpunode.node.recorded import FactsError, facts_json, read_facts
-from gpunode.reference.output import SCHEMAS
 from gpunode.settings import settings_from
+from tests.reference.output import SCHEMAS
 from tests.support import warm
 from tests.support.apply import CAN, GOOD, REFUSED, WAITS, _end, _plan, lab
 from tests.support.ci_judgement import Machines, answer

@@ -17,8 +17,8 @@ from gpunode import cli
 from gpunode.base.findings import ExitCode, Finding, FindingClass
 from gpunode.fleet import drift
 from gpunode.fleet.engine.expected import Expected
-from gpunode.reference.output import SCHEMAS
 from gpunode.settings.set_option import LIMIT, SET
+from tests.reference.output import SCHEMAS
 from tests.support.history_documents import GOOD, INVENTORY, OLD, OLDER, UNKNOWN, UNREACHED, applied, document
 from tests.support.messages import unnamed
 from tests.support.simulated_rollout import Lab

@@ -16,7 +16,7 @@ CHECKOUT = Path(__file__).parents[2]
 # The lowest first. facts, operations and deploys are folders next to gpunode.
 LAYERS = (
     "base", "history", "system", "settings", "agent", "packages", "components", "kubernetes", "node", "facts",
-    "fleet", "operations", "deploys", "cli", "reference",
+    "fleet", "operations", "deploys", "cli",
 )  # fmt: skip
 NEXT_TO_IT = ("facts", "operations", "deploys")
 # Data belongs to no layer.

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gpunode.base.findings import FindingClass
 from gpunode.cli.drift import drift
 from gpunode.fleet.reports.prometheus import metrics
-from gpunode.reference.drift import example
+from tests.reference.drift import example
 
 pytestmark = pytest.mark.pure
 

@@ -22,7 +22,7 @@ from gpunode.base.findings import NodeReport
 from gpunode.cli.no_result import documented
 from gpunode.cli.output import output_option, say_document
 from gpunode.fleet import drift
-from gpunode.reference.output import SCHEMAS
+from tests.reference.output import SCHEMAS
 from tests.support import warm
 from tests.support.apply import GOOD, lab
 from tests.support.command_line import gpunode as command_line

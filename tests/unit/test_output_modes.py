@@ -17,7 +17,7 @@ from gpunode.cli import live
 from gpunode.cli.output import VARIABLE
 from gpunode.fleet import drift
 from gpunode.fleet.run.progress import OperationProgress, Progress
-from gpunode.reference.output import SCHEMAS, WITHOUT, commands
+from tests.reference.output import SCHEMAS, WITHOUT, commands
 from tests.support.apply import lab
 from tests.support.command_line import gpunode as command_line
 from tests.support.messages import unnamed
@@ -37,7 +37,7 @@ def test_every_command_knows_the_modes_or_has_a_reason_why_not() -> None:
             lacking.add(name)
             assert "There is no --output" in (command.help or ""), name
         else:
-            assert name in SCHEMAS, f"{name} prints JSON: gpunode/reference/output.py lacks its schema"
+            assert name in SCHEMAS, f"{name} prints JSON: tests/reference/output.py lacks its schema"
             (option,) = [parameter for parameter in command.params if parameter.name == "output"]
             assert isinstance(option.type, click.Choice) and option.envvar == VARIABLE
             assert list(option.type.choices) == ["auto", "tty", "plain", "quiet", "json"]

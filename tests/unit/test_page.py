@@ -26,7 +26,7 @@ from gpunode.fleet.page import groups, html, of_drift, of_plan, of_rollout
 from gpunode.fleet.page.html import PAGES, drift_page
 from gpunode.fleet.page.view import View, cleaned
 from gpunode.fleet.reports.document import document
-from gpunode.reference import plan as plan_reference
+from tests.reference import plan as plan_reference
 from tests.support import fleet_documents as fleet
 from tests.support.messages import unnamed
 from tests.support.page import EVIL, page, rollout

@@ -22,11 +22,11 @@ from gpunode.node import Node, recorded
 from gpunode.node.plan import plan
 from gpunode.node.recorded import FactsError, facts_json, read_facts, read_settings
 from gpunode.node.verdict import judge
-from gpunode.reference import plan as reference
 from gpunode.settings import settings_from
 from gpunode.system.boot import Kernel
 from gpunode.system.health import GpuHealth
 from gpunode.system.pci import PciGpu, PciGpus
+from tests.reference import plan as reference
 from tests.support import warm
 from tests.support.messages import unnamed
 from tests.support.verify import BARE, GOOD, SETTINGS

@@ -8,8 +8,8 @@ import jsonschema
 import pytest
 
 from gpunode.fleet.rollout.entries import journal_schema
-from gpunode.reference import rollout
-from gpunode.reference.__main__ import DOCS, PAGES
+from tests.reference import rollout
+from tests.reference.__main__ import DOCS, PAGES
 
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gpunode.reference import settings as reference
 from gpunode.settings import Problem, SettingsError, check_hosts, component_models, settings_from
+from tests.reference import settings as reference
 from tests.support.messages import unnamed
 
 pytestmark = pytest.mark.pure

@@ -1,4 +1,4 @@
-"""The reference pages of docs/, generated from what the code itself says: `python -m gpunode.reference`."""
+"""The reference pages of docs/, generated from what the code itself says: `python -m tests.reference`."""
 
 
 def fenced(kind: str, text: str) -> str:

@@ -17,7 +17,7 @@ from gpunode.fleet.reports import document as drift
 from gpunode.fleet.rollout import document as rollout
 from gpunode.history import document as history
 from gpunode.node import recorded
-from gpunode.reference import plan
+from tests.reference import plan
 
 # Command -> the schema of its document.
 SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {

@@ -8,7 +8,7 @@ from gpunode.base import explained
 from gpunode.base.messages import Kind
 
 # Every code that there ever was, a line each; `make docs` adds to it and takes nothing away.
-EVER = Path(__file__).resolve().parent / "pages" / "ever.txt"
+EVER = Path(__file__).resolve().parent / "ever.txt"
 
 
 def ever() -> str:

@@ -1,11 +1,11 @@
-"""Write every reference page: `python -m gpunode.reference`, which is what `make docs` calls."""
+"""Write every reference page: `python -m tests.reference`, which is what `make docs` calls."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
 
-from gpunode.reference import codes, drift, output, plan, rollout, settings
+from tests.reference import codes, drift, output, plan, rollout, settings
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 PAGES: dict[str, Callable[[], str]] = {
@@ -14,7 +14,7 @@ PAGES: dict[str, Callable[[], str]] = {
     **plan.FILES,
     "drift.md": drift.document,
     "codes.md": codes.document,
-    "../gpunode/reference/pages/ever.txt": codes.ever,
+    "../tests/reference/ever.txt": codes.ever,
     "rollout.md": rollout.document,
     "output.md": output.document,
     **output.FILES,

@@ -21,7 +21,7 @@ from gpunode.fleet.rollout.entries import (
     journal_schema,
 )
 from gpunode.fleet.rollout.progress import Progress
-from gpunode.reference import fenced
+from tests.reference import fenced
 
 _HEAD = """# Rollout: result and journal
 

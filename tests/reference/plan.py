@@ -17,7 +17,7 @@ from gpunode.fleet.call import SOME_CALL
 from gpunode.fleet.reports.plan_text import plan_text
 from gpunode.node import recorded
 from gpunode.node.plan import SCHEMA, Plan, plan
-from gpunode.reference import fenced
+from tests.reference import fenced
 
 EXAMPLE = Path(__file__).resolve().parent.parent.parent / "docs" / "examples" / "plan"
 # A plan's cautions depend on the day: branches end.
