@@ -32,10 +32,17 @@ def inventory(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def _drift(inventory: str) -> tuple[Run, dict[str, dict[str, str]]]:
-    """Return host -> "component: what" -> class, of what is not as desired."""
+    """Return host -> "component: what" -> class, of what is not as desired.
+
+    A state that is not known, and that no setting asks for, has no desired side: a lab's driver prints no parameters.
+    """
     run = command("gpunode", "drift", "--json", inventory)
     return run, {
-        name: {f"{item['component']}: {item['what']}": item["class"] for item in items if item["class"] != "ok"}
+        name: {
+            f"{item['component']}: {item['what']}": item["class"]
+            for item in items
+            if item["class"] != "ok" and item["desired"] is not None
+        }
         for name, items in run.findings.items()
     }
 
