@@ -53,7 +53,7 @@ def test_a_node_without_crio_is_refused_with_what_to_do(nodes: tuple[Node, ...],
     (node,) = nodes
     refused = _run(tmp_path, node, code=1)
     assert "install CRI-O" in refused.printed
-    assert _bad(tmp_path, node)["preflight"]["cause"].startswith("there is no CRI-O")
+    assert _bad(tmp_path, node)["preflight"]["code"] == "preflight.crio-absent"
 
 
 def test_the_simulated_crio_knows_the_runtime_and_a_second_run_changes_nothing(
