@@ -136,7 +136,7 @@ def test_a_cluster_that_does_not_answer_is_one_finding_of_its_own_and_not_known_
         *[(Scope.NODE, ["cluster"])] * 3,
         (Scope.CLUSTER, ["cluster"]),
     ]
-    assert all(item.actual == "unknown" for item in cluster.findings)
+    assert [item.actual for item in cluster.findings] == ["not known"]
 
 
 def _recorded(made: Fleet, folder: Path, readings: Iterable[tuple[str, ...]] = READINGS) -> Place:
