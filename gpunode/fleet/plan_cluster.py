@@ -103,7 +103,7 @@ def _with(found: Plan | Finding, host: str, settings: Settings, node: Node, rest
     name = node_name(host, settings)
     release, label = (
         restarts.of_release,
-        restarts.of_node(host, settings, mig_state(settings, node.pci.gpus, node.mig)),
+        restarts.of_node(host, settings, mig_state(settings.mig, node.pci.gpus, node.mig)),
     )
     errors = [item for each in {id(each): each for each in (release, label)}.values() for item in each.findings]
     if errors:
