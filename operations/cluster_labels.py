@@ -20,7 +20,7 @@ from gpunode.fleet.run.events import stops
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_labels import DesiredLabels
 from gpunode.kubernetes.foreign_cordon import asks, left_alone
-from gpunode.kubernetes.nodes.labels import SELECTING, given_up, labels_of_failed
+from gpunode.kubernetes.nodes.labels import MIG_CONFIG, MIG_STATE, SELECTING, given_up, labels_of_failed
 from gpunode.operations.control_plane import cluster_nodes, runner
 from gpunode.operations.phase import is_executing
 from gpunode.settings import Settings
@@ -34,6 +34,7 @@ class _Part:
     labelled: its labels have been brought about
     changed: its labels have been changed since the run began: what was asked of all nodes may be older
     at_work: a change of its MIG layout has begun, and not reported its end
+    is_mig_known: the state of MIG could be read, as far as the run came
     """
 
     settings: Settings
@@ -41,6 +42,7 @@ class _Part:
     labelled: bool = False
     changed: bool = False
     at_work: bool = False
+    is_mig_known: bool = True
 
 
 _part_of: Slot[_Part | None] = Slot(lambda: None)
@@ -66,8 +68,9 @@ def _tell(host: Host, part: _Part) -> None:
         node = part.cluster.node(node_name(host.name, settings))
         if node is None:
             return
-        kept = labels_of_failed(settings, node.labels, node.ours)
-        change = DesiredLabels(node.name, kept, given_up(settings)).change(node)
+        kept = labels_of_failed(settings, node.labels, node.ours, part.is_mig_known)
+        not_known = {} if part.is_mig_known else dict.fromkeys((MIG_CONFIG, MIG_STATE), "")
+        change = DesiredLabels(node.name, kept, given_up(settings), not_known).change(node)
         if settings.mig.config is None and not SELECTING.keys() & change.to_set.keys():
             return
         if part.at_work:
@@ -124,6 +127,12 @@ def mig_at_work(begun: bool) -> None:
     """Note that a change of the host's MIG layout has begun, or that it has reported its end."""
     if (part := _part()) is not None:
         part.at_work = begun
+
+
+def mig_not_known() -> None:
+    """Note that the state of the host's MIG could not be read: the label that reports it keeps its value."""
+    if (part := _part()) is not None:
+        part.is_mig_known = False
 
 
 def relabelled(everyone: Mapping[str, Settings]) -> frozenset[str]:

@@ -11,7 +11,8 @@ from pyinfra import host
 from pyinfra.api import State
 
 from gpunode.base.decision import Decision, bad
-from gpunode.base.findings import Finding
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.reading import Unknown
 from gpunode.base.run_context import Slot
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig as MigState
@@ -103,9 +104,9 @@ def labels(
     + by_turns: whether the release leaves its pods as they are
     + cut_off: go on with a node that an earlier run left empty in its turn, and do nothing else
     """
-    state = None
+    state: str | Unknown | None = None
     if settings.mig.config is not None:
-        state = mig_state(settings, gpus, require(host.get_fact(Mig), "MIG"))
+        state = mig_state(settings.mig, gpus, require(host.get_fact(Mig), "MIG"))
     cluster = Cluster(cluster_of.kubernetes, cluster_of.proxy, runner(cluster_of.kubernetes))
     name = node_name(host.name, settings)
     node = _node(cluster, name)
@@ -122,6 +123,9 @@ def labels(
     theirs = [item for item in bad(*decision.findings) if item not in settled]
     for item in theirs:
         host.log(f"conflict: {item.what} is {item.actual!r}, and somebody else's; {item.desired!r} is wanted")
+    unknown = [item for item in decision.findings if item.finding_class is FindingClass.NOT_KNOWN]
+    for item in unknown:
+        host.log(f"{item.what} of {name}: {item.cause}; {item.remedy}")
     change = next((step.change for step in decision.steps), None)
     anew = Change(settings, cluster, name, change, partial(_label, cluster, name, change, cut_off))
     if _stays(settings, cluster, by_turns):
@@ -141,7 +145,14 @@ def labels(
         yield told(partial(_label, cluster, name, change))
     if not decision.steps:
         labelled()
-        host.noop(f"labels of {name} left to somebody else" if theirs else f"labels of {name} as desired")
+        host.noop(f"labels of {name} {_unchanged(theirs, unknown)}")
+
+
+def _unchanged(theirs: Sequence[Finding], unknown: Sequence[Finding]) -> str:
+    """Return how the labels of a node are that has none to change."""
+    if unknown:
+        return f"unchanged; not known: {', '.join(item.what for item in unknown)}"
+    return "left to another program" if theirs else "as desired"
 
 
 @node_operation

@@ -13,6 +13,7 @@ from pyinfra.api import StringCommand
 
 from gpunode.base.decision import Decision
 from gpunode.base.disruption import Disruption, Drain
+from gpunode.base.reading import Unknown
 from gpunode.base.shell_file import script_file
 from gpunode.components.mig.boot import NAME, RECORD, SCRIPT, UNIT, MigBoot
 from gpunode.components.mig.decide import MODE, Actual, Desired, MigChange, decide
@@ -24,7 +25,8 @@ from gpunode.facts.crio import Crio
 from gpunode.facts.docker import Docker
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig import MigBoot as MigBootFact
-from gpunode.operations.cluster_labels import mig_at_work
+from gpunode.kubernetes.device_plugin.mig_state import mig_state
+from gpunode.operations.cluster_labels import mig_at_work, mig_not_known
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.keeping import UNREAD, digest_as_read
@@ -125,6 +127,8 @@ def _decided(desired: Desired, done: str = "") -> Decision[MigChange]:
         decision = decide(desired, replace(actual, containers=_containers()))
     if decision.refusal is None:
         return decision
+    if isinstance(mig_state(desired.settings, desired.gpus, actual.mig), Unknown):
+        mig_not_known()
     if not done:
         raise OperationRefused(f"mig: {decision.refusal}; nothing was changed")
     raise OperationRefused(

@@ -10,7 +10,7 @@ from gevent.lock import BoundedSemaphore  # type: ignore[import-untyped]
 from pyinfra import host
 
 from gpunode.base.decision import Decision
-from gpunode.base.reading import ParseError
+from gpunode.base.reading import ParseError, Unknown
 from gpunode.base.run_context import Slot
 from gpunode.kubernetes.components import Whole
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
@@ -93,7 +93,7 @@ def label_waits(node: str) -> Decision[str]:
 
 
 def what_waits(
-    settings: Settings, state: str | None, cluster: Cluster, view: View, everyone: Mapping[str, Settings]
+    settings: Settings, state: str | Unknown | None, cluster: Cluster, view: View, everyone: Mapping[str, Settings]
 ) -> tuple[Decision[str], Decision[str]]:
     """Return what the labels of the host's node wait for, and what the release does.
 

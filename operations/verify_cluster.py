@@ -16,7 +16,7 @@ from pyinfra import host
 from pyinfra.context import ctx_host
 
 from gpunode.base.findings import Finding, FindingClass, totals
-from gpunode.base.reading import ParseError
+from gpunode.base.reading import ParseError, Unknown
 from gpunode.base.run_context import Slot
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
@@ -192,7 +192,7 @@ class _Node:
 
     def waited_for(self) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
         """Return the findings of node and cluster when all is as desired, or nothing more is to be waited for."""
-        state = mig_state(self.settings, self.gpus, self.mig)
+        state = mig_state(self.settings.mig, self.gpus, self.mig)
         said = self.began
         while True:
             view = self.view()
@@ -211,7 +211,7 @@ class _Node:
                 host.log(f"waiting for the cluster: {what}")
             sleep(_PAUSE)
 
-    def judged(self, state: str | None, view: View) -> tuple[Finding, ...]:
+    def judged(self, state: str | Unknown | None, view: View) -> tuple[Finding, ...]:
         """Return the findings by a view; the plugin's MPS daemons on the node are asked where all else is well."""
         judged = partial(judge_node, self.settings, self.name, state, self.mig, view, boot=self.boot)
         findings = judged(gpus=self.by_smi)

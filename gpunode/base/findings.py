@@ -9,7 +9,7 @@ from enum import IntEnum, StrEnum
 from typing import Any
 
 from gpunode.base.disruption import Disruption
-from gpunode.base.messages import Scope, slug
+from gpunode.base.messages import Scope
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,7 @@ class Finding:
     `remedy` say why and what to do, `source` says where the desired value is stated. `disturbs` is what its remedy
     costs the node; None where there is none, or nobody can say. `by_person`: no step of a run mends it before a person
     has done something. `since`: when a run first left it as it is, as 2026-01-31T12:00:00Z; None where none did. Two
-    findings that differ in that alone are equal. `code`: that of its declaration, which
-    `gpunode explain` prints.
+    findings that differ in that alone are equal. `code`: that of its declaration, which `gpunode explain` prints.
     """
 
     component: str
@@ -102,12 +101,7 @@ class Finding:
     disruption: Disruption | None = None
     by_person: bool = False
     since: str | None = field(default=None, compare=False)
-    code: str = ""
-
-    def __post_init__(self) -> None:
-        """Take the code from what the finding is about, where no declaration gives one."""
-        if not self.code:
-            object.__setattr__(self, "code", f"{slug(self.component)}.{slug(self.what)}")
+    code: str = field(kw_only=True)
 
     def __str__(self) -> str:
         """Return the finding as a line of a log: class, both sides, cause and remedy."""
@@ -200,8 +194,13 @@ def nodes_of(reports: Iterable[NodeReport]) -> tuple[NodeReport, ...]:
 
 def worst(findings: Iterable[Finding]) -> FindingClass:
     """Return the gravest class among `findings`; ok where there are none."""
-    classes = {finding.finding_class for finding in findings}
-    return next((candidate for candidate in EXIT_CODES if candidate in classes), FindingClass.OK)
+    return gravest(finding.finding_class for finding in findings)
+
+
+def gravest(classes: Iterable[FindingClass]) -> FindingClass:
+    """Return the gravest of these classes; ok where there are none."""
+    present = set(classes)
+    return next((candidate for candidate in EXIT_CODES if candidate in present), FindingClass.OK)
 
 
 def totals(findings: Collection[Finding]) -> str:

@@ -111,7 +111,7 @@ def _of_node(
     plugins: tuple[Plugin, ...] | str,
     gone: frozenset[str],
 ) -> Iterator[Finding]:
-    name, state, view = node_name(host, settings), mig_state(settings, node.pci.gpus, node.mig), restarts.whole.view
+    name, state, view = node_name(host, settings), mig_state(settings.mig, node.pci.gpus, node.mig), restarts.whole.view
     restart = restarts.of_node(host, settings, state)
     release = restarts.of_release if settings.device_plugin.method in BY_CHART else NONE
     yield from judge_node(

@@ -1,6 +1,6 @@
-"""What the plan tells of the cluster: changes that restart the device plugin's MPS daemons under their clients.
+"""What the plan reports of the cluster: changes that restart the device plugin's MPS daemons under their clients.
 
-What else a run changes in the cluster disturbs nobody, and drift tells of it.
+What else a run changes in the cluster disturbs no workload, and drift reports it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from gpunode.base.decision import Decision
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.base.reading import ParseError
-from gpunode.base.verdicts import CautionMessage, RefusalMessage
+from gpunode.base.verdicts import RefusalMessage
 from gpunode.fleet.cluster import reached
 from gpunode.fleet.inventory import foreign_names, host_data
 from gpunode.fleet.nodes import Answer
-from gpunode.kubernetes.components import Whole
+from gpunode.kubernetes.components import CLUSTER, Whole, unknown
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_restart import WAYS_OUT, waits
 from gpunode.kubernetes.device_plugin.mig_state import mig_state
@@ -25,7 +25,7 @@ from gpunode.kubernetes.device_plugin.mps_clients import with_daemon
 from gpunode.kubernetes.mps_restarts import Restarts, named
 from gpunode.kubernetes.nodes.component import COMPONENT
 from gpunode.node import Node
-from gpunode.node.plan import Plan, PlannedStep
+from gpunode.node.plan import Plan, PlannedStep, step_of
 from gpunode.settings import Settings, check_hosts
 from gpunode.settings.cluster import node_name
 
@@ -37,8 +37,8 @@ def with_restarts(
 ) -> dict[str, Plan | Finding]:
     """Return the plans with what a run of these hosts disturbs by restarting MPS daemons of the plugin's.
 
-    Nothing is asked where none of the hosts is in a cluster, and nodes alone where none has such a daemon. Where the
-    cluster does not answer, the plans of its nodes say so.
+    The cluster is not read where none of the hosts is in it, and only its nodes where none has such a daemon. What does
+    not answer is a step of each plan that is not known.
 
     + answers: the hosts that were read; plans: theirs, by name
     """
@@ -56,7 +56,8 @@ def with_restarts(
                 return dict(plans)
             view = cluster.view(first.device_plugin.namespace)
         except (ClusterError, ParseError) as error:
-            return {**plans, **{host: _unknown(plans[host], str(error)) for host in judged}}
+            step = step_of(unknown(CLUSTER, words=str(error)))
+            return {**plans, **{host: _and(plans[host], step) for host in judged}}
         relabelled = frozenset(node_name(host, settings) for host, settings in judged.items())
         restarts = Restarts(Whole(hosts, cluster, view, relabelled))
         return {
@@ -70,21 +71,8 @@ def _is_in(answer: Answer[Node], plans: Mapping[str, Plan | Finding]) -> bool:
     return answer.settings.kubernetes.enabled and isinstance(found, Plan) and not found.refusals
 
 
-RESTARTS_NOT_KNOWN = CautionMessage(
-    "restarts-not-known",
-    "It is not known whether the run restarts MPS daemons of the device plugin.",
-    component=COMPONENT,
-    reason="whether MPS daemons of the device plugin restart is not known: {reason}",
-    source=_SOURCE,
-    remedy="look at kubernetes.kubeconfig and kubernetes.run_on; a run asks again before it restarts any",
-)
-
-
-def _unknown(found: Plan | Finding, words: str) -> Plan | Finding:
-    if isinstance(found, Finding):
-        return found
-    caution = RESTARTS_NOT_KNOWN(reason=" ".join(words.split())[:300])
-    return replace(found, cautions=(*found.cautions, caution))
+def _and(found: Plan | Finding, *steps: PlannedStep) -> Plan | Finding:
+    return found if isinstance(found, Finding) else replace(found, steps=(*found.steps, *steps))
 
 
 CLIENTS_WOULD_END = RefusalMessage(
@@ -103,21 +91,20 @@ def _with(found: Plan | Finding, host: str, settings: Settings, node: Node, rest
     name = node_name(host, settings)
     release, label = (
         restarts.of_release,
-        restarts.of_node(host, settings, mig_state(settings, node.pci.gpus, node.mig)),
+        restarts.of_node(host, settings, mig_state(settings.mig, node.pci.gpus, node.mig)),
     )
-    errors = [item for each in {id(each): each for each in (release, label)}.values() for item in each.findings]
-    if errors:
-        return _unknown(found, str(errors[0].cause))
-    steps = (*found.steps, *_steps(settings, name, release, label))
-    reasons = dict.fromkeys(each.refusal for each in (release, label) if each.refusal is not None)
-    refused = tuple(CLIENTS_WOULD_END(reason=reason) for reason in reasons)
-    unread = [
-        f"{message.about(of)}: {each}"
+    # An MPS daemon restarts there, and its clients are not known.
+    clients = dict.fromkeys(item for each in (release, label) for item in each.findings)
+    not_known = [replace(item, disruption=Disruption.restart) for item in clients]
+    not_known += [
+        unknown(message, of, words=str(each))
         for (message, of), each in restarts.releases.items()
         if isinstance(each, Exception)
     ]
-    told = replace(found, refusals=(*found.refusals, *refused), steps=steps)
-    return _unknown(told, "; ".join(unread)) if unread else told
+    reasons = dict.fromkeys(each.refusal for each in (release, label) if each.refusal is not None)
+    refused = tuple(CLIENTS_WOULD_END(reason=reason) for reason in reasons)
+    with_refusals = replace(found, refusals=(*found.refusals, *refused))
+    return _and(with_refusals, *_steps(settings, name, release, label), *map(step_of, not_known))
 
 
 def _steps(settings: Settings, name: str, release: Decision[str], label: Decision[str]) -> Iterator[PlannedStep]:

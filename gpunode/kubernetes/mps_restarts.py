@@ -14,7 +14,7 @@ from typing import Any
 from gpunode.base.comparison import FindingMessage
 from gpunode.base.decision import Decision
 from gpunode.base.findings import FindingClass
-from gpunode.base.reading import ParseError
+from gpunode.base.reading import ParseError, Unknown
 from gpunode.kubernetes.components import Deciding, Whole, plugin_release
 from gpunode.kubernetes.device_plugin.cluster import ClusterError
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
@@ -90,7 +90,7 @@ class Restarts:
         changes = (step.change for each in self.releases.values() if isinstance(each, Decision) for step in each.steps)
         return any(change is not None and release_outdates(change) for change in changes)
 
-    def of_node(self, host: str, settings: Settings, state: str | None) -> Decision[str]:
+    def of_node(self, host: str, settings: Settings, state: str | Unknown | None) -> Decision[str]:
         """Return what comes before the labels of a host's node change, or its pods begin anew.
 
         + state: as `desired_labels` has it

@@ -151,19 +151,24 @@ def _steps(settings: Settings, node: Node) -> Iterator[PlannedStep]:
         judged_with = {component, *(item.component for item in own.findings)}
         for item in [item for item in differences.values() if item.component in judged_with]:
             del differences[item.component, item.what]
-            yield PlannedStep(
-                item.component,
-                f"{item.what}: {item.remedy or item.cause or item.finding_class}",
-                item.actual,
-                item.desired,
-                item.disruption or Disruption.nothing,
-                pending=True,
-                since=_since(node, (item,)),
-                what=str(item.what),
-                code=item.code,
-                cause=item.cause if item.remedy else None,
-                not_known=item.finding_class is FindingClass.NOT_KNOWN,
-            )
+            yield step_of(item, _since(node, (item,)))
+
+
+def step_of(item: Finding, since: str | None = None) -> PlannedStep:
+    """Return the row of a difference that no run removes, or of a state that is not known."""
+    return PlannedStep(
+        item.component,
+        f"{item.what}: {item.remedy or item.cause or item.finding_class}",
+        item.actual,
+        item.desired,
+        item.disruption or Disruption.nothing,
+        pending=True,
+        since=since,
+        what=str(item.what),
+        code=item.code,
+        cause=item.cause if item.remedy else None,
+        not_known=item.finding_class is FindingClass.NOT_KNOWN,
+    )
 
 
 def _since(node: Node, findings: tuple[Finding, ...]) -> str | None:

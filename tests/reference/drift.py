@@ -7,13 +7,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from gpunode.base.disruption import Disruption
-from gpunode.base.findings import ExitCode, Finding, FindingClass, NodeReport, NodeSummary, verdict
+from gpunode.base.findings import EXIT_CODES, ExitCode, FindingClass, NodeReport, NodeSummary
 from gpunode.base.messages import Scope
+from gpunode.components.driver.loading import LOADED_MODULE
 from gpunode.fleet.call import Call
 from gpunode.fleet.page.of_drift import KINDS
 from gpunode.fleet.reports.document import document as json_document
 from gpunode.fleet.reports.document import schema
 from gpunode.fleet.reports.prometheus import metrics
+from gpunode.kubernetes.helm.decide import RELEASE
 from tests.reference import fenced
 
 _HEAD = """# Drift
@@ -46,35 +48,31 @@ Files are replaced as a whole, and readable by everybody.
 
 def example() -> tuple[NodeReport, ...]:
     """Return the reports of the example: a good node, one that deviates, and their cluster, which does, too."""
-    good = Finding("driver", FindingClass.OK, "loaded module", "580.95.05", "580.95.05")
-    stale = Finding(
-        "driver",
+    good = LOADED_MODULE.compared("580.95.05", "580.95.05", True)
+    stale = LOADED_MODULE.finding(
         FindingClass.REBOOT_PENDING,
-        "loaded module",
         "580.82.07",
         "580.95.05",
         cause="the module in memory is older than the one on disk",
         remedy="reboot the node",
         disruption=Disruption.reboot,
-        since="2026-01-14T09:30:00Z",
     )
     h100 = ("NVIDIA H100 80GB HBM3",)
     new = NodeSummary(
         "Debian GNU/Linux 12 (bookworm)", "6.1.0-41-amd64", "580.95.05", "open", "12.9", "1.17.8", h100, 8, 8, "0.1.0"
     )
-    missing = Finding(
-        "device_plugin",
+    missing = RELEASE.finding(
         FindingClass.DRIFT,
-        "helm release nvidia-device-plugin/nvdp",
         "another",
         "nvidia-device-plugin 0.20.0",
+        of="nvidia-device-plugin/nvdp",
         cause="install: there is no such release",
         remedy="run deploys/device_plugin.py",
         disruption=Disruption.nothing,
     )
     return (
         NodeReport("gpu-1", (good,), new),
-        NodeReport("gpu-2", (stale,), replace(new, driver="580.82.07")),
+        NodeReport("gpu-2", (replace(stale, since="2026-01-14T09:30:00Z"),), replace(new, driver="580.82.07")),
         NodeReport("admin@prod", (missing,), scope=Scope.CLUSTER),
     )
 
@@ -82,10 +80,7 @@ def example() -> tuple[NodeReport, ...]:
 def document() -> str:
     """Return the text of docs/drift.md."""
     meanings = {kind.name: kind.meaning for kind in KINDS}
-    classes = "\n".join(
-        f"| {kind.value} | {meanings[kind]} | {verdict([Finding('', kind, '', desired='')]).value} |"
-        for kind in FindingClass
-    )
+    classes = "\n".join(f"| {kind.value} | {meanings[kind]} | {EXIT_CODES[kind].value} |" for kind in FindingClass)
     codes = "\n".join(f"| {code.value} | {code.name.lower().replace('_', ' ')} |" for code in ExitCode)
     parts = [
         _HEAD,

@@ -22,10 +22,18 @@ from gpunode.node.plan import Plan
 from gpunode.settings import set_option
 from tests.support.simulated_rollout import Lab
 
-GOOD = (Finding("driver", FindingClass.OK, "flavour", "open", "open"),)
+GOOD = (Finding("driver", FindingClass.OK, "flavour", "open", "open", code="driver.flavour"),)
 
 
-WAITS = Finding("driver", FindingClass.REBOOT_PENDING, "loaded module", "570", "580", disruption=Disruption.reboot)
+WAITS = Finding(
+    "driver",
+    FindingClass.REBOOT_PENDING,
+    "loaded module",
+    "570",
+    "580",
+    disruption=Disruption.reboot,
+    code="driver.loaded-module",
+)
 
 
 CAN = Plan((), (), ())

@@ -46,7 +46,9 @@ class Fleet:
                 for name in names
             )
 
-        good = Finding("driver", FindingClass.OK, "loaded module", "580.95.05", "580.95.05")
+        good = Finding(
+            "driver", FindingClass.OK, "loaded module", "580.95.05", "580.95.05", code="driver.loaded-module"
+        )
         with ExitStack() as stack:
             stack.enter_context(patch.object(nodes, "read", read))
             stack.enter_context(patch.object(drift, "judge", lambda *_: (good,)))

@@ -11,116 +11,116 @@ from typing import Any
 from gpunode.base.comparison import DRAIN_FIRST, RUN
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport
+from gpunode.components.containerd.findings import SYSTEMD_CGROUP
+from gpunode.components.dcgm import decide as dcgm
+from gpunode.components.docker import decide as docker
+from gpunode.components.driver.loading import LOADED_MODULE
+from gpunode.components.imex import decide as imex
+from gpunode.components.kubelet import decide as kubelet
+from gpunode.components.mig import decide as mig
+from gpunode.components.power import decide as power
 from gpunode.fleet.call import Call
+from gpunode.fleet.no_answer import CONNECTION
 from gpunode.fleet.reports.document import document
+from gpunode.fleet.reports.run_end import refusal_finding
+from gpunode.node.preflight.cuda import DRIVER_TOO_OLD
 from gpunode.node.verdict import judge
+from gpunode.system import health
 from tests.support.verify import GOOD, SETTINGS
 
 AT = datetime(2026, 1, 15, 12, tzinfo=UTC)
 VERSION = "0.1.0"
 CALL = Call("inventories/prod.py")
-# Components beside those that a small node's settings ask for: (component, what, value).
+# Of components that a small node's settings do not ask for: (declaration, name of the one of several, value).
 _MORE = (
-    ("imex", "IMEX domain", "rack1"),
-    ("mig", "layout", "all-1g.10gb"),
-    ("power", "power limit", "600 W"),
-    ("docker", "default runtime", "nvidia"),
-    ("kubelet", "CPU manager", "static"),
-    ("dcgm", "DCGM exporter", "active"),
-    ("node", "InfoROM", "valid"),
+    (imex.DOMAIN, None, "rack1"),
+    (mig.INSTANCES, "1", "2g.20gb ×3"),
+    (power.POWER_LIMIT, "0", "600 W"),
+    (docker.DEFAULT_RUNTIME, None, "nvidia"),
+    (kubelet.SETTING, "cpuManagerPolicy", "static"),
+    (dcgm.SERVICE, "nvidia-dcgm", "active"),
+    (health.NO_XIDS, None, "none"),
 )
 
 
 def good() -> tuple[Finding, ...]:
-    """Return what is told of a good node: the real judge's findings, and some of other components."""
+    """Return the findings of a good node: the real judge's findings, and some of other components."""
     judged = tuple(item for item in judge(SETTINGS, GOOD) if item.finding_class is FindingClass.OK and not item.cause)
-    more = tuple(Finding(component, FindingClass.OK, what, value, value) for component, what, value in _MORE)
+    more = tuple(message.finding(FindingClass.OK, value, value, of=of) for message, of, value in _MORE)
     return judged + more
 
 
-STALE = Finding(
-    "driver",
-    FindingClass.REBOOT_PENDING,
-    "loaded module",
-    "580.82.07",
-    "580.95.05",
-    "the module in memory is older than the one on disk",
-    "reboot the node",
-    disruption=Disruption.reboot,
+STALE = replace(
+    LOADED_MODULE.finding(
+        FindingClass.REBOOT_PENDING,
+        "580.82.07",
+        "580.95.05",
+        cause="the module in memory is older than the one on disk",
+        remedy="reboot the node",
+        disruption=Disruption.reboot,
+    ),
     since="2026-01-12T09:30:00Z",
 )
-EDITED = Finding(
-    "containerd",
+EDITED = SYSTEMD_CGROUP.finding(
     FindingClass.DRIFT,
-    "SystemdCgroup of runtime nvidia",
     "false",
     "true",
-    "/etc/containerd/config.toml was edited by hand",
-    RUN,
-    "containerd's CRI configuration",
-    Disruption.restart,
-)
-WAITS = Finding(
-    "toolkit",
-    FindingClass.RESTART_PENDING,
-    "mode of the container runtime",
-    "legacy",
-    "cdi",
-    "3 containers run, and disruption.allow is 'nothing'",
-    DRAIN_FIRST,
+    of="nvidia",
+    cause="/etc/containerd/config.toml was edited by hand",
+    remedy=RUN,
+    source="containerd's CRI configuration",
     disruption=Disruption.restart,
+)
+WAITS = replace(
+    kubelet.SETTING.finding(
+        FindingClass.RESTART_PENDING,
+        "none",
+        "static",
+        of="cpuManagerPolicy",
+        cause="3 containers run, and disruption.allow is 'nothing'",
+        remedy=DRAIN_FIRST,
+        disruption=Disruption.restart,
+    ),
     since="2026-01-14T22:05:00Z",
 )
-LIMIT = Finding(
-    "power",
+LIMIT = power.POWER_LIMIT.finding(
     FindingClass.DRIFT,
-    "power limit of GPU 3",
     "700 W",
     "600 W",
-    "somebody raised it with nvidia-smi",
-    RUN,
+    of="3",
+    cause="another program raised it with nvidia-smi",
+    remedy=RUN,
     disruption=Disruption.nothing,
 )
-LAYOUT = Finding(
-    "mig",
+LAYOUT = mig.INSTANCES.finding(
     FindingClass.DRIFT,
-    "layout of GPU 0",
     "3g.40gb, 3g.40gb",
     "1g.10gb ×7",
-    "another layout",
-    RUN,
+    of="0",
+    cause="another layout",
+    remedy=RUN,
     disruption=Disruption.reset,
 )
-CUDA = Finding(
-    "cuda",
-    FindingClass.UNSUPPORTED,
-    "CUDA and driver",
-    "branch 550",
-    "branch 580 or newer",
-    "CUDA 13.0 needs driver 580 or newer",
-    "ask for cuda.version 12.4, or drop driver.branch",
-    "https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/index.html",
+_TOO_OLD = DRIVER_TOO_OLD(
+    release="13.0", minimum="580.65.06", compatibility="minor", desired="branch 550", branch="580", source="notes"
 )
-SICK = Finding(
-    "node",
+CUDA = refusal_finding(_TOO_OLD)
+SICK = health.XID.finding(
     FindingClass.ERROR,
-    "GPU 5",
-    "Xid 79: fallen off the bus",
-    "no Xid error",
-    "the GPU does not answer",
-    "power-cycle the machine (`ipmitool chassis power cycle`), then look again with `gpunode drift`",
+    "Xid 79 of 0000:85:00.0",
+    "no critical Xid",
+    cause="the GPU does not answer",
+    remedy="power-cycle the machine (`ipmitool chassis power cycle`), then look again with `gpunode drift`",
 )
-GONE = Finding(
-    "node", FindingClass.UNREACHABLE, "connection", "none", "ssh", "timed out after 120 s", "check address and network"
+GONE = CONNECTION.finding(
+    FindingClass.UNREACHABLE, "none", "ssh", cause="timed out after 120 s", remedy="check address and network"
 )
-REMAPPED = Finding(
-    "node",
+REMAPPED = health.WARNINGS.finding(
     FindingClass.OK,
-    "remapped rows of GPU 2",
-    "1 correctable",
-    "none pending",
-    "one row was remapped; more of them mean a GPU that goes bad",
-    "watch it",
+    "1 row remapped on GPU 2",
+    "no warning",
+    cause="one row was remapped; more of them mean a GPU that goes bad",
+    remedy="watch it",
 )
 
 

@@ -16,13 +16,32 @@ BEGIN = datetime(2026, 1, 14, tzinfo=UTC)
 INVENTORY = "inventories/berlin.py"
 VERSION = "0.1.0"
 
-GOOD = Finding("driver", FindingClass.OK, "loaded module", "580.95.05", "580.95.05")
-OLD = Finding("driver", FindingClass.DRIFT, "loaded module", "570.10", "580.95.05", "held back", "run the deploy")
-OLDER = Finding("driver", FindingClass.REBOOT_PENDING, "loaded module", "560.1", "580.95.05")
-UNREACHED = Finding("node", FindingClass.UNREACHABLE, "connection", "none", "ssh")
-NOT_UNDERSTOOD = Finding("node", FindingClass.ERROR, "state", "not read", "read")
-UNKNOWN = Finding("mig", FindingClass.ERROR, "layout", "unknown", "all-1g.10gb")
-REFUSED = Finding("driver", FindingClass.ERROR, "preflight", "12.8", "12.4", "CUDA 12.8 needs branch 570")
+GOOD = Finding("driver", FindingClass.OK, "loaded module", "580.95.05", "580.95.05", code="driver.loaded-module")
+OLD = Finding(
+    "driver",
+    FindingClass.DRIFT,
+    "loaded module",
+    "570.10",
+    "580.95.05",
+    "held back",
+    "run the deploy",
+    code="driver.loaded-module",
+)
+OLDER = Finding(
+    "driver", FindingClass.REBOOT_PENDING, "loaded module", "560.1", "580.95.05", code="driver.loaded-module"
+)
+UNREACHED = Finding("node", FindingClass.UNREACHABLE, "connection", "none", "ssh", code="node.connection")
+NOT_UNDERSTOOD = Finding("node", FindingClass.ERROR, "state", "not read", "read", code="node.state")
+UNKNOWN = Finding("mig", FindingClass.ERROR, "layout", "unknown", "all-1g.10gb", code="mig.mig-configuration")
+REFUSED = Finding(
+    "driver",
+    FindingClass.ERROR,
+    "preflight",
+    "12.8",
+    "12.4",
+    "CUDA 12.8 needs branch 570",
+    code="preflight.cuda-driver-too-old",
+)
 
 Hosts = Mapping[str, Finding | tuple[Finding, ...]]
 

@@ -81,7 +81,7 @@ class Cluster:
             return {"items": [{"metadata": {"name": "gpu-1", "labels": self.labels, "annotations": {OURS: self.note}}}]}
         if verb == "patch node":
             metadata = json.loads(words[words.index("--patch") + 1])["metadata"]
-            merged = {**self.labels, **metadata["labels"]}
+            merged = {**self.labels, **metadata.get("labels", {})}
             self.labels = {name: value for name, value in merged.items() if value is not None}
             self.note = metadata.get("annotations", {OURS: self.note})[OURS]
             return {}
@@ -130,11 +130,13 @@ class Ask:
         host.log = self.said.append  # type: ignore[method-assign,assignment]
         host.run_shell_command = self._executed  # type: ignore[attr-defined]
 
-    def __call__(self, cluster: Cluster, there: MigGpu, settings: Settings = ASKED, part: bool = True) -> list[str]:
+    def __call__(
+        self, cluster: Cluster, there: MigGpu, settings: Settings = ASKED, part: bool = True, status: str = "ok"
+    ) -> list[str]:
         for module in (mig_in_cluster, cluster_labels):
             self.patch.setattr(module, "runner", lambda _: cluster)
         self.host.readings |= {
-            MigFact: Mig("ok", None, (there,)), MigBootFact: MigBoot(), ContainerdFact: GOOD.containerd,
+            MigFact: Mig(status, None, (there,)), MigBootFact: MigBoot(), ContainerdFact: GOOD.containerd,
             DockerFact: Docker(None),
             CrioFact: Crio(),
         }  # fmt: skip
@@ -209,10 +211,12 @@ def divided(
     answer: str | None = None,
     journal: tuple[str, bool] | None = None,
     then: tuple[str, ...] = (),
+    status: str = "ok",
 ) -> Outcome:
-    """Return what becomes of a change of a node's layout, and of what happens then: it fails, or silence.
+    """Return what becomes of a change of a node's layout, and of what happens then: it fails, silence, or labels.
 
     cluster: labels that are others, None where one is gone; `note` on gpunode's labels; `silent`
+    status: how nvidia-smi answers
     answer: what the connection says of a transaction that fails; journal: the state of an earlier one, and if it runs
     """
     settings = {"helm": ASKED, "manifest": MANIFEST, "operator": OPERATOR}[method]
@@ -225,10 +229,12 @@ def divided(
             ask.answers = (False, answer)
         if journal is not None:
             ask.host.readings[TransactionJournal] = Journal(journal[0], "target", None, journal[1])
-        ran = ask(there, mig_gpu(0, ENABLED if gpu == "on" else DISABLED), settings, part)
+        ran = ask(there, mig_gpu(0, ENABLED if gpu == "on" else DISABLED), settings, part, status)
         for step in then:
             if step == "silence":
                 there.silent = True
+            elif step == "labels":
+                ask.label(there, settings)
             elif step == "labelled":
                 cluster_labels.labelled()
             elif step == "served by nobody":

@@ -14,6 +14,7 @@ from pyinfra.context import ctx_host
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport
+from gpunode.base.reading import Unknown
 from gpunode.components.mig.boot import MigBoot, lines_of
 from gpunode.components.mig.files import desired_files
 from gpunode.components.mig.geometry import product_geometry
@@ -27,6 +28,11 @@ from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig import MigBoot as MigBootFact
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.fleet.rollout.choice import left_out
+from gpunode.kubernetes.device_plugin.decide_labels import LABEL, decide_labels, desired_labels
+from gpunode.kubernetes.device_plugin.mig_state import mig_state
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
+from gpunode.kubernetes.nodes.labels import MIG_STATE, note
+from gpunode.kubernetes.nodes.labels import owned as marked_ours
 from gpunode.node import Node
 from gpunode.node.components import decisions
 from gpunode.node.plan import PlannedStep, plan
@@ -52,6 +58,9 @@ mig-configs:
     - {devices: all, mig-enabled: true, mig-devices: {3g.40gb: 1, 2g.20gb: 1}}
   unverified:
     - {devices: all, mig-enabled: true, mig-devices: {2g.48gb: 1, 1g.24gb: 2}}
+  board:
+    - {devices: [0], mig-enabled: true, mig-devices: {3g.40gb: 1, 2g.20gb: 1}}
+    - {devices: [1], device-filter: ["0x233010DE:0x16C010DE"], mig-enabled: true, mig-devices: {2g.20gb: 1}}
 """
 
 
@@ -129,6 +138,46 @@ def targeted(
         found = gpus_of(gpus, {"device_id": device, **(changes or {})})
         here = (replace(each, device_id=device, subsystem_id=board) for each in (H100, SECOND)[: len(found)])
         return targets(settings, tuple(here), Mig("ok", None, found))
+
+
+@dataclass(frozen=True)
+class StateLabel:
+    """Hold the state of a MIG configuration, what drift reports of its label, and what a run makes of that label."""
+
+    state: str | Unknown | None
+    found: tuple[Finding, ...]
+    label: str | None
+    owned: bool
+
+
+def state_label(
+    config: str | None,
+    gpus: list[str],
+    status: str = "ok",
+    changes: dict[str, Any] | None = None,
+    label: str | None = "success",
+    owned: bool = True,
+    method: str = "helm",
+) -> StateLabel:
+    """Return what becomes of the label of a node's MIG state; owned: whether gpunode set it."""
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "mig.yaml").write_text(DECLARATION)
+        mig = {} if config is None else {"config": config, "file": f"{folder}/mig.yaml"}
+        cluster = {"kubernetes": {"enabled": True}, "device_plugin": {"method": method}}
+        settings = settings_from({**cluster, "mig": mig, "sharing": {"mig_strategy": "mixed"}})
+        found = gpus_of(gpus, changes or {})
+        state = mig_state(settings.mig, (H100, SECOND)[: len(gpus) or 1], Mig(status, None, found))
+    labels = {} if label is None else {MIG_STATE: label}
+    node = ClusterNode("gpu-1", labels, note([MIG_STATE] if owned else []), {}, False, True)
+    decision = decide_labels(desired_labels("gpu-1", settings, state), node)
+    step = next((step.change for step in decision.steps if step.change is not None), None)
+    after, ours = (labels, node.ours) if step is None else (step.applied_to(labels), step.ours)
+    return StateLabel(
+        state,
+        tuple(item for item in decision.findings if LABEL.named(item) == MIG_STATE),
+        after.get(MIG_STATE),
+        MIG_STATE in marked_ours(ours),
+    )
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,22 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
+from gpunode.base.verdicts import Refusal
+from gpunode.cli.plan import as_json
 from gpunode.components.mig.state import Mig, MigGpu
 from gpunode.components.mps.plugin import PluginDaemon, PluginMps
 from gpunode.fleet import drift_cluster, plan_cluster
 from gpunode.fleet.nodes import Answer
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, OURS, PRESENT
-from gpunode.node.plan import Plan
+from gpunode.node.plan import Plan, PlannedStep
 from gpunode.settings import Settings, settings_from
 from tests.support.mps_clients import gpu_pod
 from tests.support.simulated_cluster import SimulatedCluster, node
@@ -53,10 +57,42 @@ class Told:
     drift: Mapping[str, dict[str, Finding]]
 
 
+@dataclass(frozen=True)
+class Planned:
+    """Hold gpunode's plan of the first node, the nodes by verdict, and the exit code."""
+
+    plan: Plan
+    counts: dict[str, int]
+    exit_code: int
+
+
+def planned(
+    failures: dict[str, str], replicas: tuple[int, ...] = (8, 8), steps: int = 0, refused: bool = False
+) -> Planned:
+    """Return the plan of two nodes of a cluster.
+
+    failures: command -> what it prints as it fails; replicas: of the GPUs of each node, which has 4
+    steps: what there is to do on the first node itself; refused: whether it is refused
+    """
+    with TemporaryDirectory() as folder:
+        made = _cluster(Path(folder))
+        made.write(failures=failures)
+        hosts = {name: _settings(made, count) for name, count in zip(NODES, replicas, strict=True)}
+        own = PlannedStep("containerd", "configure its runtimes", "runc", "nvidia", Disruption.restart)
+        no = (Refusal("driver", "it has none", "a table", "replace it", "preflight.driver-none"),) if refused else ()
+        plans = told(hosts, own={"gpu-1": Plan(no, (), (own,) * steps)}).plans
+    document = as_json(dict(plans))
+    return Planned(plans["gpu-1"], document["counts"]["hosts"], document["exit_code"])
+
+
 @pytest.fixture
 def cluster(tmp_path: Path) -> SimulatedCluster:
     """Return a cluster in which two nodes share their GPUs by MPS, in 4 parts; gpu-1 has a client."""
-    made = SimulatedCluster.of(tmp_path, *NODES)
+    return _cluster(tmp_path)
+
+
+def _cluster(folder: Path) -> SimulatedCluster:
+    made = SimulatedCluster.of(folder, *NODES)
     nodes = {name: node(name, **{"nvidia.com/gpu": "4"}) for name in NODES}
     labels = {CONFIG: "mps-4", PRESENT: "true", MPS_CAPABLE: "true"}
     for each in nodes.values():
@@ -87,14 +123,15 @@ def installed(cluster: SimulatedCluster, *settings: Settings) -> None:
     session.run(session.commands.upgrade(desired.values, False))
 
 
-def told(hosts: Mapping[str, Settings], only: tuple[str, ...] = NODES) -> Told:
-    """Return what is told of the hosts that are looked at, of an inventory of all."""
+def told(hosts: Mapping[str, Settings], only: tuple[str, ...] = NODES, own: Mapping[str, Plan] | None = None) -> Told:
+    """Return what plan and drift report of some hosts of an inventory; own: host -> the plan without the cluster."""
     answers = [Answer(name, hosts[name], READING, None) for name in only]
     with (
         patch.object(plan_cluster, "host_data", lambda _: {}),
         patch.object(plan_cluster, "check_hosts", lambda *_: dict(hosts)),
     ):
-        plans = plan_cluster.with_restarts(Path("none.py"), answers, {name: Plan((), (), ()) for name in only})
+        before: dict[str, Plan | Finding] = {name: (own or {}).get(name, Plan((), (), ())) for name in only}
+        plans = plan_cluster.with_restarts(Path("none.py"), answers, before)
     found, cluster = drift_cluster.findings(Path("none.py"), hosts, dict.fromkeys(only, READING))
     made = {name: each for name, each in plans.items() if isinstance(each, Plan)}
     assert cluster is not None

@@ -9,15 +9,17 @@ import pytest
 
 from gpunode.base.comparison import RUN
 from gpunode.base.findings import Finding, FindingClass, NodeReport
+from gpunode.components.driver.decide import HELD
 from gpunode.fleet import drift
 from gpunode.fleet import nodes as fleet
 from tests.support.ci_judgement import READY, Machines, answer
 
-GOOD = Finding("driver", FindingClass.OK, "flavour", "open", "open")
-KNOW = Finding("driver", FindingClass.OK, "held packages", "held", "held", "the kernel is not held", "set hold_kernel")
+GOOD = Finding("driver", FindingClass.OK, "flavour", "open", "open", code="driver.flavour")
+KNOW = HELD.finding(FindingClass.OK, "held", "held", cause="the kernel is not held", remedy="set hold_kernel")
 BAD = Finding(
     "containerd", FindingClass.DRIFT, "default runtime", "runc", "nvidia",
     "somebody edited /etc/containerd/config.toml after gpunode did, and nobody has run gpunode since then", RUN,
+    code="containerd.default-runtime",
 )  # fmt: skip
 WELL = (NodeReport("gpu-1", (GOOD, KNOW)),)
 MIXED = (*WELL, NodeReport("gpu-2", (GOOD, BAD)), NodeReport("gpu-3", (GOOD,)))

@@ -80,7 +80,9 @@ def stopped(progress: Progress) -> Progress:
 
 
 def report(name: str, *classes: FindingClass) -> NodeReport:
-    return NodeReport(name, tuple(Finding("driver", each, "loaded module", "1", "2") for each in classes))
+    return NodeReport(
+        name, tuple(Finding("driver", each, "loaded module", "1", "2", code="driver.loaded-module") for each in classes)
+    )
 
 
 REPORTS = (

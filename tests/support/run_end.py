@@ -11,15 +11,18 @@ from pyinfra.api.state import StateStage
 from gpunode.base.comparison import RUN
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
+from gpunode.components.driver.decide import FLAVOUR, GPU
+from gpunode.components.driver.lost import LIBRARY
 from gpunode.fleet import run_end
 from tests.support.simulated_host import Host
 
-GOOD = tuple(Finding("driver", FindingClass.OK, what, "x", "x") for what in ("flavour", "GPU", "library"))
+GOOD = tuple(message.finding(FindingClass.OK, "x", "x") for message in (FLAVOUR, GPU, LIBRARY))
 
 
 RUNTIME = Finding(
     "containerd", FindingClass.DRIFT, "default runtime", "runc", "nvidia", "somebody edited it", RUN,
     disruption=Disruption.restart,
+    code="containerd.default-runtime",
 )  # fmt: skip
 
 
@@ -27,6 +30,7 @@ MODULE = Finding(
     "driver", FindingClass.REBOOT_PENDING, "loaded module", "570.172.08 (open)", "580.95.05 (open)",
     "the driver was changed while the old module was loaded", "reboot the node",
     disruption=Disruption.reboot,
+    code="driver.loaded-module",
 )  # fmt: skip
 
 

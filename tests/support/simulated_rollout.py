@@ -99,7 +99,20 @@ class Lab:
         """Stand in for gpunode.fleet.drift.inspect."""
         found = json.loads((self.folder / "nodes.json").read_text())
         return tuple(
-            NodeReport(name, (Finding("driver", FindingClass(each), "loaded module", "570", "580", remedy="run"),))
+            NodeReport(
+                name,
+                (
+                    Finding(
+                        "driver",
+                        FindingClass(each),
+                        "loaded module",
+                        "570",
+                        "580",
+                        remedy="run",
+                        code="driver.loaded-module",
+                    ),
+                ),
+            )
             for name, each in found.items()
             if only is None or name in only
         )

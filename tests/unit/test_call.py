@@ -159,7 +159,8 @@ def test_a_word_that_is_refused_is_told_without_its_value() -> None:
 
 
 def test_all_that_differs_is_still_told() -> None:
-    odd = Finding("driver", FindingClass.DRIFT, "`odd", "a `b", "c` d", "lone ` and `gpunode", "`pyinfra")
+    sides = ("a `b", "c` d", "lone ` and `gpunode", "`pyinfra")
+    odd = Finding("driver", FindingClass.DRIFT, "`odd", *sides, code="driver.gpu")
     text = report_text((NodeReport("gpu-1", (odd,)),), False, 40)
     words = {"`odd", "a", "`b", "c`", "d", "lone", "`", "and", "`gpunode", "`pyinfra"}
     assert words <= set(text.replace(":", " ").split())

@@ -49,6 +49,8 @@ from gpunode.history.place import Place
 from gpunode.history.text import changes_text, findings_text
 from gpunode.history.told import told
 from gpunode.history.writing import record
+from gpunode.kubernetes.device_plugin.pod_security import NAMESPACE
+from gpunode.kubernetes.helm.decide import RELEASE as DECLARED
 from gpunode.node.plan import Plan
 from tests.support.cluster_fleet import Fleet, fleet
 from tests.support.rollout_waves import AT
@@ -136,7 +138,7 @@ def test_a_cluster_that_does_not_answer_is_one_finding_of_its_own_and_not_known_
         *[(Scope.NODE, ["cluster"])] * 3,
         (Scope.CLUSTER, ["cluster"]),
     ]
-    assert all(item.actual == "unknown" for item in cluster.findings)
+    assert [item.actual for item in cluster.findings] == ["not known"]
 
 
 def _recorded(made: Fleet, folder: Path, readings: Iterable[tuple[str, ...]] = READINGS) -> Place:
@@ -185,9 +187,9 @@ def test_a_document_of_before_says_nothing_of_the_cluster_and_one_without_a_clus
 @pytest.mark.parametrize(("later", "end"), [("limit", None), ("away", None), ("whole", "no longer told")])
 def test_what_a_reading_of_fewer_nodes_leaves_out_is_not_over(tmp_path: Path, later: str, end: str | None) -> None:
     place = Place(tmp_path / "history.sqlite")
-    away = NodeReport("gpu-2", (Finding("node", FindingClass.UNREACHABLE, "connection"),))
+    away = NodeReport("gpu-2", (Finding("node", FindingClass.UNREACHABLE, "connection", code="node.connection"),))
     first = (_good("gpu-1"), _good("gpu-2"), _report("prod", BAD, Scope.CLUSTER))
-    none_of_it = NodeReport("prod", (Finding("device_plugin", OK, "namespace x"),), scope=Scope.CLUSTER)
+    none_of_it = NodeReport("prod", (NAMESPACE.finding(OK, of="x"),), scope=Scope.CLUSTER)
     hosts = {"limit": (), "away": (away,), "whole": (_good("gpu-2"),)}[later]
     second = (_good("gpu-1"), *hosts, none_of_it)
     for number, (reports, limit) in enumerate([(first, ()), (second, ("gpu-1",) if later == "limit" else ())]):
@@ -230,7 +232,8 @@ def test_a_host_called_cluster_is_a_host(tmp_path: Path) -> None:
 
 
 def _report(name: str, finding_class: FindingClass, scope: Scope = Scope.NODE, by_person: bool = False) -> NodeReport:
-    return NodeReport(name, (Finding("device_plugin", finding_class, RELEASE, by_person=by_person),), scope=scope)
+    item = replace(DECLARED.finding(finding_class, of="nvidia-device-plugin/nvdp"), by_person=by_person)
+    return NodeReport(name, (item,), scope=scope)
 
 
 def _begun(tmp_path: Path, cluster: NodeReport, *nodes: NodeReport) -> Journal:
@@ -297,7 +300,9 @@ def test_a_node_is_taken_for_a_cluster_that_a_run_mends_where_all_nodes_are_as_d
     tmp_path: Path, by_person: bool, nodes: tuple[str, ...]
 ) -> None:
     cluster = _report("prod", BAD, Scope.CLUSTER, by_person)
-    away = NodeReport("gpu-1", (Finding("node", FindingClass.REBOOT_PENDING, "state", by_person=True),))
+    away = NodeReport(
+        "gpu-1", (Finding("node", FindingClass.REBOOT_PENDING, "state", by_person=True, code="node.state"),)
+    )
     progress = _begun(tmp_path, cluster, away, _good("gpu-2"), _good("gpu-3")).known
     assert progress.begun.nodes == nodes and progress.begun.cluster is not None
     assert progress.begun.cluster.passed is not by_person

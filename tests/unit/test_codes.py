@@ -94,11 +94,9 @@ def test_what_is_told_of_nodes_and_plans_has_codes_that_are_explained() -> None:
     assert {item.code for item in judged} | {each.code for each in planned} <= set(pages())
 
 
-def test_a_finding_keeps_a_code_that_it_was_given_also_as_json() -> None:
-    given_one = Finding("mig", FindingClass.UNSUPPORTED, "preflight", code="preflight.mig-has-none")
-    assert finding_from(given_one.to_json()) == given_one
-    derived = Finding("driver", FindingClass.REBOOT_PENDING, "loaded module").to_json()
-    assert (derived["code"], derived["class"]) == ("driver.loaded-module", "reboot pending")
+def test_a_finding_keeps_its_code_also_as_json() -> None:
+    item = Finding("mig", FindingClass.UNSUPPORTED, "preflight", code="preflight.mig-has-none")
+    assert finding_from(item.to_json()) == item
 
 
 def test_exit_codes_are_the_documented_ones() -> None:

@@ -17,6 +17,7 @@ from pyinfra.context import ctx_host
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import bad
 from gpunode.base.findings import Finding
+from gpunode.base.reading import Unknown
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.fleet import drift_cluster
 from gpunode.kubernetes.device_plugin.cluster import Cluster
@@ -88,7 +89,9 @@ def _settings(data: dict[str, Any]) -> Settings:
     return settings_from({"kubernetes": {"enabled": True}, **data})
 
 
-def _run(settings: Settings, node: ClusterNode | None, state: str | None) -> tuple[Host, list[LabelChange], bool]:
+def _run(
+    settings: Settings, node: ClusterNode | None, state: str | Unknown | None
+) -> tuple[Host, list[LabelChange], bool]:
     """Return the host of a run, what it changed, and whether it was refused."""
     host, changes = Host({MigFact: TWO}), []
     with (
@@ -105,10 +108,15 @@ def _run(settings: Settings, node: ClusterNode | None, state: str | None) -> tup
     return host, changes, not all(done)
 
 
-@given(data=st.sampled_from(_SETTINGS), looked_up=st.booleans(), node=_NODES, state=st.sampled_from(MIG_STATES))
+@given(
+    data=st.sampled_from(_SETTINGS),
+    looked_up=st.booleans(),
+    node=_NODES,
+    state=st.sampled_from([*MIG_STATES, Unknown("hangs")]),
+)
 @hypothesis_settings(deadline=None)
 def test_run_and_drift_agree_on_labels(
-    data: dict[str, Any], looked_up: bool, node: ClusterNode | None, state: str
+    data: dict[str, Any], looked_up: bool, node: ClusterNode | None, state: str | Unknown
 ) -> None:
     settings = _settings(data)
     if looked_up and settings.mig.config:

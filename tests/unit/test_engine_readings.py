@@ -12,6 +12,7 @@ import pytest
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport, NodeSummary
+from gpunode.components.driver.loading import LOADED_MODULE
 from gpunode.fleet import no_answer
 from gpunode.fleet.engine import apply, readings, remote
 from gpunode.fleet.engine.address import EngineError, Scheduler
@@ -30,10 +31,10 @@ pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 EXAMPLES = Path(__file__).parent.parent.parent / "docs" / "examples" / "plan"
 SCHEDULER = Scheduler("127.0.0.1", 8786)
 SUMMARY = NodeSummary("Debian 12", "6.1", "580.1", None, None, "1.18", ("H100", "H100"), 2, 2, "0.1.0")
-WELL = NodeReport("gpu-1", (Finding("driver", FindingClass.OK, "branch", "580", "580"),), SUMMARY)
+WELL = NodeReport("gpu-1", (LOADED_MODULE.finding(FindingClass.OK, "580", "580"),), SUMMARY)
 OFF = NodeReport(
     "gpu-2",
-    (Finding("driver", FindingClass.DRIFT, "branch", "570", "580", disruption=Disruption.reboot, since="2026-01-01"),),
+    (replace(LOADED_MODULE.compared("570", "580", False, disruption=Disruption.reboot), since="2026-01-01"),),
 )
 
 
@@ -164,7 +165,7 @@ def test_what_was_cut_off_is_looked_at_again_and_what_was_not_begun_is_left_alon
     again = apply.looked_again(SCHEDULER, Path("fleet.py"), list(found.values()))
     assert again[0] == replace(found["gpu-1"], findings=WELL.findings)
     report = report_of(again[0])
-    assert report is not None and {item.code for item in report.findings} == {"driver.branch", "run.broken-off"}
+    assert report is not None and {item.code for item in report.findings} == {"driver.loaded-module", "run.broken-off"}
     workers.append([failed("gpu-1", "gone")])
     again = apply.looked_again(SCHEDULER, Path("fleet.py"), list(found.values()))
     assert again[0].cut_off and again[0].cut_off != found["gpu-1"].cut_off and again[1:] == list(found.values())[1:]

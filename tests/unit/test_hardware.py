@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
-from gpunode.base.findings import Finding, FindingClass, NodeReport
+from gpunode.base.findings import FindingClass, NodeReport
 from gpunode.base.probe_output import checked
 from gpunode.base.reading import Unknown
+from gpunode.components.driver.loading import LOADED_MODULE
 from gpunode.components.mig.state import Mig
 from gpunode.facts.node import Node as NodeFacts
 from gpunode.fleet import nodes as fleet
@@ -203,7 +204,7 @@ def looked(monkeypatch: pytest.MonkeyPatch, machine: Any, after: str = "ok", nod
     found = iter(["ok", after])
     monkeypatch.setattr(
         hardware, "inspect",
-        lambda *_, **__: (NodeReport("@local", (Finding("driver", FindingClass.OK, "loaded module", next(found)),)),),
+        lambda *_, **__: (NodeReport("@local", (LOADED_MODULE.finding(FindingClass.OK, next(found)),)),),
     )  # fmt: skip
 
 

@@ -142,7 +142,7 @@ def test_what_is_no_document_is_refused_and_nothing_behind_it_is_taken(file: Pat
 
 
 def test_drift_writes_what_it_found_and_its_page_shows_since_when(file: Path, inventory: Path, tmp_path: Path) -> None:
-    since = Finding("node", FindingClass.UNREACHABLE, "connection", "none", "ssh")
+    since = Finding("node", FindingClass.UNREACHABLE, "connection", "none", "ssh", code="node.connection")
     gpunode("history", "import", *told(tmp_path, document(90, {"gpu-1": since}, inventory=str(inventory))))
     page = tmp_path / "page.html"
     done = gpunode("drift", inventory, "--html", page)
@@ -226,7 +226,15 @@ def test_a_reading_that_is_not_the_controller_s_own_is_not_written(
 
 
 def test_what_a_node_says_does_nothing_to_a_terminal(file: Path, tmp_path: Path) -> None:
-    nasty = Finding("driver", FindingClass.DRIFT, "loaded module", "\x1b]0;owned\x07\x1b[2J", "580", "\x9b31m")
+    nasty = Finding(
+        "driver",
+        FindingClass.DRIFT,
+        "loaded module",
+        "\x1b]0;owned\x07\x1b[2J",
+        "580",
+        "\x9b31m",
+        code="driver.loaded-module",
+    )
     gpunode("history", "import", *told(tmp_path, document(0, {"gpu-1\x1b[1m": nasty})))
     for words in (("findings",), ("changes", "--since", "2026-01-13")):
         printed = gpunode("history", *words).stdout

@@ -41,9 +41,10 @@ from tests.support.history_documents import (
 )  # fmt: skip
 from tests.support.messages import unnamed
 
-SILENT = Finding("agent", UNKNOWN.finding_class, "last pull", "2026-01-14 00:10 UTC", "within 1:00:00")
-PULLED = Finding("agent", GOOD.finding_class, "last success", "2026-01-14 00:10 UTC", "within 1:00:00")
-POWER = Finding("power", OLD.finding_class, "power limit", "700 W", "600 W")
+AGO = "2026-01-14 00:10 UTC"
+SILENT = Finding("agent", UNKNOWN.finding_class, "last pull", AGO, "within 1:00:00", code="agent.silent")
+PULLED = Finding("agent", GOOD.finding_class, "last success", AGO, "within 1:00:00", code="agent.no-success")
+POWER = Finding("power", OLD.finding_class, "power limit", "700 W", "600 W", code="power.power-limit-of-gpu")
 FINDINGS = {
     "GOOD": GOOD, "OLD": OLD, "OLDER": OLDER, "REFUSED": REFUSED, "UNREACHED": UNREACHED, "POWER": POWER,
     "SILENT": SILENT, "PULLED": PULLED,
@@ -303,7 +304,16 @@ def test_who_writes_prunes_once_a_day(fleet: Fleet) -> None:
 
 def test_hostile_texts_are_kept_as_texts(fleet: Fleet) -> None:
     nasty = "'); DROP TABLE gpunode_finding; --\0\ud800" + "x" * 5000
-    fleet.tell(document(0, {"gpu-1'": Finding("driver", OLD.finding_class, "loaded module", nasty, nasty)}))
+    fleet.tell(
+        document(
+            0,
+            {
+                "gpu-1'": Finding(
+                    "driver", OLD.finding_class, "loaded module", nasty, nasty, code="driver.loaded-module"
+                )
+            },
+        )
+    )
     (found,) = fleet.answers()
     assert found.host == "gpu-1'" and found.interval.state.actual is not None
     assert found.interval.state.actual.startswith("'); DROP TABLE gpunode_finding; -- ")

@@ -14,7 +14,7 @@ from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, OURS, PRESENT
 from gpunode.settings import Settings, settings_from
 from tests.support.messages import unnamed
 from tests.support.mps_clients import gpu_pod
-from tests.support.mps_restarts import NODES, RELEASE, installed, told
+from tests.support.mps_restarts import CLUSTER, NODES, RELEASE, installed, told
 from tests.support.simulated_cluster import SimulatedCluster, node
 
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
@@ -56,7 +56,7 @@ def test_a_release_with_another_template_is_a_step_of_each_node_and_drains_one_a
         assert unnamed(step.action, name, pod) == []
         assert (step.pending, step.drains, step.disruption) == (False, True, Disruption.restart)
         assert found.plans[name].refusals == ()
-    item = found.drift["gpu-1"][RELEASE]
+    item = found.drift[CLUSTER][RELEASE]
     assert (item.finding_class, item.disruption) == (FindingClass.DRIFT, Disruption.restart)
     assert unnamed(item.cause, "gpu-1") == []
 
@@ -64,7 +64,7 @@ def test_a_release_with_another_template_is_a_step_of_each_node_and_drains_one_a
 def test_another_entry_of_one_node_is_a_step_of_that_node_alone(cluster: SimulatedCluster) -> None:
     found = told({"gpu-1": _settings(cluster), "gpu-2": _settings(cluster, 8)})
     assert found.plans["gpu-1"].steps == () and len(found.plans["gpu-2"].steps) == 1
-    assert found.drift["gpu-1"][RELEASE].disruption is Disruption.nothing
+    assert found.drift[CLUSTER][RELEASE].disruption is Disruption.nothing
 
 
 def test_pods_that_an_earlier_run_left_are_found_and_wait_where_the_settings_forbid_it(

@@ -21,6 +21,8 @@ from hypothesis import strategies as st
 from gpunode import cli
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.cli.plan import as_json
+from gpunode.components.driver.loading import LOADED_MODULE
+from gpunode.components.mig.decide import MODE
 from gpunode.fleet import drift
 from gpunode.fleet.page import groups, html, of_drift, of_plan, of_rollout
 from gpunode.fleet.page.html import PAGES, drift_page
@@ -40,7 +42,7 @@ FINDINGS = st.builds(
     Finding, component=st.sampled_from(["driver", "node", EVIL[0]]), finding_class=st.sampled_from(FindingClass),
     what=TEXT, actual=MAYBE, desired=MAYBE, cause=MAYBE, remedy=MAYBE, source=MAYBE,
 )  # fmt: skip
-GOOD = Finding("driver", FindingClass.OK, "loaded module", "1", "1")
+GOOD = Finding("driver", FindingClass.OK, "loaded module", "1", "1", code="driver.loaded-module")
 BAD = replace(GOOD, finding_class=FindingClass.DRIFT, actual="0")
 
 
@@ -192,8 +194,8 @@ def test_without_a_script_each_difference_is_a_row_of_a_table_with_its_hosts_and
 
 def long_and_short(length: int) -> str:
     """Return the page of two hosts of which the first, and gravest, has said something long."""
-    long = Finding("driver", FindingClass.ERROR, "driver", "<x>" + "y" * length, "580.95.05", remedy="z" * length)
-    short = Finding("mig", FindingClass.DRIFT, "MIG mode", "off", "on")
+    long = LOADED_MODULE.finding(FindingClass.ERROR, "<x>" + "y" * length, "580.95.05", remedy="z" * length)
+    short = MODE.finding(FindingClass.DRIFT, "off", "on", of="0")
     return drift_page(document((NodeReport("gpu-1", (long,)), NodeReport("gpu-2", (short,))), at=fleet.AT))
 
 

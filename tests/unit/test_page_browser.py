@@ -122,7 +122,7 @@ def test_a_screen_reader_is_told_of_map_cells_filters_and_counts(at: Any) -> Non
     told = set(at().spoken())
     assert told >= {
         ("grid", "Hosts by component"),
-        ("gridcell", "node: error, 1 difference"),
+        ("gridcell", "health: error, 1 difference"),
         ("columnheader", "driver"),
         ("searchbox", "Host"),
         ("combobox", "Component"),

@@ -23,16 +23,26 @@ from gpunode.fleet.reports.document import document, schema
 from gpunode.fleet.reports.junit import write_junit
 from gpunode.fleet.reports.prometheus import metrics, write_metrics
 from gpunode.node.verdict import summary
+from gpunode.system.health import GPU_MEMORY, NO_XIDS
 from tests.support.verify import GOOD as GOOD_NODE
 
 pytestmark = pytest.mark.pure
 
-OK = Finding("driver", FindingClass.OK, "loaded module", "580.95.05", "580.95.05")
+OK = Finding("driver", FindingClass.OK, "loaded module", "580.95.05", "580.95.05", code="driver.loaded-module")
 DRIFT = Finding(
     "containerd", FindingClass.DRIFT, "SystemdCgroup of runc", "false", "true", "edited by hand", "run the deploy",
     disruption=Disruption.restart, code="containerd.systemdcgroup",
 )  # fmt: skip
-GONE = Finding("node", FindingClass.UNREACHABLE, "connection", "none", "ssh", "timed out", "check the address")
+GONE = Finding(
+    "node",
+    FindingClass.UNREACHABLE,
+    "connection",
+    "none",
+    "ssh",
+    "timed out",
+    "check the address",
+    code="node.connection",
+)
 AT = datetime(2026, 1, 15, 13, tzinfo=timezone(timedelta(hours=1)))
 SUMMARY = NodeSummary("Debian 12", "6.1", "580.95.05", "open", None, None, ("H100", "A100"), 3, 2, None)
 REPORTS = (NodeReport("gpu-1", (OK,), SUMMARY), NodeReport("gpu-2", (OK, DRIFT)), NodeReport("gpu-3", (GONE,)))
@@ -97,8 +107,8 @@ def test_junit_has_a_suite_per_node_and_tells_failures_from_errors(tmp_path: Pat
 
 
 # A state that a setting asks for, and one that none does.
-ASKED = Finding("health", FindingClass.NOT_KNOWN, "memory of 0000:1a:00.0", "not known", "no uncorrected error")
-UNASKED = Finding("health", FindingClass.NOT_KNOWN, "Xids", "not known")
+ASKED = GPU_MEMORY.not_known("no uncorrected error", "ERR!", "look", of="0000:1a:00.0")
+UNASKED = NO_XIDS.not_known(None, "no log", "look")
 
 
 def test_what_is_not_known_counts_as_good_in_no_report(tmp_path: Path) -> None:
@@ -156,7 +166,7 @@ def test_a_summary_says_what_is_loaded_before_what_is_on_the_disk_and_bus() -> N
 
 def test_a_node_waits_since_the_first_of_its_findings_of_a_class() -> None:
     times = ("2026-01-31T12:00:00Z", "2026-01-30T12:00:00Z", None, "no time")
-    waiting = (Finding("driver", FindingClass.REBOOT_PENDING, f"a {since}", since=since) for since in times)
+    waiting = (replace(DRIFT, finding_class=FindingClass.REBOOT_PENDING, since=since) for since in times)
     found = samples(metrics((NodeReport("gpu-1", tuple(waiting)),), 0))
     assert found["gpunode_node_waiting_since_timestamp_seconds", "reboot pending", "gpu-1"] == 1_769_774_400
 

@@ -19,6 +19,7 @@ from click.testing import CliRunner, Result
 
 from gpunode import cli
 from gpunode.base.findings import FindingClass, NodeReport
+from gpunode.components.imex.decide import FILE
 from gpunode.facts.node import Node
 from gpunode.fleet import drift
 from gpunode.fleet import nodes as fleet
@@ -321,8 +322,8 @@ def test_a_new_imex_domain_goes_in_one_wave_or_the_rollout_is_refused(
 
     def inspect(*arguments: Any, **options: Any) -> tuple[NodeReport, ...]:
         def listed(report: NodeReport) -> NodeReport:
-            what = "file /etc/nvidia-imex/nodes_config.cfg"
-            return replace(report, findings=(replace(report.findings[0], component="imex", what=what, code=""),))
+            file, found = "/etc/nvidia-imex/nodes_config.cfg", report.findings[0].finding_class
+            return replace(report, findings=(FILE.finding(found, of=file),))
 
         reports = lab.inspect(*arguments, **options)
         return tuple(listed(each) if each.name in addresses else each for each in reports)

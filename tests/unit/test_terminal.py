@@ -20,6 +20,7 @@ from gpunode import cli
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.base.terminal import logged, printable, printable_in_colour, say
 from gpunode.cli.drift import print_reports
+from gpunode.components.driver.loading import LOADED_MODULE
 from gpunode.fleet import drift, hooks
 from gpunode.fleet.drift import contained_report
 from gpunode.fleet.nodes import Answer
@@ -52,7 +53,7 @@ def test_whatever_is_printed_is_cleaned(capsys: pytest.CaptureFixture[str], tmp_
     say(ATTACK)
     say(ATTACK, err=True)
     line = capsys.readouterr()
-    finding = Finding("driver", FindingClass.DRIFT, "version", ATTACK, ATTACK, ATTACK, ATTACK)
+    finding = LOADED_MODULE.finding(FindingClass.DRIFT, ATTACK, ATTACK, cause=ATTACK, remedy=ATTACK)
     print_reports((NodeReport("gpu-1", (finding,)),), show_all=True)
     table = capsys.readouterr().out
     (tmp_path / "prod.py").write_text(f"raise ValueError({ATTACK!r})\n")
@@ -110,7 +111,7 @@ def test_what_pyinfra_prints_of_a_command_as_it_comes_is_cleaned_and_shows_no_fi
 def test_what_a_node_said_is_printed_as_text_and_moves_no_cursor(
     capsys: pytest.CaptureFixture[str], said: str, printed: str
 ) -> None:
-    finding = Finding("driver", FindingClass.DRIFT, "loaded module", "575", "580", said)
+    finding = Finding("driver", FindingClass.DRIFT, "loaded module", "575", "580", said, code="driver.loaded-module")
     print_reports((NodeReport("gpu-1", (finding,)),), show_all=False)
     assert printed in capsys.readouterr().out
 

@@ -199,7 +199,7 @@ def test_a_cluster_that_does_not_answer_the_verdict_is_a_finding_of_its_own_and_
     for _ in range(2):
         assert "192.0.2.1:6443" in _verified(node, _settings(cluster)) and node.refusals
     assert [(item.what, item.finding_class, item.actual) for item in noted] == [
-        ("cluster", FindingClass.ERROR, "unknown")
+        ("cluster", FindingClass.ERROR, "not known")
     ]
 
 

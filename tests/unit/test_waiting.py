@@ -30,7 +30,16 @@ BEFORE, NOW = "2026-01-15T08:00:00Z", "2026-01-31T12:00:00Z"
 # An older module is loaded than is on the disk.
 STALE = replace(GOOD, driver=replace(GOOD.driver, loaded_version="580.82.07"))
 KEY = "driver: loaded module"
-REBOOT = Finding("driver", FindingClass.REBOOT_PENDING, "loaded module", "580.82.07", "580.95.05", "old", "boot")
+REBOOT = Finding(
+    "driver",
+    FindingClass.REBOOT_PENDING,
+    "loaded module",
+    "580.82.07",
+    "580.95.05",
+    "old",
+    "boot",
+    code="driver.loaded-module",
+)
 
 
 _FINDINGS = st.builds(

@@ -51,7 +51,7 @@ def _findings(report: NodeReport) -> dict[str, Any]:
 def schema() -> dict[str, Any]:
     """Return the JSON schema of the document."""
     classes = [item.value for item in FindingClass]
-    fields = Finding("driver", FindingClass.OK, "loaded module").to_json()
+    fields = Finding("", FindingClass.OK, "", code="").to_json()
     count = {"type": "object", "propertyNames": {"enum": classes}, "additionalProperties": COUNT}
     finding = dict.fromkeys(fields, MAYBE) | {
         "code": TEXT,

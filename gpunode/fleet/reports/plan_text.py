@@ -100,7 +100,7 @@ def _lines(who: str, found: Plan, since: list[str | None]) -> Iterator[str]:
 def _headline(found: Plan) -> str:
     unknown = sum(step.not_known for step in found.steps)
     if unknown == len(found.steps):
-        return f"{unknown} not known, nothing else to do" if unknown else found.verdict
+        return f"{unknown} not known, nothing else to do" if unknown and not found.refusals else found.verdict
     now = not all(step.pending for step in found.steps)
     said = f"{found.verdict}, disruption: {found.disruption.name}" if now else "nothing that a run does now"
     return f"{said}, {unknown} not known" if unknown else said

@@ -13,7 +13,7 @@ from typing import Any
 from gpunode.base.document import COUNT, DRAFT, ERRORS, MAYBE, TEXT, TEXTS
 from gpunode.base.document import ROLLOUT_SCHEMA as SCHEMA
 from gpunode.base.document import objects as _object
-from gpunode.base.findings import ExitCode, Finding, FindingClass, verdict
+from gpunode.base.findings import EXIT_CODES, ExitCode, FindingClass, gravest
 from gpunode.fleet.rollout.entries import Outcome, Policy
 from gpunode.fleet.rollout.gate import RunResult
 from gpunode.fleet.rollout.journal import JournalError
@@ -98,7 +98,7 @@ def exit_code(progress: Progress) -> ExitCode:
     begun = progress.begun.cluster
     if (cluster := progress.cluster or (None if begun is None or begun.passed else begun)) is not None:
         classes.append(cluster.finding_class)
-    found = verdict(Finding("node", each, "rollout", desired="as desired") for each in classes)
+    found = EXIT_CODES[gravest(classes)]
     failed = progress.failed or (progress.ended is not None and progress.ended.how == "stopped")
     # A node on which the run failed may be as desired all the same.
     return ExitCode.NEGATIVE if found is ExitCode.GOOD and failed else found

@@ -4,24 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gpunode.base.reading import Unknown
+from gpunode.components.mig.choice import chosen
+from gpunode.components.mig.device_filter import Match
 from gpunode.components.mig.state import Mig
-from gpunode.components.mig.target import TargetError, targets
-from gpunode.settings import Settings
+from gpunode.components.mig.target import StateNotKnown, TargetError, targets
+from gpunode.settings.mig import MigSettings
 from gpunode.system.pci import PciGpu
 
+# Instances exist only while a driver is loaded: without one, none of the layout is applied.
+_NO_DRIVER = "no driver"
 
-def mig_state(settings: Settings, gpus: Sequence[PciGpu], state: Mig) -> str | None:
-    """Return one of gpunode.kubernetes.nodes.labels.MIG_STATES; None where no MIG configuration is asked for.
 
-    `pending`: a change of the mode waits for a reset or a boot, or instances are still to be made.
+def mig_state(settings: MigSettings, gpus: Sequence[PciGpu], state: Mig) -> str | Unknown | None:
+    """Return one of gpunode.kubernetes.nodes.labels.MIG_STATES; None where no configuration is desired.
+
+    `pending`: a change of the mode waits for a reset or a boot, or instances are still to be made. `failed`: no run
+    can apply the configuration as it is, or no driver is loaded. Unknown: the GPUs could not be read or judged.
     """
-    if settings.mig.config is None:
+    if settings.config is None:
         return None
     try:
-        every = targets(settings.mig, gpus, state)
+        every = targets(settings, gpus, state)
+    except StateNotKnown as error:
+        return "failed" if state.status == _NO_DRIVER else Unknown(str(error))
     except TargetError:
         return "failed"
-    return "success" if all(each.is_reached for each in every) else "pending"
+    if not all(each.is_reached for each in every):
+        return "pending"
+    for each in chosen(settings, gpus):
+        if each.entry is not None and each.match is Match.MAYBE:
+            return Unknown(f"it is not known whether {each.entry.path} is for GPU {each.index} ({each.gpu.address})")
+    return "success"
 
 
 def offered(state: Mig, by_strategy: str) -> tuple[int, dict[str, int]] | None:

@@ -8,6 +8,7 @@ from gpunode.base.comparison import RESTART, FindingMessage
 from gpunode.base.decision import Decision, bad, marked
 from gpunode.base.findings import Finding
 from gpunode.base.messages import Scope
+from gpunode.base.reading import Unknown
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
 from gpunode.components.mps.plugin import PluginMps
@@ -81,7 +82,7 @@ _RELEASED = (IMAGE, FEATURE_LABEL, FEATURE_LABELS)
 def judge_node(
     settings: Settings,
     name: str,
-    state: str | None,
+    state: str | Unknown | None,
     mig: Mig,
     view: View,
     gpus: Gpus | None = None,
@@ -90,7 +91,7 @@ def judge_node(
     mps: PluginMps | None = None,
     release: Decision[str] = NONE,
 ) -> tuple[Finding, ...]:
-    """Return one finding per thing that the cluster is to have of a node; `state` is its MIG configuration's.
+    """Return one finding per thing that the cluster is to have of a node; `state` as `desired_labels` has it.
 
     A host whose GPUs do not get into the cluster by gpunode has none, but for labels that a run takes off it.
 

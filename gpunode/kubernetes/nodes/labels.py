@@ -41,7 +41,7 @@ _ALL = (CONFIG, PRESENT, MPS_CAPABLE, MIG_CONFIG, MIG_STATE, SERVED_BY, GPUSHARE
 
 
 def wanted_labels(settings: Settings, mig_state: str | None = None) -> dict[str, str]:
-    """Return the labels that a node is to have by gpunode; `mig_state` is one of MIG_STATES, None if nobody knows."""
+    """Return the labels that a node is to have by gpunode; `mig_state` is one of MIG_STATES, None: no label of it."""
     if mig_state is not None and mig_state not in MIG_STATES:
         raise ValueError(f"{mig_state!r} is none of {', '.join(MIG_STATES)}")
     asked = {plugin_label(name): "true" for name in other_plugins(settings)}
@@ -58,6 +58,11 @@ def _of_gpus(settings: Settings, mig_state: str | None = None) -> dict[str, str]
     if settings.device_plugin.method == "none" or not settings.kubernetes.enabled:
         return {}
     return _METHODS[settings.device_plugin.method](settings) | _of_mig(settings, mig_state)
+
+
+def has_mig_state(settings: Settings) -> bool:
+    """Return whether a label of the node reports the state of its MIG configuration."""
+    return settings.mig.config is not None and bool(_of_gpus(settings))
 
 
 def _of_mig(settings: Settings, state: str | None) -> dict[str, str]:
@@ -84,16 +89,20 @@ def _by_helm(settings: Settings) -> dict[str, str]:
     return found
 
 
-def labels_of_failed(settings: Settings, labels: Mapping[str, str], annotation: str | None) -> dict[str, str]:
-    """Return the labels that a node is to have by gpunode after a run that failed on it: what it had of them before.
+def labels_of_failed(
+    settings: Settings, labels: Mapping[str, str], annotation: str | None, is_mig_known: bool = True
+) -> dict[str, str]:
+    """Return the labels that a node is to have by gpunode after a run that failed on it: those that it had before.
 
-    It is not labelled for what nobody saw it do, and loses nothing either: pods may be at work there, and what a change
-    of MIG had taken off comes back. Where MIG is asked for, its state says that it failed.
+    No configuration is labelled that the run did not reach, and no label goes: pods may be at work there. What a change
+    of MIG had taken off comes back. Where MIG is desired, its state is `failed`.
+
+    + is_mig_known: whether the run could read the state of MIG; without it the labels of MIG stay the same
     """
     desired = wanted_labels(settings)
     actual = {**{name: desired.get(name, value) for name, value in SELECTING.items()}, **labels}
     kept = {name: actual[name] for name in owned(annotation) if name in actual}
-    if not _of_gpus(settings):
+    if not (_of_gpus(settings) and is_mig_known):
         return kept
     # By the settings of the inventory, where no label has been looked up.
     if settings.mig.config_from_label and labels.get(MIG_CONFIG):
@@ -156,12 +165,16 @@ def before_mig(settings: Settings, labels: Mapping[str, str], annotation: str | 
 
 
 def label_change(
-    desired: Mapping[str, str], labels: Mapping[str, str], annotation: str | None, given_up: Collection[str] = ()
+    desired: Mapping[str, str],
+    labels: Mapping[str, str],
+    annotation: str | None,
+    given_up: Collection[str] = (),
+    not_known: Collection[str] = (),
 ) -> LabelChange:
-    """Return what brings a node from its `labels` to those wanted; `annotation` is the text of OURS there.
+    """Return what brings a node from its `labels` to the desired ones; `annotation` is the text of OURS there.
 
-    A label of somebody else's with the same value is left his; with another value it is a conflict. Those `given_up`
-    stay as they are, and nobody is told any more that they are gpunode's.
+    A label of another program with the same value stays that program's; with another value it is a conflict. Those
+    `given_up` keep their value, and the annotation no longer names them. Those `not_known` keep value and owner.
     """
     before = owned(annotation) - frozenset(given_up)
     conflicts = {
@@ -169,9 +182,11 @@ def label_change(
         for name, value in desired.items()
         if name in labels and labels[name] != value and name not in before
     }
-    to_set = {name: value for name, value in desired.items() if labels.get(name) != value and name not in conflicts}
-    to_remove = tuple(sorted(name for name in before if name in labels and name not in desired))
-    text = note([name for name in desired if name in to_set or name in before])
+    stays = {*conflicts, *not_known}
+    to_set = {name: value for name, value in desired.items() if labels.get(name) != value and name not in stays}
+    kept = (before & frozenset(not_known)) - desired.keys()
+    to_remove = tuple(sorted(name for name in before - kept if name in labels and name not in desired))
+    text = note([*(name for name in desired if name in to_set or name in before), *kept])
     return LabelChange(to_set, to_remove, text, conflicts, text != annotation)
 
 
