@@ -14,7 +14,7 @@ from gpunode.components.toolkit import PACKAGES, ContainerToolkit
 from gpunode.node import Node
 from gpunode.node.recorded import _BARE
 from gpunode.node.verdict import judge
-from gpunode.packages.apt_sources import AptSources
+from gpunode.packages.deb import AptSources
 from gpunode.packages.keyring import PERMISSIONS, Keyrings
 from gpunode.settings import Settings, settings_from
 from gpunode.system.boot import Boot

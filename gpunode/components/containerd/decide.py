@@ -12,16 +12,20 @@ from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.toml_edit import ConfigurationRefused
-from gpunode.components import service_verdict as service
 from gpunode.components.containerd import findings
 from gpunode.components.containerd.change import Placement, needed_change, placement_of
 from gpunode.components.containerd.drop_in import PATH
 from gpunode.components.containerd.editor import Runtimes
-from gpunode.components.containerd.merged import needs_restart
-from gpunode.components.containerd.overrides import DEFAULT_RUNTIME, differing, overrides, systemd_cgroup_of
+from gpunode.components.containerd.merged import DEFAULT_RUNTIME, differing, needs_restart, overrides, systemd_cgroup_of
 from gpunode.components.containerd.state import DEFAULT_TABLE, Containerd
-from gpunode.components.runtime import RuntimeChange
-from gpunode.system.sysctl import KUBERNETES, KubernetesSysctls
+from gpunode.components.runtime import (
+    RuntimeChange,
+    masked_refusal,
+    refused_start,
+    running_steps,
+    service_findings,
+)
+from gpunode.system.kernel import KUBERNETES, KubernetesSysctls
 
 if TYPE_CHECKING:
     from gpunode.settings import Settings
@@ -60,15 +64,12 @@ def desired_of(settings: Settings) -> Desired:
 def decide(desired: Desired, actual: Containerd, sysctls: KubernetesSysctls) -> Decision[RuntimeChange]:
     """Return the decision about containerd: its package, its configuration, its service and its kernel settings."""
     version, blocked = decide_version(desired, actual)
-    now, boot = service.service_verdict(_UNIT, actual), service.boot_verdict(_UNIT, actual)
-    up = now.actual == service.RUNNING
-    runs = findings.SERVICE.compared(now.actual, service.RUNNING, up, remedy=now.remedy, cause=now.cause)
-    starts = findings.STARTS_AT_BOOT.compared(boot.actual, "yes", actual.enabled, remedy=boot.remedy, cause=boot.cause)
+    runs, starts = service_findings(_UNIT, actual, findings.SERVICE, findings.STARTS_AT_BOOT)
     kernel = tuple(_sysctls(sysctls)) if desired.sysctls else ()
     stays = not bad(version) or (blocked is not None and actual.version is not None)
     # Recorded facts have no texts of files, and an upgrade may bring a version that needs other texts.
     configured = (decide_configuration if stays and actual.config_text is not None else _forecast)(desired, actual)
-    refusal = configured.refusal or service.refused_start(_UNIT, runs, starts)
+    refusal = configured.refusal or refused_start(_UNIT, runs, starts)
     if refusal is not None and any(step.waits is None for step in configured.steps):
         configured = Decision(_as_manual(configured.findings, refusal, {}))
     steps: list[Step[RuntimeChange]] = []
@@ -78,7 +79,7 @@ def decide(desired: Desired, actual: Containerd, sysctls: KubernetesSysctls) -> 
     if missing := bad(*kernel):
         steps.append(Step("set what Kubernetes needs of the kernel", missing, Disruption.nothing))
     # A run ends at a refused change, before it starts anything.
-    steps += service.running_steps(runs, starts, refusal)
+    steps += running_steps(runs, starts, refusal)
     return Decision((version, runs, starts, *kernel, *configured.findings), tuple(steps), refusal)
 
 
@@ -103,7 +104,7 @@ def decide_configuration(desired: Desired, actual: Containerd) -> Decision[Runti
     restart = change is not None and needs_restart(actual, change)
     blocked = _blocked_reason(desired, actual)
     if change is not None and actual.masked and refusal is None and not (restart and blocked):
-        refusal = service.masked_refusal(_UNIT)
+        refusal = masked_refusal(_UNIT)
     files: tuple[Finding, ...] = ()
     if not bad(*runtimes):
         files = (_files(actual, change, restart),)

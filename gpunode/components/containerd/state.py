@@ -12,7 +12,7 @@ from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.toml_edit import ConfigurationRefused, plain
 from gpunode.base.versions import program_version
-from gpunode.components.containerd.schema import default_table_counts, names_runtime
+from gpunode.components.containerd.editor import default_table_counts, names_runtime
 from gpunode.system.service import ServiceState, parse_service, seconds
 from gpunode.system.unit import is_masked, starts_at_boot
 

@@ -20,15 +20,15 @@ from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.base.toml_edit import ConfigurationRefused
-from gpunode.components.crio.change import change, effective, path_of, wanted
-from gpunode.components.crio.drop_in import Runtimes
+from gpunode.components.crio.change import Runtimes, change, effective, path_of, wanted
 from gpunode.components.crio.state import Crio
-from gpunode.components.runtime import RuntimeChange, runtime_finding
-from gpunode.components.service_verdict import (
+from gpunode.components.runtime import (
     MEND_BOOT,
     MEND_SERVICE,
+    RuntimeChange,
     masked_refusal,
     running_steps,
+    runtime_finding,
     service_findings,
 )
 from gpunode.settings.crio import known

@@ -13,9 +13,8 @@ from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.dcgm.drop_ins import ENGINE, EXPORTER, variables
-from gpunode.components.dcgm.health import HEALTHY, WARNING
-from gpunode.components.dcgm.state import Dcgm, DcgmUnit
-from gpunode.components.service_verdict import MEND_BOOT, MEND_SERVICE, running_steps, service_findings
+from gpunode.components.dcgm.state import HEALTHY, WARNING, Dcgm, DcgmUnit
+from gpunode.components.runtime import MEND_BOOT, MEND_SERVICE, running_steps, service_findings
 from gpunode.packages.installed_packages import satisfies
 from gpunode.settings.dcgm import DcgmSettings, known
 

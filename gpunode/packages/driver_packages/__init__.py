@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from gpunode.packages.driver_packages.behind import ModuleBehind, module_behind
 from gpunode.packages.driver_packages.choice import (
+    ModuleBehind,
     NotInstallable,
     Offers,
     chosen,
     come_along,
+    module_behind,
     parse_offers,
     pin_text,
     retained_packages,
 )
-from gpunode.packages.driver_packages.installed import DriverPackages, parse_driver_packages, pinned_by_apt
+from gpunode.packages.driver_packages.installed import DriverPackages, parse_driver_packages, pinned_by_apt, taken_away
 from gpunode.packages.driver_packages.names import (
     COMPANIONS,
     FOREIGN,
@@ -38,7 +39,6 @@ from gpunode.packages.driver_packages.sources import (
     resolve_for_os,
     unversioned_packages,
 )
-from gpunode.packages.driver_packages.taken_away import taken_away
 
 __all__ = [
     "COMPANIONS",
