@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from gpunode.base.comparison import RESTART, RUN, Classes, FindingMessage, finding_message
 from gpunode.base.decision import Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
-from gpunode.system.service import RESTARTING, ServiceState
+from gpunode.system.service import RESTARTING, Daemon
 from gpunode.system.unit import unmask
 
 RUNNING, MASKED = "running", "masked"
@@ -18,19 +18,6 @@ _MEND = f"look at `journalctl -u {{unit}}` on the node, mend what ends it, `syst
 # What a person does about a service that does not run, or does not start at boot.
 MEND_SERVICE = (RUN, _MEND, f"{unmask('{unit}')}, and {RUN}")
 MEND_BOOT = (RUN, MEND_SERVICE[-1])
-
-
-class Runtime(Protocol):
-    """Be a runtime's state, of which the service is a part."""
-
-    @property
-    def service(self) -> ServiceState: ...
-    @property
-    def active(self) -> bool: ...
-    @property
-    def enabled(self) -> bool: ...
-    @property
-    def masked(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -42,7 +29,7 @@ class ServiceVerdict:
     cause: str | None = None
 
 
-def service_verdict(unit: str, actual: Runtime) -> ServiceVerdict:
+def service_verdict(unit: str, actual: Daemon) -> ServiceVerdict:
     """Return what a runtime's unit does: `running` where it runs and stays up."""
     service = actual.service
     said = f"; its journal says: {' | '.join(service.said)}" if service.said else ""
@@ -57,7 +44,7 @@ def service_verdict(unit: str, actual: Runtime) -> ServiceVerdict:
     return ServiceVerdict("failed", mend, f"it ended by itself{said}") if service.failed else ServiceVerdict("stopped")
 
 
-def boot_verdict(unit: str, actual: Runtime) -> ServiceVerdict:
+def boot_verdict(unit: str, actual: Daemon) -> ServiceVerdict:
     """Return whether a runtime's unit starts at boot: yes, no or masked."""
     if actual.masked and not actual.enabled:
         return _masked(unit)
@@ -77,7 +64,7 @@ def masked_refusal(unit: str) -> str:
 
 
 def service_findings(
-    unit: str, state: Runtime, runs: FindingMessage, starts: FindingMessage, of: str | None = None
+    unit: str, state: Daemon, runs: FindingMessage, starts: FindingMessage, of: str | None = None
 ) -> tuple[Finding, Finding]:
     """Return whether a unit runs, and whether it starts at boot, as findings of these declarations."""
     service, boots = service_verdict(unit, state), boot_verdict(unit, state)

@@ -41,7 +41,7 @@ _BARE: dict[str, Any] = {
     "cuda": CudaToolkits((), None, None, False),
     "toolkit": ContainerToolkit((), None, None),
     "containerd": Containerd(
-        None, None, "/etc/containerd/config.toml", None, False, False, None, None, None, (), None, 0
+        None, None, "/etc/containerd/config.toml", None, None, None, None, (), None, 0, active=False, enabled=False
     ),
     "docker": Docker(None),
     "kubelet": Kubelet(None),

@@ -9,11 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpunode.base.probe_output import decoded, repeated, values
-from gpunode.base.reading import Reading
 from gpunode.base.toml_edit import ConfigurationRefused, plain
 from gpunode.base.versions import program_version
-from gpunode.system.service import ServiceState, parse_service
-from gpunode.system.unit import is_masked, starts_at_boot
+from gpunode.system.service import Daemon, daemon
 
 KEYS = ("default_runtime", "cgroup_manager")
 # What a new runtime does not take over from the one that it stands beside.
@@ -73,7 +71,7 @@ def runtimes_of(runtime: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Crio(Reading):
+class Crio(Daemon):
     """Hold CRI-O as it is.
 
     `version` is None where it is not there, or where the `binary` that its unit names is missing. `files` are (path,
@@ -88,24 +86,16 @@ class Crio(Reading):
     root: str = "/etc/crio/crio.conf"
     folder: str = "/etc/crio/crio.conf.d"
     files: tuple[tuple[str, str], ...] | None = field(default=None, repr=False)
-    active: bool = False
-    enabled: bool = False
     flags: tuple[str, ...] = ()
     default_runtime: str | None = None
     cgroup_manager: str | None = None
     runtimes: tuple[tuple[str, str], ...] = ()
     containers: int = 0
-    masked: bool = False
-    service: ServiceState = field(default_factory=ServiceState)
 
     @property
     def answers(self) -> bool:
         """Say whether the daemon told of itself."""
         return self.default_runtime is not None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields without the files' texts, which may hold what is nobody's business."""
-        return {key: value for key, value in super().to_json().items() if key != "files"}
 
 
 def parse_crio(lines: list[str]) -> Crio:
@@ -121,10 +111,7 @@ def parse_crio(lines: list[str]) -> Crio:
         root=found.get("root", "/etc/crio/crio.conf"),
         folder=found.get("folder", "/etc/crio/crio.conf.d"),
         files=tuple(sorted(_files(lines))),
-        active=found.get("ActiveState") == "active",
-        enabled=starts_at_boot(found.get("UnitFileState")),
-        masked=is_masked(found.get("UnitFileState")),
-        service=parse_service(lines),
+        **daemon(lines),
         flags=tuple(sorted(set(repeated(lines, "flag")))),
         default_runtime=default if isinstance(default, str) and default else None,
         cgroup_manager=manager if isinstance(manager, str) else None,

@@ -9,16 +9,15 @@ source: NVIDIA/DCGM at v4.6.0, dcgmi/Health.cpp and dcgmi/DcgmiOutput.h
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import Reading
 from gpunode.components.dcgm.drop_ins import ENGINE, EXPORTER, FILES
 from gpunode.settings.dcgm import known
-from gpunode.system.service import ServiceState, parse_service
-from gpunode.system.unit import is_masked, starts_at_boot
+from gpunode.system.service import Daemon, daemon
 
 HEALTHY, WARNING = "Healthy", "Warning"
 _OVERALL, _UNWATCHED = "Overall Health", "Health watches not enabled"
@@ -99,14 +98,10 @@ PODS = "/var/log/pods"
 
 
 @dataclass(frozen=True)
-class DcgmUnit(Reading):
-    """Hold a unit of DCGM's: `outdated`: its files changed, and systemd has not read them since."""
+class DcgmUnit(Daemon):
+    """A unit of DCGM's; outdated: its files changed, and systemd has not read them since."""
 
-    active: bool = False
-    enabled: bool = False
-    masked: bool = False
     outdated: bool = False
-    service: ServiceState = field(default_factory=ServiceState)
 
 
 @dataclass(frozen=True)
@@ -181,15 +176,8 @@ def _pairs(lines: list[str], key: str, by: str = "=") -> tuple[tuple[str, str], 
     return tuple(sorted((name, value) for name, _, value in cut))
 
 
-def _unit(lines: Iterable[str] | None) -> DcgmUnit | None:
+def _unit(lines: list[str] | None) -> DcgmUnit | None:
     if lines is None:
         return None
-    found, own = values(lines := list(lines)), parse_service(lines)
-    state = found.get("UnitFileState")
-    return DcgmUnit(
-        active=found.get("ActiveState") in ("active", "activating", "reloading"),
-        enabled=starts_at_boot(state),
-        masked=is_masked(state),
-        outdated=found.get("NeedDaemonReload") == "yes",
-        service=own,
-    )
+    outdated = values(lines).get("NeedDaemonReload") == "yes"
+    return DcgmUnit(outdated=outdated, **daemon(lines, ("active", "activating", "reloading")))

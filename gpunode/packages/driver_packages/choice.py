@@ -13,7 +13,7 @@ from gpunode.base import versions
 from gpunode.base.probe_output import repeated, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.tables.sources import DriverSource
-from gpunode.packages.driver_packages.names import DEB_VERSION, GLOBS, NAME, driver_branch
+from gpunode.packages.driver_packages.names import GLOBS, driver_branch, is_package
 from gpunode.packages.installed_packages import satisfies
 
 
@@ -128,7 +128,7 @@ def chosen(
             raise NotInstallable(f"package {name} is not to be had at {which}; the repositories have {actual}")
         found[name] = fitting[0]
     for name, version in found.items():
-        if NAME.fullmatch(name) is None or DEB_VERSION.fullmatch(version) is None:
+        if not is_package(name, version):
             raise NotInstallable(f"the repository offers {name!r} at {version!r}, which is no package's version")
     return found
 

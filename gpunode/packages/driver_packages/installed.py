@@ -14,7 +14,7 @@ from gpunode.base import versions
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.tables.sources import DriverSource
-from gpunode.packages.driver_packages.names import DEB_VERSION, NAME, belongs, brings_kernels
+from gpunode.packages.driver_packages.names import belongs, brings_kernels, is_package
 from gpunode.packages.driver_packages.sources import leftovers
 from gpunode.packages.installed_packages import satisfies
 
@@ -107,11 +107,6 @@ class DriverPackages(Reading):
         return pinned_by_apt(self.preferences or "")
 
 
-def is_package(name: str, version: str) -> bool:
-    """Say whether these are a package's name and version, as dpkg and rpm take them: anybody may edit a file."""
-    return NAME.fullmatch(name) is not None and DEB_VERSION.fullmatch(version) is not None
-
-
 def pinned_by_apt(text: str) -> dict[str, str]:
     """Return name -> version of what our preferences keep (templates/driver-preferences)."""
     found: dict[str, str] = {}
@@ -133,7 +128,7 @@ def parse_driver_packages(lines: list[str]) -> DriverPackages:
     held = set()
     for line in repeated(lines, "package"):
         words = line.split(" ")
-        if len(words) != 3 or NAME.fullmatch(words[1]) is None or DEB_VERSION.fullmatch(words[2]) is None:
+        if len(words) != 3 or not is_package(*words[1:]):
             raise ParseError(f"not a package: {line[:80]!r}")
         want, name, version = words
         packages[name] = version
