@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gpunode.base.comparison import RESTART, RUN, Classes, FindingMessage, finding_message
-from gpunode.base.decision import Step, bad
+from gpunode.base.decision import Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.system.service import RESTARTING, Daemon
@@ -96,6 +96,23 @@ def running_steps(runs: Finding, starts: Finding, waits: str | None = None) -> I
 Act = Literal["restart", "reload", "nothing"]
 
 
+RESTART_FORBIDDEN = "{containers} containers run and disruption.allow is nothing"
+
+
+def restart_of(actual: Daemon) -> Disruption:
+    """Return how much a restart of a daemon disturbs: nothing where it does not run."""
+    return Disruption.restart if actual.active else Disruption.nothing
+
+
+def blocked_reason(allowed: Disruption, containers: int, affected: int | None = None) -> str | None:
+    """Return why a restart is not done now; None where it may be done.
+
+    containers: how many run; affected: how many would be disturbed; None: all
+    """
+    forbidden = is_forbidden(Disruption.restart, allowed, containers if affected is None else affected)
+    return RESTART_FORBIDDEN.format(containers=containers) if forbidden else None
+
+
 # What is compared of a runtime -> what it says where that differs, and what it means.
 _TEXTS = {
     "service": (
@@ -107,12 +124,12 @@ _TEXTS = {
         "It may run now, and will be missing after the next boot: its unit is disabled or masked.",
     ),
     "version": (
-        "The version of {component} is not the one that the settings ask for.",
-        "It is missing, of another version or branch, or too old for what gpunode needs, such as CDI.",
+        "{component} is missing, or of another version than the settings desire.",
+        "It is not installed, is of another version or branch, or too old for what gpunode needs, such as CDI.",
     ),
     "default runtime": (
-        "The default runtime of {component} is not the one that the settings ask for.",
-        "It starts every container that names no runtime: these see no GPU, or all of them get NVIDIA's hook.",
+        "The default runtime of {component} is not the one in the settings.",
+        "It starts every container that names none: with runc, these see no GPU; with nvidia, all get NVIDIA's hook.",
     ),
     "cgroup driver": (
         "The cgroup driver of {component} is not the one that the settings ask for.",
@@ -123,8 +140,9 @@ _TEXTS = {
         "Containers that name it get their GPUs by it. It is missing, left over, or points to another program.",
     ),
     "CDI": (
-        "CDI of {component} is not as the settings ask.",
-        "Off, or with a CDI file that it cannot read, containers that name a GPU by CDI do not start.",
+        "CDI of {component} is not as in the settings.",
+        "With CDI (Container Device Interface), files describe the devices of a GPU. Where it is off, or such a file "
+        "cannot be read, containers that request a GPU by its CDI name do not start.",
     ),
 }
 

@@ -20,6 +20,7 @@ from gpunode.components.runtime import (
     WrittenFile,
     masked_refusal,
     refused_start,
+    restart_of,
     running_steps,
     runtime_finding,
     service_findings,
@@ -148,7 +149,7 @@ def decide_version(desired: Desired, actual: Docker) -> tuple[Finding, str | Non
     """Judge the version, and return why its packages wait: where they are upgraded, they restart the daemon."""
     found, rule = actual.daemon_version, desired.version
     good = found is not None and (rule is None or versions.in_branch(found, rule))
-    version = VERSION.compared(found, rule or "any version", good, disruption=_restart(actual))
+    version = VERSION.compared(found, rule or "any version", good, disruption=restart_of(actual))
     waits = _waits(desired, actual) if version.disruption else None
     return (version if waits is None else pending(version, waits)), waits
 
@@ -230,7 +231,7 @@ def _steps(
 
 
 def _answers(daemon: Daemon, actual: Docker) -> tuple[Finding, ...]:
-    disruption = _restart(actual) if act(actual, daemon) == "restart" else Disruption.nothing
+    disruption = restart_of(actual) if act(actual, daemon) == "restart" else Disruption.nothing
     return tuple(_compared(daemon, actual, disruption))
 
 
@@ -246,7 +247,3 @@ def _compared(daemon: Daemon, actual: Docker, disruption: Disruption) -> Iterato
     if daemon.cdi is not None and actual.cdi is not None:
         switch, good = {True: "on", False: "off"}, actual.cdi is daemon.cdi
         yield CDI.compared(switch[actual.cdi], switch[daemon.cdi], good, disruption=disruption)
-
-
-def _restart(actual: Docker) -> Disruption:
-    return Disruption.restart if actual.active else Disruption.nothing
