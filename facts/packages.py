@@ -10,7 +10,7 @@ from gpunode.components.runtime_packages import RUNTIMES
 from gpunode.facts.base import NodeFact
 from gpunode.facts.families import by_manager, dnf, dnf5, pacman, zypper
 from gpunode.packages import deb, keyring
-from gpunode.packages.driver_packages import GLOBS, KERNEL_GLOBS
+from gpunode.packages.driver_packages.names import GLOBS, KERNEL_GLOBS
 
 # dpkg's globs of the driver catch the container toolkit, too.
 _BY_DPKG = shell_text("packages/families/dpkg", GLOBS=" ".join((*GLOBS, *KERNEL_GLOBS, *RUNTIMES, DCGM_GLOB)))

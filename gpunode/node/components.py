@@ -39,7 +39,7 @@ from gpunode.node.own_files import holds, packaging
 from gpunode.node.own_files import repositories as repository_files
 from gpunode.node.own_files import toolkit as toolkit_files
 from gpunode.packages import repositories
-from gpunode.packages.driver_packages import resolve_for_os
+from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import Settings
 from gpunode.system import exposed, transaction
 from gpunode.system.applied import OwnFile
