@@ -14,11 +14,10 @@ DEPRECATED_TABLE = "a deprecated table of that name has a runtime_type, and wins
 FILE_NEWER = "a configuration file was written after containerd started"
 FILES_DIFFER = "the files lack values of the settings, or have them elsewhere"
 
-_declared = partial(
-    finding_message, "containerd", causes=(RESTART_FORBIDDEN,), remedies=(RUN, DRAIN_FIRST, BY_HAND), classes=RESTART
-)
+_REMEDIES = (RUN, DRAIN_FIRST, BY_HAND)
+_declared = partial(finding_message, "containerd", causes=(RESTART_FORBIDDEN,), remedies=_REMEDIES, classes=RESTART)
 
-VERSION = runtime_finding("containerd", "version", RESTART_FORBIDDEN)
+VERSION = runtime_finding("containerd", "version", RESTART_FORBIDDEN, remedies=_REMEDIES)
 SERVICE = runtime_finding(
     "containerd",
     "service",
@@ -31,7 +30,9 @@ STARTS_AT_BOOT = runtime_finding(
     remedies=(f"{RUN}; where the unit is masked, `systemctl unmask` it first",),
     classes=DRIFT,
 )
-DEFAULT_RUNTIME = runtime_finding("containerd", "default runtime", DEPRECATED_TABLE, MERGED_DIFFERS, RESTART_FORBIDDEN)
+DEFAULT_RUNTIME = runtime_finding(
+    "containerd", "default runtime", DEPRECATED_TABLE, MERGED_DIFFERS, RESTART_FORBIDDEN, remedies=_REMEDIES
+)
 SYSTEMD_CGROUP = _declared(
     "SystemdCgroup of",
     "SystemdCgroup of a containerd runtime is not as in the settings.",
@@ -46,7 +47,7 @@ RUNNING_CONFIGURATION = finding_message(
     causes=(FILE_NEWER,),
     classes=(FindingClass.RESTART_PENDING,),
 )
-CDI = runtime_finding("containerd", "CDI", RESTART_FORBIDDEN)
+CDI = runtime_finding("containerd", "CDI", RESTART_FORBIDDEN, remedies=_REMEDIES)
 CONFIGURATION_FILES = _declared(
     "configuration files",
     "The configuration files of containerd are not what a run would write.",
