@@ -8,7 +8,7 @@ from gpunode.node.own_files.containerd import LOADED, LOADED_UNIT, MODULES, MODU
 from gpunode.operations import containerd as runtime
 from gpunode.operations import kernel, systemd
 from gpunode.operations.phase import is_image
-from gpunode.system.sysctl import KUBERNETES
+from gpunode.system.kernel import KUBERNETES
 
 
 @component("containerd", own_files=True)

@@ -7,7 +7,7 @@ from gpunode.deploys.repositories import trust
 from gpunode.node.own_files.cuda import profile_path
 from gpunode.operations import cuda as toolkits
 from gpunode.operations import packages
-from gpunode.packages.driver_packages import resolve_for_os
+from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import CudaSettings
 
 

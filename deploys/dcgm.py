@@ -8,7 +8,7 @@ from gpunode.deploys.repositories import trust
 from gpunode.operations import dcgm as control
 from gpunode.operations import packages, systemd
 from gpunode.operations.phase import is_image
-from gpunode.packages.driver_packages import resolve_for_os
+from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings.dcgm import known
 
 

@@ -35,7 +35,7 @@ from gpunode.operations import (
 )
 from gpunode.operations import driver as kernel_module
 from gpunode.operations.phase import is_image
-from gpunode.packages.driver_packages import archive_components, module_stream, resolve_for_os
+from gpunode.packages.driver_packages.sources import archive_components, module_stream, resolve_for_os
 from gpunode.settings import DriverSettings
 
 

@@ -14,19 +14,11 @@ from gpunode.facts.families import pacman as by_pacman
 from gpunode.facts.families.dnf import DRIVER_STATE
 from gpunode.facts.families.zypper import DRIVER_STATE as ZYPPER_DRIVER_STATE
 from gpunode.node.own_files.holds import PREFERENCES, UNATTENDED
-from gpunode.packages.driver_packages import (
-    COMPANIONS,
-    FOREIGN,
-    GLOBS,
-    KERNEL_GLOBS,
-    OWN,
-    Offers,
-    Simulation,
-    parse_driver_packages,
-    parse_offers,
-    parse_simulation,
-)
-from gpunode.packages.driver_packages import DriverPackages as Reading
+from gpunode.packages.driver_packages.choice import Offers, parse_offers
+from gpunode.packages.driver_packages.installed import DriverPackages as Reading
+from gpunode.packages.driver_packages.installed import parse_driver_packages
+from gpunode.packages.driver_packages.names import COMPANIONS, FOREIGN, GLOBS, KERNEL_GLOBS, OWN
+from gpunode.packages.driver_packages.simulation import Simulation, parse_simulation
 from gpunode.packages.families import dnf, dnf5, pacman, zypper
 
 # What dpkg-query is asked for wherever the driver's packages count.

@@ -6,8 +6,8 @@ from gpunode.agent.files import PLACES
 from gpunode.base.probe import shell_text
 from gpunode.facts.base import NodeFact
 from gpunode.facts.transaction import FOLDER
-from gpunode.system.interrupted import Interrupted as Reading
-from gpunode.system.interrupted import parse_interrupted
+from gpunode.system.transaction import Interrupted as Reading
+from gpunode.system.transaction import parse_interrupted
 
 # Where gpunode writes files by way of one beside them, which it renames; whoever is killed between leaves it there.
 _FOLDERS = (

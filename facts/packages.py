@@ -9,8 +9,8 @@ from gpunode.components.dcgm.state import GLOB as DCGM_GLOB
 from gpunode.components.runtime_packages import RUNTIMES
 from gpunode.facts.base import NodeFact
 from gpunode.facts.families import by_manager, dnf, dnf5, pacman, zypper
-from gpunode.packages import apt_sources, keyring
-from gpunode.packages.driver_packages import GLOBS, KERNEL_GLOBS
+from gpunode.packages import deb, keyring
+from gpunode.packages.driver_packages.names import GLOBS, KERNEL_GLOBS
 
 # dpkg's globs of the driver catch the container toolkit, too.
 _BY_DPKG = shell_text("packages/families/dpkg", GLOBS=" ".join((*GLOBS, *KERNEL_GLOBS, *RUNTIMES, DCGM_GLOB)))
@@ -36,7 +36,7 @@ class RuntimePackages(NodeFact[runtime_packages.RuntimePackages]):
     parse = staticmethod(runtime_packages.parse_runtime_packages)
 
 
-class AptSources(NodeFact[apt_sources.AptSources]):
+class AptSources(NodeFact[deb.AptSources]):
     """Read lists that name NVIDIA or CUDA, retired keys among the world-trusted ones, and whose archives apt reads."""
 
     probe = shell_text(
@@ -44,7 +44,7 @@ class AptSources(NodeFact[apt_sources.AptSources]):
         shared=(Shared(keyring.PRIMARY_KEYS), PACKAGES),
         RETIRED=" ".join(tables.drivers().retired_key_ids),
     )
-    parse = staticmethod(apt_sources.parse_apt_sources)
+    parse = staticmethod(deb.parse_apt_sources)
 
 
 class Keyrings(NodeFact[keyring.Keyrings]):

@@ -6,7 +6,7 @@ import shlex
 
 from gpunode.base.probe import Probe, Text, shell_text
 from gpunode.facts.base import UNITS, NodeFact
-from gpunode.system import disk, exposed, kernel, operating_system, pci, sysctl
+from gpunode.system import disk, exposed, kernel, operating_system, pci
 from gpunode.system.unit import Unit as Reading
 from gpunode.system.unit import parse_unit
 
@@ -54,11 +54,11 @@ grep -qw overlay /proc/filesystems && echo feature=overlay
     parse = staticmethod(kernel.parse_kernel_features)
 
 
-class KubernetesSysctls(NodeFact[sysctl.KubernetesSysctls]):
-    """Read the parameters that gpunode.system.sysctl names."""
+class KubernetesSysctls(NodeFact[kernel.KubernetesSysctls]):
+    """Read the parameters that gpunode.system.kernel names."""
 
-    probe = shell_text("system/sysctl", NAMES=" ".join(sysctl.KUBERNETES))
-    parse = staticmethod(sysctl.parse_sysctls)
+    probe = shell_text("system/sysctl", NAMES=" ".join(kernel.KUBERNETES))
+    parse = staticmethod(kernel.parse_sysctls)
 
 
 class Disk(NodeFact[disk.Disk]):

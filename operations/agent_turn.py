@@ -22,7 +22,7 @@ from gpunode.agent.pull import PATIENCE
 from gpunode.base.run_context import Slot
 from gpunode.facts.interrupted import Interrupted
 from gpunode.operations.failure import fail, node_operation, require
-from gpunode.system.interrupted import Interrupted as Reading
+from gpunode.system.transaction import Interrupted as Reading
 
 # Set where the run is the agent's own, which holds the lock for it.
 PULL = "GPUNODE_PULL"

@@ -9,9 +9,8 @@ from pyinfra import host
 
 from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.shell_file import script_file
-from gpunode.components.crio.change import path_of
+from gpunode.components.crio.change import NVIDIA, Runtimes, path_of
 from gpunode.components.crio.decide import Desired, decide_configuration
-from gpunode.components.crio.drop_in import NVIDIA, Runtimes
 from gpunode.facts.crio import Crio
 from gpunode.operations.failure import node_operation, require
 from gpunode.operations.runtime import Program, changed, ready, to_carry_out

@@ -26,19 +26,11 @@ from gpunode.operations.families import FAMILIES, DriverChange
 from gpunode.operations.keeping import noted_command
 from gpunode.operations.transaction import refuse_failed, settled, target_digest, transaction_command
 from gpunode.packages.apt_archive import ArchiveError, whole_archive
-from gpunode.packages.driver_packages import (
-    NotInstallable,
-    Offers,
-    belongs,
-    chosen,
-    come_along,
-    gate,
-    leftovers,
-    module_behind,
-    of_another_source,
-    taken_away,
-    unversioned_packages,
-)
+from gpunode.packages.driver_packages.choice import NotInstallable, Offers, chosen, come_along, module_behind
+from gpunode.packages.driver_packages.installed import taken_away
+from gpunode.packages.driver_packages.names import belongs
+from gpunode.packages.driver_packages.simulation import gate
+from gpunode.packages.driver_packages.sources import leftovers, of_another_source, unversioned_packages
 
 
 @node_operation

@@ -18,7 +18,8 @@ from gpunode.operations.driver_transaction import driver_transaction, driver_var
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.families import FAMILIES, DriverChange, Family
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
-from gpunode.packages.driver_packages import Simulation, belongs
+from gpunode.packages.driver_packages.names import belongs
+from gpunode.packages.driver_packages.simulation import Simulation
 
 
 def removal_transaction(family: Family) -> Transaction:

@@ -19,7 +19,8 @@ from gpunode.operations.failure import require
 from gpunode.operations.families import APT, Family
 from gpunode.operations.runfile_scripts import RUNFILE
 from gpunode.operations.transaction import Transaction
-from gpunode.packages.driver_packages import FOREIGN, OWN, DriverPackages
+from gpunode.packages.driver_packages.installed import DriverPackages
+from gpunode.packages.driver_packages.names import FOREIGN, OWN
 
 
 def driver_transaction(family: Family, change: str = "driver_packages") -> Transaction:

@@ -12,8 +12,8 @@ from gpunode.facts.interrupted import Interrupted
 from gpunode.facts.transaction import FOLDER
 from gpunode.operations.failure import node_operation, require
 from gpunode.operations.script import script_command
-from gpunode.system.interrupted import BY_HAND
-from gpunode.system.interrupted import Interrupted as Reading
+from gpunode.system.transaction import BY_HAND
+from gpunode.system.transaction import Interrupted as Reading
 
 _CLEAR = script_file("placing", "keeping", "clear_leftovers")
 

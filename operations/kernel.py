@@ -58,7 +58,7 @@ def headers_installed(family: str) -> Iterator[Any]:
 def parameters_set(values: Mapping[str, str]) -> Iterator[Any]:
     """Set the parameters that differ; persist them with a file in /etc/sysctl.d beside this.
 
-    + values: among those of gpunode.system.sysctl
+    + values: among those of gpunode.system.kernel
     """
     present = dict(require(host.get_fact(KubernetesSysctls), "the kernel's parameters").values)
     wrong = {name: value for name, value in values.items() if present.get(name) != value}

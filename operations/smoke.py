@@ -7,8 +7,8 @@ from typing import Any
 
 from pyinfra import host
 
+from gpunode.components.smoke import InContainer
 from gpunode.components.smoke import Smoke as Reading
-from gpunode.components.smoke_driver import InContainer
 from gpunode.facts.smoke import Smoke
 from gpunode.operations.failure import OperationRefused, node_operation, require
 

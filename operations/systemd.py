@@ -8,7 +8,7 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
-from gpunode.components.service_verdict import masked_refusal
+from gpunode.components.runtime import masked_refusal
 from gpunode.facts.system import Unit
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.phase import is_image

@@ -10,7 +10,9 @@ from gpunode.components.runtime_packages import RUNTIMES
 from gpunode.components.toolkit.state import NAMES as TOOLKIT
 from gpunode.facts.base import NodeFact, probe_command
 from gpunode.facts.families.rpm import VERSION, RpmRepository
-from gpunode.packages.driver_packages import COMPANIONS, FOREIGN, OWN, Offers, Simulation
+from gpunode.packages.driver_packages.choice import Offers
+from gpunode.packages.driver_packages.names import COMPANIONS, FOREIGN, OWN
+from gpunode.packages.driver_packages.simulation import Simulation
 from gpunode.packages.families.dnf import LOCKLIST, nevra, parse_offers, parse_simulation
 
 # The functions of that file, `of_driver` above all.

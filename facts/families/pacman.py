@@ -9,7 +9,9 @@ from gpunode.base.shell_file import shell_file
 from gpunode.components.dcgm.state import NAMES as DCGM
 from gpunode.components.toolkit.state import NAMES as TOOLKIT
 from gpunode.facts.base import NodeFact, probe_command
-from gpunode.packages.driver_packages import FOREIGN, OWN, Offers, Simulation
+from gpunode.packages.driver_packages.choice import Offers
+from gpunode.packages.driver_packages.names import FOREIGN, OWN
+from gpunode.packages.driver_packages.simulation import Simulation
 from gpunode.packages.families.pacman import CONFIGURATION, IGNORED, parse_installed, parse_offers, parse_simulation
 from gpunode.packages.installed_packages import InstalledPackages
 

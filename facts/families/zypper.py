@@ -9,7 +9,9 @@ from gpunode.components.dcgm.state import NAMES as DCGM
 from gpunode.components.toolkit.state import NAMES as TOOLKIT
 from gpunode.facts.base import NodeFact, probe_command
 from gpunode.facts.families.rpm import VERSION, RpmRepository
-from gpunode.packages.driver_packages import COMPANIONS, FOREIGN, OWN, Offers, Simulation
+from gpunode.packages.driver_packages.choice import Offers
+from gpunode.packages.driver_packages.names import COMPANIONS, FOREIGN, OWN
+from gpunode.packages.driver_packages.simulation import Simulation
 from gpunode.packages.families.zypper import LOCKS, OURS, parse_offers, parse_simulation
 
 # zypper waits for its own lock where it is told how long; 300 seconds are what apt's lock is waited for, too.

@@ -1,17 +1,116 @@
-"""The change of a container runtime's configuration as data, whichever runtime it is; who carries it out is a node.
-
-A runtime with a daemon is one more module, beside those of containerd, docker and CRI-O, that returns these.
-"""
+"""What container runtimes have in common: their findings, a change of their files as data, and their service."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from gpunode.base.comparison import RESTART, RUN, Classes, FindingMessage, finding_message
+from gpunode.base.decision import Step, bad, is_forbidden
+from gpunode.base.disruption import Disruption
+from gpunode.base.findings import Finding
+from gpunode.system.service import RESTARTING, Daemon
+from gpunode.system.unit import unmask
+
+RUNNING, MASKED = "running", "masked"
+_MEND = f"look at `journalctl -u {{unit}}` on the node, mend what ends it, `systemctl restart {{unit}}`, and {RUN}"
+# What a person does about a service that does not run, or does not start at boot.
+MEND_SERVICE = (RUN, _MEND, f"{unmask('{unit}')}, and {RUN}")
+MEND_BOOT = (RUN, MEND_SERVICE[-1])
+
+
+@dataclass(frozen=True)
+class ServiceVerdict:
+    """Hold what a service does, or whether it starts at boot; where that is not as it should be, why and what to do."""
+
+    actual: str
+    remedy: str = RUN
+    cause: str | None = None
+
+
+def service_verdict(unit: str, actual: Daemon) -> ServiceVerdict:
+    """Return what a runtime's unit does: `running` where it runs and stays up."""
+    service = actual.service
+    said = f"; its journal says: {' | '.join(service.said)}" if service.said else ""
+    mend = _MEND.format(unit=unit)
+    if service.restarting:
+        times = f", {service.restarts} times so far" if service.restarts > 1 else ""
+        return ServiceVerdict(RESTARTING, mend, f"it ends by itself, and systemd starts it again{times}{said}")
+    if actual.active:
+        return ServiceVerdict(RUNNING)
+    if actual.masked:
+        return _masked(unit)
+    return ServiceVerdict("failed", mend, f"it ended by itself{said}") if service.failed else ServiceVerdict("stopped")
+
+
+def boot_verdict(unit: str, actual: Daemon) -> ServiceVerdict:
+    """Return whether a runtime's unit starts at boot: yes, no or masked."""
+    if actual.masked and not actual.enabled:
+        return _masked(unit)
+    return ServiceVerdict("yes" if actual.enabled else "no")
+
+
+def _masked(unit: str) -> ServiceVerdict:
+    return ServiceVerdict(MASKED, f"{unmask(unit)}, and {RUN}", "somebody masked it, which forbids to start it")
+
+
+def masked_refusal(unit: str) -> str:
+    """Return why a run starts no unit that somebody masked: that is no fault of what is desired."""
+    return (
+        f"{unit} is masked: somebody forbade that it is started; nothing was changed. Undo that by {unmask(unit)}, and "
+        "run again"
+    )
+
+
+def service_findings(
+    unit: str, state: Daemon, runs: FindingMessage, starts: FindingMessage, of: str | None = None
+) -> tuple[Finding, Finding]:
+    """Return whether a unit runs, and whether it starts at boot, as findings of these declarations."""
+    service, boots = service_verdict(unit, state), boot_verdict(unit, state)
+    good = service.actual == RUNNING
+    return (
+        runs.compared(service.actual, RUNNING, good, of=of, cause=service.cause, remedy=service.remedy),
+        starts.compared(boots.actual, "yes", state.enabled, of=of, cause=boots.cause, remedy=boots.remedy),
+    )
+
+
+def refused_start(unit: str, runs: Finding, starts: Finding) -> str | None:
+    """Return why a run stops where it is to have a unit run; None where nobody masked it."""
+    return masked_refusal(unit) if MASKED in (runs.actual, starts.actual) else None
+
+
+def running_steps(runs: Finding, starts: Finding, waits: str | None = None) -> Iterator[Step[Any]]:
+    """Yield the steps that have a service run now and at boot.
+
+    One that systemd starts over and over is started, and one that is masked is a person's to unmask.
+
+    waits: why a run does not come to it
+    """
+    for item, action in ((runs, "start it"), (starts, "start it at boot")):
+        if bad(item) and item.actual not in (RESTARTING, MASKED):
+            yield Step(action, (item,), item.disruption or Disruption.nothing, waits)
+
 
 # What brings a daemon to its files: `nothing` where it already does what they say.
 Act = Literal["restart", "reload", "nothing"]
+
+
+RESTART_FORBIDDEN = "{containers} containers run and disruption.allow is nothing"
+
+
+def restart_of(actual: Daemon) -> Disruption:
+    """Return how much a restart of a daemon disturbs: nothing where it does not run."""
+    return Disruption.restart if actual.active else Disruption.nothing
+
+
+def blocked_reason(allowed: Disruption, containers: int, affected: int | None = None) -> str | None:
+    """Return why a restart is not done now; None where it may be done.
+
+    containers: how many run; affected: how many would be disturbed; None: all
+    """
+    forbidden = is_forbidden(Disruption.restart, allowed, containers if affected is None else affected)
+    return RESTART_FORBIDDEN.format(containers=containers) if forbidden else None
 
 
 # What is compared of a runtime -> what it says where that differs, and what it means.
@@ -25,12 +124,12 @@ _TEXTS = {
         "It may run now, and will be missing after the next boot: its unit is disabled or masked.",
     ),
     "version": (
-        "The version of {component} is not the one that the settings ask for.",
-        "It is missing, of another version or branch, or too old for what gpunode needs, such as CDI.",
+        "{component} is missing, or of another version than the settings desire.",
+        "It is not installed, is of another version or branch, or too old for what gpunode needs, such as CDI.",
     ),
     "default runtime": (
-        "The default runtime of {component} is not the one that the settings ask for.",
-        "It starts every container that names no runtime: these see no GPU, or all of them get NVIDIA's hook.",
+        "The default runtime of {component} is not the one in the settings.",
+        "It starts every container that names none: with runc, these see no GPU; with nvidia, all get NVIDIA's hook.",
     ),
     "cgroup driver": (
         "The cgroup driver of {component} is not the one that the settings ask for.",
@@ -41,8 +140,9 @@ _TEXTS = {
         "Containers that name it get their GPUs by it. It is missing, left over, or points to another program.",
     ),
     "CDI": (
-        "CDI of {component} is not as the settings ask.",
-        "Off, or with a CDI file that it cannot read, containers that name a GPU by CDI do not start.",
+        "CDI of {component} is not as in the settings.",
+        "With CDI (Container Device Interface), files describe the devices of a GPU. Where it is off, or such a file "
+        "cannot be read, containers that request a GPU by its CDI name do not start.",
     ),
 }
 

@@ -17,7 +17,7 @@ from gpunode.packages.keyring import Keyrings
 from gpunode.system.exposed import Exposed
 from gpunode.system.gpu import Gpus
 from gpunode.system.health import Health
-from gpunode.system.sysctl import KubernetesSysctls
+from gpunode.system.kernel import KubernetesSysctls
 
 
 @dataclass(frozen=True, kw_only=True)

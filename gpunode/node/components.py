@@ -10,7 +10,7 @@ from gpunode.base.decision import Decision, Step, behind, is_forbidden, marked
 from gpunode.base.disruption import Disruption
 from gpunode.components.containerd import decide as containerd
 from gpunode.components.crio import decide as crio
-from gpunode.components.crio.drop_in import Runtimes as CrioRuntimes
+from gpunode.components.crio.change import Runtimes as CrioRuntimes
 from gpunode.components.cuda import decide as cuda
 from gpunode.components.dcgm import decide as dcgm
 from gpunode.components.dcgm import drop_ins as dcgm_files
@@ -38,10 +38,10 @@ from gpunode.node.own_files import driver as driver_files
 from gpunode.node.own_files import holds, packaging
 from gpunode.node.own_files import repositories as repository_files
 from gpunode.node.own_files import toolkit as toolkit_files
-from gpunode.packages.driver_packages import resolve_for_os
-from gpunode.packages.repositories import decide as repositories
+from gpunode.packages import repositories
+from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import Settings
-from gpunode.system import exposed, interrupted
+from gpunode.system import exposed, transaction
 from gpunode.system.applied import OwnFile
 
 
@@ -126,7 +126,7 @@ def _node(settings: Settings, node: Node) -> Decision[Any]:
         "crio": settings.crio.enabled,
         "mig": node.machine.has_gpu,
     }
-    left = interrupted.decide(node.interrupted, [name for name, comes in desired.items() if not comes])
+    left = transaction.decide(node.interrupted, [name for name, comes in desired.items() if not comes])
     return Decision((*exposed.decide(node.exposed).findings, *left.findings), left.steps)
 
 

@@ -14,14 +14,14 @@ from gpunode.components.rdma.state import Rdma
 from gpunode.components.runtime_packages import RuntimePackages
 from gpunode.components.slurm.state import Slurm
 from gpunode.components.toolkit import ContainerToolkit
-from gpunode.packages.apt_sources import AptSources
+from gpunode.packages.deb import AptSources
 from gpunode.system.applied import Applied
 from gpunode.system.boot import Boot
 from gpunode.system.disk import Disk
-from gpunode.system.interrupted import Interrupted
 from gpunode.system.kubelet import Kubelet
 from gpunode.system.operating_system import OperatingSystem
 from gpunode.system.pci import PciGpus
+from gpunode.system.transaction import Interrupted
 
 
 @dataclass(frozen=True)

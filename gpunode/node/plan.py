@@ -20,7 +20,7 @@ from gpunode.node import Node
 from gpunode.node.components import decisions, in_order
 from gpunode.node.preflight import Caution, Refusal, cautions, refusals
 from gpunode.node.verdict import judged
-from gpunode.packages.driver_packages import resolve_for_os
+from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import Settings
 
 SCHEMA = 2

@@ -21,7 +21,7 @@ from gpunode.components.docker.state import Docker
 from gpunode.components.driver import DriverState
 from gpunode.components.toolkit import ContainerToolkit
 from gpunode.node import Node
-from gpunode.packages.apt_sources import AptSources
+from gpunode.packages.deb import AptSources
 from gpunode.packages.keyring import Keyrings
 from gpunode.settings import Settings, check_hosts
 from gpunode.settings.host_data import overridden
@@ -41,7 +41,7 @@ _BARE: dict[str, Any] = {
     "cuda": CudaToolkits((), None, None, False),
     "toolkit": ContainerToolkit((), None, None),
     "containerd": Containerd(
-        None, None, "/etc/containerd/config.toml", None, False, False, None, None, None, (), None, 0
+        None, None, "/etc/containerd/config.toml", None, None, None, None, (), None, 0, active=False, enabled=False
     ),
     "docker": Docker(None),
     "kubelet": Kubelet(None),

@@ -9,7 +9,7 @@ from gpunode.base.decision import Decision
 from gpunode.base.findings import Finding, NodeSummary
 from gpunode.node import Node
 from gpunode.node.components import decisions, own_files
-from gpunode.packages.driver_packages import resolve_for_os
+from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import Settings
 from gpunode.system.applied import OwnFile
 

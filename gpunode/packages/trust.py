@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gpunode.base import tables
 from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessage
-from gpunode.packages.apt_sources import AptSources
+from gpunode.packages.deb import AptSources
 from gpunode.packages.families.pacman import CONFIGURATION, unsafe
 from gpunode.settings import Settings
 from gpunode.system.operating_system import OperatingSystem

@@ -1,11 +1,32 @@
-"""Kernel features on a node."""
+"""Kernel features on a node, and the kernel parameters that Kubernetes needs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpunode.base.probe_output import repeated
 from gpunode.base.reading import Reading
+
+# Kubernetes' documentation, Container Runtimes: IPv4 forwarding and bridged traffic that iptables sees.
+KUBERNETES: Mapping[str, str] = {
+    "net.bridge.bridge-nf-call-iptables": "1",
+    "net.bridge.bridge-nf-call-ip6tables": "1",
+    "net.ipv4.ip_forward": "1",
+}
+
+
+@dataclass(frozen=True)
+class KubernetesSysctls(Reading):
+    """Hold (name, value) of those parameters; one that the kernel does not have (yet) is left out."""
+
+    values: tuple[tuple[str, str], ...] = ()
+
+
+def parse_sysctls(lines: list[str]) -> KubernetesSysctls:
+    """Parse `sysctl=NAME VALUE` lines."""
+    rows = (line.partition(" ") for line in repeated(lines, "sysctl"))
+    return KubernetesSysctls(tuple((name, value.strip()) for name, _, value in rows))
 
 
 @dataclass(frozen=True)

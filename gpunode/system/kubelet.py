@@ -16,7 +16,7 @@ from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.tables.reading import Row, Table, table
 from gpunode.base.versions import at_least, program_version
-from gpunode.system.service import seconds
+from gpunode.system.service import Confidential, seconds
 
 # Where a transaction notes by which files it started the kubelet: `PID START`, then `SHA-256 PATH` of each.
 NOTED = "/run/gpunode/kubelet.loaded"
@@ -68,7 +68,7 @@ class KubeletConfiguration(Reading):
 
 
 @dataclass(frozen=True)
-class Kubelet(Reading):
+class Kubelet(Confidential):
     """Hold the kubelet's version, None where there is none.
 
     `configuration` is None where no kubelet runs, or its files are none that it could read. What follows is of one that
@@ -88,10 +88,6 @@ class Kubelet(Reading):
     stale: bool = False
     health: str | None = None
     files: tuple[tuple[str, str], ...] | None = field(default=None, repr=False)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields without the files' texts, which may hold credentials."""
-        return {key: value for key, value in super().to_json().items() if key != "files"}
 
 
 def parse_kubelet(lines: list[str]) -> Kubelet:

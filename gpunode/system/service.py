@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
+from typing import Any
 
 from gpunode.base.probe_output import repeated, values
 from gpunode.base.reading import ParseError, Reading
+from gpunode.system.unit import is_masked, starts_at_boot
 
 # "Sun 2026-11-22 22:03:24.123456 UTC"; without the part of a second by systemd up to 250.
 _TIMESTAMP = re.compile(r"\w{3} (\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2})(\.\d{1,6})? UTC", re.ASCII)
@@ -67,6 +69,38 @@ class ServiceState(Reading):
         # Between its end and its next start, systemd calls it dead for a moment, as one that somebody stopped.
         under_way = self.sub_state.startswith("start") or (self.sub_state == "dead" and self.result != "success")
         return self.restarts > 0 and (self.young is not None or under_way)
+
+
+@dataclass(frozen=True)
+class Confidential(Reading):
+    """A reading with texts that may hold credentials: the fields with repr=False are in no output."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the other fields as plain JSON types."""
+        hidden = {each.name for each in fields(self) if not each.repr}
+        return {key: value for key, value in super().to_json().items() if key not in hidden}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Daemon(Confidential):
+    """A daemon: whether its unit runs, starts at boot, and is masked (somebody forbade that it is started)."""
+
+    active: bool = False
+    enabled: bool = False
+    masked: bool = False
+    service: ServiceState = field(default_factory=ServiceState)
+
+
+def daemon(lines: list[str], running: Collection[str] = ("active",)) -> dict[str, Any]:
+    """Parse what a probe prints of a unit into the fields of Daemon; running: the states in which it runs."""
+    found = values(lines)
+    state = found.get("UnitFileState")
+    return {
+        "active": found.get("ActiveState") in running,
+        "enabled": starts_at_boot(state),
+        "masked": is_masked(state),
+        "service": parse_service(lines),
+    }
 
 
 def parse_service(lines: list[str]) -> ServiceState:

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from gpunode.lab.world.deb_row import FIELDS
-from gpunode.packages.driver_packages import GLOBS
+from gpunode.packages.driver_packages.names import GLOBS
 
 
 @dataclass(frozen=True)

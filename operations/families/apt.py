@@ -22,8 +22,9 @@ from gpunode.operations.files import write_command
 from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.own_files import keeps
 from gpunode.operations.script import script_command
-from gpunode.packages.driver_packages import DriverPackages as State
-from gpunode.packages.driver_packages import Offers, Simulation, left_behind, pin_text
+from gpunode.packages.driver_packages.choice import Offers, pin_text
+from gpunode.packages.driver_packages.installed import DriverPackages as State
+from gpunode.packages.driver_packages.simulation import Simulation, left_behind
 from gpunode.packages.installed_packages import InstalledPackages
 
 _FUNCTIONS = script_file("apt_driver")

@@ -19,8 +19,9 @@ from gpunode.operations.families.rpm import INSTALL, TRANSACTION
 from gpunode.operations.files import replace_command
 from gpunode.operations.keeping import UNREAD, digest_of_text
 from gpunode.operations.script import script_command
-from gpunode.packages.driver_packages import DriverPackages as State
-from gpunode.packages.driver_packages import Offers, Simulation
+from gpunode.packages.driver_packages.choice import Offers
+from gpunode.packages.driver_packages.installed import DriverPackages as State
+from gpunode.packages.driver_packages.simulation import Simulation
 from gpunode.packages.families.dnf import LOCKLIST, LockedPackages, locked
 from gpunode.packages.installed_packages import InstalledPackages
 

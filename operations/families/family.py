@@ -8,7 +8,9 @@ from typing import Protocol
 
 from pyinfra.api import StringCommand
 
-from gpunode.packages.driver_packages import DriverPackages, Offers, Simulation
+from gpunode.packages.driver_packages.choice import Offers
+from gpunode.packages.driver_packages.installed import DriverPackages
+from gpunode.packages.driver_packages.simulation import Simulation
 from gpunode.packages.installed_packages import InstalledPackages
 
 

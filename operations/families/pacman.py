@@ -24,8 +24,10 @@ from gpunode.operations.families.family import DriverChange
 from gpunode.operations.files import replace_command, write_command
 from gpunode.operations.own_files import keeps
 from gpunode.operations.script import script_command
-from gpunode.packages.driver_packages import FOREIGN, OWN, Offers, Simulation
-from gpunode.packages.driver_packages import DriverPackages as State
+from gpunode.packages.driver_packages.choice import Offers
+from gpunode.packages.driver_packages.installed import DriverPackages as State
+from gpunode.packages.driver_packages.names import FOREIGN, OWN
+from gpunode.packages.driver_packages.simulation import Simulation
 from gpunode.packages.families.pacman import CONFIGURATION, IGNORED, IgnoredPackages, ignored_text, including
 from gpunode.packages.installed_packages import InstalledPackages
 

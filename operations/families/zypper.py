@@ -20,8 +20,10 @@ from gpunode.operations.families.zypper_shell import REFRESH, ZYPP
 from gpunode.operations.files import replace_command, write_command
 from gpunode.operations.keeping import UNREAD, digest_of_text
 from gpunode.operations.script import script_command
-from gpunode.packages.driver_packages import FOREIGN, OWN, Offers, Simulation
-from gpunode.packages.driver_packages import DriverPackages as State
+from gpunode.packages.driver_packages.choice import Offers
+from gpunode.packages.driver_packages.installed import DriverPackages as State
+from gpunode.packages.driver_packages.names import FOREIGN, OWN
+from gpunode.packages.driver_packages.simulation import Simulation
 from gpunode.packages.families.zypper import LOCKS, OURS, ROUNDS, LockedPackages, locked, named_too, only_at, strays
 from gpunode.packages.installed_packages import InstalledPackages
 

@@ -12,7 +12,9 @@ from pathlib import Path
 from gpunode.base.tables.sources import Distribution
 from gpunode.lab.host_apt import host_apt
 from gpunode.lab.world import apt as world
-from gpunode.packages.driver_packages import NotInstallable, Simulation, chosen, driver_source, module_behind, pin_text
+from gpunode.packages.driver_packages.choice import NotInstallable, chosen, module_behind, pin_text
+from gpunode.packages.driver_packages.simulation import Simulation
+from gpunode.packages.driver_packages.sources import driver_source
 from tests.real.checked import Checked
 from tests.real.keys import NotReached, fetched_key, published
 from tests.real.package_sets import Asked, pairs, refused, system, upstream_of

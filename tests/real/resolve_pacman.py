@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gpunode.base.tables.sources import Distribution
 from gpunode.facts.families.pacman import PacmanOffers, PacmanSimulation
-from gpunode.packages.driver_packages import NotInstallable, chosen
+from gpunode.packages.driver_packages.choice import NotInstallable, chosen
 from gpunode.packages.families import pacman
 from tests.real.asking import ask
 from tests.real.package_sets import Asked, pairs, refused

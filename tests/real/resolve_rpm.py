@@ -18,7 +18,8 @@ from gpunode.base import versions
 from gpunode.facts.families.dnf import DnfOffers, DnfSimulation
 from gpunode.facts.families.dnf5 import Dnf5Offers, Dnf5Simulation
 from gpunode.facts.families.zypper import ZypperOffers, ZypperSimulation
-from gpunode.packages.driver_packages import NotInstallable, Offers, Simulation, chosen
+from gpunode.packages.driver_packages.choice import NotInstallable, Offers, chosen
+from gpunode.packages.driver_packages.simulation import Simulation
 from gpunode.packages.families import dnf, dnf5, zypper
 from tests.real.asking import ask
 

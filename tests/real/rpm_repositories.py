@@ -16,7 +16,7 @@ from gpunode.base.tables.sources import Distribution
 from gpunode.lab.families import FAMILIES
 from gpunode.lab.image import tools
 from gpunode.lab.world.rpm import rpm_world
-from gpunode.packages.driver_packages import Simulation
+from gpunode.packages.driver_packages.simulation import Simulation
 from gpunode.packages.families import dnf, zypper
 from tests.real.asking import ManagerFailed
 from tests.real.checked import Checked, failed

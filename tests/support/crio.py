@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from gpunode.components.crio.drop_in import NVIDIA, Runtimes, render
-from gpunode.components.crio.merged import merged
-from gpunode.components.crio.state import Crio
+from gpunode.components.crio.change import NVIDIA, Runtimes, render
+from gpunode.components.crio.state import Crio, merged
 
 FOLDER, ROOT = "/etc/crio/crio.conf.d", "/etc/crio/crio.conf"
 PATH, EARLIER = f"{FOLDER}/99-nvidia.toml", f"{FOLDER}/10-crio.conf"

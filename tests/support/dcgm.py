@@ -6,8 +6,7 @@ from typing import Any
 
 from gpunode.components.dcgm.decide import Desired
 from gpunode.components.dcgm.drop_ins import ENGINE_FILE, PATHS, variables
-from gpunode.components.dcgm.health import DcgmHealth
-from gpunode.components.dcgm.state import Dcgm, DcgmUnit
+from gpunode.components.dcgm.state import Dcgm, DcgmHealth, DcgmUnit
 from gpunode.settings import Settings, settings_from
 from gpunode.system.service import ServiceState
 from tests.support.verify import DATA

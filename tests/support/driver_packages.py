@@ -6,8 +6,8 @@ from typing import Any
 
 from gpunode.base import tables
 from gpunode.components.driver import DriverState
-from gpunode.packages.driver_packages import DriverPackages as State
-from gpunode.packages.driver_packages import Offers
+from gpunode.packages.driver_packages.choice import Offers
+from gpunode.packages.driver_packages.installed import DriverPackages as State
 
 CUDA, DEBIAN, UBUNTU, RPM, *_ = tables.driver_sources()
 

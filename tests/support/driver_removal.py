@@ -9,7 +9,8 @@ from gpunode.components.driver import DriverState
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.driver_packages import DriverPackages as PackagesFact
 from gpunode.facts.driver_packages import DriverSimulation as SimulationFact
-from gpunode.packages.driver_packages import DriverPackages, Simulation
+from gpunode.packages.driver_packages.installed import DriverPackages
+from gpunode.packages.driver_packages.simulation import Simulation
 from tests.support.simulated_host import Host
 from tests.support.verify import GOOD
 

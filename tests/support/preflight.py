@@ -8,7 +8,7 @@ from gpunode.base import tables
 from gpunode.components.cuda import CudaToolkits
 from gpunode.components.driver import DriverState
 from gpunode.node.machine import Machine
-from gpunode.packages.apt_sources import AptSources
+from gpunode.packages.deb import AptSources
 from gpunode.system.boot import Boot
 from gpunode.system.disk import Disk
 from gpunode.system.operating_system import OperatingSystem

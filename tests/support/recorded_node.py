@@ -30,7 +30,7 @@ from gpunode.node import Node
 from gpunode.node.machine import Machine
 from gpunode.node.recorded import read_facts
 from gpunode.packages.deb import AptRepository
-from gpunode.packages.driver_packages import DriverPackages
+from gpunode.packages.driver_packages.installed import DriverPackages
 from gpunode.packages.families.dnf import LockedPackages
 from gpunode.packages.installed_packages import InstalledPackages
 from gpunode.packages.keyring import PERMISSIONS

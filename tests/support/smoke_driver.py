@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpunode.components.smoke_driver import Handed, InContainer
+from gpunode.components.smoke import Handed, InContainer
 from gpunode.system.smi import parse_list
 
 # As NVIDIA's nvidia-smi 550 prints it.

@@ -14,7 +14,7 @@ from gpunode.components.toolkit import PACKAGES, ContainerToolkit
 from gpunode.node import Node
 from gpunode.node.recorded import _BARE
 from gpunode.node.verdict import judge
-from gpunode.packages.apt_sources import AptSources
+from gpunode.packages.deb import AptSources
 from gpunode.packages.keyring import PERMISSIONS, Keyrings
 from gpunode.settings import Settings, settings_from
 from gpunode.system.boot import Boot
@@ -61,12 +61,12 @@ GOOD = Node(
         tuple((name, "1.17.8-1") for name in PACKAGES), "1.17.8", "/usr/bin/nvidia-container-runtime", link_rule=True,
     ),
     containerd=Containerd(
-        "1.6.20", "/usr/bin/containerd", "/etc/containerd/config.toml", RENDERED, True, True, 10.0, 5.0, "nvidia",
+        "1.6.20", "/usr/bin/containerd", "/etc/containerd/config.toml", RENDERED, 10.0, 5.0, "nvidia",
         (
             Runtime("nvidia", "io.containerd.runc.v2", "/usr/bin/nvidia-container-runtime", True),
             Runtime("runc", "io.containerd.runc.v2", None, True),
         ),
-        "ok", 0,
+        "ok", 0, active=True, enabled=True,
     ),
     docker=Docker(None),
     kubelet=Kubelet(None),

@@ -14,7 +14,7 @@ from pyinfra.connectors.local import LocalConnector
 from gpunode.base.run_context import FAILURE_REASONS
 from gpunode.facts.interrupted import Interrupted as Fact
 from gpunode.operations import agent_turn
-from gpunode.system.interrupted import Interrupted
+from gpunode.system.transaction import Interrupted
 from tests.support.messages import unnamed
 from tests.support.simulated_host import Host
 

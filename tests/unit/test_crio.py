@@ -17,10 +17,9 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass
 from gpunode.base.toml_edit import plain
 from gpunode.base.versions import in_branch
+from gpunode.components.crio.change import NVIDIA, Runtimes, render
 from gpunode.components.crio.decide import Desired, decide
-from gpunode.components.crio.drop_in import NVIDIA, Runtimes, render
-from gpunode.components.crio.merged import Merged, merged
-from gpunode.components.crio.state import Crio, parse_crio
+from gpunode.components.crio.state import Crio, Merged, merged, parse_crio
 from gpunode.facts.crio import Crio as CrioFact
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.node.components import decisions

@@ -23,7 +23,8 @@ from gpunode.node.components import decisions
 from gpunode.node.plan import plan
 from gpunode.node.verdict import judge
 from gpunode.operations import driver, reboot
-from gpunode.packages.driver_packages import DriverPackages, belongs
+from gpunode.packages.driver_packages.installed import DriverPackages
+from gpunode.packages.driver_packages.names import belongs
 from gpunode.settings import Settings, settings_from
 from gpunode.system.boot import Boot, Kernel
 from gpunode.system.gpu import Gpus

@@ -16,12 +16,12 @@ from gpunode.node import Node
 from gpunode.node.components import decisions, desired_files
 from gpunode.node.plan import plan
 from gpunode.node.verdict import judge, judged
+from gpunode.packages import repositories
 from gpunode.packages.keyring import PERMISSIONS, Keyrings
-from gpunode.packages.repositories import decide as repositories
 from gpunode.settings import settings_from
 from gpunode.system.applied import PATH, Applied, OwnFile, PresentFile
 from gpunode.system.exposed import Exposed, ExposedFile
-from gpunode.system.interrupted import Interrupted, decide
+from gpunode.system.transaction import Interrupted, decide
 from tests.support.agreement import assert_planned, assert_whole
 from tests.support.verify import DATA, GOOD, SETTINGS
 

@@ -21,7 +21,8 @@ from gpunode.operations import dnf as repositories
 from gpunode.operations import driver_packages
 from gpunode.operations.driver_transaction import driver_transaction
 from gpunode.operations.families import DNF, FAMILIES
-from gpunode.packages.driver_packages import Offers, Simulation, gate
+from gpunode.packages.driver_packages.choice import Offers
+from gpunode.packages.driver_packages.simulation import Simulation, gate
 from gpunode.packages.families import dnf, dnf5, rpm, zypper
 from gpunode.settings import settings_from
 from tests.support.dnf import ASKED, KEY, TEXT, TRUSTED

@@ -17,7 +17,7 @@ from gpunode.operations.families import DNF
 from gpunode.operations.families.dnf import REFRESH
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
-from gpunode.packages.driver_packages import FOREIGN, OWN
+from gpunode.packages.driver_packages.names import FOREIGN, OWN
 from tests.support.messages import unnamed
 from tests.support.programs import programs, sh
 

@@ -34,7 +34,8 @@ from gpunode.kubernetes.drain.commands import drain_of
 from gpunode.operations import containerd, docker, driver_packages, driver_removal, mig, reboot
 from gpunode.operations import drain as operation
 from gpunode.operations.failure import OperationRefused
-from gpunode.packages.driver_packages import Offers, Simulation
+from gpunode.packages.driver_packages.choice import Offers
+from gpunode.packages.driver_packages.simulation import Simulation
 from gpunode.settings import settings_from
 from gpunode.system.running_boot import RunningBoot
 from tests.support import driver_packages as packages

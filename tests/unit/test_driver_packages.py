@@ -22,16 +22,11 @@ from gpunode.node.verdict import judge
 from gpunode.operations import driver_packages
 from gpunode.operations.families import FAMILIES
 from gpunode.packages.apt_errors import explained
-from gpunode.packages.driver_packages import (
-    FOREIGN,
-    OWN,
-    Simulation,
-    belongs,
-    parse_driver_packages,
-    parse_offers,
-    parse_simulation,
-)
-from gpunode.packages.driver_packages import DriverPackages as State
+from gpunode.packages.driver_packages.choice import parse_offers
+from gpunode.packages.driver_packages.installed import DriverPackages as State
+from gpunode.packages.driver_packages.installed import parse_driver_packages
+from gpunode.packages.driver_packages.names import FOREIGN, OWN, belongs
+from gpunode.packages.driver_packages.simulation import Simulation, parse_simulation
 from gpunode.settings import settings_from
 from gpunode.system.pci import PciGpus
 from tests.support.driver_packages import INSTALLED

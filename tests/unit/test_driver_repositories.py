@@ -9,19 +9,10 @@ import pytest
 
 from gpunode.base import tables, versions
 from gpunode.lab.world import apt as world
-from gpunode.packages.driver_packages import (
-    NotInstallable,
-    Simulation,
-    belongs,
-    chosen,
-    come_along,
-    driver_branch,
-    gate,
-    is_fabric_manager,
-    left_behind,
-    package_set,
-    pin_text,
-)
+from gpunode.packages.driver_packages.choice import NotInstallable, chosen, come_along, pin_text
+from gpunode.packages.driver_packages.names import belongs, driver_branch, is_fabric_manager
+from gpunode.packages.driver_packages.simulation import Simulation, gate, left_behind
+from gpunode.packages.driver_packages.sources import package_set
 from gpunode.settings.driver import DriverSettings
 from gpunode.system.boot import Boot
 from tests.real.resolve_apt import Apt, Resolved

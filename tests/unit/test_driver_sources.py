@@ -10,15 +10,11 @@ from gpunode.base import tables
 from gpunode.facts.deb import AptArchive as AptArchiveFact
 from gpunode.facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
 from gpunode.operations import driver_packages
-from gpunode.packages.driver_packages import (
-    COMPANIONS,
-    Offers,
-    Simulation,
-    belongs,
-    brings_kernels,
-    package_set,
-)
-from gpunode.packages.driver_packages import DriverPackages as State
+from gpunode.packages.driver_packages.choice import Offers
+from gpunode.packages.driver_packages.installed import DriverPackages as State
+from gpunode.packages.driver_packages.names import COMPANIONS, belongs, brings_kernels
+from gpunode.packages.driver_packages.simulation import Simulation
+from gpunode.packages.driver_packages.sources import package_set
 from gpunode.settings.driver import DriverSettings
 from gpunode.system.boot import Boot
 from tests.support.driver_sources import ARCHIVE, CUDA_SOURCE, DEBIAN_SOURCE

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from gpunode.base.reading import ParseError
 from gpunode.facts.gpu import GpuUsers as GpuUsersFact
 from gpunode.facts.node import PARTS
-from gpunode.system.gpu_specification import Asked, asked
-from gpunode.system.gpu_users import GpuContainer, GpuProcess, parse_gpu_users
+from gpunode.system.gpu_users import Asked, GpuContainer, GpuProcess, asked, parse_gpu_users
 from gpunode.system.smi import QUERY
 
 pytestmark = pytest.mark.pure

@@ -29,8 +29,7 @@ from gpunode.packages.families.dnf import LOCKLIST
 from gpunode.packages.families.zypper import LOCKS
 from gpunode.settings import settings_from
 from gpunode.system.applied import PATH as APPLIED
-from gpunode.system.interrupted import Interrupted, decide, parse_interrupted
-from gpunode.system.transaction import Journal
+from gpunode.system.transaction import Interrupted, Journal, decide, parse_interrupted
 from tests.support.messages import unnamed
 from tests.support.simulated_host import Host, commands
 from tests.support.verify import GOOD

@@ -18,8 +18,10 @@ from gpunode.facts.driver import Driver
 from gpunode.facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
 from gpunode.lab.world.cuda import oldest_toolkit
 from gpunode.operations import driver_packages
-from gpunode.packages.driver_packages import DriverPackages as State
-from gpunode.packages.driver_packages import Offers, Simulation, package_set, resolve_for_os
+from gpunode.packages.driver_packages.choice import Offers
+from gpunode.packages.driver_packages.installed import DriverPackages as State
+from gpunode.packages.driver_packages.simulation import Simulation
+from gpunode.packages.driver_packages.sources import package_set, resolve_for_os
 from gpunode.settings import settings_from
 from tests.support.driver_sources import ARCHIVE, DEBIAN_SOURCE, RESOLUTE, TRIXIE
 from tests.support.operations import Recorder

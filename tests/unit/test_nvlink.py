@@ -14,7 +14,7 @@ from gpunode.facts.system import KernelFeatures
 from gpunode.facts.system import PciGpus as PciGpusFact
 from gpunode.node.plan import plan
 from gpunode.node.verdict import judge
-from gpunode.packages.driver_packages import package_set
+from gpunode.packages.driver_packages.sources import package_set
 from gpunode.settings import settings_from
 from gpunode.system.kernel import parse_kernel_features
 from gpunode.system.pci import PciGpus, parse_pci_gpus

@@ -19,11 +19,10 @@ from gpunode.node.components import decisions
 from gpunode.node.preflight import refusals
 from gpunode.operations import driver_packages
 from gpunode.operations.families import PACMAN
-from gpunode.packages.driver_packages import (
-    Offers,
-    Simulation,
+from gpunode.packages.driver_packages.choice import Offers
+from gpunode.packages.driver_packages.simulation import Simulation, gate
+from gpunode.packages.driver_packages.sources import (
     driver_source,
-    gate,
     holds_kernels,
     leftovers,
     package_set,

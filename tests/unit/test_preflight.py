@@ -11,7 +11,7 @@ from gpunode.components.driver.flavour import WantedDriver
 from gpunode.node.preflight import Refusal, cautions, refusals
 from gpunode.node.preflight.anywhere import cautions_anywhere
 from gpunode.node.preflight.disk import disk_refusals
-from gpunode.packages.apt_sources import AptSources
+from gpunode.packages.deb import AptSources
 from gpunode.settings import SettingsError, settings_from
 from gpunode.system.disk import Disk
 from gpunode.system.pci import PciGpus

@@ -30,8 +30,7 @@ from gpunode.facts.toolkit import ContainerToolkit
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.fleet.snapshot import Changes, Snapshot
 from gpunode.lab.world.toolkit import cdi_refresh
-from gpunode.packages.apt_sources import parse_apt_sources
-from gpunode.packages.deb import parse_deb_packages
+from gpunode.packages.deb import parse_apt_sources, parse_deb_packages
 from gpunode.system.disk import parse_disk
 from gpunode.system.transaction import parse_journal
 from gpunode.system.unit import parse_unit

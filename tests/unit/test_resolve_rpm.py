@@ -24,7 +24,7 @@ from gpunode.lab.world.cuda import cuda_packages
 from gpunode.lab.world.docker import docker_rpms
 from gpunode.lab.world.rpm import RpmWorld, rpm_world
 from gpunode.lab.world.toolkit import packaged_versions, toolkit_rpm
-from gpunode.packages.driver_packages import belongs, driver_branch
+from gpunode.packages.driver_packages.names import belongs, driver_branch
 from gpunode.packages.installed_packages import satisfies
 from tests.real.package_sets import BOARDS, Asked, driver_set, other_sets
 from tests.real.resolve_rpm import PackageSet, Resolved, RpmManager, plain

@@ -9,7 +9,8 @@ import pytest
 from gpunode.base import tables
 from gpunode.lab.world.rpm import NAMES, rpm_world
 from gpunode.operations.families import tools
-from gpunode.packages.driver_packages import belongs, further_groups, package_set
+from gpunode.packages.driver_packages.names import belongs
+from gpunode.packages.driver_packages.sources import further_groups, package_set
 from gpunode.settings import settings_from
 from gpunode.system.boot import Boot
 from gpunode.system.pci import parse_pci_gpus

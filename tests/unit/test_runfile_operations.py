@@ -21,7 +21,7 @@ from gpunode.facts.transaction import TransactionJournal
 from gpunode.node.own_files import cuda
 from gpunode.operations import cuda as operations_cuda
 from gpunode.operations import runfile as operations_runfile
-from gpunode.packages.driver_packages import DriverPackages
+from gpunode.packages.driver_packages.installed import DriverPackages
 from gpunode.settings import settings_from
 from gpunode.system.boot import Kernel
 from gpunode.system.transaction import Journal

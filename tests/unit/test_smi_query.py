@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpunode.facts.gpu import Gpus as GpusFact
-from gpunode.system.gpu import Gpus
-from gpunode.system.gpu_settings import Clocks, PowerLimit
+from gpunode.system.gpu import Clocks, Gpus, PowerLimit
 
 pytestmark = pytest.mark.simulated
 ROW = (

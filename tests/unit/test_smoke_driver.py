@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base.shell_file import script_file
-from gpunode.components.smoke import Smoke, Trial, parse_smoke
-from gpunode.components.smoke_driver import (
+from gpunode.components.smoke import (
     InContainer,
+    Smoke,
+    Trial,
     parse_in_container,
+    parse_smoke,
 )
 from gpunode.facts.smoke import Smoke as SmokeFact
 from gpunode.operations import smoke

@@ -23,8 +23,10 @@ from gpunode.node.own_files.holds import PREFERENCES
 from gpunode.node.plan import plan
 from gpunode.node.verdict import judge
 from gpunode.operations import driver_packages
-from gpunode.packages.driver_packages import DriverPackages as State
-from gpunode.packages.driver_packages import Offers, Simulation, pinned_by_apt
+from gpunode.packages.driver_packages.choice import Offers
+from gpunode.packages.driver_packages.installed import DriverPackages as State
+from gpunode.packages.driver_packages.installed import pinned_by_apt
+from gpunode.packages.driver_packages.simulation import Simulation
 from gpunode.packages.families import dnf, dnf5
 from gpunode.settings import settings_from
 from tests.support.messages import unnamed

@@ -37,8 +37,7 @@ from gpunode.node.preflight import refusals
 from gpunode.node.verdict import judge
 from gpunode.settings import settings_from
 from gpunode.system.applied import PATH
-from gpunode.system.interrupted import parse_interrupted
-from gpunode.system.transaction import STATES, parse_journal
+from gpunode.system.transaction import STATES, parse_interrupted, parse_journal
 from tests.support.kubelet import KUBEADM
 from tests.support.recorded_node import RecordedNode
 

@@ -22,8 +22,10 @@ from gpunode.operations.families.zypper_shell import ZYPP
 from gpunode.operations.keeping import KEEPING, digest_of_text
 from gpunode.operations.script import script
 from gpunode.operations.zypper import REPOSITORIES
-from gpunode.packages.driver_packages import Offers, Simulation, gate, package_set
+from gpunode.packages.driver_packages.choice import Offers
 from gpunode.packages.driver_packages.names import NAME
+from gpunode.packages.driver_packages.simulation import Simulation, gate
+from gpunode.packages.driver_packages.sources import package_set
 from gpunode.packages.families import zypper, zypper_errors
 from gpunode.packages.families.zypper import LOCKS
 from gpunode.settings import settings_from

@@ -8,20 +8,26 @@ from typing import TYPE_CHECKING
 
 from gpunode.base import versions
 from gpunode.base.comparison import AS_DESIRED, RUN, by_hand, pending, unrecorded
-from gpunode.base.decision import Decision, Step, bad, is_forbidden
+from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.toml_edit import ConfigurationRefused
-from gpunode.components import service_verdict as service
 from gpunode.components.containerd import findings
 from gpunode.components.containerd.change import Placement, needed_change, placement_of
 from gpunode.components.containerd.drop_in import PATH
 from gpunode.components.containerd.editor import Runtimes
-from gpunode.components.containerd.merged import needs_restart
-from gpunode.components.containerd.overrides import DEFAULT_RUNTIME, differing, overrides, systemd_cgroup_of
+from gpunode.components.containerd.merged import DEFAULT_RUNTIME, differing, needs_restart, overrides, systemd_cgroup_of
 from gpunode.components.containerd.state import DEFAULT_TABLE, Containerd
-from gpunode.components.runtime import RuntimeChange
-from gpunode.system.sysctl import KUBERNETES, KubernetesSysctls
+from gpunode.components.runtime import (
+    RuntimeChange,
+    blocked_reason,
+    masked_refusal,
+    refused_start,
+    restart_of,
+    running_steps,
+    service_findings,
+)
+from gpunode.system.kernel import KUBERNETES, KubernetesSysctls
 
 if TYPE_CHECKING:
     from gpunode.settings import Settings
@@ -60,15 +66,12 @@ def desired_of(settings: Settings) -> Desired:
 def decide(desired: Desired, actual: Containerd, sysctls: KubernetesSysctls) -> Decision[RuntimeChange]:
     """Return the decision about containerd: its package, its configuration, its service and its kernel settings."""
     version, blocked = decide_version(desired, actual)
-    now, boot = service.service_verdict(_UNIT, actual), service.boot_verdict(_UNIT, actual)
-    up = now.actual == service.RUNNING
-    runs = findings.SERVICE.compared(now.actual, service.RUNNING, up, remedy=now.remedy, cause=now.cause)
-    starts = findings.STARTS_AT_BOOT.compared(boot.actual, "yes", actual.enabled, remedy=boot.remedy, cause=boot.cause)
+    runs, starts = service_findings(_UNIT, actual, findings.SERVICE, findings.STARTS_AT_BOOT)
     kernel = tuple(_sysctls(sysctls)) if desired.sysctls else ()
     stays = not bad(version) or (blocked is not None and actual.version is not None)
     # Recorded facts have no texts of files, and an upgrade may bring a version that needs other texts.
     configured = (decide_configuration if stays and actual.config_text is not None else _forecast)(desired, actual)
-    refusal = configured.refusal or service.refused_start(_UNIT, runs, starts)
+    refusal = configured.refusal or refused_start(_UNIT, runs, starts)
     if refusal is not None and any(step.waits is None for step in configured.steps):
         configured = Decision(_as_manual(configured.findings, refusal, {}))
     steps: list[Step[RuntimeChange]] = []
@@ -78,7 +81,7 @@ def decide(desired: Desired, actual: Containerd, sysctls: KubernetesSysctls) -> 
     if missing := bad(*kernel):
         steps.append(Step("set what Kubernetes needs of the kernel", missing, Disruption.nothing))
     # A run ends at a refused change, before it starts anything.
-    steps += service.running_steps(runs, starts, refusal)
+    steps += running_steps(runs, starts, refusal)
     return Decision((version, runs, starts, *kernel, *configured.findings), tuple(steps), refusal)
 
 
@@ -86,8 +89,8 @@ def decide_version(desired: Desired, actual: Containerd) -> tuple[Finding, str |
     """Compare the version, and return why its packages are not upgraded now: an upgrade restarts the daemon."""
     rule = desired.version
     good = actual.version is not None and (rule is None or versions.in_branch(actual.version, rule))
-    version = findings.VERSION.compared(actual.version, rule or "any version", good, disruption=_restart(actual))
-    blocked = _blocked_reason(desired, actual) if version.disruption else None
+    version = findings.VERSION.compared(actual.version, rule or "any version", good, disruption=restart_of(actual))
+    blocked = blocked_reason(desired.allowed, actual.shims) if version.disruption else None
     return (version if blocked is None else pending(version, blocked)), blocked
 
 
@@ -101,9 +104,9 @@ def decide_configuration(desired: Desired, actual: Containerd) -> Decision[Runti
     except ConfigurationRefused as error:
         refusal, editable = f"{actual.config_path}: {error}", False
     restart = change is not None and needs_restart(actual, change)
-    blocked = _blocked_reason(desired, actual)
+    blocked = blocked_reason(desired.allowed, actual.shims)
     if change is not None and actual.masked and refusal is None and not (restart and blocked):
-        refusal = service.masked_refusal(_UNIT)
+        refusal = masked_refusal(_UNIT)
     files: tuple[Finding, ...] = ()
     if not bad(*runtimes):
         files = (_files(actual, change, restart),)
@@ -129,20 +132,13 @@ def _forecast(desired: Desired, actual: Containerd) -> Decision[RuntimeChange]:
     is_unrecorded = actual.config_text is None and actual.merged_text is None and actual.version is not None
     files = (unrecorded(findings.CONFIGURATION_FILES),) if is_unrecorded and not bad(*runtimes) else ()
     judged = (*runtimes, *files, *_plugin(actual))
-    return _decision(judged, actual, None, _blocked_reason(desired, actual))
+    return _decision(judged, actual, None, blocked_reason(desired.allowed, actual.shims))
 
 
 def _as_manual(judged: tuple[Finding, ...], refusal: str, by_drop_in: Mapping[str, str]) -> tuple[Finding, ...]:
     """Return the findings as for a person to mend; a cause that names the overriding drop-in is kept."""
     causes = by_drop_in.values()
     return tuple(by_hand(item, item.cause if item.cause and item.cause in causes else refusal) for item in judged)
-
-
-def _blocked_reason(desired: Desired, actual: Containerd) -> str | None:
-    """Return why a restart is not done now; None where it may be done."""
-    if is_forbidden(Disruption.restart, desired.allowed, actual.shims):
-        return findings.RESTART_FORBIDDEN.format(containers=actual.shims)
-    return None
 
 
 def _by_drop_in(desired: Desired, actual: Containerd) -> dict[str, str]:
@@ -204,7 +200,7 @@ def _runtimes(desired: Runtimes, actual: Containerd, by_drop_in: Mapping[str, st
         for name in names:
             yield findings.SYSTEMD_CGROUP.not_known(cgroup, unread, remedy, of=name)
         return
-    disruption = _restart(actual)
+    disruption = restart_of(actual)
     table = actual.default_runtime == DEFAULT_TABLE
     yield findings.DEFAULT_RUNTIME.compared(
         actual.default_runtime,
@@ -242,7 +238,7 @@ def _plugin(actual: Containerd) -> Iterator[Finding]:
         cause = "containerd runs, and `ctr plugins ls` does not report its CRI plugin"
         yield findings.CRI_PLUGIN.not_known("ok", cause, "look at `journalctl -u containerd`")
     elif actual.active:
-        yield findings.CRI_PLUGIN.compared(plugin, "ok", plugin == "ok", disruption=_restart(actual))
+        yield findings.CRI_PLUGIN.compared(plugin, "ok", plugin == "ok", disruption=restart_of(actual))
 
 
 def _files(actual: Containerd, change: RuntimeChange | None, restart: bool) -> Finding:
@@ -253,12 +249,8 @@ def _files(actual: Containerd, change: RuntimeChange | None, restart: bool) -> F
         AS_DESIRED,
         not paths,
         cause=findings.FILES_DIFFER,
-        disruption=_restart(actual) if restart else Disruption.nothing,
+        disruption=restart_of(actual) if restart else Disruption.nothing,
     )
-
-
-def _restart(actual: Containerd) -> Disruption:
-    return Disruption.restart if actual.active else Disruption.nothing
 
 
 def _switch(value: bool | None) -> str | None:

@@ -12,8 +12,7 @@ from functools import lru_cache
 
 from gpunode.base import tables, versions
 from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, filled, plain, table_in
-from gpunode.components.containerd.editor import Runtimes, add_runtimes, schema_version
-from gpunode.components.containerd.schema import as_read, cri_plugin, schema_of
+from gpunode.components.containerd.editor import Runtimes, add_runtimes, as_read, cri_plugin, schema_of, schema_version
 
 PATH = "/etc/containerd/conf.d/99-gpunode.toml"
 _HEAD = "# Written by gpunode. It counts where the root file's `imports` name it.\n"

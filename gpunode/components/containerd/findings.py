@@ -4,45 +4,34 @@ from __future__ import annotations
 
 from functools import partial
 
-from gpunode.base.comparison import BY_HAND, DRAIN_FIRST, RUN, finding_message
+from gpunode.base.comparison import BY_HAND, DRAIN_FIRST, DRIFT, RESTART, RUN, finding_message
 from gpunode.base.findings import FindingClass
+from gpunode.components.runtime import RESTART_FORBIDDEN, runtime_finding
 
-RESTART_FORBIDDEN = "{containers} containers run and disruption.allow is nothing"
 NOT_MERGED = "`containerd config dump` printed no configuration"
 MERGED_DIFFERS = "the merged configuration (`containerd config dump`) has another value"
 DEPRECATED_TABLE = "a deprecated table of that name has a runtime_type, and wins over default_runtime_name"
 FILE_NEWER = "a configuration file was written after containerd started"
 FILES_DIFFER = "the files lack values of the settings, or have them elsewhere"
 
-_PENDING = (FindingClass.DRIFT, FindingClass.RESTART_PENDING)
-_declared = partial(
-    finding_message, "containerd", causes=(RESTART_FORBIDDEN,), remedies=(RUN, DRAIN_FIRST, BY_HAND), classes=_PENDING
-)
+_REMEDIES = (RUN, DRAIN_FIRST, BY_HAND)
+_declared = partial(finding_message, "containerd", causes=(RESTART_FORBIDDEN,), remedies=_REMEDIES, classes=RESTART)
 
-VERSION = _declared(
-    "version",
-    "containerd is missing, or of another version than the settings desire.",
-    "Its package is not installed, or its version is not `containerd.version` or within that branch.",
-)
-SERVICE = finding_message(
+VERSION = runtime_finding("containerd", "version", RESTART_FORBIDDEN, remedies=_REMEDIES)
+SERVICE = runtime_finding(
     "containerd",
     "service",
-    "The service of containerd does not run.",
-    "No container starts on this node. The service is stopped, has failed, is masked, or restarts over and over.",
     remedies=(f"see `systemctl status containerd` on the node, and {RUN}",),
+    classes=DRIFT,
 )
-STARTS_AT_BOOT = finding_message(
+STARTS_AT_BOOT = runtime_finding(
     "containerd",
     "starts at boot",
-    "The service of containerd does not start at boot.",
-    "It may run now, and will be missing after the next boot: its unit is disabled or masked.",
     remedies=(f"{RUN}; where the unit is masked, `systemctl unmask` it first",),
+    classes=DRIFT,
 )
-DEFAULT_RUNTIME = _declared(
-    "default runtime",
-    "The default runtime of containerd is not the one in the settings.",
-    "It starts every container that names none: with runc, containers see no GPU; with nvidia, all get NVIDIA's hook.",
-    causes=(DEPRECATED_TABLE, MERGED_DIFFERS, RESTART_FORBIDDEN),
+DEFAULT_RUNTIME = runtime_finding(
+    "containerd", "default runtime", DEPRECATED_TABLE, MERGED_DIFFERS, RESTART_FORBIDDEN, remedies=_REMEDIES
 )
 SYSTEMD_CGROUP = _declared(
     "SystemdCgroup of",
@@ -58,19 +47,14 @@ RUNNING_CONFIGURATION = finding_message(
     causes=(FILE_NEWER,),
     classes=(FindingClass.RESTART_PENDING,),
 )
-CDI = _declared(
-    "CDI",
-    "CDI of containerd is not as in the settings.",
-    "With CDI (Container Device Interface), files describe the devices of a GPU. Where CDI is off, containers that "
-    "request a GPU by its CDI name do not start.",
-)
+CDI = runtime_finding("containerd", "CDI", RESTART_FORBIDDEN, remedies=_REMEDIES)
 CONFIGURATION_FILES = _declared(
     "configuration files",
     "The configuration files of containerd are not what a run would write.",
     "gpunode edits its own keys in these files and keeps the rest. As an error: no run may edit them, since they "
     "cannot be parsed, or a drop-in that is not gpunode's overrides its keys.",
     causes=(FILES_DIFFER, RESTART_FORBIDDEN),
-    classes=(*_PENDING, FindingClass.ERROR),
+    classes=(*RESTART, FindingClass.ERROR),
 )
 CRI_PLUGIN = _declared(
     "CRI plugin",

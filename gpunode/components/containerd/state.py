@@ -12,9 +12,8 @@ from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.toml_edit import ConfigurationRefused, plain
 from gpunode.base.versions import program_version
-from gpunode.components.containerd.schema import default_table_counts, names_runtime
-from gpunode.system.service import ServiceState, parse_service, seconds
-from gpunode.system.unit import is_masked, starts_at_boot
+from gpunode.components.containerd.editor import default_table_counts, names_runtime
+from gpunode.system.service import Confidential, Daemon, daemon, seconds
 
 CRI_PLUGINS = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
 # The default runtime where the deprecated table of that name wins over `default_runtime_name`.
@@ -32,7 +31,7 @@ class Runtime(Reading):
 
 
 @dataclass(frozen=True)
-class DropIn(Reading):
+class DropIn(Confidential):
     """A drop-in.
 
     says: its values for the runtimes, by key below the CRI plugin
@@ -48,13 +47,9 @@ class DropIn(Reading):
     error: str | None = None
     text: str | None = field(default=None, repr=False)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields without the text."""
-        return {key: value for key, value in super().to_json().items() if key != "text"}
-
 
 @dataclass(frozen=True)
-class Containerd(Reading):
+class Containerd(Daemon):
     """The actual containerd of a node. Times are seconds since the epoch.
 
     version: None where it is not installed, or the `binary` that its unit names is missing
@@ -72,8 +67,8 @@ class Containerd(Reading):
     binary: str | None
     config_path: str
     config_text: str | None = field(repr=False)
-    active: bool
-    enabled: bool
+    active: bool = field(kw_only=True)
+    enabled: bool = field(kw_only=True)
     started_at: float | None
     configured_at: float | None
     default_runtime: str | None
@@ -86,8 +81,6 @@ class Containerd(Reading):
     loaded: str | None = None
     unit_written_at: float | None = None
     merged_text: str | None = field(default=None, repr=False)
-    masked: bool = False
-    service: ServiceState = field(default_factory=ServiceState)
 
     @property
     def stale(self) -> bool:
@@ -122,10 +115,6 @@ class Containerd(Reading):
     def runtime(self, name: str) -> Runtime | None:
         """Return the runtime of that name in the merged configuration."""
         return next((runtime for runtime in self.runtimes if runtime.name == name), None)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields without the files' texts, which may hold registry credentials."""
-        return {key: value for key, value in super().to_json().items() if key not in ("config_text", "merged_text")}
 
 
 def effective_runtimes(merged: str) -> tuple[str | None, tuple[Runtime, ...]]:
@@ -280,10 +269,7 @@ def parse_containerd(lines: list[str]) -> Containerd:
         binary=found.get("binary"),
         config_path=found.get("config", "/etc/containerd/config.toml"),
         config_text=decoded(found, "text"),
-        active=found.get("ActiveState") == "active",
-        enabled=starts_at_boot(found.get("UnitFileState")),
-        masked=is_masked(found.get("UnitFileState")),
-        service=parse_service(lines),
+        **daemon(lines),
         started_at=started,
         configured_at=_latest(repeated(lines, "written")),
         default_runtime=default,

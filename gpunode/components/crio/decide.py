@@ -16,19 +16,22 @@ from gpunode.base.comparison import (
     pending,
     unrecorded,
 )
-from gpunode.base.decision import Decision, Step, bad, is_forbidden
+from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.base.toml_edit import ConfigurationRefused
-from gpunode.components.crio.change import change, effective, path_of, wanted
-from gpunode.components.crio.drop_in import Runtimes
+from gpunode.components.crio.change import Runtimes, change, effective, path_of, wanted
 from gpunode.components.crio.state import Crio
-from gpunode.components.runtime import RuntimeChange, runtime_finding
-from gpunode.components.service_verdict import (
+from gpunode.components.runtime import (
     MEND_BOOT,
     MEND_SERVICE,
+    RESTART_FORBIDDEN,
+    RuntimeChange,
+    blocked_reason,
     masked_refusal,
+    restart_of,
     running_steps,
+    runtime_finding,
     service_findings,
 )
 from gpunode.settings.crio import known
@@ -36,7 +39,6 @@ from gpunode.settings.crio import known
 _SILENT = "CRI-O runs, but `crio status config` gives no answer"
 INSTALL = "install CRI-O as your cluster does (https://github.com/cri-o/packaging), or set crio.enabled = False"
 
-_RESTARTS = "{containers} containers run and disruption.allow is nothing"
 _MISSING = "{binary}, which the unit crio.service runs, is missing: install it again, or correct the unit"
 _ABSENT = f"there is no CRI-O, and gpunode installs none: {INSTALL}"
 _OTHER = "crio.version is {rule}, and gpunode installs no CRI-O"
@@ -46,9 +48,9 @@ STARTS_AT_BOOT = runtime_finding("crio", "starts at boot", remedies=MEND_BOOT, c
 VERSION = runtime_finding("crio", "version", _MISSING, _ABSENT, _OTHER, _OLD, remedies=(BY_HAND,), classes=DRIFT)
 CONFIGURATION = configuration_files("crio")
 _KEYS = {
-    "default_runtime": runtime_finding("crio", "default runtime", _RESTARTS),
-    "cgroup_manager": runtime_finding("crio", "cgroup driver", _RESTARTS),
-    "runtimes.nvidia.runtime_path": runtime_finding("crio", "runtime nvidia", _RESTARTS),
+    "default_runtime": runtime_finding("crio", "default runtime", RESTART_FORBIDDEN),
+    "cgroup_manager": runtime_finding("crio", "cgroup driver", RESTART_FORBIDDEN),
+    "runtimes.nvidia.runtime_path": runtime_finding("crio", "runtime nvidia", RESTART_FORBIDDEN),
 }
 
 
@@ -73,7 +75,7 @@ def decide(desired: Desired, actual: Crio) -> Decision[RuntimeChange]:
 
 def decide_configuration(desired: Desired, actual: Crio) -> Decision[RuntimeChange]:
     """Return what is to be done about the configuration of a CRI-O that is there, by which its operation goes."""
-    said, disruption = effective(actual), Disruption.restart if actual.active else Disruption.nothing
+    said, disruption = effective(actual), restart_of(actual)
     answers: tuple[Finding, ...] = tuple(
         _KEYS[key].not_known(value, _SILENT, f"look at `journalctl -u crio` on the node, and {RUN}")
         if actual.active and not actual.answers
@@ -81,7 +83,7 @@ def decide_configuration(desired: Desired, actual: Crio) -> Decision[RuntimeChan
         for key, value in wanted(desired.runtimes).items()
     )
     to_come, refusal = _to_come(desired, actual)
-    waits = _waits(desired, actual) if actual.active and bad(*answers) else None
+    waits = blocked_reason(desired.allowed, actual.containers) if actual.active and bad(*answers) else None
     if to_come is not None and actual.masked and waits is None and refusal is None:
         refusal = masked_refusal("crio.service")
     files: tuple[Finding, ...] = ()
@@ -96,13 +98,6 @@ def decide_configuration(desired: Desired, actual: Crio) -> Decision[RuntimeChan
         answers = tuple(pending(item, waits) for item in answers)
     steps = _steps(answers, files, actual, to_come)
     return Decision((*answers, *files), tuple(replace(step, waits=waits) for step in steps))
-
-
-def _waits(desired: Desired, actual: Crio) -> str | None:
-    """Return why a restart waits: containers outlive it, but the kubelet sees no runtime meanwhile."""
-    if not is_forbidden(Disruption.restart, desired.allowed, actual.containers):
-        return None
-    return _RESTARTS.format(containers=actual.containers)
 
 
 def _version(desired: Desired, actual: Crio) -> Finding:

@@ -1,23 +1,77 @@
-"""CRI-O on a node: the running unit's program and files, and what the daemon says that it runs by."""
+"""CRI-O on a node: the running unit's program and files, what these come to, and what the daemon runs by."""
 
 from __future__ import annotations
 
 import base64
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from gpunode.base.probe_output import decoded, repeated, values
-from gpunode.base.reading import Reading
+from gpunode.base.toml_edit import ConfigurationRefused, plain
 from gpunode.base.versions import program_version
-from gpunode.components.crio.merged import runtimes_of, table
-from gpunode.system.service import ServiceState, parse_service
-from gpunode.system.unit import is_masked, starts_at_boot
+from gpunode.system.service import Daemon, daemon
+
+KEYS = ("default_runtime", "cgroup_manager")
+# What a new runtime does not take over from the one that it stands beside.
+_OWN = ("runtime_path", "runtime_type", "inherit_default_runtime")
+
+
+@dataclass
+class Merged:
+    """Hold what files say of runtimes: key -> value, name -> its table, and in which file each was said last.
+
+    unreadable: `PATH: why` of files that are no TOML, with which CRI-O does not start.
+    """
+
+    keys: dict[str, Any] = field(default_factory=dict)
+    runtimes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    said_in: dict[str, str] = field(default_factory=dict)
+    unreadable: list[str] = field(default_factory=list)
+
+    def like(self) -> dict[str, Any]:
+        """Return the options of a new runtime nvidia, as nvidia-ctk takes them over: where conmon is, for one."""
+        default = str(self.keys.get("default_runtime", ""))
+        names = ("nvidia", "" if default.startswith("nvidia") else default, "runc", "crun")
+        row = next((self.runtimes[name] for name in names if name in self.runtimes), {})
+        return {key: value for key, value in row.items() if key not in _OWN}
+
+
+def merged(files: Mapping[str, str], root: str) -> Merged:
+    """Return what files (path -> text) come to; the root file counts least."""
+    found = Merged()
+    # A name within a folder counts before a longer one beside that folder: so filepath.Walk has it.
+    for path in sorted(files, key=lambda path: (path != root, path.split("/"))):
+        text = files[path]
+        try:
+            runtime = table(plain(text), "crio", "runtime")
+        except ConfigurationRefused as error:
+            found.unreadable.append(f"{path}: {error}")
+            continue
+        keys = {key: runtime[key] for key in KEYS if key in runtime}
+        runtimes = runtimes_of(runtime)
+        found.keys |= keys
+        found.runtimes |= runtimes
+        found.said_in |= dict.fromkeys((*keys, *(f"runtimes.{name}" for name in runtimes)), path)
+    return found
+
+
+def table(document: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Return the table below others; empty where there is none."""
+    found: Any = document
+    for name in names:
+        found = found.get(name, {}) if isinstance(found, dict) else {}
+    return found if isinstance(found, dict) else {}
+
+
+def runtimes_of(runtime: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return name -> table of the runtimes in crio.runtime."""
+    return {name: row for name, row in table(runtime, "runtimes").items() if isinstance(row, dict)}
 
 
 @dataclass(frozen=True)
-class Crio(Reading):
+class Crio(Daemon):
     """Hold CRI-O as it is.
 
     `version` is None where it is not there, or where the `binary` that its unit names is missing. `files` are (path,
@@ -32,24 +86,16 @@ class Crio(Reading):
     root: str = "/etc/crio/crio.conf"
     folder: str = "/etc/crio/crio.conf.d"
     files: tuple[tuple[str, str], ...] | None = field(default=None, repr=False)
-    active: bool = False
-    enabled: bool = False
     flags: tuple[str, ...] = ()
     default_runtime: str | None = None
     cgroup_manager: str | None = None
     runtimes: tuple[tuple[str, str], ...] = ()
     containers: int = 0
-    masked: bool = False
-    service: ServiceState = field(default_factory=ServiceState)
 
     @property
     def answers(self) -> bool:
         """Say whether the daemon told of itself."""
         return self.default_runtime is not None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields without the files' texts, which may hold what is nobody's business."""
-        return {key: value for key, value in super().to_json().items() if key != "files"}
 
 
 def parse_crio(lines: list[str]) -> Crio:
@@ -65,10 +111,7 @@ def parse_crio(lines: list[str]) -> Crio:
         root=found.get("root", "/etc/crio/crio.conf"),
         folder=found.get("folder", "/etc/crio/crio.conf.d"),
         files=tuple(sorted(_files(lines))),
-        active=found.get("ActiveState") == "active",
-        enabled=starts_at_boot(found.get("UnitFileState")),
-        masked=is_masked(found.get("UnitFileState")),
-        service=parse_service(lines),
+        **daemon(lines),
         flags=tuple(sorted(set(repeated(lines, "flag")))),
         default_runtime=default if isinstance(default, str) and default else None,
         cgroup_manager=manager if isinstance(manager, str) else None,

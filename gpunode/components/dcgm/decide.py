@@ -13,9 +13,8 @@ from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.dcgm.drop_ins import ENGINE, EXPORTER, variables
-from gpunode.components.dcgm.health import HEALTHY, WARNING
-from gpunode.components.dcgm.state import Dcgm, DcgmUnit
-from gpunode.components.service_verdict import MEND_BOOT, MEND_SERVICE, running_steps, service_findings
+from gpunode.components.dcgm.state import HEALTHY, WARNING, Dcgm, DcgmUnit
+from gpunode.components.runtime import MEND_BOOT, MEND_SERVICE, running_steps, service_findings
 from gpunode.packages.installed_packages import satisfies
 from gpunode.settings.dcgm import DcgmSettings, known
 
@@ -183,27 +182,26 @@ def in_the_way(desired: DcgmSettings, actual: Dcgm) -> str | None:
 def decide(desired: Desired, actual: Dcgm) -> Decision[Change]:
     """Return what is to be done about DCGM on the host: what is there, what runs, by what, and how the GPUs are."""
     going = tuple(_going(desired, actual))
-    steps = [Step(f"stop {unit} for good", (item,), Disruption.nothing, change=Change("remove", unit))
-             for unit, item in going if bad(item)]  # fmt: skip
+    findings = [item for _, item in going]
+    steps = [_step(f"stop {unit} for good", item, Change("remove", unit)) for unit, item in going if bad(item)]
     beside = tuple(_units(desired, actual))
     if not desired.settings.enabled:
-        return Decision((*(item for _, item in going), *beside), tuple(steps))
+        return Decision((*findings, *beside), tuple(steps))
     refusal = in_the_way(desired.settings, actual)
     packages, pods = tuple(_packages(desired, actual)), (*_pods(desired, actual), *beside)
     if refusal is not None:
-        told = (*(by_hand(item, refusal) for item in packages), *pods)
-        return Decision((*(item for _, item in going), *told), (), refusal)
+        return Decision((*findings, *(by_hand(item, refusal) for item in packages), *pods), (), refusal)
     if bad(*packages):
         names = tuple(desired.packages) + ((known().exporter,) if desired.settings.exporter.enabled else ())
         steps.append(Step("install DCGM", bad(*packages), Disruption.nothing, packages=names))
-    findings = [*(item for _, item in going), *packages, *pods]
+    findings += [*packages, *pods]
     for unit in desired.units:
         state = actual.units[unit] or DcgmUnit()
         runs, starts = _service(unit, state)
-        read = _read(unit, state)
-        findings += (runs, starts, *read)
-        steps += (Step("have systemd read its files", (item,), Disruption.nothing, change=Change("read", unit))
-                  for item in bad(*read))  # fmt: skip
+        shown = "changed since systemd read them" if state.outdated else "read"
+        read = UNIT_FILES.compared(shown, "read", not state.outdated, of=unit)
+        findings += (runs, starts, read)
+        steps += (_step("have systemd read its files", item, Change("read", unit)) for item in bad(read))
         steps += running_steps(runs, starts)
     if EXPORTER in desired.units and actual.exporter is not None and actual.exporter.active:
         runs_by = tuple(_runs_by(desired, actual))
@@ -214,9 +212,12 @@ def decide(desired: Desired, actual: Dcgm) -> Decision[Change]:
         for item in _health(actual):
             findings.append(item)
             if item.code == HEALTH_WATCHES.code and bad(item):
-                change = Change("watch")
-                steps.append(Step("have the GPUs' health watched", (item,), Disruption.nothing, change=change))
+                steps.append(_step("have the GPUs' health watched", item, Change("watch")))
     return Decision(tuple(findings), tuple(steps))
+
+
+def _step(action: str, item: Finding, change: Change) -> Step[Change]:
+    return Step(action, (item,), Disruption.nothing, change=change)
 
 
 def _going(desired: Desired, actual: Dcgm) -> Iterator[tuple[str, Finding]]:
@@ -268,11 +269,6 @@ def _service(unit: str, state: DcgmUnit) -> tuple[Finding, Finding]:
     if unit == EXPORTER and runs.cause:
         runs = replace(runs, cause=f"{runs.cause}; {_LOG}")
     return runs, starts
-
-
-def _read(unit: str, state: DcgmUnit) -> tuple[Finding, ...]:
-    shown = "changed since systemd read them" if state.outdated else "read"
-    return (UNIT_FILES.compared(shown, "read", not state.outdated, of=unit),)
 
 
 def _runs_by(desired: Desired, actual: Dcgm) -> Iterator[Finding]:

@@ -1,17 +1,95 @@
-"""DCGM on a node: its packages, its two services, and what it says of the GPUs' health."""
+"""DCGM on a node: its packages, its two services, and what `dcgmi health -c -j` reports of the GPUs' health.
+
+That JSON: `body` has `Overall Health` and a group of entities by their kind (GPU, Switch, …), each entity the `Errors`
+of its systems, with `value` (Healthy, Warning, Failure) and the words in `overflow`, cut into lines. Where it has no
+answer it prints `Error: …` and ends with another exit code than 0.
+source: NVIDIA/DCGM at v4.6.0, dcgmi/Health.cpp and dcgmi/DcgmiOutput.h
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import Reading
 from gpunode.components.dcgm.drop_ins import ENGINE, EXPORTER, FILES
-from gpunode.components.dcgm.health import DcgmHealth, parse_health
 from gpunode.settings.dcgm import known
-from gpunode.system.service import ServiceState, parse_service
-from gpunode.system.unit import is_masked, starts_at_boot
+from gpunode.system.service import Daemon, daemon
+
+HEALTHY, WARNING = "Healthy", "Warning"
+_OVERALL, _UNWATCHED = "Overall Health", "Health watches not enabled"
+_LONGEST = 400
+
+
+@dataclass(frozen=True)
+class Incident:
+    """Hold what is wrong with one system (`PCIe system`) of one entity (`GPU 0`): Warning or worse, in DCGM's words."""
+
+    entity: str
+    system: str
+    value: str
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class DcgmHealth(Reading):
+    """Hold the answer: `overall` is None where there is none, and `error` says why then.
+
+    `watched`: whether the host engine watches anything; without that it has nothing to say.
+    """
+
+    overall: str | None = None
+    incidents: tuple[Incident, ...] = ()
+    watched: bool = True
+    error: str | None = None
+
+
+def parse_health(printed: str, exit_code: str) -> DcgmHealth:
+    """Parse what dcgmi printed; whatever that is, it comes to an answer or to an error in its words."""
+    if _UNWATCHED in printed:
+        return DcgmHealth(watched=False)
+    found = _object(printed)
+    overall = _text(_member(_member(found.get("body"), _OVERALL), "value"))
+    if exit_code != "0" or overall is None:
+        words = " ".join(printed.split())[:_LONGEST]
+        return DcgmHealth(error=words or f"exit code {exit_code}, and no answer")
+    return DcgmHealth(overall, tuple(_incidents(found["body"])))
+
+
+def _incidents(body: dict[str, Any]) -> Iterator[Incident]:
+    for kind, group in body.items():
+        for number, entity in _children(group):
+            for _, errors in _children(entity):
+                for system, said in _children(errors):
+                    value, lines = _text(_member(said, "value")), _member(said, "overflow")
+                    message = " ".join(map(str, lines)) if isinstance(lines, list) else ""
+                    words = " ".join(message.split())[:_LONGEST]
+                    yield Incident(f"{kind} {number}", system, value or "no value", words)
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _member(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, dict) else None
+
+
+def _children(value: Any) -> Iterator[tuple[str, Any]]:
+    children = _member(value, "children")
+    yield from children.items() if isinstance(children, dict) else ()
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
 
 # The names of DCGM's packages, of each major version: for dpkg, and for grep -E.
 GLOB, NAMES = "datacenter-gpu-manager*", "^datacenter-gpu-manager"
@@ -20,14 +98,10 @@ PODS = "/var/log/pods"
 
 
 @dataclass(frozen=True)
-class DcgmUnit(Reading):
-    """Hold a unit of DCGM's: `outdated`: its files changed, and systemd has not read them since."""
+class DcgmUnit(Daemon):
+    """A unit of DCGM's; outdated: its files changed, and systemd has not read them since."""
 
-    active: bool = False
-    enabled: bool = False
-    masked: bool = False
     outdated: bool = False
-    service: ServiceState = field(default_factory=ServiceState)
 
 
 @dataclass(frozen=True)
@@ -102,15 +176,8 @@ def _pairs(lines: list[str], key: str, by: str = "=") -> tuple[tuple[str, str], 
     return tuple(sorted((name, value) for name, _, value in cut))
 
 
-def _unit(lines: Iterable[str] | None) -> DcgmUnit | None:
+def _unit(lines: list[str] | None) -> DcgmUnit | None:
     if lines is None:
         return None
-    found, own = values(lines := list(lines)), parse_service(lines)
-    state = found.get("UnitFileState")
-    return DcgmUnit(
-        active=found.get("ActiveState") in ("active", "activating", "reloading"),
-        enabled=starts_at_boot(state),
-        masked=is_masked(state),
-        outdated=found.get("NeedDaemonReload") == "yes",
-        service=own,
-    )
+    outdated = values(lines).get("NeedDaemonReload") == "yes"
+    return DcgmUnit(outdated=outdated, **daemon(lines, ("active", "activating", "reloading")))

@@ -10,18 +10,97 @@ from gpunode.base.comparison import DRIFT, RUN, by_hand, configuration, configur
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
-from gpunode.components.docker.change import act, change, effective, wanted
-from gpunode.components.docker.editor import Daemon, DaemonRefused
+from gpunode.components.docker.editor import NVIDIA_RUNTIME, Daemon, DaemonRefused, render, tells_of_cdi
 from gpunode.components.docker.state import Docker
-from gpunode.components.runtime import RuntimeChange, runtime_finding
-from gpunode.components.service_verdict import (
+from gpunode.components.runtime import (
     MEND_BOOT,
     MEND_SERVICE,
+    Act,
+    RuntimeChange,
+    WrittenFile,
     masked_refusal,
     refused_start,
+    restart_of,
     running_steps,
+    runtime_finding,
     service_findings,
 )
+
+# dockerd refuses to start with a flag beside the key of the file.
+_FLAGS = {
+    "--default-runtime": "default-runtime",
+    "--add-runtime": "runtimes",
+    "--exec-opt": "exec-opts",
+    "--feature": "features",
+}
+# Docker's reference of dockerd: what a reload (SIGHUP) makes it read again. All else takes a restart.
+_RELOADED = ("DefaultRuntime", "Runtime")
+
+
+def wanted(desired: Daemon) -> dict[str, str]:
+    """Return what the daemon must say of itself."""
+    found = {"DefaultRuntime": desired.default, "CgroupDriver": "systemd" if desired.systemd_cgroup else "cgroupfs"}
+    if desired.nvidia:
+        found["Runtime nvidia"] = NVIDIA_RUNTIME
+    return found
+
+
+def effective(state: Docker) -> dict[str, str | None]:
+    """Return what the daemon says of itself, by the keys of `wanted`."""
+    return {
+        "DefaultRuntime": state.default_runtime,
+        "CgroupDriver": state.cgroup_driver,
+        "Runtime nvidia": state.runtime("nvidia"),
+    }
+
+
+def change(state: Docker, desired: Daemon) -> RuntimeChange | None:
+    """Return what is to be changed, None where file and daemon are as desired; raise DaemonRefused.
+
+    `state.daemon_version` must be known.
+    """
+    text = render(state.config_text, state.daemon_version or "", desired)
+    writes = text != (state.config_text or "")
+    reasons = list(_differences(state, desired))
+    if writes and (flags := [flag for flag in state.flags if flag in _FLAGS]):
+        raise DaemonRefused(
+            f"dockerd is started with {', '.join(flags)}, and does not start where the file says "
+            f"{', '.join(_FLAGS[flag] for flag in flags)} as well; take the flag out of its unit (or of "
+            "/etc/default/docker), and run again"
+        )
+    if not writes and (not reasons or not state.active):
+        return None
+    files = (WrittenFile(state.config_path, text),) if writes else ()
+    expected = [f"{key}={value}" for key, value in wanted(desired).items()]
+    if desired.cdi is not None and all(
+        tells_of_cdi(actual) for actual in (state.version, state.daemon_version) if actual
+    ):
+        expected.append(f"CDI={str(desired.cdi).lower()}")
+    return RuntimeChange(files, text if writes else None, tuple(expected), _act(state, reasons))
+
+
+def act(state: Docker, desired: Daemon) -> Act:
+    """Return what brings the daemon to what is asked."""
+    return _act(state, list(_differences(state, desired)))
+
+
+def _differences(state: Docker, desired: Daemon) -> Iterator[tuple[str, str | None, str]]:
+    """Yield (key, what the daemon says, what is asked)."""
+    said = effective(state)
+    for key, value in wanted(desired).items():
+        if said[key] != value:
+            yield key, said[key], value
+    if desired.cdi is not None and state.cdi is not None and state.cdi is not desired.cdi:
+        yield "CDI", str(state.cdi).lower(), str(desired.cdi).lower()
+
+
+def _act(state: Docker, reasons: list[tuple[str, str | None, str]]) -> Act:
+    if not state.active or not state.answers:
+        return "restart"
+    if all(key.startswith(_RELOADED) for key, _, _ in reasons):
+        return "reload" if reasons else "nothing"
+    return "restart"
+
 
 _RESTARTS = "{containers} containers run, live-restore is off and disruption.allow is nothing"
 SERVICE = runtime_finding("docker", "service", remedies=MEND_SERVICE, classes=DRIFT)
@@ -70,7 +149,7 @@ def decide_version(desired: Desired, actual: Docker) -> tuple[Finding, str | Non
     """Judge the version, and return why its packages wait: where they are upgraded, they restart the daemon."""
     found, rule = actual.daemon_version, desired.version
     good = found is not None and (rule is None or versions.in_branch(found, rule))
-    version = VERSION.compared(found, rule or "any version", good, disruption=_restart(actual))
+    version = VERSION.compared(found, rule or "any version", good, disruption=restart_of(actual))
     waits = _waits(desired, actual) if version.disruption else None
     return (version if waits is None else pending(version, waits)), waits
 
@@ -152,7 +231,7 @@ def _steps(
 
 
 def _answers(daemon: Daemon, actual: Docker) -> tuple[Finding, ...]:
-    disruption = _restart(actual) if act(actual, daemon) == "restart" else Disruption.nothing
+    disruption = restart_of(actual) if act(actual, daemon) == "restart" else Disruption.nothing
     return tuple(_compared(daemon, actual, disruption))
 
 
@@ -168,7 +247,3 @@ def _compared(daemon: Daemon, actual: Docker, disruption: Disruption) -> Iterato
     if daemon.cdi is not None and actual.cdi is not None:
         switch, good = {True: "on", False: "off"}, actual.cdi is daemon.cdi
         yield CDI.compared(switch[actual.cdi], switch[daemon.cdi], good, disruption=disruption)
-
-
-def _restart(actual: Docker) -> Disruption:
-    return Disruption.restart if actual.active else Disruption.nothing

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpunode.base.probe_output import decoded, repeated, values
-from gpunode.base.reading import ParseError, Reading
+from gpunode.base.reading import ParseError
 from gpunode.base.versions import program_version
-from gpunode.system.service import ServiceState, parse_service
-from gpunode.system.unit import is_masked, starts_at_boot
+from gpunode.system.service import Daemon, daemon
 
 
 @dataclass(frozen=True)
-class Docker(Reading):
+class Docker(Daemon):
     """Hold docker as it is.
 
     `version` is the client's, `daemon_version` dockerd's; None where there is none. `default_runtime` and what follows
@@ -28,8 +27,6 @@ class Docker(Reading):
     binary: str | None = None
     config_path: str = "/etc/docker/daemon.json"
     config_text: str | None = field(default=None, repr=False)
-    active: bool = False
-    enabled: bool = False
     flags: tuple[str, ...] = ()
     default_runtime: str | None = None
     runtimes: tuple[tuple[str, str], ...] = ()
@@ -37,8 +34,6 @@ class Docker(Reading):
     cdi: bool | None = None
     live_restore: bool = False
     containers: int = 0
-    masked: bool = False
-    service: ServiceState = field(default_factory=ServiceState)
 
     @property
     def answers(self) -> bool:
@@ -48,10 +43,6 @@ class Docker(Reading):
     def runtime(self, name: str) -> str | None:
         """Return the path of a runtime that the daemon knows."""
         return dict(self.runtimes).get(name)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields without the file's text, which may hold credentials of a proxy or a log driver."""
-        return {key: value for key, value in super().to_json().items() if key != "config_text"}
 
 
 def parse_docker(lines: list[str]) -> Docker:
@@ -65,10 +56,7 @@ def parse_docker(lines: list[str]) -> Docker:
         binary=found.get("binary"),
         config_path=found.get("config", "/etc/docker/daemon.json"),
         config_text=decoded(found, "text") if "text" in found else "",
-        active=found.get("ActiveState") == "active",
-        enabled=starts_at_boot(found.get("UnitFileState")),
-        masked=is_masked(found.get("UnitFileState")),
-        service=parse_service(lines),
+        **daemon(lines),
         flags=tuple(sorted(set(repeated(lines, "flag")))),
         default_runtime=info.get("DefaultRuntime"),
         runtimes=tuple(sorted((name, str(row.get("path", ""))) for name, row in runtimes.items())),

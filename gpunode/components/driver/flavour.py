@@ -10,7 +10,7 @@ from gpunode.base import tables, versions
 from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessage
 from gpunode.components import runfile
 from gpunode.components.driver import DriverState
-from gpunode.packages.driver_packages import driver_source
+from gpunode.packages.driver_packages.sources import driver_source
 from gpunode.system.operating_system import OperatingSystem
 from gpunode.system.pci import PciGpu
 

@@ -14,7 +14,9 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.driver.sides import Actual, Desired
 from gpunode.components.driver.state import driver_finding
-from gpunode.packages.driver_packages import belongs, is_fabric_manager, is_imex, leftovers, taken_away
+from gpunode.packages.driver_packages.installed import taken_away
+from gpunode.packages.driver_packages.names import belongs, is_fabric_manager, is_imex
+from gpunode.packages.driver_packages.sources import leftovers
 from gpunode.packages.families.wording import wording
 from gpunode.packages.installed_packages import satisfies
 

@@ -10,7 +10,7 @@ from gpunode.base.decision import Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.components.driver.state import DriverState, driver_finding
-from gpunode.packages.driver_packages import is_imex
+from gpunode.packages.driver_packages.names import is_imex
 from gpunode.settings.driver import DriverSettings
 from gpunode.system.pci import PciGpus
 

@@ -10,7 +10,8 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.tables import DriverSource
 from gpunode.components.driver.flavour import chosen_flavour
 from gpunode.components.driver.state import DriverState
-from gpunode.packages.driver_packages import belongs, driver_source, further_groups, holds_kernels, package_set
+from gpunode.packages.driver_packages.names import belongs
+from gpunode.packages.driver_packages.sources import driver_source, further_groups, holds_kernels, package_set
 from gpunode.settings.driver import DriverSettings
 from gpunode.system.boot import Boot
 from gpunode.system.gpu import Gpus

@@ -10,7 +10,8 @@ from functools import partial
 from gpunode.base.comparison import finding_message
 from gpunode.base.probe_output import repeated, values
 from gpunode.base.reading import Reading
-from gpunode.packages.driver_packages import belongs, brings_kernels, is_fabric_manager, is_imex, pinned_by_apt
+from gpunode.packages.driver_packages.installed import pinned_by_apt
+from gpunode.packages.driver_packages.names import belongs, brings_kernels, is_fabric_manager, is_imex
 from gpunode.packages.families import dnf, dnf5
 from gpunode.system.boot import Boot
 from gpunode.system.unit import starts_at_boot

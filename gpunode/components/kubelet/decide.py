@@ -21,8 +21,7 @@ from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.base.toml_edit import ConfigurationRefused
-from gpunode.components.kubelet.change import KubeletChange, change, path_of
-from gpunode.components.kubelet.texts import OURS, is_in_file, wanted
+from gpunode.components.kubelet.change import OURS, KubeletChange, change, is_in_file, path_of, wanted
 from gpunode.settings.kubelet import KubeletSettings
 from gpunode.system.kubelet import Kubelet
 

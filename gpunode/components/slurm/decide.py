@@ -16,11 +16,12 @@ from gpunode.base.comparison import (
     by_hand,
     file_message,
     finding_message,
+    pending,
     running_configuration,
 )
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
-from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.findings import Finding
 from gpunode.components.mig.state import Mig
 from gpunode.components.slurm.devices import OURS, Untold, devices, gres_of, node_name, texts
 from gpunode.components.slurm.state import FILES, FOLDER, GRES, NODES, Slurm
@@ -198,7 +199,7 @@ def _with_steps(
     waits, forbidden = None, is_forbidden(Disruption.reset, desired.allowed, actual.steps)
     if change.restart and unread and forbidden:
         waits = _STEPS.format(steps=actual.steps)
-        waiting = {item: _waiting(item, waits) for item in done}
+        waiting = {item: replace(pending(item, waits), remedy=_DRAIN, disruption=Disruption.reset) for item in done}
         findings = tuple(waiting.get(item, item) for item in findings)
         done = tuple(waiting[item] for item in done)
     steps = tuple(
@@ -206,16 +207,6 @@ def _with_steps(
         for item in done
     )
     return Decision(findings, steps)
-
-
-def _waiting(item: Finding, waits: str) -> Finding:
-    return replace(
-        item,
-        finding_class=FindingClass.RESTART_PENDING,
-        cause=waits,
-        remedy=_DRAIN,
-        disruption=Disruption.reset,
-    )
 
 
 def _files(wanted: Mapping[str, str], there: Mapping[str, str]) -> Iterator[Finding]:
@@ -246,8 +237,7 @@ def _service(actual: Slurm, included: bool) -> Iterator[Finding]:
 def _counts(settings: SlurmSettings, actual: Slurm, gres: str, here: bool) -> Iterator[Finding]:
     """Judge what slurmctld, here or elsewhere, counts by its own reading of the node's line."""
     if actual.node is None:
-        cause = "slurmctld does not answer `scontrol show node` of this node: see to it, and to munge"
-        yield NODE_GRES.not_known(gres or "none", cause, BY_HAND)
+        yield NODE_GRES.not_known(gres or "none", _NO_ANSWER, BY_HAND)
         return
     counts = None if actual.gres is None else _counted(actual.gres)
     good = counts == _counted(gres)

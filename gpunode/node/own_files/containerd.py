@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpunode.base.template import rendered
 from gpunode.node.machine import Machine
 from gpunode.settings import Settings
-from gpunode.system.sysctl import KUBERNETES
+from gpunode.system.kernel import KUBERNETES
 
 MODULES_LOAD = "/etc/modules-load.d/gpunode-containerd.conf"
 MODULES = ("overlay", "br_netfilter")

@@ -9,7 +9,7 @@ from gpunode.components.driver.peermem import MODULE
 from gpunode.components.driver.removal import removal_waits
 from gpunode.node.machine import Machine
 from gpunode.node.preflight import chosen_flavour
-from gpunode.packages.driver_packages import driver_source
+from gpunode.packages.driver_packages.sources import driver_source
 from gpunode.settings import Settings
 
 SOFTDEP = "/etc/modprobe.d/gpunode-nvidia-uvm.conf"

@@ -33,7 +33,7 @@ from gpunode.node.preflight import (
 )
 from gpunode.node.preflight.anywhere import former_names
 from gpunode.packages import trust
-from gpunode.packages.driver_packages import resolve_for_os
+from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import Settings
 
 

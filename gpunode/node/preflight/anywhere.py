@@ -11,7 +11,7 @@ from gpunode.base.tables.sources import Distribution
 from gpunode.base.verdicts import Caution, CautionMessage, Refusal
 from gpunode.components.driver.flavour import WantedDriver, chosen_flavour, installed_by_gpunode
 from gpunode.node.preflight import cuda, driver, platform
-from gpunode.packages.driver_packages import resolve_for_os
+from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import Settings, component_models
 from gpunode.system.operating_system import OperatingSystem
 

@@ -9,7 +9,8 @@ from gpunode.base.tables.sources import DriverSource
 from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessage
 from gpunode.components.driver.flavour import chosen_flavour, needs_open
 from gpunode.node.machine import Machine
-from gpunode.packages.driver_packages import ModuleBehind, driver_source, module_behind, package_set
+from gpunode.packages.driver_packages.choice import ModuleBehind, module_behind
+from gpunode.packages.driver_packages.sources import driver_source, package_set
 from gpunode.packages.installed_packages import satisfies
 from gpunode.settings import Settings
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from gpunode.base import tables, versions
 from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessage
-from gpunode.packages.driver_packages import driver_source, of_another_source
+from gpunode.packages.driver_packages.sources import driver_source, of_another_source
 from gpunode.packages.families.wording import headers_package
 from gpunode.settings import Settings
 from gpunode.system.boot import Boot

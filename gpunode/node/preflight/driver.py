@@ -12,7 +12,8 @@ from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessa
 from gpunode.components.driver import DriverState
 from gpunode.components.driver.flavour import WantedDriver, installed_by_gpunode
 from gpunode.node.machine import Machine
-from gpunode.packages.driver_packages import driver_branch, driver_source
+from gpunode.packages.driver_packages.names import driver_branch
+from gpunode.packages.driver_packages.sources import driver_source
 from gpunode.packages.families.wording import wording
 from gpunode.settings import Settings
 from gpunode.system.operating_system import OperatingSystem

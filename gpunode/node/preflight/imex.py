@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from gpunode.base.verdicts import Refusal, RefusalMessage
 from gpunode.node.machine import Machine
-from gpunode.packages.driver_packages import driver_source, is_imex
+from gpunode.packages.driver_packages.names import is_imex
+from gpunode.packages.driver_packages.sources import driver_source
 from gpunode.settings import Settings
 
 NO_MULTI_NODE_NVLINK = RefusalMessage(

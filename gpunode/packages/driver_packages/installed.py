@@ -1,15 +1,66 @@
-"""What dpkg has of the driver on a node, and which of it is held."""
+"""What dpkg has of the driver on a node, which of it is held, and which of it was removed by force.
+
+`dpkg --force-depends` and `rpm -e --nodeps` take one package out of the driver and leave what depends on it: nothing
+that is desired by its name is missing then. The files that keep the driver's packages as they are name it still.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gpunode.base import versions
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError, Reading
-from gpunode.packages.driver_packages.names import DEB_VERSION, NAME, belongs, brings_kernels
+from gpunode.base.tables.sources import DriverSource
+from gpunode.packages.driver_packages.names import belongs, brings_kernels, is_package
+from gpunode.packages.driver_packages.sources import leftovers
 from gpunode.packages.installed_packages import satisfies
+
+# They go with their kernel.
+_OF_A_KERNEL = re.compile(r"linux-(modules|objects|signatures)-.*|kmod-nvidia-.*\d+\.\d+\.\d+-.*")
+
+
+def taken_away(
+    source: DriverSource, desired: Mapping[str, str | None], installed: Mapping[str, str], pinned: Mapping[str, str]
+) -> dict[str, str | None]:
+    """Return package -> rule, as in `desired`, of what is missing of the driver and nobody asks for by its name.
+
+    Nothing of it where the driver is not the one that was pinned: another version, flavour or source brings what it
+    needs itself, and what went with the former one is not missing.
+
+    + desired: package -> branch or version (None: any), as package_set returns it
+    + installed, pinned: name -> version, of the driver's packages, and of those that gpunode keeps as they are
+    """
+    # One that is asked for since then is neither there nor pinned.
+    bound = {name: rule for name, rule in desired.items() if rule and name in installed and name not in source.beside}
+    upstreams = {_upstream(version) for name in bound for version in (installed[name], pinned.get(name))}
+    upstream, *others = upstreams or {None}
+    if upstream is None or others or not all(satisfies(upstream, rule) for rule in bound.values()):
+        return {}
+    rule = next(iter(bound.values()))
+    missing = dict(_missing(desired, installed, pinned))
+    going = leftovers(source, desired, {**installed, **missing}, rule)
+    # What is numbered apart from the driver comes at any version.
+    return {
+        name: rule if _upstream(version) == upstream else None for name, version in missing.items() if name not in going
+    }
+
+
+def _missing(
+    desired: Mapping[str, str | None], installed: Mapping[str, str], pinned: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    for name, version in sorted(pinned.items()):
+        if belongs(name) and name not in installed and name not in desired and not _OF_A_KERNEL.fullmatch(name):
+            yield name, version
+
+
+def _upstream(version: str | None) -> str | None:
+    try:
+        return None if version is None else versions.upstream(version)
+    except versions.VersionError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -56,11 +107,6 @@ class DriverPackages(Reading):
         return pinned_by_apt(self.preferences or "")
 
 
-def is_package(name: str, version: str) -> bool:
-    """Say whether these are a package's name and version, as dpkg and rpm take them: anybody may edit a file."""
-    return NAME.fullmatch(name) is not None and DEB_VERSION.fullmatch(version) is not None
-
-
 def pinned_by_apt(text: str) -> dict[str, str]:
     """Return name -> version of what our preferences keep (templates/driver-preferences)."""
     found: dict[str, str] = {}
@@ -82,7 +128,7 @@ def parse_driver_packages(lines: list[str]) -> DriverPackages:
     held = set()
     for line in repeated(lines, "package"):
         words = line.split(" ")
-        if len(words) != 3 or NAME.fullmatch(words[1]) is None or DEB_VERSION.fullmatch(words[2]) is None:
+        if len(words) != 3 or not is_package(*words[1:]):
             raise ParseError(f"not a package: {line[:80]!r}")
         want, name, version = words
         packages[name] = version

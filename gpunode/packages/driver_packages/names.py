@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
+
+from gpunode.base.reading import ParseError
 
 # Globs, as dpkg-query and apt's preferences take them, and what of their catch is not the driver, as grep -E takes it:
 # the container toolkit, and CUDA's own tools under Debian's names.
@@ -54,6 +57,19 @@ _FABRIC_MANAGER = re.compile(r"nvidia-fabric-?manager(-\d{3})?")
 # What dpkg and rpm take for a name and for a version.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]+", re.ASCII)
 DEB_VERSION = re.compile(r"[0-9][A-Za-z0-9.+~:_^-]*", re.ASCII)
+
+
+def is_package(name: str, version: str) -> bool:
+    """Say whether these are a package's name and version, as dpkg and rpm take them: anybody may edit a file."""
+    return NAME.fullmatch(name) is not None and DEB_VERSION.fullmatch(version) is not None
+
+
+def pairs(lines: Iterable[str], is_pair: Callable[[str, str], bool] = is_package) -> list[tuple[str, str]]:
+    """Parse `NAME VERSION` lines; raise ParseError for any other."""
+    found = [(name, version) for name, _, version in (line.partition(" ") for line in lines)]
+    if wrong := next((pair for pair in found if not is_pair(*pair)), None):
+        raise ParseError(f"not a package: {' '.join(wrong)[:80]!r}")
+    return found
 
 
 def belongs(name: str) -> bool:

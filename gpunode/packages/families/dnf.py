@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError
 from gpunode.packages.driver_packages.choice import Offers
-from gpunode.packages.driver_packages.installed import DriverPackages, is_package
-from gpunode.packages.driver_packages.names import belongs
+from gpunode.packages.driver_packages.installed import DriverPackages
+from gpunode.packages.driver_packages.names import belongs, is_package, pairs
 from gpunode.packages.driver_packages.simulation import Simulation
 from gpunode.packages.families import rpm
 
@@ -82,11 +82,11 @@ def parse_offers(lines: list[str]) -> Offers:
     """Parse `available=NAME VERSION` lines, in any order; dnf must have told of its end."""
     if values(lines).get("dnf") != "0":
         raise ParseError("dnf gave no answer")
-    return rpm.newest_first(rpm.pairs(repeated(lines, "available")))
+    return rpm.newest_first(pairs(repeated(lines, "available")))
 
 
-_SECTION = re.compile(r"[A-Z][A-Za-z ]+:")
-_COMES = ("Installing", "Upgrading", "Downgrading", "Reinstalling")
+SECTION = re.compile(r"[A-Z][A-Za-z ]+:")
+COMES = ("Installing", "Upgrading", "Downgrading", "Reinstalling")
 _REPLACED = "Replaced by "
 _GOES = ("Removing", _REPLACED)
 # The last is of a foreign repository that never could be read: dnf passes over it.
@@ -106,19 +106,19 @@ def parse_simulation(lines: list[str]) -> Simulation:
     """
     if not values(lines).get("status", "").isdecimal():
         raise ParseError("dnf gave no exit status")
-    actual = dict(rpm.pairs(repeated(lines, "installed")))
+    actual = dict(pairs(repeated(lines, "installed")))
     comes: dict[str, tuple[str, str | None, str]] = {}
     goes: dict[str, tuple[str, str]] = {}
     replaced: list[str] = []
     said = list(repeated(lines, "line"))
     for section, words in _rows(said):
         # Module streams, which dependencies have, too, stand there in rows of their own kind.
-        if not section.startswith((*_COMES, *_GOES)):
+        if not section.startswith((*COMES, *_GOES)):
             continue
         if len(words) < 3:
             raise ParseError(f"not a row of dnf's table: {' '.join(words)[:120]!r}")
         name, version = words[0], rpm.without_epoch_zero(words[2])
-        if section.startswith(_COMES):
+        if section.startswith(COMES):
             comes[name] = (name, actual.get(name), version)
         elif section.startswith(_GOES):
             goes[name] = (name, version)
@@ -126,12 +126,7 @@ def parse_simulation(lines: list[str]) -> Simulation:
                 replaced.append(name)
     errors = [line.removeprefix("Error: ") for line in _problems(said)]
     # dnf's exit status says nothing where it was told to answer no.
-    silent = [
-        name
-        for name, version in rpm.pairs(repeated(lines, "asked"))
-        if version not in (actual.get(name), *_to(comes, name))
-    ]
-    if silent and not errors:
+    if (silent := rpm.passed_over(lines, actual, comes)) and not errors:
         errors = [f"it says nothing of {', '.join(silent)}", *[line for line in said if line.strip()][-3:]]
     elsewhere = [name for line in errors for name in _ELSEWHERE if f"provides {name} " in line]
     return Simulation(
@@ -145,10 +140,6 @@ def parse_simulation(lines: list[str]) -> Simulation:
     )
 
 
-def _to(comes: Mapping[str, tuple[str, str | None, str]], name: str) -> tuple[str, ...]:
-    return (comes[name][2],) if name in comes else ()
-
-
 def _rows(said: Iterable[str]) -> list[tuple[str, list[str]]]:
     """Return (section, words) of each row between a table's head and its summary."""
     rows: list[tuple[str, list[str]]] = []
@@ -156,7 +147,7 @@ def _rows(said: Iterable[str]) -> list[tuple[str, list[str]]]:
     for line in said:
         if line.startswith("Transaction Summary"):
             section = ""
-        elif _SECTION.fullmatch(line.strip()) and not line.startswith(" "):
+        elif SECTION.fullmatch(line.strip()) and not line.startswith(" "):
             section = line.strip().removesuffix(":")
         elif section and re.match(r"    +replacing ", line):
             name = line.split()[1].rpartition(".")[0]

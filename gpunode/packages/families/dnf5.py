@@ -11,11 +11,9 @@ from typing import Any
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError
 from gpunode.base.toml_edit import ConfigurationRefused, edited
-from gpunode.packages.driver_packages.choice import Offers
-from gpunode.packages.driver_packages.installed import DriverPackages, is_package
-from gpunode.packages.driver_packages.names import belongs
+from gpunode.packages.driver_packages.names import belongs, is_package, pairs
 from gpunode.packages.driver_packages.simulation import Simulation
-from gpunode.packages.families import rpm
+from gpunode.packages.families import dnf, rpm
 
 LOCKLIST = "/etc/dnf/versionlock.toml"
 # dnf 5 passes over a list that does not say this. source: libdnf5/rpm/versionlock_config.cpp (5.4)
@@ -31,14 +29,8 @@ _TABLE = re.compile(r"^(?=[ \t]*\[\[[ \t]*packages[ \t]*\]\])", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class LockedPackages(DriverPackages):
-    """Hold the driver's packages by rpm; `locklist` is versionlock's whole list, None where there is none.
-
-    `every` are (name, version) of what may be there several times, side by side: kernels.
-    """
-
-    locklist: str | None = None
-    every: tuple[tuple[str, str], ...] = ()
+class LockedPackages(dnf.LockedPackages):
+    """As for dnf; `locklist` is None where there is no list."""
 
     @property
     def pinned(self) -> Mapping[str, str]:
@@ -152,11 +144,6 @@ def _entry(name: str, evr: str, mark: str) -> str:
     return f'\n[[packages]]\nname = "{name}"\ncomment = "{mark}"\n\n{condition}'
 
 
-def nevra(name: str, version: str) -> str:
-    """Return what dnf takes for a package at a version."""
-    return f"{name}-{rpm.with_epoch(version)}"
-
-
 def parse_driver_packages(lines: list[str]) -> LockedPackages:
     """Parse `package=WANT NAME VERSION` lines, and versionlock's list."""
     packages, held, twice, every = rpm.parse_driver(lines)
@@ -164,15 +151,6 @@ def parse_driver_packages(lines: list[str]) -> LockedPackages:
     return LockedPackages(tuple(sorted(packages.items())), tuple(sorted(held)), twice, locklist=locklist, every=every)
 
 
-def parse_offers(lines: list[str]) -> Offers:
-    """Parse `available=NAME VERSION` lines, in any order; dnf must have told of its end."""
-    if values(lines).get("dnf") != "0":
-        raise ParseError("dnf gave no answer")
-    return rpm.newest_first(rpm.pairs(repeated(lines, "available")))
-
-
-_SECTION = re.compile(r"[A-Z][A-Za-z ]+:")
-_COMES = ("Installing", "Upgrading", "Downgrading", "Reinstalling")
 _GOES = "Removing"
 _SUMMARY = "Transaction Summary"
 _REFUSED = "Failed to resolve the transaction"
@@ -188,7 +166,7 @@ def parse_simulation(lines: list[str]) -> Simulation:
     """
     if not values(lines).get("status", "").isdecimal():
         raise ParseError("dnf gave no exit status")
-    actual = dict(rpm.pairs(repeated(lines, "installed")))
+    actual = dict(pairs(repeated(lines, "installed")))
     comes: dict[str, tuple[str, str | None, str]] = {}
     goes: dict[str, tuple[str, str]] = {}
     replaced: list[str] = []
@@ -201,18 +179,13 @@ def parse_simulation(lines: list[str]) -> Simulation:
             if by != name:
                 goes[name] = (name, version)
                 replaced += [name] if belongs(by) else []
-        elif section.startswith(_COMES):
+        elif section.startswith(dnf.COMES):
             comes[name] = (name, actual.get(name), version)
         elif section.startswith(_GOES):
             goes[name] = (name, version)
     errors = _reasons(said)
     # dnf's exit status says nothing where it was told to answer no.
-    silent = [
-        name
-        for name, version in rpm.pairs(repeated(lines, "asked"))
-        if version not in (actual.get(name), *((comes[name][2],) if name in comes else ()))
-    ]
-    if silent and not errors:
+    if (silent := rpm.passed_over(lines, actual, comes)) and not errors:
         errors = [f"it says nothing of {', '.join(silent)}", *[line for line in said if line.strip()][-3:]]
     return Simulation(
         tuple(comes.values()),
@@ -230,12 +203,12 @@ def _rows(said: Iterable[str]) -> Iterator[tuple[str, str | None, list[str]]]:
     for line in said:
         if line.startswith(_SUMMARY):
             return
-        if _SECTION.fullmatch(line.strip()) and not line.startswith(" "):
+        if dnf.SECTION.fullmatch(line.strip()) and not line.startswith(" "):
             section = line.strip().removesuffix(":")
         elif section and re.match(r" {2,}replacing ", line):
             yield section, by, line.split()[1:]
         # Of what only gets another reason to be there nothing comes or goes.
-        elif section.startswith((*_COMES, _GOES)) and re.match(r" \S", line):
+        elif section.startswith((*dnf.COMES, _GOES)) and re.match(r" \S", line):
             by = line.split()[0]
             yield section, None, line.split()
 

@@ -14,7 +14,7 @@ from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError
 from gpunode.packages.driver_packages.choice import Offers
 from gpunode.packages.driver_packages.installed import DriverPackages
-from gpunode.packages.driver_packages.names import brings_kernels
+from gpunode.packages.driver_packages.names import brings_kernels, pairs
 from gpunode.packages.driver_packages.simulation import Simulation
 from gpunode.packages.installed_packages import InstalledPackages
 
@@ -97,10 +97,10 @@ def _stale_lock(lines: list[str]) -> bool:
 
 def parse_offers(lines: list[str]) -> Offers:
     """Parse `available=NAME VERSION` lines; of two repositories the first counts, as for pacman."""
-    pairs: dict[str, str] = {}
+    offered: dict[str, str] = {}
     for name, version in _pairs(repeated(_answered(lines), "available")):
-        pairs.setdefault(name, version)
-    return Offers(tuple(pairs.items()))
+        offered.setdefault(name, version)
+    return Offers(tuple(offered.items()))
 
 
 @dataclass(frozen=True)
@@ -187,11 +187,8 @@ def unsafe(repositories: Iterable[tuple[str, tuple[str, ...]]]) -> list[tuple[st
 
     + repositories: (name, the levels that pacman-conf prints of it)
     """
-    found = []
-    for name, levels in repositories:
-        if lacking := sorted(_TRUSTED - set(levels)):
-            found.append((name, ", ".join(lacking)))
-    return found
+    lacking = ((name, sorted(_TRUSTED - set(levels))) for name, levels in repositories)
+    return [(name, ", ".join(levels)) for name, levels in lacking if levels]
 
 
 def _words(lines: Iterable[str], number: int) -> list[list[str]]:
@@ -202,10 +199,4 @@ def _words(lines: Iterable[str], number: int) -> list[list[str]]:
 
 
 def _pairs(lines: Iterable[str]) -> list[tuple[str, str]]:
-    pairs = []
-    for line in lines:
-        name, _, version = line.partition(" ")
-        if _NAME.fullmatch(name) is None or _VERSION.fullmatch(version) is None:
-            raise ParseError(f"not a package: {line[:80]!r}")
-        pairs.append((name, version))
-    return pairs
+    return pairs(lines, lambda name, version: bool(_NAME.fullmatch(name) and _VERSION.fullmatch(version)))

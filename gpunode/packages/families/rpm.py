@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import configparser
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from gpunode.base import versions
 from gpunode.base.probe_output import repeated, values
 from gpunode.base.reading import ParseError
 from gpunode.packages.apt_trust import Rewrite
 from gpunode.packages.driver_packages.choice import Offers
-from gpunode.packages.driver_packages.names import DEB_VERSION, NAME
+from gpunode.packages.driver_packages.names import pairs
 from gpunode.packages.installed_packages import InstalledPackages
 
 _OFF = frozenset({"0", "no", "false", "off"})
@@ -29,15 +29,16 @@ def without_epoch_zero(version: str) -> str:
     return version.removeprefix("0:")
 
 
-def pairs(lines: Iterable[str]) -> list[tuple[str, str]]:
-    """Parse `NAME VERSION` lines; raise ParseError for any other."""
-    found = []
-    for line in lines:
-        name, _, version = line.partition(" ")
-        if NAME.fullmatch(name) is None or DEB_VERSION.fullmatch(version) is None:
-            raise ParseError(f"not a package: {line[:80]!r}")
-        found.append((name, version))
-    return found
+def passed_over(
+    lines: list[str], installed: Mapping[str, str], comes: Mapping[str, tuple[str, str | None, str]]
+) -> list[str]:
+    """Return the names of `asked=NAME VERSION` lines that are not installed at that version, nor would come at it.
+
+    comes: name -> (name, former version, version)
+    """
+    desired = pairs(repeated(lines, "asked"))
+    to_be = {name: row[2] for name, row in comes.items()}
+    return [name for name, version in desired if version not in (installed.get(name), to_be.get(name))]
 
 
 def parse_installed(lines: list[str]) -> InstalledPackages:

@@ -35,6 +35,15 @@ class Wording:
         return f"{self.install} {' '.join(names)}" + (f" ({notes})" if notes else "")
 
 
+_DNF = Wording(
+    installed="rpm -qa",
+    install="dnf install",
+    again="dnf reinstall",
+    remove="dnf remove",
+    offered="dnf list --showduplicates",
+    unfinished="`dnf check`",
+    initramfs="dracut --force",
+)
 _WORDS: Mapping[str, Wording] = MappingProxyType(
     {
         "apt": Wording(
@@ -46,25 +55,8 @@ _WORDS: Mapping[str, Wording] = MappingProxyType(
             unfinished="`dpkg --audit` and `dpkg --configure -a`",
             initramfs="update-initramfs -u",
         ),
-        "dnf": Wording(
-            installed="rpm -qa",
-            install="dnf install",
-            again="dnf reinstall",
-            remove="dnf remove",
-            offered="dnf list --showduplicates",
-            unfinished="`dnf check`",
-            initramfs="dracut --force",
-            elsewhere=MappingProxyType({"dkms": "EPEL, whose repository has to be enabled first"}),
-        ),
-        "dnf5": Wording(
-            installed="rpm -qa",
-            install="dnf install",
-            again="dnf reinstall",
-            remove="dnf remove",
-            offered="dnf list --showduplicates",
-            unfinished="`dnf check`",
-            initramfs="dracut --force",
-        ),
+        "dnf": replace(_DNF, elsewhere=MappingProxyType({"dkms": "EPEL, whose repository has to be enabled first"})),
+        "dnf5": _DNF,
         "zypper": Wording(
             installed="rpm -qa",
             install="zypper install",

@@ -15,7 +15,7 @@ from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError
 from gpunode.packages.driver_packages.choice import Offers
 from gpunode.packages.driver_packages.installed import DriverPackages
-from gpunode.packages.driver_packages.names import belongs, driver_branch
+from gpunode.packages.driver_packages.names import belongs, driver_branch, pairs
 from gpunode.packages.driver_packages.simulation import Simulation
 from gpunode.packages.families import rpm
 from gpunode.packages.families.zypper_errors import GOOD, meaning
@@ -131,7 +131,7 @@ def parse_offers(lines: list[str]) -> Offers:
         for item in _stream(lines).iter("solvable")
         if item.get("kind") == "package" and not (item.get("repository") or "").startswith("(")
     ]
-    return rpm.newest_first(rpm.pairs(found))
+    return rpm.newest_first(pairs(found))
 
 
 _COMES = frozenset(
@@ -154,25 +154,20 @@ def parse_simulation(lines: list[str]) -> Simulation:
     Beside it stand `installed=NAME VERSION` lines and, for what was to come, `asked=NAME VERSION`.
     """
     code, stream = _code(lines), _stream(lines)
-    actual = dict(rpm.pairs(repeated(lines, "installed")))
+    actual = dict(pairs(repeated(lines, "installed")))
     comes: dict[str, tuple[str, str | None, str]] = {}
     goes: dict[str, tuple[str, str]] = {}
     for group in (group for summary in stream.iter("install-summary") for group in summary):
         if group.tag not in _COMES and group.tag != "to-remove":
             continue
         for item in (item for item in group.iter("solvable") if item.get("type") == "package"):
-            ((name, version),) = rpm.pairs([f"{item.get('name')} {item.get('edition')}"])
+            ((name, version),) = pairs([f"{item.get('name')} {item.get('edition')}"])
             if group.tag == "to-remove":
                 goes[name] = (name, version)
             else:
                 comes[name] = (name, item.get("edition-old") or actual.get(name), version)
     errors = list(_problems(stream))
-    silent = [
-        name
-        for name, version in rpm.pairs(repeated(lines, "asked"))
-        if version not in (actual.get(name), comes[name][2] if name in comes else None)
-    ]
-    if silent and not errors:
+    if (silent := rpm.passed_over(lines, actual, comes)) and not errors:
         errors = [f"it says nothing of {', '.join(silent)}"]
     if code not in GOOD and not errors:
         errors = [meaning(code)]

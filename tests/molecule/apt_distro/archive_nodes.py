@@ -8,7 +8,7 @@ from typing import Any
 
 from gpunode.lab.nodes import Node
 from gpunode.lab.packages.archive import UBUNTU_KERNEL
-from gpunode.packages.driver_packages import driver_branch
+from gpunode.packages.driver_packages.names import driver_branch
 from tests.molecule.conftest import Run, command, inventory_with, out
 
 ALONE: dict[str, object] = {name: {"enabled": False} for name in ("cuda", "toolkit", "containerd")}

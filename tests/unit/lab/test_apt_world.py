@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpunode.lab.world import apt
-from gpunode.packages.driver_packages import GLOBS
+from gpunode.packages.driver_packages.names import GLOBS
 
 pytestmark = pytest.mark.pure
 

@@ -23,7 +23,7 @@ from gpunode.lab.packages.toolkit import packages_of, toolkit_packages
 from gpunode.lab.repository import Mirror, build_mirror
 from gpunode.lab.world import apt
 from gpunode.lab.world.deb_row import FIELDS
-from gpunode.packages.driver_packages import driver_branch
+from gpunode.packages.driver_packages.names import driver_branch
 
 pytestmark = pytest.mark.tier2
 

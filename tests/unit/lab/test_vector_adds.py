@@ -13,7 +13,7 @@ from gpunode.lab.cluster.devices import Gpu
 from gpunode.lab.cluster.vector_adds import VectorAdds, chosen, specification
 from gpunode.lab.errors import LabError
 from gpunode.lab.nodes import Node
-from gpunode.system.gpu_specification import Asked, asked
+from gpunode.system.gpu_users import Asked, asked
 
 pytestmark = pytest.mark.pure
 
