@@ -2,7 +2,7 @@
 
 from pyinfra import host
 
-from gpunode.deploys.component import cluster, component, everyone, needed, node, settings
+from gpunode.deploys.component import cluster, component, everyone, needed, node, run_alone, settings
 from gpunode.kubernetes.dcgm_exporter import asks_for_monitor, nodes_with_exporter
 from gpunode.kubernetes.device_plugin.methods import class_alone, extender, schedulers, wanted_objects
 from gpunode.kubernetes.device_plugin.pod_security import namespaces
@@ -123,6 +123,4 @@ def device_plugin() -> None:
         plugin.registered(name="Have the kubelet count what the plugin offers", settings=settings())
 
 
-# pyinfra runs the file by itself, where gpu_node.py and `deploys.device_plugin.device_plugin` import it.
-if not __name__.endswith("deploys.device_plugin"):
-    device_plugin()
+run_alone(__name__, device_plugin)

@@ -1,6 +1,6 @@
 """The verdict."""
 
-from gpunode.deploys.component import component, is_whole_run, settings
+from gpunode.deploys.component import component, is_whole_run, run_alone, settings
 from gpunode.operations import applied
 from gpunode.operations import smoke as container_test
 from gpunode.operations import verify as verdict
@@ -29,6 +29,4 @@ def _containers() -> None:
     )
 
 
-# pyinfra runs the file by itself, where gpu_node.py and `deploys.verify.verify` import it.
-if not __name__.endswith("deploys.verify"):
-    verify()
+run_alone(__name__, verify)
