@@ -293,7 +293,7 @@ def component(title: str, own_files: bool = False) -> Callable[[Callable[[], Non
 
 
 def run_alone(module: str, own: Callable[[], Any], then: Callable[[], Any] | None = None) -> None:
-    """Run the deploys of a file that pyinfra runs itself; a file that is imported is named `deploys.` and so on."""
+    """Run the deploys of a file that pyinfra executes; an imported file's `__name__` has `deploys.` in it."""
     if "deploys." not in module:
         own()
         if then is not None:
