@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -31,7 +30,7 @@ from gpunode.operations.keeping import UNREAD, digest_as_read
 from gpunode.operations.mig_in_cluster import followed, set_aside, unsettled
 from gpunode.operations.own_files import keeps, keeps_all
 from gpunode.operations.reboot import FORGET, new_boot
-from gpunode.operations.script import script_command
+from gpunode.operations.script import encoded, script_command
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 from gpunode.settings import Settings
 from gpunode.settings.mig import MigSettings
@@ -178,8 +177,8 @@ def _carried_out(
             script_read=digest_as_read(digests.get(SCRIPT)),
             record_read=digest_as_read(boot.record_digest) if boot.readable else UNREAD,
             name_of_unit=NAME,
-            unit_text=_encoded(files[UNIT]),
-            script_text=_encoded(files[SCRIPT]),
+            unit_text=encoded(files[UNIT]),
+            script_text=encoded(files[SCRIPT]),
             cdi=OWN_SPECIFICATION,
             mark=CDI_MARK,
         )
@@ -197,7 +196,3 @@ def _containers() -> int:
     docker = require(host.get_fact(Docker), "docker's state")
     crio = require(host.get_fact(Crio), "CRI-O's state")
     return int(containerd.shims + docker.containers + crio.containers)
-
-
-def _encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()

@@ -22,16 +22,11 @@ from gpunode.operations.driver_removal import refuse_more_than_the_driver
 from gpunode.operations.driver_transaction import driver_transaction, driver_variables, emptied_for_driver
 from gpunode.operations.explained import explained_command
 from gpunode.operations.failure import node_operation, require
-from gpunode.operations.families import FAMILIES, DriverChange, Family
+from gpunode.operations.families import FAMILIES, DriverChange
 from gpunode.operations.runfile_scripts import FETCH
 from gpunode.operations.script import script_command
-from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
+from gpunode.operations.transaction import refuse_failed, settled, target_digest, transaction_command
 from gpunode.system.boot import Boot
-
-
-def runfile_transaction(family: Family) -> Transaction:
-    """Return the driver's transaction where its change is a .run file."""
-    return driver_transaction(family, "driver_runfile")
 
 
 def fetch_command(file: Runfile, proxies: Mapping[str, str], setting: str) -> StringCommand:
@@ -82,7 +77,7 @@ def installed(
     + proof, drain: as for operations.driver_packages.installed
     """
     manager = FAMILIES[family]
-    transaction = runfile_transaction(manager)
+    transaction = driver_transaction(manager, "driver_runfile")
     yield from settled(transaction)
     driver = require(host.get_fact(Driver), "the driver's state")
     boot = require(host.get_fact(BootFact), "what boots next")
