@@ -30,7 +30,7 @@ from gpunode.kubernetes.helm.program import HelmError
 from gpunode.kubernetes.helm.session import Session
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, labelled_for
 from gpunode.operations.cluster_labels import relabelled
-from gpunode.operations.control_plane import runner
+from gpunode.operations.control_plane import cluster_for, runner
 from gpunode.operations.failure import OperationRefused, node_operation
 from gpunode.operations.mps_clients import drained, may_restart, release_waits, restart_of
 from gpunode.operations.phase import is_executing
@@ -228,8 +228,7 @@ def _taken_away(
     leaves: _Leaves,
     labelled: Callable[[Mapping[str, ClusterNode]], set[str]],
 ) -> Iterator[Any]:
-    kubernetes, proxy = cluster_of.kubernetes, cluster_of.proxy
-    cluster = Cluster(kubernetes, proxy, runner(kubernetes))
+    cluster = cluster_for(cluster_of)
     name = f"release {desired.namespace}/{desired.release}"
     try:
         actual, changed = asked_once(_NODES, cluster.nodes), relabelled(everyone)
@@ -239,7 +238,7 @@ def _taken_away(
                 host.log(f"{name} stays: {', '.join(others[:5])} labelled for it, and not changed by this run")
             host.noop(f"{name} is none of gpunode's to take away")
             return
-        session = Session.begun(kubernetes, desired, proxy, runner(kubernetes))
+        session = Session.begun(cluster.kubernetes, desired, cluster.proxy, cluster.run)
         decision = session.decide_absence(chart, datetime.now(UTC))
     except (ClusterError, HelmError, ParseError) as error:
         raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None

@@ -14,7 +14,7 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand
 
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
+from gpunode.kubernetes.device_plugin.cluster import ClusterError
 from gpunode.kubernetes.helm.asked import AskedRelease
 from gpunode.kubernetes.helm.program import HelmError
 from gpunode.kubernetes.helm.session import Session
@@ -22,16 +22,12 @@ from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import owned, plugin_label
 from gpunode.kubernetes.other_plugins.desired import kept_releases
 from gpunode.operations.cluster_labels import relabelled
-from gpunode.operations.control_plane import runner
+from gpunode.operations.control_plane import cluster_for
 from gpunode.operations.device_plugin import nodes, ours
 from gpunode.operations.failure import OperationRefused, node_operation
 from gpunode.operations.helm import carry_out, kept, to_carry_out
 from gpunode.operations.shared_once import once_per_run
 from gpunode.settings import Settings
-
-
-def _cluster(cluster_of: Settings) -> Cluster:
-    return Cluster(cluster_of.kubernetes, cluster_of.proxy, runner(cluster_of.kubernetes))
 
 
 @node_operation
@@ -45,7 +41,7 @@ def releases(desired: Mapping[str, AskedRelease], cluster_of: Settings) -> Itera
     if not desired:
         host.noop("no other release is asked for")
     for name, each in desired.items():
-        yield from kept(each, cluster_of.proxy, partial(nodes, _cluster(cluster_of)), partial(_labelled, name))
+        yield from kept(each, cluster_of.proxy, partial(nodes, cluster_for(cluster_of)), partial(_labelled, name))
 
 
 def _labelled(name: str, actual: Mapping[str, ClusterNode]) -> set[str]:
@@ -63,7 +59,7 @@ def releases_absent(
     + cluster_of: settings of a node of the cluster, which say where it is
     + everyone: host -> settings of the whole inventory
     """
-    cluster, changes = _cluster(cluster_of), []
+    cluster, changes = cluster_for(cluster_of), []
     try:
         left = cluster.releases_left(
             desired, nodes(cluster), relabelled(everyone), ours(cluster), kept_releases(everyone)

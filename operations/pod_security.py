@@ -8,9 +8,7 @@ from typing import Any
 
 from pyinfra import host
 
-from gpunode.kubernetes.device_plugin.cluster import Cluster
-from gpunode.operations.cluster_command import decided, told
-from gpunode.operations.control_plane import runner
+from gpunode.operations.control_plane import cluster_for, decided, told
 from gpunode.operations.failure import node_operation
 from gpunode.operations.shared_once import once_per_run
 from gpunode.settings import Settings
@@ -24,8 +22,7 @@ def admitted(namespaces: Mapping[str, str], cluster_of: Settings) -> Iterator[An
     + namespaces: by name, with the setting that chooses each
     + cluster_of: settings of a node of the cluster, which say where it is
     """
-    kubernetes = cluster_of.kubernetes
-    cluster = Cluster(kubernetes, cluster_of.proxy, runner(kubernetes))
+    cluster = cluster_for(cluster_of)
     decision = decided(partial(cluster.decide_namespaces, namespaces))
     for step in decision.steps:
         if step.change is not None:
