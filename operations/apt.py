@@ -51,7 +51,6 @@ def repository(
 
     + label: names the files, `gpunode-LABEL.sources` and `gpunode-LABEL.gpg`
     + uri, suite, components: as in sources.list; suite `/` for a flat repository
-    + key_url: where the key is
     + key_fingerprint: 40 hex digits
     + packages_signed: nothing to apt, which takes the packages' digests from the signed list alone
     + proxies: http_proxy, https_proxy and no_proxy for the download of the key

@@ -42,10 +42,6 @@ def installed(desired: Desired, file: Runfile, proxies: Mapping[str, str]) -> It
     """Install a CUDA toolkit by its .run file, beside the toolkits of other versions; undone if its nvcc does not work.
 
     The file is fetched only where the toolkit is not there, and goes when it is.
-
-    + desired: the toolkit
-    + file: its name, address and SHA-256
-    + proxies: http_proxy, https_proxy and no_proxy
     """
     yield from settled(CUDA)
     change = _own(Install, decide(desired, _state()))
@@ -74,10 +70,7 @@ _LINK = script_file("cuda_link")
 
 @node_operation
 def linked(desired: Desired) -> Iterator[Any]:
-    """Point /usr/local/cuda at the toolkit of one version; the others stay where they are.
-
-    + desired: the toolkit
-    """
+    """Point /usr/local/cuda at the toolkit of one version; the others stay where they are."""
     change = _own(Link, decide_link(desired, _state()))
     if change is None:
         host.noop(f"{LINK} is {desired.version}")

@@ -36,7 +36,6 @@ def monitored(everyone: Mapping[str, Settings], cluster_of: Settings) -> Iterato
 def alone(settings: Settings, cluster_of: Settings) -> Iterator[Any]:
     """Refuse a node that another exporter or host engine takes beside the one that it is to have. It changes nothing.
 
-    + settings: the host's settings
     + cluster_of: settings of a node of the cluster, which say where it is
     """
     if not (settings.kubernetes.enabled and settings.dcgm_exporter_chart.enabled):

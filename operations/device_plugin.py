@@ -66,9 +66,6 @@ def runtime_class(desired_cluster: DesiredCluster, proxy: ProxySettings) -> Iter
     """Keep the RuntimeClass by which the plugin's pods choose the nvidia runtime, where one is needed.
 
     One of somebody else's is left alone. None is removed: pods of others may have chosen it by then.
-
-    + desired_cluster: what the cluster is to get
-    + proxy: by which kubectl reaches the cluster
     """
     desired = desired_cluster.runtime_class
     if desired is None:
@@ -94,8 +91,6 @@ def labels(
     daemon: a node with clients of it is drained before. Where the release leaves its pods as they are, those of the
     node that are not as desired begin anew, one node after the other (node_by_node.py).
 
-    + settings: the host's settings
-    + gpus: the host's GPUs on the bus
     + cluster_of: settings of a node of the cluster, which say where it is
     + by_turns: whether the release leaves its pods as they are
     + cut_off: go on with a node that an earlier run left empty in its turn, and do nothing else
@@ -148,7 +143,6 @@ def labels(
 def resources(settings: Settings, cluster_of: Settings) -> Iterator[Any]:
     """Keep the extended resources of the node that are counted by hand: those that gpunode set, and no others.
 
-    + settings: the host's settings
     + cluster_of: settings of a node of the cluster, which say where it is
     """
     cluster = cluster_for(cluster_of)
@@ -207,8 +201,6 @@ def registered(settings: Settings) -> Iterator[Any]:
     """Have the plugin's pod on a node begin anew where it is well and the kubelet does not count the node's GPUs.
 
     A plugin that began a moment ago has some time to register. It begins anew once in a run, and is to be counted then.
-
-    + settings: the host's settings
     """
     mig: MigState = require(host.get_fact(Mig), "MIG")
     cluster = cluster_for(settings)

@@ -25,10 +25,8 @@ from gpunode.packages.driver_packages import Simulation, belongs
 def removed(family: str, rollback: str, allowed: bool, drain: Drain | None = None) -> Iterator[Any]:
     """Remove a driver of packages, of NVIDIA's .run installer, or of both, and unload its module where nothing uses it.
 
-    + family: of the node's package manager
     + rollback: required: nothing is changed where what is there cannot be saved; or best-effort
     + allowed: whether disruption.allow is reboot; if not, a driver that is loaded is left as it is, as pending
-    + drain: how the node is emptied before a loaded driver goes; None where it is not
     """
     manager = FAMILIES[family]
     transaction = driver_transaction(manager, "driver_removal")

@@ -87,18 +87,12 @@ def require(reading: T | Unknown, what: str) -> T:
 
 @node_operation
 def refuse(reasons: list[str]) -> Iterator[Any]:
-    """Fail this host with its reasons, and no other host.
-
-    + reasons: one line each
-    """
+    """Fail this host with its reasons, and no other host."""
     yield fail("\n".join(f"refused: {reason}" for reason in reasons))
 
 
 @node_operation
 def leave_alone(reason: str) -> Iterator[Any]:
-    """Say why nothing is done to this host, which is no failure.
-
-    + reason: one line
-    """
+    """Say why nothing is done to this host, which is no failure."""
     host.noop(reason)
     yield from ()

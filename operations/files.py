@@ -55,7 +55,6 @@ def content(path: str, text: str, mode: str = "644") -> Iterator[Any]:
     """Keep a file at exactly this text and mode, owned by root.
 
     + path: absolute path; missing folders are made
-    + text: the whole content
     + mode: octal digits without a leading zero
     """
     keeps(path, text, mode)
@@ -69,10 +68,7 @@ def content(path: str, text: str, mode: str = "644") -> Iterator[Any]:
 
 @node_operation
 def absent(path: str) -> Iterator[Any]:
-    """Remove a file that gpunode wrote.
-
-    + path: absolute path
-    """
+    """Remove a file that gpunode wrote."""
     keeps(path, None)
     present = require(host.get_fact(File, path=path), path)
     if present.sha256 is None:

@@ -84,11 +84,7 @@ _SECONDS = 120
 @node_operation
 @once_per_run("kubectl-inspect-gpushare")
 def inspect_plugin(desired: GpushareSettings, proxy: ProxySettings) -> Iterator[Any]:
-    """Keep the kubectl plugin of the asked digest on this machine; where no address is given, nothing is done.
-
-    + desired: address, digest and path
-    + proxy: by which it is fetched
-    """
+    """Keep the kubectl plugin of the asked digest on this machine; where no address is given, nothing is done."""
     if desired.inspect_url is None or desired.inspect_sha256 is None:
         host.noop("no kubectl-inspect-gpushare is asked for")
         return

@@ -89,7 +89,6 @@ def release(desired: AskedRelease, proxy: ProxySettings, everyone: Mapping[str, 
     helm runs where `kubernetes.run_on` says. What nodes are still labelled for stays, until `leftovers`. Nodes with
     clients of the plugin's MPS daemons are drained before a change that restarts these, or it waits.
 
-    + desired: what the cluster is to get
     + proxy: for charts and registries; its no_proxy must name the API server
     + everyone: host -> settings of the whole inventory
     """
@@ -131,7 +130,6 @@ def kept(
 ) -> Iterator[Any]:
     """Yield what keeps a release at its chart and values; raise OperationRefused.
 
-    + nodes: asks for the cluster's nodes
     + labelled: which of them gpunode has labelled for the release
     + in_use: the plugin's configurations that nodes are labelled for, which stay
     + everyone: host -> settings, where a change may restart MPS daemons, whose nodes are drained before

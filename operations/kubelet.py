@@ -27,7 +27,6 @@ def configuration(settings: KubeletSettings, allowed: str, drain: Drain | None =
     """Keep the kubelet at what is asked, in a drop-in or its file; what gpunode set and is not asked any more goes.
 
     + allowed: disruption.allow: where it is nothing, a kubelet with pods is not restarted
-    + drain: how the node is emptied before a restart that pods would feel; None where it is not
     """
     yield from settled(_CHANGE)
     state: Kubelet = require(host.get_fact(KubeletFact), "the kubelet's state")

@@ -41,7 +41,6 @@ def right_cluster(everyone: Mapping[str, Settings], cluster_of: Settings) -> Ite
 def alone(settings: Settings, everyone: Mapping[str, Settings], cluster_of: Settings) -> Iterator[Any]:
     """Refuse a node that another device plugin takes beside the one that it is to have. It changes nothing.
 
-    + settings: the host's settings
     + everyone: host -> settings of the whole inventory
     + cluster_of: settings of a node of the cluster, which say where it is
     """

@@ -55,12 +55,10 @@ def layout(
 ) -> Iterator[Any]:
     """Bring the GPUs to the layout that is asked for, and keep it over reboots; no configuration: what does that goes.
 
-    + asked: which configuration
     + gpus: the node's GPUs by PCI address
     + allowed: disruption.allow: what it does not allow is left as it is where containers run; at `reboot` the node is
       booted where a mode waits for that alone
     + timeout: seconds within which it must then answer from its new boot
-    + drain: how the node is emptied before anything is taken from its GPUs; None where it is not
     + node_of: the host's settings where it is a node of a cluster, whose device plugin would hold its GPUs
     """
     nobody_asks = settings.config is None and not settings.config_from_label

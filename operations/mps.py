@@ -37,10 +37,7 @@ def daemons(
 ) -> Iterator[Any]:
     """Keep exactly these MPS control daemons running, each with its settings; none: what gpunode set up goes.
 
-    + desired: the daemons
-    + asked: the settings that they were made from
     + restart_allowed: if not, a daemon with clients is left as it is where it would have to be restarted
-    + drain: how the node is emptied before a daemon with clients is restarted or goes; None where it is not
     """
     yield from settled(_CHANGE)
     state: Mps = require(host.get_fact(MpsFact), "the state of MPS")

@@ -35,7 +35,6 @@ def kept(settings: PowerSettings, allowed: str, timeout: int = 900, drain: Drain
 
     + allowed: disruption.allow: at `reboot` the node is booted where a mode of ECC waits for that
     + timeout: seconds within which it must then answer from its new boot
-    + drain: how the node is emptied before that; None where it is not
     """
     wanted = texts(rules(settings))
     driver = driver_state()

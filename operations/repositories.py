@@ -35,10 +35,7 @@ class Repositories:
         return key_path(self.family, label), source_path(self.family, label), stamp
 
     def no_repository(self, label: str) -> Iterator[Any]:
-        """Remove a repository of ours, with its key; what apt has of its lists goes with the next refresh.
-
-        + label: as for `repository`
-        """
+        """Remove a repository of ours, with its key; what apt has of its lists goes with the next refresh."""
         key, source, stamp = self.paths(label)
         paths = (key, source, stamp, *(stamp.replace("refreshed", ending) for ending in self.ALSO))
         actual = [path for path in paths if require(host.get_fact(File, path=path), path).sha256 is not None]

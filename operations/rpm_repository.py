@@ -51,8 +51,6 @@ class RpmRepositories(Repositories):
         off.
 
         + label: names the files, `gpunode-LABEL.repo` and `gpunode-LABEL.asc`
-        + uri: address of the repository
-        + key_url: where the key is
         + key_fingerprint: 40 hex digits
         + suite, components: where there are components, the repository is below the address, at
           SUITE/ARCHITECTURE/COMPONENT

@@ -32,7 +32,6 @@ from gpunode.system.boot import Boot
 def fetch_command(file: Runfile, proxies: Mapping[str, str], setting: str) -> StringCommand:
     """Return the command that fetches a .run file, or what is missing of it, and checks its SHA-256.
 
-    + proxies: http_proxy, https_proxy and no_proxy
     + setting: the setting that holds the SHA-256, for the error that it is another one
     """
     fetch = script_command(FETCH, path=file.path, url=file.url, sha256=file.sha256, setting=setting, **proxies)
@@ -41,12 +40,7 @@ def fetch_command(file: Runfile, proxies: Mapping[str, str], setting: str) -> St
 
 @node_operation
 def fetched(file: Runfile, proxies: Mapping[str, str], setting: str) -> Iterator[Any]:
-    """Keep a .run file on the node; a download that was cut is resumed, one with another SHA-256 removed.
-
-    + file: its name, address and SHA-256
-    + proxies: http_proxy, https_proxy and no_proxy
-    + setting: the setting that holds the SHA-256
-    """
+    """Keep a .run file on the node; a download that was cut is resumed, one with another SHA-256 removed."""
     if require(host.get_fact(FetchedRunfile, path=file.path), file.path).is_whole(file.sha256):
         host.noop(f"{file.path} is there")
         return
@@ -67,9 +61,7 @@ def installed(
 ) -> Iterator[Any]:
     """Install a driver by its .run file, and put back what was there before (packages, too) if it does not work.
 
-    + family: of the node's package manager
     + file: where it was fetched to, and its SHA-256, which is checked again before it is run
-    + version: the driver's exact version
     + flavour: open or proprietary
     + dkms: whether DKMS builds the module for each new kernel
     + rollback: required: nothing is changed where what is there cannot be saved; or best-effort

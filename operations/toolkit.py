@@ -43,9 +43,7 @@ def _state() -> State:
 def released(family: str, version: str | None, hold: bool) -> Iterator[Any]:
     """Let go of the toolkit's packages that gpunode holds, where they are to move or shall not be held any more.
 
-    + family: of the node's package manager
     + version: the version that is asked for; None: any
-    + hold: whether they are held
     """
     state = _state()
     released = family in TOOLKIT_HOLDS and (not hold or moves(state, version))
@@ -57,10 +55,7 @@ def released(family: str, version: str | None, hold: bool) -> Iterator[Any]:
 
 @node_operation
 def held(family: str) -> Iterator[Any]:
-    """Keep the package manager off the toolkit's packages; holds that others set stay.
-
-    + family: of the node's package manager
-    """
+    """Keep the package manager off the toolkit's packages; holds that others set stay."""
     state = _state()
     if not state.to_hold and host.state is not None and not host.state.is_executing:
         yield script_command(":")  # a forecast: the packages come with an operation before this one
@@ -92,8 +87,6 @@ def specification(generate: bool) -> Iterator[Any]:
     """Keep a CDI specification of the loaded driver; or remove what gpunode had made.
 
     The toolkit's own unit makes it where there is one: it does so again when driver or toolkit change.
-
-    + generate: whether there shall be one
     """
     driver = driver_state() if generate else DriverState((), None, None, None, None, None)
     decision = decide_specification(generate, _state(), driver)

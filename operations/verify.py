@@ -32,8 +32,6 @@ def verified(settings: Settings) -> Iterator[Any]:
     """Compare what was asked with what is there; fail on a difference, report what is pending.
 
     A container runtime that was started in this run is looked at once more when it has had the time to end.
-
-    + settings: the host's settings
     """
     # Before it is carried out, a run is judged as drift judges the node: by the record of the run before.
     files = kept() if is_executing() else None

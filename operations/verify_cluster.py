@@ -101,8 +101,6 @@ def verified(
 
     A dry run waits for nothing.
 
-    + settings: the host's settings
-    + gpus: the host's GPUs on the bus
     + with_gpushare: whether any host of the inventory has the method `gpushare`
     + exporter: namespace of DCGM's exporter, where any host of the inventory has it by its chart
     + everyone: host -> settings of the whole inventory, by which it is told what waits where no change came before
