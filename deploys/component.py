@@ -36,12 +36,11 @@ from gpunode.node.components import desired_files
 from gpunode.node.machine import Machine
 from gpunode.node.preflight import Refusal, cautions, refusals
 from gpunode.operations import applied, files
-from gpunode.operations.announcement import announcing, is_announcing
 from gpunode.operations.control_plane import cluster_nodes
 from gpunode.operations.drain import drain_before
 from gpunode.operations.failure import has_work, leave_alone, refuse
 from gpunode.operations.own_files import keeps_no_others
-from gpunode.operations.phase import begin_image, is_image, is_unattended
+from gpunode.operations.phase import announcing, begin_image, is_announcing, is_image, is_unattended
 from gpunode.settings import Settings, component_models, settings_from
 from gpunode.settings.domains import in_domain
 from gpunode.settings.host_data import data_of

@@ -2,7 +2,6 @@
 
 from gpunode.deploys.component import component, is_whole_run, run_alone, settings
 from gpunode.operations import applied
-from gpunode.operations import smoke as container_test
 from gpunode.operations import verify as verdict
 from gpunode.operations.phase import is_image
 
@@ -24,9 +23,7 @@ def smoke() -> None:
 
 
 def _containers() -> None:
-    container_test.containers(
-        name="Start containers with and without GPUs", reload=settings().disruption.allow != "nothing"
-    )
+    verdict.containers(name="Start containers with and without GPUs", reload=settings().disruption.allow != "nothing")
 
 
 run_alone(__name__, verify)

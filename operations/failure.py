@@ -19,7 +19,7 @@ from pyinfra.context import ctx_host
 
 from gpunode.base.reading import Unknown
 from gpunode.base.run_context import FAILURE_REASONS
-from gpunode.operations.announcement import announced, is_announcing
+from gpunode.operations.phase import announced, is_announcing
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""The methods by which GPUs get into a cluster without a release: gpunode's own objects, and room made for them."""
+"""The methods by which GPUs get into a cluster without a release: gpunode's own objects, and their namespaces."""
 
 from __future__ import annotations
 
@@ -23,6 +23,24 @@ from gpunode.operations.failure import OperationRefused, node_operation
 from gpunode.operations.shared_once import once_per_run
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
+
+
+@node_operation
+@once_per_run("namespaces that admit the plugin's pods")
+def admitted(namespaces: Mapping[str, str], cluster_of: Settings) -> Iterator[Any]:
+    """Keep the label by which Pod Security admits pods that mount folders of the node; helm would set none.
+
+    + namespaces: by name, with the setting that chooses each
+    + cluster_of: settings of a node of the cluster, which say where it is
+    """
+    cluster = cluster_for(cluster_of)
+    decision = decided(partial(cluster.decide_namespaces, namespaces))
+    for step in decision.steps:
+        if step.change is not None:
+            host.log(f"{step.settles[0].cause}: to admit pods that mount folders of the node")
+            yield told(partial(cluster.told, f"kubectl {step.action}", *step.change))
+    if not decision.steps:
+        host.noop("; ".join(f"{item.what} as desired" for item in decision.findings) or "no namespace of gpunode's")
 
 
 @node_operation

@@ -41,7 +41,6 @@ from gpunode.kubernetes.objects import runtime_class
 from gpunode.kubernetes.objects.decide import OWN_OBJECTS
 from gpunode.kubernetes.objects.own_objects import METHOD
 from gpunode.operations import control_plane, device_plugin, methods
-from gpunode.operations import pod_security as namespaces_of_run
 from gpunode.settings import Settings, check_hosts, settings_from
 from tests.support.cluster_fleet import of_both
 from tests.support.messages import unnamed
@@ -244,7 +243,7 @@ def test_drift_and_run_agree_on_a_namespace(labels: dict[str, str] | None) -> No
     settings = _settings(_METHODS[1])
     kubectl = Kubectl(namespaces={} if labels is None else {SPACE: dict(labels)})
     arguments = {"namespaces": {SPACE: "device_plugin.namespace"}, "cluster_of": settings}
-    _agree(kubectl, settings, f"namespace {SPACE}", namespaces_of_run.admitted, **arguments)
+    _agree(kubectl, settings, f"namespace {SPACE}", methods.admitted, **arguments)
 
 
 def _changed_by_hand(document: dict[str, Any], how: str) -> dict[str, Any]:
