@@ -23,7 +23,7 @@ from gpunode.base.disruption import Drain
 from gpunode.base.reading import Unknown
 from gpunode.base.run_context import Slot
 from gpunode.base.tables.sources import Distribution
-from gpunode.facts.machine import Machine as MachineFact
+from gpunode.facts.node import Machine as MachineFact
 from gpunode.fleet import hooks, run_end
 from gpunode.fleet.inventory import validate_state
 from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster, desired_cluster

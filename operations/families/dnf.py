@@ -9,7 +9,8 @@ from pyinfra.api import StringCommand
 from gpunode.base.shell_file import script_file
 from gpunode.base.tables import driver_sources
 from gpunode.facts.base import NodeFact
-from gpunode.facts.families.dnf import DRIVER_PACKAGES, SKIPPING, VERSIONS, DnfOffers, DnfSimulation
+from gpunode.facts.families.dnf import DRIVER_PACKAGES, VERSIONS, DnfOffers, DnfSimulation
+from gpunode.facts.families.rpm import SKIPPING
 from gpunode.operations.failure import OperationRefused
 from gpunode.operations.families.family import DriverChange
 from gpunode.operations.families.rpm import TRANSACTION, RpmFamily

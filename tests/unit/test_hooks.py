@@ -28,9 +28,9 @@ from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.sshuserclient import SSHClient
 from pyinfra.context import ctx_host
 
-from gpunode.facts.candidates import NodeWithCandidates
 from gpunode.facts.file import File
 from gpunode.facts.node import Node as NodeFact
+from gpunode.facts.node import NodeWithCandidates
 from gpunode.facts.smoke import Smoke
 from gpunode.facts.system import KernelFeatures
 from gpunode.fleet import hooks, shared_readings
