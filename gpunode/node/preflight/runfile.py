@@ -36,6 +36,7 @@ def runfile_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
 
 BOTH_INSTALLED = RefusalMessage(
     "runfile-both-there",
+    "Packages of a driver and one of NVIDIA's .run installer are on the node at once.",
     component="driver",
     reason="packages of a driver and one of NVIDIA's .run installer are on the node: they have overwritten each "
     "other's files, and removing one breaks the other",
