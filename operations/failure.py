@@ -17,6 +17,7 @@ from pyinfra.api import FunctionCommand, Host, State, StringCommand, operation
 from pyinfra.api.operation import OperationMeta, PyinfraOperation
 from pyinfra.context import ctx_host
 
+from gpunode.base.decision import Decision
 from gpunode.base.reading import Unknown
 from gpunode.base.run_context import FAILURE_REASONS
 from gpunode.operations.phase import announced, is_announcing
@@ -83,6 +84,18 @@ def require(reading: T | Unknown, what: str) -> T:
             f"{what} is unknown ({reading.reason}); nothing was changed. Look at the node, run again."
         )
     return reading
+
+
+def change_now(kind: type[T], decision: Decision[Any]) -> T | None:
+    """Return the change of that kind which a run makes now, None where there is none; raise OperationRefused."""
+    if decision.refusal is not None:
+        raise OperationRefused(decision.refusal)
+    for step in decision.steps:
+        if step.waits is not None:
+            host.log(f"reboot pending: {step.waits}")
+        elif isinstance(step.change, kind):
+            return step.change
+    return None
 
 
 @node_operation
