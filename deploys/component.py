@@ -23,7 +23,7 @@ from gpunode.base.disruption import Drain
 from gpunode.base.reading import Unknown
 from gpunode.base.run_context import Slot
 from gpunode.base.tables.sources import Distribution
-from gpunode.facts.machine import Machine as MachineFact
+from gpunode.facts.node import Machine as MachineFact
 from gpunode.fleet import hooks, run_end
 from gpunode.fleet.inventory import validate_state
 from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster, desired_cluster
@@ -36,12 +36,11 @@ from gpunode.node.components import desired_files
 from gpunode.node.machine import Machine
 from gpunode.node.preflight import Refusal, cautions, refusals
 from gpunode.operations import applied, files
-from gpunode.operations.announcement import announcing, is_announcing
 from gpunode.operations.control_plane import cluster_nodes
 from gpunode.operations.drain import drain_before
 from gpunode.operations.failure import has_work, leave_alone, refuse
 from gpunode.operations.own_files import keeps_no_others
-from gpunode.operations.phase import begin_image, is_image, is_unattended
+from gpunode.operations.phase import announcing, begin_image, is_announcing, is_image, is_unattended
 from gpunode.settings import Settings, component_models, settings_from
 from gpunode.settings.domains import in_domain
 from gpunode.settings.host_data import data_of
@@ -155,13 +154,10 @@ def _own() -> Settings:
     ours = {name: data[name] for name in component_models() if name in data}
     if run.settings is None or run.settings[0] != ours:
         # Copied first: whoever changes a value within them has changed them.
-        run.settings = copy.deepcopy(ours), _in_its_domain(settings_from(ours))
+        found = settings_from(ours)
+        # The nodes of its IMEX domain are found among all hosts of the inventory.
+        run.settings = copy.deepcopy(ours), in_domain(found, everyone()[host.name]) if found.imex.enabled else found
     return run.settings[1]
-
-
-def _in_its_domain(found: Settings) -> Settings:
-    """Return a host's settings with the nodes of its IMEX domain, which are found among all hosts of the inventory."""
-    return in_domain(found, everyone()[host.name]) if found.imex.enabled else found
 
 
 def everyone() -> Mapping[str, Settings]:
@@ -218,10 +214,14 @@ def own_file(path: str, keep: str, remove: str = "") -> None:
 
     + keep, remove: what the one and the other are called
     """
-    desired = _desired_files()
-    if path not in desired:
+    run, desired, machine = _known(), settings(), node()
+    if run.own_files is None or run.own_files[0] is not desired or run.own_files[1] is not machine:
+        # Rendered once for settings and node.
+        run.own_files = desired, machine, desired_files(desired, machine)
+    files_of = run.own_files[2]
+    if path not in files_of:
         return
-    text = desired[path]
+    text = files_of[path]
     if text is None:
         needed(False, files.absent, name=remove, path=path)
     else:
@@ -236,14 +236,6 @@ def needed(asked: bool, operation: Callable[..., Any], **arguments: Any) -> None
     own = {key: value for key, value in arguments.items() if key not in all_argument_meta}
     if asked or is_announcing(ctx_host.get()) or not is_whole_run() or has_work(operation, **own):
         operation(**arguments)
-
-
-def _desired_files() -> Mapping[str, str | None]:
-    """Return path -> text of the host's own files; rendered once for settings and node."""
-    run, desired, machine = _known(), settings(), node()
-    if run.own_files is None or run.own_files[0] is not desired or run.own_files[1] is not machine:
-        run.own_files = desired, machine, desired_files(desired, machine)
-    return run.own_files[2]
 
 
 def announce(*components: Callable[..., Any]) -> None:
@@ -297,3 +289,11 @@ def component(title: str, own_files: bool = False) -> Callable[[Callable[[], Non
         return contained
 
     return decorate
+
+
+def run_alone(module: str, own: Callable[[], Any], then: Callable[[], Any] | None = None) -> None:
+    """Run the deploys of a file that pyinfra executes; an imported file's `__name__` has `deploys.` in it."""
+    if "deploys." not in module:
+        own()
+        if then is not None:
+            then()

@@ -2,7 +2,7 @@
 
 from gpunode.components.containerd.decide import desired_of
 from gpunode.deploys import runtime_packages
-from gpunode.deploys.component import component, drain, own_file, settings
+from gpunode.deploys.component import component, drain, own_file, run_alone, settings
 from gpunode.deploys.drain import uncordon
 from gpunode.node.own_files.containerd import LOADED, LOADED_UNIT, MODULES, MODULES_LOAD, PROXY, SYSCTLS
 from gpunode.operations import containerd as runtime
@@ -39,7 +39,4 @@ def containerd() -> None:
     systemd.running(name="Run containerd, now and at boot", unit="containerd.service")
 
 
-# pyinfra runs the file by itself, where gpu_node.py and `deploys.containerd.containerd` import it.
-if not __name__.endswith("deploys.containerd"):
-    containerd()
-    uncordon()
+run_alone(__name__, containerd, uncordon)

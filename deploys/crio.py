@@ -1,6 +1,6 @@
 """CRI-O with the nvidia runtime."""
 
-from gpunode.deploys.component import component, drain, settings
+from gpunode.deploys.component import component, drain, run_alone, settings
 from gpunode.deploys.drain import uncordon
 from gpunode.operations import crio as runtime
 from gpunode.operations import systemd
@@ -24,7 +24,4 @@ def crio() -> None:
     systemd.running(name="Run CRI-O, now and at boot", unit="crio.service")
 
 
-# pyinfra runs the file by itself, where gpu_node.py and `deploys.crio.crio` import it.
-if not __name__.endswith("deploys.crio"):
-    crio()
-    uncordon()
+run_alone(__name__, crio, uncordon)

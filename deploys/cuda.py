@@ -2,7 +2,7 @@
 
 from gpunode.components.cuda.decide import Desired, decide, desired_of
 from gpunode.components.runfile import cuda_runfile
-from gpunode.deploys.component import component, distribution, node, own_file, settings
+from gpunode.deploys.component import component, distribution, node, own_file, run_alone, settings
 from gpunode.deploys.repositories import trust
 from gpunode.node.own_files.cuda import profile_path
 from gpunode.operations import cuda as toolkits
@@ -54,6 +54,4 @@ def _runfile(desired: Desired) -> None:
     )
 
 
-# pyinfra runs the file by itself, where gpu_node.py and `deploys.cuda.cuda` import it.
-if not __name__.endswith("deploys.cuda"):
-    cuda()
+run_alone(__name__, cuda)

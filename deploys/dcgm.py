@@ -3,7 +3,7 @@
 from gpunode.components.dcgm.decide import Desired, cuda_of
 from gpunode.components.dcgm.drop_ins import ENGINE_FILE, EXPORTER, EXPORTER_FILE
 from gpunode.components.driver.flavour import wanted_driver
-from gpunode.deploys.component import component, distribution, needed, node, own_file, settings
+from gpunode.deploys.component import component, distribution, needed, node, own_file, run_alone, settings
 from gpunode.deploys.repositories import trust
 from gpunode.operations import dcgm as control
 from gpunode.operations import packages, systemd
@@ -56,6 +56,4 @@ def _packages(desired: Desired) -> None:
         )
 
 
-# pyinfra runs the file by itself, where gpu_node.py and `deploys.dcgm.dcgm` import it.
-if not __name__.endswith("deploys.dcgm"):
-    dcgm()
+run_alone(__name__, dcgm)

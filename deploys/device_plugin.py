@@ -2,15 +2,15 @@
 
 from pyinfra import host
 
-from gpunode.deploys.component import cluster, component, everyone, needed, node, settings
+from gpunode.deploys.component import cluster, component, everyone, needed, node, run_alone, settings
 from gpunode.kubernetes.dcgm_exporter import asks_for_monitor, nodes_with_exporter
 from gpunode.kubernetes.device_plugin.methods import class_alone, extender, schedulers, wanted_objects
 from gpunode.kubernetes.device_plugin.pod_security import namespaces
 from gpunode.kubernetes.device_plugin.update_strategy import is_node_by_node
 from gpunode.kubernetes.gpu_operator import operator
 from gpunode.kubernetes.other_plugins.desired import releases
-from gpunode.operations import dcgm_exporter, gpushare, helm, methods, other_plugins, pod_security
 from gpunode.operations import device_plugin as plugin
+from gpunode.operations import gpushare, helm, methods, other_plugins
 from gpunode.operations.cluster_labels import takes_part
 from gpunode.operations.phase import is_image
 from gpunode.settings.cluster import BY_CHART
@@ -31,17 +31,15 @@ def device_plugin() -> None:
     methods.right_cluster(name="Refuse a cluster that is another one", everyone=hosts, cluster_of=cluster_of)
     methods.alone(name="Refuse a second device plugin", settings=settings(), everyone=hosts, cluster_of=cluster_of)
     if asks_for_monitor(hosts):
-        dcgm_exporter.monitored(
+        other_plugins.monitored(
             name="Refuse a ServiceMonitor that the cluster cannot have", everyone=hosts, cluster_of=cluster_of
         )
     if nodes_with_exporter(hosts):
-        dcgm_exporter.alone(name="Refuse a second exporter of the GPUs", settings=settings(), cluster_of=cluster_of)
+        other_plugins.alone(name="Refuse a second exporter of the GPUs", settings=settings(), cluster_of=cluster_of)
     if settings().device_plugin.config_name is not None and settings().device_plugin.method in BY_CHART:
         plugin.own_config(name="Refuse an entry that the ConfigMap lacks", settings=settings())
     if spaces := namespaces(hosts):
-        pod_security.admitted(
-            name="Have the namespaces admit the plugin's pods", namespaces=spaces, cluster_of=cluster_of
-        )
+        methods.admitted(name="Have the namespaces admit the plugin's pods", namespaces=spaces, cluster_of=cluster_of)
     # Before the RuntimeClass, which goes with an operator that had it.
     if (beside := operator(hosts)) is not None:
         helm.operator(name="Keep the release of the GPU Operator", desired=beside, proxy=cluster_of.proxy)
@@ -123,6 +121,4 @@ def device_plugin() -> None:
         plugin.registered(name="Have the kubelet count what the plugin offers", settings=settings())
 
 
-# pyinfra runs the file by itself, where gpu_node.py and `deploys.device_plugin.device_plugin` import it.
-if not __name__.endswith("deploys.device_plugin"):
-    device_plugin()
+run_alone(__name__, device_plugin)

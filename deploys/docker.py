@@ -2,7 +2,7 @@
 
 from gpunode.components.runtime_packages import docker_packages
 from gpunode.deploys import runtime_packages
-from gpunode.deploys.component import component, distribution, drain, settings
+from gpunode.deploys.component import component, distribution, drain, run_alone, settings
 from gpunode.deploys.drain import uncordon
 from gpunode.operations import docker as runtime
 from gpunode.operations import systemd
@@ -32,7 +32,4 @@ def docker() -> None:
     systemd.running(name="Run docker, now and at boot", unit="docker.service")
 
 
-# pyinfra runs the file by itself, where gpu_node.py and `deploys.docker.docker` import it.
-if not __name__.endswith("deploys.docker"):
-    docker()
-    uncordon()
+run_alone(__name__, docker, uncordon)

@@ -6,7 +6,7 @@ from gpunode.base.tables.sources import DriverSource
 from gpunode.components.driver.removal import removal_waits
 from gpunode.components.driver.sides import Desired, desired
 from gpunode.components.runfile import build_packages, driver_runfile
-from gpunode.deploys.component import component, distribution, drain, needed, node, own_file, settings
+from gpunode.deploys.component import component, distribution, drain, needed, node, own_file, run_alone, settings
 from gpunode.deploys.drain import uncordon
 from gpunode.deploys.repositories import distrust, trust
 from gpunode.node.own_files.driver import (
@@ -222,7 +222,4 @@ def _management_datagrams() -> None:
     kernel.loaded(name="Load the kernel module that reaches NVLink 5's switches", modules=UMAD_MODULES)
 
 
-# pyinfra runs the file by itself, where gpu_node.py and `deploys.driver.driver` import it.
-if not __name__.endswith("deploys.driver"):
-    driver()
-    uncordon()
+run_alone(__name__, driver, uncordon)

@@ -1,6 +1,6 @@
 """What an image needs beside a node's packages and files; nothing on a machine that runs."""
 
-from gpunode.deploys.component import component, settings
+from gpunode.deploys.component import component, run_alone, settings
 from gpunode.operations import image as own
 from gpunode.operations.phase import is_image
 
@@ -12,6 +12,4 @@ def image() -> None:
         own.first_boot(name="Have the first boot verified", settings=settings())
 
 
-# pyinfra runs the file by itself, where gpu_node.py and `deploys.image.image` import it.
-if not __name__.endswith("deploys.image"):
-    image()
+run_alone(__name__, image)

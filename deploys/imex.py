@@ -1,6 +1,6 @@
 """The node's part in an IMEX domain."""
 
-from gpunode.deploys.component import component, drain, needed, node, settings
+from gpunode.deploys.component import component, drain, needed, node, run_alone, settings
 from gpunode.deploys.drain import uncordon
 from gpunode.operations import imex as domain
 from gpunode.operations.phase import is_image
@@ -28,7 +28,4 @@ def imex() -> None:
         domain.running(name="Run nvidia-imex, now and at boot", settings=desired, allowed=allowed, comes=comes)
 
 
-# pyinfra runs the file by itself, where gpu_node.py and `deploys.imex.imex` import it.
-if not __name__.endswith("deploys.imex"):
-    imex()
-    uncordon()
+run_alone(__name__, imex, uncordon)

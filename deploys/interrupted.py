@@ -1,6 +1,6 @@
 """What earlier runs began and did not end."""
 
-from gpunode.deploys.component import component
+from gpunode.deploys.component import component, run_alone
 from gpunode.operations import interrupted as changes
 
 
@@ -10,6 +10,4 @@ def interrupted() -> None:
     changes.ended(name="Clear what earlier runs left")
 
 
-# pyinfra runs the file by itself, where gpu_node.py and `deploys.interrupted.interrupted` import it.
-if not __name__.endswith("deploys.interrupted"):
-    interrupted()
+run_alone(__name__, interrupted)

@@ -1,6 +1,6 @@
 """The kubelet of a node: reservations, evictions, and how CPUs are given to pods."""
 
-from gpunode.deploys.component import component, drain, needed, settings
+from gpunode.deploys.component import component, drain, needed, run_alone, settings
 from gpunode.deploys.drain import uncordon
 from gpunode.operations import kubelet as own
 from gpunode.operations.phase import is_image
@@ -24,7 +24,4 @@ def kubelet() -> None:
     )
 
 
-# pyinfra runs the file by itself, where gpu_node.py and `deploys.kubelet.kubelet` import it.
-if not __name__.endswith("deploys.kubelet"):
-    kubelet()
-    uncordon()
+run_alone(__name__, kubelet, uncordon)

@@ -1,6 +1,6 @@
 """Multi-Instance GPU."""
 
-from gpunode.deploys.component import component, drain, needed, node, settings
+from gpunode.deploys.component import component, drain, needed, node, run_alone, settings
 from gpunode.deploys.drain import uncordon
 from gpunode.operations import mig as instances
 
@@ -25,7 +25,4 @@ def mig() -> None:
     )
 
 
-# pyinfra runs the file by itself, where gpu_node.py and `deploys.mig.mig` import it.
-if not __name__.endswith("deploys.mig"):
-    mig()
-    uncordon()
+run_alone(__name__, mig, uncordon)

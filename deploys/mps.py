@@ -1,7 +1,7 @@
 """The Multi-Process Service on the host."""
 
 from gpunode.components.mps import daemons
-from gpunode.deploys.component import component, drain, needed, node, settings
+from gpunode.deploys.component import component, drain, needed, node, run_alone, settings
 from gpunode.deploys.drain import uncordon
 from gpunode.operations import mps as control
 from gpunode.operations.phase import is_image
@@ -24,7 +24,4 @@ def mps() -> None:
     )
 
 
-# pyinfra runs the file by itself, where gpu_node.py and `deploys.mps.mps` import it.
-if not __name__.endswith("deploys.mps"):
-    mps()
-    uncordon()
+run_alone(__name__, mps, uncordon)

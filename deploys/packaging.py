@@ -1,6 +1,6 @@
 """What package managers need before the first package: a proxy where there is one, and the tools that check keys."""
 
-from gpunode.deploys.component import component, distribution, own_file, settings
+from gpunode.deploys.component import component, distribution, own_file, run_alone, settings
 from gpunode.node.own_files.packaging import PROXY
 from gpunode.operations import packages
 from gpunode.operations.families import tools
@@ -21,6 +21,4 @@ def packaging() -> None:
     )
 
 
-# pyinfra runs the file by itself, where gpu_node.py and `deploys.packaging.packaging` import it.
-if not __name__.endswith("deploys.packaging"):
-    packaging()
+run_alone(__name__, packaging)

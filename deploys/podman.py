@@ -1,7 +1,7 @@
 """podman, whose containers get GPUs by CDI."""
 
 from gpunode.components.podman.decide import PATH, desired_of, lacks
-from gpunode.deploys.component import component, distribution, node, own_file, settings
+from gpunode.deploys.component import component, distribution, node, own_file, run_alone, settings
 from gpunode.operations import packages
 
 
@@ -22,6 +22,4 @@ def podman() -> None:
     own_file(PATH, keep="Set podman's default runtime", remove="Leave podman its own default runtime")
 
 
-# pyinfra runs the file by itself, where gpu_node.py and `deploys.podman.podman` import it.
-if not __name__.endswith("deploys.podman"):
-    podman()
+run_alone(__name__, podman)

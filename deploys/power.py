@@ -1,6 +1,6 @@
 """Power limits, clocks and ECC."""
 
-from gpunode.deploys.component import component, drain, needed, node, settings
+from gpunode.deploys.component import component, drain, needed, node, run_alone, settings
 from gpunode.deploys.drain import uncordon
 from gpunode.operations import power as limits
 from gpunode.operations.phase import is_image
@@ -24,7 +24,4 @@ def power() -> None:
     )
 
 
-# pyinfra runs the file by itself, where gpu_node.py and `deploys.power.power` import it.
-if not __name__.endswith("deploys.power"):
-    power()
-    uncordon()
+run_alone(__name__, power, uncordon)

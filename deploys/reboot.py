@@ -1,6 +1,6 @@
 """The reboot into a new driver."""
 
-from gpunode.deploys.component import component, drain, settings
+from gpunode.deploys.component import component, drain, run_alone, settings
 from gpunode.deploys.component import node as machine
 from gpunode.deploys.drain import uncordon
 from gpunode.operations import driver as kernel_module
@@ -30,7 +30,4 @@ def reboot() -> None:
     kernel_module.module_loaded(name="After a reboot, load the NVIDIA kernel modules")
 
 
-# pyinfra runs the file by itself, where gpu_node.py and `deploys.reboot.reboot` import it.
-if not __name__.endswith("deploys.reboot"):
-    reboot()
-    uncordon()
+run_alone(__name__, reboot, uncordon)

@@ -1,6 +1,6 @@
 """The node's GPUs in Slurm."""
 
-from gpunode.deploys.component import component, needed, settings
+from gpunode.deploys.component import component, needed, run_alone, settings
 from gpunode.operations import slurm as gres
 from gpunode.operations.phase import is_image
 
@@ -22,6 +22,4 @@ def slurm() -> None:
     )
 
 
-# pyinfra runs the file by itself, where gpu_node.py and `deploys.slurm.slurm` import it.
-if not __name__.endswith("deploys.slurm"):
-    slurm()
+run_alone(__name__, slurm)

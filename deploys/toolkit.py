@@ -2,7 +2,7 @@
 
 from gpunode.components.toolkit import LEGACY, PACKAGES, PACMAN_PACKAGES
 from gpunode.components.toolkit.configuration import asked_of
-from gpunode.deploys.component import component, distribution, needed, own_file, settings
+from gpunode.deploys.component import component, distribution, needed, own_file, run_alone, settings
 from gpunode.deploys.repositories import trust
 from gpunode.node.own_files.toolkit import LINK_RULE
 from gpunode.operations import packages
@@ -61,6 +61,4 @@ def _packages(desired: ToolkitSettings) -> None:
         container_toolkit.held(name="Hold the container toolkit", family=family)
 
 
-# pyinfra runs the file by itself, where gpu_node.py and `deploys.toolkit.toolkit` import it.
-if not __name__.endswith("deploys.toolkit"):
-    toolkit()
+run_alone(__name__, toolkit)

@@ -1,8 +1,7 @@
 """The verdict."""
 
-from gpunode.deploys.component import component, is_whole_run, settings
+from gpunode.deploys.component import component, is_whole_run, run_alone, settings
 from gpunode.operations import applied
-from gpunode.operations import smoke as container_test
 from gpunode.operations import verify as verdict
 from gpunode.operations.phase import is_image
 
@@ -24,11 +23,7 @@ def smoke() -> None:
 
 
 def _containers() -> None:
-    container_test.containers(
-        name="Start containers with and without GPUs", reload=settings().disruption.allow != "nothing"
-    )
+    verdict.containers(name="Start containers with and without GPUs", reload=settings().disruption.allow != "nothing")
 
 
-# pyinfra runs the file by itself, where gpu_node.py and `deploys.verify.verify` import it.
-if not __name__.endswith("deploys.verify"):
-    verify()
+run_alone(__name__, verify)

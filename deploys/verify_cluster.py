@@ -1,6 +1,6 @@
 """The verdict on the nodes' cluster; alone: pyinfra inventories/prod.py deploys/verify_cluster.py"""
 
-from gpunode.deploys.component import component, everyone, node, settings
+from gpunode.deploys.component import component, everyone, node, run_alone, settings
 from gpunode.kubernetes.dcgm_exporter import exporter_namespace
 from gpunode.kubernetes.device_plugin.methods import nodes_by
 from gpunode.operations import verify_cluster as verdict
@@ -27,6 +27,4 @@ def verify_cluster() -> None:
         )
 
 
-# pyinfra runs the file by itself, where gpu_node.py and `deploys.verify_cluster.verify_cluster` import it.
-if not __name__.endswith("deploys.verify_cluster"):
-    verify_cluster()
+run_alone(__name__, verify_cluster)

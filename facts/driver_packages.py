@@ -65,10 +65,9 @@ class DriverOffers(NodeFact[Offers]):
 
     def command(self, names: list[str], sources: str = "") -> Probe:  # type: ignore[override]
         """Return the probe for `names`; `sources` (deb822) are all that apt may look at, empty: the node's own."""
-        desired = " ".join(shlex.quote(name) for name in names)
         return probe_command(
             f"{shell_text('packages/families/apt_only', SOURCES=sources)}\n"
-            f'offers=$(apt-cache $only madison {desired}); echo "apt=$?"\n'
+            f'offers=$(apt-cache $only madison {shlex.join(names)}); echo "apt=$?"\n'
             'printf \'%s\\n\' "$offers" | awk -F \'|\' \'NF>1{gsub(/ /, ""); print "available=" $1 " " $2}\''
         )
 
@@ -83,7 +82,6 @@ class DriverSimulation(NodeFact[Simulation]):
 
         `sources` as for DriverOffers.
         """
-        desired = " ".join(shlex.quote(argument) for argument in arguments)
         only = shell_text("packages/families/apt_only", SOURCES=sources)
         text = shell_text("packages/families/apt_simulation", PIN=pin, OWN=OWN, FOREIGN=FOREIGN)
-        return probe_command(f"{only}\nset -- {desired}\n{text}")
+        return probe_command(f"{only}\nset -- {shlex.join(arguments)}\n{text}")

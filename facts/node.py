@@ -1,12 +1,12 @@
-"""A whole node in one round trip: every component's probe in one command."""
+"""A whole node, or what preflight asks of it, in one round trip: the probes of its components in one command."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from gpunode.base.probe import Probe
-from gpunode.base.probe_output import sections, values
+from gpunode.base.probe import Probe, shell_text
+from gpunode.base.probe_output import repeated, sections, values
 from gpunode.base.reading import ParseError
 from gpunode.facts.applied import Applied
 from gpunode.facts.base import NodeFact, driver_root
@@ -31,6 +31,8 @@ from gpunode.facts.slurm import Slurm
 from gpunode.facts.system import Disk, Exposed, KubernetesSysctls, OperatingSystem, PciGpus
 from gpunode.facts.toolkit import ContainerToolkit
 from gpunode.node import Node as Reading
+from gpunode.node.machine import Machine as MachineReading
+from gpunode.node.machine import without_hardware
 
 PARTS: dict[str, type[NodeFact[Any]]] = {
     "operating_system": OperatingSystem,
@@ -96,6 +98,10 @@ def parse_node(lines: list[str]) -> Reading:
     return Reading(**parse_parts(PARTS, lines))
 
 
+def _probe(parts: Mapping[str, type[NodeFact[Any]]]) -> Probe:
+    return Probe([(name, fact.probe) for name, fact in parts.items()], driver_root())
+
+
 class Node(NodeFact[Reading]):
     """Read every component of a node at once."""
 
@@ -103,4 +109,54 @@ class Node(NodeFact[Reading]):
 
     def command(self) -> Probe:
         """Return the probe of every component."""
-        return Probe([(name, fact.probe) for name, fact in PARTS.items()], driver_root())
+        return _probe(PARTS)
+
+
+def parse_candidates(lines: list[str]) -> dict[str, tuple[tuple[str, str], ...]]:
+    """Parse `candidate=PACKAGE VERSION` and `offer=PACKAGE VERSION` lines."""
+    found = {}
+    for field, key in (("candidates", "candidate"), ("offers", "offer")):
+        pairs = (line.partition(" ") for line in repeated(lines, key))
+        found[field] = tuple((name, version) for name, _, version in pairs)
+    return found
+
+
+class _Candidates(NodeFact[Any]):
+    probe = shell_text("packages/families/candidates")
+    parse = staticmethod(parse_candidates)
+
+
+_WITH_CANDIDATES: dict[str, type[NodeFact[Any]]] = {**PARTS, "candidates": _Candidates}
+
+
+class NodeWithCandidates(NodeFact[Reading]):
+    """Read a whole node and the candidates of the driver's packages; for a plan alone, since apt is slow."""
+
+    @staticmethod
+    def parse(lines: list[str]) -> Any:
+        """Return the node with its candidates."""
+        parts = parse_parts(_WITH_CANDIDATES, lines)
+        return Reading(**{**parts, **parts["candidates"]})
+
+    def command(self) -> Probe:
+        """Return the probe of every component and of the candidates."""
+        return _probe(_WITH_CANDIDATES)
+
+
+_JUDGED = ("operating_system", "pci", "driver", "cuda", "boot", "disk", "apt_sources", "toolkit", "runtime_packages")
+_RECORD = ("interrupted", "applied")
+_MACHINE = {name: PARTS[name] for name in (*_JUDGED, "podman", "crio", "slurm", "rdma", "dcgm", "kubelet", *_RECORD)}
+
+
+def _parse_machine(lines: list[str]) -> MachineReading:
+    return without_hardware(MachineReading(**parse_parts(_MACHINE, lines)))
+
+
+class Machine(NodeFact[MachineReading]):
+    """Read what preflight judges: enough to refuse a node, and cheaper than to read all of it."""
+
+    parse = staticmethod(_parse_machine)
+
+    def command(self) -> Probe:
+        """Return the probe of these components."""
+        return _probe(_MACHINE)

@@ -23,10 +23,7 @@ from gpunode.operations.script import script_command
 
 @node_operation
 def installed(desired: Install) -> Iterator[Any]:
-    """Keep the agent's files, and its timer running, now and at boot.
-
-    + desired: what it is installed with
-    """
+    """Keep the agent's files, and its timer running, now and at boot."""
     changed = False
     files = texts(desired, host.name)
     given_up = [

@@ -29,7 +29,6 @@ _MODE = "644"
 def recorded(settings: Settings, whole: bool = True) -> Iterator[Any]:
     """Keep the record at gpunode's version, the settings' digest and the own files that this run keeps.
 
-    + settings: the host's settings
     + whole: whether the run keeps all own files that the settings ask for; else what it says nothing of stays recorded
     """
     actual: Applied = require(host.get_fact(AppliedFact), "the record of what was applied")

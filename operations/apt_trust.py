@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Iterator
 
 from pyinfra.api import StringCommand
@@ -25,8 +24,7 @@ def commands(steps: Iterable[Step]) -> Iterator[StringCommand]:
         if isinstance(step, Disable):
             yield script_command(_DISABLE, path=step.path, suffix=DISABLED, reason=step.reason)
         elif isinstance(step, Rewrite):
-            encoded = base64.b64encode(step.text.encode()).decode()
             rewrite = script_command(_REWRITE, path=step.path, suffix=DISABLED, reason=step.reason)
-            yield command_with_input(rewrite, encoded)
+            yield command_with_input(rewrite, step.text)
         else:
             yield script_command(_UNTRUST, *step.fingerprints, path=step.path, suffix=DISABLED, reason=step.reason)

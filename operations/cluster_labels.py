@@ -21,7 +21,7 @@ from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_labels import DesiredLabels
 from gpunode.kubernetes.foreign_cordon import asks, left_alone
 from gpunode.kubernetes.nodes.labels import MIG_CONFIG, MIG_STATE, SELECTING, given_up, labels_of_failed
-from gpunode.operations.control_plane import cluster_nodes, runner
+from gpunode.operations.control_plane import cluster_for, cluster_nodes
 from gpunode.operations.phase import is_executing
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
@@ -91,7 +91,7 @@ def takes_part(settings: Settings, cluster_of: Settings) -> None:
     """
     if not any(isinstance(each, _Failures) for each in host.state.callback_handlers):
         host.state.add_callback_handler(_Failures())
-    cluster = Cluster(cluster_of.kubernetes, cluster_of.proxy, runner(cluster_of.kubernetes))
+    cluster = cluster_for(cluster_of)
     _part_of.set(ctx_host.get(), _Part(settings, cluster))
 
 

@@ -33,7 +33,6 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
     A restart that `desired.allowed` forbids while containers run is reported as pending; nothing is written then.
 
     + desired: by `desired_of(settings)` of gpunode/components/containerd/decide.py
-    + drain: how the node is drained before a restart; None: it is not
     """
     yield from ready(PROGRAM)
     state = require(host.get_fact(Containerd), "containerd's state")

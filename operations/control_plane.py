@@ -1,28 +1,42 @@
-"""Where helm and kubectl run: on this machine, or on a control-plane host of the inventory, whichever host asks."""
+"""How a run asks and changes a cluster, and where helm and kubectl run for it: here, or on a control-plane host.
+
+Where the cluster does not answer, or a change fails, the host fails that asked for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any, TypeVar
 
 from pyinfra import host
-from pyinfra.api import Host
+from pyinfra.api import FunctionCommand, Host, State
 from pyinfra.api.exceptions import NoHostError
 
-from gpunode.base.reading import Unknown
-from gpunode.kubernetes.device_plugin.cluster import Cluster, nodes_or_unknown
+from gpunode.base.decision import Decision
+from gpunode.base.reading import ParseError, Unknown
+from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError, nodes_or_unknown
 from gpunode.kubernetes.helm.session import Run
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.run_on import here, over_ssh
+from gpunode.operations.failure import OperationRefused
 from gpunode.operations.shared_once import asked_once
+from gpunode.settings import Settings
 from gpunode.settings.kubernetes import LOCAL, KubernetesSettings
 from gpunode.settings.proxy import ProxySettings
+
+T = TypeVar("T")
 
 
 def cluster_nodes(kubernetes: KubernetesSettings, proxy: ProxySettings) -> Mapping[str, ClusterNode] | Unknown:
     """Return name -> node of the whole cluster, asked once in a phase of a run, however many hosts want to know."""
     cluster = Cluster(kubernetes, proxy, runner(kubernetes))
     return asked_once("what the nodes' labels say", partial(nodes_or_unknown, cluster))
+
+
+def cluster_for(settings: Settings) -> Cluster:
+    """Return the cluster of a node with these settings."""
+    return Cluster(settings.kubernetes, settings.proxy, runner(settings.kubernetes))
 
 
 def runner(kubernetes: KubernetesSettings) -> Run:
@@ -34,3 +48,42 @@ def runner(kubernetes: KubernetesSettings) -> Run:
     except NoHostError:
         actual = None
     return lambda command: over_ssh(kubernetes.run_on, actual, command)
+
+
+def answered(what: str, ask: Callable[[], T]) -> T:
+    """Return what the cluster answers; raise OperationRefused, by what was asked, where it does not."""
+    try:
+        return ask()
+    except (ClusterError, ParseError) as error:
+        raise OperationRefused(f"{what}: {error}") from None
+
+
+def asked(what: str, ask: Callable[[], T]) -> T:
+    """Return what the cluster answers to a question that a phase of the run asks once; as `answered`."""
+    return answered(what, partial(asked_once, what, ask))
+
+
+def decided(decide: Callable[[], Decision[T]]) -> Decision[T]:
+    """Return what is to be done in the cluster; raise OperationRefused where nobody can say, or nothing may be done."""
+    try:
+        decision = decide()
+    except (ClusterError, ParseError) as error:
+        raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None
+    if decision.refusal is not None:
+        raise OperationRefused(f"{decision.refusal}\nnothing was changed in the cluster")
+    return decision
+
+
+def told(change: Callable[[], Any]) -> FunctionCommand:
+    """Return the command that changes something in the cluster; where that fails, cause and remedy are told."""
+    return FunctionCommand(_tell, [change], {})
+
+
+def _tell(state: State, host: Host, change: Callable[[], Any]) -> bool:
+    try:
+        change()
+    except (ClusterError, ParseError) as error:
+        for line in str(error).splitlines():
+            host.log_styled(line, fg="red")
+        return False
+    return True

@@ -28,7 +28,6 @@ def configuration(
     + systemd_cgroup: cgroup_manager systemd, else cgroupfs
     + nvidia: whether there is a runtime nvidia
     + restart_allowed: if not, a node that runs containers is left as it is, with the restart pending
-    + drain: how the node is emptied before a restart; None where it is not
     """
     yield from ready(PROGRAM)
     state = require(host.get_fact(Crio), "CRI-O's state")

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from pyinfra import host
 
-from gpunode.base.decision import Decision
 from gpunode.base.shell_file import script_file
 from gpunode.components.cuda import CudaToolkits as State
 from gpunode.components.cuda.decide import LINK, Desired, Install, Link, decide, decide_link
 from gpunode.components.runfile import CUDA_LOG, FOLDER, Runfile
 from gpunode.facts.cuda import CudaToolkits
-from gpunode.operations.failure import OperationRefused, node_operation, require
+from gpunode.operations.failure import OperationRefused, change_now, node_operation, require
 from gpunode.operations.runfile import fetch_command
 from gpunode.operations.runfile_scripts import INSTALLER
 from gpunode.operations.script import script_command
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 
-Change = TypeVar("Change", Install, Link)
 CUDA = Transaction("cuda", INSTALLER + script_file("owned", "cuda"))
 
 
@@ -42,13 +40,9 @@ def installed(desired: Desired, file: Runfile, proxies: Mapping[str, str]) -> It
     """Install a CUDA toolkit by its .run file, beside the toolkits of other versions; undone if its nvcc does not work.
 
     The file is fetched only where the toolkit is not there, and goes when it is.
-
-    + desired: the toolkit
-    + file: its name, address and SHA-256
-    + proxies: http_proxy, https_proxy and no_proxy
     """
     yield from settled(CUDA)
-    change = _own(Install, decide(desired, _state()))
+    change = change_now(Install, decide(desired, _state()))
     if change is None:
         host.noop(f"installed: CUDA {desired.release}")
         return
@@ -74,11 +68,8 @@ _LINK = script_file("cuda_link")
 
 @node_operation
 def linked(desired: Desired) -> Iterator[Any]:
-    """Point /usr/local/cuda at the toolkit of one version; the others stay where they are.
-
-    + desired: the toolkit
-    """
-    change = _own(Link, decide_link(desired, _state()))
+    """Point /usr/local/cuda at the toolkit of one version; the others stay where they are."""
+    change = change_now(Link, decide_link(desired, _state()))
     if change is None:
         host.noop(f"{LINK} is {desired.version}")
         return
@@ -88,10 +79,3 @@ def linked(desired: Desired) -> Iterator[Any]:
 def _state() -> State:
     state: State = require(host.get_fact(CudaToolkits), "the CUDA toolkits")
     return state
-
-
-def _own(kind: type[Change], decision: Decision[Install | Link]) -> Change | None:
-    """Return the change of that kind; None where there is none. Raise OperationRefused where no run makes it."""
-    if decision.refusal is not None:
-        raise OperationRefused(decision.refusal)
-    return next((step.change for step in decision.steps if isinstance(step.change, kind)), None)

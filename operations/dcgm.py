@@ -22,8 +22,6 @@ def services(desired: Desired) -> Iterator[Any]:
     """Stop what is not desired any more, have the exporter run by its drop-in, and the GPUs' health watched.
 
     Of a service that others run, and gpunode was never asked for, nothing is done.
-
-    + desired: what the node is to have of DCGM
     """
     state: Dcgm = require(host.get_fact(DcgmFact), "the state of DCGM")
     decision, going = decide(desired, state), gone(desired, state)

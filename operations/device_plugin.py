@@ -33,14 +33,13 @@ from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.extended_resources import UNBACKED
 from gpunode.kubernetes.nodes.labels import LabelChange
 from gpunode.kubernetes.objects.runtime_class import NAME
-from gpunode.operations.cluster_command import answered, decided, told
 from gpunode.operations.cluster_labels import are_labels_changed, labelled, labels_changed
-from gpunode.operations.control_plane import runner
+from gpunode.operations.control_plane import answered, asked, cluster_for, decided, runner, told
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.mps_clients import drained, may_restart, release_waits, restart_of
 from gpunode.operations.node_by_node import Change, begun_anew, was_cut_off
 from gpunode.operations.phase import is_executing
-from gpunode.operations.shared_once import asked_once, once_per_run
+from gpunode.operations.shared_once import once_per_run
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART, node_name
 from gpunode.settings.proxy import ProxySettings
@@ -55,13 +54,12 @@ _began_anew: Slot[set[str]] = Slot(set)
 
 def nodes(cluster: Cluster, name: str = "the cluster's nodes") -> dict[str, ClusterNode]:
     """Return the cluster's nodes, asked for once in a phase of the run."""
-    return answered(name, partial(asked_once, name, cluster.nodes))
+    return asked(name, cluster.nodes)
 
 
 def ours(cluster: Cluster) -> str:
     """Return gpunode's own objects in the cluster as kubectl prints them, asked for once in a phase of the run."""
-    what = "gpunode's own objects"
-    return answered(what, partial(asked_once, what, cluster.own_objects))
+    return asked("gpunode's own objects", cluster.own_objects)
 
 
 @node_operation
@@ -70,9 +68,6 @@ def runtime_class(desired_cluster: DesiredCluster, proxy: ProxySettings) -> Iter
     """Keep the RuntimeClass by which the plugin's pods choose the nvidia runtime, where one is needed.
 
     One of somebody else's is left alone. None is removed: pods of others may have chosen it by then.
-
-    + desired_cluster: what the cluster is to get
-    + proxy: by which kubectl reaches the cluster
     """
     desired = desired_cluster.runtime_class
     if desired is None:
@@ -98,8 +93,6 @@ def labels(
     daemon: a node with clients of it is drained before. Where the release leaves its pods as they are, those of the
     node that are not as desired begin anew, one node after the other (node_by_node.py).
 
-    + settings: the host's settings
-    + gpus: the host's GPUs on the bus
     + cluster_of: settings of a node of the cluster, which say where it is
     + by_turns: whether the release leaves its pods as they are
     + cut_off: go on with a node that an earlier run left empty in its turn, and do nothing else
@@ -107,7 +100,7 @@ def labels(
     state: str | Unknown | None = None
     if settings.mig.config is not None:
         state = mig_state(settings.mig, gpus, require(host.get_fact(Mig), "MIG"))
-    cluster = Cluster(cluster_of.kubernetes, cluster_of.proxy, runner(cluster_of.kubernetes))
+    cluster = cluster_for(cluster_of)
     name = node_name(host.name, settings)
     node = _node(cluster, name)
     if cut_off and (node is None or not was_cut_off(node)):
@@ -128,8 +121,11 @@ def labels(
         host.log(f"{item.what} of {name}: {item.cause}; {item.remedy}")
     change = next((step.change for step in decision.steps), None)
     anew = Change(settings, cluster, name, change, partial(_label, cluster, name, change, cut_off))
-    if _stays(settings, cluster, by_turns):
-        view = _release_pods(settings, cluster, cut_off)
+    # The release leaves its pods on the node as they are.
+    if settings.device_plugin.method in BY_CHART and (by_turns or bool(with_daemon(nodes(cluster)))):
+        # What an earlier run left is brought to its end between the two.
+        what = "the pods that an earlier run left" if cut_off else "the pods of the release"
+        view = asked(what, partial(cluster.view, settings.device_plugin.namespace))
         if anew.is_to_begin_anew(view):
             if change is None:
                 labelled()
@@ -159,10 +155,9 @@ def _unchanged(theirs: Sequence[Finding], unknown: Sequence[Finding]) -> str:
 def resources(settings: Settings, cluster_of: Settings) -> Iterator[Any]:
     """Keep the extended resources of the node that are counted by hand: those that gpunode set, and no others.
 
-    + settings: the host's settings
     + cluster_of: settings of a node of the cluster, which say where it is
     """
-    cluster = Cluster(cluster_of.kubernetes, cluster_of.proxy, runner(cluster_of.kubernetes))
+    cluster = cluster_for(cluster_of)
     name = node_name(host.name, settings)
     node = _node(cluster, name)
     decision = resources_of(settings, node)
@@ -195,17 +190,6 @@ def _label(cluster: Cluster, name: str, change: LabelChange | None, again: bool 
     labelled()
 
 
-def _stays(settings: Settings, cluster: Cluster, by_turns: bool) -> bool:
-    """Say whether the release leaves its pods on the node as they are."""
-    return settings.device_plugin.method in BY_CHART and (by_turns or bool(with_daemon(nodes(cluster))))
-
-
-def _release_pods(settings: Settings, cluster: Cluster, cut_off: bool) -> View:
-    # What an earlier run left is brought to its end between the two.
-    what = "the pods that an earlier run left" if cut_off else "the pods of the release"
-    return answered(what, partial(asked_once, what, partial(cluster.view, settings.device_plugin.namespace)))
-
-
 @node_operation
 def current(settings: Settings) -> Iterator[Any]:
     """Have the plugin's pods on a node begin anew where its MIG layout changed after they did: they look only then.
@@ -213,10 +197,9 @@ def current(settings: Settings) -> Iterator[Any]:
     + settings: the host's settings, with a MIG configuration
     """
     boot: MigBoot = require(host.get_fact(MigBootFact), "what brings MIG back at a boot")
-    cluster = Cluster(settings.kubernetes, settings.proxy, runner(settings.kubernetes))
+    cluster = cluster_for(settings)
     plugin, name = settings.device_plugin, node_name(host.name, settings)
-    what = "the plugin's pods"
-    view = answered(what, partial(asked_once, what, partial(cluster.view, plugin.namespace)))
+    view = asked("the plugin's pods", partial(cluster.view, plugin.namespace))
     decision = decide_current(settings, name, daemon_sets_of(settings, view), view, boot)
     for step in decision.steps:
         host.log(f"{step.settles[0].actual} began before the MIG layout changed: to begin anew")
@@ -230,14 +213,12 @@ def registered(settings: Settings) -> Iterator[Any]:
     """Have the plugin's pod on a node begin anew where it is well and the kubelet does not count the node's GPUs.
 
     A plugin that began a moment ago has some time to register. It begins anew once in a run, and is to be counted then.
-
-    + settings: the host's settings
     """
     mig: MigState = require(host.get_fact(Mig), "MIG")
-    cluster = Cluster(settings.kubernetes, settings.proxy, runner(settings.kubernetes))
+    cluster = cluster_for(settings)
     namespace, name = settings.device_plugin.namespace, node_name(host.name, settings)
     what = "what the nodes offer"
-    view = answered(what, partial(asked_once, what, partial(cluster.view, namespace)))
+    view = asked(what, partial(cluster.view, namespace))
     decision = _registration(settings, name, view, mig)
     began = monotonic()
     while decision.steps and is_executing() and monotonic() - began < _REGISTERS:
@@ -274,17 +255,13 @@ def _counted(settings: Settings, name: str, cluster: Cluster, mig: MigState) -> 
         item for item in _registration(settings, name, cluster.view(namespace), mig).findings if item.is_negative
     ]:
         if monotonic() - began >= settings.kubernetes.timeout:
-            raise ClusterError(_still(settings, name, left[0]))
+            item, seconds = left[0], settings.kubernetes.timeout
+            raise ClusterError(
+                f"the plugin's pod began anew, and after {seconds} s (kubernetes.timeout) {item.what} of {name} is "
+                f"{item.actual}, {item.desired} desired\nsee the pod's log (`kubectl --namespace {namespace} get pods "
+                "--output wide`), and the kubelet's on the node (`journalctl --unit kubelet`)"
+            )
         sleep(_PAUSE)
-
-
-def _still(settings: Settings, name: str, item: Finding) -> str:
-    namespace, seconds = settings.device_plugin.namespace, settings.kubernetes.timeout
-    return (
-        f"the plugin's pod began anew, and after {seconds} s (kubernetes.timeout) {item.what} of {name} is "
-        f"{item.actual}, {item.desired} desired\nsee the pod's log (`kubectl --namespace {namespace} get pods --output "
-        "wide`), and the kubelet's on the node (`journalctl --unit kubelet`)"
-    )
 
 
 @node_operation
@@ -294,14 +271,10 @@ def own_config(settings: Settings) -> Iterator[Any]:
     + settings: the host's settings, with device_plugin.config_name
     """
     plugin = settings.device_plugin
-    cluster = Cluster(settings.kubernetes, settings.proxy, runner(settings.kubernetes))
+    cluster = cluster_for(settings)
     what = f"ConfigMap {plugin.namespace}/{plugin.config_name}"
-    entries = answered(
-        what, partial(asked_once, what, partial(cluster.config_map, plugin.namespace, plugin.config_name or ""))
-    )
-    decision = decide_own_config(settings, entries)
-    if decision.refusal is not None:
-        raise OperationRefused(f"{decision.refusal}\nnothing was changed in the cluster")
+    entries = asked(what, partial(cluster.config_map, plugin.namespace, plugin.config_name or ""))
+    decided(partial(decide_own_config, settings, entries))
     entry = chosen_entry(settings, entries)
     for field in ignored_fields((entries or {}).get(entry or "", "")):
         host.log(f"{what}, entry {entry}: the plugin ignores {field}, as it says in its log")

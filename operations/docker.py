@@ -41,7 +41,6 @@ def configuration(
     + nvidia: whether there is a runtime nvidia
     + restart_allowed: if not, containers that a restart would end are left alone, with the restart pending
     + cdi: features.cdi; None leaves it as it is
-    + drain: how the node is emptied before a restart; None where it is not
     """
     yield from ready(PROGRAM)
     state = require(host.get_fact(Docker), "docker's state")

@@ -101,8 +101,6 @@ def uncordon(drain: Drain) -> Iterator[Any]:
     """Lift gpunode's cordon, of this run or an earlier one, once the node is Ready; any other cordon stays.
 
     Call it when the node has been found well, and last.
-
-    + drain: whose node
     """
     yield from given_back(drain)
 

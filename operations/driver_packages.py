@@ -50,7 +50,6 @@ def installed(
     """Install the driver's packages together, at one version, and put back those of before if the new do not work.
 
     + desired: package name -> None (any version), a branch (`580`: its newest) or an upstream version
-    + branch: the branch that is asked for
     + branch_change: whether a driver of another branch may be replaced
     + rollback: required: nothing is changed where the installed packages cannot be saved; or best-effort
     + kernel: release of the kernel for which the module must be there afterwards; None: the running one
@@ -60,7 +59,6 @@ def installed(
     + proof: what is asked of the change: that the module is `loaded`, or on `disk`, or of the `packages` alone
     + stream: the module stream that holds them (MODULE:STREAM), where the repository has streams
     + migrate: whether a driver of NVIDIA's .run installer may be replaced; without it preflight has refused the node
-    + drain: how the node is emptied before another driver than the loaded one comes; None where it is not
     """
     family = FAMILIES[source.family]
     transaction = driver_transaction(family)
@@ -195,8 +193,6 @@ def held(family: str, hold: bool, kernel: bool) -> Iterator[Any]:
 
     Holds that others set stay.
 
-    + family: of the node's package manager
-    + hold: whether the driver is held
     + kernel: whether the packages that bring new kernels are held, too
     """
     state = FAMILIES[family].state()

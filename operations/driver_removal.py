@@ -16,28 +16,21 @@ from gpunode.components.driver.removal import removal_waits
 from gpunode.facts.driver import Driver
 from gpunode.operations.driver_transaction import driver_transaction, driver_variables, emptied_for_driver
 from gpunode.operations.failure import OperationRefused, node_operation, require
-from gpunode.operations.families import FAMILIES, DriverChange, Family
-from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
+from gpunode.operations.families import FAMILIES, DriverChange
+from gpunode.operations.transaction import refuse_failed, settled, target_digest, transaction_command
 from gpunode.packages.driver_packages.names import belongs
 from gpunode.packages.driver_packages.simulation import Simulation
-
-
-def removal_transaction(family: Family) -> Transaction:
-    """Return the driver's transaction where its change is that there is to be none."""
-    return driver_transaction(family, "driver_removal")
 
 
 @node_operation
 def removed(family: str, rollback: str, allowed: bool, drain: Drain | None = None) -> Iterator[Any]:
     """Remove a driver of packages, of NVIDIA's .run installer, or of both, and unload its module where nothing uses it.
 
-    + family: of the node's package manager
     + rollback: required: nothing is changed where what is there cannot be saved; or best-effort
     + allowed: whether disruption.allow is reboot; if not, a driver that is loaded is left as it is, as pending
-    + drain: how the node is emptied before a loaded driver goes; None where it is not
     """
     manager = FAMILIES[family]
-    transaction = removal_transaction(manager)
+    transaction = driver_transaction(manager, "driver_removal")
     yield from settled(transaction)
     state = manager.state()
     driver = require(host.get_fact(Driver), "the driver's state")

@@ -17,9 +17,10 @@ from pyinfra.api import FunctionCommand, Host, State, StringCommand, operation
 from pyinfra.api.operation import OperationMeta, PyinfraOperation
 from pyinfra.context import ctx_host
 
+from gpunode.base.decision import Decision
 from gpunode.base.reading import Unknown
 from gpunode.base.run_context import FAILURE_REASONS
-from gpunode.operations.announcement import announced, is_announcing
+from gpunode.operations.phase import announced, is_announcing
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -85,20 +86,26 @@ def require(reading: T | Unknown, what: str) -> T:
     return reading
 
 
+def change_now(kind: type[T], decision: Decision[Any]) -> T | None:
+    """Return the change of that kind which a run makes now, None where there is none; raise OperationRefused."""
+    if decision.refusal is not None:
+        raise OperationRefused(decision.refusal)
+    for step in decision.steps:
+        if step.waits is not None:
+            host.log(f"reboot pending: {step.waits}")
+        elif isinstance(step.change, kind):
+            return step.change
+    return None
+
+
 @node_operation
 def refuse(reasons: list[str]) -> Iterator[Any]:
-    """Fail this host with its reasons, and no other host.
-
-    + reasons: one line each
-    """
+    """Fail this host with its reasons, and no other host."""
     yield fail("\n".join(f"refused: {reason}" for reason in reasons))
 
 
 @node_operation
 def leave_alone(reason: str) -> Iterator[Any]:
-    """Say why nothing is done to this host, which is no failure.
-
-    + reason: one line
-    """
+    """Say why nothing is done to this host, which is no failure."""
     host.noop(reason)
     yield from ()

@@ -5,7 +5,6 @@ pyinfra's `files.put` needs three facts and writes in place; this needs one and 
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from collections.abc import Iterator
 from typing import Any
@@ -26,38 +25,16 @@ def write_command(path: str, text: str, mode: str = "644") -> StringCommand:
 
     The text travels by standard input: it stands in no list of processes and in no log of commands.
     """
-    encoded = base64.b64encode(text.encode()).decode()
-    temporary = f"{path}.gpunode-new"
-    directory = path.rpartition("/")[0] or "/"
+    directory, temporary = path.rpartition("/")[0] or "/", QuoteString(f"{path}.gpunode-new")
     command = StringCommand(
-        "mkdir",
-        "-p",
-        QuoteString(directory),
-        "&&",
-        "umask",
-        "077",
-        "&&",
-        TEXT,
-        ">",
-        QuoteString(temporary),
-        "&&",
-        "chown",
-        "root:root",
-        QuoteString(temporary),
-        "&&",
-        "chmod",
-        QuoteString(mode),
-        QuoteString(temporary),
-        "&&",
-        "sync",
-        QuoteString(temporary),
-        "&&",
-        "mv",
-        "-fT",
-        QuoteString(temporary),
-        QuoteString(path),
+        *("mkdir -p", QuoteString(directory)),
+        *("&& umask 077 &&", TEXT, ">", temporary),
+        *("&& chown root:root", temporary),
+        *("&& chmod", QuoteString(mode), temporary),
+        *("&& sync", temporary),
+        *("&& mv -fT", temporary, QuoteString(path)),
     )
-    return command_with_input(command, encoded)
+    return command_with_input(command, text)
 
 
 _REPLACE = script_file("placing") + STANDARD_INPUT + script_file("replace_file")
@@ -70,8 +47,7 @@ def replace_command(path: str, text: str, read: str | None) -> StringCommand:
 
     + read: the text as it was read, None where there was none: another one stops the change
     """
-    command = script_command(_REPLACE, path=path, read=digest_of_text(read))
-    return command_with_input(command, base64.b64encode(text.encode()).decode())
+    return command_with_input(script_command(_REPLACE, path=path, read=digest_of_text(read)), text)
 
 
 @node_operation
@@ -79,7 +55,6 @@ def content(path: str, text: str, mode: str = "644") -> Iterator[Any]:
     """Keep a file at exactly this text and mode, owned by root.
 
     + path: absolute path; missing folders are made
-    + text: the whole content
     + mode: octal digits without a leading zero
     """
     keeps(path, text, mode)
@@ -93,10 +68,7 @@ def content(path: str, text: str, mode: str = "644") -> Iterator[Any]:
 
 @node_operation
 def absent(path: str) -> Iterator[Any]:
-    """Remove a file that gpunode wrote.
-
-    + path: absolute path
-    """
+    """Remove a file that gpunode wrote."""
     keeps(path, None)
     present = require(host.get_fact(File, path=path), path)
     if present.sha256 is None:

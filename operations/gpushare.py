@@ -7,7 +7,6 @@ the old manifest comes back, and the old scheduler is waited for.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import os
 import urllib.request
@@ -27,6 +26,7 @@ from gpunode.kubernetes.gpushare.decide import DesiredScheduler, decide
 from gpunode.kubernetes.gpushare.state import SchedulerState
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.keeping import digest_as_read, digest_of_text
+from gpunode.operations.script import encoded
 from gpunode.operations.shared_once import once_per_run
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 from gpunode.settings.gpushare import GpushareSettings
@@ -66,8 +66,8 @@ def extended(extender: Extender | None, manifest: str, version: str | None, time
         own=FOLDER,
         path=path,
         option=f"--config={path}" if path else "",
-        text=_base64(text),
-        written=_base64(change.manifest),
+        text=encoded(text),
+        written=encoded(change.manifest),
         manifest_read=digest_of_text(state.manifest),
         path_read=digest_as_read(state.configurations.get(path)),
         health=change.health,
@@ -77,10 +77,6 @@ def extended(extender: Extender | None, manifest: str, version: str | None, time
     )
 
 
-def _base64(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
-
-
 _LONGEST = 256 * 1024 * 1024
 _SECONDS = 120
 
@@ -88,11 +84,7 @@ _SECONDS = 120
 @node_operation
 @once_per_run("kubectl-inspect-gpushare")
 def inspect_plugin(desired: GpushareSettings, proxy: ProxySettings) -> Iterator[Any]:
-    """Keep the kubectl plugin of the asked digest on this machine; where no address is given, nothing is done.
-
-    + desired: address, digest and path
-    + proxy: by which it is fetched
-    """
+    """Keep the kubectl plugin of the asked digest on this machine; where no address is given, nothing is done."""
     if desired.inspect_url is None or desired.inspect_sha256 is None:
         host.noop("no kubectl-inspect-gpushare is asked for")
         return

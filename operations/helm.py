@@ -30,7 +30,7 @@ from gpunode.kubernetes.helm.program import HelmError
 from gpunode.kubernetes.helm.session import Session
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, labelled_for
 from gpunode.operations.cluster_labels import relabelled
-from gpunode.operations.control_plane import runner
+from gpunode.operations.control_plane import cluster_for, runner
 from gpunode.operations.failure import OperationRefused, node_operation
 from gpunode.operations.mps_clients import drained, may_restart, release_waits, restart_of
 from gpunode.operations.phase import is_executing
@@ -89,7 +89,6 @@ def release(desired: AskedRelease, proxy: ProxySettings, everyone: Mapping[str, 
     helm runs where `kubernetes.run_on` says. What nodes are still labelled for stays, until `leftovers`. Nodes with
     clients of the plugin's MPS daemons are drained before a change that restarts these, or it waits.
 
-    + desired: what the cluster is to get
     + proxy: for charts and registries; its no_proxy must name the API server
     + everyone: host -> settings of the whole inventory
     """
@@ -131,7 +130,6 @@ def kept(
 ) -> Iterator[Any]:
     """Yield what keeps a release at its chart and values; raise OperationRefused.
 
-    + nodes: asks for the cluster's nodes
     + labelled: which of them gpunode has labelled for the release
     + in_use: the plugin's configurations that nodes are labelled for, which stay
     + everyone: host -> settings, where a change may restart MPS daemons, whose nodes are drained before
@@ -228,8 +226,7 @@ def _taken_away(
     leaves: _Leaves,
     labelled: Callable[[Mapping[str, ClusterNode]], set[str]],
 ) -> Iterator[Any]:
-    kubernetes, proxy = cluster_of.kubernetes, cluster_of.proxy
-    cluster = Cluster(kubernetes, proxy, runner(kubernetes))
+    cluster = cluster_for(cluster_of)
     name = f"release {desired.namespace}/{desired.release}"
     try:
         actual, changed = asked_once(_NODES, cluster.nodes), relabelled(everyone)
@@ -239,7 +236,7 @@ def _taken_away(
                 host.log(f"{name} stays: {', '.join(others[:5])} labelled for it, and not changed by this run")
             host.noop(f"{name} is none of gpunode's to take away")
             return
-        session = Session.begun(kubernetes, desired, proxy, runner(kubernetes))
+        session = Session.begun(cluster.kubernetes, desired, cluster.proxy, cluster.run)
         decision = session.decide_absence(chart, datetime.now(UTC))
     except (ClusterError, HelmError, ParseError) as error:
         raise OperationRefused(f"{error}\nnothing was changed in the cluster") from None

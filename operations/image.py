@@ -25,8 +25,6 @@ def first_boot(settings: Settings) -> Iterator[Any]:
     """Keep what verifies and records the first boot of a machine that is made from the image.
 
     They are no own files of a node, which a later run there would take away: the unit does nothing once it is recorded.
-
-    + settings: the image's settings
     """
     different = [path for path, text in files(settings, version("gpunode")).items() if _differs(path, text)]
     for path in different:

@@ -37,7 +37,6 @@ def nodes(settings: ImexSettings, allowed: str, comes: bool, drain: Drain | None
 
     + allowed: disruption.allow: below `restart` a running daemon is left as it is
     + comes: whether nvidia-imex comes with the driver in this run
-    + drain: how the node is emptied before a running daemon is stopped; None where it is not
     """
     desired = Desired(settings, Disruption[allowed], comes)
     state = _state(desired)

@@ -25,7 +25,7 @@ def ended() -> Iterator[Any]:
     Call it behind all others: what they change they bring to its end themselves, and know how. What nobody asks for any
     more is not undone: its owner may have changed it since, and nobody said what that may disturb.
     """
-    found = _reading()
+    found: Reading = require(host.get_fact(Interrupted), "what earlier runs began and did not end")
     for name in found.names:
         host.log(f"caution: an earlier run began a change of {name} and did not end; {BY_HAND}")
     if found.stale:
@@ -35,8 +35,3 @@ def ended() -> Iterator[Any]:
         yield script_command('rm -rf -- "$@"', *found.left)
     if not (found.names or found.stale or found.left):
         host.noop("nothing of an earlier run is left")
-
-
-def _reading() -> Reading:
-    reading: Reading = require(host.get_fact(Interrupted), "what earlier runs began and did not end")
-    return reading

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +14,7 @@ from gpunode.facts.kubelet import Kubelet as KubeletFact
 from gpunode.operations.failure import node_operation, require
 from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.runtime import to_carry_out
+from gpunode.operations.script import encoded
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 from gpunode.settings.kubelet import KubeletSettings
 from gpunode.system.kubelet import NOTED, Kubelet
@@ -27,7 +27,6 @@ def configuration(settings: KubeletSettings, allowed: str, drain: Drain | None =
     """Keep the kubelet at what is asked, in a drop-in or its file; what gpunode set and is not asked any more goes.
 
     + allowed: disruption.allow: where it is nothing, a kubelet with pods is not restarted
-    + drain: how the node is emptied before a restart that pods would feel; None where it is not
     """
     yield from settled(_CHANGE)
     state: Kubelet = require(host.get_fact(KubeletFact), "the kubelet's state")
@@ -50,10 +49,10 @@ def configuration(settings: KubeletSettings, allowed: str, drain: Drain | None =
         target,
         path=change.path,
         read=digest_of_text(files.get(change.path)) if change.path else "",
-        text="-" if change.text is None else _encoded(change.text),
+        text="-" if change.text is None else encoded(change.text),
         cleared=cleared,
         cleared_read=digest_of_text(files.get(cleared)),
-        cleared_text=_encoded(of_cleared),
+        cleared_text=encoded(of_cleared),
         cpus=f"{state.root_dir.rstrip('/')}/cpu_manager_state" if change.cpu_manager else "",
         policy=change.cpu_manager or "",
         health=state.health or "",
@@ -63,7 +62,3 @@ def configuration(settings: KubeletSettings, allowed: str, drain: Drain | None =
         noted=NOTED,
         reads="\n".join(change.reads) if settings.asks else "",
     )
-
-
-def _encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()

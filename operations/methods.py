@@ -1,4 +1,4 @@
-"""The methods by which GPUs get into a cluster without a release: gpunode's own objects, and room made for them."""
+"""The methods by which GPUs get into a cluster without a release: gpunode's own objects, and their namespaces."""
 
 from __future__ import annotations
 
@@ -15,19 +15,32 @@ from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.errors import explained
 from gpunode.kubernetes.helm.manifest import Identity
 from gpunode.kubernetes.objects import own_objects
-from gpunode.kubernetes.objects.own_objects import Document, ObjectsChange
-from gpunode.operations.cluster_command import answered, decided, told
+from gpunode.kubernetes.objects.own_objects import Document
 from gpunode.operations.cluster_labels import relabelled
-from gpunode.operations.control_plane import runner
+from gpunode.operations.control_plane import asked, cluster_for, decided, told
 from gpunode.operations.device_plugin import nodes, ours
 from gpunode.operations.failure import OperationRefused, node_operation
-from gpunode.operations.shared_once import asked_once, once_per_run
+from gpunode.operations.shared_once import once_per_run
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
 
 
-def _cluster(cluster_of: Settings) -> Cluster:
-    return Cluster(cluster_of.kubernetes, cluster_of.proxy, runner(cluster_of.kubernetes))
+@node_operation
+@once_per_run("namespaces that admit the plugin's pods")
+def admitted(namespaces: Mapping[str, str], cluster_of: Settings) -> Iterator[Any]:
+    """Keep the label by which Pod Security admits pods that mount folders of the node; helm would set none.
+
+    + namespaces: by name, with the setting that chooses each
+    + cluster_of: settings of a node of the cluster, which say where it is
+    """
+    cluster = cluster_for(cluster_of)
+    decision = decided(partial(cluster.decide_namespaces, namespaces))
+    for step in decision.steps:
+        if step.change is not None:
+            host.log(f"{step.settles[0].cause}: to admit pods that mount folders of the node")
+            yield told(partial(cluster.told, f"kubectl {step.action}", *step.change))
+    if not decision.steps:
+        host.noop("; ".join(f"{item.what} as desired" for item in decision.findings) or "no namespace of gpunode's")
 
 
 @node_operation
@@ -37,9 +50,7 @@ def right_cluster(everyone: Mapping[str, Settings], cluster_of: Settings) -> Ite
     + everyone: host -> settings of the whole inventory
     + cluster_of: settings of a node of the cluster, which say where it is
     """
-    decision = decide_right(everyone, nodes(_cluster(cluster_of)))
-    if decision.refusal is not None:
-        raise OperationRefused(f"{decision.refusal}\nnothing was changed in the cluster")
+    decision = decided(partial(decide_right, everyone, nodes(cluster_for(cluster_of))))
     host.noop(f"the cluster {decision.findings[0].actual}")
     yield from ()
 
@@ -48,21 +59,19 @@ def right_cluster(everyone: Mapping[str, Settings], cluster_of: Settings) -> Ite
 def alone(settings: Settings, everyone: Mapping[str, Settings], cluster_of: Settings) -> Iterator[Any]:
     """Refuse a node that another device plugin takes beside the one that it is to have. It changes nothing.
 
-    + settings: the host's settings
     + everyone: host -> settings of the whole inventory
     + cluster_of: settings of a node of the cluster, which say where it is
     """
     if not settings.kubernetes.enabled or settings.device_plugin.method == "none":
         host.noop("the node's device plugin is none of gpunode's")
         return
-    cluster = _cluster(cluster_of)
+    cluster = cluster_for(cluster_of)
     actual = nodes(cluster)
     node = actual.get(node_name(host.name, settings))
     if node is None:
         host.noop("no node of the cluster yet")
         return
-    what = "the cluster's device plugins"
-    plugins = answered(what, partial(asked_once, what, cluster.plugins))
+    plugins = asked("the cluster's device plugins", cluster.plugins)
     decision = decide_alone(settings, node, plugins, leaving(everyone, actual, relabelled(everyone)))
     if decision.refusal is not None:
         raise OperationRefused(f"{decision.refusal}\nnothing was changed for {node.name}")
@@ -81,7 +90,7 @@ def objects(desired: Sequence[Document], cluster_of: Settings, everyone: Mapping
     + cluster_of: settings of a node of the cluster, which say where it is
     + everyone: host -> settings of the whole inventory
     """
-    cluster, kubernetes = _cluster(cluster_of), cluster_of.kubernetes
+    cluster, kubernetes = cluster_for(cluster_of), cluster_of.kubernetes
     decision = decided(partial(cluster.decide_objects, desired, nodes(cluster), relabelled(everyone), ours(cluster)))
     for item in decision.findings:
         if item.is_caution:
@@ -98,17 +107,13 @@ def objects(desired: Sequence[Document], cluster_of: Settings, everyone: Mapping
         yield told(partial(_removed, cluster, identity))
     if change.apply:
         yield told(partial(cluster.told, "kubectl apply", *own_objects.applying(kubernetes, change.apply)))
-    for identity in _waited_for(change, desired):
+    for identity in own_objects.workloads(desired) if change.apply else change.unready:
         yield told(partial(_ready, cluster, identity))
 
 
-def _waited_for(change: ObjectsChange, desired: Sequence[Document]) -> Sequence[Identity]:
-    return own_objects.workloads(desired) if change.apply else change.unready
-
-
 def _removed(cluster: Cluster, identity: Identity) -> None:
-    seconds = cluster.kubernetes.timeout
-    _long(cluster, f"kubectl delete {identity}", own_objects.removing(cluster.kubernetes, identity, seconds))
+    words = own_objects.removing(cluster.kubernetes, identity, cluster.kubernetes.timeout)
+    _long(cluster, f"kubectl delete {identity}", words)
 
 
 def _ready(cluster: Cluster, identity: Identity) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -33,7 +32,7 @@ from gpunode.operations.keeping import UNREAD, digest_as_read
 from gpunode.operations.mig_in_cluster import followed, set_aside, unsettled
 from gpunode.operations.own_files import keeps, keeps_all
 from gpunode.operations.reboot import FORGET, new_boot
-from gpunode.operations.script import script_command
+from gpunode.operations.script import encoded, script_command
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 from gpunode.settings import Settings
 from gpunode.settings.mig import MigSettings
@@ -58,12 +57,10 @@ def layout(
 ) -> Iterator[Any]:
     """Bring the GPUs to the layout that is asked for, and keep it over reboots; no configuration: what does that goes.
 
-    + asked: which configuration
     + gpus: the node's GPUs by PCI address
     + allowed: disruption.allow: what it does not allow is left as it is where containers run; at `reboot` the node is
       booted where a mode waits for that alone
     + timeout: seconds within which it must then answer from its new boot
-    + drain: how the node is emptied before anything is taken from its GPUs; None where it is not
     + node_of: the host's settings where it is a node of a cluster, whose device plugin would hold its GPUs
     """
     nobody_asks = settings.config is None and not settings.config_from_label
@@ -182,8 +179,8 @@ def _carried_out(
             script_read=digest_as_read(digests.get(SCRIPT)),
             record_read=digest_as_read(boot.record_digest) if boot.readable else UNREAD,
             name_of_unit=NAME,
-            unit_text=_encoded(files[UNIT]),
-            script_text=_encoded(files[SCRIPT]),
+            unit_text=encoded(files[UNIT]),
+            script_text=encoded(files[SCRIPT]),
             cdi=OWN_SPECIFICATION,
             mark=CDI_MARK,
         )
@@ -201,7 +198,3 @@ def _containers() -> int:
     docker = require(host.get_fact(Docker), "docker's state")
     crio = require(host.get_fact(Crio), "CRI-O's state")
     return int(containerd.shims + docker.containers + crio.containers)
-
-
-def _encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()

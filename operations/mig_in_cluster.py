@@ -21,9 +21,8 @@ from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.evict_daemonsets import DaemonSet, leaving, left, pods_on, taking
 from gpunode.kubernetes.device_plugin.others import asking
 from gpunode.kubernetes.nodes.labels import LabelChange, before_mig
-from gpunode.operations.cluster_command import told
 from gpunode.operations.cluster_labels import is_taking_part, labels_changed, mig_at_work
-from gpunode.operations.control_plane import runner
+from gpunode.operations.control_plane import cluster_for, told
 from gpunode.operations.explained import ExplainedCommand
 from gpunode.operations.phase import is_executing
 from gpunode.operations.transaction import ENDED
@@ -44,7 +43,7 @@ def set_aside(node_of: Settings | None, clears: bool) -> Iterator[Any]:
     """
     if node_of is None or (is_executing() and not is_taking_part()):
         return
-    cluster = Cluster(node_of.kubernetes, node_of.proxy, runner(node_of.kubernetes))
+    cluster = cluster_for(node_of)
     sets: frozenset[DaemonSet] = frozenset()
     try:
         node = cluster.node(node_name(host.name, node_of))

@@ -5,7 +5,6 @@ A daemon that is told new settings needs no restart; its clients would feel one.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -24,6 +23,7 @@ from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.keeping import digest_as_read
 from gpunode.operations.own_files import keeps, keeps_all
 from gpunode.operations.runtime import to_carry_out
+from gpunode.operations.script import encoded
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 from gpunode.settings.mps import MpsSettings
 from gpunode.system.gpu import Gpu
@@ -37,10 +37,7 @@ def daemons(
 ) -> Iterator[Any]:
     """Keep exactly these MPS control daemons running, each with its settings; none: what gpunode set up goes.
 
-    + desired: the daemons
-    + asked: the settings that they were made from
     + restart_allowed: if not, a daemon with clients is left as it is where it would have to be restarted
-    + drain: how the node is emptied before a daemon with clients is restarted or goes; None where it is not
     """
     yield from settled(_CHANGE)
     state: Mps = require(host.get_fact(MpsFact), "the state of MPS")
@@ -76,7 +73,7 @@ def daemons(
         target,
         read="\n".join(f"{path} {digest_as_read(digests.get(path))}" for path in touched),
         removed=" ".join(change.removed),
-        written="\n".join(f"{path} {755 if path == APPLY else 644} {_encoded(text)}" for path, text in written),
+        written="\n".join(f"{path} {755 if path == APPLY else 644} {encoded(text)}" for path, text in written),
         units=" ".join(daemon.unit for daemon in desired),
         gone=" ".join(change.gone),
         restart=" ".join(change.restart),
@@ -87,7 +84,3 @@ def daemons(
         script=APPLY,
         folder_of_settings=FOLDER,
     )
-
-
-def _encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()

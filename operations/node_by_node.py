@@ -33,7 +33,7 @@ from gpunode.kubernetes.device_plugin.view import View
 from gpunode.kubernetes.drain.commands import drain_of
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import LabelChange
-from gpunode.operations.cluster_command import answered, told
+from gpunode.operations.control_plane import answered, told
 from gpunode.operations.drain import given_back
 from gpunode.operations.failure import OperationRefused, require
 from gpunode.operations.mps_clients import drained, may_restart, release_waits, restart_of

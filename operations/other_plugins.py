@@ -1,6 +1,7 @@
 """Releases of other device plugins and of DCGM's exporter: kept, and taken away where no node has them any more.
 
-Those of a manifest are objects of gpunode's own: operations/methods.py keeps them.
+What the exporter's release would fail on is refused before helm runs. Those of a manifest are objects of gpunode's own:
+operations/methods.py keeps them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand
 
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
+from gpunode.kubernetes.components import decide_exporter_alone
+from gpunode.kubernetes.device_plugin.cluster import ClusterError
 from gpunode.kubernetes.helm.asked import AskedRelease
 from gpunode.kubernetes.helm.program import HelmError
 from gpunode.kubernetes.helm.session import Session
@@ -22,16 +24,47 @@ from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import owned, plugin_label
 from gpunode.kubernetes.other_plugins.desired import kept_releases
 from gpunode.operations.cluster_labels import relabelled
-from gpunode.operations.control_plane import runner
+from gpunode.operations.control_plane import asked, cluster_for, decided
 from gpunode.operations.device_plugin import nodes, ours
 from gpunode.operations.failure import OperationRefused, node_operation
 from gpunode.operations.helm import carry_out, kept, to_carry_out
 from gpunode.operations.shared_once import once_per_run
 from gpunode.settings import Settings
+from gpunode.settings.cluster import node_name
 
 
-def _cluster(cluster_of: Settings) -> Cluster:
-    return Cluster(cluster_of.kubernetes, cluster_of.proxy, runner(cluster_of.kubernetes))
+@node_operation
+def monitored(everyone: Mapping[str, Settings], cluster_of: Settings) -> Iterator[Any]:
+    """Refuse a ServiceMonitor in a cluster that knows no such kind, on every host alike. It changes nothing.
+
+    + everyone: host -> settings of the whole inventory, one of which asks for a ServiceMonitor
+    + cluster_of: settings of a node of the cluster, which say where it is
+    """
+    ask = partial(cluster_for(cluster_of).decide_monitor, everyone)
+    decided(partial(asked, "the kinds of the Prometheus Operator", ask))
+    host.noop("the cluster knows the kind ServiceMonitor")
+    yield from ()
+
+
+@node_operation
+def alone(settings: Settings, cluster_of: Settings) -> Iterator[Any]:
+    """Refuse a node that another exporter or host engine takes beside the one that it is to have. It changes nothing.
+
+    + cluster_of: settings of a node of the cluster, which say where it is
+    """
+    if not (settings.kubernetes.enabled and settings.dcgm_exporter_chart.enabled):
+        host.noop("the node has no exporter by gpunode")
+        return
+    cluster = cluster_for(cluster_of)
+    node = nodes(cluster).get(node_name(host.name, settings))
+    if node is None:
+        host.noop("no node of the cluster yet")
+        return
+    decision = decide_exporter_alone(settings, node, asked("DCGM's DaemonSets in the cluster", cluster.exporters))
+    if decision.refusal is not None:
+        raise OperationRefused(f"{decision.refusal}\nnothing was changed for {node.name}")
+    host.noop("no other exporter takes the node")
+    yield from ()
 
 
 @node_operation
@@ -45,7 +78,7 @@ def releases(desired: Mapping[str, AskedRelease], cluster_of: Settings) -> Itera
     if not desired:
         host.noop("no other release is asked for")
     for name, each in desired.items():
-        yield from kept(each, cluster_of.proxy, partial(nodes, _cluster(cluster_of)), partial(_labelled, name))
+        yield from kept(each, cluster_of.proxy, partial(nodes, cluster_for(cluster_of)), partial(_labelled, name))
 
 
 def _labelled(name: str, actual: Mapping[str, ClusterNode]) -> set[str]:
@@ -63,7 +96,7 @@ def releases_absent(
     + cluster_of: settings of a node of the cluster, which say where it is
     + everyone: host -> settings of the whole inventory
     """
-    cluster, changes = _cluster(cluster_of), []
+    cluster, changes = cluster_for(cluster_of), []
     try:
         left = cluster.releases_left(
             desired, nodes(cluster), relabelled(everyone), ours(cluster), kept_releases(everyone)

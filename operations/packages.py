@@ -23,7 +23,6 @@ def installed(
 ) -> Iterator[Any]:
     """Install packages at the versions asked for, in one transaction, and check that this is what came.
 
-    + family: of the node's package manager
     + desired: package name -> None (any version), a branch (`580`: its newest) or an upstream version
     + repository: label of the repository that they come from, whose list must be refreshed; empty: none of ours
     + one_version: the packages belong together: where the installed ones differ, all get the newest of their versions

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,7 +20,7 @@ from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.own_files import keeps
 from gpunode.operations.reboot import FORGET, new_boot
-from gpunode.operations.script import STANDARD_INPUT, command_with_input, script_command
+from gpunode.operations.script import STANDARD_INPUT, command_with_input, encoded, script_command
 from gpunode.settings.power import PowerSettings
 from gpunode.system.running_boot import RECORD
 
@@ -36,7 +35,6 @@ def kept(settings: PowerSettings, allowed: str, timeout: int = 900, drain: Drain
 
     + allowed: disruption.allow: at `reboot` the node is booted where a mode of ECC waits for that
     + timeout: seconds within which it must then answer from its new boot
-    + drain: how the node is emptied before that; None where it is not
     """
     wanted = texts(rules(settings))
     driver = driver_state()
@@ -87,9 +85,7 @@ def _decided(desired: Desired) -> Decision[PowerChange]:
 
 
 def _command(change: PowerChange) -> StringCommand:
-    written = "\n".join(
-        f"{path} {base64.b64encode(text.encode()).decode()}" for path, text in sorted(change.written.items())
-    )
+    written = "\n".join(f"{path} {encoded(text)}" for path, text in sorted(change.written.items()))
     command = script_command(
         _SET,
         tasks="\n".join(task.line for task in change.tasks),
@@ -99,4 +95,4 @@ def _command(change: PowerChange) -> StringCommand:
         unit_path=UNIT,
         note=NOTE,
     )
-    return command_with_input(command, base64.b64encode(written.encode()).decode())
+    return command_with_input(command, written)

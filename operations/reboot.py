@@ -47,9 +47,7 @@ def rebooted(
 
     + allowed: whether disruption.allow is reboot; if not, the node is left as it is, with the reboot pending
     + timeout: seconds within which it must answer from the new boot; then it has failed
-    + parameters: what the kernel module is to be loaded with
     + absent: no driver is to be there: boot where one is loaded that has been removed
-    + drain: how the node is emptied first; None where it is not
     """
     driver = driver_state()
     if not (difference := _difference(driver, parameters, absent)):
@@ -81,7 +79,6 @@ def new_boot(purpose: str, timeout: int, absent: bool = False, drain: Drain | No
     + purpose: one word for what the boot is for; where one for that did not help, FORGET was not run, and none follows
     + timeout: seconds within which the node must answer from the new boot
     + absent: no driver is to be loaded by it
-    + drain: how the node is emptied first; None where it is not
     """
     before = require(host.get_fact(RunningBootFact), "which boot is running")
     boot = require(host.get_fact(Boot), "what boots next")

@@ -1,19 +1,24 @@
-"""What all package managers' repositories of ours have in common: their files, whether they are good, their end."""
+"""What all package managers' repositories of ours have in common: how they are trusted and read, and their end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pyinfra import host
 
 from gpunode.base.shell_file import script_file
+from gpunode.facts.base import NodeFact
 from gpunode.facts.file import File
-from gpunode.operations.failure import require
+from gpunode.operations.apt_trust import commands
+from gpunode.operations.explained import explained_command
+from gpunode.operations.failure import OperationRefused, require
+from gpunode.operations.own_files import keeps
 from gpunode.operations.script import script_command
+from gpunode.packages.apt_trust import Step
 from gpunode.packages.deb import AptRepository
 from gpunode.packages.keyring import PERMISSIONS, PRIMARY_KEYS
-from gpunode.packages.repositories import key_path, source_path
+from gpunode.packages.repositories import PackageRepository, key_path, source_path
 
 PINNED_KEY = f"{PRIMARY_KEYS}{script_file('pinned_key')}"
 
@@ -21,11 +26,13 @@ PINNED_KEY = f"{PRIMARY_KEYS}{script_file('pinned_key')}"
 class Repositories:
     """Say how a package manager has its repositories: one subclass each.
 
-    ALSO are the endings of further files beside the stamp. Shell text: FORGET takes away what the manager keeps of the
-    repository $name beside its files.
+    ALSO are the endings of further files beside the stamp, KEY is the name of the key's path in the scripts. FORGET is
+    shell text that takes away what the manager keeps of the repository $name beside its files.
     """
 
     family = ""
+    fact: type[NodeFact[AptRepository]]
+    KEY = "key"
     ALSO: tuple[str, ...] = ()
     FORGET = ":"
 
@@ -34,11 +41,89 @@ class Repositories:
         stamp = f"/var/lib/gpunode/{self.family}/{label}.refreshed"
         return key_path(self.family, label), source_path(self.family, label), stamp
 
-    def no_repository(self, label: str) -> Iterator[Any]:
-        """Remove a repository of ours, with its key; what apt has of its lists goes with the next refresh.
+    def trusting(self) -> str:
+        """Return the shell text that trusts the key by its fingerprint, and reads the repository."""
+        raise NotImplementedError
 
-        + label: as for `repository`
+    def question(self, desired: PackageRepository) -> dict[str, Any]:
+        """Return what else the fact is asked."""
+        return {}
+
+    def strays(self, desired: PackageRepository, present: AptRepository) -> Sequence[Step]:
+        """Return what is to be disabled of the node's other sources and keys; raise ValueError where one is unclear."""
+        raise NotImplementedError
+
+    def repository(
+        self,
+        label: str,
+        uri: str,
+        key_url: str,
+        key_fingerprint: str,
+        suite: str = "/",
+        components: str = "",
+        packages_signed: bool = True,
+        proxies: Mapping[str, str] | None = None,
+    ) -> Iterator[Any]:
+        """Trust and read a package repository.
+
+        The key is fetched on the node and refused unless its fingerprint is the pinned one; only root may write its
+        file. Metadata must be signed by it. The lists are fetched again when source or key is not the one that they
+        were fetched for. Other enabled entries for the same repository are disabled, once ours is trusted. apt refuses
+        an index older than the last that was read of the same address, and disables (.gpunode-disabled) retired keys
+        that are trusted for every repository.
+
+        + label: names the files, such as `gpunode-LABEL.sources` and `gpunode-LABEL.gpg`
+        + key_fingerprint: 40 hex digits
+        + suite, components: with apt as in sources.list, suite `/` for a flat repository; else, where there are
+          components, the repository is below the address, at SUITE/ARCHITECTURE/COMPONENT
+        + packages_signed: whether each package must be signed, too; apt takes their digests from the signed list
+        + proxies: http_proxy, https_proxy and no_proxy for the download of the key, and for a repository of rpm's
         """
+        key, source, stamp = self.paths(label)
+        desired = PackageRepository(
+            self.family, label, uri, key_url, key_fingerprint, suite, components, packages_signed, proxies or {}
+        )
+        text = desired.text
+        keeps(source, text)
+        fact = host.get_fact(
+            self.fact, keyring=key, source=source, stamp=stamp, uri=desired.address, **self.question(desired)
+        )
+        present: AptRepository = require(fact, f"the package repository {label}")
+        try:
+            strays = self.strays(desired, present)
+        except ValueError as error:
+            raise OperationRefused(f"the package repository {label}: {error}") from error
+        for step in strays:
+            host.log(f"{step.path}: {step.reason}; to be disabled")
+        # One key, and read since source and key are as they are.
+        good = (
+            present.fingerprints == (key_fingerprint,)
+            and present.permissions == PERMISSIONS
+            and present.source == text
+            and present.digest is not None
+            and present.digest == present.refreshed
+        )
+        if good and not strays:
+            host.noop(f"the repository {label} is trusted and read")
+            return
+        if not good:
+            yield explained_command(
+                script_command(
+                    self.trusting(),
+                    name=label,
+                    **{self.KEY: key},
+                    source=source,
+                    stamp=stamp,
+                    text=text,
+                    key_url=key_url,
+                    fingerprint=key_fingerprint,
+                    **(proxies or {}),
+                )
+            )
+        yield from commands(strays)
+
+    def no_repository(self, label: str) -> Iterator[Any]:
+        """Remove a repository of ours, with its key; what apt has of its lists goes with the next refresh."""
         key, source, stamp = self.paths(label)
         paths = (key, source, stamp, *(stamp.replace("refreshed", ending) for ending in self.ALSO))
         actual = [path for path in paths if require(host.get_fact(File, path=path), path).sha256 is not None]
@@ -46,14 +131,3 @@ class Repositories:
             host.noop(f"the repository {label} is not trusted by gpunode")
             return
         yield script_command(f'{self.FORGET}\nrm -f "$@"', *paths, name=label, key=key)
-
-
-def is_good(present: AptRepository, key_fingerprint: str, text: str) -> bool:
-    """Say whether a repository has its one key and its source, and was read since both are as they are."""
-    return (
-        present.fingerprints == (key_fingerprint,)
-        and present.permissions == PERMISSIONS
-        and present.source == text
-        and present.digest is not None
-        and present.digest == present.refreshed
-    )

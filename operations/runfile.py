@@ -22,22 +22,16 @@ from gpunode.operations.driver_removal import refuse_more_than_the_driver
 from gpunode.operations.driver_transaction import driver_transaction, driver_variables, emptied_for_driver
 from gpunode.operations.explained import explained_command
 from gpunode.operations.failure import node_operation, require
-from gpunode.operations.families import FAMILIES, DriverChange, Family
+from gpunode.operations.families import FAMILIES, DriverChange
 from gpunode.operations.runfile_scripts import FETCH
 from gpunode.operations.script import script_command
-from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
+from gpunode.operations.transaction import refuse_failed, settled, target_digest, transaction_command
 from gpunode.system.boot import Boot
-
-
-def runfile_transaction(family: Family) -> Transaction:
-    """Return the driver's transaction where its change is a .run file."""
-    return driver_transaction(family, "driver_runfile")
 
 
 def fetch_command(file: Runfile, proxies: Mapping[str, str], setting: str) -> StringCommand:
     """Return the command that fetches a .run file, or what is missing of it, and checks its SHA-256.
 
-    + proxies: http_proxy, https_proxy and no_proxy
     + setting: the setting that holds the SHA-256, for the error that it is another one
     """
     fetch = script_command(FETCH, path=file.path, url=file.url, sha256=file.sha256, setting=setting, **proxies)
@@ -46,12 +40,7 @@ def fetch_command(file: Runfile, proxies: Mapping[str, str], setting: str) -> St
 
 @node_operation
 def fetched(file: Runfile, proxies: Mapping[str, str], setting: str) -> Iterator[Any]:
-    """Keep a .run file on the node; a download that was cut is resumed, one with another SHA-256 removed.
-
-    + file: its name, address and SHA-256
-    + proxies: http_proxy, https_proxy and no_proxy
-    + setting: the setting that holds the SHA-256
-    """
+    """Keep a .run file on the node; a download that was cut is resumed, one with another SHA-256 removed."""
     if require(host.get_fact(FetchedRunfile, path=file.path), file.path).is_whole(file.sha256):
         host.noop(f"{file.path} is there")
         return
@@ -72,9 +61,7 @@ def installed(
 ) -> Iterator[Any]:
     """Install a driver by its .run file, and put back what was there before (packages, too) if it does not work.
 
-    + family: of the node's package manager
     + file: where it was fetched to, and its SHA-256, which is checked again before it is run
-    + version: the driver's exact version
     + flavour: open or proprietary
     + dkms: whether DKMS builds the module for each new kernel
     + rollback: required: nothing is changed where what is there cannot be saved; or best-effort
@@ -82,7 +69,7 @@ def installed(
     + proof, drain: as for operations.driver_packages.installed
     """
     manager = FAMILIES[family]
-    transaction = runfile_transaction(manager)
+    transaction = driver_transaction(manager, "driver_runfile")
     yield from settled(transaction)
     driver = require(host.get_fact(Driver), "the driver's state")
     boot = require(host.get_fact(BootFact), "what boots next")

@@ -10,7 +10,6 @@ operations/docker.py, CRI-O's in operations/crio.py.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,9 +22,8 @@ from gpunode.base.shell_file import script_file
 from gpunode.components.runtime import RuntimeChange
 from gpunode.operations.failure import OperationRefused
 from gpunode.operations.keeping import UNREAD, digest_of_text
+from gpunode.operations.script import encoded
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
-
-NOTES = "/run/gpunode"
 
 
 @dataclass(frozen=True)
@@ -77,8 +75,9 @@ def changed(
     target = target_digest(*(file.text or "" for file in change.files), "" if change.files else since)
     own = transaction(program)
     refuse_failed(own, target)
+    actual = {path: digest_of_text(text) for path, text in read.items()}
     files = "\n".join(
-        f"{file.path} {'-' if file.text is None else _base64(file.text)} {_as_read(read, file.path)}"
+        f"{file.path} {'-' if file.text is None else encoded(file.text)} {actual.get(file.path, UNREAD)}"
         for file in change.files
     )
     if drain is not None:
@@ -89,11 +88,11 @@ def changed(
         program=program.name,
         unit=program.unit,
         plugin=program.plugin,
-        notes=NOTES,
+        notes="/run/gpunode",
         loaded=loaded,
         needs=needs,
         files=files,
-        staged=_base64(change.staged or ""),
+        staged=encoded(change.staged or ""),
         expected="\n".join(change.expected),
         act=change.act,
         proc="/proc",
@@ -131,11 +130,3 @@ def to_carry_out(decision: Decision[Change], as_desired: str, waiting: str) -> C
         return None
     host.noop(as_desired)
     return None
-
-
-def _as_read(read: Mapping[str, str | None], path: str) -> str:
-    return digest_of_text(read[path]) if path in read else UNREAD
-
-
-def _base64(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()

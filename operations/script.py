@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 from pyinfra.api import QuoteString, StringCommand
 
 # Prints the text that stands as base64 in the one line of standard input. A line without its end is one of which the
@@ -35,7 +37,12 @@ def script_command(body: str, *arguments: str, **variables: str) -> StringComman
     )
 
 
-def command_with_input(command: StringCommand, line: str) -> StringCommand:
-    """Return `command` with one line on its standard input, where no list of processes shows it."""
-    command.connector_arguments["_stdin"] = [line]
+def encoded(text: str) -> str:
+    """Return a text as base64, in one line without blanks."""
+    return base64.b64encode(text.encode()).decode()
+
+
+def command_with_input(command: StringCommand, text: str) -> StringCommand:
+    """Return `command` with a text on its standard input, as one line of base64; no list of processes shows it."""
+    command.connector_arguments["_stdin"] = [encoded(text)]
     return command

@@ -18,9 +18,8 @@ from pyinfra.context import ctx_host
 
 from gpunode.base.probe import Announced
 from gpunode.base.run_context import Slot
-from gpunode.operations.announcement import is_announcing
 from gpunode.operations.failure import OperationRefused
-from gpunode.operations.phase import is_executing
+from gpunode.operations.phase import is_announcing, is_executing
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +20,7 @@ from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.own_files import keeps, keeps_all
 from gpunode.operations.runtime import to_carry_out
+from gpunode.operations.script import encoded
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 from gpunode.settings.slurm import SlurmSettings
 
@@ -68,7 +68,7 @@ def devices(settings: SlurmSettings, allowed: str) -> Iterator[Any]:
         target,
         etc=FOLDER,
         read="\n".join(f"{path} {digest_of_text(there.get(path))}" for path in touched),
-        written="\n".join(f"{path} {_encoded(text)}" for path, text in sorted(change.written.items())),
+        written="\n".join(f"{path} {encoded(text)}" for path, text in sorted(change.written.items())),
         removed=" ".join(change.removed),
         node=change.name,
         gres=change.gres.replace(",", " "),
@@ -78,7 +78,3 @@ def devices(settings: SlurmSettings, allowed: str) -> Iterator[Any]:
         controller="yes" if change.controller else "",
         resume="yes" if change.resume else "",
     )
-
-
-def _encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()

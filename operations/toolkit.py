@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 from pyinfra import host
 
-from gpunode.base.decision import Decision
 from gpunode.base.shell_file import script_file
 from gpunode.components.driver import DriverState
 from gpunode.components.toolkit import ContainerToolkit as State
 from gpunode.components.toolkit.configuration import PATH, Asked
 from gpunode.components.toolkit.decide import (
-    Change,
     Configuration,
     Links,
     decide_configuration,
@@ -23,12 +21,11 @@ from gpunode.components.toolkit.decide import (
 from gpunode.components.toolkit.specification import CDI_MARK, Specification, decide_specification
 from gpunode.facts.toolkit import ContainerToolkit
 from gpunode.operations.driver import driver_state
-from gpunode.operations.failure import OperationRefused, node_operation, require
+from gpunode.operations.failure import change_now, node_operation, require
 from gpunode.operations.families.toolkit_hold import TOOLKIT_HOLDS
 from gpunode.operations.files import replace_command
 from gpunode.operations.script import script_command
 
-Own = TypeVar("Own", Configuration, Specification, Links)
 _GENERATE = script_file("cdi", "cdi_generate")
 _REFRESH = script_file("cdi", "cdi_refresh")
 _LINK = script_file("device_links")
@@ -43,9 +40,7 @@ def _state() -> State:
 def released(family: str, version: str | None, hold: bool) -> Iterator[Any]:
     """Let go of the toolkit's packages that gpunode holds, where they are to move or shall not be held any more.
 
-    + family: of the node's package manager
     + version: the version that is asked for; None: any
-    + hold: whether they are held
     """
     state = _state()
     released = family in TOOLKIT_HOLDS and (not hold or moves(state, version))
@@ -57,10 +52,7 @@ def released(family: str, version: str | None, hold: bool) -> Iterator[Any]:
 
 @node_operation
 def held(family: str) -> Iterator[Any]:
-    """Keep the package manager off the toolkit's packages; holds that others set stay.
-
-    + family: of the node's package manager
-    """
+    """Keep the package manager off the toolkit's packages; holds that others set stay."""
     state = _state()
     if not state.to_hold and host.state is not None and not host.state.is_executing:
         yield script_command(":")  # a forecast: the packages come with an operation before this one
@@ -80,7 +72,7 @@ def configuration(desired: Asked) -> Iterator[Any]:
     state = _state()
     # In preparation its packages may be yet to come.
     coming = host.state is not None and not host.state.is_executing
-    change = _own(Configuration, decide_configuration(desired, state, coming))
+    change = change_now(Configuration, decide_configuration(desired, state, coming))
     if change is None:
         host.noop(f"{PATH} says what is asked" if desired else f"nothing is asked of {PATH}")
         return
@@ -92,12 +84,10 @@ def specification(generate: bool) -> Iterator[Any]:
     """Keep a CDI specification of the loaded driver; or remove what gpunode had made.
 
     The toolkit's own unit makes it where there is one: it does so again when driver or toolkit change.
-
-    + generate: whether there shall be one
     """
     driver = driver_state() if generate else DriverState((), None, None, None, None, None)
     decision = decide_specification(generate, _state(), driver)
-    change = _own(Specification, decision)
+    change = change_now(Specification, decision)
     waiting = next((step.waits for step in decision.steps if step.waits is not None), None)
     if change is None:
         if waiting:
@@ -126,20 +116,8 @@ def specification(generate: bool) -> Iterator[Any]:
 @node_operation
 def device_links() -> Iterator[Any]:
     """Make the links in /dev/char that NVIDIA device nodes lack: systemd finds a container's devices by these alone."""
-    change = _own(Links, decide_links(_state()))
+    change = change_now(Links, decide_links(_state()))
     if change is None:
         host.noop("every NVIDIA device has its link in /dev/char")
     else:
         yield script_command(_LINK, devices=" ".join(change.devices))
-
-
-def _own(kind: type[Own], decision: Decision[Change]) -> Own | None:
-    """Return the change of that kind which a run makes now, None where there is none; raise OperationRefused."""
-    if decision.refusal is not None:
-        raise OperationRefused(decision.refusal)
-    for step in decision.steps:
-        if step.waits is not None:
-            host.log(f"reboot pending: {step.waits}")
-        elif isinstance(step.change, kind):
-            return step.change
-    return None

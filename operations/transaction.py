@@ -7,7 +7,6 @@ journal, which the next run reads first.
 
 from __future__ import annotations
 
-import base64
 import getpass
 import hashlib
 import os
@@ -84,12 +83,11 @@ def transaction_command(transaction: Transaction, target: str, **variables: str)
 
     Script, log and journal stay in /var/lib/gpunode/transactions. `variables` are shell variables of the script.
     """
-    encoded = base64.b64encode(script(transaction_text(transaction, target, variables)).encode()).decode()
     # By standard input: it holds a daemon's configuration, and that may hold registry credentials.
     run = script_command(
         _RUN, folder=FOLDER, name=transaction.name, target=target, ended=ENDED, by=_runner(), image=_image()
     )
-    return explained_command(command_with_input(run, encoded))
+    return explained_command(command_with_input(run, script(transaction_text(transaction, target, variables))))
 
 
 def _image() -> str:
@@ -114,13 +112,7 @@ def settled(
     meanwhile: what is to be done before either
     Facts that the transaction changes are to be read after this.
     """
-    yield from settled_by_name(transaction.name, gives_up, meanwhile)
-
-
-def settled_by_name(
-    name: str, gives_up: bool = False, meanwhile: Callable[[], Iterator[Any]] = lambda: iter(())
-) -> Iterator[Any]:
-    """Bring an earlier transaction to its end, as `settled` does: its script on the node is all that it takes."""
+    name = transaction.name
     if _journal(name).running:
         by = _journal(name).by or f"gpunode-{name}"
         host.log(f"another run is at work on this node, and is waited for: {by}")

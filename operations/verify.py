@@ -1,4 +1,4 @@
-"""The verdict at the end of a run, by facts read again."""
+"""The verdict at the end of a run, by facts read again, and the test of a node by containers."""
 
 from __future__ import annotations
 
@@ -13,15 +13,54 @@ from gpunode.base.comparison import RUN
 from gpunode.base.findings import Finding, totals
 from gpunode.base.run_context import Slot
 from gpunode.base.waiting import PENDING, with_since
+from gpunode.components.smoke import InContainer
+from gpunode.components.smoke import Smoke as Reading
 from gpunode.facts.node import Node
+from gpunode.facts.smoke import Smoke
 from gpunode.fleet import hooks, run_end, shared_readings
 from gpunode.node import Node as State
 from gpunode.node.verdict import judge
-from gpunode.operations.failure import fail, node_operation, require
+from gpunode.operations.failure import OperationRefused, fail, node_operation, require
 from gpunode.operations.own_files import kept
 from gpunode.operations.phase import is_executing
 from gpunode.settings import Settings
 from gpunode.system.service import seconds_until_steady
+
+
+@node_operation
+def containers(reload: bool) -> Iterator[Any]:
+    """Start containers on the node, fail where they do not see its GPUs as they should, and remove them again.
+
+    A dry run starts none.
+
+    + reload: whether systemd may be reloaded while other containers run: those that were started without links in
+      /dev/char lose their GPUs by it
+    """
+    if not is_executing():
+        host.noop("containers are started when the run is executed")
+        return
+    reading = require(host.get_fact(Smoke, reload=reload), "what containers see")
+    if reading.problems:
+        raise OperationRefused("\n".join(f"smoke test: {problem}" for problem in reading.problems))
+    if reading.reloaded is None:
+        host.log("smoke test: other containers run and disruption.allow is nothing: systemd was not reloaded")
+    for note in reading.notes:
+        host.log(f"smoke test: {note}")
+    host.noop(
+        f"a container by {reading.by} sees {', '.join(reading.devices)}{_of_driver(reading)}; one that does not ask "
+        "sees none"
+    )
+    yield from ()
+
+
+def _of_driver(reading: Reading) -> str:
+    """Return what the container that asks had of the driver, for people."""
+    seen = InContainer() if reading.asking is None else reading.asking.driver
+    devices = [f"MIG {profile}" for gpu in seen.gpus for profile, _ in gpu.mig]
+    listed = [f"{len(seen.gpus)} GPUs", *devices] if seen.gpus else []
+    lists = [f"nvidia-smi lists {', '.join(listed)}"] if listed else []
+    return "".join(f"; {each} there" for each in (*lists, *(f"{file} is" for file in seen.linked[:1])))
+
 
 # What a run left as it is on a host, for the record of the run; None before its verdict.
 _left: Slot[tuple[Finding, ...] | None] = Slot(lambda: None)
@@ -32,8 +71,6 @@ def verified(settings: Settings) -> Iterator[Any]:
     """Compare what was asked with what is there; fail on a difference, report what is pending.
 
     A container runtime that was started in this run is looked at once more when it has had the time to end.
-
-    + settings: the host's settings
     """
     # Before it is carried out, a run is judged as drift judges the node: by the record of the run before.
     files = kept() if is_executing() else None

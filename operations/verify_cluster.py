@@ -41,7 +41,7 @@ from gpunode.kubernetes.device_plugin.verdict import (
 )
 from gpunode.kubernetes.device_plugin.view import View
 from gpunode.kubernetes.mig_manager import asking_pods, is_about, parse_pods
-from gpunode.operations.control_plane import runner
+from gpunode.operations.control_plane import cluster_for
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.mps_clients import what_waits
 from gpunode.operations.phase import is_executing
@@ -101,8 +101,6 @@ def verified(
 
     A dry run waits for nothing.
 
-    + settings: the host's settings
-    + gpus: the host's GPUs on the bus
     + with_gpushare: whether any host of the inventory has the method `gpushare`
     + exporter: namespace of DCGM's exporter, where any host of the inventory has it by its chart
     + everyone: host -> settings of the whole inventory, by which it is told what waits where no change came before
@@ -157,7 +155,7 @@ class _Node:
     @property
     def cluster(self) -> Cluster:
         """Return the node's cluster."""
-        return Cluster(self.settings.kubernetes, self.settings.proxy, runner(self.settings.kubernetes))
+        return cluster_for(self.settings)
 
     @property
     def plugin_namespace(self) -> str:
@@ -174,11 +172,6 @@ class _Node:
     def vectors(self) -> Vectors:
         """Return what adds vectors on the node."""
         return Vectors(self.settings, self.cluster, self.name, self.namespace, self.view, self.plugin_log)
-
-    @property
-    def is_shared(self) -> bool:
-        """Say whether the node's GPUs are gpushare's."""
-        return self.settings.device_plugin.method == "gpushare"
 
     def view(self) -> View:
         """Return a view that is a few seconds old at most."""
@@ -197,7 +190,7 @@ class _Node:
         while True:
             view = self.view()
             findings = self.judged(state, view)
-            of_cluster = (judge_extender(view),) if self.is_shared else ()
+            of_cluster = (judge_extender(view),) if self.settings.device_plugin.method == "gpushare" else ()
             bad = _wrong((*findings, *of_cluster))
             # What it said before does not count for good.
             silent = _watched.of(host.state).unanswered

@@ -9,7 +9,7 @@ from gpunode.components.dcgm.state import NAMES as DCGM
 from gpunode.components.runtime_packages import RUNTIMES
 from gpunode.components.toolkit.state import NAMES as TOOLKIT
 from gpunode.facts.base import NodeFact, probe_command
-from gpunode.facts.families.rpm import VERSION, RpmRepository
+from gpunode.facts.families.rpm import SKIPPING, VERSION, RpmRepository, versions
 from gpunode.packages.driver_packages.choice import Offers
 from gpunode.packages.driver_packages.names import COMPANIONS, FOREIGN, OWN
 from gpunode.packages.driver_packages.simulation import Simulation
@@ -26,15 +26,7 @@ DRIVER_PACKAGES = shell_text(
     BESIDE=f"{TOOLKIT}|{DCGM}|^({'|'.join(RUNTIMES).replace('.', '[.]')})$",
 )
 
-# A foreign repository that cannot be read is passed over; ours is read by itself before, and must answer.
-SKIPPING = "'--setopt=*.skip_if_unavailable=1'"
-# The function `other_versions`, with what it asks.
-VERSIONS = "\n".join(
-    (
-        shell_text("packages/families/dnf_versions"),
-        shell_text("packages/families/other_versions", OWN=OWN, FOREIGN=FOREIGN),
-    )
-)
+VERSIONS = versions("dnf")
 
 DRIVER_STATE = rf"""
 rpm -qa >/dev/null; echo "rpm=$?"
@@ -51,11 +43,10 @@ class DnfOffers(NodeFact[Offers]):
 
     def command(self, names: list[str], stream: str = "") -> Probe:  # type: ignore[override]
         """Return the probe for `names`, as if the module stream (MODULE:STREAM) were enabled."""
-        desired = " ".join(shlex.quote(name) for name in names)
         return probe_command(
             f"{shell_text('packages/families/dnf_stream', STREAM=stream)}\n"
             f"offers=$(in_stream dnf -q -C {SKIPPING} --disableplugin=versionlock repoquery --showduplicates "
-            f"--qf 'available=%{{name}} %{{epoch}}:%{{version}}-%{{release}}' {desired}); echo \"dnf=$?\"\n"
+            f"--qf 'available=%{{name}} %{{epoch}}:%{{version}}-%{{release}}' {shlex.join(names)}); echo \"dnf=$?\"\n"
             "printf '%s\\n' \"$offers\" | grep ^available="
         )
 

@@ -9,7 +9,7 @@ from gpunode.components.dcgm.state import NAMES as DCGM
 from gpunode.components.runtime_packages import RUNTIMES
 from gpunode.components.toolkit.state import NAMES as TOOLKIT
 from gpunode.facts.base import NodeFact, probe_command
-from gpunode.facts.families.rpm import VERSION, RpmRepository
+from gpunode.facts.families.rpm import SKIPPING, VERSION, RpmRepository, versions
 from gpunode.packages.driver_packages.choice import Offers
 from gpunode.packages.driver_packages.names import COMPANIONS, FOREIGN, OWN
 from gpunode.packages.driver_packages.simulation import Simulation
@@ -27,15 +27,7 @@ DRIVER_PACKAGES = shell_text(
     BESIDE=f"{TOOLKIT}|{DCGM}|^({'|'.join(RUNTIMES).replace('.', '[.]')})$",
 )
 
-# A foreign repository that cannot be read is passed over; ours is read by itself before, and must answer.
-SKIPPING = "'--setopt=*.skip_if_unavailable=1'"
-# The function `other_versions`, with what it asks.
-VERSIONS = "\n".join(
-    (
-        shell_text("packages/families/dnf5_versions"),
-        shell_text("packages/families/other_versions", OWN=OWN, FOREIGN=FOREIGN),
-    )
-)
+VERSIONS = versions("dnf5")
 
 DRIVER_STATE = rf"""
 echo dnf5=yes
@@ -53,7 +45,7 @@ class Dnf5Offers(NodeFact[Offers]):
 
     def command(self, names: list[str]) -> Probe:  # type: ignore[override]
         """Return the probe for `names`; no lock hides a version from this question."""
-        desired = " ".join(shlex.quote(name) for name in names)
+        desired = shlex.join(names)
         return probe_command(
             f"offers=$(dnf5 -q -C {SKIPPING} repoquery "
             f"--qf 'available=%{{name}} %{{epoch}}:%{{version}}-%{{release}}\\n' {desired}); echo \"dnf=$?\"\n"

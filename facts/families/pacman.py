@@ -37,11 +37,10 @@ class PacmanPackages(NodeFact[InstalledPackages]):
 
     def command(self, names: list[str]) -> Probe:  # type: ignore[override]
         """Return the probe for `names`; pacman must find itself, so that silence means absent."""
-        desired = " ".join(shlex.quote(name) for name in names)
         return probe_command(
             f"{LOCK}"
             # A name that another package provides is not installed itself.
-            f"for name in {desired}; do\n"
+            f"for name in {shlex.join(names)}; do\n"
             'pacman -Q "$name" | awk -v name="$name" \'$1 == name {print "package=" $0}\'\n'
             'done; pacman -Q pacman >/dev/null; echo "pacman=$?"; echo "lock=$(lock_state)"'
         )

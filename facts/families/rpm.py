@@ -7,12 +7,21 @@ import shlex
 from gpunode.base.probe import Probe, shell_text
 from gpunode.facts.base import NodeFact, probe_command
 from gpunode.packages.deb import AptRepository, parse_apt_repository
+from gpunode.packages.driver_packages.names import FOREIGN, OWN
 from gpunode.packages.families.rpm import parse_installed
 from gpunode.packages.installed_packages import InstalledPackages
 from gpunode.packages.keyring import PRIMARY_KEYS
 
 # rpm prints (none) for the epoch of a package that has none.
 VERSION = "%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}"
+# A foreign repository that dnf cannot read is passed over; ours is read by itself before, and must answer.
+SKIPPING = "'--setopt=*.skip_if_unavailable=1'"
+
+
+def versions(manager: str) -> str:
+    """Return the function `other_versions`, with what it asks, for dnf or dnf5."""
+    others = shell_text("packages/families/other_versions", OWN=OWN, FOREIGN=FOREIGN)
+    return f"{shell_text(f'packages/families/{manager}_versions')}\n{others}"
 
 
 class RpmPackages(NodeFact[InstalledPackages]):
@@ -22,7 +31,7 @@ class RpmPackages(NodeFact[InstalledPackages]):
 
     def command(self, names: list[str]) -> Probe:  # type: ignore[override]
         """Return the probe for `names`; rpm's own list must end well, so that silence means absent."""
-        desired = " ".join(shlex.quote(name) for name in names)
+        desired = shlex.join(names)
         return probe_command(
             f'for name in {desired}; do rpm -q --qf "package=%{{NAME}} {VERSION}\\n" "$name" | grep ^package=; done\n'
             'rpm -qa >/dev/null; echo "rpm=$?"'

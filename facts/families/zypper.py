@@ -40,7 +40,7 @@ class ZypperOffers(NodeFact[Offers]):
 
     def command(self, names: list[str]) -> Probe:  # type: ignore[override]
         """Return the probe for `names`."""
-        desired = " ".join(shlex.quote(name) for name in names)
+        desired = shlex.join(names)
         return probe_command(
             f"{WAITS}said=$(zypper -n --xmlout --no-refresh search --details --match-exact -t package {desired} "
             '2>/dev/null); echo "status=$?"\n'

@@ -29,7 +29,7 @@ def facts(inventory: Path, limit: tuple[str, ...]) -> None:
     # Imported here, fleet first: pyinfra patches the process's sockets when it is imported.
     with uncollected():
         from gpunode.fleet import nodes as fleet  # isort: skip
-        from gpunode.facts.candidates import NodeWithCandidates
+        from gpunode.facts.node import NodeWithCandidates
         from gpunode.node import Node
         from gpunode.node.recorded import facts_json
 

@@ -77,7 +77,7 @@ def live_plans(inventory: Path, limit: tuple[str, ...], scheduler: Scheduler | N
     # Imported here, fleet first: pyinfra patches the process's sockets when it is imported.
     with uncollected():
         from gpunode.fleet import nodes as fleet  # isort: skip
-        from gpunode.facts.candidates import NodeWithCandidates
+        from gpunode.facts.node import NodeWithCandidates
         from gpunode.fleet.cluster import with_cluster_nodes
 
     answers = with_cluster_nodes(inventory, fleet.read(inventory, NodeWithCandidates, limit=limit))

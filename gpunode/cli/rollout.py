@@ -18,8 +18,7 @@ from gpunode.cli.interruption import interruptible
 from gpunode.cli.output import output_option
 from gpunode.cli.recording import history_option, recorded
 from gpunode.cli.report_file import finish, html_option, unwritten_page
-from gpunode.cli.rollout_run import carried_out, planned
-from gpunode.cli.rollout_told import say_end
+from gpunode.cli.rollout_run import carried_out, planned, say_end
 from gpunode.cli.selection import called, inventory_argument, set_option
 from gpunode.fleet.rollout.amount import Amount, AmountError, amount
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from pyinfra import host
 from pyinfra.api import StringCommand
@@ -12,40 +11,36 @@ from pyinfra.api import StringCommand
 from gpunode.base.shell_file import script_file
 from gpunode.base.template import rendered
 from gpunode.facts.deb import DebPackages
-from gpunode.facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
+from gpunode.facts.driver_packages import DriverOffers, DriverSimulation
 from gpunode.node.own_files.holds import PREFERENCES, UNATTENDED
 from gpunode.operations.apt_shell import APT_GET, FINISH, HOLD, MARK, READ_LISTS, REFRESH
 from gpunode.operations.explained import explained_command
 from gpunode.operations.failure import require
-from gpunode.operations.families.family import DriverChange
+from gpunode.operations.families.family import DriverChange, Family
 from gpunode.operations.files import write_command
 from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.own_files import keeps
 from gpunode.operations.script import script_command
-from gpunode.packages.driver_packages.choice import Offers, pin_text
+from gpunode.packages.driver_packages.choice import pin_text
 from gpunode.packages.driver_packages.installed import DriverPackages as State
 from gpunode.packages.driver_packages.simulation import Simulation, left_behind
-from gpunode.packages.installed_packages import InstalledPackages
 
 _FUNCTIONS = script_file("apt_driver")
 
 INSTALL = script_file("refuse_removal", "apt_install")
 
 
-class _Apt:
+class _Apt(Family):
     """Change packages by apt and dpkg."""
 
-    name = "apt"
+    name = program = "apt"
     functions = APT_GET + MARK + _FUNCTIONS
     saved = "debs"
-    tools: tuple[str, ...] = ("ca-certificates", "curl", "gpg")
-    holding_tools: tuple[str, ...] = ()
-    holding: tuple[str, ...] = (PREFERENCES, UNATTENDED)
-    otherwise = "mend the repository"
-
-    def state(self) -> State:
-        state: State = require(host.get_fact(DriverPackages), "the list of the driver's packages")
-        return state
+    tools = ("ca-certificates", "curl", "gpg")
+    holding = (PREFERENCES, UNATTENDED)
+    packages_fact = DebPackages
+    offers_fact = DriverOffers
+    simulation_fact = DriverSimulation
 
     def held_by(self, state: State) -> Mapping[str, str]:
         return {PREFERENCES: digest_of_text(state.preferences), UNATTENDED: digest_of_text(state.unattended)}
@@ -56,10 +51,8 @@ class _Apt:
     def refresh(self, repository: str) -> Iterator[StringCommand]:
         yield explained_command(script_command(f'{APT_GET}{READ_LISTS}{REFRESH}refresh "$1"', repository))
 
-    def offers(self, names: Sequence[str], change: DriverChange) -> Offers:
-        fact = host.get_fact(DriverOffers, names=list(names), sources=change.sources)
-        offers: Offers = require(fact, "what the repositories offer")
-        return offers
+    def sight(self, change: DriverChange) -> dict[str, str]:
+        return {"sources": change.sources}
 
     def bound(self, change: DriverChange) -> DriverChange:
         """Name what neither comes nor goes by itself: preferences bind all that comes, at one version.
@@ -72,8 +65,8 @@ class _Apt:
     def simulation(self, change: DriverChange) -> Simulation:
         arguments = [*(f"{name}={version}" for name, version in change.coming.items())]
         arguments += [f"{name}-" for name in change.going]
-        fact: Any = host.get_fact(
-            DriverSimulation, arguments=arguments, pin=pin_text(change.upstream), sources=change.sources
+        fact = host.get_fact(
+            self.simulation_fact, arguments=arguments, pin=pin_text(change.upstream), sources=change.sources
         )
         simulation: Simulation = require(fact, "what apt would do")
         return simulation
@@ -105,12 +98,6 @@ class _Apt:
         for path, (actual, text) in files.items():
             if actual != text:
                 yield write_command(path, text) if text is not None else script_command('rm -f "$path"', path=path)
-
-    def installed(self, names: Sequence[str]) -> InstalledPackages:
-        actual: InstalledPackages = require(
-            host.get_fact(DebPackages, names=list(names)), "the list of installed packages"
-        )
-        return actual
 
     def install(self, arguments: Sequence[str], repository: str, instead: str = "") -> StringCommand:
         # With a tilde: so do Debian's versions put a candidate before the release.

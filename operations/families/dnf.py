@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 
-from pyinfra import host
 from pyinfra.api import StringCommand
 
 from gpunode.base.shell_file import script_file
 from gpunode.base.tables import driver_sources
-from gpunode.facts.driver_packages import DriverPackages
-from gpunode.facts.families.dnf import DRIVER_PACKAGES, SKIPPING, VERSIONS, DnfOffers, DnfSimulation
-from gpunode.facts.families.rpm import RpmPackages
-from gpunode.operations.failure import OperationRefused, require
+from gpunode.facts.base import NodeFact
+from gpunode.facts.families.dnf import DRIVER_PACKAGES, VERSIONS, DnfOffers, DnfSimulation
+from gpunode.facts.families.rpm import SKIPPING
+from gpunode.operations.failure import OperationRefused
 from gpunode.operations.families.family import DriverChange
-from gpunode.operations.families.rpm import INSTALL, TRANSACTION
+from gpunode.operations.families.rpm import TRANSACTION, RpmFamily
 from gpunode.operations.files import replace_command
 from gpunode.operations.keeping import UNREAD, digest_of_text
 from gpunode.operations.script import script_command
@@ -23,7 +21,6 @@ from gpunode.packages.driver_packages.choice import Offers
 from gpunode.packages.driver_packages.installed import DriverPackages as State
 from gpunode.packages.driver_packages.simulation import Simulation
 from gpunode.packages.families.dnf import LOCKLIST, LockedPackages, locked
-from gpunode.packages.installed_packages import InstalledPackages
 
 # dnf waits for its own lock and rpm's. versionlock hides what our own change is about.
 DNF_RUN = f"""
@@ -38,27 +35,24 @@ stream=${{stream:-}} streamed=${{streamed:-}}
 {VERSIONS}
 {DRIVER_PACKAGES.strip()}
 {TRANSACTION}{script_file("dnf_driver")}"""
-_FINISH = script_file("dnf_finish")
 REFRESH = script_file("dnf_refresh")
 
 OFFERED = script_file("dnf_install")
 
 
-class _Dnf:
+class Dnf(RpmFamily):
     """Change packages by dnf; the driver stays still by versionlock."""
 
-    name = "dnf"
+    name = program = "dnf"
     functions = DNF_RUN + _FUNCTIONS
-    saved = "rpms"
     # curl is there, as the package curl or curl-minimal. `dnf download` saves what a change takes away.
     tools: tuple[str, ...] = ("ca-certificates", "dnf-plugins-core", "gnupg2")
     holding_tools: tuple[str, ...] = ("python3-dnf-plugin-versionlock",)
-    holding: tuple[str, ...] = (LOCKLIST,)
-    otherwise = "mend the repository"
-
-    def state(self) -> State:
-        state: State = require(host.get_fact(DriverPackages), "the list of the driver's packages")
-        return state
+    holding = (LOCKLIST,)
+    calls, refreshing, offered = DNF_RUN, REFRESH, OFFERED
+    finishing = script_file("dnf_finish")
+    offers_fact: type[NodeFact[Offers]] = DnfOffers
+    simulation_fact: type[NodeFact[Simulation]] = DnfSimulation
 
     def held_by(self, state: State) -> Mapping[str, str]:
         # Without the plugin the list was not read, and may be there.
@@ -66,28 +60,17 @@ class _Dnf:
         return {LOCKLIST: UNREAD if text is None else digest_of_text(text)}
 
     def finish(self) -> Iterator[StringCommand]:
-        yield script_command(f"{DNF_RUN}{_FINISH}")
+        yield script_command(f"{self.calls}{self.finishing}")
 
     def refresh(self, repository: str) -> Iterator[StringCommand]:
-        yield script_command(f'{REFRESH}refresh "$1"', repository)
+        yield script_command(f'{self.refreshing}refresh "$1"', repository)
 
-    def offers(self, names: Sequence[str], change: DriverChange) -> Offers:
-        fact = host.get_fact(DnfOffers, names=list(names), stream=change.stream)
-        offers: Offers = require(fact, "what the repositories offer")
-        return offers
-
-    def bound(self, change: DriverChange) -> DriverChange:
-        """Return the change as it is: of the driver, no other version is in dnf's sight."""
-        return replace(change, coming={**change.coming, **change.along})
+    def sight(self, change: DriverChange) -> dict[str, str]:
+        return {"stream": change.stream}
 
     def simulation(self, change: DriverChange) -> Simulation:
         # What only goes is looked for at no version.
-        upstream = change.upstream if change.coming else ""
-        fact = host.get_fact(
-            DnfSimulation, coming=dict(change.coming), going=list(change.going), stream=change.stream, upstream=upstream
-        )
-        simulation: Simulation = require(fact, "what dnf would do")
-        return simulation
+        return self.dry_run(change, upstream=change.upstream if change.coming else "")
 
     def variables(self, change: DriverChange) -> dict[str, str]:
         streams = [name for row in driver_sources() if row.family == self.name for name in row.stream.values()]
@@ -106,21 +89,5 @@ class _Dnf:
         if text != actual:
             yield replace_command(LOCKLIST, text, state.locklist)
 
-    def installed(self, names: Sequence[str]) -> InstalledPackages:
-        actual: InstalledPackages = require(
-            host.get_fact(RpmPackages, names=list(names)), "the list of installed packages"
-        )
-        return actual
 
-    def install(self, arguments: Sequence[str], repository: str, instead: str = "") -> StringCommand:
-        desired = [argument.replace("-rc.", "~rc.") for argument in arguments]
-        return script_command(
-            f'{DNF_RUN}{REFRESH}refresh "$repository"\n{OFFERED}{INSTALL}',
-            *desired,
-            repository=repository,
-            instead=instead,
-            manager="dnf",
-        )
-
-
-DNF = _Dnf()
+DNF = Dnf()

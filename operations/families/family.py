@@ -1,13 +1,17 @@
-"""What a package manager must be able to do for the operations that change packages."""
+"""What a package manager must be able to do for the operations that change packages, and what all of them do alike."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
+from pyinfra import host
 from pyinfra.api import StringCommand
 
+from gpunode.facts.base import NodeFact
+from gpunode.facts.driver_packages import DriverPackages as DriverPackagesFact
+from gpunode.operations.failure import require
 from gpunode.packages.driver_packages.choice import Offers
 from gpunode.packages.driver_packages.installed import DriverPackages
 from gpunode.packages.driver_packages.simulation import Simulation
@@ -32,7 +36,7 @@ class DriverChange:
 
 
 class Family(Protocol):
-    """Name what a module of this folder gives.
+    """The base of each package manager.
 
     `functions` are shell functions for the driver's transaction; its variables are $checkpoint (a folder), $own and
     $foreign (patterns of the driver's package names), $arguments (NAME=VERSION, and NAME- for what goes), $names:
@@ -54,22 +58,30 @@ class Family(Protocol):
 
     `saved` is the folder's name for the files that are saved, `holding` the files that keep packages still; `tools` are
     packages that gpunode needs on every node of the family, `holding_tools` those that it needs to hold others.
-    `otherwise` is what else can be done where the repositories have not the version that is asked for.
+    `otherwise` is what else can be done where the repositories have not the version that is asked for. `program` is the
+    command. The last three are facts: of packages by name, of the repositories, and of what the manager would do.
     """
 
     name: str
+    program: str
     functions: str
     saved: str
-    holding: tuple[str, ...]
     tools: tuple[str, ...]
-    holding_tools: tuple[str, ...]
-    otherwise: str
+    holding: tuple[str, ...] = ()
+    holding_tools: tuple[str, ...] = ()
+    otherwise: str = "mend the repository"
+    packages_fact: type[NodeFact[InstalledPackages]]
+    offers_fact: type[NodeFact[Offers]]
+    simulation_fact: type[NodeFact[Simulation]]
 
     def state(self) -> DriverPackages:
         """Return the driver's packages on the node; raise OperationRefused where it does not answer."""
+        state: DriverPackages = require(host.get_fact(DriverPackagesFact), "the list of the driver's packages")
+        return state
 
     def held_by(self, state: DriverPackages) -> Mapping[str, str]:
         """Return what was read of each file of `holding`: path -> what keep_file of keeping.sh is told."""
+        return {}
 
     def finish(self) -> Iterator[StringCommand]:
         """Return the commands that finish what the package manager left half-done."""
@@ -79,21 +91,41 @@ class Family(Protocol):
 
     def offers(self, names: Sequence[str], change: DriverChange) -> Offers:
         """Return which versions the repositories have."""
+        fact = host.get_fact(self.offers_fact, names=list(names), **self.sight(change))
+        offers: Offers = require(fact, "what the repositories offer")
+        return offers
+
+    def sight(self, change: DriverChange) -> dict[str, str]:
+        """Return what else the facts are asked with: which repositories count for the change."""
+        return {}
 
     def bound(self, change: DriverChange) -> DriverChange:
         """Return the change with everything named that would not come along, or would come at another version."""
+        return replace(change, coming={**change.coming, **change.along})
 
     def simulation(self, change: DriverChange) -> Simulation:
         """Return what the package manager would do."""
+        return self.dry_run(change)
+
+    def dry_run(self, change: DriverChange, **more: str) -> Simulation:
+        """Return what the package manager says that it would do; `more` as of `sight`."""
+        question: dict[str, Any] = {"coming": dict(change.coming), "going": list(change.going)}
+        fact = host.get_fact(self.simulation_fact, **question, **self.sight(change), **more)
+        simulation: Simulation = require(fact, f"what {self.program} would do")
+        return simulation
 
     def variables(self, change: DriverChange) -> dict[str, str]:
         """Return the shell variables that `functions` need beside the transaction's own."""
+        return {}
 
     def hold(self, state: DriverPackages, keep: Mapping[str, str]) -> Iterator[StringCommand]:
         """Return the commands that hold `keep` (name -> version) and release what else gpunode held; none if so."""
 
     def installed(self, names: Sequence[str]) -> InstalledPackages:
         """Return the installed ones among packages."""
+        fact = host.get_fact(self.packages_fact, names=list(names))
+        actual: InstalledPackages = require(fact, "the list of installed packages")
+        return actual
 
     def install(self, arguments: Sequence[str], repository: str, instead: str = "") -> StringCommand:
         """Return the command that installs NAME or NAME=RULE, each at its newest version that fits, and proves it.

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from pyinfra import host
 from pyinfra.api import StringCommand
 
 from gpunode.base.shell_file import script_file
-from gpunode.facts.driver_packages import DriverPackages
 from gpunode.facts.families.pacman import (
     DATABASE,
     DRIVER_PACKAGES,
@@ -19,17 +17,14 @@ from gpunode.facts.families.pacman import (
     PacmanPackages,
     PacmanSimulation,
 )
-from gpunode.operations.failure import OperationRefused, require
-from gpunode.operations.families.family import DriverChange
+from gpunode.operations.failure import OperationRefused
+from gpunode.operations.families.family import Family
 from gpunode.operations.files import replace_command, write_command
 from gpunode.operations.own_files import keeps
 from gpunode.operations.script import script_command
-from gpunode.packages.driver_packages.choice import Offers
 from gpunode.packages.driver_packages.installed import DriverPackages as State
 from gpunode.packages.driver_packages.names import FOREIGN, OWN
-from gpunode.packages.driver_packages.simulation import Simulation
 from gpunode.packages.families.pacman import CONFIGURATION, IGNORED, IgnoredPackages, ignored_text, including
-from gpunode.packages.installed_packages import InstalledPackages
 
 _UNLOCKED = LOCK + script_file("pacman_unlocked")
 _FILES = NEEDS + script_file("pacman_files")
@@ -39,27 +34,23 @@ _FINISH = script_file("pacman_finish")
 _INSTALL = script_file("pacman_install")
 
 
-class _Pacman:
-    """Change packages by pacman; the driver stays still by IgnorePkg, in a file of our own."""
+class _Pacman(Family):
+    """Change packages by pacman; the driver stays still by IgnorePkg, in a file of our own.
 
-    name = "pacman"
+    IgnorePkg has names alone, without versions: what is put back needs no other list, and `holding` no file.
+    """
+
+    name = program = "pacman"
     functions = _UNLOCKED + _FILES + _FUNCTIONS
     saved = "packages.d"
-    tools: tuple[str, ...] = ("ca-certificates", "curl", "gnupg")
-    holding_tools: tuple[str, ...] = ()
-    # Names alone, without versions: what is put back needs no other list.
-    holding: tuple[str, ...] = ()
+    tools = ("ca-certificates", "curl", "gnupg")
+    packages_fact = PacmanPackages
+    offers_fact = PacmanOffers
+    simulation_fact = PacmanSimulation
     otherwise = (
         "a rolling release has one version of a package: have /etc/pacman.d/mirrorlist name the archive of a day that "
         "had yours (https://archive.archlinux.org/repos/YYYY/MM/DD/$repo/os/$arch), or set driver.source = 'runfile'"
     )
-
-    def state(self) -> State:
-        state: State = require(host.get_fact(DriverPackages), "the list of the driver's packages")
-        return state
-
-    def held_by(self, state: State) -> Mapping[str, str]:
-        return {}
 
     def finish(self) -> Iterator[StringCommand]:
         # What a command prints is not shown where it succeeds.
@@ -68,22 +59,6 @@ class _Pacman:
 
     def refresh(self, repository: str) -> Iterator[StringCommand]:
         yield script_command(f"{LOCK}{_REFRESH}refresh")
-
-    def offers(self, names: Sequence[str], change: DriverChange) -> Offers:
-        offers: Offers = require(host.get_fact(PacmanOffers, names=list(names)), "what the repositories offer")
-        return offers
-
-    def bound(self, change: DriverChange) -> DriverChange:
-        """Return the change as it is: of each package there is one version."""
-        return replace(change, coming={**change.coming, **change.along})
-
-    def simulation(self, change: DriverChange) -> Simulation:
-        fact = host.get_fact(PacmanSimulation, coming=dict(change.coming), going=list(change.going))
-        simulation: Simulation = require(fact, "what pacman would do")
-        return simulation
-
-    def variables(self, change: DriverChange) -> dict[str, str]:
-        return {}
 
     def hold(self, state: State, keep: Mapping[str, str]) -> Iterator[StringCommand]:
         """Hold by IgnorePkg: our own file, and the line of pacman.conf that reads it."""
@@ -104,12 +79,6 @@ class _Pacman:
             yield replace_command(CONFIGURATION, configuration, state.configuration)
         if not keep and state.ignored is not None:
             yield script_command('rm -f "$path"', path=IGNORED)
-
-    def installed(self, names: Sequence[str]) -> InstalledPackages:
-        actual: InstalledPackages = require(
-            host.get_fact(PacmanPackages, names=list(names)), "the list of installed packages"
-        )
-        return actual
 
     def install(self, arguments: Sequence[str], repository: str, instead: str = "") -> StringCommand:
         return script_command(f"{_UNLOCKED}{_FILES}{_REFRESH}{_INSTALL}", *arguments, own=OWN, foreign=FOREIGN)

@@ -1,8 +1,37 @@
-"""Shell text for rpm, beneath dnf and zypper alike."""
+"""rpm, beneath dnf and zypper alike."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from pyinfra.api import StringCommand
+
 from gpunode.base.shell_file import script_file
+from gpunode.facts.families.rpm import RpmPackages
+from gpunode.operations.families.family import Family
+from gpunode.operations.script import script_command
 
 TRANSACTION = script_file("rpm", "rpm_driver")
 INSTALL = script_file("rpm", "refuse_removal", "rpm_install")
+
+
+class RpmFamily(Family):
+    """The base of the managers of rpm packages.
+
+    Shell text: `calls` has the functions that call the manager, `refreshing` has refresh, and `offered` has offered.
+    """
+
+    saved = "rpms"
+    packages_fact = RpmPackages
+    calls: str
+    refreshing: str
+    offered: str
+
+    def install(self, arguments: Sequence[str], repository: str, instead: str = "") -> StringCommand:
+        return script_command(
+            f'{self.calls}{self.refreshing}refresh "$repository"\n{self.offered}{INSTALL}',
+            *(argument.replace("-rc.", "~rc.") for argument in arguments),
+            repository=repository,
+            instead=instead,
+            manager=self.program,
+        )

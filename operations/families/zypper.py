@@ -5,27 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from pyinfra import host
 from pyinfra.api import StringCommand
 
 from gpunode.base.shell_file import script_file
-from gpunode.facts.driver_packages import DriverPackages
-from gpunode.facts.families.rpm import RpmPackages
 from gpunode.facts.families.zypper import DRIVER_PACKAGES, ZypperOffers, ZypperSimulation
 from gpunode.operations.explained import explained_command
-from gpunode.operations.failure import OperationRefused, require
+from gpunode.operations.failure import OperationRefused
 from gpunode.operations.families.family import DriverChange
-from gpunode.operations.families.rpm import INSTALL, TRANSACTION
+from gpunode.operations.families.rpm import TRANSACTION, RpmFamily
 from gpunode.operations.families.zypper_shell import REFRESH, ZYPP
 from gpunode.operations.files import replace_command, write_command
 from gpunode.operations.keeping import UNREAD, digest_of_text
 from gpunode.operations.script import script_command
-from gpunode.packages.driver_packages.choice import Offers
 from gpunode.packages.driver_packages.installed import DriverPackages as State
 from gpunode.packages.driver_packages.names import FOREIGN, OWN
 from gpunode.packages.driver_packages.simulation import Simulation
 from gpunode.packages.families.zypper import LOCKS, OURS, ROUNDS, LockedPackages, locked, named_too, only_at, strays
-from gpunode.packages.installed_packages import InstalledPackages
 
 _FUNCTIONS = DRIVER_PACKAGES.strip() + TRANSACTION + script_file("zypper_driver")
 
@@ -34,20 +29,16 @@ _FINISH = script_file("zypper_finish")
 OFFERED = script_file("zypper_install")
 
 
-class _Zypper:
+class _Zypper(RpmFamily):
     """Change packages by zypper; the driver stays still by its locks."""
 
-    name = "zypper"
+    name = program = "zypper"
     functions = ZYPP + _FUNCTIONS
-    saved = "rpms"
-    tools: tuple[str, ...] = ("ca-certificates", "curl", "gpg2")
-    holding_tools: tuple[str, ...] = ()
-    holding: tuple[str, ...] = (LOCKS, OURS)
-    otherwise = "mend the repository"
-
-    def state(self) -> State:
-        state: State = require(host.get_fact(DriverPackages), "the list of the driver's packages")
-        return state
+    tools = ("ca-certificates", "curl", "gpg2")
+    holding = (LOCKS, OURS)
+    calls, refreshing, offered = ZYPP, REFRESH, OFFERED
+    offers_fact = ZypperOffers
+    simulation_fact = ZypperSimulation
 
     def held_by(self, state: State) -> Mapping[str, str]:
         # Of our own file the names were read, and not the text; no transaction writes it.
@@ -59,15 +50,11 @@ class _Zypper:
     def refresh(self, repository: str) -> Iterator[StringCommand]:
         yield explained_command(script_command(f'{ZYPP}{REFRESH}refresh "$1"', repository))
 
-    def offers(self, names: Sequence[str], change: DriverChange) -> Offers:
-        offers: Offers = require(host.get_fact(ZypperOffers, names=list(names)), "what the repositories offer")
-        return offers
-
     def bound(self, change: DriverChange) -> DriverChange:
         """Name what would come at another version, until that is all: what one of them needs may be the next."""
-        change = replace(change, coming={**change.coming, **change.along})
+        change = super().bound(change)
         for _ in range(ROUNDS):
-            names = [name for name in strays(change.upstream, _dry_run(change)) if name not in change.coming]
+            names = [name for name in strays(change.upstream, self.dry_run(change)) if name not in change.coming]
             also = named_too(change.upstream, names, self.offers(names, change)) if names else {}
             if not also:
                 break
@@ -75,10 +62,7 @@ class _Zypper:
         return change
 
     def simulation(self, change: DriverChange) -> Simulation:
-        return only_at(change.upstream, _dry_run(change))
-
-    def variables(self, change: DriverChange) -> dict[str, str]:
-        return {}
+        return only_at(change.upstream, self.dry_run(change))
 
     def hold(self, state: State, keep: Mapping[str, str]) -> Iterator[StringCommand]:
         """Hold by zypper's locks; which of them are ours stands in a file of our own."""
@@ -101,29 +85,8 @@ class _Zypper:
             else:
                 yield replace_command(path, desired, read)
 
-    def installed(self, names: Sequence[str]) -> InstalledPackages:
-        actual: InstalledPackages = require(
-            host.get_fact(RpmPackages, names=list(names)), "the list of installed packages"
-        )
-        return actual
-
     def install(self, arguments: Sequence[str], repository: str, instead: str = "") -> StringCommand:
-        desired = [argument.replace("-rc.", "~rc.") for argument in arguments]
-        return explained_command(
-            script_command(
-                f'{ZYPP}{REFRESH}refresh "$repository"\n{OFFERED}{INSTALL}',
-                *desired,
-                repository=repository,
-                instead=instead,
-                manager="zypper",
-            )
-        )
-
-
-def _dry_run(change: DriverChange) -> Simulation:
-    fact = host.get_fact(ZypperSimulation, coming=dict(change.coming), going=list(change.going))
-    simulation: Simulation = require(fact, "what zypper would do")
-    return simulation
+        return explained_command(super().install(arguments, repository, instead))
 
 
 def _lines(names: Sequence[str] | set[str]) -> str:

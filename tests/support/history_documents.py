@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gpunode.base.findings import ExitCode, Finding, FindingClass, NodeReport
-from gpunode.cli.apply_end import document as apply_document
+from gpunode.cli.apply import document as apply_document
 from gpunode.fleet.call import Call
 from gpunode.fleet.reports.document import document as drift_document
 

@@ -33,7 +33,7 @@ from gpunode.kubernetes.nodes.labels import (
     SERVED_BY,
     wanted_labels,
 )
-from gpunode.operations import cluster_labels, device_plugin, mig, mig_in_cluster
+from gpunode.operations import cluster_labels, control_plane, device_plugin, mig, mig_in_cluster
 from gpunode.settings import Settings, settings_from
 from gpunode.system.transaction import Journal
 from tests.support.mig_target import H100
@@ -133,8 +133,7 @@ class Ask:
     def __call__(
         self, cluster: Cluster, there: MigGpu, settings: Settings = ASKED, part: bool = True, status: str = "ok"
     ) -> list[str]:
-        for module in (mig_in_cluster, cluster_labels):
-            self.patch.setattr(module, "runner", lambda _: cluster)
+        self.patch.setattr(control_plane, "runner", lambda _: cluster)
         self.host.readings |= {
             MigFact: Mig(status, None, (there,)), MigBootFact: MigBoot(), ContainerdFact: GOOD.containerd,
             DockerFact: Docker(None),
@@ -160,7 +159,7 @@ class Ask:
 
     def label(self, cluster: Cluster, settings: Settings = ASKED) -> list[str]:
         """Bring about the node's labels, at the end of the run."""
-        self.patch.setattr(device_plugin, "runner", lambda _: cluster)
+        self.patch.setattr(control_plane, "runner", lambda _: cluster)
         return list(self._done(device_plugin.labels._inner(settings, (H100,), settings)))
 
     def _executed(self, *_: Any, **__: Any) -> tuple[bool, CommandOutput]:

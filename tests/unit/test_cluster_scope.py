@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import CLUSTER, Finding, FindingClass, NodeReport, cluster_of, nodes_of
 from gpunode.base.messages import Scope
-from gpunode.cli.rollout_told import say_head
+from gpunode.cli.rollout_run import say_head
 from gpunode.fleet.call import Call
 from gpunode.fleet.engine.readings import cluster_report
 from gpunode.fleet.engine.remote import Outcome as WorkerOutcome

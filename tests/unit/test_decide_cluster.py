@@ -40,8 +40,7 @@ from gpunode.kubernetes.nodes.labels import CONFIG, OURS, PRESENT, SERVED_BY
 from gpunode.kubernetes.objects import runtime_class
 from gpunode.kubernetes.objects.decide import OWN_OBJECTS
 from gpunode.kubernetes.objects.own_objects import METHOD
-from gpunode.operations import device_plugin, methods
-from gpunode.operations import pod_security as namespaces_of_run
+from gpunode.operations import control_plane, device_plugin, methods
 from gpunode.settings import Settings, check_hosts, settings_from
 from tests.support.cluster_fleet import of_both
 from tests.support.messages import unnamed
@@ -147,8 +146,7 @@ def _run_on(kubectl: Kubectl) -> Iterator[Host]:
     with (
         ctx_host.use(host),
         patch.object(device_plugin, "runner", lambda _: kubectl),
-        patch.object(namespaces_of_run, "runner", lambda _: kubectl),
-        patch.object(methods, "runner", lambda _: kubectl),
+        patch.object(control_plane, "runner", lambda _: kubectl),
         patch.object(methods, "nodes", lambda _: nodes),
         patch.object(methods, "relabelled", lambda _: frozenset(nodes)),
     ):
@@ -245,7 +243,7 @@ def test_drift_and_run_agree_on_a_namespace(labels: dict[str, str] | None) -> No
     settings = _settings(_METHODS[1])
     kubectl = Kubectl(namespaces={} if labels is None else {SPACE: dict(labels)})
     arguments = {"namespaces": {SPACE: "device_plugin.namespace"}, "cluster_of": settings}
-    _agree(kubectl, settings, f"namespace {SPACE}", namespaces_of_run.admitted, **arguments)
+    _agree(kubectl, settings, f"namespace {SPACE}", methods.admitted, **arguments)
 
 
 def _changed_by_hand(document: dict[str, Any], how: str) -> dict[str, Any]:
@@ -485,7 +483,7 @@ def test_drift_tells_of_a_second_plugin_that_the_run_refuses() -> None:
     assert (found.finding_class, found.cause, found.is_negative) == (FindingClass.NOT_KNOWN, "Forbidden", True)
     with (
         _run_on(Kubectl()) as host,
-        patch.object(methods, "asked_once", lambda *_: (other,)),
+        patch.object(methods, "asked", lambda *_: (other,)),
         patch.object(methods, "nodes", lambda _: {"gpu-1": ClusterNode("gpu-1", {}, None, {}, False, True)}),
     ):
         (refusal,) = methods.alone._inner(settings=settings, everyone={"gpu-1": settings}, cluster_of=settings)

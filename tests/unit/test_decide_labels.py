@@ -186,7 +186,7 @@ def test_a_plugin_that_takes_a_label_left_to_people_is_in_the_way(host: Host) ->
     other = Plugin("manifest", "theirs", "plugin", None, False, {"nodeSelector": {MIG_CONFIG: "all-1g.10gb"}})
     with (
         patch.object(methods, "nodes", lambda _: {"gpu-1": node}),
-        patch.object(methods, "asked_once", lambda *_: (other,)),
+        patch.object(methods, "asked", lambda *_: (other,)),
         patch.object(methods, "relabelled", lambda _: frozenset()),
     ):
         (refusal,) = methods.alone._inner(settings=settings, everyone={"gpu-1": settings}, cluster_of=settings)

@@ -28,7 +28,7 @@ from gpunode.kubernetes.helm.release import MARK
 from gpunode.kubernetes.helm.session import Session
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import CONFIG, OURS, PRESENT, SERVED_BY
-from gpunode.operations import helm
+from gpunode.operations import control_plane, helm
 from gpunode.settings import Settings, check_hosts, settings_from
 from tests.support.cluster_fleet import of_both
 from tests.support.helm import MANIFEST, OTHER, SAME
@@ -110,6 +110,7 @@ def _run_on(simulated: LivingHelm, **nodes: ClusterNode) -> Iterator[Host]:
     with (
         ctx_host.use(host),
         patch.object(helm, "runner", lambda _: simulated),
+        patch.object(control_plane, "runner", lambda _: simulated),
         patch.object(helm, "asked_once", lambda *_: nodes),
         patch.object(helm, "relabelled", lambda _: frozenset(nodes)),
     ):

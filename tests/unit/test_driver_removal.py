@@ -16,7 +16,7 @@ import pytest
 from gpunode.base.findings import FindingClass
 from gpunode.components.driver import DriverState
 from gpunode.node.verdict import judge
-from gpunode.operations.driver_removal import removal_transaction
+from gpunode.operations.driver_transaction import driver_transaction
 from gpunode.operations.families import APT, FAMILIES
 from gpunode.settings import settings_from
 from tests.support.driver_removal import PACKAGED
@@ -98,7 +98,7 @@ class Machine(SimulatedDpkg):
             "before_uninstall": "--silent", "uninstall": "--silent", "installer_log": "/var/log/nvidia-installer.log",
             "proof": "packages",
         }  # fmt: skip
-        return self.transact(removal_transaction(APT), variables)
+        return self.transact(driver_transaction(APT, "driver_removal"), variables)
 
     def uninstaller(self, text: str) -> None:
         """Have a .run file's uninstaller, which does as the text says."""

@@ -16,7 +16,7 @@ from gpunode.base.findings import FindingClass
 from gpunode.base.reading import Unknown
 from gpunode.base.verdicts import Refusal
 from gpunode.cli.plan import _of
-from gpunode.facts.machine import Machine as MachineFact
+from gpunode.facts.node import Machine as MachineFact
 from gpunode.fleet.cluster import with_cluster_nodes
 from gpunode.fleet.drift import contained_report
 from gpunode.fleet.nodes import Answer

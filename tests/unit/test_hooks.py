@@ -28,9 +28,9 @@ from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.sshuserclient import SSHClient
 from pyinfra.context import ctx_host
 
-from gpunode.facts.candidates import NodeWithCandidates
 from gpunode.facts.file import File
 from gpunode.facts.node import Node as NodeFact
+from gpunode.facts.node import NodeWithCandidates
 from gpunode.facts.smoke import Smoke
 from gpunode.facts.system import KernelFeatures
 from gpunode.fleet import hooks, shared_readings
@@ -39,7 +39,7 @@ from gpunode.fleet.hooks import hosts_within_open_files, operation_order
 from gpunode.fleet.shared_readings import as_output
 from gpunode.fleet.snapshot import Changes
 from gpunode.operations import files
-from gpunode.operations.announcement import announcing, is_announcing
+from gpunode.operations.phase import announcing, is_announcing
 from tests.support import warm
 
 pytestmark = pytest.mark.pure
@@ -323,7 +323,7 @@ _DEPLOY = """
 from pyinfra.context import ctx_host
 from gpunode.fleet import hooks
 from gpunode.operations import files
-from gpunode.operations.announcement import announcing
+from gpunode.operations.phase import announcing
 
 def body():
     for path, texts in (("{path}", ["x", None, "x"]), ("{path}-gone", ["x", None])):

@@ -14,7 +14,7 @@ from gpunode.components.mig.target import TargetError
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.kubernetes.device_plugin.cluster import Cluster as KubectlCluster
 from gpunode.kubernetes.nodes.labels import PRESENT
-from gpunode.operations import cluster_labels, device_plugin, mig_in_cluster
+from gpunode.operations import cluster_labels, control_plane, device_plugin, mig_in_cluster
 from gpunode.settings import settings_from
 from gpunode.system.transaction import Journal
 from tests.support.messages import unnamed
@@ -73,8 +73,7 @@ def test_the_labels_come_back_where_the_nodes_were_asked_for_before_the_layout_c
 def test_a_forecast_tells_which_pods_would_go_and_takes_none(ask: Ask) -> None:
     cluster = Cluster(ASKED, PLUGIN, MPS)
     ask.host.state.is_executing = False
-    for module in (mig_in_cluster, cluster_labels):
-        ask.patch.setattr(module, "runner", lambda _: cluster)
+    ask.patch.setattr(control_plane, "runner", lambda _: cluster)
     next(mig_in_cluster.set_aside(ASKED, clears=True))
     (said,) = ask.said
     assert unnamed(said, "node gpu-1", "plugin/nvdp") == []
@@ -88,7 +87,7 @@ def test_a_failure_without_mig_is_told_of_hosts_that_take_part_and_brings_labels
     before, whole = dict(cluster.labels), settings_from({"kubernetes": {"enabled": True}})
     if killed:
         del cluster.labels[PRESENT]
-    ask.patch.setattr(cluster_labels, "runner", lambda _: cluster)
+    ask.patch.setattr(control_plane, "runner", lambda _: cluster)
     cluster_labels.takes_part(whole, whole)
     ask.host.state.fail(ask.host)
     ask.host.state.fail(replace(ask.host, name="gpu-2"))

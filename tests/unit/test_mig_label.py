@@ -21,7 +21,7 @@ from gpunode.base.reading import Unknown
 from gpunode.base.run_context import ANNOUNCING
 from gpunode.cli.plan import _of
 from gpunode.components.mig.boot import MigBoot
-from gpunode.facts.machine import Machine as MachineFact
+from gpunode.facts.node import Machine as MachineFact
 from gpunode.fleet.cluster import with_cluster_nodes
 from gpunode.fleet.drift import contained_report
 from gpunode.fleet.nodes import Answer

@@ -22,8 +22,7 @@ from gpunode.facts.base import UNITS
 from gpunode.facts.deb import DebPackages
 from gpunode.facts.docker import Docker
 from gpunode.facts.driver import Driver
-from gpunode.facts.machine import Machine
-from gpunode.facts.node import PARTS, Node
+from gpunode.facts.node import PARTS, Machine, Node
 from gpunode.facts.packages import AptSources
 from gpunode.facts.system import Unit
 from gpunode.facts.toolkit import ContainerToolkit

@@ -15,8 +15,8 @@ from pyinfra.api.exceptions import FactProcessError
 
 from gpunode.base import probe_output
 from gpunode.components.containerd.state import parse_containerd
-from gpunode.facts.machine import Machine as MachineFact
 from gpunode.facts.node import PARTS, Node
+from gpunode.facts.node import Machine as MachineFact
 from gpunode.node import Node as NodeReading
 from gpunode.packages.installed_packages import InstalledPackages
 from tests.support.messages import unnamed

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from gpunode.components.runfile import CAUSES
+from gpunode.operations.driver_transaction import driver_transaction
 from gpunode.operations.families import APT
-from gpunode.operations.runfile import runfile_transaction
 from gpunode.operations.runfile_scripts import INSTALLER
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
@@ -82,7 +82,7 @@ class Machine(SimulatedDpkg):
             "before_uninstall": "--silent", "before_version": there or "", "arguments": going, "expected": "",
             "names": "", "kernel": "", "own": "^nvidia-.*$", "foreign": "^$", "rollback": rollback, "holding": "",
         }  # fmt: skip
-        told = transaction_text(runfile_transaction(APT), "target-1", variables)
+        told = transaction_text(driver_transaction(APT, "driver_runfile"), "target-1", variables)
         told = told.replace("folder=/var/lib/gpunode/transactions", f"folder={self.state}", 1)
         for place in PLACES:
             told = re.sub(rf"(?<![\w./]){re.escape(place)}", f"{self.root}{place}", told)

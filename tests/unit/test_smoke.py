@@ -15,7 +15,7 @@ from gpunode.base.shell_file import script_file
 from gpunode.deploys import verify as verify_deploy
 from gpunode.facts.smoke import Smoke as SmokeFact
 from gpunode.lab.packages import container_runtime
-from gpunode.operations import smoke
+from gpunode.operations import verify
 from gpunode.settings import settings_from
 from tests.support.simulated_host import Host, commands
 
@@ -69,7 +69,7 @@ def test_a_container_asks_by_a_mount_that_the_toolkit_s_mode_takes(
 
 def test_a_dry_run_starts_no_container(host: Host) -> None:
     host.state = SimpleNamespace(is_executing=False)
-    assert commands(smoke.containers, host, reload=True) == []
+    assert commands(verify.containers, host, reload=True) == []
     assert len(host.noops) == 1 and host.refusals == []
 
 
@@ -92,11 +92,9 @@ def test_a_run_starts_containers_only_where_the_settings_ask_for_it(
 ) -> None:
     found: list[bool] = []
     monkeypatch.setattr(verify_deploy, "settings", lambda: settings_from(asked))
-    for name in ("verdict", "applied"):
-        monkeypatch.setattr(verify_deploy, name, SimpleNamespace(verified=lambda **_: None, recorded=lambda **_: None))
-    monkeypatch.setattr(
-        verify_deploy, "container_test", SimpleNamespace(containers=lambda name, reload: found.append(reload))
-    )
+    monkeypatch.setattr(verify_deploy, "applied", SimpleNamespace(recorded=lambda **_: None))
+    verdict = SimpleNamespace(verified=lambda **_: None, containers=lambda name, reload: found.append(reload))
+    monkeypatch.setattr(verify_deploy, "verdict", verdict)
     with ctx_host.use(Host({})):
         inspect.unwrap(verify_deploy.verify)()
     assert found == calls

@@ -19,7 +19,7 @@ from gpunode.components.smoke import (
     parse_smoke,
 )
 from gpunode.facts.smoke import Smoke as SmokeFact
-from gpunode.operations import smoke
+from gpunode.operations import verify
 from gpunode.system.smi import parse_list
 from tests.support.messages import unnamed
 from tests.support.simulated_host import Host, commands
@@ -49,7 +49,7 @@ def test_what_node_and_container_print_comes_to_a_verdict(host: Host) -> None:
     found = parse_smoke(_printed(*good, capabilities="compute, utility"))
     assert (found.problems, found.notes, found.handed.capabilities) == ((), (), ("compute", "utility"))
     host.readings[SmokeFact] = found
-    commands(smoke.containers, host, reload=True)
+    commands(verify.containers, host, reload=True)
     assert unnamed(host.noops[0], "2 GPUs", "3g.20gb", "1g.5gb+me", f"{LIBRARY}.1") == [] and host.refusals == []
     wrong = parse_smoke(_printed(*good[:2], "smi.rc=12", "smi=NVIDIA-SMI couldn't find libnvidia-ml.so library"))
     assert len(wrong.problems) == 1 and "exit code 12" in wrong.problems[0]

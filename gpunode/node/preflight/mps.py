@@ -91,7 +91,6 @@ def mps_refusals(settings: Settings, gpus: Sequence[PciGpu]) -> Iterator[Refusal
 
 EXPERIMENTAL = CautionMessage(
     "mps-experimental",
-    "Sharing by MPS is experimental in the device plugin.",
     component="device_plugin",
     reason="the device plugin calls MPS experimental since 0.15.0, and does not support it on GPUs with MIG enabled",
     source="k8s-device-plugin, README.md, With CUDA MPS (v0.17.0 to v0.20.0)",
