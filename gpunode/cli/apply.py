@@ -156,7 +156,7 @@ def _run(
     from gpunode.cli.live import live
     from gpunode.fleet.inventory import load_inventory
     from gpunode.fleet.rollout import place as rollouts
-    from gpunode.fleet.run import child, place
+    from gpunode.fleet.run import child
 
     name, what = call.name, f"`gpunode apply {inventory}`"
     folder, waited = rollouts.place(name), False
@@ -170,7 +170,7 @@ def _run(
         groups = tuple(map(str, load_inventory(inventory).groups))
     with _refused():
         pyinfra = child.program()
-        files = place.begin(rollouts.place(name, place.ROOT))
+        files = child.begin(rollouts.place(name, child.ROOT))
         talk(f"log: {files.log}", err=True)
         # Another run on the same inventory is waited for, and waits for this.
         with rollouts.run_lock(folder, waits, what) as lock:

@@ -24,7 +24,7 @@ _UNJUDGED = "no operation failed on it, and it was not verified"
 
 def end_of_no_run(call: Call, plans: Plans) -> NoReturn:
     """End where no node takes part, with what there is to say of them where nobody has seen the plan."""
-    from gpunode.fleet.run.ends import ends_of, status_of
+    from gpunode.fleet.reports.run_end import ends_of, status_of
     from gpunode.fleet.run.progress import Progress
 
     ends = ends_of(plans, Progress(0), 0)
@@ -35,7 +35,7 @@ def end_of_no_run(call: Call, plans: Plans) -> NoReturn:
 
 def end_of_nodes(call: Call, ends: Collection[HostEnd]) -> NoReturn:
     """Say how the nodes are behind a run of other machines, and end the program."""
-    from gpunode.fleet.run.ends import status_of
+    from gpunode.fleet.reports.run_end import status_of
 
     _say_ends(ends, call)
     sys.exit(status_of(ends))
@@ -43,9 +43,8 @@ def end_of_nodes(call: Call, ends: Collection[HostEnd]) -> NoReturn:
 
 def end_of_run(call: Call, plans: Plans, code: int, progress: Progress, files: Files, nodes: int) -> NoReturn:
     """Say how the nodes are behind a run, and end the program; code: pyinfra's, nodes: how many it was made on."""
-    from gpunode.fleet.reports.run_end import BROKEN_OFF
+    from gpunode.fleet.reports.run_end import BROKEN_OFF, ends_of, how_it_ended, is_lost, status_of
     from gpunode.fleet.run.child import last_lines
-    from gpunode.fleet.run.ends import ends_of, how_it_ended, is_lost, status_of
 
     ends = ends_of(plans, progress, code)
     before = " before it could say how the nodes are" if progress.ends is None else ""
@@ -63,8 +62,7 @@ def end_of_run(call: Call, plans: Plans, code: int, progress: Progress, files: F
 def _say_ends(ends: Collection[HostEnd], call: Call, files: Files | None = None, lost: str | None = None) -> None:
     """Say how the nodes are; files: of the run, None where none was made; lost: how it was broken off."""
     from gpunode.cli.drift import coloured
-    from gpunode.fleet.reports.run_end import report_of, verdict_text
-    from gpunode.fleet.run.ends import status_of
+    from gpunode.fleet.reports.run_end import report_of, status_of, verdict_text
 
     reports = [report for each in ends if (report := report_of(each)) is not None]
     alone = {end.name: end.left_alone or end.unverified or _UNJUDGED for end in ends if report_of(end) is None}

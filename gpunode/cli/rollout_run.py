@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpunode.cli.interruption import Interruption
     from gpunode.fleet.call import Call
     from gpunode.fleet.engine.address import Scheduler
-    from gpunode.fleet.rollout.gate import RunResult
+    from gpunode.fleet.rollout.choice import RunResult
     from gpunode.fleet.rollout.journal import Journal
     from gpunode.fleet.rollout.opening import Asked, Request
     from gpunode.fleet.rollout.progress import Progress, Wave

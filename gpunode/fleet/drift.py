@@ -12,8 +12,8 @@ from gpunode.base import fast_import  # noqa: F401  # isort: skip
 from gpunode.base.findings import Finding, FindingClass, NodeReport, worst
 from gpunode.base.waiting import with_since
 from gpunode.facts.node import Node as NodeFact
-from gpunode.fleet import no_answer
 from gpunode.fleet import nodes as fleet
+from gpunode.fleet.access import errors
 from gpunode.fleet.inventory import foreign_names, host_data
 from gpunode.fleet.nodes import Answer
 from gpunode.fleet.reports.run_end import refusal_finding
@@ -67,12 +67,12 @@ def contained_report(answer: Answer[Node]) -> NodeReport:
     try:
         return _report(answer)
     except Exception as error:
-        return NodeReport(answer.name, (no_answer.unjudged(error),))
+        return NodeReport(answer.name, (errors.unjudged(error),))
 
 
 def unread(answer: Answer[Any]) -> Finding:
     """Return why a node was not reached, or not understood."""
-    return (no_answer.unreached if answer.reading is None else no_answer.unreadable)(answer.reason)
+    return (errors.unreached if answer.reading is None else errors.unreadable)(answer.reason)
 
 
 def _report(answer: Answer[Node]) -> NodeReport:

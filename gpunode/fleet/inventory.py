@@ -7,10 +7,12 @@ alone: the file is executed as a whole.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from functools import cache
@@ -21,13 +23,31 @@ from gpunode.base.errors import CodedError
 from gpunode.base.messages import command_error
 from gpunode.base.run_context import Slot
 from gpunode.base.standard_output import kept_for_results
-from gpunode.fleet.engine.expected import expected
+from gpunode.fleet.engine.parts import expected
 from gpunode.fleet.known import recognised
 from gpunode.settings import Settings, check_hosts
 from gpunode.settings.host_data import HostData, data_of
 
 if TYPE_CHECKING:
     from pyinfra.api.inventory import Inventory
+
+
+# What says which machine a host is; the rest of pyinfra's own data says how it is reached.
+_ADDRESS = ("ssh_hostname", "ssh_port")
+
+
+def fingerprints(settings: Mapping[str, Settings], data: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return host -> SHA-256 (hex) of its settings and its address."""
+    # Hosts with equal settings may have the very same (gpunode.settings.hosts).
+    digests: dict[int, str] = {
+        id(found): found.digest() for found in {id(each): each for each in settings.values()}.values()
+    }
+    return {
+        host: hashlib.sha256(
+            json.dumps([digests[id(found)], *(str(data[host].get(name)) for name in _ADDRESS)]).encode()
+        ).hexdigest()
+        for host, found in settings.items()
+    }
 
 
 class LimitError(CodedError):

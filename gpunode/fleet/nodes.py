@@ -31,10 +31,9 @@ from gpunode.facts.base import NodeFact
 from gpunode.fleet import hooks
 from gpunode.fleet.access import connecting, errors
 from gpunode.fleet.engine import local
-from gpunode.fleet.engine.expected import expected, refuse_others
-from gpunode.fleet.fingerprints import fingerprints
+from gpunode.fleet.engine.parts import expected, refuse_others
 from gpunode.fleet.hooks import hosts_within_open_files
-from gpunode.fleet.inventory import foreign_names, limited, load_inventory
+from gpunode.fleet.inventory import fingerprints, foreign_names, limited, load_inventory
 from gpunode.settings import Settings, check_hosts
 from gpunode.settings.host_data import data_of
 
@@ -81,7 +80,7 @@ class _ConnectErrors(BaseStateCallback):
         self._step = step
 
     def host_connect_error(self, state: State, host: Host, error: Exception) -> None:  # type: ignore[override]
-        self.reasons[host.name] = errors.unreached(str(error))
+        self.reasons[host.name] = errors.with_remedy(str(error))
         if isinstance(error, connecting.Unconnectable):
             self.lasting.add(host.name)
         self._step()

@@ -9,8 +9,7 @@ from sqlalchemy import Connection, delete, exists, select
 
 from gpunode.history.connection import writing
 from gpunode.history.place import Place
-from gpunode.history.schema import prepare
-from gpunode.history.tables import findings, hosts, inventories, records
+from gpunode.history.tables import findings, hosts, inventories, prepare, records
 
 
 @dataclass(frozen=True)

@@ -1,24 +1,46 @@
-"""The tables of a history. Their names begin with gpunode_: a database may hold other things."""
+"""The tables of a history, their form, and their rows as intervals.
+
+Their names begin with gpunode_: a database may hold other things.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Connection,
     DateTime,
     Dialect,
     ForeignKey,
     Index,
     Integer,
     MetaData,
+    Row,
+    Select,
     Table,
     Text,
     TypeDecorator,
     UniqueConstraint,
+    inspect,
+    select,
+    text,
 )
+
+from gpunode.history.intervals import End, Interval, State
+from gpunode.history.place import HistoryError, NewerError
+
+# The last of gpunode/history/migrations/versions.
+REVISION = "0002"
+VERSION_TABLE = "gpunode_history_version"
+# Any number that no other program takes for its own lock.
+_LOCK = 0x67_70_75_6E_6F_64_65
+# How many values one statement takes: PostgreSQL's protocol has room for 65,535, SQLite for 32,766.
+_MOST = 5_000
 
 
 class Utc(TypeDecorator[datetime]):
@@ -113,3 +135,76 @@ records = Table(
     Column("state", Text),
     Index("gpunode_record_at", "inventory_id", "at"),
 )
+STATEMENT: Select[Any] = select(findings)
+# Fields of an interval that are columns of the same name.
+_SAME = ("not_yet", "begun", "last", "ended", "since", "last_good", "ended_by")
+
+
+def prepare(connection: Connection) -> None:
+    """Bring the tables to REVISION within this transaction, which writes; raise NewerError where they are newer."""
+    if expect(connection):
+        return
+    if connection.dialect.name == "postgresql":
+        # Another writer may be about to do the same; SQLite's transaction has the whole file.
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+        if expect(connection):
+            return
+    _upgrade(connection)
+
+
+def expect(connection: Connection) -> bool:
+    """Say whether the tables are of REVISION; False where there are none, or older ones. Raise NewerError."""
+    has_tables = inspect(connection).has_table(VERSION_TABLE)
+    revision = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar() if has_tables else None
+    if revision is not None and revision > REVISION:
+        raise NewerError(
+            f"a newer gpunode has written this history (its tables are of revision {revision[:40]}, this gpunode knows "
+            f"{REVISION}): update gpunode, or name another history"
+        )
+    return revision == REVISION
+
+
+def _upgrade(connection: Connection) -> None:
+    # Late: it takes as long as SQLAlchemy itself, and is needed once.
+    from alembic import command
+    from alembic.config import Config
+    from alembic.util import CommandError
+
+    config = Config()
+    config.set_main_option("script_location", "gpunode.history:migrations")
+    config.attributes["connection"] = connection
+    try:
+        command.upgrade(config, REVISION)
+    except CommandError as error:
+        raise HistoryError(f"the history's tables could not be brought to revision {REVISION}: {error}") from None
+
+
+def interval(row: Row[Any]) -> Interval:
+    """Return the interval that a row of STATEMENT holds."""
+    return Interval(
+        key=(row.component, row.what),
+        state=State(row.finding_class, row.actual, row.desired, row.code, row.cause, row.remedy),
+        end=None if row.ending is None else End(row.ending),
+        by=row.told_by,
+        number=row.id,
+        **{name: getattr(row, name) for name in _SAME},
+    )
+
+
+def values(each: Interval) -> dict[str, str | datetime | None]:
+    """Return the columns of an interval, without those that say whose it is."""
+    return {
+        "component": each.key[0],
+        "what": each.key[1],
+        **vars(each.state),
+        "ending": None if each.end is None else each.end.value,
+        "told_by": each.by,
+        **{name: getattr(each, name) for name in _SAME},
+    }
+
+
+def portions(numbers: Iterable[int]) -> Iterator[list[int]]:
+    """Yield the numbers, no more at once than a statement takes."""
+    found = list(numbers)
+    for at in range(0, len(found), _MOST):
+        yield found[at : at + _MOST]

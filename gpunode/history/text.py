@@ -11,8 +11,7 @@ from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.host_names import folded_in_a_line
 from gpunode.base.messages import with_code
 from gpunode.base.terminal import printable
-from gpunode.history.asking import Answer, Known
-from gpunode.history.changing import Change, Kind
+from gpunode.history.asking import Answer, Change, Kind, Known
 from gpunode.history.intervals import End, Interval, State
 
 _LABELS = ("actual", "desired", "since", "found last", "cause", "remedy")

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Callable
 
 from gpunode.base.probe import Probe
-from gpunode.fleet.snapshot import Changes, Snapshot
+from gpunode.fleet.shared_readings import Changes, Snapshot
 
 
 def shell(command: str) -> list[str]:

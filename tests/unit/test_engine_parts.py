@@ -7,8 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.fleet.engine.address import EngineError, engine_of
-from gpunode.fleet.engine.expected import Expected, PartError, expected, refuse_others
-from gpunode.fleet.engine.parts import MOST, Member, cut, joined, torn, torn_domain
+from gpunode.fleet.engine.parts import (
+    MOST,
+    Expected,
+    Member,
+    PartError,
+    cut,
+    expected,
+    joined,
+    refuse_others,
+    torn,
+    torn_domain,
+)
 
 pytestmark = pytest.mark.pure
 

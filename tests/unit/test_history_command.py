@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from gpunode import cli
 from gpunode.base.findings import ExitCode, Finding, FindingClass
 from gpunode.fleet import drift
-from gpunode.fleet.engine.expected import Expected
+from gpunode.fleet.engine.parts import Expected
 from gpunode.reference.output import SCHEMAS
 from gpunode.settings.set_option import LIMIT, SET
 from tests.support.history_documents import GOOD, INVENTORY, OLD, OLDER, UNKNOWN, UNREACHED, applied, document

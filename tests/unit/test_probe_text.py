@@ -28,7 +28,7 @@ from gpunode.facts.packages import AptSources
 from gpunode.facts.system import Unit
 from gpunode.facts.toolkit import ContainerToolkit
 from gpunode.facts.transaction import TransactionJournal
-from gpunode.fleet.snapshot import Changes, Snapshot
+from gpunode.fleet.shared_readings import Changes, Snapshot
 from gpunode.lab.world.toolkit import cdi_refresh
 from gpunode.packages.apt_sources import parse_apt_sources
 from gpunode.packages.deb import parse_deb_packages

@@ -12,7 +12,7 @@ from pyinfra.api.state import State
 from pyinfra.context import ctx_host
 
 from gpunode.base.probe import Probe, batch_answers, batch_command
-from gpunode.fleet.snapshot import Snapshot
+from gpunode.fleet.shared_readings import Snapshot
 from gpunode.operations.phase import is_unattended
 from tests.support.snapshot_node import Node, asking, shell
 

@@ -26,8 +26,7 @@ from distributed.comm.core import CommClosedError
 from gpunode.fleet.engine import work
 from gpunode.fleet.engine.address import EngineError, Scheduler, engine_of, is_guarded
 from gpunode.fleet.engine.dispatch import LostError, Task, Worker, outcomes
-from gpunode.fleet.engine.expected import Expected
-from gpunode.fleet.engine.parts import Member, Part, cut
+from gpunode.fleet.engine.parts import Expected, Member, Part, cut
 
 # Seconds to reach the scheduler, at first and after it was lost.
 _REACH = 10.0

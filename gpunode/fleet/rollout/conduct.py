@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from gpunode.base.findings import NodeReport
 from gpunode.base.host_names import folded
 from gpunode.base.messages import with_code
-from gpunode.fleet.rollout import gate
+from gpunode.fleet.rollout.choice import ClusterView, RunResult, cluster_outcome, outcomes
 from gpunode.fleet.rollout.entries import Ended, Outcome, WaveBegun, WaveEnded, now
-from gpunode.fleet.rollout.gate import ClusterView, RunResult
 from gpunode.fleet.rollout.journal import Journal
 from gpunode.fleet.rollout.opening import ChangedError
 from gpunode.fleet.rollout.progress import Progress, Wave, next_step
@@ -73,9 +72,9 @@ def _wave(journal: Journal, wave: Wave, hands: Hands) -> None:
     journal.append(WaveBegun(number=wave.number, kind=wave.kind, nodes=wave.nodes, at=now()))
     run = hands.run(wave)
     reports = hands.read(wave.nodes)
-    outcomes, cluster = gate.outcomes(wave.nodes, run, reports, hands.cluster), gate.cluster_outcome(reports)
-    journal.append(WaveEnded(number=wave.number, outcomes=outcomes, cluster=cluster, at=now()))
-    for line in [*outcome_lines(outcomes), *cluster_lines(cluster)]:
+    judged, cluster = outcomes(wave.nodes, run, reports, hands.cluster), cluster_outcome(reports)
+    journal.append(WaveEnded(number=wave.number, outcomes=judged, cluster=cluster, at=now()))
+    for line in [*outcome_lines(judged), *cluster_lines(cluster)]:
         hands.tell(line)
 
 

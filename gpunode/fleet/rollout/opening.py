@@ -11,12 +11,10 @@ from gpunode.base.errors import CodedError
 from gpunode.base.findings import FindingClass, NodeReport, cluster_of, nodes_of
 from gpunode.base.messages import command_error
 from gpunode.fleet.call import Call
-from gpunode.fleet.fingerprints import fingerprints
-from gpunode.fleet.inventory import foreign_names, load_inventory
+from gpunode.fleet.inventory import fingerprints, foreign_names, load_inventory
 from gpunode.fleet.rollout.amount import Amount
-from gpunode.fleet.rollout.choice import canaries, left_out, sorted_out
+from gpunode.fleet.rollout.choice import canaries, cluster_outcome, left_out, sorted_out
 from gpunode.fleet.rollout.entries import Begun, LeftOut, Outcome, Policy, now
-from gpunode.fleet.rollout.gate import cluster_outcome
 from gpunode.fleet.rollout.journal import Journal, JournalError
 from gpunode.fleet.rollout.progress import Progress, stopped_for_good, unavailable
 from gpunode.fleet.rollout.together import refuse_cut, together, with_mates
