@@ -163,11 +163,22 @@ def foreign_names() -> frozenset[str]:
     return frozenset(names | _WITHOUT_CLASS)
 
 
+def checked(inventory: Inventory) -> tuple[dict[str, dict[str, Any]], dict[str, Settings]]:
+    """Return host -> data, and host -> settings; raise SettingsError with every mistake of every host."""
+    data = {host.name: data_of(host).data for host in inventory}
+    return data, check_hosts(data, foreign_names())
+
+
+def host_settings(inventory: str | os.PathLike[str]) -> dict[str, Settings]:
+    """Return host -> settings of an inventory; raise InventoryError or SettingsError."""
+    return checked(load_inventory(inventory))[1]
+
+
 def validate_state(inventory: Inventory) -> dict[str, Settings]:
     """Return host -> settings of a pyinfra Inventory; raise SettingsError with every mistake of every host."""
     settings = _judged.of(inventory)
     if settings is None:
-        settings = check_hosts({host.name: data_of(host).data for host in inventory}, foreign_names())
+        _, settings = checked(inventory)
         _judged.set(inventory, settings)
     return settings
 

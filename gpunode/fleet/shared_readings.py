@@ -17,18 +17,16 @@ import secrets
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from pyinfra.api.host import Host
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from gpunode.base.probe import Announced, Probe, batch_answers, batch_command
 from gpunode.base.run_context import ANNOUNCING, Slot
-
-T = TypeVar("T")
 
 # Seconds. What a command started may go on after the command has ended, and other people work on nodes too.
 MAX_AGE = 30.0
@@ -53,11 +51,8 @@ class Changes:
 
 
 @dataclass
-class Snapshot(Generic[T]):
-    """Hold what one host answered since the last change.
-
-    `T` is the type of an answer of the connection, which comes as (succeeded, answer).
-    """
+class Snapshot:
+    """Hold what one host answered since the last change."""
 
     changes: Changes
     clock: Callable[[], float] = time.monotonic
@@ -83,10 +78,8 @@ class Snapshot(Generic[T]):
         stage: str,
         arguments: str,
         across: bool,
-        run: Callable[[str], tuple[bool, T]],
-        lines_of: Callable[[T], Sequence[str]],
-        answer_of: Callable[[list[str]], T],
-    ) -> tuple[bool, T]:
+        run: Callable[[str], tuple[bool, CommandOutput]],
+    ) -> tuple[bool, CommandOutput]:
         """Return (succeeded, answer) of `probe`: from what is known, or by running it with what was announced.
 
         stage: with each, what is announced is going to be asked anew.
@@ -97,7 +90,7 @@ class Snapshot(Generic[T]):
         self._asked.update(probe.texts)
         known = {text for kept, text in self._answers if kept == arguments}
         if known.issuperset(probe.texts):
-            return True, answer_of(probe.lines(self._selected(arguments)))
+            return True, as_output(probe.lines(self._selected(arguments)))
         texts: list[str] = [text for text in dict.fromkeys(probe.texts) if text not in known]
         own = len(texts)
         if self._settled:
@@ -119,7 +112,7 @@ class Snapshot(Generic[T]):
         taken = self.clock()
         if not succeeded:
             return succeeded, answer
-        answers = batch_answers(texts, mark, lines_of(answer))
+        answers = batch_answers(texts, mark, answer.stdout_lines)
         if answers is None:
             return run(probe)
         merged = self._selected(arguments) | answers
@@ -127,7 +120,7 @@ class Snapshot(Generic[T]):
             # Ages count from the oldest answer that is kept.
             self._taken = self._taken if self._answers else taken
             self._answers |= {(arguments, text): lines for text, lines in answers.items()}
-        return True, answer_of(probe.lines(merged))
+        return True, as_output(probe.lines(merged))
 
     def _selected(self, arguments: str) -> dict[str, list[str]]:
         return {text: lines for (kept, text), lines in self._answers.items() if kept == arguments}
@@ -156,10 +149,10 @@ Method = Callable[..., Any]
 
 # Of all hosts: whatever changes one may change what another one says.
 changes = Changes()
-_snapshot: Slot[Snapshot[CommandOutput]] = Slot(lambda: Snapshot(changes))
+_snapshot: Slot[Snapshot] = Slot(lambda: Snapshot(changes))
 
 
-def snapshot(host: Host) -> Snapshot[CommandOutput]:
+def snapshot(host: Host) -> Snapshot:
     """Return the host's snapshot."""
     return _snapshot.of(host)
 
@@ -191,8 +184,6 @@ def shared(run_shell_command: Method, self: Host, command: Any, *args: Any, **kw
         # How it is printed makes no difference to what is read.
         arguments=repr(sorted((key, value) for key, value in kwargs.items() if not key.startswith("print_"))),
         run=lambda text: run_shell_command(self, text, *args, **kwargs),
-        lines_of=lambda output: output.stdout_lines,
-        answer_of=as_output,
     )
 
 

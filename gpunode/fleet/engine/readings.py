@@ -15,11 +15,9 @@ from gpunode.fleet.engine import remote
 from gpunode.fleet.engine.address import EngineError, Scheduler
 from gpunode.fleet.engine.parts import Member, torn, torn_domain
 from gpunode.fleet.engine.remote import Outcome
-from gpunode.fleet.inventory import fingerprints, foreign_names, limited, load_inventory
+from gpunode.fleet.inventory import checked, fingerprints, limited, load_inventory
 from gpunode.fleet.run.child import limit_pattern
 from gpunode.node.plan import Plan, plan_from
-from gpunode.settings import check_hosts
-from gpunode.settings.host_data import data_of
 
 
 def roster(inventory: Path, limit: Collection[str] = (), only: Collection[str] | None = None) -> tuple[Member, ...]:
@@ -28,8 +26,7 @@ def roster(inventory: Path, limit: Collection[str] = (), only: Collection[str] |
     only: these hosts alone, by name
     """
     found = load_inventory(inventory)
-    data = {host.name: data_of(host).data for host in found}
-    settings = check_hosts(data, foreign_names())
+    data, settings = checked(found)
     of_these = None if only is None else frozenset(only)
     names = [name for name in limited(found, limit) if of_these is None or name in of_these]
     prints = fingerprints({name: settings[name] for name in names}, data)

@@ -91,15 +91,14 @@ def page(view: View) -> str:
 
 def _data(view: View) -> dict[str, Any]:
     """Return what the script reads: numbers stand for kinds, columns and items, each of which is told once."""
-    kinds = {kind.name: at for at, kind in enumerate(view.kinds)}
     known: dict[tuple[Item, str | None], int] = {}
     rows = [
         {
             "label": row.label,
             "hosts": row.hosts,
             "scope": row.scope,
-            "kind": kinds[row.kind],
-            "cells": [-1 if kind is None else kinds[kind] for kind in row.cells],
+            "kind": view.ranks[row.kind],
+            "cells": [-1 if kind is None else view.ranks[kind] for kind in row.cells],
             "items": indexed(row.items, known),
             "good": indexed(row.good, known),
         }
@@ -113,7 +112,7 @@ def _data(view: View) -> dict[str, Any]:
         "heal_all": view.heal_all,
         "order": [host.name for host in view.hosts if host.scope is Scope.NODE],
         "items": [
-            [item.component, kinds[item.kind], item.what, item.actual, item.desired, item.cost, since, item.told]
+            [item.component, view.ranks[item.kind], item.what, item.actual, item.desired, item.cost, since, item.told]
             for item, since in known
         ],
         "rows": rows,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 from gpunode.base.comparison import RUN
@@ -92,14 +93,20 @@ class View:
         """Return the kind of this name."""
         return next(each for each in self.kinds if each.name == name)
 
-    def rank(self, name: str) -> int:
-        """Return how grave a kind is, 0 the gravest."""
-        return next(at for at, each in enumerate(self.kinds) if each.name == name)
+    @cached_property
+    def ranks(self) -> Mapping[str, int]:
+        """Return how grave each kind is, 0 the gravest."""
+        return {kind.name: at for at, kind in enumerate(self.kinds)}
+
+    @cached_property
+    def quiet(self) -> frozenset[str]:
+        """Return the kinds of which nothing differs."""
+        return frozenset(kind.name for kind in self.kinds if kind.is_quiet)
 
 
-def pairs(of: Mapping[str, Any], *names: str) -> tuple[tuple[str, str], ...]:
+def pairs(told: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Return (name, text) of those that have a text."""
-    return tuple((name, str(of[name])) for name in names if of.get(name))
+    return tuple((name, str(text)) for name, text in told.items() if text)
 
 
 def columns(hosts: Iterable[Host]) -> tuple[str, ...]:
@@ -189,20 +196,18 @@ class Row:
 def map_rows(view: View) -> tuple[Row, ...]:
     """Return the rows: the cluster's, then the gravest first, those that differ in the same columns together."""
     alike: dict[tuple[object, ...], list[Host]] = {}
-    quiet = {kind.name for kind in view.kinds if kind.is_quiet}
     for host in view.hosts:
-        differing = tuple(item for item in host.items if item.kind not in quiet)
+        differing = tuple(item for item in host.items if item.kind not in view.quiet)
         alike.setdefault((host.scope, host.kind, _cells(view, host), differing), []).append(host)
-    found = [_row(view, hosts, quiet) for hosts in alike.values()]
+    found = [_row(view, hosts) for hosts in alike.values()]
     last = len(view.kinds)
-    ranks = {kind.name: at for at, kind in enumerate(view.kinds)}
     return tuple(
         sorted(
             found,
             key=lambda row: (
                 row.scope is Scope.NODE,
-                min((ranks[kind] for kind in (row.kind, *row.cells) if kind is not None), default=last),
-                [last if kind is None or kind in quiet else ranks[kind] for kind in row.cells],
+                min((view.ranks[kind] for kind in (row.kind, *row.cells) if kind is not None), default=last),
+                [last if kind is None or kind in view.quiet else view.ranks[kind] for kind in row.cells],
             ),
         )
     )
@@ -210,43 +215,40 @@ def map_rows(view: View) -> tuple[Row, ...]:
 
 def differences(view: View) -> tuple[tuple[Item, tuple[str, ...], Scope], ...]:
     """Return each difference once, with its hosts or the cluster: the gravest first, then that of most hosts."""
-    quiet = {kind.name for kind in view.kinds if kind.is_quiet}
     found: dict[tuple[Item, Scope], list[str]] = {}
     for host in view.hosts:
         for item in host.items:
-            if item.kind not in quiet:
+            if item.kind not in view.quiet:
                 found.setdefault((item, host.scope), []).append(host.name)
-    ordered = sorted(found.items(), key=lambda each: (view.rank(each[0][0].kind), -len(each[1])))
+    ordered = sorted(found.items(), key=lambda each: (view.ranks[each[0][0].kind], -len(each[1])))
     return tuple((item, tuple(dict.fromkeys(names)), scope) for (item, scope), names in ordered)
 
 
 def costs(view: View) -> tuple[tuple[str, int], ...]:
     """Return (what it costs, of how many hosts), by each host's gravest; of those on which something differs."""
     order = list(COSTS)
-    quiet = {kind.name for kind in view.kinds if kind.is_quiet}
     found: Counter[str] = Counter()
     for host in view.hosts:
-        if host.kind in quiet or host.scope is Scope.CLUSTER:
+        if host.kind in view.quiet or host.scope is Scope.CLUSTER:
             continue
-        known = [order.index(item.cost) for item in host.items if item.kind not in quiet and item.cost in COSTS]
+        known = [order.index(item.cost) for item in host.items if item.kind not in view.quiet and item.cost in COSTS]
         found[COSTS[order[max(known)]] if known else UNKNOWN_COST] += 1
     words = (*reversed(COSTS.values()), UNKNOWN_COST)
     return tuple((each, found[each]) for each in words if found[each])
 
 
 def _cells(view: View, host: Host) -> tuple[str | None, ...]:
-    ranks = {kind.name: at for at, kind in enumerate(view.kinds)}
     found: dict[str, int] = {}
     for item in host.items:
-        found[item.component] = min(found.get(item.component, len(ranks)), ranks[item.kind])
+        found[item.component] = min(found.get(item.component, len(view.ranks)), view.ranks[item.kind])
     return tuple(view.kinds[found[name]].name if name in found else None for name in view.columns)
 
 
-def _row(view: View, hosts: list[Host], quiet: set[str]) -> Row:
+def _row(view: View, hosts: list[Host]) -> Row:
     first = hosts[0]
     names = tuple(host.name for host in hosts)
-    items = tuple(_longest(item, hosts) if item.since else item for item in first.items if item.kind not in quiet)
-    label, good = folded_first(names, _NAMES), tuple(_good(hosts, quiet))
+    items = tuple(_longest(item, hosts) if item.since else item for item in first.items if item.kind not in view.quiet)
+    label, good = folded_first(names, _NAMES), tuple(_good(hosts, view.quiet))
     return Row(label, names, first.kind, _cells(view, first), items, good, first.scope)
 
 
@@ -257,7 +259,7 @@ def _longest(item: Item, hosts: list[Host]) -> Item:
     )
 
 
-def _good(hosts: list[Host], quiet: set[str]) -> Iterable[Item]:
+def _good(hosts: list[Host], quiet: Collection[str]) -> Iterable[Item]:
     values: dict[tuple[str, str, str], dict[tuple[str | None, str | None], Item]] = {}
     for host in hosts:
         for item in host.items:

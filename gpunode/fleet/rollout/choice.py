@@ -17,8 +17,7 @@ from gpunode.base.messages import command_error
 from gpunode.base.waiting import PENDING
 from gpunode.fleet.rollout.entries import LeftOut, Outcome
 
-_PENDING = (FindingClass.RESTART_PENDING, FindingClass.REBOOT_PENDING)
-_HEALED_BY_A_RUN = (FindingClass.DRIFT, *_PENDING)
+_HEALED_BY_A_RUN = (FindingClass.DRIFT, *PENDING)
 
 
 class CanaryError(CodedError, ValueError):
@@ -40,7 +39,9 @@ def left_out(report: NodeReport, everyone: bool, allowed: Disruption = Disruptio
     classes = {item.finding_class for item in report.findings}
     if FindingClass.UNREACHABLE in classes or FindingClass.UNSUPPORTED in classes:
         return _left(report, worst(report.findings))
-    if any(_is_healed(item) and not _waits(item, allowed) for item in report.findings):
+    # A run mends it, where the settings allow that.
+    healed = [item for item in report.findings if item.finding_class in _HEALED_BY_A_RUN and not item.by_person]
+    if any(not _waits(item, allowed) for item in healed):
         return None
     if waiting := [item for item in report.findings if _waits(item, allowed)]:
         first = max(waiting, key=lambda item: item.finding_class is FindingClass.REBOOT_PENDING)
@@ -56,14 +57,9 @@ def left_out(report: NodeReport, everyone: bool, allowed: Disruption = Disruptio
     return None if everyone else LeftOut(finding_class=FindingClass.OK, reason="as desired")
 
 
-def _is_healed(item: Finding) -> bool:
-    """Say whether a run mends it, where the settings allow that."""
-    return item.finding_class in _HEALED_BY_A_RUN and not item.by_person
-
-
 def _waits(item: Finding, allowed: Disruption) -> bool:
     """Say whether a finding waits for what the settings do not allow: each run leaves it as it is."""
-    if item.finding_class not in _PENDING:
+    if item.finding_class not in PENDING:
         return False
     boots = Disruption.reboot if item.finding_class is FindingClass.REBOOT_PENDING else Disruption.nothing
     return max(item.disruption or Disruption.nothing, boots) > allowed

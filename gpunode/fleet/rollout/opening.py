@@ -11,15 +11,13 @@ from gpunode.base.errors import CodedError
 from gpunode.base.findings import FindingClass, NodeReport, cluster_of, nodes_of
 from gpunode.base.messages import command_error
 from gpunode.fleet.call import Call
-from gpunode.fleet.inventory import fingerprints, foreign_names, load_inventory
+from gpunode.fleet.inventory import checked, fingerprints, load_inventory
 from gpunode.fleet.rollout.amount import Amount
 from gpunode.fleet.rollout.choice import canaries, cluster_outcome, left_out, sorted_out
 from gpunode.fleet.rollout.entries import Begun, LeftOut, Outcome, Policy, now
 from gpunode.fleet.rollout.journal import Journal, JournalError
 from gpunode.fleet.rollout.progress import Progress, stopped_for_good, unavailable
 from gpunode.fleet.rollout.together import refuse_cut, together, with_mates
-from gpunode.settings import check_hosts
-from gpunode.settings.host_data import data_of
 from gpunode.settings.problems import SECRET
 
 _MOST_NAMED = 5
@@ -46,8 +44,7 @@ class Asked:
 def asked(inventory: Path) -> Asked:
     """Read an inventory anew, without connecting; raise InventoryError or SettingsError."""
     found = load_inventory(inventory)
-    data = {host.name: data_of(host).data for host in found}
-    settings = check_hosts(data, foreign_names())
+    data, settings = checked(found)
     # One for all hosts of a run, which check_hosts sees to.
     bound = next(iter(settings.values())).disruption.max_parallel
     allowed = {host: Disruption[each.disruption.allow] for host, each in settings.items()}

@@ -87,14 +87,11 @@ def _in_step(progress: Progress, step: OperationProgress, event: Mapping[str, An
     left = {host: since for host, since in step.begun.items() if host != name}
     if kind == "begun":
         return replace(progress, step=replace(step, begun={**left, name: at}))
-    if kind == "done":
-        return replace(progress, step=replace(step, begun=left, done=(*step.done, name)))
-    if kind == "ignored":
-        return replace(progress, step=replace(step, begun=left, ignored=(*step.ignored, name)))
-    if kind == "failed":
-        failed = replace(step, begun=left, failed=(*step.failed, name))
-        return replace(progress, step=failed, failed={**progress.failed, name: step.name})
-    return progress
+    if kind not in ("done", "ignored", "failed"):
+        return progress
+    failed = {**progress.failed, name: step.name} if kind == "failed" else progress.failed
+    names: dict[str, Any] = {kind: (*getattr(step, kind), name)}
+    return replace(progress, step=replace(step, begun=left, **names), failed=failed)
 
 
 # More hosts than these are told together.
