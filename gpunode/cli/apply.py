@@ -25,7 +25,7 @@ from gpunode.cli.selection import called, inventory_argument, limit_option, set_
 if TYPE_CHECKING:
     from gpunode.cli.plan import Plans
     from gpunode.fleet.call import Call
-    from gpunode.fleet.engine.address import Scheduler
+    from gpunode.fleet.engine.parts import Scheduler
     from gpunode.fleet.reports.run_end import HostEnd
     from gpunode.fleet.run.child import Files
     from gpunode.fleet.run.progress import Progress

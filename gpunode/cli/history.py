@@ -204,14 +204,14 @@ def prune(older_than: timedelta) -> None:
 
     What writes to the history does the same once a day, for what is older than a year (or GPUNODE_HISTORY_KEEP).
     """
-    from gpunode.history import pruning
+    from gpunode.history.tables import prune as pruned_before
 
     before = datetime.now(UTC) - older_than
     with _told() as place:
         from gpunode.history import document
         from gpunode.history.text import in_words
 
-        found = pruning.prune(place, before)
+        found = pruned_before(place, before)
     if is_json():
         say_document(document.of_prune(place, found, before))
     counts = f"{found.findings:,} findings, {found.records:,} reports, {found.hosts:,} hosts"

@@ -21,7 +21,7 @@ from gpunode.cli.selection import called, inventory_argument, limit_option, set_
 if TYPE_CHECKING:
     from gpunode.base.findings import Finding
     from gpunode.fleet.call import Call
-    from gpunode.fleet.engine.address import Scheduler
+    from gpunode.fleet.engine.parts import Scheduler
     from gpunode.fleet.nodes import Answer
     from gpunode.node import Node
     from gpunode.node.plan import Plan

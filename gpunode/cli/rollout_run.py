@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpunode.base.findings import NodeReport
     from gpunode.cli.interruption import Interruption
     from gpunode.fleet.call import Call
-    from gpunode.fleet.engine.address import Scheduler
+    from gpunode.fleet.engine.parts import Scheduler
     from gpunode.fleet.rollout.choice import RunResult
     from gpunode.fleet.rollout.journal import Journal
     from gpunode.fleet.rollout.opening import Asked, Request
@@ -59,7 +59,7 @@ def carried_out(
 ) -> tuple[Progress, Path]:
     """Take wave after wave; return how the rollout then stands, and the folder of its files."""
     from gpunode.cli.live import live
-    from gpunode.fleet.engine.address import EngineError
+    from gpunode.fleet.engine.parts import EngineError
     from gpunode.fleet.inventory import host_settings
     from gpunode.fleet.reports.document import document
     from gpunode.fleet.rollout.conduct import Hands, conduct

@@ -61,7 +61,6 @@ class LimitError(CodedError):
     )  # fmt: skip
 
     def __init__(self, pattern: str, source: str, groups: Iterable[str]) -> None:
-        """Take the pattern, what the hosts are of, and that one's groups."""
         named = ", ".join(sorted(groups)) or "none"
         super().__init__(
             f"{pattern}: {source} has no such host or group; give a host's name, a glob such as 'gpu-*', or a group: "
@@ -73,7 +72,6 @@ class Hosts(list[Any]):
     """Be a group's list of hosts, which knows at once whether it holds one. It is only ever added to."""
 
     def __init__(self) -> None:
-        """Be empty."""
         super().__init__()
         self._known: set[int] = set()
 
@@ -96,17 +94,13 @@ def quick(only: Collection[str] | None = None) -> Iterator[None]:
     made: Any = api
     files: Any = cli
     before, groups_of = made.defaultdict, files._get_groups_from_filename
-    made.defaultdict = _dictionary
+    made.defaultdict = lambda factory: defaultdict(Hosts if factory is list else factory)
     if only is not None:
         files._get_groups_from_filename = _those(groups_of, frozenset(only))
     try:
         yield
     finally:
         made.defaultdict, files._get_groups_from_filename = before, groups_of
-
-
-def _dictionary(factory: Callable[[], Any]) -> Any:
-    return defaultdict(Hosts if factory is list else factory)
 
 
 def _those(groups_of: Callable[[str], dict[str, Any]], only: frozenset[str]) -> Callable[[str], dict[str, Any]]:

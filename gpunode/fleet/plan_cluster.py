@@ -101,10 +101,8 @@ def _with(found: Plan | Finding, host: str, settings: Settings, node: Node, rest
     if isinstance(found, Finding):
         return found
     name = node_name(host, settings)
-    release, label = (
-        restarts.of_release,
-        restarts.of_node(host, settings, mig_state(settings, node.pci.gpus, node.mig)),
-    )
+    release = restarts.of_release
+    label = restarts.of_node(host, settings, mig_state(settings, node.pci.gpus, node.mig))
     errors = [item for each in {id(each): each for each in (release, label)}.values() for item in each.findings]
     if errors:
         return _unknown(found, str(errors[0].cause))

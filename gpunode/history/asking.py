@@ -232,12 +232,8 @@ def _runs(connection: Connection, question: Question, since: datetime, until: da
         question,
     )
     return [
-        Change(row.at, Kind.RAN, row.name, run=_ended(row.state, row.exit_code), by=row.command)
+        Change(row.at, Kind.RAN, row.name, run=f"{row.state or 'ended'}, exit code {row.exit_code}", by=row.command)
         for row in connection.execute(asked)
         # The readings behind a rollout's waves have no state of their own.
         if row.command != "rollout" or row.state is not None
     ]
-
-
-def _ended(state: str | None, exit_code: int) -> str:
-    return f"{state or 'ended'}, exit code {exit_code}"

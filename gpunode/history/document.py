@@ -12,7 +12,7 @@ from gpunode.base.messages import Scope
 from gpunode.history.asking import Answer, Change, Kind, Known
 from gpunode.history.intervals import End, State
 from gpunode.history.place import Place
-from gpunode.history.pruning import Pruned
+from gpunode.history.tables import Pruned
 
 # Raised when a key goes away or changes its meaning; a new key raises nothing.
 SCHEMA = 2

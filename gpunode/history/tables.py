@@ -1,4 +1,4 @@
-"""The tables of a history, their form, and their rows as intervals.
+"""The tables of a history: their form, their rows as intervals, and what is pruned.
 
 Their names begin with gpunode_: a database may hold other things.
 """
@@ -6,6 +6,7 @@ Their names begin with gpunode_: a database may hold other things.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,13 +27,16 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    delete,
+    exists,
     inspect,
     select,
     text,
 )
 
+from gpunode.history.connection import writing
 from gpunode.history.intervals import End, Interval, State
-from gpunode.history.place import HistoryError, NewerError
+from gpunode.history.place import HistoryError, NewerError, Place
 
 # The last of gpunode/history/migrations/versions.
 REVISION = "0002"
@@ -50,14 +54,12 @@ class Utc(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Return the time as the database takes it."""
         if value is None:
             return None
         whole = value.astimezone(UTC)
         return whole if dialect.name == "postgresql" else whole.replace(tzinfo=None)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Return the time with its zone."""
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
@@ -208,3 +210,37 @@ def portions(numbers: Iterable[int]) -> Iterator[list[int]]:
     found = list(numbers)
     for at in range(0, len(found), _MOST):
         yield found[at : at + _MOST]
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """Hold how much was removed."""
+
+    findings: int
+    records: int
+    hosts: int
+
+
+def prune(place: Place, before: datetime) -> Pruned:
+    """Remove what ended, and was recorded, before a time, of all inventories; raise HistoryError."""
+    found = Pruned(0, 0, 0)
+    with writing(place) as connection:
+        prepare(connection)
+        asked = select(inventories.c.id).order_by(inventories.c.id).with_for_update()
+        for number in connection.execute(asked).scalars().all():
+            one = prune_within(connection, before, number)
+            found = Pruned(found.findings + one.findings, found.records + one.records, found.hosts + one.hosts)
+    return found
+
+
+def prune_within(connection: Connection, before: datetime, inventory: int) -> Pruned:
+    """Remove it of one inventory, within a transaction that writes."""
+    of_inventory = select(hosts.c.id).where(hosts.c.inventory_id == inventory)
+    old = delete(findings).where(findings.c.host_id.in_(of_inventory), findings.c.ended < before)
+    ended = connection.execute(old).rowcount
+    recorded = connection.execute(
+        delete(records).where(records.c.inventory_id == inventory, records.c.at < before)
+    ).rowcount
+    kept = exists().where(findings.c.host_id == hosts.c.id)
+    gone = connection.execute(delete(hosts).where(hosts.c.inventory_id == inventory, hosts.c.gone < before, ~kept))
+    return Pruned(ended, recorded, gone.rowcount)

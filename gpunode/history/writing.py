@@ -14,8 +14,18 @@ from gpunode.base.findings import CLUSTER
 from gpunode.history.connection import writing
 from gpunode.history.intervals import End, Interval, Key, Reading, merged
 from gpunode.history.place import Place
-from gpunode.history.pruning import prune_within
-from gpunode.history.tables import STATEMENT, findings, hosts, interval, inventories, portions, prepare, records, values
+from gpunode.history.tables import (
+    STATEMENT,
+    findings,
+    hosts,
+    interval,
+    inventories,
+    portions,
+    prepare,
+    prune_within,
+    records,
+    values,
+)
 from gpunode.history.told import CONNECTION, STATE, Host, Told
 
 # As many hosts are asked for one by one; of more, all of the inventory.
@@ -164,7 +174,6 @@ class _Changes:
     """Gather what a document changes, and write it in few statements, however many hosts it tells of."""
 
     def __init__(self, connection: Connection, told: Told) -> None:
-        """Begin with nothing."""
         self._connection, self._told = connection, told
         self._last: dict[datetime, list[int]] = {}
         self._changed: list[dict[str, Any]] = []
@@ -217,7 +226,6 @@ class _Changes:
                 self._changed.append({"number": each.number, **row})
 
     def write(self) -> None:
-        """Write all of it."""
         connection = self._connection
         self._each(findings, {number: (at,) for at, numbers in self._last.items() for number in numbers}, ("last",))
         if self._changed:

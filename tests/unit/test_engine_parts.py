@@ -6,13 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.fleet.engine.address import EngineError, engine_of
 from gpunode.fleet.engine.parts import (
     MOST,
+    EngineError,
     Expected,
     Member,
     PartError,
     cut,
+    engine_of,
     expected,
     joined,
     refuse_others,

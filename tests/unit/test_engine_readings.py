@@ -14,8 +14,7 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport, NodeSummary
 from gpunode.fleet.access import errors
 from gpunode.fleet.engine import apply, readings, remote
-from gpunode.fleet.engine.address import EngineError, Scheduler
-from gpunode.fleet.engine.parts import Member
+from gpunode.fleet.engine.parts import EngineError, Member, Scheduler
 from gpunode.fleet.engine.remote import Outcome
 from gpunode.fleet.inventory import InventoryError
 from gpunode.fleet.reports.document import document

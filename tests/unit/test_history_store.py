@@ -18,8 +18,7 @@ from sqlalchemy import func, select
 from gpunode.base.findings import Finding
 from gpunode.history.asking import Answer, Question, answers, asking, changes, known
 from gpunode.history.place import HistoryError, NothingError, Place
-from gpunode.history.pruning import prune
-from gpunode.history.tables import findings
+from gpunode.history.tables import findings, prune
 from gpunode.history.told import told
 from gpunode.history.writing import Since, record
 from tests.support import postgresql

@@ -12,8 +12,7 @@ from gpunode.base.host_names import folded
 from gpunode.base.messages import Scope, command_error, with_code
 from gpunode.fleet.access import errors
 from gpunode.fleet.engine import remote
-from gpunode.fleet.engine.address import EngineError, Scheduler
-from gpunode.fleet.engine.parts import Member, torn, torn_domain
+from gpunode.fleet.engine.parts import EngineError, Member, Scheduler, torn, torn_domain
 from gpunode.fleet.engine.remote import Outcome
 from gpunode.fleet.inventory import checked, fingerprints, limited, load_inventory
 from gpunode.fleet.run.child import limit_pattern
@@ -161,10 +160,7 @@ def _not_read(why: str) -> Finding:
 def _plan(host: Mapping[str, Any] | None, why: str) -> Plan | Finding:
     if host is None:
         return _not_read(why)
-    return _silent(host) if host["verdict"] == "unreachable" else plan_from(host)
-
-
-def _silent(host: Mapping[str, Any]) -> Finding:
-    """Return why there is no plan, as a worker's document has it."""
+    if host["verdict"] != "unreachable":
+        return plan_from(host)
     found = (errors.unreached if host["code"] == errors.unreached(None).code else errors.unreadable)(None)
     return replace(found, cause=host["reason"], remedy=host["remedy"], code=host["code"])

@@ -17,8 +17,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
-from gpunode.fleet.engine.address import EngineError, Scheduler
-from gpunode.fleet.engine.parts import Member
+from gpunode.fleet.engine.parts import EngineError, Member, Scheduler
 from gpunode.settings import overrides, set_option
 from gpunode.settings.problems import SECRET
 

@@ -67,7 +67,7 @@ def document_page(command: str, document: Mapping[str, Any]) -> str:
 def page(view: View) -> str:
     """Return the text of the file."""
     by_kind = counts(view)
-    style, script = _asset("page.css"), _script()
+    style, script = _asset("page.css"), '(() => {\n"use strict";\n' + "".join(map(_asset, _SCRIPTS)) + "})();\n"
     plain, left = _plain(view)
     return _PAGES.get_template("page.html").render(
         view=view,
@@ -167,11 +167,6 @@ def _time(at: str | None) -> tuple[str, str] | None:
 @cache
 def _asset(name: str) -> str:
     return (_HERE / name).read_text(encoding="utf-8")
-
-
-@cache
-def _script() -> str:
-    return '(() => {\n"use strict";\n' + "".join(map(_asset, _SCRIPTS)) + "})();\n"
 
 
 def _digest(text: str) -> str:

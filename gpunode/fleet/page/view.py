@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-from gpunode.base.comparison import RUN
 from gpunode.base.host_names import folded_first
 from gpunode.base.messages import Scope
 from gpunode.fleet.call import Call
@@ -90,7 +89,6 @@ class View:
     heal_all: str | None = None
 
     def kind(self, name: str) -> Kind:
-        """Return the kind of this name."""
         return next(each for each in self.kinds if each.name == name)
 
     @cached_property
@@ -140,7 +138,7 @@ def healing(call: Call | None) -> str | None:
 
 def with_command(remedy: str | None, call: Call | None) -> str | None:
     """Return the remedy with its run as a command between backquotes, which can be pasted."""
-    return remedy.replace(RUN, f"run `{call.run}`") if remedy and call else remedy
+    return call.pasted(remedy) if remedy and call else remedy
 
 
 def explained(code: str | None) -> str | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from gpunode.base.comparison import RUN
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.host_names import folded_in_a_line
@@ -40,14 +39,10 @@ def plan_text(
         for line in told:
             # A folded line stands under the text of the first: behind `  3. `, or two columns in.
             indent = len(line) - len(line.lstrip(" "))
-            lines.append(fold(_pasted(printable(line), call), columns, " " * (indent + (3 if indent else 2))))
+            lines.append(fold(call.pasted(printable(line)), columns, " " * (indent + (3 if indent else 2))))
     if len(plans) > 1 and not quiet:
         lines.append(fold(_totals(plans), columns, "  "))
     return "\n".join(lines)
-
-
-def _pasted(text: str, call: Call) -> str:
-    return text.replace(RUN, f"run `{call.run}`")
 
 
 def _alike(plans: Mapping[str, Plan | Finding]) -> Iterator[tuple[Plan | Finding, list[str], list[str | None]]]:

@@ -119,16 +119,13 @@ def report_of(end: HostEnd) -> NodeReport | None:
     if end.refused:
         return NodeReport(end.name, end.refused)
     findings = end.findings or ()
-    if end.failure is not None and not _says_why(end):
+    # The verdict may be what failed: then its findings tell more than that it did.
+    if end.failure is not None and not any(map(_is_wrong, findings)):
         findings = (*findings, _failed(end.failure))
     if end.cut_off is not None:
-        findings = (*findings, _cut_off(end.cut_off))
+        remedy = f"look at the last lines of the log, mend what they tell, and {RUN}"
+        findings = (*findings, _of_run("cut off", end.cut_off, remedy, BROKEN_OFF))
     return None if not findings and end.findings is None else NodeReport(end.name, findings, scope=end.scope)
-
-
-def _says_why(end: HostEnd) -> bool:
-    """Say whether the verdict is what failed: its findings tell more than that it did."""
-    return any(map(_is_wrong, end.findings or ()))
 
 
 def _is_wrong(item: Finding) -> bool:
@@ -138,25 +135,12 @@ def _is_wrong(item: Finding) -> bool:
 def _failed(failure: Failure) -> Finding:
     lines = failure.reason.splitlines()
     reason = "\n".join([*lines[:_LINES], *(["(the log has more)"] if len(lines) > _LINES else [])])
-    return Finding(
-        "run",
-        FindingClass.ERROR,
-        f"“{failure.operation}”",
-        cause=reason or "the log says why",
-        remedy=f"mend that, and {RUN}; what comes behind it was not begun on this node",
-        code=OPERATION_FAILED,
-    )
+    remedy = f"mend that, and {RUN}; what comes behind it was not begun on this node"
+    return _of_run(f"“{failure.operation}”", reason or "the log says why", remedy, OPERATION_FAILED)
 
 
-def _cut_off(how: str) -> Finding:
-    return Finding(
-        "run",
-        FindingClass.ERROR,
-        "cut off",
-        cause=how,
-        remedy=f"look at the last lines of the log, mend what they tell, and {RUN}",
-        code=BROKEN_OFF,
-    )
+def _of_run(what: str, cause: str, remedy: str, code: str) -> Finding:
+    return Finding("run", FindingClass.ERROR, what, cause=cause, remedy=remedy, code=code)
 
 
 def verdict_text(
@@ -185,7 +169,8 @@ def verdict_text(
     if unjudged:
         # By gpunode itself: a repository of the user's own has no deploy for it.
         named = folded_in_a_line(unjudged, columns)
-        said = f"{named}: no operation failed; how {_it_is(unjudged)} was not looked at. To see it, run"
+        how = "it is" if len(unjudged) == 1 else "they are"
+        said = f"{named}: no operation failed; how {how} was not looked at. To see it, run"
         parts += [fold(said, columns, "  "), f"  {call.of('drift')}"]
     good = all(worst(each.findings) is FindingClass.OK for each in reports)
     if reports and not others and good and not quiet:
@@ -194,10 +179,6 @@ def verdict_text(
         # A command is never folded: it is to be pasted.
         parts += [fold(said, columns, "  "), f"  {command}"]
     return "\n".join(part for part in parts if part)
-
-
-def _it_is(names: Collection[str]) -> str:
-    return "it is" if len(names) == 1 else "they are"
 
 
 def _alike(pairs: Iterable[tuple[str, str]]) -> Iterable[tuple[str, list[str]]]:
@@ -230,7 +211,8 @@ def ends_of(plans: Mapping[str, Plan | Finding], progress: Progress, code: int) 
     cluster = [end for end in every if end.scope is Scope.CLUSTER]
     ends = [not_run(name, found) or _run(judged.get(name), name, progress, code) for name, found in plans.items()]
     nodes = [end for end in ends if not_run(end.name, plans[end.name]) is None]
-    if code and not any(map(_explains, nodes)):
+    # No host that pyinfra may have failed by.
+    if code and not any(end.unreached is not None or end.refused or end.failure or end.cut_off for end in nodes):
         how = f"{how_it_ended(code)}, and says of no node why"
         lost = {end.name: replace(end, cut_off=how) for end in nodes}
         ends = [lost.get(end.name, end) for end in ends]
@@ -275,8 +257,3 @@ def _run(told: HostEnd | None, name: str, progress: Progress, code: int) -> Host
     if report_of(end) is None and end.left_alone is None and end.unverified is None:
         return replace(end, cut_off=f"{how_it_ended(code)} before it came to a verdict on this node")
     return end
-
-
-def _explains(end: HostEnd) -> bool:
-    """Say whether pyinfra failed by this host."""
-    return bool(end.unreached is not None or end.refused or end.failure or end.cut_off)

@@ -56,15 +56,11 @@ def _conducted(journal: Journal, hands: Hands, interval: float, pauses: bool) ->
             hands.tell(f"waiting {interval:g} s before the next wave")
             hands.sleep(interval)
         first = False
-        _unchanged(journal, hands)
+        if changed := hands.changed():
+            journal.append(Ended(how="stopped", reason=f"the inventory changed: {changed}", at=now()))
+            raise ChangedError(changed)
         _wave(journal, step, hands)
     return journal.append(Ended(how="finished" if step.finished else "stopped", reason=step.reason, at=now()))
-
-
-def _unchanged(journal: Journal, hands: Hands) -> None:
-    if changed := hands.changed():
-        journal.append(Ended(how="stopped", reason=f"the inventory changed: {changed}", at=now()))
-        raise ChangedError(changed)
 
 
 def _wave(journal: Journal, wave: Wave, hands: Hands) -> None:
@@ -74,8 +70,10 @@ def _wave(journal: Journal, wave: Wave, hands: Hands) -> None:
     reports = hands.read(wave.nodes)
     judged, cluster = outcomes(wave.nodes, run, reports, hands.cluster), cluster_outcome(reports)
     journal.append(WaveEnded(number=wave.number, outcomes=judged, cluster=cluster, at=now()))
-    for line in [*outcome_lines(judged), *cluster_lines(cluster)]:
+    for line in outcome_lines(judged):
         hands.tell(line)
+    if cluster is not None:
+        hands.tell(f"  the cluster: {_said(cluster)}")
 
 
 def wave_line(wave: Wave) -> str:
@@ -91,11 +89,6 @@ def outcome_lines(outcomes: Mapping[str, Outcome]) -> list[str]:
     for name, outcome in outcomes.items():
         found.setdefault(_said(outcome), []).append(name)
     return [f"  {folded(names)}: {said}" for said, names in found.items()]
-
-
-def cluster_lines(outcome: Outcome | None) -> list[str]:
-    """Return what is reported of the cluster after the gate; nothing where no node is in one."""
-    return [] if outcome is None else [f"  the cluster: {_said(outcome)}"]
 
 
 def _said(outcome: Outcome) -> str:

@@ -16,8 +16,7 @@ from gpunode.fleet.rollout.amount import Amount
 from gpunode.fleet.rollout.choice import canaries, cluster_outcome, left_out, sorted_out
 from gpunode.fleet.rollout.entries import Begun, LeftOut, Outcome, Policy, now
 from gpunode.fleet.rollout.journal import Journal, JournalError
-from gpunode.fleet.rollout.progress import Progress, stopped_for_good, unavailable
-from gpunode.fleet.rollout.together import refuse_cut, together, with_mates
+from gpunode.fleet.rollout.progress import Progress, refuse_cut, stopped_for_good, together, unavailable, with_mates
 from gpunode.settings.problems import SECRET
 
 _MOST_NAMED = 5
@@ -81,7 +80,6 @@ class ChangedError(CodedError):
     )  # fmt: skip
 
     def __init__(self, changed: str, way_back: str = "Put it back and --resume") -> None:
-        """Take what changed, and how what the rollout was begun with is had again."""
         super().__init__(
             f"not what this rollout was begun with: {changed}. Its canary proved nothing of what is asked now. "
             f"{way_back}, or begin another rollout with --anew: it leaves out the nodes that are as desired"
