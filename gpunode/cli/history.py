@@ -35,7 +35,7 @@ def history() -> None:
 
 
 def _moment(context: click.Context, option: click.Parameter, text: str | None) -> datetime | None:
-    from gpunode.history.moments import MomentError, moment
+    from gpunode.history.place import MomentError, moment
 
     try:
         return None if text is None else moment(text, datetime.now(UTC))
@@ -44,7 +44,7 @@ def _moment(context: click.Context, option: click.Parameter, text: str | None) -
 
 
 def _age(context: click.Context, option: click.Parameter, text: str) -> timedelta:
-    from gpunode.history.moments import MomentError, age
+    from gpunode.history.place import MomentError, age
 
     try:
         return age(text)

@@ -41,8 +41,7 @@ def history_option(command: F) -> F:
 def _set(context: click.Context, option: click.Parameter, text: str | None) -> None:
     if context.resilient_parsing:
         return
-    from gpunode.history.moments import MomentError, age
-    from gpunode.history.place import KEEP_VARIABLE, PlaceError, place
+    from gpunode.history.place import KEEP_VARIABLE, MomentError, PlaceError, age, place
 
     kept = os.environ.get(KEEP_VARIABLE) or _DEFAULT_KEEP
     try:

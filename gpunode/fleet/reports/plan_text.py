@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -123,8 +124,4 @@ def _totals(plans: Mapping[str, Plan | Finding]) -> str:
 
 def verdicts(plans: Mapping[str, Plan | Finding]) -> dict[str, int]:
     """Return verdict -> how many nodes have it; unreachable where there is none."""
-    counts: dict[str, int] = {}
-    for found in plans.values():
-        verdict = "unreachable" if isinstance(found, Finding) else found.verdict
-        counts[verdict] = counts.get(verdict, 0) + 1
-    return counts
+    return dict(Counter("unreachable" if isinstance(each, Finding) else each.verdict for each in plans.values()))
