@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gpunode.cli.plan import as_json
-from gpunode.fleet.page.html import PAGES
+from gpunode.fleet.page.html import document_page
 from tests.reference import plan
 from tests.support import fleet_documents as fleet
 from tests.support.browser import Browser, BrowserError, browser
@@ -65,7 +65,7 @@ def main() -> None:
     documents = {"drift": fleet.fleet(), "plan": planned}
     with tempfile.TemporaryDirectory() as name, browser() as seen:
         for command, document in documents.items():
-            (Path(name) / f"{command}.html").write_text(PAGES[command](document), encoding="utf-8")
+            (Path(name) / f"{command}.html").write_text(document_page(command, document), encoding="utf-8")
         for picture in PICTURES:
             size = len(take(seen, picture, Path(name) / f"{picture.command}.html"))
             print(f"{FOLDER / picture.name}.png: {size // 1000} kB")

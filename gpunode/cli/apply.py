@@ -25,7 +25,7 @@ from gpunode.cli.selection import called, inventory_argument, limit_option, set_
 if TYPE_CHECKING:
     from gpunode.cli.plan import Plans
     from gpunode.fleet.call import Call
-    from gpunode.fleet.engine.address import Scheduler
+    from gpunode.fleet.engine.parts import Scheduler
     from gpunode.fleet.reports.run_end import HostEnd
     from gpunode.fleet.run.child import Files
     from gpunode.fleet.run.progress import Progress
@@ -36,7 +36,7 @@ _UNJUDGED = "no operation failed on it, and it was not verified"
 
 def end_of_no_run(call: Call, plans: Plans) -> NoReturn:
     """End where no node takes part, with what there is to say of them where nobody has seen the plan."""
-    from gpunode.fleet.run.ends import ends_of, status_of
+    from gpunode.fleet.reports.run_end import ends_of, status_of
     from gpunode.fleet.run.progress import Progress
 
     ends = ends_of(plans, Progress(0), 0)
@@ -47,7 +47,7 @@ def end_of_no_run(call: Call, plans: Plans) -> NoReturn:
 
 def end_of_nodes(call: Call, ends: Collection[HostEnd]) -> NoReturn:
     """Say how the nodes are behind a run of other machines, and end the program."""
-    from gpunode.fleet.run.ends import status_of
+    from gpunode.fleet.reports.run_end import status_of
 
     _say_ends(ends, call)
     sys.exit(status_of(ends))
@@ -55,9 +55,8 @@ def end_of_nodes(call: Call, ends: Collection[HostEnd]) -> NoReturn:
 
 def end_of_run(call: Call, plans: Plans, code: int, progress: Progress, files: Files, nodes: int) -> NoReturn:
     """Say how the nodes are behind a run, and end the program; code: pyinfra's, nodes: how many it was made on."""
-    from gpunode.fleet.reports.run_end import BROKEN_OFF
+    from gpunode.fleet.reports.run_end import BROKEN_OFF, ends_of, how_it_ended, is_lost, status_of
     from gpunode.fleet.run.child import last_lines
-    from gpunode.fleet.run.ends import ends_of, how_it_ended, is_lost, status_of
 
     ends = ends_of(plans, progress, code)
     before = " before it could say how the nodes are" if progress.ends is None else ""
@@ -75,8 +74,7 @@ def end_of_run(call: Call, plans: Plans, code: int, progress: Progress, files: F
 def _say_ends(ends: Collection[HostEnd], call: Call, files: Files | None = None, lost: str | None = None) -> None:
     """Say how the nodes are; files: of the run, None where none was made; lost: how it was broken off."""
     from gpunode.cli.drift import coloured
-    from gpunode.fleet.reports.run_end import report_of, verdict_text
-    from gpunode.fleet.run.ends import status_of
+    from gpunode.fleet.reports.run_end import report_of, status_of, verdict_text
 
     reports = [report for each in ends if (report := report_of(each)) is not None]
     alone = {end.name: end.left_alone or end.unverified or _UNJUDGED for end in ends if report_of(end) is None}
@@ -232,7 +230,7 @@ def _run(
     from gpunode.cli.live import live
     from gpunode.fleet.inventory import load_inventory
     from gpunode.fleet.rollout import place as rollouts
-    from gpunode.fleet.run import child, place
+    from gpunode.fleet.run import child
 
     name, what = call.name, f"`gpunode apply {inventory}`"
     folder, waited = rollouts.place(name), False
@@ -246,7 +244,7 @@ def _run(
         groups = tuple(map(str, load_inventory(inventory).groups))
     with _refused():
         pyinfra = child.program()
-        files = place.begin(rollouts.place(name, place.ROOT))
+        files = child.begin(rollouts.place(name, child.ROOT))
         talk(f"log: {files.log}", err=True)
         # Another run on the same inventory is waited for, and waits for this.
         with rollouts.run_lock(folder, waits, what) as lock:

@@ -52,7 +52,7 @@ def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
     not as desired afterwards, or something desired is not known, 3 on wrong settings.
     """
     # Imported here: pyinfra patches the process's sockets when it is imported.
-    from gpunode.fleet.ci.judgement import came_up
+    from gpunode.fleet.ci.machines import came_up
     from gpunode.fleet.drift import inspect
 
     if not _DEPLOY.is_file():
@@ -141,7 +141,7 @@ def _provisioned(inventory: Path) -> int:
 
 
 def _run(status: int) -> Finding:
-    from gpunode.fleet.rollout.gate import RUN_FAILED
+    from gpunode.fleet.rollout.choice import RUN_FAILED
 
     if status == 0:
         return Finding("run", FindingClass.OK, f"pyinfra {_DEPLOY}", "exit 0", "exit 0", code=RUN_FAILED)

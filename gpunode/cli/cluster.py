@@ -29,14 +29,13 @@ def cluster(inventory: Path, values_alone: bool) -> None:
     name; 1 where the inventory cannot be read; 64 usage.
     """
     # Late, because reading inventories imports pyinfra.
-    from gpunode.fleet.inventory import foreign_names, host_data
+    from gpunode.fleet.inventory import host_settings
     from gpunode.kubernetes.device_plugin.desired_cluster import desired_cluster
     from gpunode.kubernetes.device_plugin.methods import to_json
     from gpunode.kubernetes.gpu_operator import operator
-    from gpunode.settings import check_hosts
 
     with told():
-        hosts = check_hosts(host_data(inventory), foreign_names())
+        hosts = host_settings(inventory)
         actual = desired_cluster(hosts)
     by_helm: dict[str, Any] = {} if actual is None else actual.to_json()
     others = {} if values_alone else to_json(hosts)

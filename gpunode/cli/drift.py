@@ -33,7 +33,7 @@ from gpunode.fleet.call import SOME_CALL, Call
 from gpunode.fleet.reports.findings_text import report_text
 
 if TYPE_CHECKING:
-    from gpunode.fleet.engine.address import Scheduler
+    from gpunode.fleet.engine.parts import Scheduler
     from gpunode.fleet.nodes import Watch
 
 _WAITS = dict.fromkeys((FindingClass.RESTART_PENDING, FindingClass.REBOOT_PENDING, FindingClass.NOT_KNOWN), "yellow")

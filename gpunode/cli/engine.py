@@ -12,13 +12,13 @@ from gpunode.base.messages import with_code
 
 if TYPE_CHECKING:
     from gpunode.base.findings import NodeReport
-    from gpunode.fleet.engine.address import Scheduler
+    from gpunode.fleet.engine.parts import Scheduler
     from gpunode.fleet.nodes import Watch
 
 
 def _engine(context: click.Context, option: click.Parameter, text: str) -> Scheduler | None:
     # Late, so that the commands' help needs none of it.
-    from gpunode.fleet.engine.address import EngineError, engine_of
+    from gpunode.fleet.engine.parts import EngineError, engine_of
 
     try:
         return engine_of(text)

@@ -150,8 +150,7 @@ def told() -> Iterator[None]:
     """
     # Late, so that the commands' help needs none of it.
     from gpunode.fleet.ci.machines import MachinesError
-    from gpunode.fleet.engine.address import EngineError
-    from gpunode.fleet.engine.expected import PartError
+    from gpunode.fleet.engine.parts import EngineError, PartError
     from gpunode.fleet.inventory import InventoryError, LimitError
     from gpunode.node.recorded import FactsError
     from gpunode.settings import SettingsError

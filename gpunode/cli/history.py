@@ -35,7 +35,7 @@ def history() -> None:
 
 
 def _moment(context: click.Context, option: click.Parameter, text: str | None) -> datetime | None:
-    from gpunode.history.moments import MomentError, moment
+    from gpunode.history.place import MomentError, moment
 
     try:
         return None if text is None else moment(text, datetime.now(UTC))
@@ -44,7 +44,7 @@ def _moment(context: click.Context, option: click.Parameter, text: str | None) -
 
 
 def _age(context: click.Context, option: click.Parameter, text: str) -> timedelta:
-    from gpunode.history.moments import MomentError, age
+    from gpunode.history.place import MomentError, age
 
     try:
         return age(text)
@@ -117,16 +117,17 @@ def changes(
     """
     from gpunode.cli.drift import coloured
     from gpunode.history.asking import asking
+    from gpunode.history.asking import changes as changes_between
 
     if since > until:
         raise click.UsageError("--since lies behind --until: nothing can have changed between them")
     with _told() as place:
-        from gpunode.history import changing, document
+        from gpunode.history import document
         from gpunode.history.text import changes_text
 
         question = _question(inventory, hosts, components, codes)
         with asking(place) as connection:
-            found, known = changing.changes(connection, question, since, until), _known(connection, question)
+            found, known = changes_between(connection, question, since, until), _known(connection, question)
     if is_json():
         say_document(document.of_changes(place, question.inventory, found, since, until))
     elif text := changes_text(found, known, since, until, columns(), coloured, is_quiet()):
@@ -203,14 +204,14 @@ def prune(older_than: timedelta) -> None:
 
     What writes to the history does the same once a day, for what is older than a year (or GPUNODE_HISTORY_KEEP).
     """
-    from gpunode.history import pruning
+    from gpunode.history.tables import prune as pruned_before
 
     before = datetime.now(UTC) - older_than
     with _told() as place:
         from gpunode.history import document
         from gpunode.history.text import in_words
 
-        found = pruning.prune(place, before)
+        found = pruned_before(place, before)
     if is_json():
         say_document(document.of_prune(place, found, before))
     counts = f"{found.findings:,} findings, {found.records:,} reports, {found.hosts:,} hosts"
@@ -220,7 +221,7 @@ def prune(older_than: timedelta) -> None:
 @contextmanager
 def _told() -> Iterator[Place]:
     """Yield the history that is meant; end the program with 1 where it cannot be used, with 64 where it is none."""
-    from gpunode.history.errors import HistoryError
+    from gpunode.history.place import HistoryError
 
     place, _ = chosen()
     if place is None:

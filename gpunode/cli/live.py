@@ -8,8 +8,7 @@ from contextlib import contextmanager, suppress
 
 from gpunode.cli.output import Mode, is_live, is_quiet, mode, no_color
 from gpunode.fleet.run.child import Watch
-from gpunode.fleet.run.progress import Progress
-from gpunode.fleet.run.screen import cut_line, screen, step_line
+from gpunode.fleet.run.progress import Progress, cut_line, screen, step_line
 
 # Seconds between two drawings, where nothing happens that would be worth one.
 _REDRAWN = 0.5

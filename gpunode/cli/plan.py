@@ -21,7 +21,7 @@ from gpunode.cli.selection import called, inventory_argument, limit_option, set_
 if TYPE_CHECKING:
     from gpunode.base.findings import Finding
     from gpunode.fleet.call import Call
-    from gpunode.fleet.engine.address import Scheduler
+    from gpunode.fleet.engine.parts import Scheduler
     from gpunode.fleet.nodes import Answer
     from gpunode.node import Node
     from gpunode.node.plan import Plan
@@ -91,37 +91,37 @@ def live_plans(inventory: Path, limit: tuple[str, ...], scheduler: Scheduler | N
 
 
 def _of(answer: Answer[Node]) -> Plan | Finding:
-    from gpunode.fleet import no_answer
+    from gpunode.fleet.access import errors
     from gpunode.node import Node
     from gpunode.node.plan import refused_plan
 
     if answer.reading is None:
-        return no_answer.unreached(answer.reason)
+        return errors.unreached(answer.reason)
     if not isinstance(answer.reading, Node):
-        return no_answer.unreadable(answer.reason)
+        return errors.unreadable(answer.reason)
     return refused_plan(answer.refusal) if answer.refusal else _planned(answer.settings, answer.reading)
 
 
 def _offline(facts_file: Path, settings_file: Path) -> Plans:
-    from gpunode.fleet import no_answer
+    from gpunode.fleet.access import errors
     from gpunode.node.recorded import read_facts, read_settings
 
     hosts = read_facts(facts_file)
     settings = read_settings(settings_file, tuple(host.name for host in hosts))
     return {
-        host.name: no_answer.unreached(host.reason) if host.node is None else _planned(settings[host.name], host.node)
+        host.name: errors.unreached(host.reason) if host.node is None else _planned(settings[host.name], host.node)
         for host in hosts
     }
 
 
 def _planned(settings: Any, node: Any) -> Plan | Finding:
-    from gpunode.fleet import no_answer
+    from gpunode.fleet.access import errors
     from gpunode.node.plan import plan as planned
 
     try:
         return planned(settings, node)
     except Exception as error:
-        return no_answer.unjudged(error)
+        return errors.unjudged(error)
 
 
 def say_plans(plans: Plans, call: Call, show_all: bool = False, err: bool = False) -> None:

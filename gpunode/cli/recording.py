@@ -12,7 +12,7 @@ import click
 from gpunode.base.errors import CodedError
 from gpunode.base.messages import with_code
 from gpunode.base.terminal import say
-from gpunode.fleet.engine.expected import expected
+from gpunode.fleet.engine.parts import expected
 
 if TYPE_CHECKING:
     from gpunode.history.intervals import Key
@@ -41,8 +41,7 @@ def history_option(command: F) -> F:
 def _set(context: click.Context, option: click.Parameter, text: str | None) -> None:
     if context.resilient_parsing:
         return
-    from gpunode.history.moments import MomentError, age
-    from gpunode.history.place import KEEP_VARIABLE, PlaceError, place
+    from gpunode.history.place import KEEP_VARIABLE, MomentError, PlaceError, age, place
 
     kept = os.environ.get(KEEP_VARIABLE) or _DEFAULT_KEEP
     try:
@@ -81,9 +80,9 @@ def recorded(document: Mapping[str, Any], command: str) -> Mapping[str, Mapping[
             from gpunode.history.told import told
             from gpunode.history.writing import record
         found = told(document, command)
-        return record(place, found, inventory_name(found.inventory or "an inventory without a name"), keep).since
+        return record(place, found, inventory_name(found.inventory or "an inventory without a name"), keep)
     except Exception as error:
-        from gpunode.history.errors import HistoryError
+        from gpunode.history.place import HistoryError
 
         # Whatever it is: what was found of the nodes is told as it is.
         if os.environ.get("GPUNODE_DEBUG"):

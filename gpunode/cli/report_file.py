@@ -50,10 +50,10 @@ def unwritten(path: Path | None, write: Callable[[Path], None]) -> tuple[str, ..
 def unwritten_page(path: Path | None, command: str, document: Mapping[str, Any]) -> tuple[str, ...]:
     """Write the page of a command's JSON document as a whole, or leave the file as it was; return as above."""
     # Late, as all that only some calls need.
-    from gpunode.fleet.page.html import PAGES
+    from gpunode.fleet.page.html import document_page
     from gpunode.fleet.reports.whole_file import write_whole
 
-    return unwritten(path, lambda file: write_whole(file, PAGES[command](document)))
+    return unwritten(path, lambda file: write_whole(file, document_page(command, document)))
 
 
 def finish(

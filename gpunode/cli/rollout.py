@@ -24,7 +24,7 @@ from gpunode.fleet.rollout.amount import Amount, AmountError, amount
 
 if TYPE_CHECKING:
     from gpunode.fleet.call import Call
-    from gpunode.fleet.engine.address import Scheduler
+    from gpunode.fleet.engine.parts import Scheduler
     from gpunode.fleet.rollout.progress import Progress
 
 # What a rollout is begun with stands in its journal.
@@ -128,7 +128,7 @@ def _refused() -> Iterator[None]:
     from gpunode.fleet.rollout.journal import JournalError
     from gpunode.fleet.rollout.opening import ChangedError
     from gpunode.fleet.rollout.place import LockedError
-    from gpunode.fleet.rollout.together import TogetherError
+    from gpunode.fleet.rollout.progress import TogetherError
     from gpunode.fleet.run.child import ProgramError
 
     try:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from gpunode.base.findings import NodeReport
     from gpunode.cli.interruption import Interruption
     from gpunode.fleet.call import Call
-    from gpunode.fleet.engine.address import Scheduler
-    from gpunode.fleet.rollout.gate import RunResult
+    from gpunode.fleet.engine.parts import Scheduler
+    from gpunode.fleet.rollout.choice import RunResult
     from gpunode.fleet.rollout.journal import Journal
     from gpunode.fleet.rollout.opening import Asked, Request
     from gpunode.fleet.rollout.progress import Progress, Wave
@@ -133,15 +133,14 @@ def carried_out(
 ) -> tuple[Progress, Path]:
     """Take wave after wave; return how the rollout then stands, and the folder of its files."""
     from gpunode.cli.live import live
-    from gpunode.fleet.engine.address import EngineError
-    from gpunode.fleet.inventory import foreign_names, host_data
+    from gpunode.fleet.engine.parts import EngineError
+    from gpunode.fleet.inventory import host_settings
     from gpunode.fleet.reports.document import document
     from gpunode.fleet.rollout.conduct import Hands, conduct
     from gpunode.fleet.rollout.document import WaveRunner
     from gpunode.fleet.rollout.opening import asked, difference
     from gpunode.fleet.rollout.place import controller_lock, place
     from gpunode.fleet.run.child import program
-    from gpunode.settings import check_hosts
 
     pyinfra, found = program(), asked(inventory)
     folder = place(str(inventory))
@@ -165,7 +164,7 @@ def carried_out(
         def against(nodes: Sequence[str]) -> dict[str, str]:
             from gpunode.fleet import drift_cluster
 
-            return drift_cluster.against(inventory, check_hosts(host_data(str(inventory)), foreign_names()), nodes)
+            return drift_cluster.against(inventory, host_settings(inventory), nodes)
 
         def run(wave: Wave) -> RunResult:
             # In a log too: a wave may take an hour.

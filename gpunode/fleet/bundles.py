@@ -8,22 +8,19 @@ from datetime import datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
 
+from gpunode.base import fast_import  # noqa: F401  # isort: skip
 from gpunode.agent.bundle import Bundle, carried
+from gpunode.agent.collected import SILENT, Collected, judged
 from gpunode.agent.program import packed
 from gpunode.agent.pull import BUNDLE
 from gpunode.agent.signing import signature
-from gpunode.fleet.inventory import foreign_names, limited, load_inventory
-from gpunode.fleet.reports.whole_file import write_whole
-from gpunode.settings import check_hosts
-from gpunode.settings.host_data import data_of
-
-from gpunode.base import fast_import  # noqa: F401  # isort: skip
-from gpunode.agent.collected import SILENT, Collected, judged
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.base.reading import ParseError
 from gpunode.facts.agent import AgentReport
 from gpunode.fleet import nodes as fleet
 from gpunode.fleet.drift import unread
+from gpunode.fleet.inventory import checked, limited, load_inventory
+from gpunode.fleet.reports.whole_file import write_whole
 
 
 def collected(
@@ -63,8 +60,7 @@ def write_bundles(
     Raises InventoryError, SettingsError, BundleError, SigningError, OSError.
     """
     found = load_inventory(inventory)
-    data = {host.name: data_of(host).data for host in found}
-    settings = check_hosts(data, foreign_names())
+    data, settings = checked(found)
     names = limited(found, limit)
     contents = {name: carried(name, data[name], settings[name]) for name in names}
     archive, program = packed()
@@ -81,15 +77,11 @@ def write_bundles(
     for name, text in signed.items():
         _write(out / name / BUNDLE, text)
     in_cluster = [name for name in names if settings[name].kubernetes.enabled]
-    cautions = (
-        (
-            f"{len(in_cluster)} of the hosts are nodes of a cluster: what disturbs them waits for a push, which drains "
-            "them, and what is of the cluster is no part of their bundles",
-        )
-        if in_cluster
-        else ()
+    caution = (
+        f"{len(in_cluster)} of the hosts are nodes of a cluster: what disturbs them waits for a push, which drains "
+        "them, and what is of the cluster is no part of their bundles"
     )
-    return Written(tuple(names), number, expires, program.sha256, cautions)
+    return Written(tuple(names), number, expires, program.sha256, (caution,) if in_cluster else ())
 
 
 def _write(path: Path, text: bytes) -> None:

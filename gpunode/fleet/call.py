@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from gpunode.base.comparison import RUN
+
 # Where a run that is a command's child finds how that one was called.
 CALL = "GPUNODE_CALL"
 _DEPLOY = "deploys/gpu_node.py"
@@ -38,6 +40,10 @@ class Call:
     def run(self) -> str:
         """Return the command of a run on these hosts; `gpunode apply` where pyinfra's own would undo what --set set."""
         return self.of("apply") if self.settings else shlex.join(["pyinfra", self.name, _DEPLOY, *self._limit])
+
+    def pasted(self, text: str) -> str:
+        """Return a text with its run as a command between backquotes, which can be pasted."""
+        return text.replace(RUN, f"run `{self.run}`")
 
     @property
     def waves(self) -> str | None:

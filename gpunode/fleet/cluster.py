@@ -5,7 +5,7 @@ Operations ask by operations/control_plane.py, within their run; this drives pyi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -79,33 +79,19 @@ def with_cluster_nodes(inventory_path: Path, answers: tuple[Answer[T], ...]) -> 
     asking = [each.settings for each in answers if asks(each.settings) or asks_for_cordon(each.settings)]
     if not asking:
         return answers
-    nodes = _nodes(inventory_path, asking[0])
-    return tuple(_labelled([_with_cordon(answer, nodes) for answer in answers], nodes))
+    kubernetes = asking[0].kubernetes
+    with reached(inventory_path, kubernetes) as run:
+        nodes = nodes_or_unknown(Cluster(kubernetes, asking[0].proxy, run))
+    return tuple(_with_node(answer, nodes) for answer in answers)
 
 
-def _with_cordon(answer: Answer[T], nodes: Mapping[str, ClusterNode] | Unknown) -> Answer[T]:
-    found = left_alone(answer.name, answer.settings, nodes)
-    if isinstance(found, Refusal):
-        return replace(answer, refusal=found)
-    return answer if found is None or answer.reading is None else replace(answer, reading=found, reason=found.reason)
-
-
-def _labelled(answers: Iterable[Answer[T]], nodes: Mapping[str, ClusterNode] | Unknown) -> Iterator[Answer[T]]:
-    for answer in answers:
-        if answer.refusal is not None:
-            yield answer
-            continue
-        found = by_label(answer.name, answer.settings, nodes)
+def _with_node(answer: Answer[T], nodes: Mapping[str, ClusterNode] | Unknown) -> Answer[T]:
+    for of_node in (left_alone, by_label):
+        found = of_node(answer.name, answer.settings, nodes)
         if isinstance(found, Refusal):
-            yield replace(answer, refusal=found)
-        elif not isinstance(found, Unknown):
-            yield replace(answer, settings=found)
-        elif answer.reading is None:
-            yield answer
-        else:
-            yield replace(answer, reading=found, reason=found.reason)
-
-
-def _nodes(inventory: Path, desired: Settings) -> Mapping[str, ClusterNode] | Unknown:
-    with reached(inventory, desired.kubernetes) as run:
-        return nodes_or_unknown(Cluster(desired.kubernetes, desired.proxy, run))
+            return replace(answer, refusal=found)
+        if isinstance(found, Settings):
+            answer = replace(answer, settings=found)
+        elif found is not None and answer.reading is not None:
+            answer = replace(answer, reading=found, reason=found.reason)
+    return answer

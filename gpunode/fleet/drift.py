@@ -12,15 +12,14 @@ from gpunode.base import fast_import  # noqa: F401  # isort: skip
 from gpunode.base.findings import Finding, FindingClass, NodeReport, worst
 from gpunode.base.waiting import with_since
 from gpunode.facts.node import Node as NodeFact
-from gpunode.fleet import no_answer
 from gpunode.fleet import nodes as fleet
-from gpunode.fleet.inventory import foreign_names, host_data
+from gpunode.fleet.access import errors
+from gpunode.fleet.inventory import host_settings
 from gpunode.fleet.nodes import Answer
 from gpunode.fleet.reports.run_end import refusal_finding
 from gpunode.node import Node
 from gpunode.node.preflight import refusals
 from gpunode.node.verdict import judge, summary
-from gpunode.settings import check_hosts
 
 
 def inspect(
@@ -47,7 +46,7 @@ def inspect(
     cordons = held_back(inventory_path, {answer.name: answer.settings for answer in answers})
     nodes = {answer.name: _judged(answer, reports[answer.name]) for answer in answers}
     # The whole inventory says what the release is to be, and the answers what their labels add to a node's settings.
-    hosts = check_hosts(host_data(inventory_path), foreign_names()) | {each.name: each.settings for each in answers}
+    hosts = host_settings(inventory_path) | {each.name: each.settings for each in answers}
     found, cluster = drift_cluster.findings(inventory_path, hosts, nodes)
     every = [
         replace(each, findings=(*each.findings, *([cordons[name]] if name in cordons else ()), *found.get(name, ())))
@@ -67,12 +66,12 @@ def contained_report(answer: Answer[Node]) -> NodeReport:
     try:
         return _report(answer)
     except Exception as error:
-        return NodeReport(answer.name, (no_answer.unjudged(error),))
+        return NodeReport(answer.name, (errors.unjudged(error),))
 
 
 def unread(answer: Answer[Any]) -> Finding:
     """Return why a node was not reached, or not understood."""
-    return (no_answer.unreached if answer.reading is None else no_answer.unreadable)(answer.reason)
+    return (errors.unreached if answer.reading is None else errors.unreadable)(answer.reason)
 
 
 def _report(answer: Answer[Node]) -> NodeReport:

@@ -7,10 +7,12 @@ alone: the file is executed as a whole.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from functools import cache
@@ -21,13 +23,31 @@ from gpunode.base.errors import CodedError
 from gpunode.base.messages import command_error
 from gpunode.base.run_context import Slot
 from gpunode.base.standard_output import kept_for_results
-from gpunode.fleet.engine.expected import expected
+from gpunode.fleet.engine.parts import expected
 from gpunode.fleet.known import recognised
 from gpunode.settings import Settings, check_hosts
 from gpunode.settings.host_data import HostData, data_of
 
 if TYPE_CHECKING:
     from pyinfra.api.inventory import Inventory
+
+
+# What says which machine a host is; the rest of pyinfra's own data says how it is reached.
+_ADDRESS = ("ssh_hostname", "ssh_port")
+
+
+def fingerprints(settings: Mapping[str, Settings], data: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return host -> SHA-256 (hex) of its settings and its address."""
+    # Hosts with equal settings may have the very same (gpunode.settings.hosts).
+    digests: dict[int, str] = {
+        id(found): found.digest() for found in {id(each): each for each in settings.values()}.values()
+    }
+    return {
+        host: hashlib.sha256(
+            json.dumps([digests[id(found)], *(str(data[host].get(name)) for name in _ADDRESS)]).encode()
+        ).hexdigest()
+        for host, found in settings.items()
+    }
 
 
 class LimitError(CodedError):
@@ -41,7 +61,6 @@ class LimitError(CodedError):
     )  # fmt: skip
 
     def __init__(self, pattern: str, source: str, groups: Iterable[str]) -> None:
-        """Take the pattern, what the hosts are of, and that one's groups."""
         named = ", ".join(sorted(groups)) or "none"
         super().__init__(
             f"{pattern}: {source} has no such host or group; give a host's name, a glob such as 'gpu-*', or a group: "
@@ -53,7 +72,6 @@ class Hosts(list[Any]):
     """Be a group's list of hosts, which knows at once whether it holds one. It is only ever added to."""
 
     def __init__(self) -> None:
-        """Be empty."""
         super().__init__()
         self._known: set[int] = set()
 
@@ -76,17 +94,13 @@ def quick(only: Collection[str] | None = None) -> Iterator[None]:
     made: Any = api
     files: Any = cli
     before, groups_of = made.defaultdict, files._get_groups_from_filename
-    made.defaultdict = _dictionary
+    made.defaultdict = lambda factory: defaultdict(Hosts if factory is list else factory)
     if only is not None:
         files._get_groups_from_filename = _those(groups_of, frozenset(only))
     try:
         yield
     finally:
         made.defaultdict, files._get_groups_from_filename = before, groups_of
-
-
-def _dictionary(factory: Callable[[], Any]) -> Any:
-    return defaultdict(Hosts if factory is list else factory)
 
 
 def _those(groups_of: Callable[[str], dict[str, Any]], only: frozenset[str]) -> Callable[[str], dict[str, Any]]:
@@ -143,11 +157,22 @@ def foreign_names() -> frozenset[str]:
     return frozenset(names | _WITHOUT_CLASS)
 
 
+def checked(inventory: Inventory) -> tuple[dict[str, dict[str, Any]], dict[str, Settings]]:
+    """Return host -> data, and host -> settings; raise SettingsError with every mistake of every host."""
+    data = {host.name: data_of(host).data for host in inventory}
+    return data, check_hosts(data, foreign_names())
+
+
+def host_settings(inventory: str | os.PathLike[str]) -> dict[str, Settings]:
+    """Return host -> settings of an inventory; raise InventoryError or SettingsError."""
+    return checked(load_inventory(inventory))[1]
+
+
 def validate_state(inventory: Inventory) -> dict[str, Settings]:
     """Return host -> settings of a pyinfra Inventory; raise SettingsError with every mistake of every host."""
     settings = _judged.of(inventory)
     if settings is None:
-        settings = check_hosts({host.name: data_of(host).data for host in inventory}, foreign_names())
+        _, settings = checked(inventory)
         _judged.set(inventory, settings)
     return settings
 

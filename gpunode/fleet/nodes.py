@@ -31,12 +31,10 @@ from gpunode.facts.base import NodeFact
 from gpunode.fleet import hooks
 from gpunode.fleet.access import connecting, errors
 from gpunode.fleet.engine import local
-from gpunode.fleet.engine.expected import expected, refuse_others
-from gpunode.fleet.fingerprints import fingerprints
+from gpunode.fleet.engine.parts import expected, refuse_others
 from gpunode.fleet.hooks import hosts_within_open_files
-from gpunode.fleet.inventory import foreign_names, limited, load_inventory
-from gpunode.settings import Settings, check_hosts
-from gpunode.settings.host_data import data_of
+from gpunode.fleet.inventory import checked, fingerprints, limited, load_inventory
+from gpunode.settings import Settings
 
 # What a fact makes of a node's answer.
 T = TypeVar("T", bound=Reading)
@@ -76,14 +74,12 @@ def unwatched(hosts: int, done: int) -> None:
 
 class _ConnectErrors(BaseStateCallback):
     def __init__(self, step: Callable[[], None]) -> None:
-        self.reasons: dict[str, str] = {}
-        self.lasting: set[str] = set()
+        # Host -> why it was not reached, and whether it stays so.
+        self.reasons: dict[str, tuple[str, bool]] = {}
         self._step = step
 
     def host_connect_error(self, state: State, host: Host, error: Exception) -> None:  # type: ignore[override]
-        self.reasons[host.name] = errors.unreached(str(error))
-        if isinstance(error, connecting.Unconnectable):
-            self.lasting.add(host.name)
+        self.reasons[host.name] = errors.with_remedy(str(error)), isinstance(error, connecting.Unconnectable)
         self._step()
 
 
@@ -131,8 +127,7 @@ def read(
     pattern of `limit` names no host.
     """
     inventory = load_inventory(inventory_path)
-    part, data = expected(), {host.name: data_of(host).data for host in inventory}
-    settings = check_hosts(data, foreign_names())
+    part, (data, settings) = expected(), checked(inventory)
     names = [name for name in limited(inventory, limit) if only is None or name in only]
     if part is not None:
         refuse_others(part, fingerprints({name: settings[name] for name in names}, data))
@@ -150,13 +145,10 @@ def read(
         rows = local.read(inventory_path, fact, names, min(many, len(names)), seconds, step)
     else:
         rows = _rows(inventory, fact, names, seconds, step)
-    found = {row[0]: row for row in rows}
-    return tuple(_answer(settings[name], found[name]) for name in names)
-
-
-def _answer(settings: Settings, row: local.Row) -> Answer[Any]:
-    name, reading, reason, lasting = row
-    return Answer(name, settings, reading, reason, lasting=lasting)
+    found = {
+        name: Answer(name, settings[name], reading, reason, lasting=lasting) for name, reading, reason, lasting in rows
+    }
+    return tuple(found[name] for name in names)
 
 
 def read_here(
@@ -225,7 +217,7 @@ def _row(name: str, reading: Any, connect_errors: _ConnectErrors, fact_errors: _
     if isinstance(reading, _Silent):
         return name, None, f"no answer within {reading.seconds:g} s", False
     if reading is None:
-        return name, None, connect_errors.reasons.get(name, "no connection"), name in connect_errors.lasting
+        return name, None, *connect_errors.reasons.get(name, ("no connection", False))
     if isinstance(reading, Unknown):
         return name, reading, fact_errors.reason(name) or reading.reason, False
     return name, reading, None, False

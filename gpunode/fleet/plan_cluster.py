@@ -15,7 +15,7 @@ from gpunode.base.findings import Finding
 from gpunode.base.reading import ParseError
 from gpunode.base.verdicts import RefusalMessage
 from gpunode.fleet.cluster import reached
-from gpunode.fleet.inventory import foreign_names, host_data
+from gpunode.fleet.inventory import host_settings
 from gpunode.fleet.nodes import Answer
 from gpunode.kubernetes.components import CLUSTER, Whole, unknown
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
@@ -26,7 +26,7 @@ from gpunode.kubernetes.mps_restarts import Restarts, named
 from gpunode.kubernetes.nodes.component import COMPONENT
 from gpunode.node import Node
 from gpunode.node.plan import Plan, PlannedStep, step_of
-from gpunode.settings import Settings, check_hosts
+from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
 
 _SOURCE = "the cluster's answer"
@@ -45,7 +45,7 @@ def with_restarts(
     judged = {each.name: each.settings for each in answers if _is_in(each, plans)}
     if not judged:
         return dict(plans)
-    hosts = check_hosts(host_data(inventory), foreign_names()) | {each.name: each.settings for each in answers}
+    hosts = host_settings(inventory) | {each.name: each.settings for each in answers}
     readings = {each.name: each.reading for each in answers if isinstance(each.reading, Node)}
     first = next(iter(judged.values()))
     with reached(inventory, first.kubernetes) as run:

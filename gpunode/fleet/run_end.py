@@ -59,7 +59,6 @@ class Watcher(BaseStateCallback):
 
     @staticmethod
     def host_connect_error(state: State, host: Host, error: ConnectError) -> None:
-        """Note why there is no connection."""
         _note(host, unreached=str(error))
 
     @staticmethod

@@ -18,8 +18,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from gpunode.history.errors import HistoryError, NoDriverError, NothingError
-from gpunode.history.place import Place
+from gpunode.history.place import HistoryError, NoDriverError, NothingError, Place
 
 # Seconds for a server to answer, for another writer to end, and for one statement.
 ANSWER_SECONDS, WAIT_SECONDS, STATEMENT_SECONDS = 5, 30, 60

@@ -9,11 +9,10 @@ from typing import Any
 from gpunode.base.document import COUNT, MAYBE, TEXT, document_schema, head, objects
 from gpunode.base.findings import CLUSTER, ExitCode, FindingClass
 from gpunode.base.messages import Scope
-from gpunode.history.asking import Answer, Known
-from gpunode.history.changing import Change, Kind
+from gpunode.history.asking import Answer, Change, Kind, Known
 from gpunode.history.intervals import End, State
 from gpunode.history.place import Place
-from gpunode.history.pruning import Pruned
+from gpunode.history.tables import Pruned
 
 # Raised when a key goes away or changes its meaning; a new key raises nothing.
 SCHEMA = 2

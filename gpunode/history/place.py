@@ -1,10 +1,12 @@
-"""Which history is meant, as people name it: a file, a URL of PostgreSQL's, or none. Pure but for where files are."""
+"""Which history is meant (a file, a URL of PostgreSQL's, or none), the times that people name, and their errors."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
@@ -15,11 +17,123 @@ from gpunode.base.messages import command_error
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
+
+UNITS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_ALLOWED_TIMES = "give 24h, 90d, 'yesterday 22:00', '22:00' or 2026-01-14T22:00, in UTC"
+# A hundred years: nothing is older, and a calendar has an end.
+LONGEST = timedelta(days=36_525)
+_AGE = re.compile(r"([0-9]{1,6}) ?(s|min|m|h|d|w)(?: ago)?")
+_DAY = re.compile(r"(today|yesterday)(?:[ T](.+))?", re.IGNORECASE)
+_CLOCK = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?")
+
+
+class MomentError(CodedError):
+    """Say that a text is no time, and what is one."""
+
+    code = command_error(
+        "history.time", "A text is not a time, or not a length of time.",
+        "Times are in UTC: 24h (that long ago), 'yesterday 22:00', 22:00 (the last one), 2026-01-14T22:00, or with an "
+        "offset, 2026-01-14T22:00+01:00. Lengths are a number with s, min, h, d or w.",
+        remedy="give one of these", exit="64",
+    )  # fmt: skip
+
+
+def age(text: str) -> timedelta:
+    """Return a length of time, such as 90d; raise MomentError."""
+    if (found := _AGE.fullmatch(text.strip())) is None:
+        raise MomentError(f"{text!r} is no length of time: give a number with s, min, h, d or w, such as 90d")
+    length = timedelta(seconds=int(found[1]) * UNITS[found[2]])
+    if length > LONGEST:
+        raise MomentError(f"{text!r} is longer than {LONGEST.days} days: give a shorter time, such as 90d")
+    return length
+
+
+def moment(text: str, now: datetime) -> datetime:
+    """Return the time that is meant; raise MomentError. A length of time is that long ago, a time alone was last."""
+    text = text.strip()
+    if text == "now":
+        return now
+    if _AGE.fullmatch(text):
+        return now - age(text)
+    midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    if (day := _DAY.fullmatch(text)) is not None:
+        begin = midnight - timedelta(days=day[1].lower() == "yesterday")
+        return begin + _clock(day[2], text) if day[2] else begin
+    if _CLOCK.fullmatch(text):
+        found = midnight + _clock(text, text)
+        return found if found <= now else found - timedelta(days=1)
+    try:
+        told = datetime.fromisoformat(text)
+        return (told if told.tzinfo else told.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise _refused(text) from None
+
+
+def _clock(text: str, whole: str) -> timedelta:
+    found = _CLOCK.fullmatch(text)
+    if found is None:
+        raise _refused(whole)
+    hours, minutes, seconds = int(found[1]), int(found[2]), int(found[3] or 0)
+    if hours > 23 or minutes > 59 or seconds > 59:
+        raise _refused(whole)
+    return timedelta(hours=hours, minutes=minutes, seconds=seconds)
+
+
+def _refused(text: str) -> MomentError:
+    return MomentError(f"{text!r} is no time: {_ALLOWED_TIMES}")
+
+
 VARIABLE, NAME_VARIABLE, KEEP_VARIABLE = "GPUNODE_HISTORY", "GPUNODE_HISTORY_AS", "GPUNODE_HISTORY_KEEP"
 NONE = "none"
 FILE = "history.sqlite"
 _POSTGRESQL = ("postgresql", "postgres", "postgresql+psycopg")
 _ALLOWED = "give a file, postgresql://HOST/DATABASE, or none"
+_EXIT = "1 of `gpunode history`; of other commands as without it"
+
+
+class HistoryError(CodedError):
+    """Say that a database does not answer, or refuses, and what to do."""
+
+    code = command_error(
+        "history.unavailable", "The history cannot be read or written.",
+        "Its file cannot be opened, or its server does not answer, refuses the user, or is busy with another writer "
+        "for too long. A command that writes to the history prints its results and ends as usual; only the history "
+        "lacks them.",
+        remedy="correct what the message says; `--history none`, or GPUNODE_HISTORY=none, works without a history",
+        exit=_EXIT,
+    )  # fmt: skip
+
+
+class NewerError(HistoryError):
+    """Say that a newer gpunode has written it."""
+
+    code = command_error(
+        "history.newer", "A newer gpunode has written this history.",
+        "This gpunode does not know the form of its tables, and neither reads nor writes them.",
+        remedy="upgrade gpunode on this machine, or name another history with --history", exit=_EXIT,
+    )  # fmt: skip
+
+
+class NoDriverError(HistoryError):
+    """Say that what speaks with PostgreSQL is not installed."""
+
+    code = command_error(
+        "history.no-driver", "The history is in PostgreSQL, and psycopg is not installed.",
+        "psycopg comes with gpunode's extra `postgresql`.",
+        remedy="install it into gpunode's environment: `pip install 'gpunode[postgresql]'`", exit=_EXIT,
+    )  # fmt: skip
+
+
+class NothingError(HistoryError):
+    """Say that there is no history yet, or none of this inventory."""
+
+    code = command_error(
+        "history.nothing-yet", "The history does not exist yet, or has nothing about this inventory.",
+        "`gpunode drift`, `apply`, `rollout` and `agent collect` write to it, under the inventory's full path or the "
+        "name in GPUNODE_HISTORY_AS.",
+        remedy="run `gpunode drift INVENTORY` with the same --history; `gpunode history inventories` lists the "
+        "inventories",
+    )  # fmt: skip
 
 
 class PlaceError(CodedError):

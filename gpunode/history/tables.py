@@ -1,24 +1,50 @@
-"""The tables of a history. Their names begin with gpunode_: a database may hold other things."""
+"""The tables of a history: their form, their rows as intervals, and what is pruned.
+
+Their names begin with gpunode_: a database may hold other things.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Connection,
     DateTime,
     Dialect,
     ForeignKey,
     Index,
     Integer,
     MetaData,
+    Row,
+    Select,
     Table,
     Text,
     TypeDecorator,
     UniqueConstraint,
+    delete,
+    exists,
+    inspect,
+    select,
+    text,
 )
+
+from gpunode.history.connection import writing
+from gpunode.history.intervals import End, Interval, State
+from gpunode.history.place import HistoryError, NewerError, Place
+
+# The last of gpunode/history/migrations/versions.
+REVISION = "0002"
+VERSION_TABLE = "gpunode_history_version"
+# Any number that no other program takes for its own lock.
+_LOCK = 0x67_70_75_6E_6F_64_65
+# How many values one statement takes: PostgreSQL's protocol has room for 65,535, SQLite for 32,766.
+_MOST = 5_000
 
 
 class Utc(TypeDecorator[datetime]):
@@ -28,14 +54,12 @@ class Utc(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Return the time as the database takes it."""
         if value is None:
             return None
         whole = value.astimezone(UTC)
         return whole if dialect.name == "postgresql" else whole.replace(tzinfo=None)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Return the time with its zone."""
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
@@ -113,3 +137,110 @@ records = Table(
     Column("state", Text),
     Index("gpunode_record_at", "inventory_id", "at"),
 )
+STATEMENT: Select[Any] = select(findings)
+# Fields of an interval that are columns of the same name.
+_SAME = ("not_yet", "begun", "last", "ended", "since", "last_good", "ended_by")
+
+
+def prepare(connection: Connection) -> None:
+    """Bring the tables to REVISION within this transaction, which writes; raise NewerError where they are newer."""
+    if expect(connection):
+        return
+    if connection.dialect.name == "postgresql":
+        # Another writer may be about to do the same; SQLite's transaction has the whole file.
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+        if expect(connection):
+            return
+    _upgrade(connection)
+
+
+def expect(connection: Connection) -> bool:
+    """Say whether the tables are of REVISION; False where there are none, or older ones. Raise NewerError."""
+    has_tables = inspect(connection).has_table(VERSION_TABLE)
+    revision = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar() if has_tables else None
+    if revision is not None and revision > REVISION:
+        raise NewerError(
+            f"a newer gpunode has written this history (its tables are of revision {revision[:40]}, this gpunode knows "
+            f"{REVISION}): update gpunode, or name another history"
+        )
+    return revision == REVISION
+
+
+def _upgrade(connection: Connection) -> None:
+    # Late: it takes as long as SQLAlchemy itself, and is needed once.
+    from alembic import command
+    from alembic.config import Config
+    from alembic.util import CommandError
+
+    config = Config()
+    config.set_main_option("script_location", "gpunode.history:migrations")
+    config.attributes["connection"] = connection
+    try:
+        command.upgrade(config, REVISION)
+    except CommandError as error:
+        raise HistoryError(f"the history's tables could not be brought to revision {REVISION}: {error}") from None
+
+
+def interval(row: Row[Any]) -> Interval:
+    """Return the interval that a row of STATEMENT holds."""
+    return Interval(
+        key=(row.component, row.what),
+        state=State(row.finding_class, row.actual, row.desired, row.code, row.cause, row.remedy),
+        end=None if row.ending is None else End(row.ending),
+        by=row.told_by,
+        number=row.id,
+        **{name: getattr(row, name) for name in _SAME},
+    )
+
+
+def values(each: Interval) -> dict[str, str | datetime | None]:
+    """Return the columns of an interval, without those that say whose it is."""
+    return {
+        "component": each.key[0],
+        "what": each.key[1],
+        **vars(each.state),
+        "ending": None if each.end is None else each.end.value,
+        "told_by": each.by,
+        **{name: getattr(each, name) for name in _SAME},
+    }
+
+
+def portions(numbers: Iterable[int]) -> Iterator[list[int]]:
+    """Yield the numbers, no more at once than a statement takes."""
+    found = list(numbers)
+    for at in range(0, len(found), _MOST):
+        yield found[at : at + _MOST]
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """Hold how much was removed."""
+
+    findings: int
+    records: int
+    hosts: int
+
+
+def prune(place: Place, before: datetime) -> Pruned:
+    """Remove what ended, and was recorded, before a time, of all inventories; raise HistoryError."""
+    found = Pruned(0, 0, 0)
+    with writing(place) as connection:
+        prepare(connection)
+        asked = select(inventories.c.id).order_by(inventories.c.id).with_for_update()
+        for number in connection.execute(asked).scalars().all():
+            one = prune_within(connection, before, number)
+            found = Pruned(found.findings + one.findings, found.records + one.records, found.hosts + one.hosts)
+    return found
+
+
+def prune_within(connection: Connection, before: datetime, inventory: int) -> Pruned:
+    """Remove it of one inventory, within a transaction that writes."""
+    of_inventory = select(hosts.c.id).where(hosts.c.inventory_id == inventory)
+    old = delete(findings).where(findings.c.host_id.in_(of_inventory), findings.c.ended < before)
+    ended = connection.execute(old).rowcount
+    recorded = connection.execute(
+        delete(records).where(records.c.inventory_id == inventory, records.c.at < before)
+    ).rowcount
+    kept = exists().where(findings.c.host_id == hosts.c.id)
+    gone = connection.execute(delete(hosts).where(hosts.c.inventory_id == inventory, hosts.c.gone < before, ~kept))
+    return Pruned(ended, recorded, gone.rowcount)

@@ -11,8 +11,7 @@ from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.host_names import folded_in_a_line
 from gpunode.base.messages import with_code
 from gpunode.base.terminal import printable
-from gpunode.history.asking import Answer, Known
-from gpunode.history.changing import Change, Kind
+from gpunode.history.asking import Answer, Change, Kind, Known
 from gpunode.history.intervals import End, Interval, State
 
 _LABELS = ("actual", "desired", "since", "found last", "cause", "remedy")
@@ -126,16 +125,12 @@ def _happened(alike: Sequence[Change], columns: int, style: Style) -> Iterator[s
         yield fold(printable(lead + said.get(first.kind, f"{names}: in the inventory")), columns, indent)
         return
     what = printable(f"{side.key[0]}: {side.key[1]}")
-    how = _ended(side) if first.after is None else style(FindingClass(side.state.finding_class))
+    how = side.end or End.GOOD if first.after is None else style(FindingClass(side.state.finding_class))
     yield fold(with_code(f"{lead}{what}: {how}, {names}", side.state.code), columns, indent)
     if first.after is not None:
         yield fold(printable(f"{indent}{_sides(first.after.state)}"), columns, indent)
     if first.before is not None:
         yield fold(printable(f"{indent}before: {_sides(first.before.state)}"), columns, indent)
-
-
-def _ended(side: Interval) -> str:
-    return str(side.end if side.end is not None else End.GOOD)
 
 
 def _sides(state: State) -> str:

@@ -28,8 +28,6 @@ _NOT_JUDGED = frozenset({"node", _AGENT, "run"})
 _UNKNOWN = frozenset({"not known", "unknown", "unreadable", "not read"})
 # What is told of a host whose reader was lost (gpunode/fleet/engine/readings.py): it may never have been asked.
 _READER_LOST = "engine.part-lost"
-# Of a run that was cut off, and says nothing else of the host.
-_OF_THE_RUN = frozenset({"run"})
 
 
 class NoDocumentError(CodedError):
@@ -233,7 +231,8 @@ def _scope(findings: Iterable[Mapping[str, Any]], is_apply: bool) -> Scope:
     if any((component, what) == STATE for component, what, _ in bad):
         return Scope.ANSWERED
     if components <= _NOT_JUDGED:
-        return Scope.NOTHING if components <= _OF_THE_RUN else Scope.ANSWERED
+        # Of a run that was cut off, and says nothing else of the host.
+        return Scope.NOTHING if components <= {"run"} else Scope.ANSWERED
     return Scope.PARTS if is_apply else Scope.ALL
 
 

@@ -14,10 +14,18 @@ from gpunode.base.findings import CLUSTER
 from gpunode.history.connection import writing
 from gpunode.history.intervals import End, Interval, Key, Reading, merged
 from gpunode.history.place import Place
-from gpunode.history.pruning import prune_within
-from gpunode.history.rows import STATEMENT, interval, portions, values
-from gpunode.history.schema import prepare
-from gpunode.history.tables import findings, hosts, inventories, records
+from gpunode.history.tables import (
+    STATEMENT,
+    findings,
+    hosts,
+    interval,
+    inventories,
+    portions,
+    prepare,
+    prune_within,
+    records,
+    values,
+)
 from gpunode.history.told import CONNECTION, STATE, Host, Told
 
 # As many hosts are asked for one by one; of more, all of the inventory.
@@ -25,23 +33,13 @@ _SINGLE = 500
 _BETWEEN_PRUNINGS = timedelta(days=1)
 
 
-@dataclass(frozen=True)
-class Written:
-    """Hold what came of it: since when each finding of the hosts is so, and how many rows it took.
-
-    since: host -> finding -> (when it was first found, when it was last known to be as desired)
-    """
-
-    since: Mapping[str, Mapping[Key, tuple[datetime, datetime | None]]]
-    begun: int = 0
-    ended: int = 0
+# Host -> finding -> (when it was first found, when it was last known to be as desired).
+Since = Mapping[str, Mapping[Key, tuple[datetime, datetime | None]]]
 
 
-@dataclass(frozen=True)
-class _Known:
-    """Hold what is known of a host: its row, and its intervals."""
+class _Times(NamedTuple):
+    """Hold the times of a host, as its table has them."""
 
-    number: int
     first: datetime
     seen: datetime
     answered: datetime | None = None
@@ -49,39 +47,46 @@ class _Known:
     judged: datetime | None = None
     late: datetime | None = None
     gone: datetime | None = None
+
+
+@dataclass(frozen=True)
+class _Known:
+    """Hold what is known of a host: its row's number, its times, and its intervals."""
+
+    number: int
+    times: _Times
     intervals: dict[Key, list[Interval]] = field(default_factory=dict)
 
     def good(self, key: Key) -> tuple[datetime, ...]:
         """Return when a finding would have been told, had it been there."""
-        of_host = {CONNECTION: (self.answered,), STATE: (self.understood,)}
-        times = of_host.get(key, (self.judged, self.late))
+        of_host = {CONNECTION: (self.times.answered,), STATE: (self.times.understood,)}
+        times = of_host.get(key, (self.times.judged, self.times.late))
         return tuple(time for time in times if time is not None)
 
-    def now(self) -> _Times:
-        """Return its times as they are."""
-        return _Times(*(getattr(self, name) for name in _Times._fields))
-
-    def times(self, at: datetime, host: Host) -> _Times:
-        """Return its times with one more report."""
-        found = self.now()._replace(first=min(self.first, at), seen=max(self.seen, at))
+    def after(self, at: datetime, host: Host) -> _Known:
+        """Return what is known of it after one more report."""
+        old = self.times
+        new = old._replace(first=min(old.first, at), seen=max(old.seen, at))
         if host.has_answered:
-            found = found._replace(answered=_later(self.answered, at))
+            new = new._replace(answered=_later(old.answered, at))
         if host.is_understood:
-            found = found._replace(understood=_later(self.understood, at))
+            new = new._replace(understood=_later(old.understood, at))
         if host.is_known:
-            judged = _later(self.judged, at)
-            found = found._replace(judged=judged, late=self.late if judged == at else at)
-        return found if self.gone is None or self.gone > at else found._replace(gone=None)
+            judged = _later(old.judged, at)
+            new = new._replace(judged=judged, late=old.late if judged == at else at)
+        return replace(self, times=new if old.gone is None or old.gone > at else new._replace(gone=None))
 
 
 def _later(one: datetime | None, other: datetime) -> datetime:
     return other if one is None else max(one, other)
 
 
-def record(place: Place, told: Told, name: str, keep: timedelta | None = None) -> Written:
-    """Write it, and remove once a day what is older than `keep`; raise HistoryError where that cannot be done.
+def record(place: Place, told: Told, name: str, keep: timedelta | None = None) -> Since:
+    """Write it, and remove once a day what is older than `keep`; return since when the hosts' findings are so.
 
-    name: of the inventory; keep: None keeps everything. A document that was written before changes nothing.
+    Raise HistoryError where that cannot be done. A document that was written before changes nothing.
+
+    name: of the inventory; keep: None keeps everything
     """
     with writing(place) as connection:
         prepare(connection)
@@ -93,14 +98,14 @@ def record(place: Place, told: Told, name: str, keep: timedelta | None = None) -
             known[host.name] = changes.host(known[host.name], host)
         if told.whole:
             names = {host.name for host in told.hosts} | (set() if told.has_cluster else {CLUSTER})
-            changes.left(each for name, each in known.items() if name not in names and each.seen < told.at)
+            changes.left(each for name, each in known.items() if name not in names and each.times.seen < told.at)
         changes.write()
         _note(connection, number, told)
         now = datetime.now(UTC)
         if keep is not None and (pruned is None or now - pruned >= _BETWEEN_PRUNINGS):
             prune_within(connection, now - keep, number)
             connection.execute(update(inventories).where(inventories.c.id == number).values(pruned=now))
-        return Written(changes.since, changes.begun, changes.ended)
+        return changes.since
 
 
 def inventory(connection: Connection, name: str) -> tuple[int, datetime | None]:
@@ -119,7 +124,7 @@ def _hosts(connection: Connection, number: int, told: Told) -> dict[str, _Known]
     )
     if not told.whole and len(told.hosts) <= _SINGLE:
         asked = asked.where(hosts.c.name.in_([host.name for host in told.hosts]))
-    known = {row.name: _Known(*row[1:]) for row in connection.execute(asked)}
+    known = {row.name: _Known(row.id, _Times(*row[2:])) for row in connection.execute(asked)}
     # Of a host that is told of twice, the earlier time stands first.
     first: dict[str, datetime] = {}
     for host in told.hosts:
@@ -134,14 +139,14 @@ def _hosts(connection: Connection, number: int, told: Told) -> dict[str, _Known]
             at = first[name]
             # One of which the whole inventory knew nothing, later than this, had left by then.
             gone = last if last is not None and at < last else None
-            known[name] = _Known(new, at, at - timedelta(seconds=1), gone=gone)
+            known[name] = _Known(new, _Times(at, at - timedelta(seconds=1), gone=gone))
     return known
 
 
 def _load(connection: Connection, number: int, known: Mapping[str, _Known], told: Told) -> None:
     """Fill in the intervals: those that have not ended, and all of hosts of which something later was told before."""
     by_number = {each.number: each for each in known.values()}
-    late = {each.number for host in told.hosts if (each := known[host.name]).seen >= host.at}
+    late = {each.number for host in told.hosts if (each := known[host.name]).times.seen >= host.at}
     asked = [STATEMENT.where(findings.c.host_id.in_(some), findings.c.ended.is_not(None)) for some in portions(late)]
     still = STATEMENT.where(findings.c.ended.is_(None))
     if len(by_number) <= _SINGLE:
@@ -151,15 +156,12 @@ def _load(connection: Connection, number: int, known: Mapping[str, _Known], told
     for statement in asked:
         _take(connection, statement, by_number)
     # What begins now, and ended since all of the host was read last: it was not as desired at that time.
-    again = {known[host.name].number for host in told.hosts if _begins(known[host.name], host)} - late
+    pairs = ((known[host.name], host) for host in told.hosts)
+    again = {each.number for each, host in pairs if not host.states.keys() <= each.intervals.keys()} - late
     lately = or_(hosts.c.judged.is_(None), findings.c.ended >= hosts.c.judged)
     for some in portions(again):
         ended = STATEMENT.join(hosts, hosts.c.id == findings.c.host_id).where(findings.c.ended.is_not(None), lately)
         _take(connection, ended.where(findings.c.host_id.in_(some)), by_number)
-
-
-def _begins(known: _Known, host: Host) -> bool:
-    return not host.states.keys() <= known.intervals.keys()
 
 
 def _take(connection: Connection, statement: Select[Any], by_number: Mapping[int, _Known]) -> None:
@@ -168,30 +170,16 @@ def _take(connection: Connection, statement: Select[Any], by_number: Mapping[int
         by_number[row.host_id].intervals.setdefault(found.key, []).append(found)
 
 
-class _Times(NamedTuple):
-    """Hold the times of a host, as its table has them."""
-
-    first: datetime
-    seen: datetime
-    answered: datetime | None
-    understood: datetime | None
-    judged: datetime | None
-    late: datetime | None
-    gone: datetime | None
-
-
 class _Changes:
     """Gather what a document changes, and write it in few statements, however many hosts it tells of."""
 
     def __init__(self, connection: Connection, told: Told) -> None:
-        """Begin with nothing."""
         self._connection, self._told = connection, told
         self._last: dict[datetime, list[int]] = {}
         self._changed: list[dict[str, Any]] = []
         self._fresh: list[dict[str, Any]] = []
         self._hosts: dict[int, _Times] = {}
         self.since: dict[str, dict[Key, tuple[datetime, datetime | None]]] = {}
-        self.begun = self.ended = 0
 
     def host(self, known: _Known, host: Host) -> _Known:
         """Take what is told of a host; return what is known of its times then."""
@@ -201,46 +189,43 @@ class _Changes:
             before, found = known.intervals.get(key, []), host.found(key)
             after: Iterable[Interval] = before
             if found is not None and (before or not isinstance(found, End)):
-                after = merged(before, key, Reading(at, self._told.command, found, known.good(key), known.gone))
+                after = merged(before, key, Reading(at, self._told.command, found, known.good(key), known.times.gone))
                 self._differing(known, before, after, at)
             for each in after:
                 if each.ended is None:
                     open_now[key] = (each.since, each.last_good)
         if open_now:
             self.since.setdefault(host.name, {}).update(open_now)
-        times = self._hosts[known.number] = known.times(at, host)
-        return replace(known, **times._asdict())
+        known = known.after(at, host)
+        self._hosts[known.number] = known.times
+        return known
 
     def left(self, gone: Iterable[_Known]) -> None:
         """Take that hosts are in the inventory no longer."""
         at = self._told.at
         for known in gone:
-            if known.gone is not None:
+            if known.times.gone is not None:
                 continue
             for key, before in known.intervals.items():
                 self._differing(known, before, merged(before, key, Reading(at, self._told.command, End.LEFT)), at)
-            self._hosts[known.number] = known.now()._replace(gone=at)
+            self._hosts[known.number] = known.times._replace(gone=at)
 
     def _differing(self, known: _Known, before: Iterable[Interval], after: Iterable[Interval], at: datetime) -> None:
         former = {each.number: each for each in before}
         for each in after:
             if each.number is None:
                 self._fresh.append({"host_id": known.number, **values(each)})
-                self.begun += 1
-                self.ended += each.ended is not None
                 continue
             was = former[each.number]
             row = values(each)
             if row == values(was):
                 continue
-            self.ended += was.ended is None and each.ended is not None
             if each.last == at and row == values(replace(was, last=at)):
                 self._last.setdefault(at, []).append(each.number)
             else:
                 self._changed.append({"number": each.number, **row})
 
     def write(self) -> None:
-        """Write all of it."""
         connection = self._connection
         self._each(findings, {number: (at,) for at, numbers in self._last.items() for number in numbers}, ("last",))
         if self._changed:

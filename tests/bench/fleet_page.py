@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from gpunode.fleet.page.html import drift_page
+from gpunode.fleet.page.html import document_page
 from gpunode.fleet.reports.document import document
 from tests.bench import page
 from tests.support import fleet_documents as fleet
@@ -85,7 +85,7 @@ def main(rounds: int) -> None:
                 page.say(name)
                 told = document(reports, fleet.CALL, fleet.VERSION, fleet.AT)
                 begun = time.monotonic()
-                text = drift_page(told)
+                text = document_page("drift", told)
                 made = time.monotonic() - begun
                 figures.append(measure(seen, name, text, made, Path(folder) / "page.html", rounds))
     except BrowserError as error:

@@ -18,8 +18,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gpunode.history.asking import Question, answers, asking
-from gpunode.history.changing import changes
+from gpunode.history.asking import Question, answers, asking, changes
 from gpunode.history.place import Place
 from gpunode.history.told import told
 from gpunode.history.writing import record

@@ -90,8 +90,8 @@ def as_markdown(results: tuple[Result, ...], rounds: int) -> str:
     lines += [
         "",
         "How it is fast: gpunode/fleet/hooks.py (no Nagle delay, one reading for many operations, operation order "
-        "without reading source files) and gpunode/fleet/snapshot.py, which says why a shared reading is never an "
-        "outdated one. "
+        "without reading source files) and gpunode/fleet/shared_readings.py, which says why a shared reading is never "
+        "an outdated one. "
         "`GPUNODE_HOOKS=off` turns them off.",
         "",
     ]

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from gpunode.base.disruption import Disruption
 from gpunode.base.document import COUNT, ERRORS, OF_CALL, TEXT, document_schema, each, objects
 from gpunode.cli.plan import Plans, as_json
-from gpunode.fleet import no_answer
+from gpunode.fleet.access import errors
 from gpunode.fleet.call import SOME_CALL
 from gpunode.fleet.reports.plan_text import plan_text
 from gpunode.node import recorded
@@ -98,7 +98,7 @@ def example() -> Plans:
     hosts = recorded.read_facts(EXAMPLE / "facts.json")
     settings = recorded.read_settings(EXAMPLE / "settings.yaml", tuple(host.name for host in hosts))
     return {
-        host.name: plan(settings[host.name], host.node, DAY) if host.node else no_answer.unreached(host.reason)
+        host.name: plan(settings[host.name], host.node, DAY) if host.node else errors.unreached(host.reason)
         for host in hosts
     }
 

@@ -19,8 +19,8 @@ from gpunode.components.imex import decide as imex
 from gpunode.components.kubelet import decide as kubelet
 from gpunode.components.mig import decide as mig
 from gpunode.components.power import decide as power
+from gpunode.fleet.access.errors import CONNECTION
 from gpunode.fleet.call import Call
-from gpunode.fleet.no_answer import CONNECTION
 from gpunode.fleet.reports.document import document
 from gpunode.fleet.reports.run_end import refusal_finding
 from gpunode.node.preflight.cuda import DRIVER_TOO_OLD

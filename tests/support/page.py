@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gpunode.cli.plan import as_json
-from gpunode.fleet.page.html import PAGES
+from gpunode.fleet.page.html import document_page
 from gpunode.fleet.rollout.document import document as rollout_document
 from gpunode.fleet.rollout.progress import Progress
 from tests.reference import plan as plan_reference
@@ -44,4 +44,4 @@ def page(command: str) -> str:
     """Return the page of a small document of a command."""
     planned = as_json(plan_reference.example(), fleet.CALL, "0.1.0", datetime(2026, 1, 15, tzinfo=UTC))
     documents = {"drift": lambda: fleet.fleet(24), "plan": lambda: planned, "rollout": rollout}
-    return PAGES[command](documents[command]())
+    return document_page(command, documents[command]())

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.cli.plan import Plans
-from gpunode.fleet.engine.address import Scheduler
+from gpunode.fleet.engine.parts import Scheduler
 from gpunode.fleet.nodes import Watch, unwatched
 from gpunode.node.plan import Plan
 

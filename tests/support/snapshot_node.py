@@ -5,8 +5,10 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 
+from pyinfra.connectors.util import CommandOutput
+
 from gpunode.base.probe import Probe
-from gpunode.fleet.snapshot import Changes, Snapshot
+from gpunode.fleet.shared_readings import Changes, Snapshot, as_output
 
 
 def shell(command: str) -> list[str]:
@@ -25,21 +27,21 @@ class Node:
         self.commands: list[str] = []
         self.changes = Changes()
         self.now = 0.0
-        self.snapshot: Snapshot[list[str]] = Snapshot(self.changes, clock=lambda: self.now)
+        self.snapshot: Snapshot = Snapshot(self.changes, clock=lambda: self.now)
         self.during: Callable[[], None] = lambda: None
         self.spoil: Callable[[list[str]], list[str]] = lambda lines: lines
 
-    def run(self, command: str) -> tuple[bool, list[str]]:
+    def run(self, command: str) -> tuple[bool, CommandOutput]:
         self.commands.append(command)
         settings = "".join(f"{name}='{value}'\n" for name, value in self.facts.items())
         lines = shell(settings + command)
         self.during()
-        return True, self.spoil(lines)
+        return True, as_output(self.spoil(lines))
 
     def ask(self, *names: str, stage: str = "execute", arguments: str = "", across: bool = False) -> list[str]:
-        succeeded, lines = self.snapshot.read(asking(*names), stage, arguments, across, self.run, list, list)
+        succeeded, output = self.snapshot.read(asking(*names), stage, arguments, across, self.run)
         assert succeeded
-        return [line for line in lines if line.startswith(("one=", "two=", "three="))]
+        return [line for line in output.stdout_lines if line.startswith(("one=", "two=", "three="))]
 
     def announce(self, *names: str) -> None:
         for name in names:

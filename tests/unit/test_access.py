@@ -21,7 +21,7 @@ from pyinfra.context import ctx_host
 from gpunode.base.findings import FindingClass
 from gpunode.base.reading import Unknown
 from gpunode.fleet import nodes as fleet
-from gpunode.fleet.access import connection, errors, login_shell
+from gpunode.fleet.access import connection, errors
 from gpunode.fleet.drift import contained_report
 from gpunode.fleet.nodes import Answer
 from gpunode.fleet.reports.run_end import HostEnd, report_of
@@ -56,9 +56,9 @@ def test_who_is_not_reached_is_told_with_what_to_do_by_drift_and_at_the_end_of_a
     said: Callable[[], str], named: list[str]
 ) -> None:
     text = said()
-    cause, remedy = errors.parted(errors.unreached(text))
+    cause, remedy = errors.parted(errors.with_remedy(text))
     assert cause == text and (remedy is None) is (not named) and unnamed(remedy, *named) == []
-    (of_drift,) = contained_report(Answer("gpu-1", settings_from({}), None, errors.unreached(text))).findings
+    (of_drift,) = contained_report(Answer("gpu-1", settings_from({}), None, errors.with_remedy(text))).findings
     ended = report_of(HostEnd("gpu-1", unreached=text))
     assert ended is not None
     for item in (of_drift, *ended.findings):
@@ -106,17 +106,17 @@ def test_a_connection_whose_shell_refused_a_command_gets_it_again_and_all_others
 
     def exec_command(self: SSHClient, command: str) -> CommandOutput:
         sent.append(command)
-        return output(login_shell.MARK) if command.startswith(login_shell.GUARD) else output("done")
+        return output(connection.MARK) if command.startswith(connection.GUARD) else output("done")
 
     execute = partial(connection.exec_command, exec_command)
     run = partial(connection.any_login_shell, lambda self, command: (True, execute(self.client, command)))
     odd, other = SimpleNamespace(client=Client()), SimpleNamespace(client=Client())
     assert run(odd, "id")[1].stdout_lines == ["done"]
     assert run(odd, "ls")[1].stdout_lines == ["done"]
-    assert sent == [login_shell.guarded("id"), login_shell.neutral("id"), login_shell.neutral("ls")]
+    assert sent == [connection.guarded("id"), connection.neutral("id"), connection.neutral("ls")]
     run(other, "id")
     # Another connection is asked anew.
-    assert sent[3] == login_shell.guarded("id")
+    assert sent[3] == connection.guarded("id")
 
 
 def test_nobody_is_asked_for_a_password_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ import pytest
 
 from gpunode.base.findings import Finding
 from gpunode.cli import plan as plans
-from gpunode.fleet import no_answer
+from gpunode.fleet.access import errors
 from gpunode.fleet.reports.run_end import Failure, HostEnd
 from gpunode.fleet.rollout import place as rollouts
 from gpunode.node.plan import Plan
@@ -81,7 +81,7 @@ def test_a_person_is_asked_and_may_say_no(lab: Lab, monkeypatch: pytest.MonkeyPa
 def test_a_refused_and_a_silent_node_are_left_out_and_told_at_the_end(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    silent = no_answer.unreached("timed out")
+    silent = errors.unreached("timed out")
     _plan(monkeypatch, {"gpu-1": CAN, "gpu-2": REFUSED, "gpu-3": silent, "gpu-4": CAN})
     done = apply("--yes")
     assert (done.exit_code, lab.runs) == (1, [["gpu-1", "gpu-4"]])

@@ -25,25 +25,23 @@ from gpunode.fleet.call import Call
 from gpunode.fleet.engine.readings import cluster_report
 from gpunode.fleet.engine.remote import Outcome as WorkerOutcome
 from gpunode.fleet.page import of_drift, of_rollout
-from gpunode.fleet.page.groups import counts, rows
+from gpunode.fleet.page.view import counts, map_rows
 from gpunode.fleet.reports.document import document, schema
 from gpunode.fleet.reports.findings_text import report_text
 from gpunode.fleet.reports.junit import write_junit
 from gpunode.fleet.reports.prometheus import metrics
-from gpunode.fleet.reports.run_end import HostEnd, report_of
+from gpunode.fleet.reports.run_end import HostEnd, ends_of, report_of, status_of
 from gpunode.fleet.rollout.amount import Amount
+from gpunode.fleet.rollout.choice import RunResult
 from gpunode.fleet.rollout.conduct import Hands, conduct
 from gpunode.fleet.rollout.document import document as rollout_document
 from gpunode.fleet.rollout.document import exit_code
 from gpunode.fleet.rollout.document import schema as rollout_schema
 from gpunode.fleet.rollout.entries import Ended, Resumed
-from gpunode.fleet.rollout.gate import RunResult
 from gpunode.fleet.rollout.journal import Journal
 from gpunode.fleet.rollout.opening import Asked, Request, begun
-from gpunode.fleet.run.ends import ends_of, status_of
 from gpunode.fleet.run.progress import Progress
-from gpunode.history.asking import Question, answers, asking, known
-from gpunode.history.changing import Kind, changes
+from gpunode.history.asking import Kind, Question, answers, asking, changes, known
 from gpunode.history.document import changes_schema, findings_schema, of_changes, of_findings
 from gpunode.history.place import Place
 from gpunode.history.text import changes_text, findings_text
@@ -220,7 +218,7 @@ def test_a_host_called_cluster_is_a_host(tmp_path: Path) -> None:
     place = _recorded(made, tmp_path, [("cluster",)])
     assert set(_changes(place)) == {("began", "cluster", "connection"), ("began", CLUSTER, RELEASE)}
     view = of_drift.view(found)
-    assert [(row.scope, row.kind) for row in rows(view)] == [
+    assert [(row.scope, row.kind) for row in map_rows(view)] == [
         (Scope.CLUSTER, "drift"), (Scope.NODE, "unreachable"), (Scope.NODE, "ok"),
     ]  # fmt: skip
     assert counts(view) == {"unreachable": 1, "ok": 1}

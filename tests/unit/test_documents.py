@@ -13,12 +13,11 @@ from click.testing import CliRunner, Result
 from gpunode import cli
 from gpunode.base.findings import ExitCode, Finding, FindingClass
 from gpunode.cli.plan import as_json
-from gpunode.fleet import no_answer
+from gpunode.fleet.access import errors
 from gpunode.fleet.call import Call
 from gpunode.fleet.inventory import foreign_names
 from gpunode.fleet.reports.plan_text import plan_text
-from gpunode.fleet.reports.run_end import HostEnd, report_of, verdict_text
-from gpunode.fleet.run.ends import ends_of, status_of
+from gpunode.fleet.reports.run_end import HostEnd, ends_of, report_of, status_of, verdict_text
 from gpunode.fleet.run.progress import Progress
 from gpunode.node.plan import Plan
 from gpunode.node.recorded import FactsError, facts_json, read_facts
@@ -91,7 +90,7 @@ def test_drift_and_rollout_count_nodes(lab: Lab) -> None:
 
 
 def test_apply_prints_what_drift_prints_with_what_it_left_alone(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    _plan(monkeypatch, {"gpu-1": CAN, "gpu-2": CAN, "gpu-3": REFUSED, "gpu-4": no_answer.unreached("timed out")})
+    _plan(monkeypatch, {"gpu-1": CAN, "gpu-2": CAN, "gpu-3": REFUSED, "gpu-4": errors.unreached("timed out")})
     _end(lab, HostEnd("gpu-1", findings=(*GOOD, WAITS)), HostEnd("gpu-2", left_alone="a cordon"))
     done = run("apply", "--yes", "--output", "json", "fleet.py")
     told = judged("apply", done.stdout, 1)
@@ -126,9 +125,9 @@ def test_ci_prints_a_document_also_where_a_machine_does_not_come_up(
 @pytest.mark.parametrize(
     ("item", "kind", "code"),
     [
-        (no_answer.unreached("timed out. Remedy: wait"), "no answer", "node.connection"),
-        (no_answer.unreadable("sudo asks"), "unreadable", "node.state"),
-        (no_answer.unjudged(KeyError("x")), "cannot be judged", "node.state"),
+        (errors.unreached("timed out. Remedy: wait"), "no answer", "node.connection"),
+        (errors.unreadable("sudo asks"), "unreadable", "node.state"),
+        (errors.unjudged(KeyError("x")), "cannot be judged", "node.state"),
     ],
 )
 def test_a_node_without_a_plan_is_told_with_reason_remedy_and_code(item: Finding, kind: str, code: str) -> None:

@@ -102,7 +102,7 @@ def test_workers_find_what_this_machine_finds_and_each_site_is_asked_by_its_own(
 FORGETTING = """
 import sys
 from distributed import Client
-from gpunode.fleet.engine.address import engine_of
+from gpunode.fleet.engine.parts import engine_of
 from gpunode.fleet.engine.dask_client import DaskCrew, connected
 of_dask = Client._update_scheduler_info
 Client._update_scheduler_info = lambda client, n_workers=0: of_dask(client)

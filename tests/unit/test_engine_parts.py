@@ -6,9 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.fleet.engine.address import EngineError, engine_of
-from gpunode.fleet.engine.expected import Expected, PartError, expected, refuse_others
-from gpunode.fleet.engine.parts import MOST, Member, cut, joined, torn, torn_domain
+from gpunode.fleet.engine.parts import (
+    MOST,
+    EngineError,
+    Expected,
+    Member,
+    PartError,
+    cut,
+    engine_of,
+    expected,
+    joined,
+    refuse_others,
+    torn,
+    torn_domain,
+)
 
 pytestmark = pytest.mark.pure
 

@@ -13,10 +13,9 @@ import pytest
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport, NodeSummary
 from gpunode.components.driver.loading import LOADED_MODULE
-from gpunode.fleet import no_answer
+from gpunode.fleet.access import errors
 from gpunode.fleet.engine import apply, readings, remote
-from gpunode.fleet.engine.address import EngineError, Scheduler
-from gpunode.fleet.engine.parts import Member
+from gpunode.fleet.engine.parts import EngineError, Member, Scheduler
 from gpunode.fleet.engine.remote import Outcome
 from gpunode.fleet.inventory import InventoryError
 from gpunode.fleet.reports.document import document
@@ -146,10 +145,10 @@ def test_a_run_ends_on_each_host_as_its_worker_says(workers: Turns) -> None:
     tells: list[str] = []
     told = answered(WELL, names=("gpu-1", "gpu-2"), left_alone={"gpu-2": "not verified"}, log=".run/log")
     workers.append([told])
-    found = ends({"gpu-1": QUIET, "gpu-2": QUIET, "gpu-3": no_answer.unreached("no route")}, tells)
+    found = ends({"gpu-1": QUIET, "gpu-2": QUIET, "gpu-3": errors.unreached("no route")}, tells)
     assert report_of(found["gpu-1"]) == WELL
     assert found["gpu-2"].left_alone == "not verified"
-    assert found["gpu-3"].findings == (no_answer.unreached("no route"),)
+    assert found["gpu-3"].findings == (errors.unreached("no route"),)
     assert unnamed(tells[0], "2 of 2", "gpu-1", "gpu-2", "berlin", ".run/log") == [] and len(tells) == 1
 
 

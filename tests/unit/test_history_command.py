@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from gpunode import cli
 from gpunode.base.findings import ExitCode, Finding, FindingClass
 from gpunode.fleet import drift
-from gpunode.fleet.engine.expected import Expected
+from gpunode.fleet.engine.parts import Expected
 from gpunode.settings.set_option import LIMIT, SET
 from tests.reference.output import SCHEMAS
 from tests.support.history_documents import GOOD, INVENTORY, OLD, OLDER, UNKNOWN, UNREACHED, applied, document

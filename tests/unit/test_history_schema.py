@@ -19,10 +19,8 @@ from sqlalchemy import Connection, inspect, text
 
 from gpunode.history.asking import Question, answers, asking
 from gpunode.history.connection import writing
-from gpunode.history.errors import NewerError
-from gpunode.history.place import Place
-from gpunode.history.schema import REVISION, VERSION_TABLE, prepare
-from gpunode.history.tables import TABLES
+from gpunode.history.place import NewerError, Place
+from gpunode.history.tables import REVISION, TABLES, VERSION_TABLE, prepare
 from gpunode.history.told import told
 from gpunode.history.writing import record
 from tests.support import postgresql

@@ -16,14 +16,11 @@ from hypothesis import strategies as st
 from sqlalchemy import func, select
 
 from gpunode.base.findings import Finding
-from gpunode.history.asking import Answer, Question, answers, asking, known
-from gpunode.history.changing import changes
-from gpunode.history.errors import HistoryError, NothingError
-from gpunode.history.place import Place
-from gpunode.history.pruning import prune
-from gpunode.history.tables import findings
+from gpunode.history.asking import Answer, Question, answers, asking, changes, known
+from gpunode.history.place import HistoryError, NothingError, Place
+from gpunode.history.tables import findings, prune
 from gpunode.history.told import told
-from gpunode.history.writing import Written, record
+from gpunode.history.writing import Since, record
 from tests.support import postgresql
 from tests.support.generated import EXAMPLES
 from tests.support.history_documents import (
@@ -75,7 +72,7 @@ class Fleet:
         """Begin with a name that nobody has."""
         self.place, self.name = place, next(_NAMES)
 
-    def tell(self, *documents: dict[str, Any], keep: timedelta | None = None) -> Written:
+    def tell(self, *documents: dict[str, Any], keep: timedelta | None = None) -> Since:
         """Write documents; return what came of the last."""
         return [record(self.place, told(each), self.name, keep) for each in documents][-1]
 
@@ -154,7 +151,7 @@ def test_an_answer_has_all_that_was_told_of_it(fleet: Fleet) -> None:
     assert (first.interval.begun, first.from_first) == (at(10), False)
     assert (second.from_first, second.seen) == (True, at(10))
     assert (second.interval.state.cause, second.interval.state.remedy) == (OLD.cause, OLD.remedy)
-    assert written.since == {"gpu-1": {KEY: (at(10), at(0))}, "gpu-2": {KEY: (at(0), None)}}
+    assert written == {"gpu-1": {KEY: (at(10), at(0))}, "gpu-2": {KEY: (at(0), None)}}
 
 
 def test_what_changed_is_told_with_the_time_before_which_it_was_not_so(fleet: Fleet) -> None:
@@ -174,7 +171,7 @@ def test_a_fleet_that_stays_as_it_is_takes_no_more_room(fleet: Fleet) -> None:
     fleet.tell(document(0, hosts))
     before = fleet.rows()
     for minute in range(1, 30):
-        assert (written := fleet.tell(document(minute, hosts))).begun == written.ended == 0
+        fleet.tell(document(minute, hosts))
     assert fleet.rows() == before
     assert {each.interval.last for each in fleet.answers()} == {at(29)}
 

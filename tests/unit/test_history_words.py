@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from sqlalchemy import make_url
 
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.history.moments import MomentError, age, moment
-from gpunode.history.place import Place, inventory_name, place
+from gpunode.history.place import MomentError, Place, age, inventory_name, moment, place
 from gpunode.history.told import LONGEST, NoDocumentError, Scope, kept, told
 from tests.support.generated import json_values
 from tests.support.history_documents import GOOD, NOT_UNDERSTOOD, OLD, REFUSED, UNKNOWN, UNREACHED, document

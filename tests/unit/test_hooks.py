@@ -36,8 +36,7 @@ from gpunode.facts.system import KernelFeatures
 from gpunode.fleet import hooks, shared_readings
 from gpunode.fleet.access import connecting
 from gpunode.fleet.hooks import hosts_within_open_files, operation_order
-from gpunode.fleet.shared_readings import as_output
-from gpunode.fleet.snapshot import Changes
+from gpunode.fleet.shared_readings import Changes, as_output
 from gpunode.operations import files
 from gpunode.operations.phase import announcing, is_announcing
 from tests.support import warm

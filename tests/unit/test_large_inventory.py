@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.fleet import inventory
-from gpunode.fleet.engine.expected import Expected
+from gpunode.fleet.engine.parts import Expected
 from gpunode.fleet.inventory import Hosts, load_inventory
 from gpunode.settings import check_hosts
 from gpunode.settings.host_data import data_of

@@ -10,7 +10,7 @@ import pytest
 
 from gpunode.base.probe import batch_command
 from gpunode.facts.node import Node
-from gpunode.fleet.access import login_shell
+from gpunode.fleet.access import connection
 from gpunode.operations.script import script_command
 
 pytestmark = pytest.mark.pure
@@ -37,31 +37,31 @@ def ran(shell: str, command: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("text", TEXTS)
 def test_every_shell_reads_the_neutral_form_as_sh_reads_the_command(shell: str, text: str) -> None:
-    expected, found = ran("sh", text), ran(shell, login_shell.neutral(text))
+    expected, found = ran("sh", text), ran(shell, connection.neutral(text))
     assert (found.stdout, found.returncode) == (expected.stdout, expected.returncode)
     assert expected.stdout or expected.returncode == 7
 
 
 def test_the_neutral_form_has_nothing_that_a_shell_reads_in_its_own_way_and_no_word_too_long_for_a_csh() -> None:
     command = batch_command(Node().command().texts, "mark")
-    _, *words = login_shell.neutral(command).split(" gpunode ", 1)
+    _, *words = connection.neutral(command).split(" gpunode ", 1)
     assert max(map(len, words[0].split("' '"))) <= 1000 < len(command)
     assert words[0].isascii() and words[0].isprintable() and "!" not in words[0] and "\\'" not in words[0]
     # A command is one argument of the login shell: 128 KiB at most.
-    assert len(login_shell.neutral(command)) < 100_000
+    assert len(connection.neutral(command)) < 100_000
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash", "sh -u", "bash -u", "busybox sh"])
 @pytest.mark.parametrize("text", TEXTS)
 def test_the_guard_leaves_a_command_of_sh_as_it_is(shell: str, text: str) -> None:
-    expected, found = ran(shell, text), ran(shell, login_shell.guarded(text))
+    expected, found = ran(shell, text), ran(shell, connection.guarded(text))
     assert (found.stdout, found.stderr, found.returncode) == (expected.stdout, expected.stderr, expected.returncode)
-    assert not login_shell.refused(found.stdout.splitlines(), found.stderr.splitlines())
+    assert not connection.refused(found.stdout.splitlines(), found.stderr.splitlines())
 
 
 @pytest.mark.parametrize("shell", ["tcsh", "bsd-csh", "fish"])
 def test_another_shell_refuses_a_guarded_command_before_it_runs_any_of_it(shell: str, tmp_path: Path) -> None:
     harm = f"sh -c 'echo one\ntouch {tmp_path}/ran\n'"
-    found = ran(shell, login_shell.guarded(harm))
-    assert login_shell.refused(found.stdout.splitlines(), found.stderr.splitlines())
+    found = ran(shell, connection.guarded(harm))
+    assert connection.refused(found.stdout.splitlines(), found.stderr.splitlines())
     assert not list(tmp_path.iterdir())

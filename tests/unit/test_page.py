@@ -24,9 +24,9 @@ from gpunode.cli.plan import as_json
 from gpunode.components.driver.loading import LOADED_MODULE
 from gpunode.components.mig.decide import MODE
 from gpunode.fleet import drift
-from gpunode.fleet.page import groups, html, of_drift, of_plan, of_rollout
-from gpunode.fleet.page.html import PAGES, drift_page
-from gpunode.fleet.page.view import View, cleaned
+from gpunode.fleet.page import html, of_drift, of_plan, of_rollout
+from gpunode.fleet.page.html import document_page
+from gpunode.fleet.page.view import UNKNOWN_COST, View, cleaned, costs, map_rows
 from gpunode.fleet.reports.document import document
 from tests.reference import plan as plan_reference
 from tests.support import fleet_documents as fleet
@@ -59,13 +59,15 @@ class Tags(HTMLParser):
 
 
 def page_of(*findings: Finding, name: str = "gpu-1") -> str:
-    return drift_page(document((NodeReport(name, findings),), fleet.CALL, "0.1.0", fleet.AT))
+    return document_page("drift", document((NodeReport(name, findings),), fleet.CALL, "0.1.0", fleet.AT))
 
 
 @cache
 def our_tags() -> frozenset[str]:
     """Return the tags of a page with each kind of trouble, and of one with none."""
-    return frozenset(tag for page in (drift_page(fleet.fleet(200)), page_of()) for tag, _ in Tags(page).found)
+    return frozenset(
+        tag for page in (document_page("drift", fleet.fleet(200)), page_of()) for tag, _ in Tags(page).found
+    )
 
 
 def view_of(*found: tuple[Finding, ...]) -> View:
@@ -82,12 +84,12 @@ def table_of(text: str) -> str:
 def test_a_thousand_hosts_stay_under_three_megabytes_alike_or_all_different() -> None:
     for reports, rows in ((fleet.reports(), 13), (fleet.all_different(), 1000)):
         told = document(reports, fleet.CALL, "0.1.0", fleet.AT)
-        assert len(reports) == 1000 and len(drift_page(told).encode()) < LIMIT
-        assert len(groups.rows(of_drift.view(told))) == rows
-        assert drift_page(told) == drift_page(told)
+        assert len(reports) == 1000 and len(document_page("drift", told).encode()) < LIMIT
+        assert len(map_rows(of_drift.view(told))) == rows
+        assert document_page("drift", told) == document_page("drift", told)
 
 
-@pytest.mark.parametrize("command", PAGES)
+@pytest.mark.parametrize("command", ("drift", "plan", "rollout"))
 def test_a_page_asks_nothing_of_the_network_and_its_policy_lets_nothing_else_in(command: str) -> None:
     text = page(command)
     for tag, attributes in Tags(text).found:
@@ -124,7 +126,7 @@ def test_what_hides_or_turns_text_is_seen_as_its_escape_and_ends_of_lines_stay()
 
 def test_hosts_of_which_the_same_is_told_are_one_row_and_the_gravest_come_first() -> None:
     other = replace(GOOD, what="serial number")
-    rows = groups.rows(view_of((GOOD,), (GOOD, other), (BAD,), (fleet.GONE,)))
+    rows = map_rows(view_of((GOOD,), (GOOD, other), (BAD,), (fleet.GONE,)))
     assert [(row.label, row.kind, row.cells) for row in rows] == [
         ("gpu-4", "unreachable", (None, "unreachable")),
         ("gpu-3", "drift", ("drift", None)),
@@ -134,7 +136,7 @@ def test_hosts_of_which_the_same_is_told_are_one_row_and_the_gravest_come_first(
 
 def test_an_error_in_the_last_component_comes_before_drift_in_the_first() -> None:
     view = view_of((BAD, replace(GOOD, component="node")), (GOOD, fleet.SICK))
-    assert [row.label for row in groups.rows(view)] == ["gpu-2", "gpu-1"]
+    assert [row.label for row in map_rows(view)] == ["gpu-2", "gpu-1"]
 
 
 def test_of_alike_hosts_the_longest_wait_is_told_and_values_that_differ_are_counted() -> None:
@@ -142,19 +144,19 @@ def test_of_alike_hosts_the_longest_wait_is_told_and_values_that_differ_are_coun
         (replace(fleet.STALE, since=f"2026-01-{20 - at}T00:00:00Z"), replace(GOOD, component="node", actual=str(at)))
         for at in range(9)
     )
-    (row,) = groups.rows(view_of(*waiting))
+    (row,) = map_rows(view_of(*waiting))
     assert [item.since for item in row.items] == ["2026-01-12 00:00 UTC"]
     assert [item.actual for item in row.good] == ["0", "1", "2", "6 other values"]
 
 
 def test_each_host_costs_what_its_gravest_difference_costs() -> None:
     view = view_of((fleet.EDITED, fleet.STALE), (fleet.EDITED,), (fleet.GONE,), (fleet.REMAPPED,))
-    assert groups.costs(view) == (("boots the node", 1), ("restarts a service", 1), (groups.UNKNOWN_COST, 1))
+    assert costs(view) == (("boots the node", 1), ("restarts a service", 1), (UNKNOWN_COST, 1))
 
 
 def test_what_is_not_known_is_hatched_has_a_sign_of_its_own_and_is_no_host_as_desired() -> None:
     view = view_of((GOOD, replace(GOOD, finding_class=FindingClass.NOT_KNOWN, what="library")), (GOOD,))
-    assert [(row.kind, row.cells) for row in groups.rows(view)] == [("not known", ("not known",)), ("ok", ("ok",))]
+    assert [(row.kind, row.cells) for row in map_rows(view)] == [("not known", ("not known",)), ("ok", ("ok",))]
     assert re.findall(r"\d+", view.said) == ["1", "2", "1"]
     (rule,) = re.findall(rf"^\.{view.kind('not known').colour} {{(.*)}}$", html._asset("page.css"), re.MULTILINE)
     assert "repeating-linear-gradient" in rule
@@ -186,17 +188,17 @@ def test_a_rollout_tells_of_each_host_what_its_last_wave_came_to() -> None:
 
 
 def test_without_a_script_each_difference_is_a_row_of_a_table_with_its_hosts_and_its_cost() -> None:
-    table = table_of(drift_page(fleet.fleet()))
+    table = table_of(document_page("drift", fleet.fleet()))
     told = ("580.82.07", "580.95.05", "boots the node", "gpu-0241 to gpu-0264", "2026-01-12 09:30 UTC")
     assert unnamed(table, *told) == []
-    assert re.search(r"[\d,]+ more differences: ", drift_page(document(fleet.all_different(), at=fleet.AT)))
+    assert re.search(r"[\d,]+ more differences: ", document_page("drift", document(fleet.all_different(), at=fleet.AT)))
 
 
 def long_and_short(length: int) -> str:
     """Return the page of two hosts of which the first, and gravest, has said something long."""
     long = LOADED_MODULE.finding(FindingClass.ERROR, "<x>" + "y" * length, "580.95.05", remedy="z" * length)
     short = MODE.finding(FindingClass.DRIFT, "off", "on", of="0")
-    return drift_page(document((NodeReport("gpu-1", (long,)), NodeReport("gpu-2", (short,))), at=fleet.AT))
+    return document_page("drift", document((NodeReport("gpu-1", (long,)), NodeReport("gpu-2", (short,))), at=fleet.AT))
 
 
 def test_a_long_text_is_cut_in_the_plain_table_and_the_differences_after_it_are_there() -> None:
@@ -227,10 +229,10 @@ def test_the_commands_write_the_page_of_the_document_that_they_print(
     target = tmp_path / "page.html"
     monkeypatch.setattr(drift, "inspect", lambda *_, **__: (NodeReport("gpu-1", (fleet.EDITED,)),))
     drifted = CliRunner().invoke(cli.gpunode, ["drift", "prod.py", "--json", "--html", str(target)])
-    assert target.read_text(encoding="utf-8") == PAGES["drift"](json.loads(drifted.stdout))
+    assert target.read_text(encoding="utf-8") == document_page("drift", json.loads(drifted.stdout))
     # Of the documentation's hosts one gave no answer.
     planned = planned_to(target, "--json")
-    assert target.read_text(encoding="utf-8") == PAGES["plan"](json.loads(planned.stdout))
+    assert target.read_text(encoding="utf-8") == document_page("plan", json.loads(planned.stdout))
     assert (drifted.exit_code, planned.exit_code) == (2, 1) and list(tmp_path.iterdir()) == [target]
 
 

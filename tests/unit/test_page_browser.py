@@ -15,7 +15,7 @@ import yaml
 from gpunode.base.findings import Finding, NodeReport
 from gpunode.base.messages import Scope
 from gpunode.fleet.call import Call
-from gpunode.fleet.page.html import drift_page
+from gpunode.fleet.page.html import document_page
 from gpunode.fleet.reports.document import document
 from tests.support import fleet_documents as fleet
 from tests.support.browser import MISSING, Browser, browser, program
@@ -59,7 +59,7 @@ def chromium() -> Iterator[Browser]:
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return the address of the page of a SIMULATED fleet of 1,000 hosts."""
     path = tmp_path_factory.mktemp("page") / "drift.html"
-    path.write_text(drift_page(fleet.fleet()), encoding="utf-8")
+    path.write_text(document_page("drift", fleet.fleet()), encoding="utf-8")
     return path.as_uri()
 
 
@@ -187,7 +187,7 @@ def everywhere(evil: str) -> Finding:
 def test_hostile_values_are_shown_as_text_and_do_nothing(written: Any) -> None:
     values = (*EVIL, "__proto__", "constructor", 'https://example.org/" onclick=alert(1)')
     reports = [NodeReport(f"{evil}-{number}", (everywhere(evil),)) for number, evil in enumerate(values)]
-    seen = written(drift_page(document(reports, Call(EVIL[0]), EVIL[0], fleet.AT)))
+    seen = written(document_page("drift", document(reports, Call(EVIL[0]), EVIL[0], fleet.AT)))
     seen.evaluate("void (window.alert = () => console.log('ALERT'))")
     for row in range(len(reports)):
         seen.click(f"#fleet tbody tr:nth-child({row + 1}) th")
@@ -201,7 +201,7 @@ def test_hostile_values_are_shown_as_text_and_do_nothing(written: Any) -> None:
 def test_the_cluster_has_the_first_row_and_is_no_host(written: Any) -> None:
     reports = [NodeReport(name, fleet.good()) for name in ("gpu-1", "gpu-2")]
     reports.append(NodeReport("admin@prod", (fleet.EDITED,), scope=Scope.CLUSTER))
-    seen = written(drift_page(document(reports, fleet.CALL, fleet.VERSION, fleet.AT)))
+    seen = written(document_page("drift", document(reports, fleet.CALL, fleet.VERSION, fleet.AT)))
     assert seen.evaluate(SHOWN) == ["the cluster admin@prod", "gpu-1, gpu-2"]
     assert (seen.evaluate(number("#strip i")), seen.evaluate(COUNT)) == (2, "All 2 hosts are shown.")
     seen.click("#fleet tbody tr:nth-child(1) th")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyinfra.connectors.util import CommandOutput
 
 from gpunode.base import shell_file as loader
 from gpunode.base.probe import Probe, Shared, Text, batch_answers, batch_command, shell_text
@@ -27,7 +28,7 @@ from gpunode.facts.packages import AptSources
 from gpunode.facts.system import Unit
 from gpunode.facts.toolkit import ContainerToolkit
 from gpunode.facts.transaction import TransactionJournal
-from gpunode.fleet.snapshot import Changes, Snapshot
+from gpunode.fleet.shared_readings import Changes, Snapshot, as_output
 from gpunode.lab.world.toolkit import cdi_refresh
 from gpunode.packages.deb import parse_apt_sources, parse_deb_packages
 from gpunode.system.disk import parse_disk
@@ -134,16 +135,16 @@ def test_a_part_that_leaves_early_leaves_the_others() -> None:
 def test_what_a_snapshot_fetches_brings_the_shared_questions_of_what_was_announced(tmp_path: Path) -> None:
     commands: list[str] = []
 
-    def run(command: str) -> tuple[bool, list[str]]:
+    def run(command: str) -> tuple[bool, CommandOutput]:
         commands.append(command)
-        return True, sh(f"CALLS={tmp_path}/calls\n{command}").splitlines()
+        return True, as_output(sh(f"CALLS={tmp_path}/calls\n{command}").splitlines())
 
-    known: Snapshot[list[str]] = Snapshot(Changes())
+    known = Snapshot(Changes())
     known.announce(Probe([(None, PART_B)]))
     known.announce(Probe([(None, PLAIN)]))
     for part, told in ((PART_A, "a=1 2 3"), (PART_B, "b=1 2 3"), (PLAIN, "plain=1 2 3")):
-        succeeded, lines = known.read(Probe([(None, part)]), "execute", "", False, run, list, list)
-        assert succeeded and told in lines
+        succeeded, output = known.read(Probe([(None, part)]), "execute", "", False, run)
+        assert succeeded and told in output.stdout_lines
     assert len(commands) == 1 and (tmp_path / "calls").read_text() == "x\n"
 
 

@@ -23,7 +23,7 @@ from gpunode.components.imex.decide import FILE
 from gpunode.facts.node import Node
 from gpunode.fleet import drift
 from gpunode.fleet import nodes as fleet
-from gpunode.fleet.page.html import rollout_page
+from gpunode.fleet.page.html import document_page
 from gpunode.fleet.rollout.document import schema
 from gpunode.fleet.run import child
 from tests.support.how_to import snippet
@@ -59,7 +59,7 @@ def test_the_canary_goes_first_and_then_wave_after_wave(lab: Lab) -> None:
 def test_a_canary_that_fails_stops_it_and_no_other_node_is_touched(lab: Lab, tmp_path: Path) -> None:
     lab.fail("gpu-1")
     found = document("--failure-budget", "4", "--html", str(tmp_path / "rollout.html"))
-    assert (tmp_path / "rollout.html").read_text(encoding="utf-8") == rollout_page(found)
+    assert (tmp_path / "rollout.html").read_text(encoding="utf-8") == document_page("rollout", found)
     assert (found["exit_code"], found["state"], found["untouched"]) == (2, "stopped", ["gpu-2", "gpu-3", "gpu-4"])
     assert lab.runs == [["gpu-1"]] and found["at"] >= found["begun"]
     node = found["waves"][0]["nodes"]["gpu-1"]

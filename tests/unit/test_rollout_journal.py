@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 
 from gpunode.base.findings import FindingClass, NodeReport
 from gpunode.fleet.call import Call
-from gpunode.fleet.fingerprints import fingerprints
+from gpunode.fleet.inventory import fingerprints
 from gpunode.fleet.rollout import place as rollouts
+from gpunode.fleet.rollout.choice import RunResult
 from gpunode.fleet.rollout.conduct import Hands, conduct
 from gpunode.fleet.rollout.document import exit_code
 from gpunode.fleet.rollout.entries import Ended, Outcome, Resumed, WaveBegun, WaveEnded, journal_schema
-from gpunode.fleet.rollout.gate import RunResult
 from gpunode.fleet.rollout.journal import Journal, JournalError
 from gpunode.fleet.rollout.opening import Asked, ChangedError, difference, refuse_beside, resumable
 from gpunode.fleet.rollout.place import (

@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass
 from gpunode.fleet.rollout.amount import amount
-from gpunode.fleet.rollout.choice import sorted_out
+from gpunode.fleet.rollout.choice import RunResult, outcomes, sorted_out
 from gpunode.fleet.rollout.entries import Begun, WaveBegun, WaveEnded
-from gpunode.fleet.rollout.gate import RunResult, outcomes
-from gpunode.fleet.rollout.progress import OutOfOrder, Stop, next_step, waves_to_come
-from gpunode.fleet.rollout.together import fitting, with_mates
+from gpunode.fleet.rollout.progress import OutOfOrder, Stop, fitting, next_step, waves_to_come, with_mates
 from tests.support.messages import unnamed
 from tests.support.rollout_waves import AT, REPORTS, begun, ended, report, resumed, rollout, stopped
 

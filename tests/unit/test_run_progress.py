@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from gpunode.cli.live import lines, live
 from gpunode.fleet.run import child, events
 from gpunode.fleet.run.child import Files
-from gpunode.fleet.run.progress import Progress, after
-from gpunode.fleet.run.screen import screen, step_line
+from gpunode.fleet.run.progress import Progress, after, screen, step_line
 from tests.support.messages import unnamed
 
 pytestmark = pytest.mark.pure

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from gpunode.base.findings import ExitCode, Finding
-from gpunode.fleet.reports.run_end import HostEnd, host_end_from
+from gpunode.fleet.reports.run_end import HostEnd, ends_of, host_end_from, status_of
 from gpunode.fleet.rollout import document
 from gpunode.fleet.run import events
-from gpunode.fleet.run.ends import ends_of, status_of
 from gpunode.fleet.run.progress import Progress, after
 from gpunode.node.plan import Plan
 from tests.support import warm

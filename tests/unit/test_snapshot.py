@@ -12,7 +12,7 @@ from pyinfra.api.state import State
 from pyinfra.context import ctx_host
 
 from gpunode.base.probe import Probe, batch_answers, batch_command
-from gpunode.fleet.snapshot import Snapshot
+from gpunode.fleet.shared_readings import Snapshot, as_output
 from gpunode.operations.phase import is_unattended
 from tests.support.snapshot_node import Node, asking, shell
 
@@ -96,8 +96,8 @@ def test_an_answer_that_is_not_whole_is_not_kept(node: Node, spoil: Callable[[li
 
 
 def test_a_command_that_fails_is_handed_on_and_not_kept(node: Node) -> None:
-    failed = node.snapshot.read(asking("one"), "execute", "", False, lambda _: (False, ["no"]), list, list)
-    assert failed == (False, ["no"])
+    refusal = False, as_output(["no"])
+    assert node.snapshot.read(asking("one"), "execute", "", False, lambda _: refusal) == refusal
     assert node.ask("one") == ["one=1"]
 
 

@@ -21,7 +21,7 @@ from gpunode.base.host_names import folded, folded_in_a_line
 from gpunode.cli.errors import complain
 from gpunode.cli.mig import as_text
 from gpunode.components.mig.check import check, target
-from gpunode.fleet import no_answer
+from gpunode.fleet.access import errors
 from gpunode.fleet.call import Call
 from gpunode.fleet.reports.findings_text import report_text
 from gpunode.fleet.reports.plan_text import plan_text
@@ -60,8 +60,8 @@ def _fleet() -> dict[str, Plan | Finding]:
         "gpu-11": UNKNOWN,
         "gpu-12": replace(CHANGES, steps=(*CHANGES.steps, *UNKNOWN.steps)),
         **dict.fromkeys(IRREGULAR, DONE),
-        "gpu-40": no_answer.unreached("timed out after 120 s"),
-        "gpu-41": no_answer.unreached("timed out after 120 s"),
+        "gpu-40": errors.unreached("timed out after 120 s"),
+        "gpu-41": errors.unreached("timed out after 120 s"),
     }
 
 

@@ -8,15 +8,16 @@
   for one.
 - `contained`: a key file that cannot be used is its host's failure to connect: pyinfra would print a traceback for each
   host, keep the reason, and end the run.
-- `remedied`: a host key that is unknown or another one is told with the commands that mend it, see
-  gpunode.fleet.access.host_keys.
+- `remedied`: a host key that is unknown or another one is told with the commands that mend it.
 """
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from shlex import quote
 from typing import Any
 
 from gevent import Timeout  # type: ignore[import-untyped]
@@ -26,7 +27,44 @@ from pyinfra.api.exceptions import ConnectError, PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.connectors.ssh import SSHConnector
 
-from gpunode.fleet.access import errors, host_keys
+from gpunode.fleet.access import errors
+
+# `[HOST]:PORT` where the port is not 22, in pyinfra's words as in the file.
+_UNKNOWN = re.compile(r"No host key for (\S+) found in known_hosts")
+_CHANGED = re.compile(r"Host key for (\S+) does not match")
+_WITH_PORT = re.compile(r"\[(?P<host>.+)\]:(?P<port>\d+)")
+
+
+def host_key_remedy(said: str, port: int, file: str) -> str | None:
+    """Return what mends a connection that failed with these words; None where they are of no host key.
+
+    port: the one that was connected to; file: the known hosts file that was read
+    """
+    if found := _UNKNOWN.search(said):
+        host, at = _parted(found[1], port)
+        return f"{_compare(host, at)}, then `{_keyscan(host, at)} >> {quote(file)}`"
+    if found := _CHANGED.search(said):
+        host, at = _parted(found[1], port)
+        entry = host if at == 22 else f"[{host}]:{at}"
+        return (
+            f"where you know why (the machine was installed anew): `ssh-keygen -f {quote(file)} -R {quote(entry)}`, "
+            f"{_compare(host, at)}, then `{_keyscan(host, at)} >> {quote(file)}`; else somebody may stand in between"
+        )
+    return None
+
+
+def _parted(name: str, port: int) -> tuple[str, int]:
+    found = _WITH_PORT.fullmatch(name)
+    return (found["host"], int(found["port"])) if found else (name, port)
+
+
+def _compare(host: str, port: int) -> str:
+    return f"compare `{_keyscan(host, port)} | ssh-keygen -lf -` with what the machine's console says of its keys"
+
+
+def _keyscan(host: str, port: int) -> str:
+    return f"ssh-keyscan {'' if port == 22 else f'-p {port} '}{quote(host)}"
+
 
 # The kernel of a node answers for it, however long its command takes: after a minute of silence the connection is dead.
 _TCP_OPTIONS = {"TCP_NODELAY": 1, "TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 60_000}
@@ -97,7 +135,7 @@ def remedied(connect: Method, self: SSHConnector, *args: Any, **kwargs: Any) -> 
     except ConnectError as error:
         file = getattr(self.client, "_host_keys_filename", None)
         port = getattr(self.client, "_ssh_config", {}).get("port", 22)
-        remedy = None if file is None else host_keys.remedy(str(error), int(port), file)
+        remedy = None if file is None else host_key_remedy(str(error), int(port), file)
         if remedy is None:
             raise
         raise type(error)(f"{error}{errors.REMEDY}{remedy}") from error

@@ -1,6 +1,9 @@
 """Hooks into pyinfra's connections, so that a node that runs commands by other means than most is reached all the same.
 
-- `any_login_shell`, `exec_command`: a login shell that is none of sh's kin, see gpunode.fleet.access.login_shell.
+- `any_login_shell`, `exec_command`: a login shell that is none of sh's kin. sshd hands every command to it, and pyinfra
+  writes for sh. tcsh and csh end no quoted text at another line: they print a complaint, and run each further line of
+  the script as a command of their own, as root. fish knows other escapes. So a first line of every command ends it
+  there before anything has run; from then on that connection's commands travel in a form that all of them read alike.
 - `Askpass`: sudo's password where /tmp is mounted noexec.
 - `asks_on_a_terminal`: where nobody can be asked for sudo's password, the node fails with sudo's own words; pyinfra
   prints a traceback, and keeps no reason.
@@ -11,7 +14,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
@@ -20,7 +23,7 @@ from pyinfra.connectors.sshuserclient import SSHClient
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from gpunode.base.probe import shell_text
-from gpunode.fleet.access import errors, login_shell
+from gpunode.fleet.access import errors
 
 Method = Callable[..., Any]
 
@@ -28,6 +31,44 @@ Method = Callable[..., Any]
 _foreign: WeakSet[SSHClient] = WeakSet()
 # Processes that read an inventory side by side have one terminal between them.
 _asks = True
+# What a csh says of itself; a node can print it, too, and then gets a command once more.
+MARK = "gpunode: this login shell is a csh"
+# In a csh, $?shell is 1: it has such a variable. In sh it is a status and a word. fish knows no $?, and runs nothing of
+# a text with any mistake in it, of which it tells the first.
+GUARD = f"""test "$?shell" = 1 && exec sh -c "echo '{MARK}'; exit 97"\n"""
+_FISH = "fish: "
+# csh on BSD ends a word at 1024 characters ("Word too long.").
+_WORD = 900
+
+
+def guarded(command: str) -> str:
+    """Return a command that a shell other than sh's kin refuses, whole, before it runs any of it."""
+    return GUARD + command
+
+
+def refused(stdout: Sequence[str], stderr: Sequence[str]) -> bool:
+    """Say whether that is what became of a guarded command: nothing of it has run."""
+    if stdout:
+        return stdout[-1].rstrip("\r") == MARK
+    return any(line.startswith(_FISH) for line in stderr)
+
+
+def neutral(command: str) -> str:
+    """Return sh's command in words that csh, tcsh, fish and sh read alike."""
+    return """sh -c 'eval "$(printf %b "$@")"' gpunode """ + " ".join(f"'{word}'" for word in _words(command))
+
+
+def _words(command: str) -> Iterator[str]:
+    """Yield what printf's %b makes the command of: printable ASCII without quotes, `!` and line ends."""
+    word = ""
+    for sign in command:
+        plain = sign.isascii() and sign.isprintable() and sign not in "'!\\"
+        added = sign if plain else "".join(f"\\0{byte:03o}" for byte in sign.encode())
+        if len(word) + len(added) > _WORD:
+            yield word
+            word = ""
+        word += added
+    yield word
 
 
 class Askpass(str):
@@ -40,14 +81,14 @@ class Askpass(str):
 
 def exec_command(method: Method, self: SSHClient, command: str, *args: Any, **kwargs: Any) -> Any:
     """Run a connection's command guarded, or written for any shell once it is known to need that."""
-    form = login_shell.neutral if self in _foreign else login_shell.guarded
+    form = neutral if self in _foreign else guarded
     return method(self, form(command), *args, **kwargs)
 
 
 def any_login_shell(run_shell_command: Method, self: Any, *args: Any, **kwargs: Any) -> Any:
     """Run a command; one that the login shell refused again, in words that it reads."""
     succeeded, output = run_shell_command(self, *args, **kwargs)
-    if self.client in _foreign or not login_shell.refused(output.stdout_lines, output.stderr_lines):
+    if self.client in _foreign or not refused(output.stdout_lines, output.stderr_lines):
         return succeeded, output
     _foreign.add(self.client)
     return run_shell_command(self, *args, **kwargs)

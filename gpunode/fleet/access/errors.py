@@ -1,18 +1,39 @@
 """Why no connection came about, or a node runs nothing for the user who came: sudo, the shell, an expired password.
 
-Pure: lines of text in, an explanation out.
+Pure: lines of text in; an explanation out, or the finding that drift, plan and the end of a run tell alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gpunode.base.comparison import finding_message
 from gpunode.base.explanations import Explanation, rules
+from gpunode.base.findings import Finding, FindingClass
 
 # Between cause and remedy, where both stand in one text.
 REMEDY = ". Remedy: "
 # sudo asks within the first lines; a long output is a command's own.
 _LINES = 40
+
+
+_NOT_REACHED, _NOT_READ = "check address, key and known hosts", "look at the node"
+CONNECTION = finding_message(
+    "node",
+    "connection",
+    "The node cannot be reached.",
+    "There was no SSH connection, or no answer in time. Nothing is known of the node.",
+    remedies=(_NOT_REACHED,),
+    classes=(FindingClass.UNREACHABLE,),
+)
+STATE = finding_message(
+    "node",
+    "state",
+    "The node answered, and its state cannot be judged.",
+    "An answer was cut off or not understood, sudo is not allowed, or the judging failed. Nothing was changed.",
+    remedies=(_NOT_READ,),
+    classes=(FindingClass.ERROR,),
+)
 
 
 def explained(lines: Iterable[str]) -> Explanation | None:
@@ -24,10 +45,10 @@ def explained(lines: Iterable[str]) -> Explanation | None:
     return next((told for rule in rules("access") for line in first if (told := rule.told(line))), None)
 
 
-def unreached(error: str) -> str:
+def with_remedy(error: str) -> str:
     """Return why no connection came about, in the words that pyinfra has, with what to do where that is known."""
     if REMEDY in error:
-        # Of a host key: the connection knew the file (gpunode.fleet.access.host_keys).
+        # Of a host key: the connection knew the file (gpunode.fleet.access.connecting).
         return error
     told = next((told for rule in rules("connection") if (told := rule.told(error))), None)
     return error if told is None else f"{error}{REMEDY}{told.remedy}"
@@ -44,3 +65,21 @@ def parted(reason: str | None) -> tuple[str | None, str | None]:
         return None, None
     cause, found, remedy = reason.partition(REMEDY)
     return cause, remedy if found else None
+
+
+def unreached(reason: str | None) -> Finding:
+    """Return the finding on a node that was not reached; reason: as pyinfra has it, or with its remedy behind it."""
+    cause, remedy = parted(with_remedy(reason or "no connection"))
+    return CONNECTION.finding(FindingClass.UNREACHABLE, "none", "ssh", cause=cause, remedy=remedy or _NOT_REACHED)
+
+
+def unreadable(reason: str | None) -> Finding:
+    """Return the finding on a node whose answer cannot be used; reason: with its remedy behind it where it has one."""
+    cause, remedy = parted(reason)
+    return STATE.finding(FindingClass.ERROR, "unreadable", "readable", cause=cause, remedy=remedy or _NOT_READ)
+
+
+def unjudged(error: Exception) -> Finding:
+    """Return the finding on a node whose odd answer nobody thought of: it is that node's trouble and no other's."""
+    cause = f"{type(error).__name__}: {error}"
+    return STATE.finding(FindingClass.ERROR, "cannot be judged", cause=cause, remedy=_NOT_READ)

@@ -13,11 +13,10 @@ from gpunode.base.findings import Finding, finding_from, nodes_of
 from gpunode.base.host_names import folded
 from gpunode.base.messages import Scope
 from gpunode.fleet.engine import readings, remote
-from gpunode.fleet.engine.address import EngineError, Scheduler
+from gpunode.fleet.engine.parts import EngineError, Scheduler
+from gpunode.fleet.engine.readings import roster
 from gpunode.fleet.engine.remote import Outcome
-from gpunode.fleet.engine.roster import roster
-from gpunode.fleet.reports.run_end import Failure, HostEnd
-from gpunode.fleet.run.ends import not_run
+from gpunode.fleet.reports.run_end import Failure, HostEnd, not_run
 
 if TYPE_CHECKING:
     from gpunode.node.plan import Plan

@@ -24,10 +24,8 @@ from distributed import Client, Security
 from distributed.comm.core import CommClosedError
 
 from gpunode.fleet.engine import work
-from gpunode.fleet.engine.address import EngineError, Scheduler, engine_of, is_guarded
 from gpunode.fleet.engine.dispatch import LostError, Task, Worker, outcomes
-from gpunode.fleet.engine.expected import Expected
-from gpunode.fleet.engine.parts import Member, Part, cut
+from gpunode.fleet.engine.parts import EngineError, Expected, Member, Part, Scheduler, cut, engine_of, is_guarded
 
 # Seconds to reach the scheduler, at first and after it was lost.
 _REACH = 10.0
@@ -45,7 +43,6 @@ class DaskCrew:
     """Be the workers of a Dask cluster, each with an executor of its own."""
 
     def __init__(self, client: Client) -> None:
-        """Take a client that is connected."""
         self._client = client
         self._executors: dict[str, Any] = {}
         # (address, folder) -> the process: a worker that begins anew at the same address has another folder.

@@ -73,10 +73,8 @@ class _Asked:
     process: str = ""
 
     def text(self, changes: bool) -> str:
-        only_by = self.process if changes else None
-        task = self.task
-        told = {"name": task.name, "words": task.words, "environment": dict(task.environment), "only_by": only_by}
-        return json.dumps(told)
+        told = {"name": self.task.name, "words": self.task.words, "environment": dict(self.task.environment)}
+        return json.dumps({**told, "only_by": self.process if changes else None})
 
 
 def outcomes(
@@ -95,7 +93,8 @@ def outcomes(
         while left or at_work:
             workers = crew.workers()
             for future, asked in list(at_work.items()):
-                if not future.done() and not _is_there(workers, asked):
+                worker = workers.get(asked.address)
+                if not future.done() and (worker is None or worker.process != asked.process):
                     del at_work[future]
                     future.cancel()
                     yield from _after_loss(asked, left, changes)
@@ -119,11 +118,6 @@ def outcomes(
                 yield asked.number, {"lost": str(error)}
         for asked in left:
             yield asked.number, {"waiting": str(error)}
-
-
-def _is_there(workers: Mapping[str, Worker], asked: _Asked) -> bool:
-    found = workers.get(asked.address)
-    return found is not None and found.process == asked.process
 
 
 def _given(

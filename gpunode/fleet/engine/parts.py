@@ -1,16 +1,97 @@
-"""Parts of an inventory: which hosts one worker takes together. Pure, and imported where pyinfra must not be.
+"""What --engine names, and the parts of an inventory that workers take. Imported where pyinfra must not be.
 
 Hosts of a cluster are one part: what is asked of the cluster, and what it is changed to, is decided once for all of
 them. Hosts of an IMEX domain are in one part: its daemon is stopped on all of them before it starts on any. A worker
 takes hosts of its own site alone.
+
+What a part's command must find stands in its environment: a worker whose checkout is behind would else judge, or bring,
+its hosts by settings that nobody asked for.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from gpunode.base.errors import CodedError
+from gpunode.base.messages import command_error
+
+LOCAL = "local"
+_SCHEME = "dask"
+_SHAPES = "give local, or dask://HOST:PORT of a Dask scheduler"
+
+
+class EngineError(CodedError):
+    """Say why an engine cannot be used, and what to do."""
+
+    code = command_error(
+        "engine.refused", "The engine of --engine cannot be used.",
+        "It is unknown, its scheduler does not answer, Dask is not installed, or the connection to another machine "
+        "would not be encrypted. Nothing was started. docs/scale.md describes how to set up an engine.",
+        remedy="do what the message says, or leave out --engine",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Scheduler:
+    """Hold where a Dask scheduler listens."""
+
+    host: str
+    port: int
+
+    @property
+    def is_here(self) -> bool:
+        """Say whether nobody else's machine carries what is said to it."""
+        return is_loopback(self.host)
+
+    def __str__(self) -> str:
+        return f"{_SCHEME}://{_bracketed(self.host)}:{self.port}"
+
+    def for_dask(self, encrypted: bool) -> str:
+        """Return it as Dask names it."""
+        return f"{'tls' if encrypted else 'tcp'}://{_bracketed(self.host)}:{self.port}"
+
+
+def engine_of(text: str) -> Scheduler | None:
+    """Return the scheduler that an engine names, None where it is this machine; raise EngineError."""
+    if text == LOCAL:
+        return None
+    try:
+        found = urlsplit(text)
+        host, port = found.hostname, found.port
+    except ValueError as error:
+        raise EngineError(f"--engine {text}: {error}; {_SHAPES}") from None
+    if found.username is not None or found.password is not None:
+        # Never shown again: somebody put it where every list of processes has it.
+        raise EngineError(f"--engine: no name and no password stands in an address; {_SHAPES}")
+    if found.scheme != _SCHEME or not host or not port or found.path or found.query or found.fragment:
+        raise EngineError(f"--engine {text}: there is no such engine; {_SHAPES}")
+    return Scheduler(host, port)
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether an address, as it is written, is of this machine alone."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def is_guarded(address: str) -> bool:
+    """Say whether nobody on the way can read or alter what is said to a Dask address: `tls://…`, or this machine."""
+    found = urlsplit(address)
+    return found.scheme == "tls" or is_loopback(found.hostname or "")
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
 
 # Fewer hosts than the least are not worth a process, which takes a second to start; with more than the most, a worker
 # that dies takes many with it, and memory grows.
@@ -51,7 +132,6 @@ class Part:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the hosts' names."""
         return tuple(member.name for member in self.members)
 
     @property
@@ -61,7 +141,6 @@ class Part:
 
     @property
     def fingerprint(self) -> str:
-        """Return the one of all of them."""
         return joined({member.name: member.fingerprint for member in self.members})
 
 
@@ -123,3 +202,58 @@ def _batches(members: Sequence[Member], many: int) -> Iterable[list[Member]]:
         batch += unit
     if batch:
         yield batch
+
+
+PART = "GPUNODE_PART"
+
+
+class PartError(CodedError):
+    """Say that a worker has something else than whoever gave it the part."""
+
+    code = command_error(
+        "engine.other-settings",
+        "A worker has another gpunode, or other settings for these hosts, than the controller.",
+        "It would judge or change its hosts by the wrong settings. Nothing was done to these hosts.",
+        remedy="bring the worker's checkout and gpunode to the controller's state, and start the worker in it",
+    )
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Hold what is expected: gpunode's version, the fingerprint of the part's hosts, and how they are read.
+
+    processes: by how many; None where the command decides that by itself. names: the part's
+    hosts, where nothing else of the inventory is needed; None where the whole of it says what they are to be
+    """
+
+    gpunode: str
+    fingerprint: str
+    processes: int | None = None
+    names: tuple[str, ...] | None = None
+
+    def environment(self) -> dict[str, str]:
+        """Return what tells a command so."""
+        return {PART: json.dumps(asdict(self))}
+
+
+def expected() -> Expected | None:
+    """Return what this command must find; None where it is no part of another."""
+    told = os.environ.get(PART)
+    if not told:
+        return None
+    found = json.loads(told)
+    return Expected(**{**found, "names": None if found["names"] is None else tuple(found["names"])})
+
+
+def refuse_others(desired: Expected, fingerprints: Mapping[str, str]) -> None:
+    """Raise PartError where this gpunode, or these hosts' settings and addresses, are not those that are expected."""
+    here = version("gpunode")
+    if here != desired.gpunode:
+        raise PartError(
+            f"this worker has gpunode {here}, and whoever asks has {desired.gpunode}: install the same on both"
+        )
+    if joined(fingerprints) != desired.fingerprint:
+        raise PartError(
+            "this worker's inventory has other settings or addresses for these hosts than the one of whoever asks: "
+            "bring the worker's checkout to the same state, and start the worker in it"
+        )

@@ -10,12 +10,51 @@ from typing import Any
 from gpunode.base.findings import Finding, FindingClass, NodeReport, finding_from, summary_from, worst
 from gpunode.base.host_names import folded
 from gpunode.base.messages import Scope, command_error, with_code
-from gpunode.fleet import no_answer
+from gpunode.fleet.access import errors
 from gpunode.fleet.engine import remote
-from gpunode.fleet.engine.address import EngineError, Scheduler
+from gpunode.fleet.engine.parts import EngineError, Member, Scheduler, torn, torn_domain
 from gpunode.fleet.engine.remote import Outcome
-from gpunode.fleet.engine.roster import roster
+from gpunode.fleet.inventory import checked, fingerprints, limited, load_inventory
+from gpunode.fleet.run.child import limit_pattern
 from gpunode.node.plan import Plan, plan_from
+
+
+def roster(inventory: Path, limit: Collection[str] = (), only: Collection[str] | None = None) -> tuple[Member, ...]:
+    """Return the hosts that are taken, in the inventory's order; raise SettingsError, InventoryError, EngineError.
+
+    only: these hosts alone, by name
+    """
+    found = load_inventory(inventory)
+    data, settings = checked(found)
+    of_these = None if only is None else frozenset(only)
+    names = [name for name in limited(found, limit) if of_these is None or name in of_these]
+    prints = fingerprints({name: settings[name] for name in names}, data)
+    groups = frozenset(map(str, found.groups))
+    members = tuple(
+        Member(
+            name,
+            limit_pattern(name, groups),
+            prints[name],
+            settings[name].engine.site,
+            settings[name].kubernetes.enabled,
+            ", ".join(sorted(settings[name].imex.nodes)) if settings[name].imex.enabled else None,
+        )
+        for name in names
+    )
+    if sites := torn(members):
+        told = ", ".join(site or "none" for site in sites)
+        raise EngineError(
+            f"the hosts of one cluster are at several sites ({told}), and one worker has to reach all of them: give "
+            "them one engine.site"
+        )
+    if hosts := torn_domain(members):
+        raise EngineError(
+            f"the hosts of one IMEX domain are not at one place ({', '.join(hosts)} are at several): nvidia-imex is "
+            "stopped on all of them before it starts on any, by one worker. Give all of them one engine.site, and the "
+            "same kubernetes.enabled"
+        )
+    return members
+
 
 # What no document came of, and what a worker's command refused.
 NOT_READ = command_error(
@@ -121,10 +160,7 @@ def _not_read(why: str) -> Finding:
 def _plan(host: Mapping[str, Any] | None, why: str) -> Plan | Finding:
     if host is None:
         return _not_read(why)
-    return _silent(host) if host["verdict"] == "unreachable" else plan_from(host)
-
-
-def _silent(host: Mapping[str, Any]) -> Finding:
-    """Return why there is no plan, as a worker's document has it."""
-    found = (no_answer.unreached if host["code"] == no_answer.unreached(None).code else no_answer.unreadable)(None)
+    if host["verdict"] != "unreachable":
+        return plan_from(host)
+    found = (errors.unreached if host["code"] == errors.unreached(None).code else errors.unreadable)(None)
     return replace(found, cause=host["reason"], remedy=host["remedy"], code=host["code"])

@@ -17,8 +17,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
-from gpunode.fleet.engine.address import EngineError, Scheduler
-from gpunode.fleet.engine.parts import Member
+from gpunode.fleet.engine.parts import EngineError, Member, Scheduler
 from gpunode.settings import overrides, set_option
 from gpunode.settings.problems import SECRET
 
@@ -73,28 +72,23 @@ def outcomes(
         "changes": changes,
     }
     left, heard = {member.name for member in members}, 0
-    with _client(request) as (lines, why):
+    with _client(request) as (lines, how_it_ended):
         for line in lines:
             told = json.loads(line)
             if "refused" in told:
                 raise EngineError(told["refused"])
             if "names" not in told:
                 continue
-            found = _outcome(told)
+            why = told.get("broken") or told.get("lost") or told.get("waiting")
+            names, began = tuple(told["names"]), "waiting" not in told
+            found = Outcome(names, told.get("worker"), told.get("document"), told.get("status"), why, began)
             left -= set(found.names)
             heard += len(found.names)
             done(heard)
             yield found
         if left:
             names = tuple(member.name for member in members if member.name in left)
-            yield Outcome(names, None, None, None, f"the client of the engine ended: {why()}", True)
-
-
-def _outcome(told: Mapping[str, Any]) -> Outcome:
-    why = told.get("broken") or told.get("lost") or told.get("waiting")
-    return Outcome(
-        tuple(told["names"]), told.get("worker"), told.get("document"), told.get("status"), why, "waiting" not in told
-    )
+            yield Outcome(names, None, None, None, f"the client of the engine ended: {how_it_ended()}", True)
 
 
 @contextlib.contextmanager

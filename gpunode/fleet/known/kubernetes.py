@@ -27,7 +27,9 @@ def known(document: Any, address: str = "internal") -> Known:
     """
     notes, hosts, groups = Notes(), dict[str, KnownHost](), dict[str, list[str]]()
     for node in _nodes(document):
-        name, labels = _name(node), _labels(node)
+        metadata = _mapping(node, "metadata")
+        name: Any = metadata.get("name")
+        labels = {str(key): str(value) for key, value in _mapping(metadata, "labels").items()}
         if not is_name(name):
             notes.add(repr(name), "left out: its name must be of letters, digits and . _ - : %")
         elif labels.get("kubernetes.io/os", "linux") != "linux":
@@ -57,20 +59,13 @@ def _nodes(document: Any) -> list[Any]:
     return items
 
 
-def _name(node: Mapping[str, Any]) -> Any:
-    metadata = node.get("metadata")
-    return metadata.get("name") if isinstance(metadata, dict) else None
-
-
-def _labels(node: Mapping[str, Any]) -> dict[str, str]:
-    metadata = node["metadata"] if isinstance(node.get("metadata"), dict) else {}
-    labels = metadata.get("labels")
-    return {str(key): str(value) for key, value in labels.items()} if isinstance(labels, dict) else {}
+def _mapping(of: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return the mapping below a key; an empty one where there is none."""
+    return found if isinstance(found := of.get(key), dict) else {}
 
 
 def _data(name: str, node: Mapping[str, Any], address: str, notes: Notes) -> dict[str, Any]:
-    status = node.get("status")
-    entries = status.get("addresses") if isinstance(status, dict) else None
+    entries = _mapping(node, "status").get("addresses")
     found = {
         entry.get("type"): entry.get("address")
         for entry in reversed(entries if isinstance(entries, list) else [])

@@ -67,7 +67,6 @@ class Notes:
         self._hosts: dict[str, list[str]] = {}
 
     def add(self, host: str, what: str) -> None:
-        """Tell something of a host."""
         self._hosts.setdefault(what, []).append(host)
 
     def found(self) -> dict[str, tuple[str, ...]]:

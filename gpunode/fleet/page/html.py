@@ -22,8 +22,20 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from gpunode.base.host_names import folded_first
 from gpunode.base.messages import Scope
-from gpunode.fleet.page import groups, of_drift, of_plan, of_rollout
-from gpunode.fleet.page.view import COSTS, Item, View, cleaned, counted, in_words
+from gpunode.fleet.page import of_drift, of_plan, of_rollout
+from gpunode.fleet.page.view import (
+    COSTS,
+    Item,
+    View,
+    cleaned,
+    costs,
+    counted,
+    counts,
+    differences,
+    in_words,
+    indexed,
+    map_rows,
+)
 
 _HERE = Path(__file__).parent
 # How many rows of names the plain table tells of a difference.
@@ -43,36 +55,26 @@ _PAGES = Environment(
 )
 
 
-def drift_page(document: Mapping[str, Any]) -> str:
-    """Return the page of a document of `gpunode drift --json`."""
-    return page(of_drift.view(cleaned(document)))
+# A command's name -> what makes the view of its JSON document.
+_VIEWS = {"drift": of_drift.view, "plan": of_plan.view, "rollout": of_rollout.view}
 
 
-def plan_page(document: Mapping[str, Any]) -> str:
-    """Return the page of a document of `gpunode plan --json`."""
-    return page(of_plan.view(cleaned(document)))
-
-
-def rollout_page(document: Mapping[str, Any]) -> str:
-    """Return the page of a document of `gpunode rollout --json`."""
-    return page(of_rollout.view(cleaned(document)))
-
-
-# A command's name -> what makes the page of its JSON document.
-PAGES = {"drift": drift_page, "plan": plan_page, "rollout": rollout_page}
+def document_page(command: str, document: Mapping[str, Any]) -> str:
+    """Return the page of the JSON document of `gpunode drift`, `plan` or `rollout`."""
+    return page(_VIEWS[command](cleaned(document)))
 
 
 def page(view: View) -> str:
     """Return the text of the file."""
-    counts = groups.counts(view)
-    style, script = _asset("page.css"), _script()
+    by_kind = counts(view)
+    style, script = _asset("page.css"), '(() => {\n"use strict";\n' + "".join(map(_asset, _SCRIPTS)) + "})();\n"
     plain, left = _plain(view)
     return _PAGES.get_template("page.html").render(
         view=view,
         heading=f"{view.title} of {view.subject}" if view.subject else view.title,
         at=_time(view.at),
-        counts=[(kind, counts.get(kind.name, 0)) for kind in view.kinds],
-        costs=groups.costs(view) if view.costs else (),
+        counts=[(kind, by_kind.get(kind.name, 0)) for kind in view.kinds],
+        costs=costs(view) if view.costs else (),
         plain=plain,
         left=left,
         counted=counted,
@@ -89,19 +91,18 @@ def page(view: View) -> str:
 
 def _data(view: View) -> dict[str, Any]:
     """Return what the script reads: numbers stand for kinds, columns and items, each of which is told once."""
-    kinds = {kind.name: at for at, kind in enumerate(view.kinds)}
     known: dict[tuple[Item, str | None], int] = {}
     rows = [
         {
             "label": row.label,
             "hosts": row.hosts,
             "scope": row.scope,
-            "kind": kinds[row.kind],
-            "cells": [-1 if kind is None else kinds[kind] for kind in row.cells],
-            "items": groups.indexed(row.items, known),
-            "good": groups.indexed(row.good, known),
+            "kind": view.ranks[row.kind],
+            "cells": [-1 if kind is None else view.ranks[kind] for kind in row.cells],
+            "items": indexed(row.items, known),
+            "good": indexed(row.good, known),
         }
-        for row in groups.rows(view)
+        for row in map_rows(view)
     ]
     return {
         "kinds": [[kind.name, kind.mark, kind.colour, kind.meaning, kind.is_quiet] for kind in view.kinds],
@@ -111,7 +112,7 @@ def _data(view: View) -> dict[str, Any]:
         "heal_all": view.heal_all,
         "order": [host.name for host in view.hosts if host.scope is Scope.NODE],
         "items": [
-            [item.component, kinds[item.kind], item.what, item.actual, item.desired, item.cost, since, item.told]
+            [item.component, view.ranks[item.kind], item.what, item.actual, item.desired, item.cost, since, item.told]
             for item, since in known
         ],
         "rows": rows,
@@ -127,7 +128,7 @@ def _packed(data: Mapping[str, Any]) -> str:
 def _plain(view: View) -> tuple[list[tuple[Item, str, str]], int]:
     """Return (item, sign, hosts) of each difference that there is room for, and how many are left out."""
     found, room = [], PLAIN_ROOM
-    every = groups.differences(view)
+    every = differences(view)
     for whole, names, scope in every:
         item, named = _cut(whole), folded_first(names, _NAMES)
         takes = len(named) + sum(len(text or "") for text in (item.what, item.actual, item.desired))
@@ -166,11 +167,6 @@ def _time(at: str | None) -> tuple[str, str] | None:
 @cache
 def _asset(name: str) -> str:
     return (_HERE / name).read_text(encoding="utf-8")
-
-
-@cache
-def _script() -> str:
-    return '(() => {\n"use strict";\n' + "".join(map(_asset, _SCRIPTS)) + "})();\n"
 
 
 def _digest(text: str) -> str:

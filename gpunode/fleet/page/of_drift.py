@@ -82,7 +82,7 @@ def _item(finding: Mapping[str, Any], call: Call | None, since: Mapping[str, str
         finding["what"],
         finding["actual"],
         finding["desired"],
-        pairs(told, *told),
+        pairs(told),
         finding["disruption"],
         (so := since.get(f"{finding['component']}: {finding['what']}") or finding["since"]) and in_words(so),
     )

@@ -64,7 +64,7 @@ def _host(name: str, plan: Mapping[str, Any]) -> Host:
     if plan["verdict"] == "unreachable":
         # A document of an earlier version has the reason alone.
         told = {"why": plan["reason"], "remedy": plan.get("remedy"), "code": explained(plan.get("code"))}
-        return Host(name, "unreachable", (Item("node", "unreachable", "no answer", told=pairs(told, *told)),))
+        return Host(name, "unreachable", (Item("node", "unreachable", "no answer", told=pairs(told)),))
     items = tuple(_items(plan))
     kinds = {item.kind for item in items}
     gravest = next((kind.name for kind in KINDS if kind.name in kinds and kind.name != CAUTION), "nothing to do")
@@ -95,7 +95,7 @@ def _items(plan: Mapping[str, Any]) -> Iterator[Item]:
             step["action"],
             step["actual"],
             step["desired"],
-            pairs(told, *told),
+            pairs(told),
             cost,
             step["since"] and in_words(step["since"]),
         )
@@ -105,4 +105,4 @@ def _items(plan: Mapping[str, Any]) -> Iterator[Item]:
 
 def _told(verdict: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     told = {"remedy": verdict["remedy"], "source": verdict["source"], "code": explained(verdict.get("code"))}
-    return pairs(told, *told)
+    return pairs(told)

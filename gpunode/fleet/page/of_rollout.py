@@ -37,7 +37,7 @@ def view(document: Mapping[str, Any]) -> View:
     for name, left in document["left_out"].items():
         kind = "unreachable" if left["class"] == "unreachable" else "left out"
         told = {"why": left["reason"], "code": explained(left.get("code"))}
-        found.setdefault(name, [Item("wave", kind, "left out", left["class"], told=pairs(told, *told))])
+        found.setdefault(name, [Item("wave", kind, "left out", left["class"], told=pairs(told))])
     hosts = tuple(Host(name, items[-1].kind, tuple(items)) for name, items in found.items())
     said = _said(document, hosts)
     waves = [wave for wave in document["waves"] if wave.get("cluster") is not None]
@@ -60,12 +60,12 @@ def _outcome(wave: Mapping[str, Any], outcome: Mapping[str, Any] | None, call: C
     what = f"wave {wave['number']}"
     told = {"begun": in_words(wave["begun"]), "ended": wave["ended"] and in_words(wave["ended"]), "log": wave["log"]}
     if outcome is None:
-        return Item(wave["kind"], "at work", what, told=pairs(told, *told))
+        return Item(wave["kind"], "at work", what, told=pairs(told))
     gone = outcome["class"] == "unreachable"
     kind = "passed" if outcome["passed"] else "unreachable" if gone else "failed"
     code = explained(outcome.get("code"))
     told = {"why": outcome["reason"], "remedy": with_command(outcome["remedy"], call), "code": code, **told}
-    return Item(wave["kind"], kind, what, outcome["class"], "ok", pairs(told, *told))
+    return Item(wave["kind"], kind, what, outcome["class"], "ok", pairs(told))
 
 
 def _said(document: Mapping[str, Any], hosts: tuple[Host, ...]) -> str:

@@ -1,13 +1,15 @@
-"""What a page shows, whatever document it was made from: hosts, what is told of each, and the verdicts as a legend."""
+"""What a page shows, whatever document it was made from: hosts, the rows that they make, and a legend."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
-from gpunode.base.comparison import RUN
+from gpunode.base.host_names import folded_first
 from gpunode.base.messages import Scope
 from gpunode.fleet.call import Call
 
@@ -87,17 +89,22 @@ class View:
     heal_all: str | None = None
 
     def kind(self, name: str) -> Kind:
-        """Return the kind of this name."""
         return next(each for each in self.kinds if each.name == name)
 
-    def rank(self, name: str) -> int:
-        """Return how grave a kind is, 0 the gravest."""
-        return next(at for at, each in enumerate(self.kinds) if each.name == name)
+    @cached_property
+    def ranks(self) -> Mapping[str, int]:
+        """Return how grave each kind is, 0 the gravest."""
+        return {kind.name: at for at, kind in enumerate(self.kinds)}
+
+    @cached_property
+    def quiet(self) -> frozenset[str]:
+        """Return the kinds of which nothing differs."""
+        return frozenset(kind.name for kind in self.kinds if kind.is_quiet)
 
 
-def pairs(of: Mapping[str, Any], *names: str) -> tuple[tuple[str, str], ...]:
+def pairs(told: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Return (name, text) of those that have a text."""
-    return tuple((name, str(of[name])) for name in names if of.get(name))
+    return tuple((name, str(text)) for name, text in told.items() if text)
 
 
 def columns(hosts: Iterable[Host]) -> tuple[str, ...]:
@@ -131,7 +138,7 @@ def healing(call: Call | None) -> str | None:
 
 def with_command(remedy: str | None, call: Call | None) -> str | None:
     """Return the remedy with its run as a command between backquotes, which can be pasted."""
-    return remedy.replace(RUN, f"run `{call.run}`") if remedy and call else remedy
+    return call.pasted(remedy) if remedy and call else remedy
 
 
 def explained(code: str | None) -> str | None:
@@ -160,3 +167,120 @@ def cleaned(value: Any) -> Any:
 
 def _cleaned(letter: str) -> str:
     return letter if letter == "\n" or letter.isprintable() else letter.encode("unicode_escape").decode()
+
+
+# How many values of one thing, and how many names of a row, are told.
+_VALUES = 4
+_NAMES = 2
+UNKNOWN_COST = "takes a person, or nobody can say"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Hold hosts that are alike, or the cluster: their verdict, each column's (None: nothing is told), what differs.
+
+    good: what is as desired; where the hosts' values differ, some of them
+    """
+
+    label: str
+    hosts: tuple[str, ...]
+    kind: str
+    cells: tuple[str | None, ...]
+    items: tuple[Item, ...]
+    good: tuple[Item, ...]
+    scope: Scope
+
+
+def map_rows(view: View) -> tuple[Row, ...]:
+    """Return the rows: the cluster's, then the gravest first, those that differ in the same columns together."""
+    alike: dict[tuple[object, ...], list[Host]] = {}
+    for host in view.hosts:
+        differing = tuple(item for item in host.items if item.kind not in view.quiet)
+        alike.setdefault((host.scope, host.kind, _cells(view, host), differing), []).append(host)
+    found = [_row(view, hosts) for hosts in alike.values()]
+    last = len(view.kinds)
+    return tuple(
+        sorted(
+            found,
+            key=lambda row: (
+                row.scope is Scope.NODE,
+                min((view.ranks[kind] for kind in (row.kind, *row.cells) if kind is not None), default=last),
+                [last if kind is None or kind in view.quiet else view.ranks[kind] for kind in row.cells],
+            ),
+        )
+    )
+
+
+def differences(view: View) -> tuple[tuple[Item, tuple[str, ...], Scope], ...]:
+    """Return each difference once, with its hosts or the cluster: the gravest first, then that of most hosts."""
+    found: dict[tuple[Item, Scope], list[str]] = {}
+    for host in view.hosts:
+        for item in host.items:
+            if item.kind not in view.quiet:
+                found.setdefault((item, host.scope), []).append(host.name)
+    ordered = sorted(found.items(), key=lambda each: (view.ranks[each[0][0].kind], -len(each[1])))
+    return tuple((item, tuple(dict.fromkeys(names)), scope) for (item, scope), names in ordered)
+
+
+def costs(view: View) -> tuple[tuple[str, int], ...]:
+    """Return (what it costs, of how many hosts), by each host's gravest; of those on which something differs."""
+    order = list(COSTS)
+    found: Counter[str] = Counter()
+    for host in view.hosts:
+        if host.kind in view.quiet or host.scope is Scope.CLUSTER:
+            continue
+        known = [order.index(item.cost) for item in host.items if item.kind not in view.quiet and item.cost in COSTS]
+        found[COSTS[order[max(known)]] if known else UNKNOWN_COST] += 1
+    words = (*reversed(COSTS.values()), UNKNOWN_COST)
+    return tuple((each, found[each]) for each in words if found[each])
+
+
+def _cells(view: View, host: Host) -> tuple[str | None, ...]:
+    found: dict[str, int] = {}
+    for item in host.items:
+        found[item.component] = min(found.get(item.component, len(view.ranks)), view.ranks[item.kind])
+    return tuple(view.kinds[found[name]].name if name in found else None for name in view.columns)
+
+
+def _row(view: View, hosts: list[Host]) -> Row:
+    first = hosts[0]
+    names = tuple(host.name for host in hosts)
+    items = tuple(_longest(item, hosts) if item.since else item for item in first.items if item.kind not in view.quiet)
+    label, good = folded_first(names, _NAMES), tuple(_good(hosts, view.quiet))
+    return Row(label, names, first.kind, _cells(view, first), items, good, first.scope)
+
+
+def _longest(item: Item, hosts: list[Host]) -> Item:
+    """Return the item as the host has it that has waited longest."""
+    return min(
+        (each for host in hosts for each in host.items if each == item and each.since), key=lambda x: x.since or ""
+    )
+
+
+def _good(hosts: list[Host], quiet: Collection[str]) -> Iterable[Item]:
+    values: dict[tuple[str, str, str], dict[tuple[str | None, str | None], Item]] = {}
+    for host in hosts:
+        for item in host.items:
+            if item.kind in quiet:
+                values.setdefault((item.component, item.kind, item.what), {}).setdefault(
+                    (item.actual, item.desired), item
+                )
+    for each in values.values():
+        items = tuple(each.values())
+        yield from items[: _VALUES - 1]
+        more = len(items) - (_VALUES - 1)
+        if more == 1:
+            yield items[-1]
+        elif more > 1:
+            last = items[0]
+            yield Item(last.component, last.kind, last.what, f"{more:,} other values", last.desired)
+
+
+def indexed(items: Iterable[Item], known: dict[tuple[Item, str | None], int]) -> list[int]:
+    """Return the number of each item, and enter those that are new; `since` tells items apart here."""
+    return [known.setdefault((item, item.since), len(known)) for item in items]
+
+
+def counts(view: View) -> Mapping[str, int]:
+    """Return kind -> how many hosts are of it."""
+    return Counter(host.kind for host in view.hosts if host.scope is Scope.NODE)

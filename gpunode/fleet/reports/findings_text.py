@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from gpunode.base.comparison import RUN
 from gpunode.base.findings import Finding, FindingClass, NodeReport, totals, worst
 from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.host_names import folded_in_a_line
@@ -46,8 +45,7 @@ def report_text(
 
 
 def _pasted(item: Finding, call: Call) -> Finding:
-    """Return the finding with its remedy's run as a command that can be pasted."""
-    return replace(item, remedy=item.remedy.replace(RUN, f"run `{call.run}`")) if item.remedy else item
+    return replace(item, remedy=call.pasted(item.remedy)) if item.remedy else item
 
 
 def _grouped(reports: Iterable[NodeReport], show_all: bool) -> Iterable[tuple[Finding, list[str]]]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from gpunode.base.comparison import RUN
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.host_names import folded_in_a_line
@@ -40,14 +40,10 @@ def plan_text(
         for line in told:
             # A folded line stands under the text of the first: behind `  3. `, or two columns in.
             indent = len(line) - len(line.lstrip(" "))
-            lines.append(fold(_pasted(printable(line), call), columns, " " * (indent + (3 if indent else 2))))
+            lines.append(fold(call.pasted(printable(line)), columns, " " * (indent + (3 if indent else 2))))
     if len(plans) > 1 and not quiet:
         lines.append(fold(_totals(plans), columns, "  "))
     return "\n".join(lines)
-
-
-def _pasted(text: str, call: Call) -> str:
-    return text.replace(RUN, f"run `{call.run}`")
 
 
 def _alike(plans: Mapping[str, Plan | Finding]) -> Iterator[tuple[Plan | Finding, list[str], list[str | None]]]:
@@ -128,8 +124,4 @@ def _totals(plans: Mapping[str, Plan | Finding]) -> str:
 
 def verdicts(plans: Mapping[str, Plan | Finding]) -> dict[str, int]:
     """Return verdict -> how many nodes have it; unreachable where there is none."""
-    counts: dict[str, int] = {}
-    for found in plans.values():
-        verdict = "unreachable" if isinstance(found, Finding) else found.verdict
-        counts[verdict] = counts.get(verdict, 0) + 1
-    return counts
+    return dict(Counter("unreachable" if isinstance(each, Finding) else each.verdict for each in plans.values()))

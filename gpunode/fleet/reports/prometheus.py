@@ -10,7 +10,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
-from gpunode.base.findings import FindingClass, NodeReport, NodeSummary, nodes_of, worst
+from gpunode.base.findings import FindingClass, NodeReport, nodes_of, worst
 from gpunode.base.messages import Scope
 from gpunode.fleet.reports.whole_file import write_whole
 
@@ -97,13 +97,10 @@ def _summaries(reports: Iterable[NodeReport], registry: CollectorRegistry) -> No
     usable = Gauge("gpunode_node_gpus", "GPUs that nvidia-smi shows.", ["node"], registry=registry)
     for report in reports:
         if (found := report.summary) is not None:
-            info.labels(report.name, *_values(found)).set(1)
+            values = (getattr(found, field) or "" for field in _INFO)
+            info.labels(report.name, *values, ", ".join(found.gpu_models)).set(1)
             on_bus.labels(report.name).set(found.gpus_on_bus)
             usable.labels(report.name).set(found.gpus)
-
-
-def _values(summary: NodeSummary) -> tuple[str, ...]:
-    return (*(getattr(summary, field) or "" for field in _INFO), ", ".join(summary.gpu_models))
 
 
 def _seconds(since: str | None) -> float | None:

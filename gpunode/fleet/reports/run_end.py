@@ -1,21 +1,29 @@
-"""How a run ended on each of its hosts: the same findings that drift would tell, and what stopped where. Pure."""
+"""How a run ended on each of its hosts: the same findings that drift would tell, and what stopped where. Pure.
+
+pyinfra may crash, be killed, or be ended by SIGINT, by which it exits 0: no node looks good that it did not judge.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from gpunode.base.comparison import RUN
-from gpunode.base.findings import Finding, FindingClass, NodeReport, finding_from, worst
+from gpunode.base.findings import ExitCode, Finding, FindingClass, NodeReport, finding_from, verdict, worst
 from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.host_names import folded_in_a_line
 from gpunode.base.messages import Scope, command_error
 from gpunode.base.verdicts import Refusal
 from gpunode.base.waiting import PENDING
-from gpunode.fleet import no_answer
+from gpunode.fleet.access import errors
 from gpunode.fleet.call import SOME_CALL, Call
 from gpunode.fleet.reports.findings_text import report_text
+from gpunode.fleet.run.progress import Progress
+
+if TYPE_CHECKING:
+    from gpunode.node.plan import Plan
+
 
 OPERATION_FAILED = command_error(
     "run.operation-failed", "An operation failed on this node, and no later operation was started on it.",
@@ -107,20 +115,17 @@ def refusal_finding(refusal: Refusal) -> Finding:
 def report_of(end: HostEnd) -> NodeReport | None:
     """Return a host's report, as drift has them; None where the run neither judged the host nor failed on it."""
     if end.unreached is not None:
-        return NodeReport(end.name, (no_answer.unreached(end.unreached),))
+        return NodeReport(end.name, (errors.unreached(end.unreached),))
     if end.refused:
         return NodeReport(end.name, end.refused)
     findings = end.findings or ()
-    if end.failure is not None and not _says_why(end):
+    # The verdict may be what failed: then its findings tell more than that it did.
+    if end.failure is not None and not any(map(_is_wrong, findings)):
         findings = (*findings, _failed(end.failure))
     if end.cut_off is not None:
-        findings = (*findings, _cut_off(end.cut_off))
+        remedy = f"look at the last lines of the log, mend what they tell, and {RUN}"
+        findings = (*findings, _of_run("cut off", end.cut_off, remedy, BROKEN_OFF))
     return None if not findings and end.findings is None else NodeReport(end.name, findings, scope=end.scope)
-
-
-def _says_why(end: HostEnd) -> bool:
-    """Say whether the verdict is what failed: its findings tell more than that it did."""
-    return any(map(_is_wrong, end.findings or ()))
 
 
 def _is_wrong(item: Finding) -> bool:
@@ -130,25 +135,12 @@ def _is_wrong(item: Finding) -> bool:
 def _failed(failure: Failure) -> Finding:
     lines = failure.reason.splitlines()
     reason = "\n".join([*lines[:_LINES], *(["(the log has more)"] if len(lines) > _LINES else [])])
-    return Finding(
-        "run",
-        FindingClass.ERROR,
-        f"“{failure.operation}”",
-        cause=reason or "the log says why",
-        remedy=f"mend that, and {RUN}; what comes behind it was not begun on this node",
-        code=OPERATION_FAILED,
-    )
+    remedy = f"mend that, and {RUN}; what comes behind it was not begun on this node"
+    return _of_run(f"“{failure.operation}”", reason or "the log says why", remedy, OPERATION_FAILED)
 
 
-def _cut_off(how: str) -> Finding:
-    return Finding(
-        "run",
-        FindingClass.ERROR,
-        "cut off",
-        cause=how,
-        remedy=f"look at the last lines of the log, mend what they tell, and {RUN}",
-        code=BROKEN_OFF,
-    )
+def _of_run(what: str, cause: str, remedy: str, code: str) -> Finding:
+    return Finding("run", FindingClass.ERROR, what, cause=cause, remedy=remedy, code=code)
 
 
 def verdict_text(
@@ -177,7 +169,8 @@ def verdict_text(
     if unjudged:
         # By gpunode itself: a repository of the user's own has no deploy for it.
         named = folded_in_a_line(unjudged, columns)
-        said = f"{named}: no operation failed; how {_it_is(unjudged)} was not looked at. To see it, run"
+        how = "it is" if len(unjudged) == 1 else "they are"
+        said = f"{named}: no operation failed; how {how} was not looked at. To see it, run"
         parts += [fold(said, columns, "  "), f"  {call.of('drift')}"]
     good = all(worst(each.findings) is FindingClass.OK for each in reports)
     if reports and not others and good and not quiet:
@@ -186,10 +179,6 @@ def verdict_text(
         # A command is never folded: it is to be pasted.
         parts += [fold(said, columns, "  "), f"  {command}"]
     return "\n".join(part for part in parts if part)
-
-
-def _it_is(names: Collection[str]) -> str:
-    return "it is" if len(names) == 1 else "they are"
 
 
 def _alike(pairs: Iterable[tuple[str, str]]) -> Iterable[tuple[str, list[str]]]:
@@ -210,3 +199,61 @@ def _next(reports: Collection[NodeReport], call: Call, columns: int) -> Iterable
         wait = f"{folded_in_a_line(pending, columns)} {'waits' if len(pending) == 1 else 'wait'}"
         how = ", wave by wave, run" if call.waves else " run"
         yield f"Next: allow what {wait} for (disruption.allow), then{how}", call.waves or call.run
+
+
+def ends_of(plans: Mapping[str, Plan | Finding], progress: Progress, code: int) -> list[HostEnd]:
+    """Return how it ended on each host, those that the run was not made on among them, and on the cluster.
+
+    code: pyinfra's exit status, negative for a signal
+    """
+    every = list(map(host_end_from, progress.ends or ()))
+    judged = {end.name: end for end in every if end.scope is Scope.NODE}
+    cluster = [end for end in every if end.scope is Scope.CLUSTER]
+    ends = [not_run(name, found) or _run(judged.get(name), name, progress, code) for name, found in plans.items()]
+    nodes = [end for end in ends if not_run(end.name, plans[end.name]) is None]
+    # No host that pyinfra may have failed by.
+    if code and not any(end.unreached is not None or end.refused or end.failure or end.cut_off for end in nodes):
+        how = f"{how_it_ended(code)}, and says of no node why"
+        lost = {end.name: replace(end, cut_off=how) for end in nodes}
+        ends = [lost.get(end.name, end) for end in ends]
+    return ends + cluster
+
+
+def how_it_ended(code: int) -> str:
+    """Return how pyinfra ended, in words."""
+    return f"pyinfra was ended by signal {-code}" if code < 0 else f"pyinfra exited {code}"
+
+
+def status_of(ends: Collection[HostEnd]) -> ExitCode:
+    """Return the exit status: that of all findings; a node that nobody judged waits at the least.
+
+    An image does not: nobody could judge it before it boots, and it is made.
+    """
+    reports = {end: report_of(end) for end in ends}
+    status = verdict(item for report in reports.values() if report is not None for item in report.findings)
+    waits = any(report is None and end.unverified is None for end, report in reports.items())
+    return ExitCode.NEGATIVE if status is ExitCode.GOOD and waits else status
+
+
+def is_lost(ends: Iterable[HostEnd], progress: Progress, nodes: int) -> bool:
+    """Say whether the end of pyinfra's log has to tell how it ended.
+
+    nodes: how many the run was made on
+    """
+    return any(end.cut_off for end in ends) or (progress.ends is None and len(progress.unreached) < nodes)
+
+
+def not_run(name: str, found: Plan | Finding) -> HostEnd | None:
+    """Return the end of a host that no run is made on: it gave no answer, or is refused; None of the others."""
+    if isinstance(found, Finding):
+        return HostEnd(name, findings=(found,))
+    return HostEnd(name, refused=tuple(map(refusal_finding, found.refusals))) if found.refusals else None
+
+
+def _run(told: HostEnd | None, name: str, progress: Progress, code: int) -> HostEnd:
+    end = told or HostEnd(name, unreached=progress.unreached.get(name))
+    if told is None and end.unreached is None and name in progress.failed:
+        end = replace(end, failure=Failure(progress.failed[name]))
+    if report_of(end) is None and end.left_alone is None and end.unverified is None:
+        return replace(end, cut_off=f"{how_it_ended(code)} before it came to a verdict on this node")
+    return end

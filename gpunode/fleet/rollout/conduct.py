@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from gpunode.base.findings import NodeReport
 from gpunode.base.host_names import folded
 from gpunode.base.messages import with_code
-from gpunode.fleet.rollout import gate
+from gpunode.fleet.rollout.choice import ClusterView, RunResult, cluster_outcome, outcomes
 from gpunode.fleet.rollout.entries import Ended, Outcome, WaveBegun, WaveEnded, now
-from gpunode.fleet.rollout.gate import ClusterView, RunResult
 from gpunode.fleet.rollout.journal import Journal
 from gpunode.fleet.rollout.opening import ChangedError
 from gpunode.fleet.rollout.progress import Progress, Wave, next_step
@@ -57,15 +56,11 @@ def _conducted(journal: Journal, hands: Hands, interval: float, pauses: bool) ->
             hands.tell(f"waiting {interval:g} s before the next wave")
             hands.sleep(interval)
         first = False
-        _unchanged(journal, hands)
+        if changed := hands.changed():
+            journal.append(Ended(how="stopped", reason=f"the inventory changed: {changed}", at=now()))
+            raise ChangedError(changed)
         _wave(journal, step, hands)
     return journal.append(Ended(how="finished" if step.finished else "stopped", reason=step.reason, at=now()))
-
-
-def _unchanged(journal: Journal, hands: Hands) -> None:
-    if changed := hands.changed():
-        journal.append(Ended(how="stopped", reason=f"the inventory changed: {changed}", at=now()))
-        raise ChangedError(changed)
 
 
 def _wave(journal: Journal, wave: Wave, hands: Hands) -> None:
@@ -73,10 +68,12 @@ def _wave(journal: Journal, wave: Wave, hands: Hands) -> None:
     journal.append(WaveBegun(number=wave.number, kind=wave.kind, nodes=wave.nodes, at=now()))
     run = hands.run(wave)
     reports = hands.read(wave.nodes)
-    outcomes, cluster = gate.outcomes(wave.nodes, run, reports, hands.cluster), gate.cluster_outcome(reports)
-    journal.append(WaveEnded(number=wave.number, outcomes=outcomes, cluster=cluster, at=now()))
-    for line in [*outcome_lines(outcomes), *cluster_lines(cluster)]:
+    judged, cluster = outcomes(wave.nodes, run, reports, hands.cluster), cluster_outcome(reports)
+    journal.append(WaveEnded(number=wave.number, outcomes=judged, cluster=cluster, at=now()))
+    for line in outcome_lines(judged):
         hands.tell(line)
+    if cluster is not None:
+        hands.tell(f"  the cluster: {_said(cluster)}")
 
 
 def wave_line(wave: Wave) -> str:
@@ -92,11 +89,6 @@ def outcome_lines(outcomes: Mapping[str, Outcome]) -> list[str]:
     for name, outcome in outcomes.items():
         found.setdefault(_said(outcome), []).append(name)
     return [f"  {folded(names)}: {said}" for said, names in found.items()]
-
-
-def cluster_lines(outcome: Outcome | None) -> list[str]:
-    """Return what is reported of the cluster after the gate; nothing where no node is in one."""
-    return [] if outcome is None else [f"  the cluster: {_said(outcome)}"]
 
 
 def _said(outcome: Outcome) -> str:

@@ -14,14 +14,14 @@ from gpunode.base.document import COUNT, DRAFT, ERRORS, MAYBE, TEXT, TEXTS
 from gpunode.base.document import ROLLOUT_SCHEMA as SCHEMA
 from gpunode.base.document import objects as _object
 from gpunode.base.findings import EXIT_CODES, ExitCode, FindingClass, gravest
+from gpunode.fleet.reports.run_end import how_it_ended
+from gpunode.fleet.rollout.choice import RunResult
 from gpunode.fleet.rollout.entries import Outcome, Policy
-from gpunode.fleet.rollout.gate import RunResult
 from gpunode.fleet.rollout.journal import JournalError
 from gpunode.fleet.rollout.place import name_holder, run_lock
 from gpunode.fleet.rollout.progress import Progress, Wave, WaveRecord, waves_to_come
 from gpunode.fleet.run import child
 from gpunode.fleet.run.child import Files, Watch, command
-from gpunode.fleet.run.ends import how_it_ended
 from gpunode.kubernetes.drain import WAVE
 
 
@@ -85,7 +85,7 @@ def result(nodes: Sequence[str], code: int, printed: bytes, log: str) -> RunResu
 
 
 _COUNTED = ("passed", "failed", "untouched", "left_out", "under_way")
-# What a node must pass behind its wave; the cluster where it is a node of one (gpunode/fleet/rollout/gate.py).
+# What a node must pass behind its wave; the cluster where it is a node of one (gpunode/fleet/rollout/choice.py).
 GATE = ("run", "drift", "cluster")
 
 

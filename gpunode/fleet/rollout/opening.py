@@ -11,17 +11,12 @@ from gpunode.base.errors import CodedError
 from gpunode.base.findings import FindingClass, NodeReport, cluster_of, nodes_of
 from gpunode.base.messages import command_error
 from gpunode.fleet.call import Call
-from gpunode.fleet.fingerprints import fingerprints
-from gpunode.fleet.inventory import foreign_names, load_inventory
+from gpunode.fleet.inventory import checked, fingerprints, load_inventory
 from gpunode.fleet.rollout.amount import Amount
-from gpunode.fleet.rollout.choice import canaries, left_out, sorted_out
+from gpunode.fleet.rollout.choice import canaries, cluster_outcome, left_out, sorted_out
 from gpunode.fleet.rollout.entries import Begun, LeftOut, Outcome, Policy, now
-from gpunode.fleet.rollout.gate import cluster_outcome
 from gpunode.fleet.rollout.journal import Journal, JournalError
-from gpunode.fleet.rollout.progress import Progress, stopped_for_good, unavailable
-from gpunode.fleet.rollout.together import refuse_cut, together, with_mates
-from gpunode.settings import check_hosts
-from gpunode.settings.host_data import data_of
+from gpunode.fleet.rollout.progress import Progress, refuse_cut, stopped_for_good, together, unavailable, with_mates
 from gpunode.settings.problems import SECRET
 
 _MOST_NAMED = 5
@@ -48,8 +43,7 @@ class Asked:
 def asked(inventory: Path) -> Asked:
     """Read an inventory anew, without connecting; raise InventoryError or SettingsError."""
     found = load_inventory(inventory)
-    data = {host.name: data_of(host).data for host in found}
-    settings = check_hosts(data, foreign_names())
+    data, settings = checked(found)
     # One for all hosts of a run, which check_hosts sees to.
     bound = next(iter(settings.values())).disruption.max_parallel
     allowed = {host: Disruption[each.disruption.allow] for host, each in settings.items()}
@@ -86,7 +80,6 @@ class ChangedError(CodedError):
     )  # fmt: skip
 
     def __init__(self, changed: str, way_back: str = "Put it back and --resume") -> None:
-        """Take what changed, and how what the rollout was begun with is had again."""
         super().__init__(
             f"not what this rollout was begun with: {changed}. Its canary proved nothing of what is asked now. "
             f"{way_back}, or begin another rollout with --anew: it leaves out the nodes that are as desired"

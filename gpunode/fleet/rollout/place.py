@@ -23,7 +23,7 @@ from pathlib import Path
 from gpunode.base.errors import CodedError
 from gpunode.base.messages import command_error
 from gpunode.fleet.call import Call
-from gpunode.fleet.engine.expected import expected
+from gpunode.fleet.engine.parts import expected
 from gpunode.fleet.rollout.journal import Journal, JournalError, flush_folder
 
 ROOT = Path(".rollout")

@@ -189,3 +189,25 @@ def last_lines(log: Path, most: int = 20) -> str:
         return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-most:])
     except OSError as error:
         return f"{log}: {error.strerror}"
+
+
+ROOT = Path(".apply")
+
+
+def begin(folder: Path) -> Files:
+    """Return the files of a run that begins now, in a new folder of its own; raise OSError where that cannot be made.
+
+    folder: of the inventory, see gpunode.fleet.rollout.place
+    """
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    mine, number = folder / stamp, 1
+    # Settings of a run may be secret: they are nobody's else to read.
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    while True:
+        try:
+            mine.mkdir(mode=0o700)
+        except FileExistsError:
+            # Two within one second.
+            mine, number = folder / f"{stamp}-{number}", number + 1
+            continue
+        return Files(mine / "run.log", mine / "run.json", mine / "run.events")

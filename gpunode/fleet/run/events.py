@@ -82,30 +82,25 @@ class Teller(BaseStateCallback):
 
     @staticmethod
     def host_connect(state: State, host: Host) -> None:
-        """Tell that a host is connected."""
         tell("connected", host=host.name)
 
     @staticmethod
     def host_connect_error(state: State, host: Host, error: ConnectError) -> None:
-        """Tell why a host is not."""
         tell("unreached", host=host.name, reason=str(error))
 
     @staticmethod
     def operation_start(state: State, op_hash: str) -> None:
-        """Tell that a step begins, and on which hosts."""
         order = state.get_op_order()
         hosts = [host.name for host in state.inventory.get_active_hosts() if op_hash in state.ops[host]]
         tell("step", name=_name(state, op_hash), number=order.index(op_hash) + 1, steps=len(order), hosts=hosts)
 
     @staticmethod
     def operation_host_start(state: State, host: Host, op_hash: str) -> None:
-        """Tell that a host begins the step."""
         if op_hash in state.ops[host] and not is_part(state, host, op_hash):
             tell("begun", host=host.name)
 
     @staticmethod
     def operation_host_success(state: State, host: Host, op_hash: str, retry_count: int = 0) -> None:
-        """Tell that a host is through with the step."""
         if not is_part(state, host, op_hash):
             tell("done", host=host.name)
 

@@ -1,10 +1,14 @@
-"""How far a run is, out of what it tells of itself. Pure."""
+"""How far a run is, out of what it tells of itself, and that as lines for a terminal or a log. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+from gpunode.base.host_names import folded
+from gpunode.base.terminal import printable
 
 
 @dataclass(frozen=True)
@@ -83,11 +87,124 @@ def _in_step(progress: Progress, step: OperationProgress, event: Mapping[str, An
     left = {host: since for host, since in step.begun.items() if host != name}
     if kind == "begun":
         return replace(progress, step=replace(step, begun={**left, name: at}))
-    if kind == "done":
-        return replace(progress, step=replace(step, begun=left, done=(*step.done, name)))
-    if kind == "ignored":
-        return replace(progress, step=replace(step, begun=left, ignored=(*step.ignored, name)))
-    if kind == "failed":
-        failed = replace(step, begun=left, failed=(*step.failed, name))
-        return replace(progress, step=failed, failed={**progress.failed, name: step.name})
-    return progress
+    if kind not in ("done", "ignored", "failed"):
+        return progress
+    failed = {**progress.failed, name: step.name} if kind == "failed" else progress.failed
+    names: dict[str, Any] = {kind: (*getattr(step, kind), name)}
+    return replace(progress, step=replace(step, begun=left, **names), failed=failed)
+
+
+# More hosts than these are told together.
+_EACH = 6
+_LABEL = 9
+_NARROWEST = 40
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in words: `31 s`, `2 min 5 s`, `1 h 2 min`."""
+    whole = max(0, int(seconds))
+    minutes, rest = divmod(whole, 60)
+    hours, minutes_of = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes_of} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def screen(progress: Progress, now: float, columns: int, lines_per_state: int = 3) -> list[str]:
+    """Return what a terminal shows: the step, and who is at work on it since when, done, waiting, or failed.
+
+    now: seconds since 1970; columns: of the terminal; lines_per_state: names beyond these are counted. What is told
+    of a state is left out where no host is in it.
+    """
+    columns = max(_NARROWEST, columns)
+    step = progress.step
+    if step is None:
+        head = _before(progress)
+        return [*_cut(head, columns, 1), *_failed(progress, columns, lines_per_state)]
+    since = "" if step.ended is not None else f", {duration(now - step.at)}"
+    lines = textwrap.wrap(f"[{step.number}/{progress.steps}] {printable(step.name)}{since}", columns)
+    for label, text in (
+        ("at work", _at_work(step, now)),
+        ("done", folded((*step.done, *step.ignored))),
+        ("waiting", folded(step.waiting)),
+    ):
+        lines += _state(label, text, columns, lines_per_state)
+    return [*lines, *_failed(progress, columns, lines_per_state)]
+
+
+def step_line(progress: Progress) -> str | None:
+    """Return the line of the step that has just ended, for a log; None while it is under way."""
+    step = progress.step
+    if step is None or step.ended is None:
+        return None
+    same = len(set(step.done) - set(step.changed))
+    told = [
+        f"changed {folded(step.changed)}" if step.changed else "",
+        *_errors(step),
+        f"{same} as desired" if same > 0 else "",
+    ]
+    return _line(progress, step, told, step.ended)
+
+
+def cut_line(progress: Progress, now: float) -> str | None:
+    """Return the line of the step that a run ended in the midst of, for a log; None where it ended behind one.
+
+    now: when it ended, seconds since 1970. What of it changed something only pyinfra's own end of the step tells.
+    """
+    step = progress.step
+    if step is None or step.ended is not None:
+        return None
+    told = [
+        *_errors(step),
+        f"cut off on {folded(step.begun)}" if step.begun else "",
+        f"done on {folded(step.done)}" if step.done else "",
+        f"not begun on {folded(step.waiting)}" if step.waiting else "",
+    ]
+    return _line(progress, step, told, now)
+
+
+def _errors(step: OperationProgress) -> Sequence[str]:
+    return (
+        f"FAILED on {folded(step.failed)}" if step.failed else "",
+        f"an error on {folded(step.ignored)}, which the step ignores" if step.ignored else "",
+    )
+
+
+def _line(progress: Progress, step: OperationProgress, told: Iterable[str], ended: float) -> str:
+    where = f"[{step.number:>{len(str(progress.steps))}}/{progress.steps}]"
+    found = "; ".join(filter(None, told)) or "nobody"
+    return printable(f"{where} {step.name}: {found} ({duration(ended - step.at)})")
+
+
+def _before(progress: Progress) -> str:
+    if len(progress.connected) + len(progress.unreached) < progress.hosts:
+        return f"connecting: {len(progress.connected)} of {progress.hosts}"
+    return f"reading and deciding: {len(progress.judged)} of {len(progress.connected)}"
+
+
+def _at_work(step: OperationProgress, now: float) -> str:
+    if len(step.begun) <= _EACH:
+        return ", ".join(f"{name} ({duration(now - since)})" for name, since in step.begun.items())
+    longest = min(step.begun, key=lambda name: step.begun[name])
+    return f"{folded(step.begun)}; the longest: {longest} ({duration(now - step.begun[longest])})"
+
+
+def _failed(progress: Progress, columns: int, most: int) -> Iterable[str]:
+    by_step: dict[str, list[str]] = {}
+    for name, step in progress.failed.items():
+        by_step.setdefault(step, []).append(name)
+    for step, names in by_step.items():
+        yield from _state("failed", f"{folded(names)}: {step}", columns, most)
+    yield from _state("no answer", folded(progress.unreached), columns, most)
+
+
+def _state(label: str, text: str, columns: int, most: int) -> Sequence[str]:
+    return _cut(f"  {label:<{_LABEL}} {printable(text)}", columns, most) if text else []
+
+
+def _cut(text: str, columns: int, most: int) -> Sequence[str]:
+    """Return a text folded to lines, at most so many: the last then says that there is more."""
+    return textwrap.wrap(
+        text, columns, subsequent_indent=" " * (_LABEL + 3), max_lines=most, placeholder=" …",
+        break_on_hyphens=False,
+    )  # fmt: skip

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from gpunode.history.schema import VERSION_TABLE
-from gpunode.history.tables import TABLES
+from gpunode.history.tables import TABLES, VERSION_TABLE
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.fleet.access import login_shell
+from gpunode.fleet.access import connection
 from gpunode.lab import access
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
@@ -171,7 +171,7 @@ def test_a_login_shell_that_is_a_csh_runs_no_line_of_a_command_as_its_own(harden
     ssh = access.ssh_command(CHECKOUT / ".lab" / LAB, hardened.address)
     subprocess.run([*ssh, text], capture_output=True, check=False)
     assert lab_nodes.run(hardened, "rm /root/ran").returncode == 0
-    subprocess.run([*ssh, login_shell.guarded(text)], capture_output=True, check=False)
+    subprocess.run([*ssh, connection.guarded(text)], capture_output=True, check=False)
     assert lab_nodes.run(hardened, "test -e /root/ran").returncode == 1
 
 
