@@ -95,7 +95,7 @@ def installed_with(
 ) -> Install:  # fmt: skip
     """Return what they ask for; raise click.UsageError."""
     from gpunode.agent import files
-    from gpunode.agent.signing import SigningError, signers
+    from gpunode.agent.bundle import SigningError, signers
 
     try:
         return files.Install(

@@ -8,10 +8,9 @@ from datetime import datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
 
-from gpunode.agent.bundle import Bundle, carried
+from gpunode.agent.bundle import Bundle, carried, signature
 from gpunode.agent.program import packed
 from gpunode.agent.pull import BUNDLE
-from gpunode.agent.signing import signature
 from gpunode.fleet.inventory import foreign_names, limited, load_inventory
 from gpunode.fleet.reports.whole_file import write_whole
 from gpunode.settings import check_hosts

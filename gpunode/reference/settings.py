@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from gpunode.settings import OWN_DATA_PREFIX, Component, component_models
 from gpunode.settings.layers import REPLACE
-from gpunode.settings.mistakes import component_of_each
+from gpunode.settings.problems import component_of_each
 
 _HEAD = f"""# Settings
 

@@ -78,6 +78,7 @@ def matching(pattern: str, desired: str) -> AfterValidator:
 LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 DnsLabel = Annotated[str, matching(LABEL, "lower-case letters, digits and '-' inside, 63 at most")]
 AbsolutePath = Annotated[str, matching(r"/([A-Za-z0-9._+@:=,-]+/?)*", "an absolute path, without spaces")]
+FilePath = Annotated[str, matching(r"[A-Za-z0-9_./][A-Za-z0-9_./~+@:=,-]*", "the path of a file, without spaces")]
 _EXACT = "an exact upstream version such as '580.95.05'; for the newest version of a branch, set driver.branch"
 DriverVersion = Annotated[str, matching(r"\d{3}\.\d{2,3}(\.\d{2})?", _EXACT)]
 Sha256 = Annotated[
@@ -91,3 +92,30 @@ ToolkitVersion = Annotated[str, matching(r"\d+\.\d+\.\d+(-rc\.\d+)?", "a version
 UpstreamVersion = Annotated[
     str, matching(r"\d+(\.\d+)+", "an upstream version such as '1.7.24', without a package's revision")
 ]
+
+
+_BRACED = re.compile(r"\{([^{}]*)\}")
+_HOST = r"[A-Za-z0-9._-]+(:\d{1,5})?|\[[0-9A-Fa-f:]+\](:\d{1,5})?"
+# $(ARCH) is apt's own substitution, $basearch and $releasever are dnf's; any other dollar sign or parenthesis has no
+# place in an address.
+_URL = rf"(https?://({_HOST})|file://)(/([A-Za-z0-9._~%+@:=,/{{}}-]|\$\(ARCH\)|\$basearch|\$releasever)*)?"
+
+is_address = matching(_URL, "an http://, https:// or file:// address without user, query, blanks or quotes")
+
+
+def holding_only(*placeholders: str) -> AfterValidator:
+    """Return a validator for an address whose placeholders are among those named."""
+
+    def validate(url: str) -> str:
+        rest = _BRACED.sub("", url)
+        unknown = [name for name in _BRACED.findall(url) if name not in placeholders]
+        if unknown or "{" in rest or "}" in rest:
+            raise ValueError(f"may hold only the placeholders {', '.join('{' + name + '}' for name in placeholders)}")
+        return url
+
+    return AfterValidator(validate)
+
+
+def filled(url: str, **placeholders: str) -> str:
+    """Return an address with its placeholders filled in; raise KeyError where it has one that is not given."""
+    return _BRACED.sub(lambda match: placeholders[match[1]], url)

@@ -10,10 +10,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gpunode.settings.component import Component
-from gpunode.settings.crio import CrioSettings
 from gpunode.settings.cuda import CudaSettings
-from gpunode.settings.dcgm import DcgmSettings
-from gpunode.settings.dcgm_exporter_chart import DcgmExporterChartSettings
+from gpunode.settings.dcgm import DcgmExporterChartSettings, DcgmSettings
 from gpunode.settings.device_plugin import DevicePluginSettings
 from gpunode.settings.driver import DriverSettings
 from gpunode.settings.gpu_operator import GpuOperatorSettings
@@ -23,23 +21,26 @@ from gpunode.settings.imex import known as imex_known
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.layers import DEEPEST, is_too_deep
 from gpunode.settings.mig import MigSettings
-from gpunode.settings.mistakes import UNKNOWN_NAME, WRONG_TYPE, component_of, dotted, problem_of
 from gpunode.settings.mps import MpsSettings
-from gpunode.settings.podman import PodmanSettings
 from gpunode.settings.power import PowerSettings
 from gpunode.settings.problems import (
     CONTRADICTION,
     SECRET,
+    UNKNOWN_NAME,
+    WRONG_TYPE,
     Problem,
     SettingsError,
+    component_of,
+    dotted,
     nearest,
+    problem_of,
     written,
 )
 from gpunode.settings.proxy import ProxySettings
 from gpunode.settings.rdma import RdmaSharedDevicePluginSettings
 from gpunode.settings.repositories import RepositoriesSettings
 from gpunode.settings.run import DisruptionSettings, EngineSettings, VerifySettings
-from gpunode.settings.runtimes import ContainerdSettings, DockerSettings
+from gpunode.settings.runtimes import ContainerdSettings, CrioSettings, DockerSettings, PodmanSettings
 from gpunode.settings.sharing import SharingSettings
 from gpunode.settings.slurm import SlurmSettings
 from gpunode.settings.toolkit import ToolkitSettings

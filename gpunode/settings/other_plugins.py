@@ -18,7 +18,7 @@ from gpunode.settings.chart import (
     Repository,
     TaggedVersion,
 )
-from gpunode.settings.component import AbsolutePath, Component, DnsLabel, matching
+from gpunode.settings.component import AbsolutePath, Component, DnsLabel, FilePath, matching
 from gpunode.settings.extended_resources import ResourceCount, of_others
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ PluginName = Annotated[
     matching(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", "lower-case letters, digits and '-' inside, 40 at most"),
     AfterValidator(_no_other_s),
 ]
-_File = Annotated[str, matching(r"[A-Za-z0-9_./][A-Za-z0-9_./~+@:=,-]*", "the path of a file, without spaces")]
 _Resource = Annotated[str, AfterValidator(of_others)]
 _OF_A_CHART = ("repository", "version", "release", "namespace", "ca_file", "take_over", "values")
 
@@ -49,7 +48,7 @@ _OF_A_CHART = ("repository", "version", "release", "namespace", "ca_file", "take
 class OtherPlugin(Component):
     """A device plugin of others, by a manifest file or by a helm chart."""
 
-    manifest: _File | None = None
+    manifest: FilePath | None = None
     """Manifest of the plugin's objects, on the machine where gpunode runs; a relative path counts from where it is run.
     Its DaemonSets go to the nodes alone that have the plugin."""
     chart: ChartName | None = None

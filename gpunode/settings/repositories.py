@@ -8,8 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from gpunode.base import tables
-from gpunode.settings.address import filled, holding_only, is_address
-from gpunode.settings.component import Component
+from gpunode.settings.component import Component, filled, holding_only, is_address
 
 PLACEHOLDERS = ("distribution", "architecture", "channel", "os_id")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.base.yaml_edit import Path
 from gpunode.components.kubelet.texts import NAME, OURS, drop_in, in_file, is_in_file, wanted
-from gpunode.settings.kubelet import KubeletSettings
+from gpunode.settings.kubernetes import KubeletSettings
 from gpunode.system.kubelet import Kubelet, default_evictions, known, merged, settings_of
 
 _CPU = ("systemReserved/cpu", "kubeReserved/cpu")

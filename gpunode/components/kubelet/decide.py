@@ -23,7 +23,7 @@ from gpunode.base.findings import Finding
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.kubelet.change import KubeletChange, change, path_of
 from gpunode.components.kubelet.texts import OURS, is_in_file, wanted
-from gpunode.settings.kubelet import KubeletSettings
+from gpunode.settings.kubernetes import KubeletSettings
 from gpunode.system.kubelet import Kubelet
 
 UNIT = "kubelet.service"

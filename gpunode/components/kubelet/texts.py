@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.base.yaml_edit import Path, Value, edited, plain, scalar, value_at
-from gpunode.settings.kubelet import KubeletSettings
+from gpunode.settings.kubernetes import KubeletSettings
 
 NAME = "90-gpunode.conf"
 OURS = "# Written by gpunode"
