@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import subprocess
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from importlib.resources import files as package_files
@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from gpunode.agent.files import FIRST_PULL, Install, texts
-from gpunode.agent.pull import NAMESPACE, SCHEMA, SIGNER
+from gpunode.agent.pull import NAMESPACE, SCHEMA, SIGNER, utc
 from gpunode.base.errors import CodedError
 from gpunode.base.messages import command_error
 from gpunode.settings import Settings, SettingsError, component_models, settings_from
@@ -175,17 +175,9 @@ class Bundle:
 
     def text(self) -> str:
         """Return the file's content, the same for the same."""
-        found = {
-            "schema": SCHEMA,
-            **asdict(self),
-            "issued": _told(self.issued),
-            "expires": _told(self.expires),
-        }
+        times = {name: utc(getattr(self, name).timestamp()) for name in ("issued", "expires")}
+        found = {"schema": SCHEMA, **asdict(self), **times}
         return json.dumps(found, indent=1, sort_keys=True) + "\n"
-
-
-def _told(when: datetime) -> str:
-    return when.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def carried(host: str, data: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
@@ -217,14 +209,8 @@ def carried(host: str, data: Mapping[str, Any], settings: Settings) -> dict[str,
             f"{host}: without what is of its cluster its settings are refused, and a bundle has no more: {error}; "
             "bring this host by a push, and leave it out by --limit"
         ) from None
-    if other := _others(settings, carried_settings, ("disruption",) if settings.kubernetes.enabled else ()):
+    before, after = settings.to_json(), carried_settings.to_json()
+    left = {*OF_CLUSTER, "engine", *(("disruption",) if settings.kubernetes.enabled else ())}
+    if other := [name for name in before if name not in left and before[name] != after[name]]:
         raise BundleError(f"{host}: {', '.join(other)} would become something else in JSON: give lists, and no tuples")
     return again
-
-
-def _others(before: Settings, after: Settings, left: Collection[str]) -> list[str]:
-    """Return the components that are not the same."""
-    one, other = before.to_json(), after.to_json()
-    return [
-        name for name in one if one[name] != other[name] and name not in OF_CLUSTER and name not in (*left, "engine")
-    ]

@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from gpunode.agent.bundle import MOST, compressed, signers, user_data
-from gpunode.agent.files import FIRST_PULL, Gate, Install, install_from, texts
+from gpunode.agent.files import FIRST_PULL, Install, install_from, texts
+from gpunode.agent.gate import Gate
 from gpunode.agent.pull import Places
 from tests.support import warm
 from tests.support.messages import unnamed
