@@ -77,6 +77,8 @@ EXIT_CODES = {
     FindingClass.NOT_KNOWN: ExitCode.NEGATIVE,
     FindingClass.OK: ExitCode.GOOD,
 }
+# Of a finding, each a text or None.
+_TEXTS = ("actual", "desired", "cause", "remedy", "source")
 
 
 @dataclass(frozen=True)
@@ -134,11 +136,7 @@ class Finding:
             "component": self.component,
             "class": self.finding_class.value,
             "what": self.what,
-            "actual": self.actual,
-            "desired": self.desired,
-            "cause": self.cause,
-            "remedy": self.remedy,
-            "source": self.source,
+            **{name: getattr(self, name) for name in _TEXTS},
             "disruption": None if self.disruption is None else self.disruption.name,
             "since": self.since,
         }
@@ -152,13 +150,9 @@ def finding_from(found: Mapping[str, Any]) -> Finding:
         finding_class=FindingClass(found["class"]),
         what=str(found["what"]),
         disruption=None if disruption is None else Disruption[disruption],
-        actual=found["actual"],
-        desired=found["desired"],
-        cause=found["cause"],
-        remedy=found["remedy"],
-        source=found["source"],
         since=found["since"],
         code=str(found["code"]),
+        **{name: found[name] for name in _TEXTS},
     )
 
 

@@ -24,7 +24,8 @@ def waiting(findings: Iterable[Finding], before: Mapping[str, str], now: str) ->
 
 def with_since(findings: Iterable[Finding], recorded: Mapping[str, str]) -> tuple[Finding, ...]:
     """Return the findings, each that waits with the time since when it does; one that no run has left yet has none."""
-    return tuple(_told(item, recorded) for item in findings)
+    keyed = ((item, _key(item)) for item in findings)
+    return tuple(replace(item, since=recorded[key]) if key and key in recorded else item for item, key in keyed)
 
 
 def parse_waiting(found: Any) -> dict[str, str]:
@@ -36,11 +37,6 @@ def parse_waiting(found: Any) -> dict[str, str]:
         if isinstance(key, str) and key.isprintable() and len(key) <= _LONGEST
         if isinstance(since, str) and _TIME.fullmatch(since)
     }
-
-
-def _told(item: Finding, recorded: Mapping[str, str]) -> Finding:
-    key = _key(item)
-    return item if key is None or key not in recorded else replace(item, since=recorded[key])
 
 
 def _key(item: Finding) -> str | None:
