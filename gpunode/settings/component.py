@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Self
+from collections.abc import Iterable, Iterator, Mapping
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Self, Union, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, PrivateAttr
 
@@ -21,8 +22,6 @@ class Component(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, validate_default=False)
 
-    # What the component is for; the generated documentation prints it above the table.
-    summary: ClassVar[str]
     # What a setting was called before -> what it is called now; the old name is taken for one release.
     former: ClassVar[Mapping[str, str]] = {}
     _by_former_name: tuple[str, ...] = PrivateAttr(())
@@ -48,6 +47,40 @@ class Component(BaseModel):
     def beside(self, others: Mapping[str, Component]) -> Iterator[tuple[str, str]]:
         """Yield (field, what is wrong) of values that cannot stand beside what another component has."""
         yield from ()
+
+
+def component_of(annotation: Any) -> type[Component] | None:
+    """Return the model that a field has; None where it has none."""
+    return annotation if isinstance(annotation, type) and issubclass(annotation, Component) else None
+
+
+def component_of_each(annotation: Any) -> type[Component] | None:
+    """Return the model of each value of a mapping of settings; None where a field is no such mapping."""
+    return component_of(get_args(annotation)[1]) if get_origin(annotation) is dict else None
+
+
+def alternatives(annotation: Any) -> tuple[Any, ...]:
+    """Return what an annotation allows: each part of a union, else itself."""
+    return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+
+
+def settings_or_mapping(annotation: Any) -> Any:
+    """Return of what may be several things the one that has keys; else the annotation itself."""
+    found = (each for each in alternatives(annotation) if component_of(each) or get_origin(each) is dict)
+    return next(found, annotation)
+
+
+def annotation_at(model: type[Component], path: Iterable[object]) -> Any:
+    """Return what a setting may be; None where the settings have no such key, or its mapping any."""
+    at: Any = model
+    for name in path:
+        at = settings_or_mapping(at)
+        if component_of(at):
+            field = at.model_fields.get(str(name))
+            at = None if field is None else field.annotation
+        else:
+            at = get_args(at)[1] if get_origin(at) is dict else None
+    return at
 
 
 def plain(text: str) -> str:

@@ -13,6 +13,7 @@ from gpunode.base import versions
 from gpunode.base.tables.reading import Row, table
 from gpunode.base.versions import at_least
 from gpunode.settings.chart import ChartName, ChartVersion, ReleaseName, ReleaseSettings, Repository
+from gpunode.settings.cluster.chart_values import found_in, said_by_settings
 from gpunode.settings.component import Component, DnsLabel, UpstreamVersion, plain
 from gpunode.settings.driver import root_elsewhere
 
@@ -185,8 +186,6 @@ class DcgmExporterChartSettings(ReleaseSettings):
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Yield values of the chart that settings stand for, and a namespace in which the pods would not be alone."""
-        from gpunode.settings.cluster.chart_values import said_by_settings
-
         yield from super().contradictions()
         if self.namespace in ("default", "kube-system"):
             yield "namespace", "is shared with others: give the exporter a namespace of its own"
@@ -202,8 +201,6 @@ class DcgmExporterChartSettings(ReleaseSettings):
 
     def beside(self, others: Mapping[str, Component]) -> Iterator[tuple[str, str]]:
         """Yield what it cannot stand beside on a node: no cluster, another exporter, a second or a missing engine."""
-        from gpunode.settings.cluster.chart_values import found_in
-
         kubernetes: Any = others.get("kubernetes")
         dcgm: Any = others.get("dcgm")
         plugin: Any = others.get("device_plugin")

@@ -179,17 +179,21 @@ def _disagreements(hosts: Mapping[str, Settings]) -> Iterator[Problem]:
             yield Problem("kubernetes.run_on", written(runner), message, tuple(hosts)[:20], host, UNKNOWN_HOST)
         if settings.device_plugin.method == "gpushare":
             yield from _schedulers(host, settings, hosts)
-        yield from _differences(host, settings, first, nodes[first])
+        for component, own in _OWN.items():
+            here, model = getattr(settings, component), getattr(nodes[first], component)
+            yield from _differences(component, host, here, first, model, own, "of a cluster")
     yield from _of_plugins(nodes)
 
 
-def _differences(host: str, settings: Settings, first: str, model: Settings) -> Iterator[Problem]:
-    for component, own in _OWN.items():
-        here, actual = getattr(settings, component), getattr(model, component)
-        for field in type(here).model_fields:
-            if field not in own and getattr(here, field) != getattr(actual, field):
-                message = f"must be the same for all nodes of a cluster; {first} has {written(getattr(actual, field))}"
-                yield Problem(f"{component}.{field}", written(getattr(here, field)), message, host=host, code=NOT_ALIKE)
+def _differences(
+    key: str, host: str, here: Component, first: str, model: Component, own: Collection[str], whose: str
+) -> Iterator[Problem]:
+    """Yield each setting below a key, but for its own ones, in which a host differs from the first of some nodes."""
+    for field in type(here).model_fields:
+        value, there = getattr(here, field), getattr(model, field)
+        if field not in own and value != there:
+            message = f"must be the same for all nodes {whose}; {first} has {written(there)}"
+            yield Problem(f"{key}.{field}", written(value), message, host=host, code=NOT_ALIKE)
 
 
 def _of_plugins(nodes: Mapping[str, Settings]) -> Iterator[Problem]:
@@ -205,13 +209,9 @@ def _of_plugins(nodes: Mapping[str, Settings]) -> Iterator[Problem]:
             parts["dcgm_exporter_chart"] = settings.dcgm_exporter_chart
         for key, part in parts.items():
             first, model = firsts.setdefault(key, (host, part))
-            for field in type(part).model_fields:
-                here, there = getattr(part, field), getattr(model, field)
-                # What a plugin offers may be another count on each node.
-                own = field == "resources" and key != "rdma_shared_device_plugin"
-                if here != there and not own:
-                    message = f"must be the same for all nodes that have it; {first} has {written(there)}"
-                    yield Problem(f"{key}.{field}", written(here), message, host=host, code=NOT_ALIKE)
+            # What a plugin offers may be another count on each node.
+            own = () if key == "rdma_shared_device_plugin" else ("resources",)
+            yield from _differences(key, host, part, first, model, own, "that have it")
 
 
 def _schedulers(host: str, settings: Settings, hosts: Mapping[str, Settings]) -> Iterator[Problem]:

@@ -132,18 +132,10 @@ class OtherPlugin(Component):
 
     def release_of(self, name: str) -> ReleaseSettings:
         """Return the release that the chart is to be, for a plugin of this name."""
-        values = {
-            "chart": self.chart,
-            # Never asked where the chart is in none.
-            "repository": self.repository or "https://none.invalid",
-            "ca_file": self.ca_file,
-            "version": self.version,
-            "release": self.release or name,
-            "namespace": self.namespace,
-            "take_over": self.take_over,
-            "values": self.values,
-        }
-        return _release_model(name).model_validate(values)
+        own = {field: getattr(self, field) for field in ReleaseSettings.model_fields}
+        # Never asked where the chart is in none.
+        repository = self.repository or "https://none.invalid"
+        return _release_model(name).model_validate({**own, "repository": repository, "release": self.release or name})
 
 
 @lru_cache(maxsize=64)

@@ -14,7 +14,7 @@ from gpunode.base.errors import CodedError
 from gpunode.base.host_names import folded
 from gpunode.base.messages import Code, Mistake, mistake, shown, with_code
 from gpunode.base.reading import Reading
-from gpunode.settings.component import Component
+from gpunode.settings.component import Component, alternatives, annotation_at
 from gpunode.settings.layers import DEEPEST
 
 WRONG_VALUE = mistake(
@@ -211,45 +211,10 @@ def nearest(name: str, allowed: Iterable[str]) -> str | None:
     return found[0] if found else None
 
 
-def component_of(annotation: Any) -> type[Component] | None:
-    """Return the model that a field has; None where it has none."""
-    return annotation if isinstance(annotation, type) and issubclass(annotation, Component) else None
-
-
-def component_of_each(annotation: Any) -> type[Component] | None:
-    """Return the model of each value of a mapping of settings; None where a field is no such mapping."""
-    return component_of(get_args(annotation)[1]) if get_origin(annotation) is dict else None
-
-
 def dotted(*parts: object) -> str:
     """Return a key as one line, whatever characters somebody put into it."""
     text = ".".join(str(part) for part in parts)
     return text if text.isprintable() and len(text) <= _LONGEST_KEY and "@" not in text else written(text)
-
-
-def _submodel(model: type[Component], path: tuple[int | str, ...]) -> type[Component]:
-    names = iter(path)
-    for name in names:
-        field = model.model_fields.get(str(name))
-        inner = component_of(field.annotation) if field else None
-        if field is not None and inner is None:
-            # By a name of the user's own.
-            inner = component_of_each(field.annotation)
-            if next(names, None) is None:
-                break
-        if inner is None:
-            break
-        model = inner
-    return model
-
-
-def _choices(model: type[Component], name: int | str) -> tuple[str, ...]:
-    field = model.model_fields.get(str(name))
-    if field is None:
-        return ()
-    # Beside None, where that is allowed as well.
-    literals = [part for part in (field.annotation, *get_args(field.annotation)) if get_origin(part) is Literal]
-    return tuple(str(choice) for part in literals for choice in get_args(part))
 
 
 def problem_of(component: str, model: type[Component], error: Mapping[str, Any]) -> Problem:
@@ -258,18 +223,20 @@ def problem_of(component: str, model: type[Component], error: Mapping[str, Any])
     key = dotted(component, *path)
     kind, value = error["type"], error["input"]
     if kind == "extra_forbidden":
-        if now := _submodel(model, path[:-1]).former.get(str(path[-1])):
+        within = annotation_at(model, path[:-1])
+        if now := within.former.get(str(path[-1])):
             message = f"is the former name of {now}, which is set, too; leave it out"
             return Problem(key, written(value), message, code=FORMER_NAME)
-        allowed = tuple(_submodel(model, path[:-1]).model_fields)
+        allowed = tuple(within.model_fields)
         near = nearest(str(path[-1]), allowed)
         shown = SECRET if is_secret(path[-1]) else written(value)
         message = f"unknown setting{f'; did you mean {near!r}?' if near else ''}"
         return Problem(key, shown, message, allowed, code=UNKNOWN_NAME)
     if kind == "literal_error":
-        return Problem(
-            key, written(value), "not allowed", _choices(_submodel(model, path[:-1]), path[-1]), code=NOT_ALLOWED
-        )
+        # Beside None, where that is allowed as well.
+        literals = [part for part in alternatives(annotation_at(model, path)) if get_origin(part) is Literal]
+        choices = tuple(str(choice) for part in literals for choice in get_args(part))
+        return Problem(key, written(value), "not allowed", choices, code=NOT_ALLOWED)
     if kind == "not_listed":
         return Problem(key, written(value), str(error["msg"]), tuple(error["ctx"]["allowed"]), code=NOT_ALLOWED)
     if kind == "value_error":

@@ -24,7 +24,7 @@ from gpunode.kubernetes.helm.program import HelmError, helm_of, version_command
 from gpunode.kubernetes.helm.release import Revision, StoredRevision, parse_history, parse_list
 from gpunode.kubernetes.nodes.configuration import with_entries_in_use
 from gpunode.settings.chart import ReleaseSettings
-from gpunode.settings.cluster.features import unlisted_values
+from gpunode.settings.cluster.features import known
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.proxy import ProxySettings
 
@@ -183,7 +183,7 @@ class Session:
         if not values:
             return ()
         text = self._told("helm show values", self.commands.own_values())
-        return unknown_values(values, text, desired.subcharts, unlisted_values(desired.chart))
+        return unknown_values(values, text, desired.subcharts, known().unlisted_values.get(desired.chart, ()))
 
     def carry_out(self, found: ReleaseChange, values: Mapping[str, Any]) -> None:
         """Do what is to be done, in order, up to the first that fails; raise HelmError with its cause and remedy.
