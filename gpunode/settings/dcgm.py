@@ -210,10 +210,7 @@ class DcgmExporterChartSettings(ReleaseSettings):
         if not kubernetes.enabled:
             yield "enabled", "needs kubernetes.enabled = True: the exporter runs as pods of the node's cluster"
         if plugin.method == "gpu-operator" and operator.dcgm_exporter:
-            yield (
-                "enabled",
-                "is a second exporter beside gpu_operator.dcgm_exporter = True; set one of them to False",
-            )
+            yield "enabled", "is a second exporter beside gpu_operator.dcgm_exporter = True; set one of them to False"
         if plugin.method == "gpu-operator" and found_in(operator.values, "dcgm.enabled") is True:
             yield "enabled", "brings a second engine beside dcgm.enabled of gpu_operator.values; leave one of them out"
         if dcgm.exporter.enabled:

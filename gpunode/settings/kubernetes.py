@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from gpunode.settings.component import LABEL, AbsolutePath, Component, matching
-from gpunode.settings.extended_resources import ResourceCount, by_hand, of_others
-from gpunode.settings.other_plugins import OtherPlugin, PluginName
+from gpunode.settings.other_plugins import OtherPlugin, PluginName, ResourceCount, by_hand, of_others
 
 _WORD = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 LABEL_VALUE = re.compile(_WORD, re.ASCII)
@@ -215,8 +214,6 @@ class KubernetesSettings(Component):
             yield from ((f"{key}.{field}", message) for field, message in plugin.wrong(name, objects))
             for resource in plugin.resources:
                 if resource in whose:
-                    yield (
-                        f"{key}.resources",
-                        f"has {resource}, which kubernetes.{whose[resource]} has, too; leave one out",
-                    )
+                    message = f"has {resource}, which kubernetes.{whose[resource]} has, too; leave one out"
+                    yield f"{key}.resources", message
                 whose.setdefault(resource, f"{key}.resources")
