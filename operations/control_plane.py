@@ -16,7 +16,7 @@ from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.run_on import here, over_ssh
 from gpunode.operations.shared_once import asked_once
 from gpunode.settings.kubernetes import LOCAL, KubernetesSettings
-from gpunode.settings.proxy import ProxySettings
+from gpunode.settings.repositories import ProxySettings
 
 
 def cluster_nodes(kubernetes: KubernetesSettings, proxy: ProxySettings) -> Mapping[str, ClusterNode] | Unknown:

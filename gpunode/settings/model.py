@@ -35,9 +35,8 @@ from gpunode.settings.problems import (
     problem_of,
     written,
 )
-from gpunode.settings.proxy import ProxySettings
 from gpunode.settings.rdma import RdmaSharedDevicePluginSettings
-from gpunode.settings.repositories import RepositoriesSettings
+from gpunode.settings.repositories import ProxySettings, RepositoriesSettings
 from gpunode.settings.run import DisruptionSettings, EngineSettings, VerifySettings
 from gpunode.settings.runtimes import ContainerdSettings, CrioSettings, DockerSettings, PodmanSettings
 from gpunode.settings.sharing import SharingSettings

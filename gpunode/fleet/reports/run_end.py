@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpunode.base.comparison import RUN
-from gpunode.base.findings import Finding, FindingClass, NodeReport, finding_from, worst
+from gpunode.base.findings import PENDING, Finding, FindingClass, NodeReport, finding_from, worst
 from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.host_names import folded_in_a_line
 from gpunode.base.messages import Scope, command_error
 from gpunode.base.verdicts import Refusal
-from gpunode.base.waiting import PENDING
 from gpunode.fleet import no_answer
 from gpunode.fleet.call import SOME_CALL, Call
 from gpunode.fleet.reports.findings_text import report_text

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpunode.base.findings import Finding, FindingClass, NodeReport, cluster_of, nodes_of, worst
+from gpunode.base.findings import PENDING, Finding, FindingClass, NodeReport, cluster_of, nodes_of, worst
 from gpunode.base.messages import command_error
-from gpunode.base.waiting import PENDING
 from gpunode.fleet.rollout.choice import said
 from gpunode.fleet.rollout.entries import Outcome
 

@@ -26,7 +26,7 @@ from gpunode.kubernetes.nodes.configuration import with_entries_in_use
 from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.cluster.features import known
 from gpunode.settings.kubernetes import KubernetesSettings
-from gpunode.settings.proxy import ProxySettings
+from gpunode.settings.repositories import ProxySettings
 
 # What a vendor appends (v1.31.4-gke.100, v1.30.2+k3s1) is none of a chart's concern.
 _VERSION = re.compile(r"v(\d{1,2}\.\d{1,3}\.\d{1,3})", re.ASCII)
