@@ -12,7 +12,7 @@ from typing import Any
 
 from pyinfra import host
 
-from gpunode.base.waiting import waiting
+from gpunode.base.findings import waiting
 from gpunode.facts.applied import Applied as AppliedFact
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.files import write_command

@@ -23,7 +23,7 @@ from gpunode.operations.failure import OperationRefused
 from gpunode.operations.shared_once import asked_once
 from gpunode.settings import Settings
 from gpunode.settings.kubernetes import LOCAL, KubernetesSettings
-from gpunode.settings.proxy import ProxySettings
+from gpunode.settings.repositories import ProxySettings
 
 T = TypeVar("T")
 

@@ -42,7 +42,7 @@ from gpunode.operations.phase import is_executing
 from gpunode.operations.shared_once import once_per_run
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART, node_name
-from gpunode.settings.proxy import ProxySettings
+from gpunode.settings.repositories import ProxySettings
 from gpunode.system.pci import PciGpu
 
 T = TypeVar("T")

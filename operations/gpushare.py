@@ -30,7 +30,7 @@ from gpunode.operations.script import encoded
 from gpunode.operations.shared_once import once_per_run
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
 from gpunode.settings.gpushare import GpushareSettings
-from gpunode.settings.proxy import ProxySettings
+from gpunode.settings.repositories import ProxySettings
 
 _CHANGE = Transaction("scheduler", script_file("scheduler"))
 

@@ -37,7 +37,7 @@ from gpunode.operations.phase import is_executing
 from gpunode.operations.shared_once import asked_once, once_per_run
 from gpunode.settings import Settings
 from gpunode.settings.chart import ReleaseSettings
-from gpunode.settings.proxy import ProxySettings
+from gpunode.settings.repositories import ProxySettings
 
 # source: helm v3, pkg/kube/ready.go; helm v4 takes all kinds (kstatus), of which these and custom resources take time.
 _TAKE_TIME = {

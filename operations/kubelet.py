@@ -16,7 +16,7 @@ from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.runtime import to_carry_out
 from gpunode.operations.script import encoded
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
-from gpunode.settings.kubelet import KubeletSettings
+from gpunode.settings.kubernetes import KubeletSettings
 from gpunode.system.kubelet import NOTED, Kubelet
 
 _CHANGE = Transaction("kubelet", script_file("kubelet"))

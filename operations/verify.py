@@ -10,9 +10,8 @@ from pyinfra import host
 from pyinfra.context import ctx_host
 
 from gpunode.base.comparison import RUN
-from gpunode.base.findings import Finding, totals
+from gpunode.base.findings import PENDING, Finding, totals, with_since
 from gpunode.base.run_context import Slot
-from gpunode.base.waiting import PENDING, with_since
 from gpunode.components.smoke import InContainer
 from gpunode.components.smoke import Smoke as Reading
 from gpunode.facts.node import Node

@@ -1,26 +1,83 @@
-"""A bundle: what one host is to be, in one file that is signed as it is. Pure.
+"""A bundle: what one host is to be, in one file that is signed as it is.
 
 It holds the host's own data and nobody else's, its number, how long it counts, and which program carries it out. What a
-cluster is to get is not part of it: a node that pulls has no credentials of its cluster.
+cluster is to get is not part of it: a node that pulls has no credentials of its cluster. OpenSSH's own program signs:
+whatever holds the key, a file, an agent or a token.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Collection, Mapping
+import subprocess
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from importlib.resources import files as package_files
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from gpunode.agent.files import FIRST_PULL, Install, texts
-from gpunode.agent.pull import SCHEMA
+from gpunode.agent.pull import NAMESPACE, SCHEMA, SIGNER, utc
 from gpunode.base.errors import CodedError
 from gpunode.base.messages import command_error
 from gpunode.settings import Settings, SettingsError, component_models, settings_from
+
+# How often the program is asked, and the seconds that it has each time.
+_ATTEMPTS, _SECONDS = 3, 20
+
+
+class SigningError(CodedError):
+    """Say why a bundle could not be signed, and what to do."""
+
+    code = command_error(
+        "agent.not-signed", "A bundle could not be signed, or a key is not usable.",
+        "The message has the reason of ssh-keygen. Nothing was written.",
+        remedy="give a key without a passphrase, or the public half of one that ssh-agent holds",
+    )  # fmt: skip
+
+
+def signature(text: bytes, key: Path) -> bytes:
+    """Return the signature of a text; raise SigningError.
+
+    key: a private key, or a public one whose private half ssh-agent holds
+    """
+    words = ["ssh-keygen", "-q", "-Y", "sign", "-n", NAMESPACE, "-f", str(key)]
+    try:
+        done = _signed(words, text)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SigningError(f"ssh-keygen cannot be run: {error}; install openssh-client") from None
+    if done.returncode != 0:
+        said = " ".join(done.stderr.decode(errors="replace").split())
+        raise SigningError(
+            f"{key}: ssh-keygen did not sign with it: {said}; a key with a passphrase is held by ssh-agent: give its "
+            "public key then"
+        )
+    return done.stdout
+
+
+def _signed(words: list[str], text: bytes) -> subprocess.CompletedProcess[bytes]:
+    """Return what came of the program; one that does not answer, as an agent that was asked may not, is asked anew."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            # Nobody is asked for a passphrase: many bundles are signed at once.
+            return subprocess.run(words, input=text, capture_output=True, timeout=_SECONDS, start_new_session=True)
+        except subprocess.TimeoutExpired:
+            if attempt == _ATTEMPTS - 1:
+                raise
+    raise AssertionError("each attempt returns or raises")
+
+
+def signers(public_key: str) -> str:
+    """Return the file by which a node trusts a public key for bundles, and for nothing else; raise SigningError."""
+    lines = [line for line in public_key.splitlines() if line.strip() and not line.startswith("#")]
+    words = lines[0].split() if len(lines) == 1 else []
+    if len(words) < 2 or not words[0].startswith(("ssh-", "ecdsa-", "sk-")):
+        raise SigningError("this is not one public key as ssh-keygen writes it: give the file that ends in .pub")
+    return f'{SIGNER} namespaces="{NAMESPACE}" {words[0]} {words[1]}\n'
+
 
 # What EC2 takes, the least of the clouds, in bytes; it may be compressed.
 MOST = 16384
@@ -118,17 +175,9 @@ class Bundle:
 
     def text(self) -> str:
         """Return the file's content, the same for the same."""
-        found = {
-            "schema": SCHEMA,
-            **asdict(self),
-            "issued": _told(self.issued),
-            "expires": _told(self.expires),
-        }
+        times = {name: utc(getattr(self, name).timestamp()) for name in ("issued", "expires")}
+        found = {"schema": SCHEMA, **asdict(self), **times}
         return json.dumps(found, indent=1, sort_keys=True) + "\n"
-
-
-def _told(when: datetime) -> str:
-    return when.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def carried(host: str, data: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
@@ -160,14 +209,8 @@ def carried(host: str, data: Mapping[str, Any], settings: Settings) -> dict[str,
             f"{host}: without what is of its cluster its settings are refused, and a bundle has no more: {error}; "
             "bring this host by a push, and leave it out by --limit"
         ) from None
-    if other := _others(settings, carried_settings, ("disruption",) if settings.kubernetes.enabled else ()):
+    before, after = settings.to_json(), carried_settings.to_json()
+    left = {*OF_CLUSTER, "engine", *(("disruption",) if settings.kubernetes.enabled else ())}
+    if other := [name for name in before if name not in left and before[name] != after[name]]:
         raise BundleError(f"{host}: {', '.join(other)} would become something else in JSON: give lists, and no tuples")
     return again
-
-
-def _others(before: Settings, after: Settings, left: Collection[str]) -> list[str]:
-    """Return the components that are not the same."""
-    one, other = before.to_json(), after.to_json()
-    return [
-        name for name in one if one[name] != other[name] and name not in OF_CLUSTER and name not in (*left, "engine")
-    ]

@@ -8,6 +8,7 @@ from importlib.resources import files as package_files
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
+from gpunode.agent.gate import Gate
 from gpunode.agent.pull import Places
 from gpunode.base.errors import CodedError
 from gpunode.base.messages import command_error
@@ -23,18 +24,6 @@ FIRST_PULL = "/var/lib/cloud/scripts/per-boot/gpunode-first-pull"
 UNITS = "/etc/systemd/system"
 # Where installing names the file of what it is to install, to its deploy.
 INSTALL = "GPUNODE_AGENT"
-
-
-@dataclass(frozen=True)
-class Gate:
-    """Hold what the node's taint is taken off by: URL of the API server, and two files of the node's.
-
-    ca: certificates that the server's is judged by; token: what the API server takes, which is never ours to bring
-    """
-
-    server: str
-    ca: str
-    token: str
 
 
 class GateError(CodedError):

@@ -30,8 +30,11 @@ _MOST = 16 << 20
 
 
 @dataclass(frozen=True)
-class Config:
-    """Hold which API server is asked, by which certificates it is judged, and the file with the token it takes."""
+class Gate:
+    """Hold what the node's taint is taken off by: URL of the API server, and two files of the node's.
+
+    ca: certificates that the server's is judged by; token: what the API server takes, which is never ours to bring
+    """
 
     server: str
     ca: str
@@ -45,7 +48,6 @@ class Later(Exception):
     """
 
     def __init__(self, why: str, absent: bool = False) -> None:
-        """Take both."""
         super().__init__(why)
         self.absent = absent
 
@@ -79,7 +81,7 @@ def own_names() -> tuple[str, ...]:
     return node_names(host_name, full_name)
 
 
-def opened_as(config: Config, names: tuple[str, ...]) -> bool:
+def opened_as(config: Gate, names: tuple[str, ...]) -> bool:
     """Take the taint off the node that has the first of these names; raise Later, which tells of the first."""
     absent = Later("this machine has no name of its own: it is called localhost")
     for number, name in enumerate(names):
@@ -98,7 +100,7 @@ def without(taints: list[Mapping[str, Any]]) -> list[Mapping[str, Any]] | None:
     return None if len(found) == len(taints) else found
 
 
-def opened(config: Config, name: str) -> bool:
+def opened(config: Gate, name: str) -> bool:
     """Take the taint off, and say whether there was one; raise Later.
 
     Nobody else's taint is lost: the request names the version of the node that it was decided by, and is refused where
@@ -115,7 +117,7 @@ def opened(config: Config, name: str) -> bool:
     return True
 
 
-def asked(config: Config, method: str, path: str, change: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def asked(config: Gate, method: str, path: str, change: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Ask the API server, and nobody that it points to; raise Later."""
     where = urlsplit(config.server)
     try:
@@ -150,7 +152,7 @@ def _message(text: bytes) -> str:
 
 
 def waited(
-    config: Config, report: Path, names: Callable[[], tuple[str, ...]], tell: Callable[[str], None],
+    config: Gate, report: Path, names: Callable[[], tuple[str, ...]], tell: Callable[[str], None],
     clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep,
 ) -> int:  # fmt: skip
     """Go on until the taint is off, the report is good no more, or an hour is over; return the exit status."""
@@ -176,7 +178,7 @@ def waited(
 
 def main() -> int:
     """Wait for the node, and open the gate."""
-    config = Config(**json.loads(CONFIG.read_text(encoding="utf-8")))
+    config = Gate(**json.loads(CONFIG.read_text(encoding="utf-8")))
     return waited(config, REPORT, own_names, lambda line: print(line, flush=True))
 
 

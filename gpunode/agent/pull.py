@@ -82,7 +82,6 @@ class Refused(Exception):
     """Say why nothing was done: by which code, what is wrong, and what to do."""
 
     def __init__(self, code: str, cause: str, remedy: str) -> None:
-        """Take all three."""
         super().__init__(cause)
         self.code, self.cause, self.remedy = code, cause, remedy
 
@@ -179,7 +178,7 @@ def judged(bundle: bytes, host: str, last: Mapping[str, Any], now: float) -> dic
         )  # fmt: skip
     if now >= _seconds(found["expires"]):
         raise Refused(
-            "agent.bundle-expired", f"the bundle expired at {found['expires']}, and this node's clock has {_told(now)}",
+            "agent.bundle-expired", f"the bundle expired at {found['expires']}, and this node's clock has {utc(now)}",
             "make the bundles anew; where the clock is wrong, mend that",
         )  # fmt: skip
     digest, number = hashlib.sha256(bundle).hexdigest(), int(found["number"])
@@ -210,7 +209,8 @@ def _seconds(text: str) -> float:
     return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
 
 
-def _told(now: float) -> str:
+def utc(now: float) -> str:
+    """Return a time as bundles and reports have it: 2026-01-31T12:00:00Z."""
     return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -377,7 +377,7 @@ def report(
         "document_schema": found.get("schema", 1) if hosts else DOCUMENT_SCHEMA,
         "gpunode": last.get("gpunode"),
         "inventory": config.source,
-        "at": _told(now),
+        "at": utc(now),
         "exit_code": status if bad else 0,
         "agent": {
             "number": last.get("number"),

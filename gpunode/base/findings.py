@@ -1,10 +1,11 @@
-"""One vocabulary of verdicts: classes of findings, and the exit codes of every gpunode command."""
+"""One vocabulary of verdicts: findings and their classes, since when a node waits, and every command's exit codes."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
 from typing import Any
 
@@ -77,6 +78,8 @@ EXIT_CODES = {
     FindingClass.NOT_KNOWN: ExitCode.NEGATIVE,
     FindingClass.OK: ExitCode.GOOD,
 }
+# Of a finding, each a text or None.
+_TEXTS = ("actual", "desired", "cause", "remedy", "source")
 
 
 @dataclass(frozen=True)
@@ -128,11 +131,7 @@ class Finding:
             "component": self.component,
             "class": self.finding_class.value,
             "what": self.what,
-            "actual": self.actual,
-            "desired": self.desired,
-            "cause": self.cause,
-            "remedy": self.remedy,
-            "source": self.source,
+            **{name: getattr(self, name) for name in _TEXTS},
             "disruption": None if self.disruption is None else self.disruption.name,
             "since": self.since,
         }
@@ -146,13 +145,9 @@ def finding_from(found: Mapping[str, Any]) -> Finding:
         finding_class=FindingClass(found["class"]),
         what=str(found["what"]),
         disruption=None if disruption is None else Disruption[disruption],
-        actual=found["actual"],
-        desired=found["desired"],
-        cause=found["cause"],
-        remedy=found["remedy"],
-        source=found["source"],
         since=found["since"],
         code=str(found["code"]),
+        **{name: found[name] for name in _TEXTS},
     )
 
 
@@ -214,3 +209,38 @@ def totals(findings: Collection[Finding]) -> str:
 def verdict(findings: Iterable[Finding]) -> ExitCode:
     """Return the exit code of a run: 0 without a negative finding, 1 on an error or an unreachable host, else 2."""
     return EXIT_CODES[worst(item for item in findings if item.is_negative)]
+
+
+PENDING = (FindingClass.RESTART_PENDING, FindingClass.REBOOT_PENDING)
+_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z", re.ASCII)
+_LONGEST = 300
+
+
+def waiting(findings: Iterable[Finding], before: Mapping[str, str], now: str) -> dict[str, str]:
+    """Return what waits -> since when: what waited before keeps its time, and what waits no more is left out.
+
+    + before: as this returned it at the end of the run before; now: as 2026-01-31T12:00:00Z
+    """
+    return {key: before.get(key, now) for key in map(_key, findings) if key is not None}
+
+
+def with_since(findings: Iterable[Finding], recorded: Mapping[str, str]) -> tuple[Finding, ...]:
+    """Return the findings, each that waits with the time since when it does; one that no run has left yet has none."""
+    keyed = ((item, _key(item)) for item in findings)
+    return tuple(replace(item, since=recorded[key]) if key and key in recorded else item for item, key in keyed)
+
+
+def parse_waiting(found: Any) -> dict[str, str]:
+    """Return what a record says of it; an entry that no gpunode wrote says nothing, for a hand may have edited it."""
+    entries = found.items() if isinstance(found, dict) else ()
+    return {
+        key: since
+        for key, since in entries
+        if isinstance(key, str) and key.isprintable() and len(key) <= _LONGEST
+        if isinstance(since, str) and _TIME.fullmatch(since)
+    }
+
+
+def _key(item: Finding) -> str | None:
+    key = f"{item.component}: {item.what}"
+    return key if item.finding_class in PENDING and key.isprintable() and len(key) <= _LONGEST else None

@@ -23,11 +23,6 @@ def slug(text: str) -> str:
     return _NO_WORD.sub("-", text.lower().replace("'s", "")).strip("-")
 
 
-def has_code(text: str) -> bool:
-    """Say whether a message has its code behind it already."""
-    return _BEHIND.search(text) is not None
-
-
 def with_code(text: str, code: str) -> str:
     """Return a message with its code at its end, of several lines behind the last: `TEXT [CODE]`.
 

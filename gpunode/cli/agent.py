@@ -80,8 +80,7 @@ def bundle(inventory: Path, key: Path, out: Path, valid: timedelta, number: int 
     Exits 0 where all were written, 1 where one could not be, 3 on wrong settings and on what no bundle can carry.
     """
     with uncollected():
-        from gpunode.agent.bundle import BundleError
-        from gpunode.agent.signing import SigningError
+        from gpunode.agent.bundle import BundleError, SigningError
         from gpunode.fleet.bundles import write_bundles
 
     now = datetime.now(UTC).replace(microsecond=0)

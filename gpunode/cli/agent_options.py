@@ -95,7 +95,8 @@ def installed_with(
 ) -> Install:  # fmt: skip
     """Return what they ask for; raise click.UsageError."""
     from gpunode.agent import files
-    from gpunode.agent.signing import SigningError, signers
+    from gpunode.agent.bundle import SigningError, signers
+    from gpunode.agent.gate import Gate
 
     try:
         return files.Install(
@@ -106,7 +107,7 @@ def installed_with(
             ca=None if ca is None else _text(ca, "--ca"),
             textfile=textfile,
             python=python,
-            gate=None if gate is None else files.Gate(files.api_server(gate), gate_ca, gate_token),
+            gate=None if gate is None else Gate(files.api_server(gate), gate_ca, gate_token),
         )
     except (files.SourceError, files.GateError, SigningError) as error:
         raise click.UsageError(with_code(str(error), error.code)) from None

@@ -12,7 +12,7 @@ import click
 from gpunode.base.errors import CodedError
 from gpunode.base.findings import ExitCode
 from gpunode.base.folding import fold_lines
-from gpunode.base.messages import Code, command_caution, command_error, has_code, with_code
+from gpunode.base.messages import Code, command_caution, command_error, parted, with_code
 from gpunode.base.terminal import printable, say
 from gpunode.cli.output import error_columns, is_json, is_said, say_document
 from gpunode.cli.selection import told_of
@@ -106,7 +106,7 @@ def say_usage(error: click.UsageError) -> None:
     """Tell what is wrong with the command line as click does, with the code at its end, and folded."""
     # The list of what is allowed, which click parts by lines.
     said = " ".join(error.format_message().split())
-    said = f"Error: {said if has_code(said) else with_code(said, USAGE)}"
+    said = f"Error: {said if parted(said)[1] else with_code(said, USAGE)}"
     # In the command's own mode, which ends with its context.
     with error.ctx.scope(cleanup=False) if error.ctx is not None else nullcontext():
         folded = fold_lines(printable(said), error_columns())

@@ -40,9 +40,8 @@ def check(file: Path | None, name: str | None, wants_all: bool, gpu: str | None)
     """
     from gpunode.components.mig.check import check as judged
     from gpunode.components.mig.check import refused_json
-    from gpunode.settings.mig_parted.declaration import load_declaration, read_declaration, selected
+    from gpunode.settings.mig_parted.declaration import load_declaration, published, read_declaration, selected
     from gpunode.settings.mig_parted.mistakes import DeclarationError
-    from gpunode.settings.mig_parted.published import published
 
     if wants_all and name is not None:
         raise click.UsageError("give either --config NAME or --all")

@@ -10,7 +10,7 @@ from gpunode.base.probe_output import values
 from gpunode.base.reading import Reading
 from gpunode.components.driver import DriverState
 from gpunode.packages.families.wording import headers_package
-from gpunode.settings.address import filled
+from gpunode.settings.component import filled
 from gpunode.system.boot import Boot
 from gpunode.system.operating_system import OperatingSystem
 

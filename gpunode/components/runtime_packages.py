@@ -58,7 +58,7 @@ def removed_for(desired: Collection[str], installed: Collection[str], family: st
 
     Of the wanted ones those count that are not there yet.
     """
-    table = tables.removed_for_runtimes(family)
+    table = tables.removals_of_runtimes().get(family, {})
     lost = {gone for name in desired if name not in installed for gone in table.get(name, ())}
     return tuple(name for name in installed if name in lost and name not in desired)
 

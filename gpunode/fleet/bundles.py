@@ -9,11 +9,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 from gpunode.base import fast_import  # noqa: F401  # isort: skip
-from gpunode.agent.bundle import Bundle, carried
+from gpunode.agent.bundle import Bundle, carried, signature
 from gpunode.agent.collected import SILENT, Collected, judged
 from gpunode.agent.program import packed
 from gpunode.agent.pull import BUNDLE
-from gpunode.agent.signing import signature
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.base.reading import ParseError
 from gpunode.facts.agent import AgentReport

@@ -9,8 +9,7 @@ from typing import Any
 
 # Before anything of pyinfra's.
 from gpunode.base import fast_import  # noqa: F401  # isort: skip
-from gpunode.base.findings import Finding, FindingClass, NodeReport, worst
-from gpunode.base.waiting import with_since
+from gpunode.base.findings import Finding, FindingClass, NodeReport, with_since, worst
 from gpunode.facts.node import Node as NodeFact
 from gpunode.fleet import nodes as fleet
 from gpunode.fleet.access import errors

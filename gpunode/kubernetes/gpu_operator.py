@@ -10,7 +10,7 @@ from gpunode.base.decision import Decision
 from gpunode.kubernetes.helm.asked import AskedRelease
 from gpunode.kubernetes.nodes.component import cluster_finding
 from gpunode.settings.cluster.chart_values import merged
-from gpunode.settings.cluster.gpu_operator import METHOD
+from gpunode.settings.gpu_operator import METHOD
 from gpunode.settings.model import Settings
 
 # The chart that a release must be of to be taken away.

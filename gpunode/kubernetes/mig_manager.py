@@ -12,7 +12,7 @@ from gpunode.kubernetes.nodes.cluster_nodes import kubectl
 from gpunode.kubernetes.nodes.component import cluster_finding
 from gpunode.kubernetes.nodes.labels import MIG_CONFIG, MIG_STATE
 from gpunode.settings import Settings
-from gpunode.settings.cluster.gpu_operator import METHOD
+from gpunode.settings.gpu_operator import METHOD
 
 # Of the manager's pods, and of the nodes that they go to: those whose GPUs the operator knows to have MIG.
 # source: gpu-operator, assets/state-mig-manager/0600_daemonset.yaml, controllers/state_manager.go

@@ -13,9 +13,8 @@ from typing import Any
 
 from gpunode.base.decision import Decision, is_forbidden
 from gpunode.base.disruption import Disruption
-from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.findings import Finding, FindingClass, with_since
 from gpunode.base.reading import Reading
-from gpunode.base.waiting import with_since
 from gpunode.node import Node
 from gpunode.node.components import decisions, in_order
 from gpunode.node.preflight import Caution, Refusal, cautions, refusals

@@ -6,24 +6,16 @@ from gpunode.settings.driver import DriverSettings
 from gpunode.settings.hosts import check_hosts
 from gpunode.settings.model import OWN_DATA_PREFIX, Settings, component_models, settings_from
 from gpunode.settings.problems import Problem, SettingsError
-from gpunode.settings.proxy import ProxySettings
-from gpunode.settings.repositories import RepositoriesSettings, Repository
-from gpunode.settings.run import DisruptionSettings
-from gpunode.settings.runtimes import ContainerdSettings, DockerSettings
+from gpunode.settings.runtimes import DockerSettings
 from gpunode.settings.toolkit import ToolkitSettings
 
 __all__ = [
     "OWN_DATA_PREFIX",
     "Component",
-    "ContainerdSettings",
     "CudaSettings",
-    "DisruptionSettings",
     "DockerSettings",
     "DriverSettings",
     "Problem",
-    "ProxySettings",
-    "RepositoriesSettings",
-    "Repository",
     "Settings",
     "SettingsError",
     "ToolkitSettings",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Self
+from collections.abc import Iterable, Iterator, Mapping
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Self, Union, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, PrivateAttr
 
@@ -21,8 +22,6 @@ class Component(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, validate_default=False)
 
-    # What the component is for; the generated documentation prints it above the table.
-    summary: ClassVar[str]
     # What a setting was called before -> what it is called now; the old name is taken for one release.
     former: ClassVar[Mapping[str, str]] = {}
     _by_former_name: tuple[str, ...] = PrivateAttr(())
@@ -48,6 +47,40 @@ class Component(BaseModel):
     def beside(self, others: Mapping[str, Component]) -> Iterator[tuple[str, str]]:
         """Yield (field, what is wrong) of values that cannot stand beside what another component has."""
         yield from ()
+
+
+def component_of(annotation: Any) -> type[Component] | None:
+    """Return the model that a field has; None where it has none."""
+    return annotation if isinstance(annotation, type) and issubclass(annotation, Component) else None
+
+
+def component_of_each(annotation: Any) -> type[Component] | None:
+    """Return the model of each value of a mapping of settings; None where a field is no such mapping."""
+    return component_of(get_args(annotation)[1]) if get_origin(annotation) is dict else None
+
+
+def alternatives(annotation: Any) -> tuple[Any, ...]:
+    """Return what an annotation allows: each part of a union, else itself."""
+    return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+
+
+def settings_or_mapping(annotation: Any) -> Any:
+    """Return of what may be several things the one that has keys; else the annotation itself."""
+    found = (each for each in alternatives(annotation) if component_of(each) or get_origin(each) is dict)
+    return next(found, annotation)
+
+
+def annotation_at(model: type[Component], path: Iterable[object]) -> Any:
+    """Return what a setting may be; None where the settings have no such key, or its mapping any."""
+    at: Any = model
+    for name in path:
+        at = settings_or_mapping(at)
+        if component_of(at):
+            field = at.model_fields.get(str(name))
+            at = None if field is None else field.annotation
+        else:
+            at = get_args(at)[1] if get_origin(at) is dict else None
+    return at
 
 
 def plain(text: str) -> str:
@@ -78,6 +111,7 @@ def matching(pattern: str, desired: str) -> AfterValidator:
 LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 DnsLabel = Annotated[str, matching(LABEL, "lower-case letters, digits and '-' inside, 63 at most")]
 AbsolutePath = Annotated[str, matching(r"/([A-Za-z0-9._+@:=,-]+/?)*", "an absolute path, without spaces")]
+FilePath = Annotated[str, matching(r"[A-Za-z0-9_./][A-Za-z0-9_./~+@:=,-]*", "the path of a file, without spaces")]
 _EXACT = "an exact upstream version such as '580.95.05'; for the newest version of a branch, set driver.branch"
 DriverVersion = Annotated[str, matching(r"\d{3}\.\d{2,3}(\.\d{2})?", _EXACT)]
 Sha256 = Annotated[
@@ -91,3 +125,30 @@ ToolkitVersion = Annotated[str, matching(r"\d+\.\d+\.\d+(-rc\.\d+)?", "a version
 UpstreamVersion = Annotated[
     str, matching(r"\d+(\.\d+)+", "an upstream version such as '1.7.24', without a package's revision")
 ]
+
+
+_BRACED = re.compile(r"\{([^{}]*)\}")
+_HOST = r"[A-Za-z0-9._-]+(:\d{1,5})?|\[[0-9A-Fa-f:]+\](:\d{1,5})?"
+# $(ARCH) is apt's own substitution, $basearch and $releasever are dnf's; any other dollar sign or parenthesis has no
+# place in an address.
+_URL = rf"(https?://({_HOST})|file://)(/([A-Za-z0-9._~%+@:=,/{{}}-]|\$\(ARCH\)|\$basearch|\$releasever)*)?"
+
+is_address = matching(_URL, "an http://, https:// or file:// address without user, query, blanks or quotes")
+
+
+def holding_only(*placeholders: str) -> AfterValidator:
+    """Return a validator for an address whose placeholders are among those named."""
+
+    def validate(url: str) -> str:
+        rest = _BRACED.sub("", url)
+        unknown = [name for name in _BRACED.findall(url) if name not in placeholders]
+        if unknown or "{" in rest or "}" in rest:
+            raise ValueError(f"may hold only the placeholders {', '.join('{' + name + '}' for name in placeholders)}")
+        return url
+
+    return AfterValidator(validate)
+
+
+def filled(url: str, **placeholders: str) -> str:
+    """Return an address with its placeholders filled in; raise KeyError where it has one that is not given."""
+    return _BRACED.sub(lambda match: placeholders[match[1]], url)

@@ -9,8 +9,7 @@ from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
 from gpunode.base import tables, versions
-from gpunode.settings.address import holding_only, is_address
-from gpunode.settings.component import Component, CudaRelease, CudaVersion, Sha256
+from gpunode.settings.component import Component, CudaRelease, CudaVersion, Sha256, holding_only, is_address
 
 _UNKNOWN = "is no CUDA release whose driver gpunode/data/cuda.yaml knows"
 

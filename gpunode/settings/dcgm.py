@@ -1,17 +1,20 @@
-"""Settings of DCGM, NVIDIA's Data Center GPU Manager, on the host."""
+"""Settings of DCGM, NVIDIA's Data Center GPU Manager: on the host, and its exporter by NVIDIA's chart in a cluster."""
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
 from gpunode.base import versions
 from gpunode.base.tables.reading import Row, table
-from gpunode.settings.component import Component, UpstreamVersion, plain
+from gpunode.base.versions import at_least
+from gpunode.settings.chart import ChartName, ChartVersion, ReleaseName, ReleaseSettings, Repository
+from gpunode.settings.cluster.chart_values import found_in, said_by_settings
+from gpunode.settings.component import Component, DnsLabel, UpstreamVersion, plain
 from gpunode.settings.driver import root_elsewhere
 
 
@@ -121,3 +124,109 @@ class DcgmSettings(Component):
                 "has DCGM on the host, and gpu_operator.dcgm_exporter = True has it in the cluster, on the same node; "
                 "set one of the two to False",
             )
+
+
+# Dotted value of the chart -> the setting that stands for it.
+_SETTINGS = {
+    "serviceMonitor.enabled": "dcgm_exporter_chart.service_monitor",
+    "runtimeClassName": "device_plugin.runtime_class",
+    "hostNetwork": "dcgm_exporter_chart.engine",
+    "service.port": "dcgm_exporter_chart.port",
+    "service.address": "dcgm_exporter_chart.port",
+    "nameOverride": "dcgm_exporter_chart.release, by which gpunode knows the pods",
+    "fullnameOverride": "dcgm_exporter_chart.release, by which gpunode knows the pods",
+    "namespaceOverride": "dcgm_exporter_chart.namespace",
+}
+# Options of the exporter, and the variables of the same meaning; a command line counts more than variables.
+_OPTIONS = {
+    "interval": ("-c", "--collect-interval", "DCGM_EXPORTER_INTERVAL"),
+    "engine": ("-r", "--remote-hostengine-info", "DCGM_REMOTE_HOSTENGINE_INFO"),
+    "port": ("-a", "--address", "DCGM_EXPORTER_LISTEN"),
+}
+
+
+def _no_older(version: str) -> str:
+    oldest = known().oldest_chart
+    if not at_least(version, oldest):
+        raise ValueError(f"is older than the {oldest} that gpunode takes (the first chart of DCGM 4); set a newer one")
+    return version
+
+
+class DcgmExporterChartSettings(ReleaseSettings):
+    """NVIDIA's chart dcgm-exporter: pods that tell Prometheus of the GPUs, on the nodes where it is enabled, which
+    gpunode labels for it. But for `enabled` all nodes with it must have the same. Needs `kubernetes.enabled`. A node
+    has one exporter: this one, the host's (`dcgm.exporter`), or the GPU Operator's (`gpu_operator.dcgm_exporter`). See
+    docs/dcgm.md."""
+
+    component: ClassVar[str] = "dcgm_exporter_chart"
+
+    enabled: bool = False
+    """true: the node gets the exporter's pod. Where no node of the inventory has it any more, the release goes."""
+    chart: ChartName = "dcgm-exporter"
+    repository: Repository = "https://nvidia.github.io/dcgm-exporter/helm-charts"
+    version: Annotated[ChartVersion, AfterValidator(_no_older)] = "4.8.2"
+    release: ReleaseName = "dcgm-exporter"
+    namespace: DnsLabel = "dcgm-exporter"
+    engine: Literal["embedded", "host"] = "embedded"
+    """`embedded`: each pod has an engine of its own, and the node none. `host`: the pods ask the node's host engine
+    (`dcgm.enabled`) at 127.0.0.1:5555, for which they are on the host's network: their port is then open at all
+    addresses of the node, without a password. Of two engines one alone gets profiling metrics."""
+    port: Annotated[int, Field(ge=1, le=65535)] = 9400
+    """The port at which the pods listen, and the chart's Service with them."""
+    interval: Annotated[int, Field(ge=1, le=3600)] = 30
+    """Seconds from one reading of the GPUs to the next."""
+    service_monitor: bool = False
+    """true: a ServiceMonitor by which the Prometheus Operator finds the pods. The cluster must know that kind: a run
+    says so before helm does anything. The chart's own default is true."""
+
+    @property
+    def pods(self) -> str | None:
+        """Return NAMESPACE/RELEASE, with which its pods begin on a node that is to have them; None where it is not."""
+        return f"{self.namespace}/{self.release}" if self.enabled else None
+
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Yield values of the chart that settings stand for, and a namespace in which the pods would not be alone."""
+        yield from super().contradictions()
+        if self.namespace in ("default", "kube-system"):
+            yield "namespace", "is shared with others: give the exporter a namespace of its own"
+        yield from said_by_settings(self.values, _SETTINGS)
+        for name, kind in (("arguments", str), ("extraEnv", dict), ("tolerations", dict)):
+            found = self.values.get(name, [])
+            if not isinstance(found, list) or not all(isinstance(each, kind) for each in found):
+                yield "values", f"{name} must be a list, as the chart has it"
+        said = (*_words(self.values.get("arguments"), None), *_words(self.values.get("extraEnv"), "name"))
+        for setting, options in _OPTIONS.items():
+            if taken := [word for word in said if word.partition("=")[0] in options]:
+                yield "values", f"{taken[0]} is said by dcgm_exporter_chart.{setting}"
+
+    def beside(self, others: Mapping[str, Component]) -> Iterator[tuple[str, str]]:
+        """Yield what it cannot stand beside on a node: no cluster, another exporter, a second or a missing engine."""
+        kubernetes: Any = others.get("kubernetes")
+        dcgm: Any = others.get("dcgm")
+        plugin: Any = others.get("device_plugin")
+        operator: Any = others.get("gpu_operator")
+        if not self.enabled or None in (kubernetes, dcgm, plugin, operator):
+            return
+        if not kubernetes.enabled:
+            yield "enabled", "needs kubernetes.enabled = True: the exporter runs as pods of the node's cluster"
+        if plugin.method == "gpu-operator" and operator.dcgm_exporter:
+            yield "enabled", "is a second exporter beside gpu_operator.dcgm_exporter = True; set one of them to False"
+        if plugin.method == "gpu-operator" and found_in(operator.values, "dcgm.enabled") is True:
+            yield "enabled", "brings a second engine beside dcgm.enabled of gpu_operator.values; leave one of them out"
+        if dcgm.exporter.enabled:
+            yield "enabled", "is a second exporter beside dcgm.exporter.enabled = True; set one of them to False"
+        elif dcgm.enabled and self.engine == "embedded":
+            yield (
+                "engine",
+                "is a second engine beside dcgm.enabled = True, and one alone gets profiling metrics; set 'host', or "
+                "dcgm.enabled = False",
+            )
+        elif self.engine == "host" and not dcgm.enabled:
+            yield "engine", "needs the node's host engine: set dcgm.enabled = True with it, or 'embedded'"
+
+
+def _words(found: Any, key: str | None) -> tuple[str, ...]:
+    """Return the strings of a list, or those under a key of its mappings; anything else is told elsewhere."""
+    listed = found if isinstance(found, list) else []
+    of_key = [each.get(key) for each in listed if isinstance(each, dict)] if key is not None else listed
+    return tuple(each for each in of_key if isinstance(each, str))

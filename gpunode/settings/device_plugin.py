@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BeforeValidator
 
 from gpunode.settings.chart import HOST, PATH, ChartName, ChartVersion, Digest, ReleaseSettings, Repository
+from gpunode.settings.cluster.chart_values import wrong_values
 from gpunode.settings.component import AbsolutePath, Component, DnsLabel, matching
 from gpunode.settings.driver import root_elsewhere
 
@@ -118,8 +119,6 @@ class DevicePluginSettings(ReleaseSettings):
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Yield what cannot be asked for together, or not in a chart's values."""
-        from gpunode.settings.cluster.chart_values import wrong_values
-
         if self.namespace == "default":
             yield "namespace", "is refused by the chart: give the plugin a namespace of its own"
         yield from super().contradictions()

@@ -8,8 +8,15 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from gpunode.base import tables, versions
-from gpunode.settings.address import holding_only, is_address
-from gpunode.settings.component import Component, DriverBranch, DriverVersion, Sha256, matching
+from gpunode.settings.component import (
+    Component,
+    DriverBranch,
+    DriverVersion,
+    Sha256,
+    holding_only,
+    is_address,
+    matching,
+)
 
 DEFAULT_BRANCH = "580"
 

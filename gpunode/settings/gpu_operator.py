@@ -8,7 +8,32 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from gpunode.settings.chart import ChartName, Digest, ReleaseName, ReleaseSettings, Repository, TaggedVersion
+from gpunode.settings.cluster.chart_values import found_in, said_by_settings
 from gpunode.settings.component import DnsLabel
+
+METHOD = "gpu-operator"
+# Dotted value of the chart -> what stands for it; it may not be True.
+_OFF = {
+    "driver.enabled": "driver, which gpunode brings: the operator's own would be a second one",
+    "driver.nvidiaDriverCRD.enabled": "driver, which gpunode brings: the operator's own would be a second one",
+    "toolkit.enabled": "toolkit, which gpunode brings: the operator's own would change the runtime's configuration",
+    "devicePlugin.enabled": "device_plugin, whose chart gpunode rolls out beside the operator: two would give the same "
+    "GPUs away",
+    "gfd.enabled": "device_plugin.gfd: discovery has to know the plugin's configurations",
+    "gpuCluster.deployCR": "device_plugin, whose chart gpunode rolls out beside the operator: a GPUCluster would give "
+    "the same GPUs away by dynamic resource allocation",
+    "sandboxWorkloads.enabled": "device_plugin, whose chart gpunode rolls out beside the operator: virtual machines "
+    "would be given the same GPUs",
+}
+# It may not be False.
+_ON = {"clusterPolicy.deployCR": "gpu_operator, whose ClusterPolicy says what the operator brings"}
+# Others that settings stand for.
+_SETTINGS = {
+    "devicePlugin.config": "sharing, from which the plugin's configurations are made",
+    "nfd.enabled": "device_plugin.nfd",
+    "dcgmExporter.enabled": "gpu_operator.dcgm_exporter",
+    "migManager.enabled": "gpu_operator.mig_manager",
+}
 
 
 class GpuOperatorSettings(ReleaseSettings):
@@ -37,13 +62,12 @@ class GpuOperatorSettings(ReleaseSettings):
 
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Yield what cannot be asked for together, or not in the chart's values."""
-        from gpunode.settings.cluster.chart_values import found_in
-        from gpunode.settings.cluster.gpu_operator import wrong_values
-
         if self.namespace in ("default", "kube-system"):
             yield "namespace", "is shared with others: give the operator a namespace of its own"
         yield from super().contradictions()
-        yield from wrong_values(self.values)
+        off = {name: setting for name, setting in _OFF.items() if found_in(self.values, name) is not False}
+        on = {name: setting for name, setting in _ON.items() if found_in(self.values, name) is not True}
+        yield from said_by_settings(self.values, {**off, **on, **_SETTINGS})
         for name in self.image_digests:
             if found_in(self.values, f"{name}.version") is not None:
                 yield "values", f"{name}.version is said by gpu_operator.image_digests; leave one of them out"

@@ -10,11 +10,12 @@ from typing import Any
 from gpunode.settings import set_option
 from gpunode.settings.cluster import node_name
 from gpunode.settings.component import Component
-from gpunode.settings.domains import domains
+from gpunode.settings.imex import address_of, twice
 from gpunode.settings.kubernetes import LOCAL
 from gpunode.settings.model import Settings, settings_from
 from gpunode.settings.problems import (
     CONTRADICTION,
+    IMEX_DOMAIN,
     NODE_NAME,
     NOT_ALIKE,
     UNKNOWN_HOST,
@@ -40,6 +41,78 @@ _OWN: Mapping[str, Collection[str]] = {
     "gpu_operator": (),
     "gpushare": (),
 }
+
+
+def domains(
+    hosts: Mapping[str, Settings], data: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, Settings], list[Problem]]:
+    """Return host -> settings, each with the nodes of its domain, and every mistake in the domains.
+
+    + data: the hosts' own, of which ssh_hostname may be an address in the domain
+    """
+    found, problems = dict(hosts), []
+    members: dict[str, dict[str, Settings]] = {}
+    for host, settings in hosts.items():
+        if settings.imex.enabled and settings.imex.nodes:
+            if host not in settings.imex.nodes:
+                message = "does not name this host, whose own address has to stand in the list, too"
+                problems.append(
+                    Problem("imex.nodes", written(dict(settings.imex.nodes)), message, host=host, code=IMEX_DOMAIN)
+                )
+        elif settings.imex.enabled:
+            members.setdefault(str(settings.imex.domain), {})[host] = settings
+    for domain, every in members.items():
+        addresses = {host: address_of(host, settings.imex, data.get(host, {})) for host, settings in every.items()}
+        # One whose settings are wrong is none of the hosts: then it is not known who else is in the domain.
+        problems += _mistakes(domain, addresses, is_whole=len(hosts) == len(data))
+        problems += _drivers(every)
+        nodes = {host: address for host, address in sorted(addresses.items()) if address is not None}
+        for host, settings in every.items():
+            found[host] = _with_nodes(settings, nodes)
+    return found, problems
+
+
+def in_domain(settings: Settings, known: Settings) -> Settings:
+    """Return settings with the nodes that are known of the host's domain."""
+    return settings if settings.imex.nodes else _with_nodes(settings, known.imex.nodes)
+
+
+def _with_nodes(settings: Settings, nodes: Mapping[str, str]) -> Settings:
+    imex = settings.imex.model_copy(update={"nodes": dict(nodes)})
+    return settings.model_copy(update={"imex": imex})
+
+
+def _mistakes(domain: str, addresses: Mapping[str, str | None], *, is_whole: bool) -> Iterator[Problem]:
+    if len(addresses) == 1 and is_whole:
+        (host,) = addresses
+        message = (
+            f"has one node, {host}, whose GPUs need no IMEX: give the domain's other hosts the same imex.domain "
+            "(group_data of their group), name every node in imex.nodes, or leave imex out"
+        )
+        yield Problem("imex.domain", written(domain), message, host=host, code=IMEX_DOMAIN)
+    for host, address in addresses.items():
+        if address is None:
+            message = "is missing: neither the host's name nor its ssh_hostname is an address that other nodes reach"
+            yield Problem("imex.address", written(None), message, host=host, code=IMEX_DOMAIN)
+    for address, names in twice({host: address for host, address in addresses.items() if address is not None}):
+        host = names.split(", ")[0]
+        message = f"is the address of {names}: each node of {domain} needs one of its own"
+        yield Problem("imex.address", written(address), message, host=host, code=IMEX_DOMAIN)
+
+
+def _drivers(every: Mapping[str, Settings]) -> Iterator[Problem]:
+    """Yield each host whose driver is to be another one than the first host's: IMEX refuses a peer of another one."""
+    first, model = next(iter(every.items()))
+    for host, settings in every.items():
+        for name in ("version", "branch"):
+            here, there = getattr(settings.driver, name), getattr(model.driver, name)
+            if here != there:
+                message = (
+                    f"must be the same for all nodes of IMEX domain {settings.imex.domain}, whose daemons talk to none "
+                    f"of another version; {first} has {written(there)}"
+                )
+                yield Problem(f"driver.{name}", written(here), message, host=host, code=NOT_ALIKE)
+                break
 
 
 def check_hosts(hosts: Mapping[str, Mapping[str, Any]], foreign: Collection[str] = ()) -> dict[str, Settings]:
@@ -106,17 +179,21 @@ def _disagreements(hosts: Mapping[str, Settings]) -> Iterator[Problem]:
             yield Problem("kubernetes.run_on", written(runner), message, tuple(hosts)[:20], host, UNKNOWN_HOST)
         if settings.device_plugin.method == "gpushare":
             yield from _schedulers(host, settings, hosts)
-        yield from _differences(host, settings, first, nodes[first])
+        for component, own in _OWN.items():
+            here, model = getattr(settings, component), getattr(nodes[first], component)
+            yield from _differences(component, host, here, first, model, own, "of a cluster")
     yield from _of_plugins(nodes)
 
 
-def _differences(host: str, settings: Settings, first: str, model: Settings) -> Iterator[Problem]:
-    for component, own in _OWN.items():
-        here, actual = getattr(settings, component), getattr(model, component)
-        for field in type(here).model_fields:
-            if field not in own and getattr(here, field) != getattr(actual, field):
-                message = f"must be the same for all nodes of a cluster; {first} has {written(getattr(actual, field))}"
-                yield Problem(f"{component}.{field}", written(getattr(here, field)), message, host=host, code=NOT_ALIKE)
+def _differences(
+    key: str, host: str, here: Component, first: str, model: Component, own: Collection[str], whose: str
+) -> Iterator[Problem]:
+    """Yield each setting below a key, but for its own ones, in which a host differs from the first of some nodes."""
+    for field in type(here).model_fields:
+        value, there = getattr(here, field), getattr(model, field)
+        if field not in own and value != there:
+            message = f"must be the same for all nodes {whose}; {first} has {written(there)}"
+            yield Problem(f"{key}.{field}", written(value), message, host=host, code=NOT_ALIKE)
 
 
 def _of_plugins(nodes: Mapping[str, Settings]) -> Iterator[Problem]:
@@ -132,13 +209,9 @@ def _of_plugins(nodes: Mapping[str, Settings]) -> Iterator[Problem]:
             parts["dcgm_exporter_chart"] = settings.dcgm_exporter_chart
         for key, part in parts.items():
             first, model = firsts.setdefault(key, (host, part))
-            for field in type(part).model_fields:
-                here, there = getattr(part, field), getattr(model, field)
-                # What a plugin offers may be another count on each node.
-                own = field == "resources" and key != "rdma_shared_device_plugin"
-                if here != there and not own:
-                    message = f"must be the same for all nodes that have it; {first} has {written(there)}"
-                    yield Problem(f"{key}.{field}", written(here), message, host=host, code=NOT_ALIKE)
+            # What a plugin offers may be another count on each node.
+            own = () if key == "rdma_shared_device_plugin" else ("resources",)
+            yield from _differences(key, host, part, first, model, own, "that have it")
 
 
 def _schedulers(host: str, settings: Settings, hosts: Mapping[str, Settings]) -> Iterator[Problem]:

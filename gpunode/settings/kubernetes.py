@@ -1,4 +1,4 @@
-"""Settings of the Kubernetes cluster that a node belongs to, and of how a node is drained there."""
+"""Settings of the Kubernetes cluster that a node belongs to, of its kubelet, and of how it is drained there."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from gpunode.settings.component import LABEL, AbsolutePath, Component, matching
-from gpunode.settings.extended_resources import ResourceCount, by_hand, of_others
-from gpunode.settings.kubelet import KubeletSettings
-from gpunode.settings.other_plugins import OtherPlugin, PluginName
+from gpunode.settings.other_plugins import OtherPlugin, PluginName, ResourceCount, by_hand, of_others
 
 _WORD = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
-_VALUE = re.compile(_WORD, re.ASCII)
+LABEL_VALUE = re.compile(_WORD, re.ASCII)
 _NAME = re.compile(rf"((?=[^/]{{1,253}}/){LABEL}(\.{LABEL})*/)?{_WORD}", re.ASCII)
 # How names begin that are no person's to set, or what they are as a whole, and whose they are: the other one would set
 # them back, and gpunode again, for ever.
@@ -29,6 +27,22 @@ _OF_OTHERS: Mapping[str, str] = {
     "beta.kubernetes.io/os": "belongs to the kubelet",
     "beta.kubernetes.io/arch": "belongs to the kubelet",
 }
+_AMOUNT = r"\d{1,18}(\.\d{1,9})?(m|[kMGTPE]|[KMGTPE]i)?"
+_Amount = Annotated[str, matching(_AMOUNT, "an amount such as '500m' (CPUs), '1Gi' or '2000' (processes)")]
+_Threshold = Annotated[
+    str, matching(rf"{_AMOUNT}|(\d|[1-9]\d)(\.\d{{1,3}})?%", "an amount such as '500Mi', or a share such as '10%'")
+]
+_Reserved = Annotated[
+    str, matching("cpu|memory|ephemeral-storage|pid", "one of cpu, memory, ephemeral-storage and pid")
+]
+_Signal = Annotated[
+    str,
+    matching(
+        r"memory\.available|pid\.available|(nodefs|imagefs)\.(available|inodesFree)",
+        "a signal: memory.available, pid.available, or available and inodesFree of nodefs and imagefs",
+    ),
+]
+_Reservations = dict[_Reserved, _Amount]
 
 
 def node_label(text: str) -> str:
@@ -46,7 +60,7 @@ def node_label(text: str) -> str:
 
 def label_value(text: str) -> str:
     """Return a label's value as it is, which may be empty as a role's is; raise ValueError where it can be none."""
-    if text and _VALUE.fullmatch(text) is None:
+    if text and LABEL_VALUE.fullmatch(text) is None:
         raise ValueError("must be a label's value: letters, digits, '-', '_' and '.' inside, 63 at most, or empty")
     return text
 
@@ -64,6 +78,32 @@ _Version = Annotated[str, matching(r"\d{1,2}\.\d{1,3}(\.\d{1,3})?", "a version s
 _Resource = Annotated[str, AfterValidator(by_hand)]
 _OfOthers = Annotated[str, AfterValidator(of_others)]
 _Context = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._@:/-]{0,252}", "a context's name such as 'admin@cluster'")]
+
+
+class KubeletSettings(Component):
+    """The kubelet that runs on the node (docs/how-to/kubelet.md): what it keeps from pods, and how it places them. What
+    is not given stays as it is, and what gpunode set goes when its setting goes. The kubelet is restarted where it is
+    to run by something else; a node is drained first where pods would feel that."""
+
+    system_reserved: _Reservations = Field(default_factory=dict, max_length=4)
+    """What is kept for the operating system, such as `{'cpu': '500m', 'memory': '1Gi'}`: pods are not promised it."""
+    kube_reserved: _Reservations = Field(default_factory=dict, max_length=4)
+    """What is kept for the kubelet and the container runtime."""
+    eviction_hard: dict[_Signal, _Threshold] = Field(default_factory=dict, max_length=6)
+    """Below which of these pods are evicted, such as `{'memory.available': '500Mi'}`. Where nobody else says one, the
+    kubelet's own defaults stay for the others."""
+    max_pods: int | None = Field(None, ge=1, le=5000)
+    """How many pods the node takes; the kubelet's own number is 110."""
+    cpu_manager_policy: Literal["none", "static"] | None = None
+    """`static`: pods of the class Guaranteed with whole CPUs have these alone; takes a reserved `cpu`. gpunode removes
+    the kubelet's cpu_manager_state with a change, for the kubelet would not start by the former policy's."""
+    topology_manager_policy: Literal["none", "best-effort", "restricted", "single-numa-node"] | None = None
+    """How near each other a pod's CPUs and GPUs have to be."""
+
+    @property
+    def asks(self) -> bool:
+        """Say whether anything is asked of the kubelet."""
+        return any(value not in (None, {}) for _, value in self)
 
 
 class DrainSettings(Component):
@@ -174,8 +214,6 @@ class KubernetesSettings(Component):
             yield from ((f"{key}.{field}", message) for field, message in plugin.wrong(name, objects))
             for resource in plugin.resources:
                 if resource in whose:
-                    yield (
-                        f"{key}.resources",
-                        f"has {resource}, which kubernetes.{whose[resource]} has, too; leave one out",
-                    )
+                    message = f"has {resource}, which kubernetes.{whose[resource]} has, too; leave one out"
+                    yield f"{key}.resources", message
                 whose.setdefault(resource, f"{key}.resources")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from gpunode.settings.component import Component, matching
+from gpunode.settings.component import Component, FilePath, matching
 from gpunode.settings.driver import root_elsewhere
 
 if TYPE_CHECKING:
@@ -19,11 +19,6 @@ if TYPE_CHECKING:
 MigConfigName = Annotated[
     str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", "a configuration's name such as 'all-1g.10gb'")
 ]
-DeclarationFile = Annotated[
-    str, matching(r"[A-Za-z0-9_./][A-Za-z0-9_./~+@:=,-]*", "the path of a file, without spaces")
-]
-
-
 UnitName = Annotated[
     str, matching(r"[A-Za-z0-9][A-Za-z0-9:_.@-]{0,200}\.service", "a service such as 'nvidia-dcgm.service'")
 ]
@@ -36,7 +31,7 @@ class MigSettings(Component):
     config: MigConfigName | None = None
     """Name of a MIG configuration: of `file`, else one that NVIDIA publishes for the node's GPUs, such as
     `all-balanced`. Not given: the GPUs are left as they are, and nothing brings a layout back at a boot."""
-    file: DeclarationFile | None = None
+    file: FilePath | None = None
     """MIG declaration in the format of nvidia-mig-parted, on the machine where gpunode runs; a relative path counts
     from where it is run."""
 
@@ -56,9 +51,8 @@ class MigSettings(Component):
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Yield what is wrong with the declaration, and a configuration that there is not."""
         # Late: what has no MIG needs none of it.
-        from gpunode.settings.mig_parted.declaration import selected
+        from gpunode.settings.mig_parted.declaration import known_names, selected
         from gpunode.settings.mig_parted.mistakes import DeclarationError, word
-        from gpunode.settings.mig_parted.published import known_names
 
         if self.config_from_label and self.config is not None:
             yield "config", "cannot stand beside config_from_label = True: leave one of them out"

@@ -9,11 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gpunode.settings.component import Component
-from gpunode.settings.crio import CrioSettings
+from gpunode.settings.component import Component, component_of
 from gpunode.settings.cuda import CudaSettings
-from gpunode.settings.dcgm import DcgmSettings
-from gpunode.settings.dcgm_exporter_chart import DcgmExporterChartSettings
+from gpunode.settings.dcgm import DcgmExporterChartSettings, DcgmSettings
 from gpunode.settings.device_plugin import DevicePluginSettings
 from gpunode.settings.driver import DriverSettings
 from gpunode.settings.gpu_operator import GpuOperatorSettings
@@ -23,23 +21,24 @@ from gpunode.settings.imex import known as imex_known
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.layers import DEEPEST, is_too_deep
 from gpunode.settings.mig import MigSettings
-from gpunode.settings.mistakes import UNKNOWN_NAME, WRONG_TYPE, component_of, dotted, problem_of
 from gpunode.settings.mps import MpsSettings
-from gpunode.settings.podman import PodmanSettings
 from gpunode.settings.power import PowerSettings
 from gpunode.settings.problems import (
     CONTRADICTION,
     SECRET,
+    UNKNOWN_NAME,
+    WRONG_TYPE,
     Problem,
     SettingsError,
+    dotted,
     nearest,
+    problem_of,
     written,
 )
-from gpunode.settings.proxy import ProxySettings
 from gpunode.settings.rdma import RdmaSharedDevicePluginSettings
-from gpunode.settings.repositories import RepositoriesSettings
+from gpunode.settings.repositories import ProxySettings, RepositoriesSettings
 from gpunode.settings.run import DisruptionSettings, EngineSettings, VerifySettings
-from gpunode.settings.runtimes import ContainerdSettings, DockerSettings
+from gpunode.settings.runtimes import ContainerdSettings, CrioSettings, DockerSettings, PodmanSettings
 from gpunode.settings.sharing import SharingSettings
 from gpunode.settings.slurm import SlurmSettings
 from gpunode.settings.toolkit import ToolkitSettings
@@ -164,20 +163,17 @@ def _between(parts: Mapping[str, Component]) -> Iterator[Problem]:
 
 def _same_release(parts: Mapping[str, Component]) -> Iterator[Problem]:
     """Yield each plugin by a chart whose release is another's, too: one would take the other's place, or away."""
-    taken: dict[tuple[str, str], str] = {}
+    releases: list[tuple[str, tuple[str, str]]] = []
     for key in ("device_plugin", "gpu_operator", "dcgm_exporter_chart"):
-        own = parts.get(key)
-        if own is None or not getattr(own, "enabled", True):
-            continue
-        at = getattr(own, "namespace", ""), getattr(own, "release", "")
-        if (whose := taken.setdefault(at, key)) != key and key == "dcgm_exporter_chart":
-            message = f"is the release {at[0]}/{at[1]} of {whose}, too; give it a release or a namespace of its own"
-            yield Problem(f"{key}.release", repr(at[1]), message, code=CONTRADICTION)
+        own: Any = parts.get(key)
+        if own is not None and getattr(own, "enabled", True):
+            releases.append((key, (own.namespace, own.release)))
     for name, plugin in getattr(parts.get("kubernetes"), "device_plugins", {}).items():
-        if plugin.chart is None or plugin.namespace is None:
-            continue
-        at, key = (plugin.namespace, plugin.release or name), f"kubernetes.device_plugins.{name}"
-        if (whose := taken.setdefault(at, key)) != key:
+        if plugin.chart is not None and plugin.namespace is not None:
+            releases.append((f"kubernetes.device_plugins.{name}", (plugin.namespace, plugin.release or name)))
+    taken: dict[tuple[str, str], str] = {}
+    for key, at in releases:
+        if (whose := taken.setdefault(at, key)) != key and key != "gpu_operator":
             message = f"is the release {at[0]}/{at[1]} of {whose}, too; give it a release or a namespace of its own"
             yield Problem(f"{key}.release", repr(at[1]), message, code=CONTRADICTION)
 

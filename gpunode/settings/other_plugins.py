@@ -1,28 +1,84 @@
-"""Settings of device plugins that are no component of gpunode's: each by a manifest file, or by a helm chart."""
+"""Settings of device plugins that are no component of gpunode's: each by a manifest file, or by a helm chart.
+
+Also names of extended resources: which a node can have, and which of them a device plugin serves.
+"""
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, Field
 
-from gpunode.settings.chart import (
-    ChartName,
-    ChartValues,
-    ReleaseName,
-    ReleaseSettings,
-    Repository,
-    TaggedVersion,
-)
-from gpunode.settings.component import AbsolutePath, Component, DnsLabel, matching
-from gpunode.settings.extended_resources import ResourceCount, of_others
+from gpunode.base.tables.reading import Row, table
+from gpunode.settings.chart import ChartName, ChartValues, ReleaseName, ReleaseSettings, Repository, TaggedVersion
+from gpunode.settings.component import LABEL, AbsolutePath, Component, DnsLabel, FilePath, matching
 
 if TYPE_CHECKING:
     from gpunode.settings.plugin_manifest import Manifest
+
+
+ResourceCount = Annotated[int, Field(ge=1, le=1_000_000)]
+# A quota names it `requests.DOMAIN/NAME`, which must be a label's key, too: 253 characters before the slash.
+_NAME = re.compile(rf"(?=[^/]{{1,244}}/){LABEL}(\.{LABEL})*/[A-Za-z0-9]([A-Za-z0-9._-]{{0,61}}[A-Za-z0-9])?", re.ASCII)
+# What NVIDIA's device plugin offers. Others have names with the same prefix: the network operator's nvidia.com/hostdev,
+# KubeVirt's nvidia.com/GRID_T4-2Q.
+OF_PLUGIN = re.compile(r"nvidia\.com/(gpu(\.shared)?|mig-.+)")
+# The kubelet's own resources; what stands under it is no extended one.
+_NATIVE = "kubernetes.io/"
+
+
+@dataclass(frozen=True)
+class Served(Row):
+    """Hold how the names of resources begin that a device plugin offers: by whom, and where that is said."""
+
+    begins: str
+    plugin: str
+    source: str
+
+
+served = table(tuple[Served, ...], "extended_resources.yaml")
+
+
+def resource_name(text: str) -> str:
+    """Return an extended resource's name as it is; raise ValueError where a node cannot have it."""
+    if _NAME.fullmatch(text) is None or text.startswith("requests."):
+        raise ValueError(
+            "must be DOMAIN/NAME such as 'example.com/dongle': the domain in lower case, the name of letters, digits, "
+            "'-', '_' and '.' inside, 63 at most"
+        )
+    if _NATIVE in text:
+        raise ValueError("is in Kubernetes' own domain kubernetes.io; take one of yours")
+    return text
+
+
+def of_others(text: str) -> str:
+    """Return the name of a resource of another device plugin; raise ValueError where it is none, or NVIDIA's plugin's.
+
+    What that one offers follows from the node's GPUs, MIG layout and `sharing`.
+    """
+    resource_name(text)
+    if OF_PLUGIN.fullmatch(text) is not None:
+        raise ValueError("is what NVIDIA's device plugin offers, which the verdict expects by itself; leave it out")
+    return text
+
+
+def by_hand(text: str) -> str:
+    """Return the name of a resource that is counted by hand; raise ValueError where it is none, or a plugin's."""
+    resource_name(text)
+    for each in served():
+        if text.startswith(each.begins):
+            raise ValueError(
+                f"is served by {each.plugin}, and the kubelet would overwrite a count by hand; leave it out, and let "
+                "the plugin count"
+            )
+    return text
+
 
 # What is gpunode's own among the names of the others: the RDMA shared device plugin, and DCGM's exporter by its chart.
 RDMA, EXPORTER = "rdma-shared", "dcgm-exporter"
@@ -41,7 +97,6 @@ PluginName = Annotated[
     matching(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", "lower-case letters, digits and '-' inside, 40 at most"),
     AfterValidator(_no_other_s),
 ]
-_File = Annotated[str, matching(r"[A-Za-z0-9_./][A-Za-z0-9_./~+@:=,-]*", "the path of a file, without spaces")]
 _Resource = Annotated[str, AfterValidator(of_others)]
 _OF_A_CHART = ("repository", "version", "release", "namespace", "ca_file", "take_over", "values")
 
@@ -49,7 +104,7 @@ _OF_A_CHART = ("repository", "version", "release", "namespace", "ca_file", "take
 class OtherPlugin(Component):
     """A device plugin of others, by a manifest file or by a helm chart."""
 
-    manifest: _File | None = None
+    manifest: FilePath | None = None
     """Manifest of the plugin's objects, on the machine where gpunode runs; a relative path counts from where it is run.
     Its DaemonSets go to the nodes alone that have the plugin."""
     chart: ChartName | None = None
@@ -80,11 +135,11 @@ class OtherPlugin(Component):
         + taken: object -> the plugin that has it, of those before; this one's are added
         """
         if (self.manifest is None) == (self.chart is None):
-            both = "stands beside chart: leave one out"
-            yield (
-                "manifest",
-                "is missing: name the plugin's manifest file, or its chart" if self.chart is None else both,
+            neither, both = (
+                "is missing: name the plugin's manifest file, or its chart",
+                "stands beside chart: leave one out",
             )
+            yield "manifest", neither if self.chart is None else both
             return
         if self.manifest is not None:
             for field in _OF_A_CHART:
@@ -133,18 +188,10 @@ class OtherPlugin(Component):
 
     def release_of(self, name: str) -> ReleaseSettings:
         """Return the release that the chart is to be, for a plugin of this name."""
-        values = {
-            "chart": self.chart,
-            # Never asked where the chart is in none.
-            "repository": self.repository or "https://none.invalid",
-            "ca_file": self.ca_file,
-            "version": self.version,
-            "release": self.release or name,
-            "namespace": self.namespace,
-            "take_over": self.take_over,
-            "values": self.values,
-        }
-        return _release_model(name).model_validate(values)
+        own = {field: getattr(self, field) for field in ReleaseSettings.model_fields}
+        # Never asked where the chart is in none.
+        repository = self.repository or "https://none.invalid"
+        return _release_model(name).model_validate({**own, "repository": repository, "release": self.release or name})
 
 
 @lru_cache(maxsize=64)

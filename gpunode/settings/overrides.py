@@ -6,11 +6,10 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 from gpunode.settings import set_option
-from gpunode.settings.component import Component
+from gpunode.settings.component import Component, alternatives, annotation_at, component_of, settings_or_mapping
 from gpunode.settings.model import component_models
 from gpunode.settings.problems import SECRET, hides, is_secret, nearest
 from gpunode.settings.set_option import LIMIT, SET, OverrideError
@@ -101,15 +100,15 @@ def _path(model: type[Component], names: list[str], text: str) -> list[str]:
     """Return the path to a setting; behind one that is a mapping by names of the user's own, dots are of the name."""
     at: Any = model
     for done, name in enumerate(names):
-        if _is_component(at):
+        if component_of(at):
             field = at.model_fields.get(name)
-            at = None if field is None else _inner(field.annotation)
+            at = None if field is None else settings_or_mapping(field.annotation)
         elif get_origin(at) is dict:
             inner, rest = get_args(at)[1], names[done:]
             if inner is Any:
                 # Of a chart's values: a dot leads into a mapping, as with helm's own --set.
                 return names
-            if not _is_component(inner):
+            if not component_of(inner):
                 return [*names[:done], ".".join(rest)]
             # Up to what the entry has a setting of that name for; else the word gives the entry whole, or a mistake.
             ends = (end for end in range(1, len(rest)) if rest[end] in inner.model_fields)
@@ -122,46 +121,15 @@ def _path(model: type[Component], names: list[str], text: str) -> list[str]:
 
 
 def _value(model: type[Component], path: list[str], text: str) -> Any:
-    annotation = _annotation(model, path)
-    texts = annotation is not None and any(_is_text(each) for each in _alternatives(annotation))
-    if texts and not (text == "null" and type(None) in _alternatives(annotation)):
+    annotation = annotation_at(model, path)
+    texts = annotation is not None and any(_is_text(each) for each in alternatives(annotation))
+    if texts and not (text == "null" and type(None) in alternatives(annotation)):
         return text
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         # The settings' own message says what is allowed.
         return text
-
-
-def _annotation(model: type[Component], path: list[str]) -> Any:
-    """Return what a setting may be; None where the settings have no such key, or its mapping any."""
-    at: Any = model
-    for name in path:
-        at = _inner(at)
-        if _is_component(at):
-            field = at.model_fields.get(name)
-            if field is None:
-                return None
-            at = field.annotation
-        elif get_origin(at) is dict:
-            at = get_args(at)[1]
-        else:
-            return None
-    return at
-
-
-def _inner(annotation: Any) -> Any:
-    """Return of what may be several things the one that has keys; else the annotation itself."""
-    found = (each for each in _alternatives(annotation) if _is_component(each) or get_origin(each) is dict)
-    return next(found, annotation)
-
-
-def _is_component(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, Component)
-
-
-def _alternatives(annotation: Any) -> tuple[Any, ...]:
-    return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
 
 
 def _is_text(annotation: Any) -> bool:

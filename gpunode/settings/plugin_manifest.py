@@ -16,6 +16,7 @@ import yaml
 
 from gpunode.base.kubernetes_yaml import Loader
 from gpunode.settings.chart import plain_json
+from gpunode.settings.cluster.chart_values import found_in
 
 _LARGEST = 1024 * 1024
 _DEEPEST = 64
@@ -83,7 +84,7 @@ def parse_manifest(text: str, name: str) -> Manifest:
     found: list[dict[str, Any]] = []
     identities: dict[tuple[str, str, str, str], int] = {}
     for line, content in _documents(text, name):
-        wrong = list(_wrong(content)) if isinstance(content, dict) else [_no_object(content)]
+        wrong = list(_wrong(content))
         if not wrong:
             identity = _identity(content)
             if identity in identities:
@@ -107,8 +108,7 @@ def _documents(text: str, name: str) -> Iterator[tuple[int, Any]]:
         while loader.check_node():
             node = loader.get_node()
             line = node.start_mark.line + 1
-            if (twice := _twice(node, name)) is not None:
-                raise ManifestError([twice])
+            _check_values(node, name)
             content = loader.construct_document(node)
             if content is not None:
                 yield line, content
@@ -138,8 +138,8 @@ def _not_too_deep(text: str, name: str) -> None:
             depth -= 1
 
 
-def _twice(node: yaml.Node, name: str) -> str | None:
-    """Return what is wrong with a document before it is built: a key twice, too many values behind aliases, a loop."""
+def _check_values(node: yaml.Node, name: str) -> None:
+    """Raise ManifestError for a document before it is built: a key twice, too many values behind aliases, a loop."""
     sizes: dict[int, int] = {}
 
     def size(each: yaml.Node) -> int:
@@ -157,8 +157,8 @@ def _twice(node: yaml.Node, name: str) -> str | None:
         return sizes[id(each)]
 
     if size(node) > _MOST_NODES:
-        return f"{name}:{node.start_mark.line + 1}: holds more than {_MOST_NODES} values, aliases counted each time"
-    return None
+        line = node.start_mark.line + 1
+        raise ManifestError([f"{name}:{line}: holds more than {_MOST_NODES} values, aliases counted each time"])
 
 
 def _once(mapping: yaml.MappingNode, name: str) -> None:
@@ -173,12 +173,12 @@ def _once(mapping: yaml.MappingNode, name: str) -> None:
             seen.add(key.value)
 
 
-def _no_object(content: Any) -> str:
-    return f"a {type(content).__name__} stands where an object should: a mapping with apiVersion, kind and metadata"
-
-
-def _wrong(content: Mapping[str, Any]) -> Iterator[str]:
+def _wrong(content: Any) -> Iterator[str]:
     """Yield what is wrong with an object."""
+    if not isinstance(content, dict):
+        found = type(content).__name__
+        yield f"a {found} stands where an object should: a mapping with apiVersion, kind and metadata"
+        return
     kind, version = content.get("kind"), content.get("apiVersion")
     if not (isinstance(kind, str) and isinstance(version, str)):
         yield "an object without apiVersion and kind"
@@ -191,8 +191,7 @@ def _wrong(content: Mapping[str, Any]) -> Iterator[str]:
         allowed = ", ".join(f"{of}/{each}" if of else each for of, each in KINDS)
         yield f"{kind} of {version[:80]} is refused: gpunode takes away none but {allowed}"
         return
-    metadata = content.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, dict) else None
+    metadata, name = content.get("metadata"), found_in(content, "metadata.name")
     if not isinstance(metadata, dict) or not isinstance(name, str) or not name:
         yield f"{kind} has no metadata.name"
         return
@@ -208,16 +207,17 @@ def _wrong(content: Mapping[str, Any]) -> Iterator[str]:
     for field in ("uid", "resourceVersion", "generation", "managedFields", "selfLink"):
         if field in metadata:
             yield f"{kind} {name} has metadata.{field}: the cluster writes it; take it out"
-    if kind == "DaemonSet":
-        yield from _daemon_set(name, content)
-    if kind in _WORKLOADS and not isinstance(_pod(content).get("containers"), list):
+    if kind == "DaemonSet" and found_in(content, "spec.updateStrategy.type") == "OnDelete":
+        yield (
+            f"DaemonSet {name} has updateStrategy OnDelete: its pods would stay as they are until somebody deletes "
+            "them, and no run could prove the new ones; leave it out"
+        )
+    if kind in _WORKLOADS and not isinstance(found_in(content, "spec.template.spec.containers"), list):
         yield f"{kind} {name} has no spec.template.spec.containers"
     elif kind in _WORKLOADS:
-        yield from _no_texts(f"{kind} {name}", "spec.template.spec.nodeSelector", _pod(content).get("nodeSelector"))
-        template = content["spec"]["template"].get("metadata")
-        for field in ("labels", "annotations"):
-            told = template.get(field) if isinstance(template, dict) else None
-            yield from _no_texts(f"{kind} {name}", f"spec.template.metadata.{field}", told)
+        for field in ("spec.nodeSelector", "metadata.labels", "metadata.annotations"):
+            at = f"spec.template.{field}"
+            yield from _no_texts(f"{kind} {name}", at, found_in(content, at))
     try:
         plain_json(content)
         json.dumps(content, allow_nan=False)
@@ -235,23 +235,6 @@ def _no_texts(what: str, field: str, found: Any) -> Iterator[str]:
     for key, value in found.items():
         if not (isinstance(key, str) and isinstance(value, str)):
             yield f"{what}: {field}.{str(key)[:60]} is {str(value)[:60]}, which has to be a text: put it in quotes"
-
-
-def _daemon_set(name: str, content: Mapping[str, Any]) -> Iterator[str]:
-    spec = content.get("spec")
-    strategy = spec.get("updateStrategy") if isinstance(spec, dict) else None
-    if isinstance(strategy, dict) and strategy.get("type") == "OnDelete":
-        yield (
-            f"DaemonSet {name} has updateStrategy OnDelete: its pods would stay as they are until somebody deletes "
-            "them, and no run could prove the new ones; leave it out"
-        )
-
-
-def _pod(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Any = content
-    for name in ("spec", "template", "spec"):
-        found = found.get(name) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else {}
 
 
 def _identity(content: Mapping[str, Any]) -> tuple[str, str, str, str]:

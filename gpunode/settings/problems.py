@@ -1,4 +1,4 @@
-"""What is wrong with settings, as data and as one message."""
+"""What is wrong with settings, as data and as one message, also what pydantic finds in host data."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from operator import attrgetter
+from typing import Any, Literal, get_args, get_origin
 
 from gpunode.base.errors import CodedError
 from gpunode.base.host_names import folded
 from gpunode.base.messages import Code, Mistake, mistake, shown, with_code
 from gpunode.base.reading import Reading
+from gpunode.settings.component import Component, alternatives, annotation_at
 from gpunode.settings.layers import DEEPEST
 
 WRONG_VALUE = mistake(
@@ -43,9 +45,36 @@ IMEX_DOMAIN = mistake(
     "A domain has at least two nodes, each with its own address that the others reach.",
     remedy="give all of the domain's hosts the same imex.domain, set imex.address, or leave imex out",
 )  # fmt: skip
+UNKNOWN_NAME = mistake(
+    "settings.unknown-name", "A name in the host's data is unknown to gpunode and pyinfra.",
+    "It is misspelt, from another gpunode, or your own. Your own names may begin with the prefix in the message.",
+    remedy="write the intended name (docs/settings.md lists all), or remove it",
+)  # fmt: skip
+FORMER_NAME = mistake(
+    "settings.former-name", "A setting is given by its former and by its present name.",
+    remedy="leave the former name out",
+)  # fmt: skip
+NOT_ALLOWED = mistake(
+    "settings.not-allowed", "A setting has a value that is not allowed.",
+    remedy="write one of the values that the message lists",
+)  # fmt: skip
+WRONG_TYPE = mistake(
+    "settings.wrong-type", "A setting has a value of the wrong type.",
+    "Versions have to be strings: 12.10 without quotes is read as 12.1.",
+    remedy="write the type that the message names; quote versions",
+)  # fmt: skip
 _LONGEST_VALUE = 120
 # Each is written by a character at least.
 _MOST_SHOWN = 2 * _LONGEST_VALUE
+_LONGEST_KEY = 120
+_EXPECTED = {
+    "string_type": "a string",
+    "bool_type": "True or False",
+    "int_type": "a whole number",
+    "model_type": "a mapping of settings",
+    "tuple_type": "a list",
+    "dict_type": "a mapping",
+}
 SECRET = "<not shown>"
 _SECRET_NAME = re.compile(
     r"pass(w|phrase|$)|pwd|secret|token|credential|auth|user|login|(api|private|access)[_-]?key", re.IGNORECASE
@@ -180,3 +209,46 @@ def nearest(name: str, allowed: Iterable[str]) -> str | None:
     """Return the allowed name that `name` most likely meant; None if none is near."""
     found = difflib.get_close_matches(name, list(allowed), n=1, cutoff=0.6)
     return found[0] if found else None
+
+
+def dotted(*parts: object) -> str:
+    """Return a key as one line, whatever characters somebody put into it."""
+    text = ".".join(str(part) for part in parts)
+    return text if text.isprintable() and len(text) <= _LONGEST_KEY and "@" not in text else written(text)
+
+
+def problem_of(component: str, model: type[Component], error: Mapping[str, Any]) -> Problem:
+    """Return an error of pydantic's as a problem; component: the name under which host data has the settings."""
+    path: tuple[int | str, ...] = error["loc"]
+    key = dotted(component, *path)
+    kind, value = error["type"], error["input"]
+    if kind == "extra_forbidden":
+        within = annotation_at(model, path[:-1])
+        if now := within.former.get(str(path[-1])):
+            message = f"is the former name of {now}, which is set, too; leave it out"
+            return Problem(key, written(value), message, code=FORMER_NAME)
+        allowed = tuple(within.model_fields)
+        near = nearest(str(path[-1]), allowed)
+        shown = SECRET if is_secret(path[-1]) else written(value)
+        message = f"unknown setting{f'; did you mean {near!r}?' if near else ''}"
+        return Problem(key, shown, message, allowed, code=UNKNOWN_NAME)
+    if kind == "literal_error":
+        # Beside None, where that is allowed as well.
+        literals = [part for part in alternatives(annotation_at(model, path)) if get_origin(part) is Literal]
+        choices = tuple(str(choice) for part in literals for choice in get_args(part))
+        return Problem(key, written(value), "not allowed", choices, code=NOT_ALLOWED)
+    if kind == "not_listed":
+        return Problem(key, written(value), str(error["msg"]), tuple(error["ctx"]["allowed"]), code=NOT_ALLOWED)
+    if kind == "value_error":
+        return Problem(key, written(value), str(error["ctx"]["error"]))
+    if kind == "too_long":
+        return Problem(key, written(value), f"has {len(value)} entries; {error['ctx']['max_length']} are the most")
+    if kind == "greater_than_equal":
+        return Problem(key, written(value), f"must be {error['ctx']['ge']} or more")
+    if kind == "string_type" and isinstance(value, int | float) and not isinstance(value, bool):
+        # 12.10 would be read as 12.1: numbers are refused even where they happen to come out right.
+        return Problem(key, written(value), f"must be a string: quote it, '{value}'", code=WRONG_TYPE)
+    if kind in _EXPECTED:
+        message = f"must be {_EXPECTED[kind]}, not {type(value).__name__}"
+        return Problem(key, written(value), message, code=WRONG_TYPE)
+    return Problem(key, written(value), str(error["msg"]))

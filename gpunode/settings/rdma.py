@@ -9,8 +9,8 @@ from pydantic import AfterValidator, Field
 
 from gpunode.settings.chart import HOST
 from gpunode.settings.component import Component, DnsLabel, matching
-from gpunode.settings.extended_resources import ResourceCount, of_others
 from gpunode.settings.kubernetes import KubernetesSettings
+from gpunode.settings.other_plugins import ResourceCount, of_others
 
 PinnedImage = Annotated[
     str,
@@ -97,10 +97,8 @@ class RdmaSharedDevicePluginSettings(Component):
         for name, resource in self.resources.items():
             short = name.partition("/")[2]
             if short in names:
-                yield (
-                    "resources",
-                    f"has {names[short]} and {name}: the plugin takes a name once, with whatever prefix",
-                )
+                message = f"has {names[short]} and {name}: the plugin takes a name once, with whatever prefix"
+                yield "resources", message
             names.setdefault(short, name)
             if not resource.selectors:
                 yield "resources", f"has {name} without a selector: give it vendors, device_ids, drivers or if_names"

@@ -1,10 +1,13 @@
-"""Settings of containerd and docker, and what those of every container runtime have."""
+"""Settings of the container runtimes: containerd, docker, CRI-O and podman."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from gpunode.base import versions
+from gpunode.base.tables.reading import Row, table
 from gpunode.settings.component import Component, UpstreamVersion
 
 
@@ -26,10 +29,14 @@ class Runtime(Component):
 
     def beside(self, others: Mapping[str, Component]) -> Iterator[tuple[str, str]]:
         """Yield a default runtime that the container toolkit would bring, where there is to be none."""
-        without_toolkit = not getattr(others.get("toolkit"), "enabled", True)
-        if self.enabled and self.default_runtime == "nvidia" and without_toolkit:
+        if self.enabled and self.default_runtime == "nvidia" and not _is_on(others, "toolkit"):
             message = "needs the nvidia runtime, which toolkit.enabled = False leaves out"
             yield "default_runtime", f"{message}; use 'runc' or enable the toolkit"
+
+
+def _is_on(others: Mapping[str, Component], name: str) -> bool:
+    # One whose own settings are wrong is told of by itself.
+    return bool(getattr(others.get(name), "enabled", name == "toolkit"))
 
 
 class ContainerdSettings(Runtime):
@@ -81,3 +88,109 @@ class DockerSettings(Runtime):
             return
         if len({self.source, other.source} - {"present"}) > 1:
             yield "source", f"cannot stand beside containerd.source {other.source!r}: each brings its own containerd"
+
+
+# The first CRI-O that reads CDI specifications, which is the oldest that gpunode configures.
+first_crio_with_cdi = table(str, "crio.yaml", "first_with_cdi")
+
+
+class CrioSettings(Runtime):
+    """CRI-O that is there already: gpunode installs none, it makes the runtime nvidia known in
+    crio.conf.d/99-nvidia.toml, the file of `nvidia-ctk runtime configure --runtime=crio`; whatever else that file says
+    stays. CDI specifications CRI-O reads by itself. Only a SIMULATED CRI-O was ever configured so."""
+
+    component: ClassVar[str] = "crio"
+
+    enabled: bool = False
+    """true: gpunode configures CRI-O."""
+    source: Literal["present"] = "present"
+    """It is there already: whoever owns the node installs it."""
+    version: UpstreamVersion | None = None
+    """Upstream version or branch, such as `1.31`, that has to be there; not given: any with CDI."""
+    default_runtime: Literal["nvidia", "crun", "runc"] = "nvidia"
+    """Runtime of containers that name none; with another one, which CRI-O has to know, pods choose nvidia by a
+    RuntimeClass. The runtime nvidia calls a runc or crun of the PATH."""
+    systemd_cgroup: bool = True
+    """`cgroup_manager`: systemd, else cgroupfs; must agree with the kubelet's cgroupDriver."""
+
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Yield a version that knows no CDI."""
+        first = first_crio_with_cdi()
+        if self.version is not None and not versions.at_least(self.version, versions.major_minor(first)):
+            yield "version", f"knows no CDI; {first} is the first that does"
+
+    def beside(self, others: Mapping[str, Component]) -> Iterator[tuple[str, str]]:
+        """Yield what CRI-O lacks or is in the way of: its runtime, the kubelet's one, the test's containers."""
+        if not self.enabled:
+            return
+        if self.default_runtime == "nvidia" and not _is_on(others, "toolkit"):
+            message = "needs the nvidia runtime, which toolkit.enabled = False leaves out"
+            yield "default_runtime", f"{message}; use 'crun' or enable the toolkit"
+        if _is_on(others, "kubernetes") and _is_on(others, "containerd"):
+            message = "cannot stand beside containerd in a cluster, whose kubelet has one"
+            yield "enabled", f"{message}; set containerd.enabled = False"
+        starts = _is_on(others, "containerd") or _is_on(others, "docker")
+        if getattr(others.get("verify"), "smoke", False) and not starts:
+            message = "leaves verify.smoke nothing to start containers by, which is docker or containerd"
+            yield "enabled", f"{message}; set it to False"
+
+
+@dataclass(frozen=True)
+class Archive(Row):
+    """Hold which podman a distribution's own archive has; empty: it has none."""
+
+    id: str
+    version: str
+    podman: str
+
+
+@dataclass(frozen=True)
+class PodmanVersions(Row):
+    """Hold which podman reads what: the first with CDI, and the first that reads what a toolkit writes from one on.
+
+    `archives` are those of which that is known.
+    """
+
+    first_with_cdi: str
+    first_with_gids: str
+    first_toolkit_with_gids: str
+    archives: tuple[Archive, ...]
+
+
+podman_versions = table(PodmanVersions, "podman.yaml")
+
+
+class PodmanSettings(Runtime):
+    """Podman, whose containers get GPUs by CDI: `podman run --device nvidia.com/gpu=all`. It has no daemon, so that
+    nothing is restarted, and its containers do not count for disruption.allow."""
+
+    component: ClassVar[str] = "podman"
+
+    enabled: bool = False
+    """true: gpunode installs and configures podman."""
+    source: Literal["distribution", "present"] = "distribution"
+    """The distribution's package, or `present`: already there, only configured."""
+    version: UpstreamVersion | None = None
+    """Upstream version; not given: the distribution's. Not with `source: present`."""
+    default_runtime: Literal["nvidia", "runc", "crun"] | None = None
+    """Runtime of containers that name none, in containers.conf.d/50-gpunode.conf; with `nvidia`, containers get GPUs by
+    NVIDIA_VISIBLE_DEVICES, too. Where crun or runc is not there, its package is installed (not with `source: present`,
+    which is refused). Not given: gpunode writes no such file."""
+
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Yield a version of a package that gpunode does not install, or that knows no CDI."""
+        yield from super().contradictions()
+        first = podman_versions().first_with_cdi
+        old = self.version is not None and not versions.at_least(self.version, versions.major_minor(first))
+        if old and self.source != "present":
+            yield "version", f"knows no CDI, by which containers get GPUs; {first} is the first that does"
+
+    def beside(self, others: Mapping[str, Component]) -> Iterator[tuple[str, str]]:
+        """Yield what podman lacks: a CDI specification, without which it has no way to a GPU."""
+        toolkit = others.get("toolkit")
+        if not self.enabled or toolkit is None:
+            return
+        if not _is_on(others, "toolkit"):
+            yield "enabled", "needs the NVIDIA container toolkit, which toolkit.enabled = False leaves out"
+        elif getattr(toolkit, "cdi", None) != "generate":
+            yield "enabled", "needs a CDI specification; set toolkit.cdi = 'generate' with it"

@@ -9,9 +9,9 @@ from posixpath import normpath
 from typing import Any
 
 from gpunode.base.document import newer
+from gpunode.base.findings import parse_waiting
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError, Reading
-from gpunode.base.waiting import parse_waiting
 
 PATH = "/var/lib/gpunode/applied.json"
 SCHEMA = 1
@@ -67,7 +67,7 @@ def record_text(
 ) -> str:
     """Return the record's text; the same for the same, in whatever order the files come.
 
-    + waiting: as of `gpunode.base.waiting`; a record where nothing waits does not tell of it
+    + waiting: as of `gpunode.base.findings`; a record where nothing waits does not tell of it
     """
     record: dict[str, Any] = {"gpunode": gpunode, "schema": SCHEMA, "settings": settings}
     record["files"] = {path: file.to_record() for path, file in files.items()}

@@ -27,7 +27,7 @@ from gpunode.kubernetes.nodes.labels import PRESENT
 from gpunode.lab.kubernetes_programs import WHEELS
 from gpunode.settings import SettingsError
 from gpunode.settings.cluster.chart_values import merged
-from gpunode.settings.cluster.features import unlisted_values
+from gpunode.settings.cluster.features import known
 from gpunode.settings.model import Settings
 from tests.real.chart_choices import (
     OLDEST,
@@ -249,6 +249,6 @@ def test_no_value_that_a_template_reads_is_told_to_be_a_misspelt_one_and_a_missp
     subcharts = {each[key] for each in content["dependencies"] for key in ("name", "alias") if key in each}
     # What stands below another comes after it.
     every = reduce(merged, map(_nested, sorted(read)))
-    assert unknown_values(every, own, subcharts, unlisted_values(chart.name)) == ()
-    (sentence,) = unknown_values({"tolerationz": []}, own, subcharts, unlisted_values(chart.name))
+    assert unknown_values(every, own, subcharts, known().unlisted_values.get(chart.name, ())) == ()
+    (sentence,) = unknown_values({"tolerationz": []}, own, subcharts, known().unlisted_values.get(chart.name, ()))
     assert "tolerationz" in sentence

@@ -20,8 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpunode.base.toml_edit import ConfigurationRefused, plain, same
-from gpunode.base.written_text import BOM
+from gpunode.base.toml_edit import BOM, ConfigurationRefused, plain, same
 from gpunode.components.containerd.drop_in import drop_in, with_import
 from gpunode.components.containerd.editor import Runtimes, render
 from tests.real.containerd_programs import VARIABLE, Program, programs

@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from gpunode.settings import OWN_DATA_PREFIX, Component, component_models
+from gpunode.settings.component import component_of_each
 from gpunode.settings.layers import REPLACE
-from gpunode.settings.mistakes import component_of_each
 
 _HEAD = f"""# Settings
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpunode.components.runtime_packages import RuntimePackages
 from gpunode.settings import settings_from
-from gpunode.settings.kubelet import KubeletSettings
+from gpunode.settings.kubernetes import KubeletSettings
 from gpunode.system.kubelet import Kubelet, parse_kubelet
 from tests.support import outcomes
 from tests.support.verify import GOOD

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from gpunode.agent import program
-from gpunode.agent.bundle import BundleError, carried
+from gpunode.agent.bundle import BundleError, carried, signers
 from gpunode.agent.files import Install, install_from, texts
 from gpunode.agent.pull import BUNDLE, OWN, Places, verified
-from gpunode.agent.signing import signers
 from gpunode.settings import settings_from
 from tests.support import warm
 

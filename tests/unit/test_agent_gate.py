@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from gpunode.agent import gate
-from gpunode.agent.gate import TAINT, Config, Later
+from gpunode.agent.gate import TAINT, Gate, Later
 from tests.support.certificate import self_signed
 from tests.support.messages import unnamed
 
@@ -43,8 +43,8 @@ class Api:
     answers: int | None = None
 
     @property
-    def config(self) -> Config:
-        return Config(self.url, str(self.ca), str(self.token))
+    def config(self) -> Gate:
+        return Gate(self.url, str(self.ca), str(self.token))
 
     def answer(self, method: str, path: str, token: str, sent: bytes) -> tuple[int, dict[str, Any]]:
         self.asked.append(f"{method} {path}")
@@ -213,7 +213,7 @@ def test_what_keeps_it_from_asking_is_told_without_the_token(
 def test_a_server_whose_certificate_is_not_the_cluster_s_gets_no_token(api: Api, tmp_path: Path) -> None:
     self_signed(tmp_path / "other.key", tmp_path / "other.pem", "IP:127.0.0.1")
     with pytest.raises(Later):
-        gate.opened(Config(api.url, str(tmp_path / "other.pem"), str(api.token)), "gpu-1")
+        gate.opened(Gate(api.url, str(tmp_path / "other.pem"), str(api.token)), "gpu-1")
     assert api.asked == []
 
 

@@ -22,9 +22,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpunode.agent import pull
-from gpunode.agent.bundle import Bundle, Program
+from gpunode.agent.bundle import Bundle, Program, SigningError, signature, signers
 from gpunode.agent.pull import BUNDLE, Config, Places, Refused
-from gpunode.agent.signing import SigningError, signature, signers
 from gpunode.base.document import AGENT_SCHEMA, REPORT_SCHEMA
 from tests.support.certificate import self_signed
 from tests.support.messages import unnamed

@@ -13,10 +13,10 @@ import jinja2
 import pytest
 import yaml
 
-from gpunode.agent.bundle import MOST, compressed, user_data
-from gpunode.agent.files import FIRST_PULL, Gate, Install, install_from, texts
+from gpunode.agent.bundle import MOST, compressed, signers, user_data
+from gpunode.agent.files import FIRST_PULL, Install, install_from, texts
+from gpunode.agent.gate import Gate
 from gpunode.agent.pull import Places
-from gpunode.agent.signing import signers
 from tests.support import warm
 from tests.support.messages import unnamed
 from tests.support.programs import programs, sh

@@ -103,7 +103,7 @@ def test_configurations_have_one_name_where_they_are_one(one: dict[str, Any], ot
 
 
 def test_every_row_of_the_table_has_a_version_and_a_source() -> None:
-    for table in ({"plugin": features.of_plugin()}, features.of_kubernetes(), features.of_helm()):
+    for table in (features.known().device_plugin, features.of_kubernetes(), features.known().helm):
         for name, needs in table.items():
             assert needs.source and needs.are_met_by("99.0") and not needs.are_met_by("0.1"), name
 

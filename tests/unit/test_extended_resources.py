@@ -30,7 +30,7 @@ from gpunode.kubernetes.nodes.labels import RESOURCES
 from gpunode.lab.cluster.pods import counted_by_others
 from gpunode.operations import device_plugin
 from gpunode.settings import Settings, settings_from
-from gpunode.settings.extended_resources import by_hand
+from gpunode.settings.other_plugins import by_hand
 from tests.support.simulated_host import Host
 from tests.support.verify import GOOD
 

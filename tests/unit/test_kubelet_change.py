@@ -20,7 +20,7 @@ from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.base.yaml_edit import changed, edited
 from gpunode.components.kubelet.change import KubeletChange, drop_in, in_file, wanted
 from gpunode.components.kubelet.decide import Desired, decide
-from gpunode.settings.kubelet import KubeletSettings
+from gpunode.settings.kubernetes import KubeletSettings
 from gpunode.system.kubelet import Kubelet, parse_kubelet
 from tests.support.kubelet import FILE, FOLDER, KUBEADM, asked, running, with_folder
 from tests.support.messages import unnamed

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gpunode.base import tables
 from gpunode.components.mig.check import target
 from gpunode.components.mig.goal import Verdict, judge, nearest_layouts
-from gpunode.settings.mig_parted.published import known_names, published
+from gpunode.settings.mig_parted.declaration import known_names, published
 
 pytestmark = pytest.mark.pure
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpunode.settings.cluster.features import unlisted_values, unread_values
+from gpunode.settings.cluster.features import known
 from tests.support.helm import unknown
 
 pytestmark = pytest.mark.pure
@@ -12,6 +12,7 @@ pytestmark = pytest.mark.pure
 
 def test_values_that_templates_read_though_the_chart_does_not_list_them_are_not_told() -> None:
     values = {"sleepInterval": "30s", "nvidiaDevRoot": "/", "gfd": {"args": ["a"], "arg": []}}
-    assert unknown(values, "gfd: {enabled: false}", (*unlisted_values("nvidia-device-plugin"), "*.args")) == ["gfd.arg"]
+    unlisted = known().unlisted_values["nvidia-device-plugin"]
+    assert unknown(values, "gfd: {enabled: false}", (*unlisted, "*.args")) == ["gfd.arg"]
     # A remedy of gpunode's own names none that is then told.
-    assert set(unread_values().values()) <= set(unlisted_values("nvidia-device-plugin"))
+    assert set(known().unread_values.values()) <= set(unlisted)

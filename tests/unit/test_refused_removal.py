@@ -98,7 +98,7 @@ def test_a_removal_goes_on_where_it_was_told_and_else_is_refused_by_name_and_in_
     (names,) = re.findall("would remove (.*), which", done.stderr)
     assert set(names.split()) == lost
     assert unnamed(done.stderr, *asked, INSTEAD, f"apt-get remove {names}") == []
-    table = tables.removed_for_runtimes()
+    table = tables.removals_of_runtimes()["apt"]
     assert lost <= {name for each in asked for name in table[each]}
 
 

@@ -11,8 +11,7 @@ import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, plain, put, same, table_in
-from gpunode.base.written_text import BOM
+from gpunode.base.toml_edit import BOM, ConfigurationRefused, Table, edited, plain, put, same, table_in
 from gpunode.components.containerd.drop_in import drop_in, with_import, without_import
 from gpunode.components.containerd.editor import Runtimes, render
 from gpunode.components.toolkit.configuration import asked_of

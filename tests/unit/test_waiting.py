@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.base.findings import Finding, FindingClass, NodeReport
-from gpunode.base.waiting import PENDING, parse_waiting, waiting, with_since
+from gpunode.base.findings import PENDING, Finding, FindingClass, NodeReport, parse_waiting, waiting, with_since
 from gpunode.facts.applied import Applied as AppliedFact
 from gpunode.facts.node import Node as NodeFact
 from gpunode.fleet.drift import contained_report

@@ -102,12 +102,4 @@ def repositories(family: str = "apt", folder: str | None = None) -> Mapping[str,
     return MappingProxyType(checked(dict[str, PublicRepository], found, "repositories.yaml"))
 
 
-def removed_for_runtimes(family: str = "apt") -> Mapping[str, tuple[str, ...]]:
-    """Return package of a container runtime -> the packages that a family's manager would remove for it.
-
-    By runtimes.yaml; empty for a family of which no such relations are known.
-    """
-    return removals_of_runtimes().get(family, {})
-
-
 __all__ = ["Distribution", "DriverSource", "TableError", "content"]

@@ -14,8 +14,7 @@ from typing import Any
 
 from gpunode.base import tables, versions
 from gpunode.base.tables.runtimes import ContainerdSchema
-from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, filled, put, table_in
-from gpunode.base.written_text import BOM
+from gpunode.base.toml_edit import BOM, ConfigurationRefused, Table, edited, filled, put, table_in
 
 _RANGE = re.compile(r"^(?P<major>\d+)\.(?:x|(?P<first>\d+)(?:-\d+\.(?P<last>\d+))?)$")
 _PLUGINS = {

@@ -34,7 +34,7 @@ from gpunode.components.runtime import (
     runtime_finding,
     service_findings,
 )
-from gpunode.settings.crio import known
+from gpunode.settings.runtimes import first_crio_with_cdi
 
 _SILENT = "CRI-O runs, but `crio status config` gives no answer"
 INSTALL = "install CRI-O as your cluster does (https://github.com/cri-o/packaging), or set crio.enabled = False"
@@ -101,7 +101,7 @@ def decide_configuration(desired: Desired, actual: Crio) -> Decision[RuntimeChan
 
 
 def _version(desired: Desired, actual: Crio) -> Finding:
-    rule, first = desired.version, known().first_with_cdi
+    rule, first = desired.version, first_crio_with_cdi()
     if actual.version is None:
         return by_hand(VERSION.compared(None, rule or "any version with CDI", False), _absent(actual))
     good = versions.at_least(actual.version, first) if rule is None else versions.in_branch(actual.version, rule)

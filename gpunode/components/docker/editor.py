@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from gpunode.base import versions
-from gpunode.base.written_text import bare, ended_like, not_utf8, where
+from gpunode.base.toml_edit import bare, ended_like, not_utf8, where
 
 NVIDIA_RUNTIME = "/usr/bin/nvidia-container-runtime"
 _CGROUP_DRIVER = "native.cgroupdriver="

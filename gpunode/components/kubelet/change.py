@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.base.yaml_edit import Path, Value, edited, plain, scalar, value_at
-from gpunode.settings.kubelet import KubeletSettings
+from gpunode.settings.kubernetes import KubeletSettings
 from gpunode.system.kubelet import Kubelet, default_evictions, known, merged, settings_of
 
 NAME = "90-gpunode.conf"

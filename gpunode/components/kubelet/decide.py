@@ -22,7 +22,7 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.kubelet.change import OURS, KubeletChange, change, is_in_file, path_of, wanted
-from gpunode.settings.kubelet import KubeletSettings
+from gpunode.settings.kubernetes import KubeletSettings
 from gpunode.system.kubelet import Kubelet
 
 UNIT = "kubelet.service"

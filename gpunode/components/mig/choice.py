@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from gpunode.components.mig.check import target
 from gpunode.components.mig.device_filter import Match, PciId, matches
 from gpunode.settings.mig import MigSettings
-from gpunode.settings.mig_parted.declaration import Declaration, Entry, selected
-from gpunode.settings.mig_parted.published import published
+from gpunode.settings.mig_parted.declaration import Declaration, Entry, published, selected
 from gpunode.system.pci import PciGpu
 
 

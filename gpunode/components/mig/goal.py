@@ -11,8 +11,8 @@ from gpunode.components.mig.change import Instance, Wanted, change, in_order, si
 from gpunode.components.mig.geometry import product_geometry
 from gpunode.components.mig.layouts import nearest
 from gpunode.components.mig.placement import Impossible, counts, layout_of, place, text
+from gpunode.settings.mig_parted.declaration import balanced, published
 from gpunode.settings.mig_parted.profile import Profile, parse_profile
-from gpunode.settings.mig_parted.published import balanced, published
 
 
 class Verdict(StrEnum):

@@ -14,7 +14,7 @@ from gpunode.base.template import rendered
 from gpunode.components.podman.state import Podman
 from gpunode.components.runtime import runtime_finding
 from gpunode.settings import Settings
-from gpunode.settings.podman import known
+from gpunode.settings.runtimes import podman_versions
 
 PATH = "/etc/containers/containers.conf.d/50-gpunode.conf"
 PATHS = (PATH,)
@@ -120,7 +120,7 @@ def _version(desired: Desired, actual: Podman) -> Finding:
         return item if desired.installs else by_hand(item, _NOT_INSTALLED)
     if rule is not None:
         return VERSION.compared(actual.version, rule, versions.in_branch(actual.version, rule))
-    first = known().first_with_cdi
+    first = podman_versions().first_with_cdi
     good = versions.at_least(actual.version, first)
     item = VERSION.compared(actual.version, "any version with CDI", good)
     return by_hand(item, _OLD.format(version=actual.version, first=first))
@@ -130,7 +130,7 @@ def _reads(actual: Podman, toolkit: str | None) -> Iterator[Finding]:
     """Judge whether podman can read what this toolkit writes."""
     if actual.version is None or toolkit is None:
         return
-    row = known()
+    row = podman_versions()
     writes = versions.at_least(toolkit, row.first_toolkit_with_gids)
     good = versions.at_least(actual.version, row.first_with_gids) or not writes
     item = CDI.compared("readable" if good else f"of toolkit {toolkit}", "readable", good)

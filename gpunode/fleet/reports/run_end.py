@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gpunode.base.comparison import RUN
-from gpunode.base.findings import ExitCode, Finding, FindingClass, NodeReport, finding_from, verdict, worst
+from gpunode.base.findings import PENDING, ExitCode, Finding, FindingClass, NodeReport, finding_from, verdict, worst
 from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.host_names import folded_in_a_line
 from gpunode.base.messages import Scope, command_error
 from gpunode.base.verdicts import Refusal
-from gpunode.base.waiting import PENDING
 from gpunode.fleet.access import errors
 from gpunode.fleet.call import SOME_CALL, Call
 from gpunode.fleet.reports.findings_text import report_text

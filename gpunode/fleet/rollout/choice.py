@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.errors import CodedError
-from gpunode.base.findings import Finding, FindingClass, NodeReport, cluster_of, nodes_of, worst
+from gpunode.base.findings import PENDING, Finding, FindingClass, NodeReport, cluster_of, nodes_of, worst
 from gpunode.base.messages import command_error
-from gpunode.base.waiting import PENDING
 from gpunode.fleet.rollout.entries import LeftOut, Outcome
 
 _HEALED_BY_A_RUN = (FindingClass.DRIFT, *PENDING)

@@ -37,7 +37,7 @@ from gpunode.kubernetes.other_plugins.desired import releases_left
 from gpunode.settings import Settings
 from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.kubernetes import KubernetesSettings
-from gpunode.settings.proxy import ProxySettings
+from gpunode.settings.repositories import ProxySettings
 
 _SECONDS = 120
 

@@ -14,9 +14,8 @@ from gpunode.kubernetes.objects.runtime_class import NAME, runtime_class
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART, needs_runtime_class, node_name
 from gpunode.settings.cluster.chart_values import merged
-from gpunode.settings.cluster.gpu_operator import METHOD
 from gpunode.settings.device_plugin import DevicePluginSettings
-from gpunode.settings.gpu_operator import GpuOperatorSettings
+from gpunode.settings.gpu_operator import METHOD, GpuOperatorSettings
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.sharing import SharingSettings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpunode.kubernetes.gpushare.configuration import RESOURCE
-from gpunode.settings.extended_resources import OF_PLUGIN
+from gpunode.settings.other_plugins import OF_PLUGIN
 from gpunode.settings.sharing import WHOLE_GPU, SharingSettings
 from gpunode.system.gpu import Gpus
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.base.quantity import quantity
+from gpunode.base.kubernetes_yaml import quantity
 from gpunode.kubernetes.device_plugin.promise import GPU_COUNT, GPU_MEMORY, gpus_of
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl
 from gpunode.kubernetes.nodes.component import cluster_finding

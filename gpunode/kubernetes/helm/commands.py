@@ -15,7 +15,7 @@ from gpunode.kubernetes.helm.release import MARK
 from gpunode.kubernetes.nodes.cluster_nodes import kubectl
 from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.kubernetes import KubernetesSettings
-from gpunode.settings.proxy import ProxySettings
+from gpunode.settings.repositories import ProxySettings
 
 # Helm's own settings from a person's environment would say otherwise than the command line does.
 UNSET = (

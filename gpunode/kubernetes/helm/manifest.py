@@ -11,8 +11,7 @@ from typing import Any
 import yaml
 
 from gpunode.base import tables
-from gpunode.base.kubernetes_yaml import Loader
-from gpunode.base.quantity import quantity
+from gpunode.base.kubernetes_yaml import Loader, quantity
 from gpunode.base.reading import ParseError
 
 _HOOK = "helm.sh/hook"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpunode.base.reading import ParseError
 from gpunode.base.versions import parsed
-from gpunode.settings.cluster.features import of_helm
+from gpunode.settings.cluster import features
 
 _PRINTED = re.compile(r"v(?P<version>(?P<major>\d{1,2})\.\d{1,3}\.\d{1,3})([-+][0-9A-Za-z.+-]*)?", re.ASCII)
 # Of another major version nobody knows the options: helm 4 renamed and dropped some of helm 3.
@@ -41,7 +41,7 @@ def helm_of(program: str, printed: str) -> Helm:
     match = _PRINTED.fullmatch(printed.strip())
     if match is None:
         raise ParseError(f"no version of helm: {printed[:80]!r}")
-    version, needs = match["version"], of_helm()["program"]
+    version, needs = match["version"], features.known().helm["program"]
     if int(match["major"]) not in MAJORS:
         known = " and ".join(map(str, MAJORS))
         raise HelmError(f"{program} is helm {version}; gpunode knows helm {known}: set kubernetes.helm to one of these")

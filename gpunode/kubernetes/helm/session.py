@@ -24,9 +24,9 @@ from gpunode.kubernetes.helm.program import HelmError, helm_of, version_command
 from gpunode.kubernetes.helm.release import Revision, StoredRevision, parse_history, parse_list
 from gpunode.kubernetes.nodes.configuration import with_entries_in_use
 from gpunode.settings.chart import ReleaseSettings
-from gpunode.settings.cluster.features import unlisted_values
+from gpunode.settings.cluster.features import known
 from gpunode.settings.kubernetes import KubernetesSettings
-from gpunode.settings.proxy import ProxySettings
+from gpunode.settings.repositories import ProxySettings
 
 # What a vendor appends (v1.31.4-gke.100, v1.30.2+k3s1) is none of a chart's concern.
 _VERSION = re.compile(r"v(\d{1,2}\.\d{1,3}\.\d{1,3})", re.ASCII)
@@ -183,7 +183,7 @@ class Session:
         if not values:
             return ()
         text = self._told("helm show values", self.commands.own_values())
-        return unknown_values(values, text, desired.subcharts, unlisted_values(desired.chart))
+        return unknown_values(values, text, desired.subcharts, known().unlisted_values.get(desired.chart, ()))
 
     def carry_out(self, found: ReleaseChange, values: Mapping[str, Any]) -> None:
         """Do what is to be done, in order, up to the first that fails; raise HelmError with its cause and remedy.

@@ -23,8 +23,8 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl
 from gpunode.kubernetes.nodes.component import ANNOTATION, cluster_finding
 from gpunode.kubernetes.nodes.labels import RESOURCES, accepts, note, noted
-from gpunode.settings.extended_resources import by_hand
 from gpunode.settings.kubernetes import KubernetesSettings
+from gpunode.settings.other_plugins import by_hand
 
 UNBACKED = "a count by hand: no device plugin backs it, and pods that ask for it are given no device"
 _DROPPED = "a kubelet sets it to 0 where it begins anew without a checkpoint of device plugins"

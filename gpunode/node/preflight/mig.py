@@ -15,9 +15,8 @@ from gpunode.components.mig.goal import Verdict, judge, nearest_layouts
 from gpunode.components.mig.placement import text
 from gpunode.node.requirements import mig_product
 from gpunode.settings import Settings
-from gpunode.settings.mig_parted.declaration import Declaration
+from gpunode.settings.mig_parted.declaration import Declaration, published
 from gpunode.settings.mig_parted.mistakes import DeclarationError
-from gpunode.settings.mig_parted.published import published
 from gpunode.system.pci import PciGpu
 
 FILE_WRONG = RefusalMessage(

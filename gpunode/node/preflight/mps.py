@@ -11,7 +11,7 @@ from gpunode.components.mig.choice import chosen
 from gpunode.components.mps.decide import without_room
 from gpunode.components.mps.files import VARIABLE
 from gpunode.settings import Settings
-from gpunode.settings.cluster.features import mps_clients_before_turing
+from gpunode.settings.cluster.features import known
 from gpunode.settings.mig_parted.mistakes import DeclarationError
 from gpunode.settings.mps import MOST_CLIENTS
 from gpunode.system.pci import PciGpu
@@ -39,11 +39,11 @@ def device_plugin_refusals(settings: Settings, gpus: Sequence[PciGpu]) -> Iterat
     sharing = settings.sharing
     if not settings.kubernetes.enabled or sharing.strategy != "mps":
         return
-    most, source = mps_clients_before_turing()
+    grants = known().mps_clients_before_turing
     desired = max(sharing.replicated.values(), default=0)
     old = next((gpu for gpu in gpus if gpu.generation in _BEFORE_TURING), None)
-    if old is not None and desired > most:
-        yield TOO_MANY_REPLICAS(desired=desired, named=named(old), most=most, source=source)
+    if old is not None and desired > grants.most:
+        yield TOO_MANY_REPLICAS(desired=desired, named=named(old), most=grants.most, source=grants.source)
 
 
 WITH_MIG = RefusalMessage(

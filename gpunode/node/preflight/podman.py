@@ -9,7 +9,7 @@ from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessa
 from gpunode.components.podman.decide import desired_of, lacks
 from gpunode.node.machine import Machine
 from gpunode.settings import Settings
-from gpunode.settings.podman import Archive, known
+from gpunode.settings.runtimes import Archive, podman_versions
 
 _TABLE = "gpunode/data/podman.yaml"
 _ELSEWHERE = "have podman {first} or newer from a repository of your own and set podman.version to its version"
@@ -47,7 +47,7 @@ READS_NO_GIDS = RefusalMessage(
 
 def podman_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     """Refuse a node whose podman is missing, or cannot give a container a GPU by the toolkit's CDI specification."""
-    desired, row, archive = settings.podman, known(), _archive(machine)
+    desired, row, archive = settings.podman, podman_versions(), _archive(machine)
     if not desired.enabled:
         return
     if desired.source == "present" and (program := lacks(desired_of(settings), machine.podman)):
@@ -87,7 +87,7 @@ MAY_READ_NO_GIDS = CautionMessage(
 
 def podman_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
     """Warn of a version that the archive does not have, and of a toolkit that may be too new for its podman."""
-    desired, row, archive = settings.podman, known(), _archive(machine)
+    desired, row, archive = settings.podman, podman_versions(), _archive(machine)
     if not desired.enabled or desired.source != "distribution":
         return
     installed = machine.podman.version
@@ -103,14 +103,14 @@ def podman_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
 
 
 def _cannot_read(podman: str, toolkit: str) -> bool:
-    row = known()
+    row = podman_versions()
     reads = versions.at_least(podman, versions.major_minor(row.first_with_gids))
     return versions.at_least(toolkit, row.first_toolkit_with_gids) and not reads
 
 
 def _archive(machine: Machine) -> Archive | None:
     system = machine.operating_system
-    fitting = (row for row in known().archives if (row.id, row.version) == (system.id, system.version_id))
+    fitting = (row for row in podman_versions().archives if (row.id, row.version) == (system.id, system.version_id))
     return next(fitting, None)
 
 

@@ -13,7 +13,7 @@ from gpunode.components.toolkit.configuration import runtime_mode
 from gpunode.node.machine import Machine
 from gpunode.packages.families.wording import wording
 from gpunode.settings import Settings
-from gpunode.settings.crio import known
+from gpunode.settings.runtimes import first_crio_with_cdi
 
 # The families whose packages of the toolkit gpunode can hold, and replace others by, in one transaction.
 _HOLDING = ("apt", "dnf", "dnf5")
@@ -167,7 +167,7 @@ CRIO_TOO_OLD = RefusalMessage(
 
 def crio_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     """Refuse a node without the desired CRI-O: gpunode installs none."""
-    desired, actual, first = settings.crio.version, machine.crio.version, known().first_with_cdi
+    desired, actual, first = settings.crio.version, machine.crio.version, first_crio_with_cdi()
     if not settings.crio.enabled:
         return
     if actual is None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from gpunode.settings.model import Settings
+from typing import TYPE_CHECKING
+
 from gpunode.settings.other_plugins import EXPORTER, RDMA
+
+if TYPE_CHECKING:
+    from gpunode.settings.model import Settings
 
 # The methods by which the plugin is its own chart's; beside a GPU Operator it is so, too.
 BY_CHART = ("helm", "gpu-operator")

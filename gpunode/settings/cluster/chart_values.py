@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpunode.settings.cluster.features import unread_values
+from gpunode.settings.cluster.features import known
 
 # Dotted value -> the setting that stands for it. A prefix stands for all below it.
 _SETTINGS = {
@@ -29,7 +29,7 @@ _SETTINGS = {
 def wrong_values(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield (field, what is wrong) of values that a setting stands for, that nothing reads, or of a wrong type."""
     yield from said_by_settings(values, _SETTINGS)
-    for name, read in unread_values().items():
+    for name, read in known().unread_values.items():
         if found_in(values, name) is not None:
             yield "values", f"{name} is read by no template of the chart; set {read} in its place"
     annotations = values.get("podAnnotations")

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gpunode.base import tables
 from gpunode.base.versions import at_least
 from gpunode.settings.cluster import features
 from gpunode.settings.cluster.plugin_contradictions import of_plugin, of_runtime_class
-from gpunode.settings.mig_parted.declaration import Declaration, selected
+from gpunode.settings.kubernetes import LABEL_VALUE
+from gpunode.settings.mig_parted.declaration import Declaration, known_names, published, selected
 from gpunode.settings.mig_parted.mistakes import DeclarationError
-from gpunode.settings.mig_parted.published import known_names, published
 from gpunode.settings.model import Settings
 from gpunode.settings.problems import Problem, contradiction
 
-_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _LABEL_WITHOUT_CLUSTER = contradiction(
     "label-without-cluster", "mig.config_from_label takes the MIG configuration from a cluster's label, and the node "
     "is in no cluster; set kubernetes.enabled = True, or set mig.config instead",
@@ -94,7 +92,7 @@ def _mig(settings: Settings) -> Iterator[Problem]:
     method = settings.device_plugin.method
     if method == "none":
         return
-    if name is not None and _LABEL_VALUE.fullmatch(name) is None:
+    if name is not None and LABEL_VALUE.fullmatch(name) is None:
         yield _MIG_NO_LABEL_VALUE(settings)
     if not _has_instances(settings):
         return

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Any
 
 from gpunode.base import tables, versions
+from gpunode.base.tables.reading import Row, Table, table
 
 
 @dataclass(frozen=True)
-class Needs:
+class Needs(Row):
     """Hold the oldest version that has a feature, and where that is stated."""
 
     minimum: str
@@ -24,7 +24,7 @@ class Needs:
 
 
 @dataclass(frozen=True)
-class Unquoted:
+class Unquoted(Row):
     """Hold since which version a chart writes a value as no API server takes it, which one mends it, and the source."""
 
     since: str
@@ -36,60 +36,33 @@ class Unquoted:
         return versions.at_least(version, self.since) and not versions.at_least(version, self.mended)
 
 
-@cache
-def _table() -> Mapping[str, Any]:
-    return MappingProxyType(tables.content("device_plugin.yaml"))
+@dataclass(frozen=True)
+class Clients(Row):
+    """Hold how many MPS clients the plugin grants a GPU below compute capability 7.5, and the source."""
+
+    most: int
+    source: str
 
 
-def _rows(component: str) -> dict[str, Needs]:
-    return {name: Needs(**row) for name, row in _table()[component].items()}
+@dataclass(frozen=True)
+class Known(Row):
+    """Hold device_plugin.yaml, whose comments say what each part is."""
+
+    device_plugin: Table[str, Needs]
+    kubernetes: Table[str, Needs]
+    helm: Table[str, Needs]
+    mps_clients_before_turing: Clients
+    unquoted_values: Table[str, Unquoted]
+    unread_values: Table[str, str]
+    unlisted_values: Table[str, tuple[str, ...]]
 
 
-def _stated(component: str, needed_by: str) -> Needs:
-    rows = tables.minimums()
-    row = next(row for row in rows if (row.component, row.needed_by) == (component, needed_by) and row.minimum)
-    return Needs(row.minimum or "", row.source)
-
-
-@cache
-def of_plugin() -> Needs:
-    """Return the oldest device plugin that gpunode brings into a cluster."""
-    return _rows("device_plugin")["oldest"]
+known = table(Known, "device_plugin.yaml")
 
 
 @cache
 def of_kubernetes() -> Mapping[str, Needs]:
     """Return feature -> the Kubernetes that has it; `device-plugin` is what the plugin as such needs."""
-    stated = {name: _stated("kubernetes", name) for name in ("device-plugin", "gpu-operator")}
-    return MappingProxyType({**_rows("kubernetes"), **stated})
-
-
-@cache
-def of_helm() -> Mapping[str, Needs]:
-    """Return feature -> the helm that has it."""
-    return MappingProxyType(_rows("helm"))
-
-
-@cache
-def mps_clients_before_turing() -> tuple[int, str]:
-    """Return how many MPS clients the plugin grants a GPU below compute capability 7.5, and the source."""
-    row = _table()["mps_clients_before_turing"]
-    return int(row["most"]), row["source"]
-
-
-@cache
-def unquoted_values() -> Mapping[str, Unquoted]:
-    """Return value of the chart -> in which versions it makes objects that no API server takes."""
-    return MappingProxyType({name: Unquoted(**row) for name, row in _table()["unquoted_values"].items()})
-
-
-@cache
-def unread_values() -> Mapping[str, str]:
-    """Return dotted value that the chart's templates do not read -> the one that they read in its place."""
-    return MappingProxyType(dict(_table()["unread_values"]))
-
-
-@cache
-def unlisted_values(chart: str) -> tuple[str, ...]:
-    """Return patterns of the dotted values that a chart's templates read and its own values do not list."""
-    return tuple(_table()["unlisted_values"].get(chart, ()))
+    rows = (row for row in tables.minimums() if row.component == "kubernetes" and row.needed_by and row.minimum)
+    stated = {row.needed_by or "": Needs(row.minimum or "", row.source) for row in rows}
+    return MappingProxyType({**known().kubernetes, **stated})

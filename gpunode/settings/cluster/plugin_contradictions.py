@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpunode.base import tables
 from gpunode.base.versions import at_least
 from gpunode.settings.cluster import BY_CHART, default_runtime, features, needs_runtime_class
-from gpunode.settings.cluster.gpu_operator import METHOD
+from gpunode.settings.gpu_operator import METHOD
 from gpunode.settings.model import Settings
 from gpunode.settings.problems import Problem, contradiction
 
@@ -150,7 +150,7 @@ def of_plugin(settings: Settings) -> Iterator[Problem]:
 
 
 def _too_old(settings: Settings) -> Iterator[Problem]:
-    needs = features.of_plugin()
+    needs = features.known().device_plugin["oldest"]
     if not needs.are_met_by(settings.device_plugin.version):
         yield _PLUGIN_TOO_OLD(settings, needs=needs)
     version, table = settings.kubernetes.version, features.of_kubernetes()
@@ -202,7 +202,7 @@ def of_runtime_class(settings: Settings) -> Iterator[Problem]:
 
 def _config(settings: Settings) -> Iterator[Problem]:
     plugin, sharing = settings.device_plugin, settings.sharing
-    fault = features.unquoted_values()["failOnInitError"]
+    fault = features.known().unquoted_values["failOnInitError"]
     if plugin.fail_on_init_error is not None and fault.concerns(plugin.version):
         yield _INIT_ERROR_UNQUOTED(settings, fault=fault)
     if plugin.config_name is None:

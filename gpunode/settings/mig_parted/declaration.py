@@ -3,6 +3,10 @@
 Its parser is Go's JSON decoder behind a YAML reader, with what follows from that: a null stands for the empty value of
 whatever was expected, 2.0 is a whole number, keys are told apart by case. We tell every mistake where the tool tells
 the first, and where it is.
+
+The configurations that NVIDIA publishes with that tool are a rule rather than a list: every profile as often as it
+fits, and one mixture. A name that stands for other profiles on another product (all-1g.10gb: seven on an H100, four
+with double memory on an A100 40GB) is by that product's table.
 """
 
 from __future__ import annotations
@@ -10,15 +14,20 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO
 
+from gpunode.base import tables
 from gpunode.settings.mig_parted.document import LARGEST_FILE, Value, read_document
 from gpunode.settings.mig_parted.mistakes import DeclarationError, KeyPath, Mistake, shown
 from gpunode.settings.mig_parted.profile import ProfileError, parse_profile
 
 VERSION = "v1"
 _LARGEST = 2**63 - 1
+# Compute slices of the whole GPU -> slices of an instance -> how many.
+_BALANCED = {7: {3: 1, 2: 1, 1: 2}, 4: {2: 1, 1: 2}}
 
 
 @dataclass(frozen=True)
@@ -242,3 +251,32 @@ class _Parser:
 
     def _wrong(self, path: KeyPath, value: object = ..., message: str = "", allowed: tuple[str, ...] = ()) -> None:
         self.mistakes.append(Mistake(str(path), None if value is ... else shown(value), message, allowed))
+
+
+@cache
+def published(product: str) -> Declaration:
+    """Return a product's published configurations; KeyError: no such product."""
+    profiles = tables.mig().products[product].profiles
+    layouts: dict[str, Mapping[str, int] | None] = {"all-disabled": None, "all-enabled": {}}
+    layouts |= {f"all-{profile.replace('+', '.')}": {profile: most} for profile, most in profiles.items()}
+    layouts["all-balanced"] = balanced(product)
+    source = f"published configurations of {product}"
+    return Declaration(source, MappingProxyType({name: _entries(name, layout) for name, layout in layouts.items()}))
+
+
+def balanced(product: str) -> dict[str, int]:
+    """Return the one mixture that is published: of plain profiles, those with least memory."""
+    plain: dict[int, str] = {}
+    for profile in sorted(map(parse_profile, tables.mig().products[product].profiles), key=lambda each: each.gigabytes):
+        if not profile.attributes and not profile.without:
+            plain.setdefault(profile.slices, str(profile))
+    return {plain[slices]: count for slices, count in _BALANCED[max(plain)].items()}
+
+
+def known_names() -> tuple[str, ...]:
+    """Return every name that is published for any product."""
+    return tuple(dict.fromkeys(name for product in tables.mig().products for name in published(product).configs))
+
+
+def _entries(name: str, layout: Mapping[str, int] | None) -> tuple[Entry, ...]:
+    return (Entry(f"{name}[0]", (), None, layout is not None, layout),)
