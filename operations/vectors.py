@@ -13,7 +13,7 @@ from gpunode.base.reading import Unknown
 from gpunode.facts.gpu import GpuUsers
 from gpunode.kubernetes.device_plugin import vector_add
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
-from gpunode.kubernetes.device_plugin.proof import Proof
+from gpunode.kubernetes.device_plugin.vector_add import Proof
 from gpunode.kubernetes.device_plugin.view import Pod, View
 from gpunode.kubernetes.gpushare.objects import APP
 from gpunode.kubernetes.objects.runtime_class import NAME

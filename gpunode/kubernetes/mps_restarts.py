@@ -22,18 +22,16 @@ from gpunode.kubernetes.device_plugin.decide_outdated import decide_outdated, re
 from gpunode.kubernetes.device_plugin.decide_restart import (
     NONE,
     Bounds,
+    asking,
     decide_label,
     decide_restart,
     followed_by,
-    with_restart,
-)
-from gpunode.kubernetes.device_plugin.mps_clients import (
-    asking,
     label_restarts,
     parse_clients,
     release_outdates,
     release_restarts,
     with_daemon,
+    with_restart,
 )
 from gpunode.kubernetes.helm.change import ReleaseChange
 from gpunode.kubernetes.helm.program import HelmError

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpunode.kubernetes.gpushare.configuration import SchedulerError
-from gpunode.kubernetes.gpushare.manifest import parse_manifest
-from gpunode.kubernetes.gpushare.patch import patched, unpatched
+from gpunode.kubernetes.gpushare.manifest import parse_manifest, patched, unpatched
 from tests.support.scheduler_manifest import KUBEADM
 
 pytestmark = pytest.mark.pure

@@ -1,8 +1,8 @@
-"""Which of the plugin's pods on a node begin anew after a release that leaves them as they are (OnDelete).
+"""Which of the plugin's pods on a node restart, because they are of an earlier release or know former MIG devices.
 
-Those that their DaemonSet would make otherwise now; and all of a node that gets another configuration: a pod that runs
-sees a new entry of its ConfigMap up to a minute late. What their end costs, decide_restart.py says: nothing but on a
-node with an MPS daemon that has clients.
+A release whose DaemonSets are OnDelete leaves its pods: gpunode restarts those that their DaemonSet would now make
+otherwise, and all of a node that gets another configuration: a pod that runs sees a new entry of its ConfigMap up to a
+minute late. The end of an MPS daemon with clients is decided in decide_restart.py.
 """
 
 from __future__ import annotations
@@ -12,12 +12,39 @@ from collections.abc import Iterator, Sequence
 from gpunode.base.comparison import RESTART
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
+from gpunode.components.mig.boot import MigBoot
 from gpunode.kubernetes.device_plugin.view import FEATURE_DISCOVERY, MPS_DAEMON, View
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.component import cluster_finding
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, LabelChange
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART
+
+STALE_PODS = cluster_finding(
+    "pods that know former MIG devices",
+    "Pods hold MIG devices that are no longer there.",
+    "The device plugin offers devices that no program can open until its pod restarts.",
+    cause="they started before the MIG layout changed",
+)
+
+
+def decide_current(
+    settings: Settings, node: str, sets: tuple[str, ...], view: View, boot: MigBoot
+) -> Decision[tuple[str, ...]]:
+    """Return which of the plugin's pods on a node are to begin anew; a change is their names.
+
+    + sets: the DaemonSets that the node has its plugin's pods of
+    + boot: what says when a change of the layout was recorded last
+    """
+    if settings.mig.config is None or settings.device_plugin.method not in (*BY_CHART, "manifest"):
+        return Decision(())
+    names = tuple(pod.name for pod in view.stale_plugins(sets, node, boot.recorded_at or 0))
+    said = ", ".join(names)
+    item = STALE_PODS.compared(said or None, "none", not names)
+    if not names:
+        return Decision((item,))
+    return Decision((item,), (Step(f"begin {said} anew", (item,), Disruption.nothing, change=names),))
+
 
 OUTDATED_PODS = cluster_finding(
     "pods of an earlier release",

@@ -16,8 +16,7 @@ from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.mig.state import Mig
-from gpunode.kubernetes.device_plugin.mig_state import offered
-from gpunode.kubernetes.device_plugin.promise import gpus_of, missing, promised, promised_memory
+from gpunode.kubernetes.device_plugin.promise import gpus_of, missing, offered, promised, promised_memory
 from gpunode.kubernetes.device_plugin.view import FEATURE_DISCOVERY, MPS_DAEMON, View
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.component import RUN_CLUSTER, cluster_finding

@@ -12,8 +12,7 @@ from gpunode.base import tables, versions
 from gpunode.base.comparison import RESTART
 from gpunode.base.findings import Finding
 from gpunode.components.mig.state import Mig, MigGpu
-from gpunode.kubernetes.device_plugin.mig_state import offered
-from gpunode.kubernetes.device_plugin.promise import mig_resource
+from gpunode.kubernetes.device_plugin.promise import mig_resource, offered
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.component import cluster_finding
 from gpunode.settings import Settings

@@ -11,9 +11,8 @@ from gpunode.base.messages import Scope
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
 from gpunode.components.mps.plugin import PluginMps
-from gpunode.kubernetes.device_plugin.decide_current import decide_current
 from gpunode.kubernetes.device_plugin.decide_labels import DESCRIBE_NODE, LABEL, NODE, decide_labels, desired_labels
-from gpunode.kubernetes.device_plugin.decide_outdated import OUTDATED_PODS, decide_outdated
+from gpunode.kubernetes.device_plugin.decide_outdated import OUTDATED_PODS, decide_current, decide_outdated
 from gpunode.kubernetes.device_plugin.decide_registered import (
     ALLOCATABLE,
     LOG_OF_OTHER,
@@ -27,9 +26,9 @@ from gpunode.kubernetes.device_plugin.judge_mps import ANSWERS, COMPUTE_MODE, PL
 from gpunode.kubernetes.device_plugin.promise import GPU_MEMORY, gpus_of
 from gpunode.kubernetes.device_plugin.static_manifest import daemon_set_name
 from gpunode.kubernetes.device_plugin.view import FEATURE_DISCOVERY, MPS_DAEMON, View
+from gpunode.kubernetes.gpu_operator import judge_mig_manager
 from gpunode.kubernetes.gpushare.objects import EXTENDER, NAMESPACE, PLUGIN
-from gpunode.kubernetes.helm.decide import RELEASE
-from gpunode.kubernetes.mig_manager import judge_mig_manager
+from gpunode.kubernetes.helm.change import RELEASE
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.component import ANNOTATION, RUN_CLUSTER, cluster_finding
 from gpunode.kubernetes.nodes.configuration import configuration

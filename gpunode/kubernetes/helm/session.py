@@ -13,14 +13,20 @@ import yaml
 
 from gpunode.base.decision import Decision
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.helm.change import Act, ActualRelease, DesiredRelease, HelmAction, ReleaseChange
+from gpunode.kubernetes.helm.change import (
+    Act,
+    ActualRelease,
+    DesiredRelease,
+    HelmAction,
+    ReleaseChange,
+    decide,
+    decide_absence,
+)
 from gpunode.kubernetes.helm.commands import Command, Commands
-from gpunode.kubernetes.helm.decide import decide, decide_absence
 from gpunode.kubernetes.helm.difference import Place, differences
-from gpunode.kubernetes.helm.errors import explained
 from gpunode.kubernetes.helm.manifest import live_objects, objects
 from gpunode.kubernetes.helm.own_values import unknown_values
-from gpunode.kubernetes.helm.program import HelmError, helm_of, version_command
+from gpunode.kubernetes.helm.program import HelmError, explained, helm_of, version_command
 from gpunode.kubernetes.helm.release import Revision, StoredRevision, parse_history, parse_list
 from gpunode.kubernetes.nodes.configuration import with_entries_in_use
 from gpunode.settings.chart import ReleaseSettings
