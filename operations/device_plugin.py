@@ -19,8 +19,7 @@ from gpunode.facts.mig import Mig
 from gpunode.facts.mig import MigBoot as MigBootFact
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
-from gpunode.kubernetes.device_plugin.decide_outdated import decide_current
-from gpunode.kubernetes.device_plugin.decide_registered import decide_registered
+from gpunode.kubernetes.device_plugin.decide_pods import decide_current, decide_registered
 from gpunode.kubernetes.device_plugin.decide_restart import decide_label, label_restarts, with_daemon
 from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster
 from gpunode.kubernetes.device_plugin.own_config import chosen_entry, decide_own_config, ignored_fields

@@ -123,8 +123,6 @@ class Vectors:
         except OperationRefused:
             left = []
         try:
-            every = dict.fromkeys([*names, *left])
-            words = vector_add.removing(self.settings.kubernetes, self.namespace, *every)
-            self.cluster.told("kubectl delete pod", words)
+            self.cluster.remove_pods(self.namespace, dict.fromkeys([*names, *left]), "--grace-period=1")
         except ClusterError as error:
             host.log(f"the pods {', '.join(names)} were not removed: {error}")

@@ -28,8 +28,7 @@ from gpunode.facts.mps import PluginMps as PluginMpsFact
 from gpunode.fleet import run_end
 from gpunode.kubernetes.components import unreached
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
-from gpunode.kubernetes.device_plugin.promise import mig_state
-from gpunode.kubernetes.device_plugin.taken import TAKEN, asking_taken, judge_taken, parse_taken
+from gpunode.kubernetes.device_plugin.promise import TAKEN, asking_taken, judge_taken, mig_state, parse_taken
 from gpunode.kubernetes.device_plugin.verdict import (
     comes_by_itself,
     daemon_sets_of,

@@ -151,9 +151,8 @@ def _monitor(whole: Whole) -> Deciding:
 
 def _left(whole: Whole, desired: Mapping[str, AskedRelease], now: datetime) -> Decision[Any]:
     cluster = whole.cluster
-    left = cluster.releases_left(
-        desired, whole.view.nodes, whole.relabelled, whole.ours, other_plugins.kept_releases(whole.hosts)
-    )
+    staying = [node.labels for name, node in whole.view.nodes.items() if name not in whole.relabelled]
+    left = other_plugins.releases_left(desired, whole.ours, staying, other_plugins.kept_releases(whole.hosts))
     decided = [
         Session.begun(cluster.kubernetes, each, cluster.proxy, cluster.run).decide_absence_of_ours(now)
         for each in left.values()

@@ -18,7 +18,7 @@ from gpunode.base.reading import ParseError
 from gpunode.kubernetes.components import Deciding, Whole, plugin_release
 from gpunode.kubernetes.device_plugin.cluster import ClusterError
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
-from gpunode.kubernetes.device_plugin.decide_outdated import decide_outdated, restarts_daemon
+from gpunode.kubernetes.device_plugin.decide_pods import decide_outdated, restarts_daemon
 from gpunode.kubernetes.device_plugin.decide_restart import (
     NONE,
     Bounds,

@@ -25,7 +25,7 @@ from gpunode.kubernetes import gpu_operator
 from gpunode.kubernetes.device_plugin import others, pod_security
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_labels import NODE
-from gpunode.kubernetes.device_plugin.decide_outdated import decide_current
+from gpunode.kubernetes.device_plugin.decide_pods import decide_current
 from gpunode.kubernetes.device_plugin.methods import class_alone, wanted_objects
 from gpunode.kubernetes.device_plugin.others import SECOND_PLUGIN, Plugin
 from gpunode.kubernetes.device_plugin.view import Pod, View

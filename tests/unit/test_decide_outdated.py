@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpunode.base.decision import bad
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.device_plugin.decide_outdated import decide_outdated, restarts_daemon, still_coming
+from gpunode.kubernetes.device_plugin.decide_pods import decide_outdated, restarts_daemon, still_coming
 from gpunode.kubernetes.device_plugin.desired_cluster import chart_values, is_node_by_node, node_by_node
 from gpunode.kubernetes.device_plugin.view import View, parse_objects, parse_revisions
 from gpunode.kubernetes.helm.commands import Commands

@@ -12,7 +12,7 @@ from gpunode.base.decision import Decision, Step, marked
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass
 from gpunode.kubernetes.device_plugin.decide_labels import LABEL
-from gpunode.kubernetes.device_plugin.decide_registered import ALLOCATABLE
+from gpunode.kubernetes.device_plugin.decide_pods import ALLOCATABLE
 from gpunode.kubernetes.device_plugin.decide_restart import (
     NONE,
     Bounds,

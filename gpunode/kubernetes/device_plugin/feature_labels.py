@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from gpunode.base import tables, versions
 from gpunode.base.comparison import RESTART
 from gpunode.base.findings import Finding
-from gpunode.components.mig.state import Mig, MigGpu
+from gpunode.components.mig.state import Mig
 from gpunode.kubernetes.device_plugin.promise import mig_resource, offered
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.component import cluster_finding
@@ -99,22 +99,15 @@ def judge_feature_labels(settings: Settings, node: ClusterNode, gpus: Gpus | Non
         return
     told = [name for name, values in expected.items() if values != (None,)]
     if told and not any(name in node.labels for name in told):
-        yield _absent(settings, len(told))
+        remedy = _LOOK.format(namespace=settings.device_plugin.namespace)
+        yield FEATURE_LABELS.compared(None, f"{len(told)} labels", False, remedy=remedy)
         return
     left = () if sharing is None else (name for name in node.labels if _OF_A_PROFILE.fullmatch(name))
-    for name, values in sorted({**dict.fromkeys(left, (None,)), **expected}.items()):
-        yield _compared(settings, node, name, values)
-
-
-def _absent(settings: Settings, count: int) -> Finding:
-    remedy = _LOOK.format(namespace=settings.device_plugin.namespace)
-    return FEATURE_LABELS.compared(None, f"{count} labels", False, remedy=remedy)
-
-
-def _compared(settings: Settings, node: ClusterNode, name: str, values: tuple[str | None, ...]) -> Finding:
-    actual, desired = node.labels.get(name), " or ".join("none" if each is None else each or "''" for each in values)
     remedy = _RENEW.format(namespace=settings.device_plugin.namespace, node=node.name)
-    return FEATURE_LABEL.compared(actual, desired, actual in values, of=name, remedy=remedy)
+    for name, values in sorted({**dict.fromkeys(left, (None,)), **expected}.items()):
+        actual = node.labels.get(name)
+        desired = " or ".join("none" if each is None else each or "''" for each in values)
+        yield FEATURE_LABEL.compared(actual, desired, actual in values, of=name, remedy=remedy)
 
 
 def _of_node(gpus: Gpus, mig: Mig) -> Expected:
@@ -149,23 +142,24 @@ def _of_gpus(sharing: SharingSettings, gpus: tuple[Gpu, ...], mig: Mig) -> Expec
         of_one = _base(sharing if whole else None, WHOLE_GPU, [gpu.name], count)
         if all(each.memory_mib for each in gpus):
             of_one[f"{WHOLE_GPU}.memory"] = (str(gpu.memory_mib),)
-        found = _either(found, of_one)
+        # Of several models, either's value may be there.
+        found = {name: tuple(dict.fromkeys((*found.get(name, ()), *values))) for name, values in of_one.items()}
     return found
 
 
 def _single(sharing: SharingSettings, mig: Mig, devices: Mapping[str, int]) -> Expected:
     """Return the labels of nvidia.com/gpu where the strategy is `single`, and GPUs are in MIG mode."""
     divided = [gpu for gpu in mig.gpus if gpu.enabled]
-    if len(divided) < len(mig.gpus) or len(devices) != 1 or not all(map(_has_devices, divided)):
+    if (
+        len(divided) < len(mig.gpus)
+        or len(devices) != 1
+        or not all(any(instance.compute for instance in gpu.instances or ()) for gpu in divided)
+    ):
         invalid = {"count": ("0",), "replicas": ("0",), "sharing-strategy": ("",), "memory": ("0",)}
         products = _products([gpu.name for gpu in divided], "MIG-INVALID")
         return {f"{WHOLE_GPU}.product": products, **{f"{WHOLE_GPU}.{key}": each for key, each in invalid.items()}}
     ((profile, count),) = devices.items()
     return _base(sharing, WHOLE_GPU, [gpu.name for gpu in divided], count, profile)
-
-
-def _has_devices(gpu: MigGpu) -> bool:
-    return any(instance.compute for instance in gpu.instances or ())
 
 
 def _base(
@@ -193,8 +187,3 @@ def _products(models: list[str], *behind: str) -> tuple[str, ...]:
     """Return models' names as a label has them: without what it may not hold, and with dashes for spaces."""
     cleaned = ("-".join(re.sub(r"[^A-Za-z0-9_. -]", "", model).split()) for model in models)
     return tuple(dict.fromkeys("-".join((name, *behind)) for name in cleaned))
-
-
-def _either(one: Expected, other: Expected) -> Expected:
-    """Return what either of them allows."""
-    return {name: tuple(dict.fromkeys((*one.get(name, ()), *values))) for name, values in other.items()}

@@ -132,21 +132,6 @@ def creating(kubernetes: KubernetesSettings, namespace: str) -> tuple[str, ...]:
     return kubectl(kubernetes, "create", "--namespace", namespace, "--filename", "-")
 
 
-def removing(kubernetes: KubernetesSettings, namespace: str, *names: str) -> tuple[str, ...]:
-    """Return the command that removes pods, whatever they are at."""
-    words = (
-        "delete",
-        "pods",
-        *names,
-        "--namespace",
-        namespace,
-        "--ignore-not-found",
-        "--wait=false",
-        "--grace-period=1",
-    )
-    return kubectl(kubernetes, *words)
-
-
 def log_of(kubernetes: KubernetesSettings, namespace: str, name: str) -> tuple[str, ...]:
     """Return the question for the last lines of a pod's log."""
     words = ("logs", name, "--namespace", namespace, "--all-containers", "--tail", "15")

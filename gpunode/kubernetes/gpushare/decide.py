@@ -49,9 +49,9 @@ def wanted(manifest: str, extender: Extender | None, version: str | None) -> Sch
     clean = unpatched(manifest)
     found = parse_manifest(clean)
     if extender is None:
-        return SchedulerChange(clean, None, found.health.address)
+        return SchedulerChange(clean, None, found.health)
     made = configuration(found.version or version or "", found.options, extender)
-    return SchedulerChange(patched(clean, made.path), made, found.health.address)
+    return SchedulerChange(patched(clean, made.path), made, found.health)
 
 
 def parse_scheduler(lines: list[str]) -> SchedulerState:

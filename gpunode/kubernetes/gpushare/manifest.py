@@ -24,28 +24,12 @@ _TAG = re.compile(r":v?(\d{1,2}\.\d{1,3}\.\d{1,3})([-+_.][0-9A-Za-z.+_-]*)?(@sha
 
 
 @dataclass(frozen=True)
-class Health:
-    """Hold where a scheduler answers that it is well."""
-
-    scheme: str
-    host: str
-    port: int
-    path: str
-
-    @property
-    def address(self) -> str:
-        """Return it as a URL."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}{self.path}"
-
-
-@dataclass(frozen=True)
 class SchedulerManifest:
-    """Hold what a manifest says: the program's options (name -> value), the version of its image, and its health."""
+    """Hold what a manifest says: the program's options (name -> value), its image's version, and the URL of its health."""
 
     options: Mapping[str, str]
     version: str | None
-    health: Health
+    health: str
 
 
 def parse_manifest(text: str) -> SchedulerManifest:
@@ -105,14 +89,14 @@ def options_of(words: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _health(container: Mapping[str, Any], options: Mapping[str, str]) -> Health:
+def _health(container: Mapping[str, Any], options: Mapping[str, str]) -> str:
     row = table()["health"]
     usual = int(row["secure_port"])
     with_port = options.get("secure-port", "")
     port: Any = int(with_port) if with_port.isdecimal() else usual
     probe = (container.get("livenessProbe") or {}).get("httpGet")
     if not isinstance(probe, dict):
-        return Health("https", "127.0.0.1", port, row["path"])
+        return f"https://127.0.0.1:{port}{row['path']}"
     desired: Any = probe.get("port", port)
     if isinstance(desired, str):
         # kubeadm names it since 1.33.
@@ -120,20 +104,15 @@ def _health(container: Mapping[str, Any], options: Mapping[str, str]) -> Health:
             each for each in container.get("ports") or [] if isinstance(each, dict) and each.get("name") == desired
         ]
         desired = named[0].get("containerPort") if named else port
-    return Health(
-        scheme="https" if str(probe.get("scheme", "HTTP")).upper() == "HTTPS" else "http",
-        host=_host(probe.get("host")),
-        port=desired if isinstance(desired, int) and 0 < desired < 65536 else port,
-        path=_path(probe.get("path"), row["path"]),
-    )
+    scheme = "https" if str(probe.get("scheme", "HTTP")).upper() == "HTTPS" else "http"
+    host = _matching(probe.get("host"), r"[0-9A-Za-z.:-]+", "127.0.0.1")
+    port = desired if isinstance(desired, int) and 0 < desired < 65536 else port
+    path = _matching(probe.get("path"), r"/[0-9A-Za-z/._-]*", row["path"])
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{path}"
 
 
-def _host(value: Any) -> str:
-    return value if isinstance(value, str) and re.fullmatch(r"[0-9A-Za-z.:-]+", value, re.ASCII) else "127.0.0.1"
-
-
-def _path(value: Any, usual: str) -> str:
-    return value if isinstance(value, str) and re.fullmatch(r"/[0-9A-Za-z/._-]*", value, re.ASCII) else usual
+def _matching(value: Any, pattern: str, usual: str) -> str:
+    return value if isinstance(value, str) and re.fullmatch(pattern, value, re.ASCII) else usual
 
 
 _MARK = "  # gpunode gpushare"

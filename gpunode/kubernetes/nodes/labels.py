@@ -163,16 +163,22 @@ def label_change(
     A label of somebody else's with the same value is left his; with another value it is a conflict. Those `given_up`
     stay as they are, and nobody is told any more that they are gpunode's.
     """
-    before = owned(annotation) - frozenset(given_up)
-    conflicts = {
-        name: labels[name]
-        for name, value in desired.items()
-        if name in labels and labels[name] != value and name not in before
-    }
-    to_set = {name: value for name, value in desired.items() if labels.get(name) != value and name not in conflicts}
-    to_remove = tuple(sorted(name for name in before if name in labels and name not in desired))
-    text = note([name for name in desired if name in to_set or name in before])
+    to_set, to_remove, text, conflicts = difference(desired, labels, owned(annotation) - frozenset(given_up))
     return LabelChange(to_set, to_remove, text, conflicts, text != annotation)
+
+
+def difference(
+    desired: Mapping[str, str], actual: Mapping[str, str], ours: frozenset[str]
+) -> tuple[dict[str, str], tuple[str, ...], str | None, dict[str, str]]:
+    """Return what to set and to remove, the text of the annotation then, and the conflicts; ours: gpunode's before."""
+    conflicts = {
+        name: actual[name]
+        for name, value in desired.items()
+        if name in actual and actual[name] != value and name not in ours
+    }
+    to_set = {name: value for name, value in desired.items() if actual.get(name) != value and name not in conflicts}
+    to_remove = tuple(sorted(name for name in ours if name in actual and name not in desired))
+    return to_set, to_remove, note([name for name in desired if name in to_set or name in ours]), conflicts
 
 
 def owned(annotation: str | None) -> frozenset[str]:

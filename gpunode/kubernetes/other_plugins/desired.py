@@ -110,25 +110,16 @@ def plugins(hosts: Mapping[str, Settings]) -> dict[str, OtherPlugin]:
 def objects(hosts: Mapping[str, Settings]) -> list[dict[str, Any]]:
     """Return the objects of gpunode's own for them, in the order in which they are made."""
     found: list[dict[str, Any]] = []
-    rdma = next((each for each in hosts.values() if each.kubernetes.enabled and _has_rdma(each)), None)
-    if rdma is not None:
-        desired = rdma.rdma_shared_device_plugin
+    of_rdma = (each.rdma_shared_device_plugin for each in hosts.values() if each.kubernetes.enabled)
+    if (desired := next((each for each in of_rdma if each.enabled), None)) is not None:
         if desired.namespace != _NAMESPACE:
             found.append({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": desired.namespace}})
         found += [marked(each, method_of_plugin(RDMA)) for each in rdma_objects(desired)]
     for name, plugin in plugins(hosts).items():
-        of_it = [_for(name, each) for each in _read(plugin)] if plugin.manifest is not None else []
+        of_it = [_for(name, each) for each in plugin.objects().objects] if plugin.manifest is not None else []
         found += [marked(each, method_of_plugin(name)) for each in of_it]
     found += [marked(_record(name, each.settings), method_of_plugin(name)) for name, each in releases(hosts).items()]
     return found
-
-
-def _has_rdma(settings: Settings) -> bool:
-    return settings.rdma_shared_device_plugin.enabled
-
-
-def _read(plugin: OtherPlugin) -> Sequence[Mapping[str, Any]]:
-    return plugin.objects().objects
 
 
 def _for(name: str, document: Mapping[str, Any]) -> dict[str, Any]:
