@@ -23,8 +23,8 @@ from gpunode.kubernetes.device_plugin.decide_restart import release_restarts, wi
 from gpunode.kubernetes.device_plugin.desired_cluster import CHART, node_by_node
 from gpunode.kubernetes.device_plugin.methods import by_operator, by_release, operator_leaves, release_leaves
 from gpunode.kubernetes.helm.change import ReleaseChange
+from gpunode.kubernetes.helm.commands import HelmError
 from gpunode.kubernetes.helm.manifest import Identity, is_custom, objects
-from gpunode.kubernetes.helm.program import HelmError
 from gpunode.kubernetes.helm.release import AskedRelease
 from gpunode.kubernetes.helm.session import Session
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, labelled_for

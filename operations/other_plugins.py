@@ -15,7 +15,7 @@ from pyinfra.api import FunctionCommand
 
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
-from gpunode.kubernetes.helm.program import HelmError
+from gpunode.kubernetes.helm.commands import HelmError
 from gpunode.kubernetes.helm.release import AskedRelease
 from gpunode.kubernetes.helm.session import Session
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode

@@ -33,7 +33,7 @@ from gpunode.kubernetes.device_plugin.pod_security import NAMESPACE, namespaces
 from gpunode.kubernetes.device_plugin.verdict import DEPLOYMENT, judge_extender
 from gpunode.kubernetes.device_plugin.view import View
 from gpunode.kubernetes.helm.change import RELEASE
-from gpunode.kubernetes.helm.program import HelmError
+from gpunode.kubernetes.helm.commands import HelmError
 from gpunode.kubernetes.helm.release import AskedRelease
 from gpunode.kubernetes.helm.session import Session
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, labelled_for

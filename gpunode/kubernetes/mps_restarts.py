@@ -34,7 +34,7 @@ from gpunode.kubernetes.device_plugin.decide_restart import (
     with_restart,
 )
 from gpunode.kubernetes.helm.change import ReleaseChange
-from gpunode.kubernetes.helm.program import HelmError
+from gpunode.kubernetes.helm.commands import HelmError
 from gpunode.kubernetes.nodes.component import cluster_finding
 from gpunode.kubernetes.nodes.labels import LabelChange
 from gpunode.settings import Settings

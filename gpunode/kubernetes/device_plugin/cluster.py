@@ -22,8 +22,7 @@ from gpunode.kubernetes.device_plugin.view import (
     parse_objects,
     parse_revisions,
 )
-from gpunode.kubernetes.helm.commands import Command
-from gpunode.kubernetes.helm.program import explained
+from gpunode.kubernetes.helm.commands import Command, explained
 from gpunode.kubernetes.helm.session import Output, Run
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl, label_patch, listing, parse_nodes
 from gpunode.kubernetes.nodes.extended_resources import ResourceChange, resource_patch

@@ -11,7 +11,16 @@ from gpunode.base.messages import Scope
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
 from gpunode.components.mps.plugin import PluginMps
-from gpunode.kubernetes.device_plugin.decide_labels import DESCRIBE_NODE, LABEL, NODE, decide_labels, desired_labels
+from gpunode.kubernetes.device_plugin.decide_labels import (
+    DESCRIBE_NODE,
+    FEATURE_LABEL,
+    FEATURE_LABELS,
+    LABEL,
+    NODE,
+    decide_labels,
+    desired_labels,
+    judge_feature_labels,
+)
 from gpunode.kubernetes.device_plugin.decide_pods import (
     ALLOCATABLE,
     LOG_OF_OTHER,
@@ -23,7 +32,6 @@ from gpunode.kubernetes.device_plugin.decide_pods import (
     promise,
 )
 from gpunode.kubernetes.device_plugin.decide_restart import NONE, behind_restart, waits, with_restart
-from gpunode.kubernetes.device_plugin.feature_labels import FEATURE_LABEL, FEATURE_LABELS, judge_feature_labels
 from gpunode.kubernetes.device_plugin.judge_mps import ANSWERS, COMPUTE_MODE, PLUGIN_MPS, judge_mps
 from gpunode.kubernetes.device_plugin.methods import daemon_set_name
 from gpunode.kubernetes.device_plugin.promise import GPU_MEMORY, gpus_of

@@ -25,7 +25,7 @@ _TAG = re.compile(r":v?(\d{1,2}\.\d{1,3}\.\d{1,3})([-+_.][0-9A-Za-z.+_-]*)?(@sha
 
 @dataclass(frozen=True)
 class SchedulerManifest:
-    """Hold what a manifest says: the program's options (name -> value), its image's version, and the URL of its health."""
+    """Hold what a manifest says: the program's options (name -> value), its image's version, and its health's URL."""
 
     options: Mapping[str, str]
     version: str | None

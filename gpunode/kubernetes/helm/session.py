@@ -23,10 +23,9 @@ from gpunode.kubernetes.helm.change import (
     decide,
     decide_absence,
 )
-from gpunode.kubernetes.helm.commands import Command, Commands
+from gpunode.kubernetes.helm.commands import Command, Commands, HelmError, explained, helm_of, version_command
 from gpunode.kubernetes.helm.difference import Place, differences
 from gpunode.kubernetes.helm.manifest import live_objects, objects
-from gpunode.kubernetes.helm.program import HelmError, explained, helm_of, version_command
 from gpunode.kubernetes.helm.release import Revision, StoredRevision, parse_history, parse_list
 from gpunode.kubernetes.nodes.configuration import with_entries_in_use
 from gpunode.settings.chart import ReleaseSettings
