@@ -4,9 +4,9 @@ from pyinfra import host
 
 from gpunode.deploys.component import cluster, component, everyone, needed, node, run_alone, settings
 from gpunode.kubernetes.dcgm_exporter import asks_for_monitor, nodes_with_exporter
+from gpunode.kubernetes.device_plugin.desired_cluster import is_node_by_node
 from gpunode.kubernetes.device_plugin.methods import class_alone, extender, schedulers, wanted_objects
 from gpunode.kubernetes.device_plugin.pod_security import namespaces
-from gpunode.kubernetes.device_plugin.update_strategy import is_node_by_node
 from gpunode.kubernetes.gpu_operator import operator
 from gpunode.kubernetes.other_plugins.desired import releases
 from gpunode.operations import device_plugin as plugin

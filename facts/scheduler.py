@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpunode.base.probe import Probe, shell_text
 from gpunode.facts.base import NodeFact, probe_command
 from gpunode.kubernetes.gpushare.configuration import FOLDER
-from gpunode.kubernetes.gpushare.state import SchedulerState, parse_scheduler
+from gpunode.kubernetes.gpushare.decide import SchedulerState, parse_scheduler
 
 
 class Scheduler(NodeFact[SchedulerState]):

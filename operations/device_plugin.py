@@ -19,14 +19,12 @@ from gpunode.components.mig.state import Mig as MigState
 from gpunode.facts.mig import Mig
 from gpunode.facts.mig import MigBoot as MigBootFact
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
-from gpunode.kubernetes.device_plugin.decide_current import decide_current
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
-from gpunode.kubernetes.device_plugin.decide_registered import decide_registered
-from gpunode.kubernetes.device_plugin.decide_restart import decide_label
+from gpunode.kubernetes.device_plugin.decide_pods import decide_current, decide_registered
+from gpunode.kubernetes.device_plugin.decide_restart import decide_label, label_restarts, with_daemon
 from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster
-from gpunode.kubernetes.device_plugin.mig_state import mig_state
-from gpunode.kubernetes.device_plugin.mps_clients import label_restarts, with_daemon
 from gpunode.kubernetes.device_plugin.own_config import chosen_entry, decide_own_config, ignored_fields
+from gpunode.kubernetes.device_plugin.promise import mig_state
 from gpunode.kubernetes.device_plugin.verdict import daemon_sets_of, resources_of
 from gpunode.kubernetes.device_plugin.view import View
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode

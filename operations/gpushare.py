@@ -22,8 +22,7 @@ from pyinfra.api import FunctionCommand, Host, State
 from gpunode.base.shell_file import script_file
 from gpunode.facts.scheduler import Scheduler
 from gpunode.kubernetes.gpushare.configuration import FOLDER, Extender
-from gpunode.kubernetes.gpushare.decide import DesiredScheduler, decide
-from gpunode.kubernetes.gpushare.state import SchedulerState
+from gpunode.kubernetes.gpushare.decide import DesiredScheduler, SchedulerState, decide
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.keeping import digest_as_read, digest_of_text
 from gpunode.operations.script import encoded

@@ -19,14 +19,13 @@ from gpunode.base.reading import ParseError
 from gpunode.base.run_context import Slot
 from gpunode.kubernetes import gpu_operator
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
-from gpunode.kubernetes.device_plugin.desired_cluster import CHART
+from gpunode.kubernetes.device_plugin.decide_restart import release_restarts, with_daemon
+from gpunode.kubernetes.device_plugin.desired_cluster import CHART, node_by_node
 from gpunode.kubernetes.device_plugin.methods import by_operator, by_release, operator_leaves, release_leaves
-from gpunode.kubernetes.device_plugin.mps_clients import release_restarts, with_daemon
-from gpunode.kubernetes.device_plugin.update_strategy import node_by_node
-from gpunode.kubernetes.helm.asked import AskedRelease
 from gpunode.kubernetes.helm.change import ReleaseChange
+from gpunode.kubernetes.helm.commands import HelmError
 from gpunode.kubernetes.helm.manifest import Identity, is_custom, objects
-from gpunode.kubernetes.helm.program import HelmError
+from gpunode.kubernetes.helm.release import AskedRelease
 from gpunode.kubernetes.helm.session import Session
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, labelled_for
 from gpunode.operations.cluster_labels import relabelled

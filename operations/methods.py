@@ -11,8 +11,7 @@ from pyinfra import host
 from gpunode.kubernetes.components import decide_alone, decide_right
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.methods import leaving
-from gpunode.kubernetes.helm.commands import Command
-from gpunode.kubernetes.helm.errors import explained
+from gpunode.kubernetes.helm.commands import Command, explained
 from gpunode.kubernetes.helm.manifest import Identity
 from gpunode.kubernetes.objects import own_objects
 from gpunode.kubernetes.objects.own_objects import Document

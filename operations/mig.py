@@ -24,7 +24,7 @@ from gpunode.facts.crio import Crio
 from gpunode.facts.docker import Docker
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig import MigBoot as MigBootFact
-from gpunode.kubernetes.device_plugin.mig_state import mig_state
+from gpunode.kubernetes.device_plugin.promise import mig_state
 from gpunode.operations.cluster_labels import mig_at_work, mig_not_known
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, node_operation, require

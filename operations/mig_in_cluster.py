@@ -18,8 +18,7 @@ from pyinfra.connectors.util import CommandOutput
 
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
-from gpunode.kubernetes.device_plugin.evict_daemonsets import DaemonSet, leaving, left, pods_on, taking
-from gpunode.kubernetes.device_plugin.others import asking
+from gpunode.kubernetes.device_plugin.others import DaemonSet, asking, leaving, left, pods_on, taking
 from gpunode.kubernetes.nodes.labels import LabelChange, before_mig
 from gpunode.operations.cluster_labels import is_taking_part, labels_changed, mig_at_work
 from gpunode.operations.control_plane import cluster_for, told

@@ -14,8 +14,7 @@ from gpunode.base.reading import ParseError, Unknown
 from gpunode.base.run_context import Slot
 from gpunode.kubernetes.components import Whole
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
-from gpunode.kubernetes.device_plugin.decide_restart import NONE, Bounds, decide_restart, waits
-from gpunode.kubernetes.device_plugin.mps_clients import asking, parse_clients
+from gpunode.kubernetes.device_plugin.decide_restart import NONE, Bounds, asking, decide_restart, parse_clients, waits
 from gpunode.kubernetes.device_plugin.view import View
 from gpunode.kubernetes.drain import WAVE
 from gpunode.kubernetes.drain.commands import drain_of

@@ -25,10 +25,9 @@ from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.mps import PluginMps as PluginMpsFact
 from gpunode.fleet.shared_readings import snapshot
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
-from gpunode.kubernetes.device_plugin.decide_outdated import decide_outdated, restarts_daemon, still_coming
-from gpunode.kubernetes.device_plugin.decide_restart import decide_label
+from gpunode.kubernetes.device_plugin.decide_pods import decide_outdated, restarts_daemon, still_coming
+from gpunode.kubernetes.device_plugin.decide_restart import decide_label, label_restarts
 from gpunode.kubernetes.device_plugin.judge_mps import judge_mps
-from gpunode.kubernetes.device_plugin.mps_clients import label_restarts
 from gpunode.kubernetes.device_plugin.view import View
 from gpunode.kubernetes.drain.commands import drain_of
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode

@@ -17,12 +17,12 @@ from pyinfra.api import FunctionCommand
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.components import decide_exporter_alone
 from gpunode.kubernetes.device_plugin.cluster import ClusterError
-from gpunode.kubernetes.helm.asked import AskedRelease
-from gpunode.kubernetes.helm.program import HelmError
+from gpunode.kubernetes.helm.commands import HelmError
+from gpunode.kubernetes.helm.release import AskedRelease
 from gpunode.kubernetes.helm.session import Session
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import owned, plugin_label
-from gpunode.kubernetes.other_plugins.desired import kept_releases
+from gpunode.kubernetes.other_plugins.desired import kept_releases, releases_left
 from gpunode.operations.cluster_labels import relabelled
 from gpunode.operations.control_plane import asked, cluster_for, decided
 from gpunode.operations.device_plugin import nodes, ours
@@ -98,9 +98,9 @@ def releases_absent(
     """
     cluster, changes = cluster_for(cluster_of), []
     try:
-        left = cluster.releases_left(
-            desired, nodes(cluster), relabelled(everyone), ours(cluster), kept_releases(everyone)
-        )
+        changed = relabelled(everyone)
+        staying = [node.labels for name, node in nodes(cluster).items() if name not in changed]
+        left = releases_left(desired, ours(cluster), staying, kept_releases(everyone))
         for name, release in left.items():
             session = Session.begun(cluster.kubernetes, release, cluster.proxy, cluster.run)
             changes.append((name, session, session.decide_absence_of_ours(datetime.now(UTC))))

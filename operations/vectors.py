@@ -13,7 +13,7 @@ from gpunode.base.reading import Unknown
 from gpunode.facts.gpu import GpuUsers
 from gpunode.kubernetes.device_plugin import vector_add
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
-from gpunode.kubernetes.device_plugin.proof import Proof
+from gpunode.kubernetes.device_plugin.vector_add import Proof
 from gpunode.kubernetes.device_plugin.view import Pod, View
 from gpunode.kubernetes.gpushare.objects import APP
 from gpunode.kubernetes.objects.runtime_class import NAME
@@ -123,8 +123,6 @@ class Vectors:
         except OperationRefused:
             left = []
         try:
-            every = dict.fromkeys([*names, *left])
-            words = vector_add.removing(self.settings.kubernetes, self.namespace, *every)
-            self.cluster.told("kubectl delete pod", words)
+            self.cluster.remove_pods(self.namespace, dict.fromkeys([*names, *left]), "--grace-period=1")
         except ClusterError as error:
             host.log(f"the pods {', '.join(names)} were not removed: {error}")

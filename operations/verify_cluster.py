@@ -28,8 +28,7 @@ from gpunode.facts.mps import PluginMps as PluginMpsFact
 from gpunode.fleet import run_end
 from gpunode.kubernetes.components import unreached
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
-from gpunode.kubernetes.device_plugin.mig_state import mig_state
-from gpunode.kubernetes.device_plugin.taken import TAKEN, asking_taken, judge_taken, parse_taken
+from gpunode.kubernetes.device_plugin.promise import TAKEN, asking_taken, judge_taken, mig_state, parse_taken
 from gpunode.kubernetes.device_plugin.verdict import (
     comes_by_itself,
     daemon_sets_of,
@@ -40,7 +39,7 @@ from gpunode.kubernetes.device_plugin.verdict import (
     resources_to_ask_for,
 )
 from gpunode.kubernetes.device_plugin.view import View
-from gpunode.kubernetes.mig_manager import asking_pods, is_about, parse_pods
+from gpunode.kubernetes.gpu_operator import MIG_MANAGER, asking_pods, parse_pods
 from gpunode.operations.control_plane import cluster_for
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.mps_clients import what_waits
@@ -122,8 +121,9 @@ def verified(
         run_end.cluster_judged(host.state, settings.kubernetes.cluster_name, of_cluster)
     findings = (*findings, *of_cluster)
     if bad := _wrong(findings):
-        log = node.plugin_log() if any(comes_by_itself(item) and not is_about(item) for item in bad) else []
-        log += node.mig_manager_log() if any(map(is_about, bad)) else []
+        by_manager = [item for item in bad if item.code == MIG_MANAGER.code]
+        log = node.plugin_log() if any(comes_by_itself(item) and item not in by_manager for item in bad) else []
+        log += node.mig_manager_log() if by_manager else []
         raise OperationRefused("\n".join([*map(str, bad), *log]))
     # Whose plugin is none of gpunode's has no GPU by it.
     image = settings.verify.vector_add if settings.device_plugin.method != "none" else None

@@ -18,13 +18,12 @@ from gpunode.fleet.inventory import load_inventory
 from gpunode.fleet.nodes import Answer, connected
 from gpunode.kubernetes.device_plugin.cluster import Cluster, nodes_or_unknown
 from gpunode.kubernetes.drain.commands import Drain, drain_of
-from gpunode.kubernetes.drain.judgement import judged, unknown
 from gpunode.kubernetes.foreign_cordon import asks as asks_for_cordon
 from gpunode.kubernetes.foreign_cordon import left_alone
 from gpunode.kubernetes.helm.session import Run
 from gpunode.kubernetes.mig_label import asks, by_label
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
-from gpunode.kubernetes.nodes.cordon import Cordon, parse_cordons
+from gpunode.kubernetes.nodes.cordon import Cordon, judged, parse_cordons, unknown
 from gpunode.kubernetes.run_on import here, over_ssh
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name

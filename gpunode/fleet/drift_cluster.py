@@ -21,14 +21,12 @@ from gpunode.kubernetes.dcgm_exporter import SECOND_EXPORTER, exporter_namespace
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_restart import NONE
 from gpunode.kubernetes.device_plugin.methods import extender, leaving, members, nodes_by, schedulers
-from gpunode.kubernetes.device_plugin.mig_state import mig_state
 from gpunode.kubernetes.device_plugin.others import SECOND_PLUGIN, Plugin
 from gpunode.kubernetes.device_plugin.own_config import CONFIG_ENTRY, decide_own_config
-from gpunode.kubernetes.device_plugin.taken import TAKEN, asking_taken, judge_taken, parse_taken
+from gpunode.kubernetes.device_plugin.promise import TAKEN, asking_taken, judge_taken, mig_state, parse_taken
 from gpunode.kubernetes.device_plugin.verdict import judge_node
 from gpunode.kubernetes.device_plugin.view import View
-from gpunode.kubernetes.gpushare.decide import SCHEDULER, DesiredScheduler, decide
-from gpunode.kubernetes.gpushare.state import SchedulerState
+from gpunode.kubernetes.gpushare.decide import SCHEDULER, DesiredScheduler, SchedulerState, decide
 from gpunode.kubernetes.mps_restarts import Restarts
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.node import Node

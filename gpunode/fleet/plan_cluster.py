@@ -19,9 +19,8 @@ from gpunode.fleet.inventory import host_settings
 from gpunode.fleet.nodes import Answer
 from gpunode.kubernetes.components import CLUSTER, Whole, unknown
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
-from gpunode.kubernetes.device_plugin.decide_restart import WAYS_OUT, waits
-from gpunode.kubernetes.device_plugin.mig_state import mig_state
-from gpunode.kubernetes.device_plugin.mps_clients import with_daemon
+from gpunode.kubernetes.device_plugin.decide_restart import WAYS_OUT, waits, with_daemon
+from gpunode.kubernetes.device_plugin.promise import mig_state
 from gpunode.kubernetes.mps_restarts import Restarts, named
 from gpunode.kubernetes.nodes.component import COMPONENT
 from gpunode.node import Node

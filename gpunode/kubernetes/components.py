@@ -17,7 +17,8 @@ from gpunode.kubernetes import dcgm_exporter, gpu_operator
 from gpunode.kubernetes.device_plugin import others
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_labels import desired_labels
-from gpunode.kubernetes.device_plugin.desired_cluster import CHART, desired_cluster
+from gpunode.kubernetes.device_plugin.decide_restart import with_daemon
+from gpunode.kubernetes.device_plugin.desired_cluster import CHART, desired_cluster, node_by_node
 from gpunode.kubernetes.device_plugin.methods import (
     by_operator,
     by_release,
@@ -27,15 +28,13 @@ from gpunode.kubernetes.device_plugin.methods import (
     release_leaves,
     wanted_objects,
 )
-from gpunode.kubernetes.device_plugin.mps_clients import with_daemon
 from gpunode.kubernetes.device_plugin.others import Plugin
 from gpunode.kubernetes.device_plugin.pod_security import NAMESPACE, namespaces
-from gpunode.kubernetes.device_plugin.update_strategy import node_by_node
 from gpunode.kubernetes.device_plugin.verdict import DEPLOYMENT, judge_extender
 from gpunode.kubernetes.device_plugin.view import View
-from gpunode.kubernetes.helm.asked import AskedRelease
-from gpunode.kubernetes.helm.decide import RELEASE
-from gpunode.kubernetes.helm.program import HelmError
+from gpunode.kubernetes.helm.change import RELEASE
+from gpunode.kubernetes.helm.commands import HelmError
+from gpunode.kubernetes.helm.release import AskedRelease
 from gpunode.kubernetes.helm.session import Session
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, labelled_for
 from gpunode.kubernetes.nodes.component import cluster_finding
@@ -152,9 +151,8 @@ def _monitor(whole: Whole) -> Deciding:
 
 def _left(whole: Whole, desired: Mapping[str, AskedRelease], now: datetime) -> Decision[Any]:
     cluster = whole.cluster
-    left = cluster.releases_left(
-        desired, whole.view.nodes, whole.relabelled, whole.ours, other_plugins.kept_releases(whole.hosts)
-    )
+    staying = [node.labels for name, node in whole.view.nodes.items() if name not in whole.relabelled]
+    left = other_plugins.releases_left(desired, whole.ours, staying, other_plugins.kept_releases(whole.hosts))
     decided = [
         Session.begun(cluster.kubernetes, each, cluster.proxy, cluster.run).decide_absence_of_ours(now)
         for each in left.values()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +9,12 @@ from typing import Any
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
 from gpunode.base.messages import Scope
-from gpunode.base.reading import ParseError
 from gpunode.components.dcgm.drop_ins import HOST_ENGINE
 from gpunode.kubernetes.device_plugin.others import selected
-from gpunode.kubernetes.helm.asked import AskedRelease
+from gpunode.kubernetes.helm.release import AskedRelease
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl
 from gpunode.kubernetes.nodes.component import cluster_finding
+from gpunode.kubernetes.nodes.cordon import told
 from gpunode.kubernetes.nodes.labels import EXPORTER_LABEL
 from gpunode.kubernetes.objects.runtime_class import NAME
 from gpunode.settings import Settings
@@ -122,11 +121,7 @@ class Exporter:
 
 def parse_exporters(text: str) -> tuple[Exporter, ...]:
     """Parse what `others.asking` printed: DCGM's DaemonSets, whoever put them there; raise ParseError."""
-    try:
-        found = [_exporter(item) for item in json.loads(text)["items"]]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ParseError(f"kubectl's answer is no list of DaemonSets: {type(error).__name__}") from None
-    return tuple(each for each in found if each is not None)
+    return told(text, "list of DaemonSets", lambda found: tuple(filter(None, map(_exporter, found["items"]))))
 
 
 def _exporter(item: Mapping[str, Any]) -> Exporter | None:

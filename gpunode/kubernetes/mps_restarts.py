@@ -18,25 +18,23 @@ from gpunode.base.reading import ParseError, Unknown
 from gpunode.kubernetes.components import Deciding, Whole, plugin_release
 from gpunode.kubernetes.device_plugin.cluster import ClusterError
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
-from gpunode.kubernetes.device_plugin.decide_outdated import decide_outdated, restarts_daemon
+from gpunode.kubernetes.device_plugin.decide_pods import decide_outdated, restarts_daemon
 from gpunode.kubernetes.device_plugin.decide_restart import (
     NONE,
     Bounds,
+    asking,
     decide_label,
     decide_restart,
     followed_by,
-    with_restart,
-)
-from gpunode.kubernetes.device_plugin.mps_clients import (
-    asking,
     label_restarts,
     parse_clients,
     release_outdates,
     release_restarts,
     with_daemon,
+    with_restart,
 )
 from gpunode.kubernetes.helm.change import ReleaseChange
-from gpunode.kubernetes.helm.program import HelmError
+from gpunode.kubernetes.helm.commands import HelmError
 from gpunode.kubernetes.nodes.component import cluster_finding
 from gpunode.kubernetes.nodes.labels import LabelChange
 from gpunode.settings import Settings

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gpunode.components.mps.plugin import CLIENT, PROGRAM, SERVER, PluginMps
-from gpunode.kubernetes.device_plugin.feature_labels import expected_labels
+from gpunode.kubernetes.device_plugin.decide_labels import expected_labels
 from gpunode.kubernetes.device_plugin.judge_mps import limits, percentage
 from gpunode.node import Node
 from gpunode.settings.sharing import WHOLE_GPU, SharingSettings

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpunode.kubernetes.device_plugin.desired_cluster import desired_cluster
 from gpunode.kubernetes.gpu_operator import operator
-from gpunode.kubernetes.helm.asked import AskedRelease
+from gpunode.kubernetes.helm.release import AskedRelease
 from gpunode.settings import check_hosts
 from gpunode.settings.model import Settings
 from tests.real.charts import OPERATOR, Chart, Choice, combinations

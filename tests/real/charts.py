@@ -16,8 +16,7 @@ from typing import Any
 import yaml
 
 from gpunode.base.versions import at_least
-from gpunode.kubernetes.helm.commands import Command, Commands
-from gpunode.kubernetes.helm.program import helm_of, version_command
+from gpunode.kubernetes.helm.commands import Command, Commands, helm_of, version_command
 from gpunode.lab.kubernetes_programs import programs
 from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.model import Settings

@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 import yaml
 
-from gpunode.kubernetes.helm.asked import AskedRelease
 from gpunode.kubernetes.helm.difference import Difference, differences, drifted
 from gpunode.kubernetes.helm.manifest import Identity, Object, live_objects, objects
-from gpunode.kubernetes.helm.own_values import unknown_values
+from gpunode.kubernetes.helm.release import AskedRelease
+from gpunode.kubernetes.helm.session import unknown_values
 from gpunode.kubernetes.nodes.labels import PRESENT
 from gpunode.lab.kubernetes_programs import WHEELS
 from gpunode.settings import SettingsError

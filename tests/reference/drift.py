@@ -15,7 +15,7 @@ from gpunode.fleet.page.of_drift import KINDS
 from gpunode.fleet.reports.document import document as json_document
 from gpunode.fleet.reports.document import schema
 from gpunode.fleet.reports.prometheus import metrics
-from gpunode.kubernetes.helm.decide import RELEASE
+from gpunode.kubernetes.helm.change import RELEASE
 from tests.reference import fenced
 
 _HEAD = """# Drift

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gpunode.kubernetes.drain.pods import blocking, parse_budgets, parse_pods
+from gpunode.kubernetes.drain.commands import blocking, parse_budgets, parse_pods
 from tests.support.simulated_node import BUDGET, pod
 
 NAMES = ("kubernetes.drain.force", "delete_emptydir_data", "has not ended", "several", "budget web")

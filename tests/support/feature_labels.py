@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpunode.components.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu
-from gpunode.kubernetes.device_plugin.feature_labels import expected_labels
+from gpunode.kubernetes.device_plugin.decide_labels import expected_labels
 from gpunode.settings.sharing import SharingSettings
 from gpunode.system.gpu import Gpus
 from tests.support.verify import GPU

@@ -10,13 +10,11 @@ from typing import Any
 import yaml
 
 from gpunode.kubernetes.helm.change import ActualRelease, DesiredRelease, change
-from gpunode.kubernetes.helm.commands import Commands
+from gpunode.kubernetes.helm.commands import Commands, Helm, explained
 from gpunode.kubernetes.helm.difference import differences, drifted
-from gpunode.kubernetes.helm.errors import explained
 from gpunode.kubernetes.helm.manifest import Identity, Object, objects
-from gpunode.kubernetes.helm.own_values import unknown_values
-from gpunode.kubernetes.helm.program import Helm
 from gpunode.kubernetes.helm.release import Release, Revision, Status, StoredRevision
+from gpunode.kubernetes.helm.session import unknown_values
 from gpunode.settings import settings_from
 from tests.support.messages import unnamed
 

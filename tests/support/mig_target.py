@@ -29,7 +29,7 @@ from gpunode.facts.mig import MigBoot as MigBootFact
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.fleet.rollout.choice import left_out
 from gpunode.kubernetes.device_plugin.decide_labels import LABEL, decide_labels, desired_labels
-from gpunode.kubernetes.device_plugin.mig_state import mig_state
+from gpunode.kubernetes.device_plugin.promise import mig_state
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import MIG_STATE, note
 from gpunode.kubernetes.nodes.labels import owned as marked_ours

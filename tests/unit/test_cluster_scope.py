@@ -48,7 +48,7 @@ from gpunode.history.text import changes_text, findings_text
 from gpunode.history.told import told
 from gpunode.history.writing import record
 from gpunode.kubernetes.device_plugin.pod_security import NAMESPACE
-from gpunode.kubernetes.helm.decide import RELEASE as DECLARED
+from gpunode.kubernetes.helm.change import RELEASE as DECLARED
 from gpunode.node.plan import Plan
 from tests.support.cluster_fleet import Fleet, fleet
 from tests.support.rollout_waves import AT

@@ -24,15 +24,14 @@ from gpunode.fleet.nodes import Answer
 from gpunode.kubernetes import gpu_operator
 from gpunode.kubernetes.device_plugin import others, pod_security
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
-from gpunode.kubernetes.device_plugin.decide_current import decide_current
 from gpunode.kubernetes.device_plugin.decide_labels import NODE
+from gpunode.kubernetes.device_plugin.decide_pods import decide_current
 from gpunode.kubernetes.device_plugin.methods import class_alone, wanted_objects
 from gpunode.kubernetes.device_plugin.others import SECOND_PLUGIN, Plugin
 from gpunode.kubernetes.device_plugin.view import Pod, View
 from gpunode.kubernetes.gpushare.configuration import FOLDER, Extender
-from gpunode.kubernetes.gpushare.decide import DesiredScheduler
+from gpunode.kubernetes.gpushare.decide import DesiredScheduler, SchedulerState, wanted
 from gpunode.kubernetes.gpushare.decide import decide as decide_scheduler
-from gpunode.kubernetes.gpushare.state import SchedulerState, wanted
 from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.session import Output
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, parse_nodes

@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 
 from gpunode.base.decision import bad
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.device_plugin.decide_outdated import decide_outdated, restarts_daemon, still_coming
-from gpunode.kubernetes.device_plugin.desired_cluster import chart_values
-from gpunode.kubernetes.device_plugin.update_strategy import is_node_by_node, node_by_node
+from gpunode.kubernetes.device_plugin.decide_pods import decide_outdated, restarts_daemon, still_coming
+from gpunode.kubernetes.device_plugin.desired_cluster import chart_values, is_node_by_node, node_by_node
 from gpunode.kubernetes.device_plugin.view import View, parse_objects, parse_revisions
-from gpunode.kubernetes.helm.commands import Commands
-from gpunode.kubernetes.helm.program import Helm
+from gpunode.kubernetes.helm.commands import Commands, Helm
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, LabelChange
 from gpunode.settings import Settings, settings_from

@@ -12,7 +12,7 @@ from gpunode.base.decision import Decision, Step, marked
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass
 from gpunode.kubernetes.device_plugin.decide_labels import LABEL
-from gpunode.kubernetes.device_plugin.decide_registered import ALLOCATABLE
+from gpunode.kubernetes.device_plugin.decide_pods import ALLOCATABLE
 from gpunode.kubernetes.device_plugin.decide_restart import (
     NONE,
     Bounds,
@@ -22,7 +22,7 @@ from gpunode.kubernetes.device_plugin.decide_restart import (
     waits,
     with_restart,
 )
-from gpunode.kubernetes.helm.decide import RELEASE
+from gpunode.kubernetes.helm.change import RELEASE
 from gpunode.kubernetes.mps_restarts import GPU_PODS
 from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, LabelChange
 from gpunode.settings import Settings, settings_from

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gpunode.kubernetes.drain.pods import blocking, parse_pods
+from gpunode.kubernetes.drain.commands import blocking, parse_pods
 from tests.support.simulated_node import pod
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]

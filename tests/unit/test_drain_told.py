@@ -18,11 +18,10 @@ from gpunode.fleet.reports.plan_text import plan_text
 from gpunode.fleet.run import child
 from gpunode.fleet.run.child import Files
 from gpunode.kubernetes.drain import WAVE
-from gpunode.kubernetes.drain.judgement import judged
 from gpunode.kubernetes.drain.session import DrainError
 from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.session import Output
-from gpunode.kubernetes.nodes.cordon import Cordon, parse_cordon
+from gpunode.kubernetes.nodes.cordon import Cordon, judged, parse_cordon
 from gpunode.node.plan import plan
 from gpunode.settings import check_hosts, settings_from
 from tests.support.simulated_node import BUDGET, NOW, Cluster, pod, session

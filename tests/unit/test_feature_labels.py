@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from gpunode.base.decision import Decision
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.mig.state import Mig
+from gpunode.kubernetes.device_plugin.decide_labels import Expected, expected_labels, judge_feature_labels
 from gpunode.kubernetes.device_plugin.decide_restart import NONE, Bounds, decide_restart, waits
-from gpunode.kubernetes.device_plugin.feature_labels import Expected, expected_labels, judge_feature_labels
 from gpunode.kubernetes.device_plugin.verdict import comes_by_itself, judge_node
 from gpunode.kubernetes.device_plugin.view import View
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode

@@ -9,10 +9,8 @@ import pytest
 from gpunode.base.decision import Decision, bad
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.helm.change import Act, HelmAction, ReleaseChange, change
-from gpunode.kubernetes.helm.commands import Command
-from gpunode.kubernetes.helm.errors import explained
+from gpunode.kubernetes.helm.commands import Command, HelmError, explained
 from gpunode.kubernetes.helm.manifest import Identity
-from gpunode.kubernetes.helm.program import HelmError
 from gpunode.kubernetes.helm.session import Output, Session
 from gpunode.operations.helm import waiting
 from tests.support.helm import MANIFEST, NOW, OTHER, SAME, TIMEOUT, commands

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.device_plugin.mps_clients import parse_clients
+from gpunode.kubernetes.device_plugin.decide_restart import parse_clients
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 

@@ -9,7 +9,7 @@ import pytest
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass
-from gpunode.kubernetes.device_plugin.decide_outdated import OUTDATED_PODS
+from gpunode.kubernetes.device_plugin.decide_pods import OUTDATED_PODS
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, OURS, PRESENT
 from gpunode.settings import Settings, settings_from
 from tests.support.messages import unnamed

@@ -18,7 +18,7 @@ from gpunode.base.reading import ParseError
 from gpunode.components.rdma.decide import decide
 from gpunode.components.rdma.state import Port, Rdma, RdmaDevice, parse_rdma
 from gpunode.kubernetes.nodes.labels import wanted_labels
-from gpunode.kubernetes.other_plugins.rdma import CONFIGURATION, configuration, rdma_objects
+from gpunode.kubernetes.other_plugins.desired import CONFIGURATION, configuration, rdma_objects
 from gpunode.settings import settings_from
 from gpunode.settings.cluster import expected_resources
 from tests.support.rdma import HCA, IMAGE

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpunode.kubernetes.gpushare.configuration import SchedulerError
-from gpunode.kubernetes.gpushare.manifest import parse_manifest
-from gpunode.kubernetes.gpushare.patch import patched, unpatched
+from gpunode.kubernetes.gpushare.manifest import parse_manifest, patched, unpatched
 from tests.support.scheduler_manifest import KUBEADM
 
 pytestmark = pytest.mark.pure
@@ -59,15 +58,15 @@ def test_patching_again_changes_nothing_and_another_file_takes_the_place_of_the_
 
 def test_what_the_manifest_says_is_read() -> None:
     found = parse_manifest(KUBEADM)
-    assert (found.version, found.health.address) == ("1.31.4", "https://127.0.0.1:10259/healthz")
+    assert (found.version, found.health) == ("1.31.4", "https://127.0.0.1:10259/healthz")
     assert found.options["leader-elect"] == "true"
     bare = parse_manifest(BARE)
-    assert (bare.version, bare.health.address) == ("1.20.2", "https://127.0.0.1:10259/healthz")
+    assert (bare.version, bare.health) == ("1.20.2", "https://127.0.0.1:10259/healthz")
     assert bare.options == {"kubeconfig": "/etc/kubernetes/scheduler.conf", "leader-elect": "true", "v": "2"}
     named = KUBEADM.replace("port: 10259", "port: probe-port").replace("path: /healthz", "path: /livez")
     ports = named.replace("    name: kube-scheduler\n    vol", "    name: kube-scheduler\n    ports:\n"
                           "    - {name: probe-port, containerPort: 10301}\n    vol")  # fmt: skip
-    assert parse_manifest(ports).health.address == "https://127.0.0.1:10301/livez"
+    assert parse_manifest(ports).health == "https://127.0.0.1:10301/livez"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 
 from gpunode.facts.scheduler import Scheduler
 from gpunode.kubernetes.gpushare.configuration import Extender
-from gpunode.kubernetes.gpushare.state import SchedulerState, parse_scheduler, wanted
+from gpunode.kubernetes.gpushare.decide import SchedulerState, parse_scheduler, wanted
 from gpunode.operations import gpushare
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text

@@ -17,8 +17,8 @@ from gpunode.facts.gpu import GpuUsers as GpuUsersFact
 from gpunode.fleet import drift_cluster
 from gpunode.kubernetes.device_plugin import vector_add
 from gpunode.kubernetes.device_plugin.cluster import Cluster
-from gpunode.kubernetes.device_plugin.proof import Proof
-from gpunode.kubernetes.device_plugin.taken import asking_taken, parse_taken
+from gpunode.kubernetes.device_plugin.promise import asking_taken, parse_taken
+from gpunode.kubernetes.device_plugin.vector_add import Proof
 from gpunode.kubernetes.run_on import here
 from gpunode.node.preflight import refusals
 from gpunode.operations import vectors

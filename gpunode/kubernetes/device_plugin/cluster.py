@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -22,9 +22,7 @@ from gpunode.kubernetes.device_plugin.view import (
     parse_objects,
     parse_revisions,
 )
-from gpunode.kubernetes.helm.asked import AskedRelease
-from gpunode.kubernetes.helm.commands import Command
-from gpunode.kubernetes.helm.errors import explained
+from gpunode.kubernetes.helm.commands import Command, explained
 from gpunode.kubernetes.helm.session import Output, Run
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl, label_patch, listing, parse_nodes
 from gpunode.kubernetes.nodes.extended_resources import ResourceChange, resource_patch
@@ -33,9 +31,7 @@ from gpunode.kubernetes.objects import own_objects, runtime_class
 from gpunode.kubernetes.objects.decide import decide as decide_objects
 from gpunode.kubernetes.objects.own_objects import Document, ObjectsChange
 from gpunode.kubernetes.objects.runtime_class import Verb
-from gpunode.kubernetes.other_plugins.desired import releases_left
 from gpunode.settings import Settings
-from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.repositories import ProxySettings
 
@@ -145,22 +141,6 @@ class Cluster:
         """Return all objects that are gpunode's, as kubectl prints them."""
         return self.told("kubectl get", own_objects.owning(self.kubernetes))
 
-    def releases_left(
-        self,
-        desired: Mapping[str, AskedRelease],
-        nodes: Mapping[str, ClusterNode],
-        relabelled: Collection[str],
-        ours: str,
-        kept: Collection[tuple[str, str]] = (),
-    ) -> dict[str, ReleaseSettings]:
-        """Return the releases of other device plugins that gpunode brought, and no node needs any more.
-
-        + desired: plugin -> its release; the others as `decide_objects` has them
-        + kept: (namespace, name) of releases that are NVIDIA's own
-        """
-        staying = [node.labels for name, node in nodes.items() if name not in relabelled]
-        return releases_left(desired, ours, staying, kept)
-
     def plugins(self) -> tuple[Plugin, ...]:
         """Return the cluster's device plugins, whoever put them there."""
         return parse_plugins(self.told("kubectl get daemonsets", others.asking(self.kubernetes)))
@@ -187,9 +167,9 @@ class Cluster:
         text = runtime_class.written(desired, apis)
         self.told(f"kubectl {verb} runtimeclass", runtime_class.changing(self.kubernetes, verb), text)
 
-    def remove_pods(self, namespace: str, names: Sequence[str]) -> None:
+    def remove_pods(self, namespace: str, names: Iterable[str], *options: str) -> None:
         """Remove pods; those of a DaemonSet come again."""
-        words = ("delete", "pods", *names, "--namespace", namespace, "--ignore-not-found", "--wait=false")
+        words = ("delete", "pods", *names, "--namespace", namespace, "--ignore-not-found", "--wait=false", *options)
         self.told("kubectl delete pods", kubectl(self.kubernetes, *words))
 
     def told(self, what: str, words: tuple[str, ...], stdin: str | None = None) -> str:

@@ -83,8 +83,7 @@ def judge_mps(settings: Settings, actual: PluginMps, gpus: Gpus) -> Iterator[Fin
     desired = resource_of(settings)
     for each in actual.daemons:
         if each.answers and each.resource != desired:
-            foreign = PLUGIN_MPS.compared(ANSWERS, "none", False, of=each.resource, remedy=_FIND)
-            yield _person_s(foreign)
+            yield _person_s(PLUGIN_MPS.compared(ANSWERS, "none", False, of=each.resource, remedy=_FIND))
     found = None if desired is None else actual.daemon(desired)
     if desired is not None:
         yield _there(desired, found, actual.program)
@@ -175,8 +174,7 @@ def _modes(gpus: Gpus) -> Iterator[Finding]:
     for gpu in gpus.gpus:
         yield COMPUTE_MODE.compared(gpu.compute_mode, _MODE, gpu.compute_mode == _MODE, of=str(gpu.index))
         if gpu.mig_mode.current == _ENABLED:
-            divided = MIG_MODE.compared(_ENABLED, "Disabled", False, of=str(gpu.index))
-            yield _person_s(divided)
+            yield _person_s(MIG_MODE.compared(_ENABLED, "Disabled", False, of=str(gpu.index)))
 
 
 def _clients(found: PluginDaemon, actual: PluginMps) -> Iterator[Finding]:

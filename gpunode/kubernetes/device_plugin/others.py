@@ -1,4 +1,4 @@
-"""The device plugins of a cluster, whoever put them there: by which method, and which nodes they take.
+"""The device plugins of a cluster, by whichever owner: their method, the nodes that they take, and the pods that leave.
 
 Two of them on one node fight for its GPUs: each hands out what the other has given away. So do gpunode and a GPU
 Operator that brings driver, container toolkit or MIG layouts itself.
@@ -6,16 +6,16 @@ Operator that brings driver, container toolkit or MIG layouts itself.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
-from gpunode.base.reading import ParseError
 from gpunode.kubernetes.nodes.cluster_nodes import kubectl
 from gpunode.kubernetes.nodes.component import cluster_finding
+from gpunode.kubernetes.nodes.cordon import told
+from gpunode.kubernetes.nodes.labels import SELECTING, owned
 from gpunode.kubernetes.objects.own_objects import METHOD
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART
@@ -83,11 +83,7 @@ def asking(kubernetes: KubernetesSettings) -> tuple[str, ...]:
 
 def parse_plugins(text: str) -> tuple[Plugin, ...]:
     """Parse what `asking` printed: the device plugins for NVIDIA's GPUs; raise ParseError."""
-    try:
-        found = [_plugin(item) for item in json.loads(text)["items"]]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ParseError(f"kubectl's answer is no list of DaemonSets: {type(error).__name__}") from None
-    return tuple(each for each in found if each is not None)
+    return told(text, "list of DaemonSets", lambda found: tuple(filter(None, map(_plugin, found["items"]))))
 
 
 def _plugin(item: Mapping[str, Any]) -> Plugin | None:
@@ -211,3 +207,55 @@ def _is_gpunode_s(program: str, settings: Settings) -> bool:
     if program == "container toolkit":
         return settings.toolkit.enabled
     return settings.mig.config is not None or settings.mig.config_from_label
+
+
+@dataclass(frozen=True, order=True)
+class DaemonSet:
+    """Hold a DaemonSet's name."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        """Return namespace and name."""
+        return f"{self.namespace}/{self.name}"
+
+
+def taking(labels: Mapping[str, str], annotation: str | None) -> dict[str, str]:
+    """Return the labels of gpunode's by which DaemonSets take a node, those that are off it for now included."""
+    ours = owned(annotation)
+    return {name: value for name, value in SELECTING.items() if name in ours and labels.get(name, value) == value}
+
+
+def pods_on(kubernetes: KubernetesSettings, node: str) -> tuple[str, ...]:
+    """Return the command that asks for all pods on a node."""
+    here = ("--field-selector", f"spec.nodeName={node}")
+    return kubectl(kubernetes, "get", "pods", "--all-namespaces", *here, "--output", "json")
+
+
+def leaving(text: str, before: Mapping[str, str], after: Mapping[str, str]) -> frozenset[DaemonSet]:
+    """Return the DaemonSets that take a node with its labels `before`, and with those `after` no more.
+
+    + text: what `others.asking` printed
+    """
+    return told(text, "list of DaemonSets", lambda found: frozenset(_leaving(found["items"], before, after)))
+
+
+def _leaving(items: Any, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[DaemonSet]:
+    for item in items:
+        pod = item["spec"]["template"]["spec"]
+        if selected(pod, before) and not selected(pod, after):
+            yield DaemonSet(str(item["metadata"]["namespace"]), str(item["metadata"]["name"]))
+
+
+def left(text: str, sets: Collection[DaemonSet]) -> tuple[str, ...]:
+    """Return the pods of these DaemonSets, as NAMESPACE/NAME; `text` is what `pods_on` printed."""
+    return told(text, "list of pods", lambda found: tuple(_left(found["items"], sets)))
+
+
+def _left(items: Any, sets: Collection[DaemonSet]) -> Iterator[str]:
+    for item in items:
+        metadata = item["metadata"]
+        for owner in metadata.get("ownerReferences") or []:
+            if owner["kind"] == "DaemonSet" and DaemonSet(metadata["namespace"], owner["name"]) in sets:
+                yield f"{metadata['namespace']}/{metadata['name']}"

@@ -6,7 +6,6 @@ cmd/config-manager/main.go, which ends where a node's label names no entry of th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,9 +13,9 @@ import yaml
 
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
-from gpunode.base.reading import ParseError
 from gpunode.kubernetes.nodes.cluster_nodes import kubectl
 from gpunode.kubernetes.nodes.component import cluster_finding
+from gpunode.kubernetes.nodes.cordon import told
 from gpunode.settings import Settings
 from gpunode.settings.kubernetes import KubernetesSettings
 
@@ -40,12 +39,11 @@ def asking(kubernetes: KubernetesSettings, namespace: str, name: str) -> tuple[s
 
 def parse_config_map(text: str) -> dict[str, str] | None:
     """Parse what `asking` printed: entry -> its text; None where there is no such ConfigMap; raise ParseError."""
-    if not text.strip():
-        return None
-    try:
-        return {str(name): str(content) for name, content in (json.loads(text).get("data") or {}).items()}
-    except (ValueError, AttributeError, TypeError, RecursionError) as error:
-        raise ParseError(f"kubectl's answer is no ConfigMap: {type(error).__name__}") from None
+    return told(text, "ConfigMap", _texts) if text.strip() else None
+
+
+def _texts(found: Mapping[str, Any]) -> dict[str, str]:
+    return {str(name): str(content) for name, content in (found.get("data") or {}).items()}
 
 
 def decide_own_config(settings: Settings, entries: Mapping[str, str] | None) -> Decision[None]:

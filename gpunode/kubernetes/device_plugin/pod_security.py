@@ -9,10 +9,10 @@ from gpunode.base.comparison import by_hand
 from gpunode.base.decision import Decision, Step
 from gpunode.base.disruption import Disruption
 from gpunode.base.messages import Scope
-from gpunode.base.reading import ParseError
 from gpunode.kubernetes.device_plugin.desired_cluster import hosts_by
 from gpunode.kubernetes.nodes.cluster_nodes import kubectl
 from gpunode.kubernetes.nodes.component import cluster_finding
+from gpunode.kubernetes.nodes.cordon import told
 from gpunode.kubernetes.other_plugins.desired import releases
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART
@@ -57,12 +57,7 @@ def asking(kubernetes: KubernetesSettings, name: str) -> tuple[str, ...]:
 
 def parse_labels(text: str) -> Mapping[str, str] | None:
     """Parse what `asking` printed: the namespace's labels, None where there is no such namespace; raise ParseError."""
-    if not text.strip():
-        return None
-    try:
-        return dict(json.loads(text)["metadata"].get("labels") or {})
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise ParseError("kubectl's answer is no Namespace") from None
+    return told(text, "Namespace", lambda found: dict(found["metadata"].get("labels") or {})) if text.strip() else None
 
 
 def decide(

@@ -1,13 +1,78 @@
-"""What a node is to offer its pods, by its settings: what its allocatable resources are compared with."""
+"""What a node is to offer its pods, by its settings and its MIG state, and how much of it its pods have.
+
+How much is taken is for people: no setting asks for it. gpushare's scheduler notes on a pod which GPU's memory it has.
+source: Kubernetes, "Resource sharing within containers" of init and sidecar containers;
+AliyunContainerService/gpushare-device-plugin, cmd/inspect/nodeinfo.go and main.go
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.kubernetes_yaml import quantity
+from gpunode.base.reading import Unknown
+from gpunode.components.mig.choice import chosen
+from gpunode.components.mig.device_filter import Match
+from gpunode.components.mig.state import Mig
+from gpunode.components.mig.target import StateNotKnown, TargetError, targets
 from gpunode.kubernetes.gpushare.configuration import RESOURCE
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl
+from gpunode.kubernetes.nodes.component import cluster_finding
+from gpunode.kubernetes.nodes.cordon import told
+from gpunode.settings.kubernetes import KubernetesSettings
+from gpunode.settings.mig import MigSettings
 from gpunode.settings.other_plugins import OF_PLUGIN
 from gpunode.settings.sharing import WHOLE_GPU, SharingSettings
 from gpunode.system.gpu import Gpus
+from gpunode.system.pci import PciGpu
+
+# Instances exist only while a driver is loaded: without one, none of the layout is applied.
+_NO_DRIVER = "no driver"
+
+
+def mig_state(settings: MigSettings, gpus: Sequence[PciGpu], state: Mig) -> str | Unknown | None:
+    """Return one of gpunode.kubernetes.nodes.labels.MIG_STATES; None where no configuration is desired.
+
+    `pending`: a change of the mode waits for a reset or a boot, or instances are still to be made. `failed`: no run
+    can apply the configuration as it is, or no driver is loaded. Unknown: the GPUs could not be read or judged.
+    """
+    if settings.config is None:
+        return None
+    try:
+        every = targets(settings, gpus, state)
+    except StateNotKnown as error:
+        return "failed" if state.status == _NO_DRIVER else Unknown(str(error))
+    except TargetError:
+        return "failed"
+    if not all(each.is_reached for each in every):
+        return "pending"
+    for each in chosen(settings, gpus):
+        if each.entry is not None and each.match is Match.MAYBE:
+            return Unknown(f"it is not known whether {each.entry.path} is for GPU {each.index} ({each.gpu.address})")
+    return "success"
+
+
+def offered(state: Mig, by_strategy: str) -> tuple[int, dict[str, int]] | None:
+    """Return how many GPUs a node has as wholes, and profile -> MIG devices of it; None where nobody can say.
+
+    + by_strategy: sharing.mig_strategy; without one the plugin sees GPUs alone, whatever they are divided into
+    """
+    if state.status != "ok":
+        return None
+    if by_strategy == "none":
+        return len(state.gpus), {}
+    devices: dict[str, int] = {}
+    for gpu in state.gpus:
+        if gpu.enabled and gpu.instances is None:
+            return None
+        for each in (part for instance in gpu.instances or () for part in instance.compute):
+            devices[each.profile] = devices.get(each.profile, 0) + 1
+    return sum(not gpu.enabled for gpu in state.gpus), devices
+
 
 _VENDOR = "nvidia.com/"
 GPU_MEMORY = RESOURCE
@@ -77,3 +142,93 @@ def missing(desired: Mapping[str, int], allocatable: Mapping[str, str]) -> dict[
         for name in sorted(names)
         if allocatable.get(name, "0") != str(desired.get(name, 0))
     }
+
+
+_VENDORS = ("nvidia.com/", "aliyun.com/")
+_INDEX = "ALIYUN_COM_GPU_MEM_IDX"
+# One that has ended has nothing any more.
+_RUNNING = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+TAKEN = cluster_finding(
+    "taken of",
+    "Pods use this much of what the node offers.",
+    "No setting asks for it. It is not known where the cluster does not list pods.",
+    name="taken",
+    remedies=("nothing to do",),
+    classes=(),
+)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Hold what a node's pods have: resource -> how many; and GPU's index -> memory, as gpushare placed them."""
+
+    resources: Mapping[str, int] = field(default_factory=dict)
+    memory: Mapping[int, int] = field(default_factory=dict)
+
+
+def asking_taken(kubernetes: KubernetesSettings, node: str | None = None) -> tuple[str, ...]:
+    """Return the command that asks for the pods of one node, or of all, that have not ended."""
+    which = f"{_RUNNING},spec.nodeName{'!=' if node is None else f'={node}'}"
+    return kubectl(kubernetes, "get", "pods", "--all-namespaces", "--field-selector", which, "--output", "json")
+
+
+def parse_taken(text: str) -> dict[str, Taken]:
+    """Parse a list of Pods: node -> what they have of it; raise ParseError."""
+    return told(text, "list of Pods", lambda found: _by_node(found["items"]))
+
+
+def _by_node(items: Sequence[Mapping[str, Any]]) -> dict[str, Taken]:
+    resources: dict[str, Counter[str]] = {}
+    memory: dict[str, Counter[int]] = {}
+    for item in items:
+        name, asked = str(item["spec"].get("nodeName") or ""), _asked(item["spec"])
+        index = (item["metadata"].get("annotations") or {}).get(_INDEX, "")
+        resources.setdefault(name, Counter()).update(asked)
+        if asked[GPU_MEMORY] and index.isascii() and index.isdecimal():
+            memory.setdefault(name, Counter())[int(index)] += asked[GPU_MEMORY]
+    return {
+        name: Taken({key: count for key, count in sorted(asked.items()) if count}, dict(memory.get(name, {})))
+        for name, asked in resources.items()
+    }
+
+
+def _asked(spec: Mapping[str, Any]) -> Counter[str]:
+    """Return what a pod holds of GPUs: its containers together, or more where one that runs before them has more."""
+    found: Counter[str] = Counter()
+    before: Counter[str] = Counter()
+    for container in spec.get("initContainers") or ():
+        if container.get("restartPolicy") == "Always":
+            # It goes on beside the others.
+            found.update(_limits(container))
+        else:
+            before |= _limits(container)
+    for container in spec.get("containers") or ():
+        found.update(_limits(container))
+    return found | before
+
+
+def _limits(container: Mapping[str, Any]) -> Counter[str]:
+    limits = (container.get("resources") or {}).get("limits") or {}
+    ours = {str(name): quantity(count) for name, count in limits.items() if str(name).startswith(_VENDORS)}
+    return Counter({name: int(count) for name, count in ours.items()})
+
+
+def judge_taken(node: ClusterNode, taken: Mapping[str, Taken]) -> Iterator[Finding]:
+    """Yield, for each resource of GPUs that a node offers, how much of it is taken; nothing is desired of that."""
+    of_node = taken.get(node.name, Taken())
+    memory = {GPU_MEMORY: node.allocatable[GPU_MEMORY]} if node.allocatable.get(GPU_MEMORY, "0") != "0" else {}
+    for resource, total in {**gpus_of(node.allocatable), **memory}.items():
+        actual = f"{of_node.resources.get(resource, 0)} of {total}"
+        if resource == GPU_MEMORY:
+            actual += _by_gpu(node, of_node)
+        yield TAKEN.finding(FindingClass.OK, actual, of=resource)
+
+
+def _by_gpu(node: ClusterNode, taken: Taken) -> str:
+    count, total = node.allocatable.get(GPU_COUNT, ""), node.allocatable[GPU_MEMORY]
+    if not (count.isdecimal() and total.isdecimal() and int(count)):
+        return ""
+    each = int(total) // int(count)
+    return f" ({', '.join(f'GPU {index}: {taken.memory.get(index, 0)} of {each}' for index in range(int(count)))})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpunode.base.comparison import RESTART, FindingMessage
 from gpunode.base.decision import Decision, bad, marked
@@ -12,25 +12,34 @@ from gpunode.base.reading import Unknown
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
 from gpunode.components.mps.plugin import PluginMps
-from gpunode.kubernetes.device_plugin.decide_current import decide_current
-from gpunode.kubernetes.device_plugin.decide_labels import DESCRIBE_NODE, LABEL, NODE, decide_labels, desired_labels
-from gpunode.kubernetes.device_plugin.decide_outdated import OUTDATED_PODS, decide_outdated
-from gpunode.kubernetes.device_plugin.decide_registered import (
+from gpunode.kubernetes.device_plugin.decide_labels import (
+    DESCRIBE_NODE,
+    FEATURE_LABEL,
+    FEATURE_LABELS,
+    LABEL,
+    NODE,
+    decide_labels,
+    desired_labels,
+    judge_feature_labels,
+)
+from gpunode.kubernetes.device_plugin.decide_pods import (
     ALLOCATABLE,
     LOG_OF_OTHER,
     NOT_REPORTED,
+    OUTDATED_PODS,
+    decide_current,
+    decide_outdated,
     decide_registered,
     promise,
 )
 from gpunode.kubernetes.device_plugin.decide_restart import NONE, behind_restart, waits, with_restart
-from gpunode.kubernetes.device_plugin.feature_labels import FEATURE_LABEL, FEATURE_LABELS, judge_feature_labels
 from gpunode.kubernetes.device_plugin.judge_mps import ANSWERS, COMPUTE_MODE, PLUGIN_MPS, judge_mps
+from gpunode.kubernetes.device_plugin.methods import daemon_set_name
 from gpunode.kubernetes.device_plugin.promise import GPU_MEMORY, gpus_of
-from gpunode.kubernetes.device_plugin.static_manifest import daemon_set_name
 from gpunode.kubernetes.device_plugin.view import FEATURE_DISCOVERY, MPS_DAEMON, View
+from gpunode.kubernetes.gpu_operator import judge_mig_manager
 from gpunode.kubernetes.gpushare.objects import EXTENDER, NAMESPACE, PLUGIN
-from gpunode.kubernetes.helm.decide import RELEASE
-from gpunode.kubernetes.mig_manager import judge_mig_manager
+from gpunode.kubernetes.helm.change import RELEASE
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.component import ANNOTATION, RUN_CLUSTER, cluster_finding
 from gpunode.kubernetes.nodes.configuration import configuration
@@ -108,14 +117,20 @@ def judge_node(
     labels = marked(with_restart(decide_labels(desired_labels(name, settings, state), node), restart)).findings
     if node is None:
         return labels
-    others = tuple(_of_others(settings, node))
+    others = tuple(_offered(node, expected_resources(settings), LOG_OF_OTHER))
     if any(PLUGIN_LABEL in item.what for item in bad(*labels)):
         # The label by which another plugin comes to the node waits with the rest.
         others = _behind(restart, others, (ALLOCATABLE,))
     exporter = tuple(_of_exporter(settings, node, view))
-    by_hand = (*marked(resources_of(settings, node)).findings, *_counted(settings, node), *others, *exporter)
+    # What is not counted yet is a finding of decide_resources.
+    by_settings = settings.kubernetes.extended_resources.items()
+    counted = {name: count for name, count in by_settings if node.capacity.get(name) == str(count)}
+    by_kubelet = _offered(node, counted, NOT_REPORTED)
+    by_hand = (*marked(resources_of(settings, node)).findings, *by_kubelet, *others, *exporter)
     if settings.device_plugin.method == "none":
         return (*labels, *by_hand)
+    of_pods = (_pods if settings.device_plugin.method in BY_CHART else _own_pods)(settings, node, view)
+    of_mps = () if mps is None or gpus is None else judge_mps(settings, mps, gpus)
     managed = judge_mig_manager(settings, node.labels)
     registered = decide_registered(settings, node, daemon_sets_of(settings, view), view, mig, gpus)
     return (
@@ -125,15 +140,10 @@ def judge_node(
         *managed,
         *marked(with_restart(decide_outdated(settings, node, view), restart)).findings,
         *marked(decide_current(settings, name, daemon_sets_of(settings, view), view, boot or MigBoot())).findings,
-        *_behind(release, _behind(restart, _of_pods(settings, node, view), (POD,)), _RELEASED),
-        *_behind(restart, (*registered.findings, *_mps(settings, mps, gpus)), _CONFIGURED),
+        *_behind(release, _behind(restart, of_pods, (POD,)), _RELEASED),
+        *_behind(restart, (*registered.findings, *of_mps), _CONFIGURED),
         *_behind(release, _behind(restart, judge_feature_labels(settings, node, gpus, mig), _CONFIGURED), _RELEASED),
     )
-
-
-def _mps(settings: Settings, mps: PluginMps | None, gpus: Gpus | None) -> Iterator[Finding]:
-    if mps is not None and gpus is not None:
-        yield from judge_mps(settings, mps, gpus)
 
 
 def _behind(
@@ -152,28 +162,16 @@ def _behind(
     return tuple(behind_restart(item, reason) if follows(item) else item for item in findings)
 
 
-def _of_pods(settings: Settings, node: ClusterNode, view: View) -> Iterator[Finding]:
-    yield from (_pods if settings.device_plugin.method in BY_CHART else _own_pods)(settings, node, view)
-
-
 def resources_of(settings: Settings, node: ClusterNode | None) -> Decision[ResourceChange]:
     """Return what is to be done about the extended resources of a node that are counted by hand."""
     return decide_resources("" if node is None else node.name, settings.kubernetes.extended_resources, node)
 
 
-def _counted(settings: Settings, node: ClusterNode) -> Iterator[Finding]:
-    """Yield whether the kubelet has taken over what is counted by hand; what is not counted yet is told elsewhere."""
-    for name, count in settings.kubernetes.extended_resources.items():
-        if node.capacity.get(name) == str(count):
-            actual = node.allocatable.get(name)
-            yield ALLOCATABLE.compared(actual, count, actual == str(count), of=name, remedy=NOT_REPORTED)
-
-
-def _of_others(settings: Settings, node: ClusterNode) -> Iterator[Finding]:
-    """Yield whether device plugins other than NVIDIA's offer what is expected of them."""
-    for name, count in expected_resources(settings).items():
+def _offered(node: ClusterNode, desired: Mapping[str, int], remedy: str) -> Iterator[Finding]:
+    """Yield whether a node offers these resources; remedy: what to do where it does not."""
+    for name, count in desired.items():
         actual = node.allocatable.get(name)
-        yield ALLOCATABLE.compared(actual, count, actual == str(count), of=name, remedy=LOG_OF_OTHER)
+        yield ALLOCATABLE.compared(actual, count, actual == str(count), of=name, remedy=remedy)
 
 
 def _of_exporter(settings: Settings, node: ClusterNode, view: View) -> Iterator[Finding]:

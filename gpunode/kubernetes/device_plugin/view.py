@@ -11,6 +11,7 @@ from typing import Any
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.gpushare.objects import APP, NAMESPACE
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl
+from gpunode.kubernetes.nodes.cordon import told
 from gpunode.kubernetes.objects.own_objects import is_ready, way_of
 from gpunode.settings.kubernetes import KubernetesSettings
 
@@ -100,16 +101,16 @@ def asking_revisions(kubernetes: KubernetesSettings, namespace: str) -> tuple[st
 
 def parse_revisions(text: str) -> dict[str, str]:
     """Parse its answer: DaemonSet -> the name that pods of its newest template bear; raise ParseError."""
-    try:
-        items = sorted(json.loads(text)["items"], key=lambda each: int(each["revision"]))
-        return {
-            str(owner["name"]): str(each["metadata"]["labels"][_POD_REVISION])
-            for each in items
-            for owner in each["metadata"].get("ownerReferences") or []
-            if owner.get("kind") == "DaemonSet" and _POD_REVISION in (each["metadata"].get("labels") or {})
-        }
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ParseError(f"kubectl's answer is no list of ControllerRevisions: {type(error).__name__}") from None
+    return told(text, "list of ControllerRevisions", lambda found: _revisions(found["items"]))
+
+
+def _revisions(items: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    return {
+        str(owner["name"]): str(each["metadata"]["labels"][_POD_REVISION])
+        for each in sorted(items, key=lambda each: int(each["revision"]))
+        for owner in each["metadata"].get("ownerReferences") or []
+        if owner.get("kind") == "DaemonSet" and _POD_REVISION in (each["metadata"].get("labels") or {})
+    }
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,9 @@
 
 Pure: whatever runs kubectl is handed in.
 
-- `cordon`: whose cordon is on a node, and the one request that sets or lifts ours
-- `pods`: which pods hold a node up, and by which disruption budget
-- `commands`: kubectl's command lines
+- `commands`: kubectl's command lines, and which pods hold a node up, by which disruption budget
 - `session`: the drain itself, by whatever runs them
-- `judgement`: what drift says of a node that is still cordoned
+- whose cordon is on a node, and what drift reports of it: gpunode/kubernetes/nodes/cordon.py
 """
 
 # What `gpunode rollout` tells a run: how many nodes its wave has, which are unavailable together anyway.

@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.drain.commands import Commands
-from gpunode.kubernetes.drain.pods import Pod, blocking, parse_budgets, parse_pods
+from gpunode.kubernetes.drain.commands import Commands, Pod, blocking, parse_budgets, parse_pods
 from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.session import Run
 from gpunode.kubernetes.nodes.cordon import (

@@ -1,4 +1,7 @@
-"""What is to be done about a release: install, upgrade, nothing, or first recover what another helm left behind."""
+"""What is to be done about a release: install, upgrade, nothing, or first recover what another helm left behind.
+
+A step's change holds all commands of helm, in order.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,14 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from gpunode.base.comparison import RESTART, by_hand
+from gpunode.base.decision import Decision, Step
+from gpunode.base.disruption import Disruption
+from gpunode.base.messages import Scope
 from gpunode.kubernetes.helm.difference import Difference, Place, differences, drifted
 from gpunode.kubernetes.helm.manifest import Identity, Object, objects
 from gpunode.kubernetes.helm.release import Release, Revision, Status, StoredRevision
+from gpunode.kubernetes.nodes.component import cluster_finding
 
 _FEW = 5
 
@@ -228,3 +236,46 @@ def _words(revision: Revision) -> str:
 def _few(found: tuple[Difference, ...]) -> str:
     more = f"; and {len(found) - _FEW} more" if len(found) > _FEW else ""
     return "; ".join(map(str, found[:_FEW])) + more
+
+
+RELEASE = cluster_finding(
+    "helm release",
+    "A helm release is not what the settings ask for.",
+    "Its chart, values or objects differ from what a run would install, or it is missing.",
+    scope=Scope.CLUSTER,
+    classes=RESTART,
+)
+
+
+def decide(
+    name: str, desired: DesiredRelease, actual: ActualRelease, now: datetime, timeout: int
+) -> Decision[ReleaseChange]:
+    """Return what is to be done about a release; raise ParseError where a manifest cannot be read.
+
+    name: NAMESPACE/NAME; timeout: how long, in seconds, helm may be at work
+    """
+    return _decision(name, f"{desired.chart} {desired.version}", change(desired, actual, now, timeout))
+
+
+def decide_absence(
+    name: str, chart: str, actual: Release | None, now: datetime, timeout: int
+) -> Decision[ReleaseChange]:
+    """Return what is to be done about a release that no node needs any more; one of another chart is somebody else's.
+
+    The other arguments are those of `decide`.
+    """
+    return _decision(name, "none", removal(actual, chart, now, timeout))
+
+
+def _decision(name: str, desired: str, found: ReleaseChange) -> Decision[ReleaseChange]:
+    reason = found.refused or "; ".join(f"{step.act}: {step.reason}" for step in found.steps)
+    actual = "another" if reason else desired
+    item = RELEASE.compared(actual, desired, not reason, of=name, cause=reason)
+    if found.refused is not None:
+        item = by_hand(item, found.refused)
+    if not found.steps:
+        return Decision((item,), (), found.refused)
+    # A recovery is carried out also where no run does what would have to come behind it.
+    settles = () if found.refused is not None else (item,)
+    action = f"{', then '.join(step.act for step in found.steps)} the release {name}"
+    return Decision((item,), (Step(action, settles, Disruption.nothing, change=found),), found.refused)

@@ -1,15 +1,43 @@
-"""A release as helm tells of it, in JSON: the same of helm 3.19 and 4.2."""
+"""A release as it is desired, and as helm prints it, in JSON: the same of helm 3.19 and 4.2."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from gpunode.base.reading import ParseError
+from gpunode.settings.chart import ReleaseSettings
+from gpunode.settings.kubernetes import KubernetesSettings
+
+
+@dataclass(frozen=True)
+class AskedRelease:
+    """Hold where the cluster is, what the release is of, and the chart's values."""
+
+    kubernetes: KubernetesSettings
+    settings: ReleaseSettings
+    values: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Return its namespace and name, for people."""
+        return f"{self.settings.namespace}/{self.settings.release}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON types."""
+        return {
+            "release": self.settings.release,
+            "namespace": self.settings.namespace,
+            "chart": self.settings.chart,
+            "version": self.settings.version,
+            "values": self.values,
+        }
+
 
 _CHART = re.compile(r"(?P<name>.+?)-(?P<version>v?\d+\.\d+\.\d+.*)")
 # What helm is told to write into each revision of gpunode's, and how a release of gpunode's is known.

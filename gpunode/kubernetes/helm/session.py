@@ -7,26 +7,99 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from fnmatch import fnmatchcase
 from typing import Any
 
 import yaml
 
 from gpunode.base.decision import Decision
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.helm.change import Act, ActualRelease, DesiredRelease, HelmAction, ReleaseChange
-from gpunode.kubernetes.helm.commands import Command, Commands
-from gpunode.kubernetes.helm.decide import decide, decide_absence
+from gpunode.kubernetes.helm.change import (
+    Act,
+    ActualRelease,
+    DesiredRelease,
+    HelmAction,
+    ReleaseChange,
+    decide,
+    decide_absence,
+)
+from gpunode.kubernetes.helm.commands import Command, Commands, HelmError, explained, helm_of, version_command
 from gpunode.kubernetes.helm.difference import Place, differences
-from gpunode.kubernetes.helm.errors import explained
 from gpunode.kubernetes.helm.manifest import live_objects, objects
-from gpunode.kubernetes.helm.own_values import unknown_values
-from gpunode.kubernetes.helm.program import HelmError, helm_of, version_command
 from gpunode.kubernetes.helm.release import Revision, StoredRevision, parse_history, parse_list
 from gpunode.kubernetes.nodes.configuration import with_entries_in_use
 from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.cluster.features import known
 from gpunode.settings.kubernetes import KubernetesSettings
+from gpunode.settings.problems import nearest
 from gpunode.settings.repositories import ProxySettings
+
+# What Kubernetes gives a shape, or people names of their own: a chart's default is an example of it.
+_FREE = frozenset(
+    (
+        "affinity",
+        "annotations",
+        "config",
+        "labels",
+        "limits",
+        "matchLabels",
+        "nodeAffinity",
+        "nodeSelector",
+        "podAnnotations",
+        "podLabels",
+        "podSecurityContext",
+        "requests",
+        "resources",
+        "rollingUpdate",
+        "securityContext",
+        "updateStrategy",
+    )
+)
+# Every chart and subchart gets it.
+_GLOBAL = "global"
+
+
+def unknown_values(
+    values: Mapping[str, Any], chart: str, subcharts: Collection[str], unlisted: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Return a sentence for each of the values that the chart's own have not; raise ParseError.
+
+    Templates may read others: that is no error, and people are told.
+
+    + values: a person's own
+    + chart: the text of the chart's values, in which a commented name counts as one that it has
+    + subcharts: names and aliases of the charts that it brings, whose values are their own
+    + unlisted: patterns of dotted values that its templates read all the same
+    """
+    try:
+        own = yaml.safe_load(chart)
+    except yaml.YAMLError:
+        raise ParseError("helm tells no values of the chart") from None
+    if not isinstance(own, dict):
+        return ()
+    commented = frozenset(re.findall(r"^\s*#\s*([A-Za-z][A-Za-z0-9_]*):", chart, re.MULTILINE))
+    told = {name: value for name, value in values.items() if name not in {_GLOBAL, *subcharts}}
+    found = _unknown(told, own, ())
+    return tuple(
+        sentence
+        for name, sentence in found
+        if name[-1] not in commented and not any(fnmatchcase(".".join(name), each) for each in unlisted)
+    )
+
+
+_Path = tuple[str, ...]
+
+
+def _unknown(values: Mapping[str, Any], own: Mapping[str, Any], path: _Path) -> Iterator[tuple[_Path, str]]:
+    for name, value in values.items():
+        below, here = own.get(name), (*path, name)
+        if name not in own:
+            near = nearest(name, map(str, own))
+            hint = f"; did you mean {'.'.join((*path, near))!r}?" if near else ""
+            yield here, f"{'.'.join(here)[:200]!r} is none of the chart's own values{hint}"
+        elif name not in _FREE and isinstance(value, Mapping) and isinstance(below, Mapping) and below:
+            yield from _unknown(value, below, here)
+
 
 # What a vendor appends (v1.31.4-gke.100, v1.30.2+k3s1) is none of a chart's concern.
 _VERSION = re.compile(r"v(\d{1,2}\.\d{1,3}\.\d{1,3})", re.ASCII)
@@ -148,8 +221,7 @@ class Session:
         if desired is not None and not f"{match[1]}.".startswith(f"{desired}."):
             raise HelmError(
                 f"the cluster's Kubernetes is {match[1]}, and the settings were judged by kubernetes.version {desired}"
-                ": "
-                "set the version that it is, or leave it out"
+                ": set the version that it is, or leave it out"
             )
         apis = self._told("kubectl api-versions", self.commands.api_versions()).split()
         return match[1], tuple(apis)

@@ -1,4 +1,4 @@
-"""Whose cordon is on a node, as the API server tells it, and the one request by which ours is set or lifted.
+"""Whose cordon is on a node, the one request by which gpunode's is set or lifted, and what drift reports of it.
 
 Ours is noted by an annotation in the very request that cordons, so that no crash leaves a cordon of ours that nobody
 knows. Whoever set `spec.unschedulable` last is told by the API server itself (managedFields): a person who lifted our
@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
+from gpunode.base.comparison import RUN, finding_message
 from gpunode.base.document import newer
+from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.reading import ParseError
 
 T = TypeVar("T")
@@ -161,3 +163,40 @@ def _patch(cordon: Cordon, note: Note | None, unschedulable: bool | None) -> dic
 def noted(note: Note) -> dict[str, Any]:
     """Return the merge patch that changes the note alone, whatever else has come between."""
     return {"metadata": {"annotations": {ANNOTATION: note.text}}}
+
+
+_RELEASES, _LOOK = (
+    f"{RUN}: it gives the node back once it is well",
+    "look at kubernetes.kubeconfig and kubernetes.run_on",
+)
+_CUT_OFF = "a run that drained the node did not come to its end"
+CORDON = finding_message(
+    "kubernetes",
+    "cordon",
+    "A run drained the node and did not give it back.",
+    "The node takes no new pods. A run that drained it was cut off, or failed on it; the next run gives the node "
+    "back once it is well. As an error: the cluster did not answer.",
+    remedies=(_RELEASES, _LOOK),
+    causes=(_CUT_OFF,),
+    classes=(FindingClass.DRIFT, FindingClass.ERROR),
+)
+
+
+def judged(cordon: Cordon) -> Finding:
+    """Return whether gpunode still holds the node back; the cordon of anybody else is no matter of gpunode's."""
+    note = cordon.note
+    if note is None:
+        return CORDON.finding(FindingClass.OK, "none of gpunode's", "none of gpunode's")
+    whose = "" if note.cordon == MANAGER else " (the cordon is somebody else's)"
+    cause = note.message or _CUT_OFF
+    return CORDON.compared(
+        f"{note.state} since {note.since}, for: {note.reason}{whose}",
+        "none of gpunode's",
+        False,
+        cause=cause,
+    )
+
+
+def unknown(reason: str) -> Finding:
+    """Return that the cluster did not tell."""
+    return CORDON.finding(FindingClass.ERROR, "unknown", "none of gpunode's", cause=reason, remedy=_LOOK)

@@ -22,7 +22,7 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl
 from gpunode.kubernetes.nodes.component import ANNOTATION, cluster_finding
-from gpunode.kubernetes.nodes.labels import RESOURCES, accepts, note, noted
+from gpunode.kubernetes.nodes.labels import RESOURCES, accepts, difference, noted
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.other_plugins import by_hand
 
@@ -70,20 +70,11 @@ def resource_change(desired: Mapping[str, int], actual: ClusterNode) -> Resource
 
     One of somebody else's with the same count is left his; with another count it is a conflict.
     """
-    before = owned(actual.resources)
-    conflicts = {
-        name: actual.capacity[name]
-        for name, count in desired.items()
-        if name not in before and actual.capacity.get(name, str(count)) != str(count)
-    }
-    to_set = {
-        name: count
-        for name, count in desired.items()
-        if name not in conflicts and actual.capacity.get(name) != str(count)
-    }
-    to_remove = tuple(sorted(name for name in before if name in actual.capacity and name not in desired))
-    text = note([name for name in desired if name in to_set or name in before])
-    return ResourceChange(to_set, to_remove, text, conflicts, actual.resources, actual.is_annotated)
+    counts = {name: str(count) for name, count in desired.items()}
+    to_set, to_remove, text, conflicts = difference(counts, actual.capacity, owned(actual.resources))
+    return ResourceChange(
+        {name: desired[name] for name in to_set}, to_remove, text, conflicts, actual.resources, actual.is_annotated
+    )
 
 
 def decide_resources(node: str, desired: Mapping[str, int], actual: ClusterNode | None) -> Decision[ResourceChange]:

@@ -176,18 +176,30 @@ def label_change(
     A label of another program with the same value stays that program's; with another value it is a conflict. Those
     `given_up` keep their value, and the annotation no longer names them. Those `not_known` keep value and owner.
     """
-    before = owned(annotation) - frozenset(given_up)
+    to_set, to_remove, text, conflicts = difference(
+        desired, labels, owned(annotation) - frozenset(given_up), frozenset(not_known)
+    )
+    return LabelChange(to_set, to_remove, text, conflicts, text != annotation)
+
+
+def difference(
+    desired: Mapping[str, str], actual: Mapping[str, str], ours: frozenset[str], not_known: frozenset[str] = frozenset()
+) -> tuple[dict[str, str], tuple[str, ...], str | None, dict[str, str]]:
+    """Return what to set and to remove, the text of the annotation then, and the conflicts.
+
+    ours: gpunode's before; not_known: those that keep value and owner
+    """
     conflicts = {
-        name: labels[name]
+        name: actual[name]
         for name, value in desired.items()
-        if name in labels and labels[name] != value and name not in before
+        if name in actual and actual[name] != value and name not in ours
     }
     stays = {*conflicts, *not_known}
-    to_set = {name: value for name, value in desired.items() if labels.get(name) != value and name not in stays}
-    kept = (before & frozenset(not_known)) - desired.keys()
-    to_remove = tuple(sorted(name for name in before - kept if name in labels and name not in desired))
-    text = note([*(name for name in desired if name in to_set or name in before), *kept])
-    return LabelChange(to_set, to_remove, text, conflicts, text != annotation)
+    to_set = {name: value for name, value in desired.items() if actual.get(name) != value and name not in stays}
+    kept = (ours & not_known) - desired.keys()
+    to_remove = tuple(sorted(name for name in ours - kept if name in actual and name not in desired))
+    text = note([*(name for name in desired if name in to_set or name in ours), *kept])
+    return to_set, to_remove, text, conflicts
 
 
 def owned(annotation: str | None) -> frozenset[str]:

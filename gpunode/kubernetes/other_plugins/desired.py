@@ -2,25 +2,97 @@
 
 Each has a label, which the nodes bear that are to have it. What comes by a chart has a ConfigMap of gpunode's beside
 it, which tells the next run of the release where the settings name it no more.
+source of the RDMA plugin's objects: Mellanox/k8s-rdma-shared-dev-plugin v1.5.3, deployment/k8s/base and
+pkg/types/types.go
 """
 
 from __future__ import annotations
 
 import copy
+import hashlib
+import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.dcgm_exporter import exporter
-from gpunode.kubernetes.helm.asked import AskedRelease
 from gpunode.kubernetes.helm.manifest import live_objects
+from gpunode.kubernetes.helm.release import AskedRelease
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import owned, plugin_label
 from gpunode.kubernetes.objects.own_objects import is_needed, marked, method_of_plugin, way_of
-from gpunode.kubernetes.other_plugins.rdma import rdma_objects
 from gpunode.settings import Settings
 from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.other_plugins import EXPORTER, RDMA, OtherPlugin
+from gpunode.settings.rdma import RdmaSharedDevicePluginSettings
+
+NAME = "gpunode-rdma-shared-device-plugin"
+CONFIGURATION = "gpunode/configuration"
+_FILE = "config.json"
+_FOLDERS = {
+    "device-plugin": "/var/lib/kubelet/device-plugins",
+    "plugins-registry": "/var/lib/kubelet/plugins_registry",
+    "devices": "/dev",
+}
+
+
+def configuration(desired: RdmaSharedDevicePluginSettings) -> str:
+    """Return the plugin's config.json."""
+    resources = [
+        {
+            "resourcePrefix": name.partition("/")[0],
+            "resourceName": name.partition("/")[2],
+            "rdmaHcaMax": each.count,
+            "selectors": each.selectors,
+        }
+        for name, each in sorted(desired.resources.items())
+    ]
+    return json.dumps({"periodicUpdateInterval": desired.update_seconds, "configList": resources}, indent=2) + "\n"
+
+
+def rdma_objects(desired: RdmaSharedDevicePluginSettings) -> list[dict[str, Any]]:
+    """Return the objects, in the order in which they are made."""
+    text, where = configuration(desired), {"name": NAME, "namespace": desired.namespace}
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": where, "data": {_FILE: text}}
+    return [config, _daemon_set(desired, hashlib.sha256(text.encode()).hexdigest()[:16])]
+
+
+def _daemon_set(desired: RdmaSharedDevicePluginSettings, digest: str) -> dict[str, Any]:
+    pods = {"app.kubernetes.io/name": NAME}
+    mounts = [{"name": name, "mountPath": path} for name, path in _FOLDERS.items()]
+    pod = {
+        # It looks for the interfaces of the host, and brings them up.
+        "hostNetwork": True,
+        "priorityClassName": "system-node-critical",
+        "nodeSelector": {plugin_label(RDMA): "true"},
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        # It asks nothing of the cluster.
+        "automountServiceAccountToken": False,
+        "containers": [
+            {
+                "name": "rdma-shared-device-plugin",
+                "image": desired.image,
+                "securityContext": {"privileged": True},
+                "volumeMounts": [
+                    *mounts,
+                    {"name": "configuration", "mountPath": "/k8s-rdma-shared-dev-plugin", "readOnly": True},
+                ],
+            }
+        ],
+        "volumes": [
+            *({"name": name, "hostPath": {"path": path}} for name, path in _FOLDERS.items()),
+            {"name": "configuration", "configMap": {"name": NAME, "items": [{"key": _FILE, "path": _FILE}]}},
+        ],
+    }
+    # It reads its file once: another text has the pods begin anew.
+    template = {"metadata": {"labels": pods, "annotations": {CONFIGURATION: digest}}, "spec": pod}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": NAME, "namespace": desired.namespace},
+        "spec": {"selector": {"matchLabels": pods}, "updateStrategy": {"type": "RollingUpdate"}, "template": template},
+    }
+
 
 # Where every cluster has a namespace, before a release's own is made.
 _NAMESPACE, _RECORD = "kube-system", "gpunode-release-"
@@ -38,25 +110,16 @@ def plugins(hosts: Mapping[str, Settings]) -> dict[str, OtherPlugin]:
 def objects(hosts: Mapping[str, Settings]) -> list[dict[str, Any]]:
     """Return the objects of gpunode's own for them, in the order in which they are made."""
     found: list[dict[str, Any]] = []
-    rdma = next((each for each in hosts.values() if each.kubernetes.enabled and _has_rdma(each)), None)
-    if rdma is not None:
-        desired = rdma.rdma_shared_device_plugin
+    of_rdma = (each.rdma_shared_device_plugin for each in hosts.values() if each.kubernetes.enabled)
+    if (desired := next((each for each in of_rdma if each.enabled), None)) is not None:
         if desired.namespace != _NAMESPACE:
             found.append({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": desired.namespace}})
         found += [marked(each, method_of_plugin(RDMA)) for each in rdma_objects(desired)]
     for name, plugin in plugins(hosts).items():
-        of_it = [_for(name, each) for each in _read(plugin)] if plugin.manifest is not None else []
+        of_it = [_for(name, each) for each in plugin.objects().objects] if plugin.manifest is not None else []
         found += [marked(each, method_of_plugin(name)) for each in of_it]
     found += [marked(_record(name, each.settings), method_of_plugin(name)) for name, each in releases(hosts).items()]
     return found
-
-
-def _has_rdma(settings: Settings) -> bool:
-    return settings.rdma_shared_device_plugin.enabled
-
-
-def _read(plugin: OtherPlugin) -> Sequence[Mapping[str, Any]]:
-    return plugin.objects().objects
 
 
 def _for(name: str, document: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import pytest
 
 from gpunode.base.findings import CLUSTER
 from gpunode.kubernetes.objects.own_objects import KINDS, METHOD
-from gpunode.kubernetes.other_plugins.rdma import NAME
+from gpunode.kubernetes.other_plugins.desired import NAME
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.kubernetes_programs import programs
 from tests.molecule.cluster.releases import KeptRelease, by

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpunode.kubernetes.device_plugin.feature_labels import expected_labels
+from gpunode.kubernetes.device_plugin.decide_labels import expected_labels
 from gpunode.kubernetes.nodes.configuration import configuration
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.cluster import devices, plugin
