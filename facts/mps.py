@@ -5,9 +5,9 @@ from __future__ import annotations
 from gpunode.base.probe import shell_text
 from gpunode.components import mps
 from gpunode.components.mps import plugin
+from gpunode.components.mps.change import APPLY, PATHS
 from gpunode.components.mps.daemon import FOLDER
 from gpunode.components.mps.daemon import UNITS as FILES
-from gpunode.components.mps.files import APPLY, PATHS
 from gpunode.facts.base import SMI, UNITS, NodeFact
 
 # Globs find what systemd has loaded; a name would have it loaded.

@@ -14,8 +14,7 @@ from collections.abc import Callable
 
 from gpunode.components.mig.change import Instance, Wanted, change
 from gpunode.components.mig.geometry import Geometry, product_geometry
-from gpunode.components.mig.layouts import feasible
-from gpunode.components.mig.placement import Impossible, fit, layout_of, place
+from gpunode.components.mig.placement import Impossible, feasible, fit, layout_of, place
 
 _GPUS, _ROUNDS, _LIMIT_MS = 8, 200, 50
 

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from gpunode.components.mig.change import Instance, Wanted, change
 from gpunode.components.mig.geometry import Geometry, product_geometry
-from gpunode.components.mig.layouts import feasible
-from gpunode.components.mig.placement import Impossible, Placement, layout_of, place
+from gpunode.components.mig.placement import Impossible, Placement, feasible, layout_of, place
 
 SEVEN, FOUR = "H100-80GB", "A30-24GB"
 

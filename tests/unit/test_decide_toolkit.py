@@ -14,8 +14,7 @@ from gpunode.base.decision import Decision, bad
 from gpunode.components.driver import DriverState
 from gpunode.components.toolkit import PACKAGES, CdiSpecification, ContainerToolkit
 from gpunode.components.toolkit.configuration import asked_of
-from gpunode.components.toolkit.decide import Configuration, Desired, Links, decide, desired_of, moves
-from gpunode.components.toolkit.hold import hold_text
+from gpunode.components.toolkit.decide import Configuration, Desired, Links, decide, desired_of, hold_text, moves
 from gpunode.components.toolkit.specification import Specification
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.toolkit import ContainerToolkit as ToolkitFact

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from gpunode.components.mig.change import Change, Instance, Wanted, change
 from gpunode.components.mig.geometry import mask
-from gpunode.components.mig.layouts import feasible
-from gpunode.components.mig.placement import Impossible, Placement, fit, layout_of, place
+from gpunode.components.mig.placement import Impossible, Placement, feasible, fit, layout_of, place
 from tests.support.mig_placement import FOUR, SEVEN, geometry, plain_layouts, wanted
 from tests.support.simulated_mig import SimulatedGpu
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from gpunode.base.probe_output import checked
 from gpunode.base.template import rendered
 from gpunode.components.mps import control_text, daemons, parse_mps
+from gpunode.components.mps.change import PIPE_DIRECTORY, PROFILE, VARIABLE, desired_files, environment_files
 from gpunode.components.mps.daemon import FOLDER, UNITS
 from gpunode.components.mps.decide import mebibytes
-from gpunode.components.mps.files import PIPE_DIRECTORY, PROFILE, VARIABLE, desired_files, environment_files
 from gpunode.facts.mps import Mps as MpsFact
 from gpunode.operations import mps as operation
 from gpunode.operations.script import script

@@ -11,13 +11,31 @@ from gpunode.base.comparison import RUN, by_hand
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.components.driver.coming import bring, bring_modules, brings_modules, hold
-from gpunode.components.driver.loading import UVM, Loading, decide_loading, gpus
-from gpunode.components.driver.lost import LIBRARY, MOVED, bring_back, installs_nothing, packages, told_lost
+from gpunode.components.driver.coming import (
+    LIBRARY,
+    MOVED,
+    bring,
+    bring_back,
+    bring_modules,
+    brings_modules,
+    hold,
+    installs_nothing,
+    packages,
+    told_lost,
+)
+from gpunode.components.driver.loading import (
+    INSTALLED_BY,
+    MIGRATE,
+    MIXED,
+    MODULE_ON_DISK,
+    UVM,
+    Loading,
+    decide_loading,
+    decide_removal,
+    gpus,
+)
 from gpunode.components.driver.next_boot import NEXT_BOOT, next_boot, nouveau_steps, other_kernels
-from gpunode.components.driver.peermem import decide_peermem
-from gpunode.components.driver.removal import INSTALLED_BY, MIGRATE, MIXED, MODULE_ON_DISK, decide_removal
-from gpunode.components.driver.services import fabric_steps, fresh_steps, service_steps, services
+from gpunode.components.driver.services import decide_peermem, fabric_steps, fresh_steps, service_steps, services
 from gpunode.components.driver.sides import Actual, Desired
 from gpunode.components.driver.state import DriverState, driver_finding
 from gpunode.settings.driver import DriverSettings

@@ -20,12 +20,10 @@ from gpunode.base.comparison import (
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.components.mig.boot import NAME, MigBoot, lines_of
-from gpunode.components.mig.choice import chosen
+from gpunode.components.mig.boot import NAME, MigBoot, desired_files, lines_of
 from gpunode.components.mig.device_filter import Match
-from gpunode.components.mig.files import desired_files
 from gpunode.components.mig.state import Mig
-from gpunode.components.mig.target import StateNotKnown, Target, TargetError, instance, targets
+from gpunode.components.mig.target import StateNotKnown, Target, TargetError, chosen, instance, targets
 from gpunode.settings.mig import MigSettings
 from gpunode.system.pci import PciGpu
 from gpunode.system.smi import DRIVERLESS

@@ -9,8 +9,7 @@ from enum import StrEnum
 from gpunode.base import tables
 from gpunode.components.mig.change import Instance, Wanted, change, in_order, sizes_in
 from gpunode.components.mig.geometry import product_geometry
-from gpunode.components.mig.layouts import nearest
-from gpunode.components.mig.placement import Impossible, counts, layout_of, place, text
+from gpunode.components.mig.placement import Impossible, counts, layout_of, nearest, place, text
 from gpunode.settings.mig_parted.profile import Profile, parse_profile
 from gpunode.settings.mig_parted.published import balanced, published
 

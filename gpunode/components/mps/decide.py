@@ -18,9 +18,19 @@ from gpunode.base.comparison import (
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.components.mps.change import MpsChange, change, counted, other_mode
+from gpunode.components.mps.change import (
+    APPLY,
+    PATHS,
+    PIPE_DIRECTORY,
+    MpsChange,
+    actual_digests,
+    change,
+    counted,
+    desired_files,
+    environment_files,
+    other_mode,
+)
 from gpunode.components.mps.daemon import COMPUTE_MODES, UNITS, Daemon
-from gpunode.components.mps.files import APPLY, PATHS, PIPE_DIRECTORY, actual_digests, desired_files, environment_files
 from gpunode.components.mps.state import Mps, MpsDaemon
 from gpunode.settings.mps import MpsSettings
 from gpunode.system.gpu import Gpu

@@ -14,10 +14,20 @@ from gpunode.base.comparison import AS_DESIRED, REBOOT, RUN, by_hand, file_messa
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.components.power.files import FILES, NAME, texts
 from gpunode.components.power.gpu import OFF, ON, known, obstacles, pair
-from gpunode.components.power.rules import APPLICATION, GRAPHICS, LIMIT, MEMORY, Rule, rule_for, rules
-from gpunode.components.power.state import Power
+from gpunode.components.power.state import (
+    APPLICATION,
+    FILES,
+    GRAPHICS,
+    LIMIT,
+    MEMORY,
+    NAME,
+    Power,
+    Rule,
+    rule_for,
+    rules,
+    texts,
+)
 from gpunode.settings.power import PowerSettings
 from gpunode.system.gpu import Gpu, Gpus
 from gpunode.system.smi import DRIVERLESS

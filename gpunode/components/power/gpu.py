@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpunode.base.tables.reading import Row, table
-from gpunode.components.power.rules import APPLICATION, GRAPHICS, LIMIT, MEMORY, Rule, rule_for
+from gpunode.components.power.state import APPLICATION, GRAPHICS, LIMIT, MEMORY, Rule, rule_for
 from gpunode.settings.power import PowerSettings
 from gpunode.system.gpu import Gpu
 
