@@ -28,7 +28,8 @@ def _instances(geometry: Geometry, layout: dict[str, int]) -> list[Instance]:
 
 
 def _goal(geometry: Geometry, layout: dict[str, int]) -> list[Wanted]:
-    return [Wanted(name, (geometry.spot(name).profile.slices,)) for name, count in layout.items() for _ in range(count)]
+    slices = {spot.name: spot.profile.slices for spot in geometry.spots}
+    return [Wanted(name, (slices[name],)) for name, count in layout.items() for _ in range(count)]
 
 
 def _milliseconds(work: Callable[[], object], cold: bool) -> float:

@@ -60,7 +60,6 @@ def bring(
 
 
 def _headers(desired: Desired, actual: Actual) -> str | None:
-    """Return the package of headers that a run installs for the kernel that boots next; None where it installs none."""
     kernel, source, system = actual.boot.next_kernel, desired.source, actual.system
     if kernel is None or kernel.headers or desired.settings.kernel_headers != "install":
         return None
@@ -118,45 +117,30 @@ PACKAGES = driver_finding(
 )
 
 
-def missing_packages(desired: Desired, actual: Actual) -> tuple[str, ...]:
-    """Return the packages that are missing of a driver that came by packages, by their names; a run brings them back.
+def _missing(desired: Desired, actual: Actual) -> tuple[list[str], list[str]] | None:
+    """Return the packages that a driver lacks, and those of them that were removed by force; a run brings them back.
 
-    They are asked for, or came with those that are, and somebody took them away by force.
+    None: the driver did not come by packages, or no run installs them. A package with a finding of its own
+    (services.py) is left out.
     """
-    return (*_asked_for(desired, actual), *_taken_away(desired, actual))
-
-
-def _by_packages(desired: Desired, actual: Actual) -> bool:
-    """Say whether the driver that is there came by packages, and a run sees to them."""
-    return desired.settings.installs and bool(actual.driver.packages) and not actual.driver.runfile
-
-
-def _asked_for(desired: Desired, actual: Actual) -> list[str]:
-    source, there = desired.source, dict(actual.driver.packages)
-    if source is None or not _by_packages(desired, actual):
-        return []
-    missing = [name for name in desired.packages if name not in there and name not in source.beside]
-    return [name for name in missing if belongs(name) and not _is_told_apart(name)]
-
-
-def _taken_away(desired: Desired, actual: Actual) -> list[str]:
     source, driver = desired.source, actual.driver
-    if source is None or not _by_packages(desired, actual):
-        return []
-    found = taken_away(source, desired.packages, dict(driver.packages), dict(driver.pinned))
-    return [name for name in found if not _is_told_apart(name)]
-
-
-def _is_told_apart(name: str) -> bool:
-    """Say whether a package has a finding of its own (services.py)."""
-    return is_fabric_manager(name) or is_imex(name) or name == "nvlsm"
+    if source is None or not desired.settings.installs or not driver.packages or driver.runfile:
+        return None
+    there = dict(driver.packages)
+    lacking = [name for name in desired.packages if name not in (*there, *source.beside) and belongs(name)]
+    removed = taken_away(source, desired.packages, there, dict(driver.pinned))
+    every, taken = (
+        [name for name in names if not (is_fabric_manager(name) or is_imex(name) or name == "nvlsm")]
+        for names in ((*lacking, *removed), removed)
+    )
+    return every, taken
 
 
 def packages(desired: Desired, actual: Actual) -> Iterator[Finding]:
     """Judge whether the driver has all of its packages, where it came by packages."""
-    if desired.source is None or not _by_packages(desired, actual):
+    if (found := _missing(desired, actual)) is None:
         return
-    missing, taken = missing_packages(desired, actual), _taken_away(desired, actual)
+    missing, taken = found
     yield PACKAGES.compared(
         f"not {', '.join(missing)}" if missing else "all",
         "all",
@@ -167,10 +151,9 @@ def packages(desired: Desired, actual: Actual) -> Iterator[Finding]:
 
 def bring_back(desired: Desired, actual: Actual, lacking: tuple[Finding, ...]) -> Iterator[Step[None]]:
     """Yield what brings missing packages back to a driver that stays as it is."""
-    if bad(*lacking):
-        names = missing_packages(desired, actual)
-        action = f"install again what the driver lacks: {', '.join(names)}"
-        yield Step(action, bad(*lacking), Disruption.nothing, packages=names)
+    if lacking and (missing := _missing(desired, actual)):
+        action = f"install again what the driver lacks: {', '.join(missing[0])}"
+        yield Step(action, lacking, Disruption.nothing, packages=tuple(missing[0]))
 
 
 def installs_nothing(desired: Desired, actual: Actual) -> bool:
@@ -186,7 +169,8 @@ def installs_nothing(desired: Desired, actual: Actual) -> bool:
     there = all(name in found and satisfies(found[name], rule) for name, rule in asked.items())
     # Those that have a rule share one version: the newest of a branch may be there in parts.
     together = len({found.get(name) for name, rule in asked.items() if rule}) <= 1
-    lacks = bool(missing_packages(desired, actual) or leftovers(source, desired.packages, found, desired.rule))
+    missing = _missing(desired, actual) or ([], [])
+    lacks = bool(missing[0] or leftovers(source, desired.packages, found, desired.rule))
     return bool(asked) and there and together and not lacks
 
 

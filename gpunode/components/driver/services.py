@@ -114,19 +114,21 @@ def service_steps(found: Iterable[Finding]) -> Iterator[Step[Any]]:
             yield Step(f"run {name}, now and at boot", (item,), item.disruption or Disruption.nothing)
 
 
+def state_of(active: bool, enabled: bool) -> str:
+    """Describe the state of a service as `RUNS` does."""
+    return f"{'running' if active else 'stopped'}, {'starts' if enabled else 'does not start'} at boot"
+
+
 def _service(actual: DriverState, name: str) -> Finding:
     service = actual.service(name)
-    found = "not installed"
-    if service is not None:
-        boot = "starts at boot" if service.enabled else "does not start at boot"
-        found = f"{'running' if service.active else 'stopped'}, {boot}"
+    found = "not installed" if service is None else state_of(service.active, service.enabled)
     # It needs the module that is on disk: what it lacks comes with the boot.
     waits = actual.reboot_pending and service is not None and service.enabled
     return SERVICE.compared(found, RUNS, found == RUNS or waits, of=name)
 
 
-# It comes with the driver's other modules. Of ib_core it needs an interface for peers' memory, which MOFED and DOCA-OFED
-# bring and the kernel's own ib_core lacks: built where there was none, it refuses to load (EINVAL).
+# It comes with the driver's other modules. It needs an interface for peers' memory, which the ib_core of MOFED and
+# DOCA-OFED has and the kernel's own lacks: built where there was none, it refuses to load (EINVAL).
 # source: NVIDIA/open-gpu-kernel-modules, kernel-open/nvidia-peermem/nvidia-peermem.c; NVIDIA's driver README, chapter
 # "GPUDirect RDMA Peer Memory Client"
 MODULE = "nvidia_peermem"

@@ -35,10 +35,9 @@ class Placement:
 
 @dataclass(frozen=True)
 class Impossible:
-    """Hold why a layout has no placement, and the smallest part of it that has none."""
+    """Hold why a layout has no placement."""
 
     reason: str
-    part: tuple[tuple[str, int], ...] = ()
 
 
 def counts(geometry: Geometry, layout: Layout) -> Counts:
@@ -62,7 +61,7 @@ def place(geometry: Geometry, layout: Layout) -> tuple[Placement, ...] | Impossi
     strangers = [name for name, count in layout.items() if count and all(spot.name != name for spot in geometry.spots)]
     if strangers:
         names = ", ".join(spot.name for spot in geometry.spots)
-        return Impossible(f"the GPU has no profile {strangers[0]}; it has {names}", ((strangers[0], 1),))
+        return Impossible(f"the GPU has no profile {strangers[0]}; it has {names}")
     desired = counts(geometry, layout)
     actual = fit(geometry, 0, desired)
     return _impossible(geometry, desired) if actual is None else actual
@@ -106,8 +105,7 @@ def _compute(geometry: Geometry, desired: Counts) -> int:
 def _over_a_limit(geometry: Geometry, desired: Counts) -> Impossible | None:
     for spot, count in zip(geometry.spots, desired, strict=True):
         if count > spot.maximum:
-            reason = f"{text({spot.name: count})}: of {spot.name} the GPU holds {spot.maximum} at most"
-            return Impossible(reason, ((spot.name, count),))
+            return Impossible(f"{text({spot.name: count})}: of {spot.name} the GPU holds {spot.maximum} at most")
     for attribute, most in geometry.instances_with:
         with_it = {
             spot.name: count
@@ -115,8 +113,9 @@ def _over_a_limit(geometry: Geometry, desired: Counts) -> Impossible | None:
             if count and attribute in spot.profile.attributes
         }
         if sum(with_it.values()) > most:
-            reason = f"{text(with_it)}: the GPU holds {most} instance with +{attribute} at most, of whatever size"
-            return Impossible(reason, tuple(with_it.items()))
+            return Impossible(
+                f"{text(with_it)}: the GPU holds {most} instance with +{attribute} at most, of whatever size"
+            )
     return None
 
 
@@ -141,7 +140,7 @@ def _impossible(geometry: Geometry, desired: Counts) -> Impossible:
         )
         combinations_tried = "the one combination" if tried == 1 else f"each of the {tried} combinations"
         why = f"{combinations_tried} of legal places overlaps (memory slices: {legal})"
-    return Impossible(f"{text(layout)}: {why}", tuple(layout.items()))
+    return Impossible(f"{text(layout)}: {why}")
 
 
 def _smallest(geometry: Geometry, desired: Counts) -> Counts:

@@ -16,7 +16,7 @@ from gpunode.components.mig.goal import wanted_instances
 from gpunode.components.mig.placement import Impossible, Placement
 from gpunode.components.mig.state import DISABLED, ENABLED, GpuInstance, Mig, MigGpu
 from gpunode.settings.mig import MigSettings
-from gpunode.settings.mig_parted.declaration import Declaration, Entry, selected
+from gpunode.settings.mig_parted.declaration import Entry, selected
 from gpunode.settings.mig_parted.mistakes import DeclarationError
 from gpunode.settings.mig_parted.published import published
 from gpunode.system.pci import PciGpu
@@ -178,7 +178,8 @@ def chosen(settings: MigSettings, gpus: Sequence[PciGpu]) -> Iterator[Chosen]:
     for index, gpu in enumerate(gpus):
         found = target(f"0x{gpu.device_id}")
         product = found.product if found else None
-        entries = _entries(settings, declaration, product)
+        named = declaration or (published(product) if product is not None else None)
+        entries = named.configs.get(settings.config or "", ()) if named is not None else ()
         board = divmod(int(gpu.subsystem_id, 16), 0x10000) if gpu.subsystem_id else None
         pci = PciId(int(gpu.device_id, 16), int(gpu.vendor, 16), board)
         # Of several entries for a GPU the last one counts.
@@ -188,9 +189,3 @@ def chosen(settings: MigSettings, gpus: Sequence[PciGpu]) -> Iterator[Chosen]:
             if each.has_index(index) and matched is not Match.NO:
                 entry, match = each, matched
         yield Chosen(gpu, index, product, entry, match)
-
-
-def _entries(settings: MigSettings, declaration: Declaration | None, product: str | None) -> tuple[Entry, ...]:
-    if declaration is None and product is not None:
-        declaration = published(product)
-    return () if declaration is None else declaration.configs.get(settings.config or "", ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpunode.base.template import rendered
@@ -30,11 +30,6 @@ class MpsChange:
     told: tuple[str, ...]
     modes: tuple[int, ...]
     felt: tuple[MpsDaemon, ...]
-
-    @property
-    def is_nothing(self) -> bool:
-        """Say whether all is as desired."""
-        return not (self.written or self.removed or self.gone or self.restart or self.told or self.modes)
 
 
 def change(daemons: Sequence[Daemon], settings: MpsSettings, actual: Mps, gpus: Sequence[Gpu]) -> MpsChange:
@@ -64,17 +59,6 @@ def change(daemons: Sequence[Daemon], settings: MpsSettings, actual: Mps, gpus: 
         modes=tuple(each.index for each in gpus if daemons and each.index not in by_unit and each.compute_mode != mode),
         felt=tuple(each for each in actual.daemons if each.unit in (*restart, *gone) and each.clients != 0),
     )
-
-
-def other_mode(settings: MpsSettings, daemons: Iterable[Daemon], actual: Mps) -> bool:
-    """Say whether the unit of a daemon gives the GPUs another compute mode than the one that is desired."""
-    modes = [each.exclusive for daemon in daemons if (each := actual.daemon(daemon.unit)) is not None]
-    return (settings.compute_mode != "exclusive-process") in modes
-
-
-def counted(felt: Iterable[MpsDaemon]) -> str:
-    """Return how many clients each daemon has, for people."""
-    return ", ".join(f"{'?' if each.clients is None else each.clients} of {each.unit}" for each in felt)
 
 
 def _is_told(daemon: Daemon, actual: Mps, written: Mapping[str, str]) -> bool:

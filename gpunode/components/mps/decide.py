@@ -25,20 +25,13 @@ from gpunode.components.mps.change import (
     MpsChange,
     actual_digests,
     change,
-    counted,
     desired_files,
     environment_files,
-    other_mode,
 )
 from gpunode.components.mps.daemon import COMPUTE_MODES, UNITS, Daemon
 from gpunode.components.mps.state import Mps, MpsDaemon
 from gpunode.settings.mps import MpsSettings
 from gpunode.system.gpu import Gpu
-
-
-def mebibytes(limit: str) -> int:
-    """Return a memory limit (`8G`, `512M`) in MiB."""
-    return int(limit[:-1]) * (1024 if limit.endswith("G") else 1)
 
 
 def without_room(desired: MpsSettings, memory: Mapping[int, int | None]) -> str | None:
@@ -50,7 +43,7 @@ def without_room(desired: MpsSettings, memory: Mapping[int, int | None]) -> str 
         limit = desired.limit_of(index)
         if limit is None or actual is None:
             continue
-        needed = (desired.clients or 1) * mebibytes(limit)
+        needed = (desired.clients or 1) * int(limit[:-1]) * (1024 if limit.endswith("G") else 1)
         if needed > actual:
             which = (
                 f"{desired.clients} clients with {limit} each" if desired.clients else f"a client's limit of {limit}"
@@ -120,7 +113,8 @@ def decide(desired: Desired, actual: Mps, gpus: Sequence[Gpu]) -> Decision[MpsCh
         return Decision(tuple(by_hand(item, refusal) for item in findings), (), refusal)
     waits = None
     if is_forbidden(Disruption.restart, desired.allowed, len(to_come.felt)):
-        waits = _CLIENTS.format(clients=counted(to_come.felt))
+        clients = (f"{'?' if each.clients is None else each.clients} of {each.unit}" for each in to_come.felt)
+        waits = _CLIENTS.format(clients=", ".join(clients))
         findings = tuple(waiting(item, waits) for item in findings)
     ready = None if desired.daemons and actual.program is None else to_come
     # What a file is to contain is in place before a daemon is told of it.
@@ -153,7 +147,9 @@ def _findings(desired: Desired, actual: Mps, gpus: Sequence[Gpu], to_come: MpsCh
             yield SERVICE.compared("there", "none", False, of=extra.unit, disruption=Disruption.restart)
     yield from _environment(desired, actual, to_come)
     # The unit sets the mode, and brings it back at each start: another unit is a restart.
-    by_unit = other_mode(desired.settings, desired.daemons, actual)
+    daemons = (actual.daemon(daemon.unit) for daemon in desired.daemons)
+    exclusive = desired.settings.compute_mode == "exclusive-process"
+    by_unit = any(each is not None and each.exclusive is (not exclusive) for each in daemons)
     disruption = Disruption.restart if by_unit else Disruption.nothing
     for gpu in gpus if desired.daemons else ():
         mode, found = COMPUTE_MODES[desired.settings.compute_mode], gpu.compute_mode
@@ -194,7 +190,6 @@ def _daemon(daemon: Daemon, actual: MpsDaemon | None) -> Iterator[Finding]:
 
 
 def _environment(desired: Desired, actual: Mps, to_come: MpsChange) -> Iterator[Finding]:
-    """Judge the files by which programs find the daemon."""
     texts = environment_files(desired.settings) if desired.daemons else {}
     digests = actual_digests(actual)
     for path in PATHS:
@@ -255,7 +250,6 @@ def _of_others(desired: Desired, actual: Mps) -> list[str]:
 
 
 def _refusal(desired: Desired, actual: Mps, gpus: Sequence[Gpu]) -> str | None:
-    """Return why a run changes nothing, and what to do; None where nothing is in its way."""
     if theirs := _of_others(desired, actual):
         setting = "mps.environment" if set(theirs) <= set(PATHS) else "mps.enabled"
         return (
@@ -267,7 +261,6 @@ def _refusal(desired: Desired, actual: Mps, gpus: Sequence[Gpu]) -> str | None:
 
 
 def _action(item: Finding) -> str:
-    """Return a step in words, by the difference that it removes."""
     if path := FILE.named(item):
         return f"remove {path}" if item.desired == "none" else f"write {path} anew"
     if unit := SERVICE.named(item):

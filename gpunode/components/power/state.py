@@ -6,7 +6,7 @@ Nothing of the driver's own keeps them: nvidia-persistenced only holds a GPU ope
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gpunode.base.probe_output import repeated, values
@@ -78,7 +78,6 @@ def _locks(lines: list[str], module: str) -> tuple[Lock, ...]:
 
 
 LIMIT, APPLICATION, GRAPHICS, MEMORY = "limit", "application", "graphics", "memory"
-KINDS = (LIMIT, APPLICATION, GRAPHICS, MEMORY)
 EVERY = "*"
 _LINE = re.compile(r"(limit|application|graphics|memory) (\d{1,6}(?:,\d{1,6})?) (\*|[A-Za-z0-9][^'\\]{0,79})", re.ASCII)
 
@@ -99,21 +98,14 @@ class Rule:
 
 def rules(settings: PowerSettings) -> tuple[Rule, ...]:
     """Return the rules of the settings; the first that fits a GPU counts. ECC is none: the GPU itself keeps it."""
-    return tuple(_rules(settings))
-
-
-def _rules(settings: PowerSettings) -> Iterator[Rule]:
-    for product, watts in sorted(settings.limits.items()):
-        yield Rule(LIMIT, str(watts), product)
     values = (
         (LIMIT, settings.limit),
         (APPLICATION, settings.application_clocks),
         (GRAPHICS, settings.locked_graphics_clocks),
         (MEMORY, settings.locked_memory_clocks),
     )
-    for kind, value in values:
-        if value is not None:
-            yield Rule(kind, str(value))
+    by_product = (Rule(LIMIT, str(watts), product) for product, watts in sorted(settings.limits.items()))
+    return (*by_product, *(Rule(kind, str(value)) for kind, value in values if value is not None))
 
 
 def parsed(lines: Iterable[str]) -> tuple[Rule, ...]:

@@ -15,13 +15,13 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.base.template import rendered
 from gpunode.base.toml_edit import ConfigurationRefused
-from gpunode.components.driver import DriverState
+from gpunode.components.driver.state import DriverState
 from gpunode.components.toolkit.configuration import (
+    MODE,
     PATH,
     Asked,
     asked_of,
     differences,
-    first_version_of,
     judged_of,
     others_root,
     render,
@@ -244,7 +244,8 @@ def decide_configuration(settings: Asked, actual: ContainerToolkit, coming: bool
         )
         item = CONFIGURATION.compared(f"nvidia-container-cli.root {root!r}", "the driver at '/'", False)
         return Decision((by_hand(item, refusal),), (), refusal)
-    mode, first = first_version_of(settings)
+    mode = str(settings.get(MODE) or "")
+    first = tables.toolkit().modes.get(mode)
     unknown = bool(first and actual.version and not coming and not versions.at_least(actual.version, first))
     found = "; ".join(f"{item.key} {item.actual}" for item in items) or (f"mode {mode}" if unknown else "as desired")
     desired = "; ".join(f"{item.key} {item.desired}" for item in items) or "as desired"
