@@ -3,7 +3,7 @@
 from gpunode.base import tables
 from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.tables.sources import DriverSource
-from gpunode.components.driver.removal import removal_waits
+from gpunode.components.driver.loading import removal_waits
 from gpunode.components.driver.sides import Desired, desired
 from gpunode.components.runfile import build_packages, driver_runfile
 from gpunode.deploys.component import component, distribution, drain, needed, node, own_file, run_alone, settings

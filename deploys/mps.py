@@ -1,6 +1,6 @@
 """The Multi-Process Service on the host."""
 
-from gpunode.components.mps import daemons
+from gpunode.components.mps.daemon import daemons
 from gpunode.deploys.component import component, drain, needed, node, run_alone, settings
 from gpunode.deploys.drain import uncordon
 from gpunode.operations import mps as control

@@ -1,7 +1,7 @@
 """The NVIDIA container toolkit."""
 
-from gpunode.components.toolkit import LEGACY, PACKAGES, PACMAN_PACKAGES
 from gpunode.components.toolkit.configuration import asked_of
+from gpunode.components.toolkit.state import LEGACY, PACKAGES, PACMAN_PACKAGES
 from gpunode.deploys.component import component, distribution, needed, own_file, run_alone, settings
 from gpunode.deploys.repositories import trust
 from gpunode.node.own_files.toolkit import LINK_RULE

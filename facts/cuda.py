@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gpunode.base.probe import shell_text
-from gpunode.components.cuda import CudaToolkits as Reading
-from gpunode.components.cuda import parse_cuda
+from gpunode.components.cuda.state import CudaToolkits as Reading
+from gpunode.components.cuda.state import parse_cuda
 from gpunode.facts.base import NodeFact
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gpunode.base.probe import shell_text
-from gpunode.components.driver import DriverState as Reading
-from gpunode.components.driver import parse_driver
+from gpunode.components.driver.state import DriverState as Reading
+from gpunode.components.driver.state import parse_driver
 from gpunode.facts.base import UNITS, NodeFact
 from gpunode.facts.packages import PACKAGES
 from gpunode.node.own_files.holds import PREFERENCES

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from gpunode.base.probe import shell_text
-from gpunode.components import mps
-from gpunode.components.mps import plugin
+from gpunode.components.mps import plugin, state
+from gpunode.components.mps.change import APPLY, PATHS
 from gpunode.components.mps.daemon import FOLDER
 from gpunode.components.mps.daemon import UNITS as FILES
-from gpunode.components.mps.files import APPLY, PATHS
 from gpunode.facts.base import SMI, UNITS, NodeFact
 
 # Globs find what systemd has loaded; a name would have it loaded.
 _DAEMONS = ("nvidia-mp[s].service", "nvidia-mps@*.service")
 
 
-class Mps(NodeFact[mps.Mps]):
+class Mps(NodeFact[state.Mps]):
     """Read the daemons of gpunode's units; whether one lives is told by its answer alone: sockets stay behind."""
 
     probe = shell_text(
         "components/mps/state", shared=(UNITS.of(*_DAEMONS),), FOLDER=FOLDER, FILES=" ".join((*FILES, APPLY, *PATHS))
     )
-    parse = staticmethod(mps.parse_mps)
+    parse = staticmethod(state.parse_mps)
 
 
 class PluginMps(NodeFact[plugin.PluginMps]):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from gpunode.base.probe import shell_text
-from gpunode.components.power.files import NAME, NOTE, SCRIPT, UNIT
+from gpunode.components.power.state import NAME, NOTE, SCRIPT, UNIT, parse_power
 from gpunode.components.power.state import Power as Reading
-from gpunode.components.power.state import parse_power
 from gpunode.facts.base import UNITS, NodeFact
 
 

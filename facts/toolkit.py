@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from gpunode.base import tables
 from gpunode.base.probe import shell_text
-from gpunode.components.toolkit import ContainerToolkit as Reading
-from gpunode.components.toolkit import parse_toolkit
 from gpunode.components.toolkit.configuration import PATH
 from gpunode.components.toolkit.specification import CDI_MARK
 from gpunode.components.toolkit.state import PACKAGES as NAMES
+from gpunode.components.toolkit.state import ContainerToolkit as Reading
+from gpunode.components.toolkit.state import parse_toolkit
 from gpunode.facts.base import UNITS, NodeFact
 from gpunode.facts.packages import PACKAGES
 from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES

@@ -8,8 +8,8 @@ from typing import Any
 from pyinfra import host
 
 from gpunode.base.shell_file import script_file
-from gpunode.components.cuda import CudaToolkits as State
 from gpunode.components.cuda.decide import LINK, Desired, Install, Link, decide, decide_link
+from gpunode.components.cuda.state import CudaToolkits as State
 from gpunode.components.runfile import CUDA_LOG, FOLDER, Runfile
 from gpunode.facts.cuda import CudaToolkits
 from gpunode.operations.failure import OperationRefused, change_now, node_operation, require

@@ -9,9 +9,9 @@ from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
 from gpunode.base.shell_file import script_file
-from gpunode.components.driver import DriverState
 from gpunode.components.driver.loading import Act, Loading, decide_loading, step_of
-from gpunode.components.driver.peermem import decide_peermem
+from gpunode.components.driver.services import decide_peermem
+from gpunode.components.driver.state import DriverState
 from gpunode.facts.boot import Boot
 from gpunode.facts.driver import Driver
 from gpunode.facts.system import Unit

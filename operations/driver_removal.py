@@ -12,7 +12,7 @@ from typing import Any
 from pyinfra import host
 
 from gpunode.base.disruption import Disruption, Drain
-from gpunode.components.driver.removal import removal_waits
+from gpunode.components.driver.loading import removal_waits
 from gpunode.facts.driver import Driver
 from gpunode.operations.driver_transaction import driver_transaction, driver_variables, emptied_for_driver
 from gpunode.operations.failure import OperationRefused, node_operation, require

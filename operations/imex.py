@@ -14,7 +14,7 @@ from pyinfra.api import QuoteString, StringCommand
 
 from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.shell_file import script_file
-from gpunode.components.driver import DriverState
+from gpunode.components.driver.state import DriverState
 from gpunode.components.imex.decide import Desired, ImexChange, decide, text_of
 from gpunode.components.imex.state import RECORD, Imex
 from gpunode.facts.driver import Driver

@@ -14,9 +14,8 @@ from gpunode.base.decision import Decision
 from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.reading import Unknown
 from gpunode.base.shell_file import script_file
-from gpunode.components.mig.boot import NAME, RECORD, SCRIPT, UNIT, MigBoot
+from gpunode.components.mig.boot import FUNCTIONS, NAME, RECORD, SCRIPT, UNIT, MigBoot, desired_files
 from gpunode.components.mig.decide import MODE, Actual, Desired, MigChange, decide
-from gpunode.components.mig.files import FUNCTIONS, desired_files
 from gpunode.components.mig.state import Mig
 from gpunode.components.toolkit.specification import CDI_MARK, OWN_SPECIFICATION
 from gpunode.facts.containerd import Containerd

@@ -13,10 +13,10 @@ from pyinfra.api import StringCommand
 
 from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.shell_file import script_file
-from gpunode.components.mps import Daemon, Mps
-from gpunode.components.mps.daemon import COMPUTE_MODES, FOLDER
+from gpunode.components.mps.change import APPLY, actual_digests, desired_files
+from gpunode.components.mps.daemon import COMPUTE_MODES, FOLDER, Daemon
 from gpunode.components.mps.decide import Desired, decide
-from gpunode.components.mps.files import APPLY, actual_digests, desired_files
+from gpunode.components.mps.state import Mps
 from gpunode.facts.gpu import Gpus
 from gpunode.facts.mps import Mps as MpsFact
 from gpunode.operations.failure import OperationRefused, node_operation, require

@@ -12,8 +12,7 @@ from gpunode.base.decision import Decision
 from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.power.decide import Desired, PowerChange, decide
-from gpunode.components.power.files import FILES, NAME, NOTE, UNIT, texts
-from gpunode.components.power.rules import rules
+from gpunode.components.power.state import FILES, NAME, NOTE, UNIT, rules, texts
 from gpunode.facts.gpu import Gpus
 from gpunode.facts.power import Power
 from gpunode.operations.driver import driver_state

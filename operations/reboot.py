@@ -19,9 +19,8 @@ from pyinfra.connectors.util import clear_askpass_cache
 
 from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
-from gpunode.components.driver import DriverState
-from gpunode.components.driver.loading import PARAMETERS, Act, Loading, decide_loading, step_of
-from gpunode.components.driver.removal import decide_removal
+from gpunode.components.driver.loading import PARAMETERS, Act, Loading, decide_loading, decide_removal, step_of
+from gpunode.components.driver.state import DriverState
 from gpunode.facts.base import parsed
 from gpunode.facts.boot import Boot
 from gpunode.facts.boot import RunningBoot as RunningBootFact

@@ -13,7 +13,7 @@ from pyinfra import host
 from pyinfra.api import StringCommand
 
 from gpunode.base.disruption import Drain
-from gpunode.components.driver import DriverState
+from gpunode.components.driver.state import DriverState
 from gpunode.components.runfile import Runfile, install_arguments, uninstall_arguments
 from gpunode.facts.boot import Boot as BootFact
 from gpunode.facts.driver import Driver

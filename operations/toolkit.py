@@ -8,8 +8,7 @@ from typing import Any
 from pyinfra import host
 
 from gpunode.base.shell_file import script_file
-from gpunode.components.driver import DriverState
-from gpunode.components.toolkit import ContainerToolkit as State
+from gpunode.components.driver.state import DriverState
 from gpunode.components.toolkit.configuration import PATH, Asked
 from gpunode.components.toolkit.decide import (
     Configuration,
@@ -19,6 +18,7 @@ from gpunode.components.toolkit.decide import (
     moves,
 )
 from gpunode.components.toolkit.specification import CDI_MARK, Specification, decide_specification
+from gpunode.components.toolkit.state import ContainerToolkit as State
 from gpunode.facts.toolkit import ContainerToolkit
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import change_now, node_operation, require

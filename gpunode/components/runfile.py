@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpunode.base import tables, versions
 from gpunode.base.probe_output import values
 from gpunode.base.reading import Reading
-from gpunode.components.driver import DriverState
+from gpunode.components.driver.state import DriverState
 from gpunode.packages.families.wording import headers_package
 from gpunode.settings.component import filled
 from gpunode.system.boot import Boot

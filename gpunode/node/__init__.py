@@ -9,8 +9,8 @@ from gpunode.components.docker.state import Docker
 from gpunode.components.imex.state import Imex
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
-from gpunode.components.mps import Mps
 from gpunode.components.mps.plugin import PluginMps
+from gpunode.components.mps.state import Mps
 from gpunode.components.power.state import Power
 from gpunode.node.machine import Machine
 from gpunode.packages.keyring import Keyrings

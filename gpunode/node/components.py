@@ -22,8 +22,8 @@ from gpunode.components.driver.sides import Actual, desired
 from gpunode.components.imex import decide as imex
 from gpunode.components.kubelet import decide as kubelet
 from gpunode.components.mig import decide as mig
-from gpunode.components.mps import daemons
 from gpunode.components.mps import decide as mps
+from gpunode.components.mps.daemon import daemons
 from gpunode.components.podman import decide as podman
 from gpunode.components.power import decide as power
 from gpunode.components.rdma import decide as rdma

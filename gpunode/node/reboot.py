@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 from gpunode.base.findings import FindingClass
-from gpunode.components.driver import DriverState
 from gpunode.components.driver.next_boot import next_boot
+from gpunode.components.driver.state import DriverState
 from gpunode.packages.families.wording import wording
 from gpunode.system.boot import Boot
 from gpunode.system.operating_system import OperatingSystem

@@ -16,10 +16,10 @@ from gpunode.base.errors import CodedError
 from gpunode.base.findings import ExitCode
 from gpunode.base.messages import command_error
 from gpunode.components.containerd.state import Containerd
-from gpunode.components.cuda import CudaToolkits
+from gpunode.components.cuda.state import CudaToolkits
 from gpunode.components.docker.state import Docker
-from gpunode.components.driver import DriverState
-from gpunode.components.toolkit import ContainerToolkit
+from gpunode.components.driver.state import DriverState
+from gpunode.components.toolkit.state import ContainerToolkit
 from gpunode.node import Node
 from gpunode.packages.deb import AptSources
 from gpunode.packages.keyring import Keyrings

@@ -177,7 +177,7 @@ def judge(node: Node) -> Requirements:
     answers: dict[str, Answer] = {
         "driver": driver.loaded_version or driver.module_version,
         "nvidia-container-toolkit": node.toolkit.version,
-        "nvidia-docker2": node.toolkit.nvidia_docker2_version,
+        "nvidia-docker2": node.toolkit.legacy.get("nvidia-docker2"),
         "kubernetes": node.kubelet.version,
         "docker": node.docker.version,
         "default-runtime": default_runtime,

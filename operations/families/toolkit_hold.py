@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 from pyinfra.api import StringCommand
 
-from gpunode.components.toolkit import ContainerToolkit
-from gpunode.components.toolkit.hold import hold_text
+from gpunode.components.toolkit.decide import hold_text
+from gpunode.components.toolkit.state import ContainerToolkit
 from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES as PREFERENCES
 from gpunode.operations.apt_shell import HOLD
 from gpunode.operations.explained import explained_command

@@ -14,8 +14,7 @@ from collections.abc import Callable
 
 from gpunode.components.mig.change import Instance, Wanted, change
 from gpunode.components.mig.geometry import Geometry, product_geometry
-from gpunode.components.mig.layouts import feasible
-from gpunode.components.mig.placement import Impossible, fit, layout_of, place
+from gpunode.components.mig.placement import Impossible, feasible, fit, layout_of, place
 
 _GPUS, _ROUNDS, _LIMIT_MS = 8, 200, 50
 
@@ -29,7 +28,8 @@ def _instances(geometry: Geometry, layout: dict[str, int]) -> list[Instance]:
 
 
 def _goal(geometry: Geometry, layout: dict[str, int]) -> list[Wanted]:
-    return [Wanted(name, (geometry.spot(name).profile.slices,)) for name, count in layout.items() for _ in range(count)]
+    slices = {spot.name: spot.profile.slices for spot in geometry.spots}
+    return [Wanted(name, (slices[name],)) for name, count in layout.items() for _ in range(count)]
 
 
 def _milliseconds(work: Callable[[], object], cold: bool) -> float:

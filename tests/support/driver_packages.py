@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpunode.base import tables
-from gpunode.components.driver import DriverState
+from gpunode.components.driver.state import DriverState
 from gpunode.packages.driver_packages.choice import Offers
 from gpunode.packages.driver_packages.installed import DriverPackages as State
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gpunode.components.driver import DriverState
+from gpunode.components.driver.state import DriverState
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.driver_packages import DriverPackages as PackagesFact
 from gpunode.facts.driver_packages import DriverSimulation as SimulationFact

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 from gpunode.components.mig.change import Instance, Wanted, change
-from gpunode.components.mig.geometry import Geometry, product_geometry
-from gpunode.components.mig.layouts import feasible
-from gpunode.components.mig.placement import Impossible, Placement, layout_of, place
+from gpunode.components.mig.geometry import Geometry, Spot, product_geometry
+from gpunode.components.mig.placement import Impossible, Placement, feasible, layout_of, place
 
 SEVEN, FOUR = "H100-80GB", "A30-24GB"
 
@@ -14,6 +13,10 @@ def geometry(name: str = SEVEN) -> Geometry:
     found = product_geometry(name)
     assert found is not None
     return found
+
+
+def spot_of(name: str, profile: str) -> Spot:
+    return next(spot for spot in geometry(name).spots if spot.name == profile)
 
 
 def plain_layouts(name: str) -> list[dict[str, int]]:
@@ -29,7 +32,7 @@ def placed(product: str, layout: dict[str, int]) -> tuple[Placement, ...] | Impo
 
 def wanted(layout: dict[str, int], name: str = SEVEN) -> list[Wanted]:
     """Return instances of a layout, each with one compute instance of its size."""
-    slices = {profile: geometry(name).spot(profile).profile.slices for profile in layout}
+    slices = {profile: spot_of(name, profile).profile.slices for profile in layout}
     return [Wanted(profile, (slices[profile],)) for profile, count in layout.items() for _ in range(count)]
 
 

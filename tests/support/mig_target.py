@@ -15,8 +15,7 @@ from pyinfra.context import ctx_host
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.base.reading import Unknown
-from gpunode.components.mig.boot import MigBoot, lines_of
-from gpunode.components.mig.files import desired_files
+from gpunode.components.mig.boot import MigBoot, desired_files, lines_of
 from gpunode.components.mig.geometry import product_geometry
 from gpunode.components.mig.state import DISABLED, ENABLED, ComputeInstance, GpuInstance, Mig, MigGpu, OwnProfile
 from gpunode.components.mig.target import Target, targets

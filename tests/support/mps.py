@@ -12,9 +12,9 @@ from pyinfra.context import ctx_host
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport
-from gpunode.components.mps import Daemon, Mps, MpsDaemon, control_text, daemons
-from gpunode.components.mps.daemon import UNITS
-from gpunode.components.mps.files import APPLY, PATHS, actual_digests, desired_files
+from gpunode.components.mps.change import APPLY, PATHS, actual_digests, desired_files
+from gpunode.components.mps.daemon import UNITS, Daemon, control_text, daemons
+from gpunode.components.mps.state import Mps, MpsDaemon
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.mps import Mps as MpsFact
 from gpunode.facts.node import Node as NodeFact

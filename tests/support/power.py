@@ -10,9 +10,7 @@ from gpunode.base.decision import Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.components.power.decide import Desired, PowerChange, decide
-from gpunode.components.power.files import texts
-from gpunode.components.power.rules import rules
-from gpunode.components.power.state import Lock, Power
+from gpunode.components.power.state import Lock, Power, rules, texts
 from gpunode.settings import settings_from
 from gpunode.settings.power import PowerSettings
 from gpunode.system.gpu import Gpus, parse_gpus

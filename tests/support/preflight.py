@@ -5,8 +5,8 @@ from datetime import date
 from typing import Any
 
 from gpunode.base import tables
-from gpunode.components.cuda import CudaToolkits
-from gpunode.components.driver import DriverState
+from gpunode.components.cuda.state import CudaToolkits
+from gpunode.components.driver.state import DriverState
 from gpunode.node.machine import Machine
 from gpunode.packages.deb import AptSources
 from gpunode.system.boot import Boot

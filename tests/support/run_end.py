@@ -11,8 +11,8 @@ from pyinfra.api.state import StateStage
 from gpunode.base.comparison import RUN
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
+from gpunode.components.driver.coming import LIBRARY
 from gpunode.components.driver.decide import FLAVOUR, GPU
-from gpunode.components.driver.lost import LIBRARY
 from gpunode.fleet import run_end
 from tests.support.simulated_host import Host
 

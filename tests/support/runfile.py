@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpunode.components.cuda import CudaToolkits
-from gpunode.components.driver import DriverState
+from gpunode.components.cuda.state import CudaToolkits
+from gpunode.components.driver.state import DriverState
 from gpunode.system.boot import Boot
 from tests.support.preflight import machine
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.containerd.editor import Runtimes, render
 from gpunode.components.containerd.state import Containerd, Runtime
-from gpunode.components.cuda import CudaToolkits
+from gpunode.components.cuda.state import CudaToolkits
 from gpunode.components.docker.state import Docker
-from gpunode.components.driver import DriverState
-from gpunode.components.toolkit import PACKAGES, ContainerToolkit
+from gpunode.components.driver.state import DriverState
+from gpunode.components.toolkit.state import PACKAGES, ContainerToolkit
 from gpunode.node import Node
 from gpunode.node.recorded import _BARE
 from gpunode.node.verdict import judge

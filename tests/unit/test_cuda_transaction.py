@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpunode.base.probe_output import checked
-from gpunode.components.cuda import CudaToolkits, parse_cuda
+from gpunode.components.cuda.state import CudaToolkits, parse_cuda
 from gpunode.facts.cuda import CudaToolkits as CudaFact
 from gpunode.operations.cuda import _LINK, CUDA
 from gpunode.operations.script import script

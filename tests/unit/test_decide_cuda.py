@@ -12,8 +12,8 @@ from pyinfra.context import ctx_host
 
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision, bad
-from gpunode.components.cuda import ARCH_HOME, CudaToolkits
 from gpunode.components.cuda.decide import Desired, Install, Link, decide
+from gpunode.components.cuda.state import ARCH_HOME, CudaToolkits
 from gpunode.components.runfile import Runfile
 from gpunode.facts.cuda import CudaToolkits as CudaFact
 from gpunode.facts.transaction import TransactionJournal

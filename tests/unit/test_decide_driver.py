@@ -12,9 +12,9 @@ from pyinfra.context import ctx_host
 
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.findings import Finding, FindingClass, NodeReport
-from gpunode.components.driver import DriverState, Service
 from gpunode.components.driver.loading import Act, step_of
-from gpunode.components.driver.peermem import FORMER, MODULE
+from gpunode.components.driver.services import FORMER, MODULE
+from gpunode.components.driver.state import DriverState, Service
 from gpunode.facts.boot import Boot as BootFact
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.fleet.rollout.choice import left_out

@@ -14,10 +14,9 @@ from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport
-from gpunode.components.mps import Mps, MpsDaemon, daemons
-from gpunode.components.mps.change import MpsChange
-from gpunode.components.mps.daemon import COMPUTE_MODES, UNITS
-from gpunode.components.mps.files import PROFILE, actual_digests
+from gpunode.components.mps.change import PROFILE, MpsChange, actual_digests
+from gpunode.components.mps.daemon import COMPUTE_MODES, UNITS, daemons
+from gpunode.components.mps.state import Mps, MpsDaemon
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.mps import Mps as MpsFact
 from gpunode.facts.transaction import TransactionJournal

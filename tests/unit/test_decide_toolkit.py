@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 from pyinfra.context import ctx_host
 
 from gpunode.base.decision import Decision, bad
-from gpunode.components.driver import DriverState
-from gpunode.components.toolkit import PACKAGES, CdiSpecification, ContainerToolkit
+from gpunode.components.driver.state import DriverState
 from gpunode.components.toolkit.configuration import asked_of
-from gpunode.components.toolkit.decide import Configuration, Desired, Links, decide, desired_of, moves
-from gpunode.components.toolkit.hold import hold_text
+from gpunode.components.toolkit.decide import Configuration, Desired, Links, decide, desired_of, hold_text, moves
 from gpunode.components.toolkit.specification import Specification
+from gpunode.components.toolkit.state import PACKAGES, CdiSpecification, ContainerToolkit
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.toolkit import ContainerToolkit as ToolkitFact
 from gpunode.operations import toolkit

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpunode.base.findings import ExitCode, FindingClass, verdict
-from gpunode.components.driver import DriverState
+from gpunode.components.driver.state import DriverState
 from gpunode.node.verdict import judge
 from gpunode.settings import settings_from
 from gpunode.system.boot import Boot, Kernel

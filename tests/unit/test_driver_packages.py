@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gpunode.base.findings import FindingClass
 from gpunode.base.reading import ParseError
 from gpunode.base.template import rendered
-from gpunode.components.driver import DriverState, Service
+from gpunode.components.driver.state import DriverState, Service
 from gpunode.facts.driver_packages import DriverPackages, DriverSimulation
 from gpunode.node.verdict import judge
 from gpunode.operations import driver_packages

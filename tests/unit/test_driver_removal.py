@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gpunode.base.findings import FindingClass
-from gpunode.components.driver import DriverState
+from gpunode.components.driver.state import DriverState
 from gpunode.node.verdict import judge
 from gpunode.operations.driver_transaction import driver_transaction
 from gpunode.operations.families import APT, FAMILIES

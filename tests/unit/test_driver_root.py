@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gpunode.base.probe_output import checked
 from gpunode.base.shell_file import script_file
-from gpunode.components.driver import parse_driver
+from gpunode.components.driver.state import parse_driver
 from gpunode.components.toolkit.configuration import asked_of, judged_of, render
 from gpunode.components.toolkit.decide import decide_configuration
 from gpunode.components.toolkit.specification import Specification, decide_specification

@@ -13,8 +13,8 @@ import pytest
 from gpunode.base.findings import FindingClass
 from gpunode.base.probe import shell_text
 from gpunode.components.mig.boot import RECORD, SCRIPT, UNIT
+from gpunode.components.mps.change import APPLY, ENVIRONMENT, PROFILE
 from gpunode.components.mps.daemon import UNITS
-from gpunode.components.mps.files import APPLY, ENVIRONMENT, PROFILE
 from gpunode.node.verdict import judge
 from gpunode.settings import settings_from
 from gpunode.system.exposed import FILES, Exposed, ExposedFile, decide, parse_exposed

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from gpunode.base.decision import bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.reading import ParseError
-from gpunode.components.driver import DriverState
 from gpunode.components.driver.services import fabric_steps, services
+from gpunode.components.driver.state import DriverState
 from gpunode.components.imex.decide import Desired, decide, text_of
 from gpunode.components.imex.state import Domain, Imex, parse_imex
 from gpunode.node.own_files import driver as driver_files

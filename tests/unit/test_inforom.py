@@ -11,7 +11,7 @@ import pytest
 from gpunode.base.probe import Probe
 from gpunode.base.probe_output import sections
 from gpunode.base.shell_file import script_file
-from gpunode.components.mig.files import FUNCTIONS
+from gpunode.components.mig.boot import FUNCTIONS
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.gpu import Health as HealthFact
 from gpunode.facts.mig import Mig as MigFact

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from gpunode.components.mig.change import Change, Instance, Wanted, change
 from gpunode.components.mig.geometry import mask
-from gpunode.components.mig.layouts import feasible
-from gpunode.components.mig.placement import Impossible, Placement, fit, layout_of, place
-from tests.support.mig_placement import FOUR, SEVEN, geometry, plain_layouts, wanted
+from gpunode.components.mig.placement import Impossible, Placement, feasible, fit, layout_of, place
+from tests.support.mig_placement import FOUR, SEVEN, geometry, plain_layouts, spot_of, wanted
 from tests.support.simulated_mig import SimulatedGpu
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
@@ -24,7 +23,7 @@ def _read(gpu: SimulatedGpu, name: str) -> list[Instance]:
     """Return the GPU's instances as a reading of it gives them."""
     found = []
     for (profile, start), identity in gpu.instances.items():
-        spot = geometry(name).spot(profile)
+        spot = spot_of(name, profile)
         found.append(Instance(Placement(start, spot.size, profile), (spot.profile.slices,), identity))
     return found
 
@@ -59,8 +58,8 @@ def _anywhere(layout: Layout, name: str, chance: random.Random) -> tuple[Placeme
     """Return a placement of `layout` drawn at random; the planner's own order plays no part in it."""
     while True:
         taken, found = 0, []
-        for profile in sorted(layout, key=lambda each: -geometry(name).spot(each).size):
-            spot = geometry(name).spot(profile)
+        for profile in sorted(layout, key=lambda each: -spot_of(name, each).size):
+            spot = spot_of(name, profile)
             for start in chance.sample(spot.starts, layout[profile]):
                 if taken & mask(start, spot.size):
                     break
@@ -115,7 +114,7 @@ def _some_place(there: list[tuple[str, int]], more: list[str]) -> bool:
     gpu = SimulatedGpu(SEVEN)
     for profile, start in there:
         gpu.create(profile, start)
-    for start in geometry().spot(more[0]).starts:
+    for start in spot_of(SEVEN, more[0]).starts:
         try:
             gpu.create(more[0], start)
         except Exception:

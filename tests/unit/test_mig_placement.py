@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from gpunode.base import tables
 from gpunode.components.mig.geometry import product_geometry
-from gpunode.components.mig.layouts import feasible, nearest
-from gpunode.components.mig.placement import Impossible, counts, fit, layout_of, place
+from gpunode.components.mig.placement import Impossible, counts, feasible, fit, layout_of, nearest, place
 from tests.support.mig_placement import FOUR, SEVEN, geometry, plain_layouts
 from tests.support.simulated_mig import PROFILE_IDS, TABLE, Refused, SimulatedGpu
 

@@ -74,7 +74,7 @@ def _reach(machine: Machine, layout: dict[str, int]) -> Change:
         _smi(machine, f"mig -i 0 -dci -gi {gone.identity}")
         _smi(machine, f"mig -i 0 -dgi -gi {gone.identity}")
     for new in plan.created:
-        number = geometry.spot(new.placement.profile).profile_id
+        number = next(spot for spot in geometry.spots if spot.name == new.placement.profile).profile_id
         _smi(machine, f"mig -i 0 -cgi {number}:{new.placement.start} -C")
     after = _read(machine)
     assert Counter(each.profile for each in after.instances or ()) == layout

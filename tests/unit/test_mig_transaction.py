@@ -19,13 +19,11 @@ import yaml
 
 from gpunode.base.template import rendered
 from gpunode.components.mig import boot
-from gpunode.components.mig.boot import NAME
+from gpunode.components.mig.boot import FUNCTIONS, NAME
 from gpunode.components.mig.change import Instance, change
-from gpunode.components.mig.files import FUNCTIONS
 from gpunode.components.mig.geometry import product_geometry
 from gpunode.components.mig.goal import wanted_instances
-from gpunode.components.mig.layouts import feasible
-from gpunode.components.mig.placement import Impossible, layout_of
+from gpunode.components.mig.placement import Impossible, feasible, layout_of
 from gpunode.lab.hardware.simulated.machine import Machine
 from gpunode.lab.hardware.simulated.smi.main import call
 from gpunode.lab.hardware.simulated.smi.mig.instances import GpuInstance

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import bad
 from gpunode.base.shell_file import script_file
-from gpunode.components.driver import DriverState, parse_driver
-from gpunode.components.driver.peermem import FORMER, MODULE, NO_STACK, decide_peermem
+from gpunode.components.driver.services import FORMER, MODULE, NO_STACK, decide_peermem
+from gpunode.components.driver.state import DriverState, parse_driver
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.lab.hardware.simulated import kmod, module
 from gpunode.lab.hardware.simulated.machine import Machine

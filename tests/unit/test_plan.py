@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass
-from gpunode.components.driver import DriverState, Service
+from gpunode.components.driver.state import DriverState, Service
 from gpunode.fleet.reports.plan_text import plan_text
 from gpunode.node import Node, recorded
 from gpunode.node.plan import plan

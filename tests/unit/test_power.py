@@ -12,9 +12,7 @@ from pyinfra.context import ctx_host
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.reading import ParseError
-from gpunode.components.power.files import NAME, SCRIPT, texts
-from gpunode.components.power.rules import Rule, parsed, rule_for, rules
-from gpunode.components.power.state import Power, parse_power
+from gpunode.components.power.state import NAME, SCRIPT, Power, Rule, parse_power, parsed, rule_for, rules, texts
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.power import Power as PowerFact

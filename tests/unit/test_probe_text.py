@@ -18,7 +18,7 @@ from gpunode.base import shell_file as loader
 from gpunode.base.probe import Probe, Shared, Text, batch_answers, batch_command, shell_text
 from gpunode.base.probe_output import checked, sections
 from gpunode.base.shell_file import shell_file
-from gpunode.components.driver import module_fields
+from gpunode.components.driver.state import module_fields
 from gpunode.facts.base import UNITS
 from gpunode.facts.deb import DebPackages
 from gpunode.facts.docker import Docker

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpunode.base import tables
-from gpunode.components.cuda import CudaToolkits
+from gpunode.components.cuda.state import CudaToolkits
 from gpunode.node.preflight import refusals
 from gpunode.node.reboot import obstacles, target
 from gpunode.settings import settings_from

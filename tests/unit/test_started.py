@@ -14,8 +14,8 @@ from gpunode.base.probe import Probe, Text
 from gpunode.base.probe_output import checked
 from gpunode.base.reading import ParseError
 from gpunode.components.containerd.state import parse_containerd
-from gpunode.components.mps import parse_mps
 from gpunode.components.mps.daemon import UNITS as FILES
+from gpunode.components.mps.state import parse_mps
 from gpunode.facts.base import UNITS
 from gpunode.facts.containerd import Containerd as ContainerdFact
 from gpunode.facts.mps import Mps as MpsFact

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gpunode.base import tables
 from gpunode.base.template import rendered
-from gpunode.components.driver import DriverState, parse_driver
+from gpunode.components.driver.state import DriverState, parse_driver
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
 from gpunode.node.own_files.holds import PREFERENCES

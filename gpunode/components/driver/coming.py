@@ -1,18 +1,25 @@
-"""The steps that bring a driver: its packages or runfile, headers, holds, and modules of the kernel that boots next."""
+"""The steps that bring a driver (packages or runfile, headers, holds, modules), and what its packages lack."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from gpunode.base import tables
+from gpunode.base.comparison import RUN
 from gpunode.base.decision import Step, bad
 from gpunode.base.disruption import Disruption
-from gpunode.base.findings import Finding
-from gpunode.components.driver.removal import INSTALLED_BY
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.components.driver.loading import INSTALLED_BY
 from gpunode.components.driver.services import FABRIC_MANAGER, IMEX, SUBNET_MANAGER
 from gpunode.components.driver.sides import Actual, Desired
-from gpunode.packages.families.wording import headers_package
+from gpunode.components.driver.state import driver_finding
+from gpunode.packages.driver_packages.installed import taken_away
+from gpunode.packages.driver_packages.names import belongs, is_fabric_manager, is_imex
+from gpunode.packages.driver_packages.sources import leftovers
+from gpunode.packages.families.wording import headers_package, wording
+from gpunode.packages.installed_packages import satisfies
 from gpunode.settings.driver import DriverSettings
 
 
@@ -55,7 +62,6 @@ def bring(
 
 
 def _headers(desired: Desired, actual: Actual) -> str | None:
-    """Return the package of headers that a run installs for the kernel that boots next; None where it installs none."""
     kernel, source, system = actual.boot.next_kernel, desired.source, actual.system
     if kernel is None or kernel.headers or desired.settings.kernel_headers != "install":
         return None
@@ -88,3 +94,94 @@ def bring_modules(desired: Desired, actual: Actual, lacking: tuple[Finding, ...]
     packages = tuple(sorted(name for name in desired.packages if kernel.release in name))
     action = f"install the modules of kernel {kernel.release}" if source else f"build the module of {kernel.release}"
     yield Step(action, lacking, Disruption.nothing, packages=packages)
+
+
+MOVED = "an upgrade moved one package and not the other"
+_IS_LOST = "{lost} is lost, or of another version, while {names} is installed as desired"
+# Of a package that is missing with another, apt takes neither alone.
+_BRING_BACK = "install at once what is lost, at the driver's version: `{again} PACKAGE …` on the node"
+_REMOVED, _MISSING = "{names} was removed, which gpunode holds", "no run has installed them yet, or they were removed"
+
+LIBRARY = driver_finding(
+    "library",
+    "The driver's libraries are not of the version of its module.",
+    "nvidia-smi and CUDA then fail with `Driver/library version mismatch`.",
+    causes=(MOVED, _IS_LOST),
+    remedies=(RUN, _BRING_BACK),
+)
+PACKAGES = driver_finding(
+    "packages",
+    "Packages of the driver are missing on the node.",
+    "The settings ask for them, or they came with the desired ones and gpunode holds them. They were removed, by "
+    "force where other packages need them. Without nvidia-persistenced the GPUs lose their settings when their "
+    "last program ends; without a library programs do not start.",
+    causes=(_REMOVED, _MISSING),
+)
+
+
+def _missing(desired: Desired, actual: Actual) -> tuple[list[str], list[str]] | None:
+    """Return the packages that a driver lacks, and those of them that were removed by force; a run brings them back.
+
+    None: the driver did not come by packages, or no run installs them. A package with a finding of its own
+    (services.py) is left out.
+    """
+    source, driver = desired.source, actual.driver
+    if source is None or not desired.settings.installs or not driver.packages or driver.runfile:
+        return None
+    there = dict(driver.packages)
+    lacking = [name for name in desired.packages if name not in (*there, *source.beside) and belongs(name)]
+    removed = taken_away(source, desired.packages, there, dict(driver.pinned))
+    every, taken = (
+        [name for name in names if not (is_fabric_manager(name) or is_imex(name) or name == "nvlsm")]
+        for names in ((*lacking, *removed), removed)
+    )
+    return every, taken
+
+
+def packages(desired: Desired, actual: Actual) -> Iterator[Finding]:
+    """Judge whether the driver has all of its packages, where it came by packages."""
+    if (found := _missing(desired, actual)) is None:
+        return
+    missing, taken = found
+    yield PACKAGES.compared(
+        f"not {', '.join(missing)}" if missing else "all",
+        "all",
+        not missing,
+        cause=_REMOVED.format(names=", ".join(taken)) if taken else _MISSING,
+    )
+
+
+def bring_back(desired: Desired, actual: Actual, lacking: tuple[Finding, ...]) -> Iterator[Step[None]]:
+    """Yield what brings missing packages back to a driver that stays as it is."""
+    if lacking and (missing := _missing(desired, actual)):
+        action = f"install again what the driver lacks: {', '.join(missing[0])}"
+        yield Step(action, lacking, Disruption.nothing, packages=tuple(missing[0]))
+
+
+def installs_nothing(desired: Desired, actual: Actual) -> bool:
+    """Say whether a run leaves the driver's packages as they are: each one asked for is there, and none is to go.
+
+    What these depend on the run does not look at; the package manager keeps that right, unless somebody forces it.
+    """
+    source, driver = desired.source, actual.driver
+    if source is None or not desired.settings.installs or driver.runfile or driver.unproven:
+        return False
+    asked = {name: rule for name, rule in desired.packages.items() if belongs(name) and name not in source.beside}
+    found = dict(driver.packages)
+    there = all(name in found and satisfies(found[name], rule) for name, rule in asked.items())
+    # Those that have a rule share one version: the newest of a branch may be there in parts.
+    together = len({found.get(name) for name, rule in asked.items() if rule}) <= 1
+    missing = _missing(desired, actual) or ([], [])
+    lacks = bool(missing[0] or leftovers(source, desired.packages, found, desired.rule))
+    return bool(asked) and there and together and not lacks
+
+
+def told_lost(item: Finding, desired: Desired, actual: Actual) -> Finding:
+    """Return a difference that only the package manager mends, with what is lost and how it comes back."""
+    if item.finding_class is FindingClass.OK:
+        return item
+    names = ", ".join(name for name in desired.packages if belongs(name))
+    again = wording(actual.system).again
+    lost = "the library (libnvidia-ml, libcuda)" if item.code == LIBRARY.code else "nvidia-smi"
+    cause, remedy = _IS_LOST.format(lost=lost, names=names), _BRING_BACK.format(again=again)
+    return replace(item, cause=cause, remedy=remedy, by_person=True)

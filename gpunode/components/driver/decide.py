@@ -11,13 +11,31 @@ from gpunode.base.comparison import RUN, by_hand
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.components.driver.coming import bring, bring_modules, brings_modules, hold
-from gpunode.components.driver.loading import UVM, Loading, decide_loading, gpus
-from gpunode.components.driver.lost import LIBRARY, MOVED, bring_back, installs_nothing, packages, told_lost
+from gpunode.components.driver.coming import (
+    LIBRARY,
+    MOVED,
+    bring,
+    bring_back,
+    bring_modules,
+    brings_modules,
+    hold,
+    installs_nothing,
+    packages,
+    told_lost,
+)
+from gpunode.components.driver.loading import (
+    INSTALLED_BY,
+    MIGRATE,
+    MIXED,
+    MODULE_ON_DISK,
+    UVM,
+    Loading,
+    decide_loading,
+    decide_removal,
+    gpus,
+)
 from gpunode.components.driver.next_boot import NEXT_BOOT, next_boot, nouveau_steps, other_kernels
-from gpunode.components.driver.peermem import decide_peermem
-from gpunode.components.driver.removal import INSTALLED_BY, MIGRATE, MIXED, MODULE_ON_DISK, decide_removal
-from gpunode.components.driver.services import fabric_steps, fresh_steps, service_steps, services
+from gpunode.components.driver.services import decide_peermem, fabric_steps, fresh_steps, service_steps, services
 from gpunode.components.driver.sides import Actual, Desired
 from gpunode.components.driver.state import DriverState, driver_finding
 from gpunode.settings.driver import DriverSettings
@@ -84,8 +102,11 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         coming = bad(*(item for item in answers if item.finding_class is FindingClass.DRIFT))
     if actual.gpus.status == "absent" and not coming and installs_nothing(desired, actual):
         answers = tuple(told_lost(item, desired, actual) for item in answers)
-    loading = Decision[Any]((_no_gpu(),))
-    if actual.has_gpu:
+    if not actual.has_gpu:
+        bus = "an NVIDIA GPU on the PCI bus"
+        no_gpu = GPU.finding(FindingClass.UNSUPPORTED, "no GPU", bus, cause=GPU.cause, remedy=GPU.remedies[0])
+        loading = Decision[Any]((no_gpu,))
+    else:
         what = Loading(desired.rule, desired.parameters, desired.allowed)
         loading = decide_loading(what, driver, actual.boot.running, another[0] if another else None)
     if settings.is_elsewhere:
@@ -100,7 +121,10 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     boots = tuple(next_boot(actual.boot, driver, actual.system))
     if brings_modules(desired):
         boots = tuple(replace(each, remedy=RUN) if each in bad(*_module_to_boot(boots)) else each for each in boots)
-    others = _others(desired, actual)
+    source = desired.source
+    others: tuple[Finding, ...] = ()
+    if source is not None and source.kernels:
+        others = tuple(other_kernels(source, desired.flavour, actual.boot, driver, actual.system))
     uvm = tuple(item for item in loading.findings if item.code == UVM.code)
     findings = (
         *_root(settings, driver),
@@ -154,7 +178,6 @@ def _judged(desired: DriverSettings, findings: Iterable[Finding], steps: Iterabl
 
 
 def _root(settings: DriverSettings, actual: DriverState) -> Iterator[Finding]:
-    """Judge whether a driver that is not at / stands where the settings say."""
     if settings.is_elsewhere:
         found = actual.root_smi or (f"{settings.root} without nvidia-smi" if actual.root_folder else None)
         yield DRIVER_ROOT.compared(
@@ -178,7 +201,6 @@ def _installed_by(settings: DriverSettings, actual: DriverState) -> Iterator[Fin
 
 
 def _dkms(desired: DriverSettings, actual: DriverState) -> Iterator[Finding]:
-    """Judge whether DKMS will rebuild a runfile's module."""
     if desired.source != "runfile" or not actual.runfile:
         return
     found, dkms = ("registered" if each else "not registered" for each in (actual.dkms, desired.dkms))
@@ -191,12 +213,6 @@ def _module(desired: Desired, actual: Actual) -> Iterator[Finding]:
         return
     good = on_disk is not None and versions.in_branch(on_disk, rule)
     yield MODULE_ON_DISK.compared(on_disk, rule, good)
-
-
-def _no_gpu() -> Finding:
-    return GPU.finding(
-        FindingClass.UNSUPPORTED, "no GPU", "an NVIDIA GPU on the PCI bus", cause=GPU.cause, remedy=GPU.remedies[0]
-    )
 
 
 def _flavour(desired: Desired, actual: DriverState) -> Iterator[Finding]:
@@ -229,19 +245,11 @@ def _library(desired: Desired, actual: Actual) -> Finding:
 
 
 def _held(desired: Desired, actual: DriverState) -> Iterator[Finding]:
-    """Judge whether the package manager keeps the driver's packages as they are, where the settings ask for it."""
     if not desired.settings.installs or not desired.settings.hold:
         return
     to_be = [*(name for name, _ in actual.packages), *(actual.kernels if desired.holds_kernels else ())]
     loose = [name for name in to_be if name not in actual.held]
     yield HELD.compared(f"not {', '.join(loose)}" if loose else "all", "all", not loose)
-
-
-def _others(desired: Desired, actual: Actual) -> tuple[Finding, ...]:
-    source = desired.source
-    if source is None or not source.kernels:
-        return ()
-    return tuple(other_kernels(source, desired.flavour, actual.boot, actual.driver, actual.system))
 
 
 def _module_to_boot(boots: tuple[Finding, ...]) -> tuple[Finding, ...]:

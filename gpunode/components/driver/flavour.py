@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gpunode.base import tables, versions
 from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessage
 from gpunode.components import runfile
-from gpunode.components.driver import DriverState
+from gpunode.components.driver.state import DriverState
 from gpunode.packages.driver_packages.sources import driver_source
 from gpunode.system.operating_system import OperatingSystem
 from gpunode.system.pci import PciGpu
@@ -44,16 +44,11 @@ class WantedDriver:
         return versions.at_least(self.branch or "0", versions.branch_of(minimum))
 
 
-def installed_by_gpunode(settings: Settings) -> bool:
-    """Say whether the settings let gpunode install the driver."""
-    return settings.driver.installs
-
-
 def wanted_driver(
     settings: Settings, gpus: Sequence[PciGpu], driver: DriverState, system: OperatingSystem
 ) -> WantedDriver:
     """Return the driver that the settings ask for, or where gpunode does not install one, the driver that is there."""
-    if installed_by_gpunode(settings):
+    if settings.driver.installs:
         return WantedDriver(settings.driver.version, settings.driver.branch, chosen_flavour(settings, gpus, system))
     version = driver.loaded_version or driver.module_version
     return WantedDriver(version, driver.branch, driver.loaded_flavour or driver.module_flavour)

@@ -11,7 +11,7 @@ from gpunode.base.comparison import REBOOT, REBOOT_NODE, RUN
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.components.driver.state import DriverState, driver_finding
+from gpunode.components.driver.state import DriverState, awaits_boot, driver_finding
 from gpunode.system.gpu import Gpus
 
 UVM_DEVICE = "/dev/nvidia-uvm"
@@ -19,6 +19,7 @@ UVM_DEVICE = "/dev/nvidia-uvm"
 _ON_OLD_MODULE = "the driver was changed while the old module was loaded"
 _ON_OLD_KERNEL = "kernel {running} runs, for which there is no module on disk"
 REMOVED = "the driver was removed while its module was in use"
+_CHANGED = "they were changed after the module was loaded"
 _NO_UVM = "CUDA does not start without it"
 _NO_UVM_DEVICE = f"CUDA does not start without {UVM_DEVICE}, in containers neither"
 # nvidia-smi's status -> why, and what to do.
@@ -53,7 +54,7 @@ PARAMETERS = driver_finding(
     "module parameters",
     "The parameters of the loaded module are not those that the settings ask for.",
     "Parameters count when the module is loaded. They were changed afterwards, and count from the next boot on.",
-    cause="they were changed after the module was loaded",
+    cause=_CHANGED,
     remedies=(REBOOT_NODE,),
     classes=(FindingClass.REBOOT_PENDING,),
 )
@@ -133,14 +134,7 @@ def gpus(on_bus: int, actual: Gpus) -> Finding:
 def _loaded(desired: Loading, actual: DriverState, running: str) -> Finding:
     if actual.reboot_pending:
         cause = _ON_OLD_KERNEL.format(running=running) if actual.waits_for_kernel else _ON_OLD_MODULE
-        return LOADED_MODULE.finding(
-            FindingClass.REBOOT_PENDING,
-            actual.runs,
-            actual.to_come,
-            cause=cause,
-            remedy=REBOOT_NODE,
-            disruption=Disruption.reboot,
-        )
+        return awaits_boot(LOADED_MODULE, actual.runs, actual.to_come, cause)
     version, rule = actual.loaded_version, desired.rule
     good = version is not None and (rule is None or versions.in_branch(version, rule))
     # A module that is not loaded yet comes without a boot; one that is loaded goes by a boot alone.
@@ -150,7 +144,6 @@ def _loaded(desired: Loading, actual: DriverState, running: str) -> Finding:
 
 
 def _parameters(desired: Loading, actual: DriverState) -> Iterator[Finding]:
-    """Judge whether the loaded module goes by the parameters that are desired."""
     told = dict(actual.parameters)
     untold = [name for name in desired.parameters if name.removeprefix("NVreg_") not in told]
     if untold and actual.loaded_version is not None:
@@ -161,14 +154,8 @@ def _parameters(desired: Loading, actual: DriverState) -> Iterator[Finding]:
     if not (others := actual.other_parameters(desired.parameters)):
         return
     names = [other.partition("=")[0] for other in others]
-    yield PARAMETERS.finding(
-        FindingClass.REBOOT_PENDING,
-        ", ".join(others),
-        ", ".join(f"{name}={desired.parameters[name]}" for name in names),
-        cause=PARAMETERS.cause,
-        remedy=REBOOT_NODE,
-        disruption=Disruption.reboot,
-    )
+    to_be = ", ".join(f"{name}={desired.parameters[name]}" for name in names)
+    yield awaits_boot(PARAMETERS, ", ".join(others), to_be, _CHANGED)
 
 
 def _uvm(actual: DriverState) -> Finding:
@@ -200,3 +187,59 @@ def _steps(
         if parameters:
             action = "boot the node, so that the module is loaded with its new parameters"
             yield boot_step(action, parameters, desired.allowed)
+
+
+MIXED, MIGRATE = "a runfile and packages overwrite each other's files", f"set driver.migrate = True and {RUN}"
+_LOADED = "the module {loaded_version} is loaded, and disruption.allow is {name}"
+_ALLOW = f"drain the node, set disruption.allow = 'reboot' and {RUN}"
+_NOT_OURS = "no package and no runfile of NVIDIA's brought it: gpunode does not remove it"
+_FIND_IT = "see where it lies (`modinfo -F filename nvidia`), remove it and run depmod"
+INSTALLED_BY = driver_finding(
+    "installed by",
+    "The driver was installed in another way than the settings ask for.",
+    "Packages and NVIDIA's .run installer overwrite each other's files; driver.migrate allows the change.",
+    causes=(MIXED, _LOADED),
+    remedies=(RUN, MIGRATE, _ALLOW),
+    classes=REBOOT,
+)
+MODULE_ON_DISK = driver_finding(
+    "module on disk",
+    "The driver's module on disk is not of the version that the settings ask for.",
+    "It is what the next boot loads: missing, of another version, or there although it is to be absent.",
+    causes=(_NOT_OURS,),
+    remedies=(RUN, _FIND_IT),
+)
+
+
+def removal_waits(allowed: Disruption, actual: DriverState) -> bool:
+    """Say whether a driver that is to go stays for now: below `reboot` a run unloads nothing, and removes no driver."""
+    return actual.loaded_version is not None and is_forbidden(Disruption.reboot, allowed, 0)
+
+
+def decide_removal(allowed: Disruption, actual: DriverState) -> Decision[Act]:
+    """Return what is to be done about a driver that is to be absent; its module goes at once where nothing uses it."""
+    ways, loaded = actual.ways, actual.loaded_version is not None
+    if ways:
+        installed = _installed(allowed, actual)
+        boots = ", and boot the node where its module is in use" if loaded else ""
+        action, disruption = f"remove the driver of the {installed.actual}{boots}", installed.disruption
+        waits = installed.cause if removal_waits(allowed, actual) else None
+        step = Step(action, (installed,), disruption or Disruption.nothing, waits, Act.REMOVE)
+        return Decision((installed,), (step,))
+    absent = INSTALLED_BY.compared(None, "none", True)
+    module = MODULE_ON_DISK.compared(
+        actual.module_version, "none", actual.module_version is None, cause=_NOT_OURS, remedy=_FIND_IT
+    )
+    if not loaded:
+        return Decision((absent, module))
+    gone = awaits_boot(LOADED_MODULE, actual.runs, "none", REMOVED)
+    return Decision((absent, module, gone), (boot_step("boot the node without the driver", bad(gone), allowed),))
+
+
+def _installed(allowed: Disruption, actual: DriverState) -> Finding:
+    ways = " and ".join(actual.ways)
+    if removal_waits(allowed, actual):
+        cause = _LOADED.format(loaded_version=actual.loaded_version, name=allowed.name)
+        return awaits_boot(INSTALLED_BY, ways, "none", cause, _ALLOW)
+    disruption = Disruption.nothing if actual.loaded_version is None else Disruption.reboot
+    return INSTALLED_BY.compared(ways, "none", False, disruption=disruption)

@@ -13,7 +13,7 @@ from gpunode.base.findings import Finding
 from gpunode.base.tables.sources import DriverSource
 from gpunode.components.driver.state import DriverState, driver_finding
 from gpunode.packages.families.wording import headers_package
-from gpunode.system.boot import Boot
+from gpunode.system.boot import Boot, Kernel
 from gpunode.system.operating_system import OperatingSystem
 
 _LOOK_INTO = "look at the initial file system of kernel {release} (`lsinitramfs`), and make it again"
@@ -64,11 +64,6 @@ def next_boot(boot: Boot, driver: DriverState, system: OperatingSystem) -> Itera
         return
     release = kernel.release
     built = any(name.startswith("linux-modules-nvidia-") for name, _ in driver.packages)
-    build = f"`dkms autoinstall -k {release}` on the node, before it boots"
-    if not kernel.headers:
-        build = f"install {headers_package(system, kernel)}, then {build}"
-    if built:
-        build = NEXT_BOOT.remedies[0]
     has = f"a module {kernel.module_version}" if kernel.module_version else "no nvidia module"
     cause = _LACKS.format(release=release, found=has)
     if kernel.module_version is None and not built:
@@ -80,7 +75,7 @@ def next_boot(boot: Boot, driver: DriverState, system: OperatingSystem) -> Itera
         driver.module_version,
         kernel.module_version == driver.module_version,
         cause=cause,
-        remedy=build,
+        remedy=NEXT_BOOT.remedies[0] if built else f"{_build(kernel, system)}, before it boots",
     )
     if boot.secure_boot and kernel.module_version is not None:
         yield SIGNATURE.compared(
@@ -109,14 +104,17 @@ def other_kernels(
             continue
         package = source.kernels.get(flavour, {}).get(kernel.base)
         if source.built_on_node:
-            remedy = f"`dkms autoinstall -k {kernel.release}` on the node"
-            if not kernel.headers:
-                remedy = f"install {headers_package(system, kernel)}, then {remedy}"
+            remedy = _build(kernel, system)
         elif package is None:
             remedy = f"no package brings one for {kernel.base} beside that of the next kernel: remove this kernel"
         else:
             remedy = f"install {package} where the repositories have it at {desired}, or upgrade the node's system"
         yield replace(item, cause=_NO_GPU.format(version=desired), remedy=remedy)
+
+
+def _build(kernel: Kernel, system: OperatingSystem) -> str:
+    build = f"`dkms autoinstall -k {kernel.release}` on the node"
+    return build if kernel.headers else f"install {headers_package(system, kernel)}, then {build}"
 
 
 def nouveau_steps(found: Iterable[Finding]) -> Iterator[Step[Any]]:

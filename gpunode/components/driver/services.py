@@ -1,4 +1,4 @@
-"""What serves the driver: fabric manager and what it needs at NVSwitches, IMEX' package, the persistence daemon."""
+"""What serves the driver: fabric manager and what it needs at NVSwitches, IMEX, persistenced, nvidia_peermem."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gpunode.base import versions
-from gpunode.base.decision import Step, bad
+from gpunode.base.comparison import BY_HAND, RUN
+from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.components.driver.state import DriverState, driver_finding
@@ -113,12 +114,49 @@ def service_steps(found: Iterable[Finding]) -> Iterator[Step[Any]]:
             yield Step(f"run {name}, now and at boot", (item,), item.disruption or Disruption.nothing)
 
 
+def state_of(active: bool, enabled: bool) -> str:
+    """Describe the state of a service as `RUNS` does."""
+    return f"{'running' if active else 'stopped'}, {'starts' if enabled else 'does not start'} at boot"
+
+
 def _service(actual: DriverState, name: str) -> Finding:
     service = actual.service(name)
-    found = "not installed"
-    if service is not None:
-        boot = "starts at boot" if service.enabled else "does not start at boot"
-        found = f"{'running' if service.active else 'stopped'}, {boot}"
+    found = "not installed" if service is None else state_of(service.active, service.enabled)
     # It needs the module that is on disk: what it lacks comes with the boot.
     waits = actual.reboot_pending and service is not None and service.enabled
     return SERVICE.compared(found, RUNS, found == RUNS or waits, of=name)
+
+
+# It comes with the driver's other modules. It needs an interface for peers' memory, which the ib_core of MOFED and
+# DOCA-OFED has and the kernel's own lacks: built where there was none, it refuses to load (EINVAL).
+# source: NVIDIA/open-gpu-kernel-modules, kernel-open/nvidia-peermem/nvidia-peermem.c; NVIDIA's driver README, chapter
+# "GPUDirect RDMA Peer Memory Client"
+MODULE = "nvidia_peermem"
+# Mellanox' former module.
+FORMER = "nv_peer_mem"
+NO_STACK = "no RDMA stack is loaded (ib_core): install MOFED or DOCA-OFED, or leave driver.peermem out"
+_OTHER = f"{FORMER} is loaded, and one of the two alone can be: disable its service, and take its package away"
+_EFFECT = "RDMA adapters reach the GPUs' memory by it (GPUDirect RDMA)"
+
+PEERMEM = driver_finding(
+    "nvidia_peermem",
+    "The module nvidia_peermem is not loaded as the settings ask.",
+    "RDMA adapters reach the GPUs' memory by it (GPUDirect RDMA); without it transfers go through the host.",
+    causes=(_OTHER, _EFFECT, NO_STACK),
+)
+
+
+def decide_peermem(desired: bool, actual: DriverState) -> Decision[None]:
+    """Return what is to be done about nvidia_peermem; while a boot is pending, it comes with that.
+
+    desired: whether it is asked for, on a node with a GPU
+    """
+    if not desired or actual.reboot_pending:
+        return Decision(())
+    good = actual.peermem == MODULE
+    cause = _OTHER if actual.peermem == FORMER else _EFFECT if actual.rdma else NO_STACK
+    is_ours = actual.rdma and actual.peermem is None
+    remedy = RUN if is_ours else BY_HAND
+    item = PEERMEM.compared(actual.peermem, MODULE, good, cause=cause, remedy=remedy)
+    step = Step[None](f"load {MODULE}, now and at boot", bad(item), Disruption.nothing)
+    return Decision((item,), (step,) if is_ours else ())

@@ -20,11 +20,12 @@ from gpunode.base.comparison import (
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
+from gpunode.components.driver.services import RUNS, state_of
 from gpunode.components.driver.state import DriverState
 from gpunode.components.imex.state import Domain, Imex
 from gpunode.settings.imex import ImexSettings, known
 
-RUNS, STOPPED = "running, starts at boot", "stopped, does not start at boot"
+STOPPED = "stopped, does not start at boot"
 _NOT_INSTALLED = (
     "nvidia-imex is not installed: it comes with the driver of NVIDIA's repository (driver.source = "
     "'cuda-repository'), at its version; of another source's driver install it yourself, or set imex.enabled = False"
@@ -150,7 +151,9 @@ def _with_step(
 
     boot: whether another driver is on disk than loaded: a daemon that is stopped does not start again before the boot
     """
-    waits = _waits(desired, active)
+    waits = None
+    if is_forbidden(Disruption.restart, desired.allowed, int(active)):
+        waits = _FORBIDDEN.format(unit=known().unit)
     if active and boot:
         waits = f"{known().unit}, once stopped, does not start again before the node boots into the driver on disk"
     if waits is not None:
@@ -179,12 +182,6 @@ def _foreign(findings: tuple[Finding, ...], done: tuple[Finding, ...]) -> Decisi
     return Decision(told, (), f"imex: {reason}; nothing was changed")
 
 
-def _waits(desired: Desired, active: bool) -> str | None:
-    """Return why a stop of the daemon waits; None where it does not."""
-    forbidden = is_forbidden(Disruption.restart, desired.allowed, int(active))
-    return _FORBIDDEN.format(unit=known().unit) if forbidden else None
-
-
 def _file(settings: ImexSettings, actual: Imex) -> Finding:
     wanted = text_of(settings)
     found = AS_DESIRED if actual.nodes == wanted else "none" if actual.nodes is None else "another list"
@@ -199,10 +196,8 @@ def _file(settings: ImexSettings, actual: Imex) -> Finding:
 
 
 def _service(actual: Imex, driver: DriverState) -> Finding:
-    unit, found = actual.unit, "not installed"
-    if unit is not None:
-        boot = "starts at boot" if unit.enabled else "does not start at boot"
-        found = f"{'running' if unit.active else 'stopped'}, {boot}"
+    unit = actual.unit
+    found = "not installed" if unit is None else state_of(unit.active, unit.enabled)
     # It starts with the module of its own version alone, which comes with the boot.
     waits = driver.reboot_pending and unit is not None and unit.enabled
     return SERVICE.compared(found, RUNS, found == RUNS or waits, of=known().unit)
@@ -266,7 +261,6 @@ def _channel(desired: Desired, actual: Imex, driver: DriverState) -> Iterator[Fi
 
 
 def _removal(desired: Desired, actual: Imex) -> Decision[ImexChange]:
-    """Return what takes gpunode's list away, and the service that it had run; nothing of somebody else's domain."""
     if actual.record is None:
         return Decision(())
     unit = actual.unit
@@ -274,9 +268,10 @@ def _removal(desired: Desired, actual: Imex) -> Decision[ImexChange]:
     findings = [item]
     active = unit is not None and unit.active
     if unit is not None and not unit.masked and (active or unit.enabled):
-        found = f"{'running' if active else 'stopped'}, {'starts' if unit.enabled else 'does not start'} at boot"
         disruption = Disruption.restart if active else Disruption.nothing
-        findings.append(SERVICE.compared(found, STOPPED, False, of=known().unit, disruption=disruption))
+        findings.append(
+            SERVICE.compared(state_of(active, unit.enabled), STOPPED, False, of=known().unit, disruption=disruption)
+        )
     change = ImexChange(stop=unit is not None and not unit.masked, removes=True)
     return _with_step(desired, tuple(findings), tuple(findings), change, active=active)
 

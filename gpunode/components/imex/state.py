@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 from dataclasses import dataclass
 from typing import Any
 
-from gpunode.base.probe_output import repeated, values
+from gpunode.base.probe_output import cells, decoded, repeated, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.system.service import seconds
 from gpunode.system.unit import is_masked, starts_at_boot
@@ -67,10 +65,10 @@ class Imex(Reading):
 def parse_imex(lines: list[str]) -> Imex:
     """Parse the probe's lines (gpunode/components/imex/state.sh); raise ParseError where one is of another form."""
     found = values(lines)
-    texts = dict(_text(line) for line in repeated(lines, "file"))
+    encoded = {path: text for path, _, text in (line.partition(" ") for line in repeated(lines, "file"))}
+    texts = {path: decoded(encoded, path) for path in encoded}
     record = texts.pop(RECORD, None)
-    answer = found.get("answer")
-    said = None if answer is None else _decoded(answer, "the answer")
+    said = decoded(found, "answer")
     domain = None if said is None else _domain(said)
     return Imex(
         unit=_unit(found["unit"], found.get("written")) if "unit" in found else None,
@@ -84,28 +82,13 @@ def parse_imex(lines: list[str]) -> Imex:
 
 
 def _unit(line: str, written: str | None) -> ImexUnit:
-    cells = line.split("\t")
-    if len(cells) != 4:
-        raise ParseError(f"{len(cells)} cells and not 4: {line[:120]!r}")
-    load, active, enabled, started = cells
+    load, active, enabled, started = cells(line, 4)
     try:
         stale = bool(started) and written is not None and float(written) > seconds(started)
     except ValueError as error:
         raise ParseError(f"not a time: {str(written)[:40]!r}") from error
     masked = load == "masked" or is_masked(enabled)
     return ImexUnit(active == "active", starts_at_boot(enabled), masked, stale)
-
-
-def _text(line: str) -> tuple[str, str]:
-    path, _, encoded = line.partition(" ")
-    return path, _decoded(encoded, path[:80])
-
-
-def _decoded(encoded: str, what: str) -> str:
-    try:
-        return base64.b64decode(encoded, validate=True).decode(errors="replace")
-    except (binascii.Error, ValueError) as error:
-        raise ParseError(f"{what} is not base64: {error}") from error
 
 
 def _config(line: str) -> tuple[str, str]:

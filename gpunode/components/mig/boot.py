@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
 
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError, Reading
+from gpunode.base.shell_file import script_file
+from gpunode.base.template import rendered
 from gpunode.components.mig.change import Instance
+from gpunode.components.toolkit.specification import CDI_MARK, OWN_SPECIFICATION
 from gpunode.system.unit import starts_at_boot
 
 UUID = re.compile(r"GPU-[0-9a-zA-Z-]{1,64}", re.ASCII)
@@ -89,3 +95,17 @@ def parse_mig_boot(lines: list[str]) -> MigBoot:
         recorded_at=int(found["recorded"]) if found.get("recorded", "").isdecimal() else None,
         record_digest=None if text is None else hashlib.sha256(text.encode()).hexdigest(),
     )
+
+
+# For the transaction, its undoing, and the unit that runs at boot.
+FUNCTIONS = script_file("mig_asking", "mig_holders", "mig_creating", "mig_reaching", "mig_cdi").strip()
+
+
+@cache
+def desired_files() -> Mapping[str, str]:
+    """Return path -> text of the unit and of its script."""
+    script = rendered(
+        "gpunode-mig-layout", functions=FUNCTIONS, name=NAME, cdi=OWN_SPECIFICATION, mark=shlex.quote(CDI_MARK)
+    )
+    unit = rendered("gpunode-mig-layout.service", script=SCRIPT, record=RECORD)
+    return MappingProxyType({UNIT: unit, SCRIPT: script})

@@ -93,7 +93,6 @@ def _profiles(entry: Entry) -> Iterator[Mistake]:
 
 
 def _counts(entry: Entry) -> Iterator[Mistake]:
-    """Yield a layout that none of the products that the entry is for can hold."""
     if not entry.mig_enabled or not entry.mig_devices:
         return
     products = tuple(products_of(entry))

@@ -49,11 +49,6 @@ class Target:
     product: str
     device_ids: tuple[str, ...]
 
-    @property
-    def pci_ids(self) -> tuple[PciId, ...]:
-        """Return the device ids as numbers."""
-        return tuple(PciId(int(device, 16), NVIDIA) for device in self.device_ids)
-
 
 def target(text: str) -> Target | None:
     """Return the GPU that a product's name or `0x2330` stands for; None if no table knows it."""
@@ -225,7 +220,7 @@ def _entries(entries: tuple[Entry, ...], gpu: Target | None) -> tuple[EntryRepor
     # From the last: for a GPU with two entries the later one counts.
     whole = False
     for entry in reversed(entries):
-        every = [matches(entry.device_filter, each) for each in gpu.pci_ids]
+        every = [matches(entry.device_filter, PciId(int(device, 16), NVIDIA)) for device in gpu.device_ids]
         match = next((match for match in (Match.YES, Match.MAYBE) if match in every), Match.NO)
         if match is Match.NO or whole:
             found.append(EntryReport(entry, match, overridden=match is not Match.NO))

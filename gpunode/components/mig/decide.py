@@ -20,12 +20,10 @@ from gpunode.base.comparison import (
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.components.mig.boot import NAME, MigBoot, lines_of
-from gpunode.components.mig.choice import chosen
+from gpunode.components.mig.boot import NAME, MigBoot, desired_files, lines_of
 from gpunode.components.mig.device_filter import Match
-from gpunode.components.mig.files import desired_files
 from gpunode.components.mig.state import Mig
-from gpunode.components.mig.target import StateNotKnown, Target, TargetError, instance, targets
+from gpunode.components.mig.target import StateNotKnown, Target, TargetError, chosen, instance, targets
 from gpunode.settings.mig import MigSettings
 from gpunode.system.pci import PciGpu
 from gpunode.system.smi import DRIVERLESS
@@ -170,17 +168,10 @@ def decide(desired: Desired, actual: Actual) -> Decision[MigChange]:
 
 
 def _untold(desired: Desired, actual: Actual, error: TargetError) -> Decision[MigChange]:
-    """Decide where nobody can tell what a GPU is to become."""
     reason = str(error)
     item = CONFIGURATION.compared("not applied", desired.settings.config, False, cause=reason)
     if actual.reboot_pending and actual.mig.status in DRIVERLESS:
-        item = replace(
-            item,
-            finding_class=FindingClass.REBOOT_PENDING,
-            cause=_ON_DISK,
-            remedy=_BOOT,
-            disruption=Disruption.reboot,
-        )
+        item = _awaits_boot(item, _ON_DISK, _BOOT)
     elif actual.mig.status not in DRIVERLESS or not actual.driver_comes:
         if isinstance(error, StateNotKnown) and actual.mig.status not in DRIVERLESS:
             remedy = "run `nvidia-smi` on the node, and mend what the findings of the driver tell"
@@ -219,15 +210,12 @@ def _mode(target: Target) -> Finding:
     found = gpu.current if gpu.settled else f"{gpu.current}, {gpu.pending} after the next reset"
     good = (gpu.current, gpu.pending) == (target.mode, target.mode)
     item = MODE.compared(found, target.mode, good, of=str(gpu.index), disruption=target.disruption)
-    if target.waits:
-        return replace(
-            item,
-            finding_class=FindingClass.REBOOT_PENDING,
-            cause=_MODE_WAITS,
-            remedy=_BOOT_OR_FREE,
-            disruption=Disruption.reboot,
-        )
-    return item
+    return _awaits_boot(item, _MODE_WAITS, _BOOT_OR_FREE) if target.waits else item
+
+
+def _awaits_boot(item: Finding, cause: str, remedy: str) -> Finding:
+    pending, disruption = FindingClass.REBOOT_PENDING, Disruption.reboot
+    return replace(item, finding_class=pending, cause=cause, remedy=remedy, disruption=disruption)
 
 
 def _instances(target: Target) -> Finding:

@@ -55,13 +55,6 @@ class Geometry:
         """Return how many compute slices the GPU has: those of its largest profile."""
         return max(spot.profile.slices for spot in self.spots)
 
-    def spot(self, name: str) -> Spot:
-        """Return the profile of that name; KeyError if the GPU has none."""
-        for spot in self.spots:
-            if spot.name == name:
-                return spot
-        raise KeyError(name)
-
 
 def mask(start: int, size: int) -> int:
     """Return the memory slices from `start` on as bits."""

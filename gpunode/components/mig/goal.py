@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,8 +10,7 @@ from enum import StrEnum
 from gpunode.base import tables
 from gpunode.components.mig.change import Instance, Wanted, change, in_order, sizes_in
 from gpunode.components.mig.geometry import product_geometry
-from gpunode.components.mig.layouts import nearest
-from gpunode.components.mig.placement import Impossible, counts, layout_of, place, text
+from gpunode.components.mig.placement import Impossible, counts, layout_of, nearest, place, text
 from gpunode.settings.mig_parted.declaration import balanced, published
 from gpunode.settings.mig_parted.profile import Profile, parse_profile
 
@@ -45,7 +45,7 @@ def judge(product: str, mig_devices: Mapping[str, int]) -> Judged:
         return Judged(Verdict.PLACED)
     geometry = product_geometry(product)
     if geometry is None:
-        return _by_count(product, _layout(desired))
+        return _by_count(product, Counter(each.profile for each in desired))
     actual = change(geometry, (), desired)
     if isinstance(actual, Impossible):
         return Judged(Verdict.NOT_PLACED, (), actual.reason)
@@ -67,14 +67,14 @@ def wanted_instances(profiles: Mapping[str, int], mig_devices: Mapping[str, int]
         instance = theirs.get(profile.gpu_instance)
         if instance is None:
             listed = ", ".join(profiles)
-            return Impossible(f"the GPU has no profile {profile.gpu_instance}; it has {listed}", ((name, count),))
+            return Impossible(f"the GPU has no profile {profile.gpu_instance}; it has {listed}")
         allowed = sizes_in(profile.slices)
         if profile.compute not in allowed:
             listed = ", ".join(f"{size}c" for size in allowed)
-            return Impossible(f"{profile}: a {instance} holds compute instances of {listed}", ((name, count),))
+            return Impossible(f"{profile}: a {instance} holds compute instances of {listed}")
         if count > profile.slices * profiles[instance]:
             most = profiles[instance]
-            return Impossible(f"{text({name: count})}: of {instance} the GPU holds {most} at most", ((name, count),))
+            return Impossible(f"{text({name: count})}: of {instance} the GPU holds {most} at most")
         sizes.setdefault(instance, []).extend([profile.compute] * count)
     return tuple(
         Wanted(instance, packed)
@@ -96,18 +96,11 @@ def _packed(sizes: Iterable[int], slices: int) -> list[tuple[int, ...]]:
     return found
 
 
-def _layout(desired: Iterable[Wanted]) -> dict[str, int]:
-    layout: dict[str, int] = {}
-    for each in desired:
-        layout[each.profile] = layout.get(each.profile, 0) + 1
-    return layout
-
-
-def _by_count(product: str, layout: dict[str, int]) -> Judged:
+def _by_count(product: str, layout: Counter[str]) -> Judged:
     """Judge without places: what is part of a published layout fits, what has too many slices does not."""
     row = tables.mig().products[product]
-    known: list[dict[str, int]] = [{name: most} for name, most in row.profiles.items()]
-    if any(_within(layout, each) for each in (*known, balanced(product))):
+    known = ({name: most} for name, most in row.profiles.items())
+    if any(layout <= Counter(each) for each in (*known, balanced(product))):
         return Judged(Verdict.PLACED, None)
     whole = max(parse_profile(name).slices for name in row.profiles)
     needed = sum(parse_profile(name).slices * count for name, count in layout.items())
@@ -146,10 +139,6 @@ def nearest_layouts(product: str, mig_devices: Mapping[str, int]) -> tuple[Mappi
 def _alike(theirs: Profile, profile: Profile) -> bool:
     same = theirs.slices == profile.slices
     return same and (theirs.attributes, theirs.without) == (profile.attributes, profile.without)
-
-
-def _within(layout: Mapping[str, int], other: Mapping[str, int]) -> bool:
-    return all(count <= other.get(name, 0) for name, count in layout.items())
 
 
 def _distance(layout: Mapping[str, int], other: Mapping[str, int]) -> int:

@@ -35,10 +35,9 @@ class Placement:
 
 @dataclass(frozen=True)
 class Impossible:
-    """Hold why a layout has no placement, and the smallest part of it that has none."""
+    """Hold why a layout has no placement."""
 
     reason: str
-    part: tuple[tuple[str, int], ...] = ()
 
 
 def counts(geometry: Geometry, layout: Layout) -> Counts:
@@ -62,7 +61,7 @@ def place(geometry: Geometry, layout: Layout) -> tuple[Placement, ...] | Impossi
     strangers = [name for name, count in layout.items() if count and all(spot.name != name for spot in geometry.spots)]
     if strangers:
         names = ", ".join(spot.name for spot in geometry.spots)
-        return Impossible(f"the GPU has no profile {strangers[0]}; it has {names}", ((strangers[0], 1),))
+        return Impossible(f"the GPU has no profile {strangers[0]}; it has {names}")
     desired = counts(geometry, layout)
     actual = fit(geometry, 0, desired)
     return _impossible(geometry, desired) if actual is None else actual
@@ -106,8 +105,7 @@ def _compute(geometry: Geometry, desired: Counts) -> int:
 def _over_a_limit(geometry: Geometry, desired: Counts) -> Impossible | None:
     for spot, count in zip(geometry.spots, desired, strict=True):
         if count > spot.maximum:
-            reason = f"{text({spot.name: count})}: of {spot.name} the GPU holds {spot.maximum} at most"
-            return Impossible(reason, ((spot.name, count),))
+            return Impossible(f"{text({spot.name: count})}: of {spot.name} the GPU holds {spot.maximum} at most")
     for attribute, most in geometry.instances_with:
         with_it = {
             spot.name: count
@@ -115,8 +113,9 @@ def _over_a_limit(geometry: Geometry, desired: Counts) -> Impossible | None:
             if count and attribute in spot.profile.attributes
         }
         if sum(with_it.values()) > most:
-            reason = f"{text(with_it)}: the GPU holds {most} instance with +{attribute} at most, of whatever size"
-            return Impossible(reason, tuple(with_it.items()))
+            return Impossible(
+                f"{text(with_it)}: the GPU holds {most} instance with +{attribute} at most, of whatever size"
+            )
     return None
 
 
@@ -141,7 +140,7 @@ def _impossible(geometry: Geometry, desired: Counts) -> Impossible:
         )
         combinations_tried = "the one combination" if tried == 1 else f"each of the {tried} combinations"
         why = f"{combinations_tried} of legal places overlaps (memory slices: {legal})"
-    return Impossible(f"{text(layout)}: {why}", tuple(layout.items()))
+    return Impossible(f"{text(layout)}: {why}")
 
 
 def _smallest(geometry: Geometry, desired: Counts) -> Counts:
@@ -159,3 +158,50 @@ def without_one(desired: Counts) -> Iterator[Counts]:
     for index in reversed(range(len(desired))):
         if desired[index]:
             yield (*desired[:index], desired[index] - 1, *desired[index + 1 :])
+
+
+@lru_cache(maxsize=256)
+def feasible(geometry: Geometry) -> tuple[Counts, ...]:
+    """Return every layout that can be placed, but for the empty one."""
+    empty: Counts = (0,) * len(geometry.spots)
+    found = {empty}
+    frontier = [empty]
+    while frontier:
+        grown = {larger for layout in frontier for larger in _with_one_more(layout)} - found
+        # What fits still fits with one instance less: nothing is missed by growing from what fits.
+        frontier = [layout for layout in grown if fit(geometry, 0, layout) is not None]
+        found.update(frontier)
+    return tuple(sorted(found - {empty}, reverse=True))
+
+
+def nearest(geometry: Geometry, desired: Counts, limit: int = 3) -> tuple[Counts, ...]:
+    """Return the layouts that fit and differ least from `desired`: fewest instances left out or added in all.
+
+    Among equally near ones those come first that add least, then those that use more memory, then more compute. None of
+    them is part of a nearer one.
+    """
+
+    def key(layout: Counts) -> tuple[int, int, int, int, Counts]:
+        pairs = list(zip(layout, desired, strict=True))
+        lacking = sum(max(0, to_be - now) for now, to_be in pairs)
+        added = sum(max(0, now - to_be) for now, to_be in pairs)
+        used = list(zip(geometry.spots, layout, strict=True))
+        memory = sum(spot.size * count for spot, count in used)
+        compute = sum(spot.profile.slices * count for spot, count in used)
+        return lacking + added, added, -memory, -compute, layout
+
+    chosen: list[Counts] = []
+    for layout in sorted(feasible(geometry), key=key):
+        if len(chosen) == limit:
+            break
+        if not any(_within(layout, nearer) for nearer in chosen):
+            chosen.append(layout)
+    return tuple(chosen)
+
+
+def _within(layout: Counts, other: Counts) -> bool:
+    return all(mine <= theirs for mine, theirs in zip(layout, other, strict=True))
+
+
+def _with_one_more(layout: Counts) -> tuple[Counts, ...]:
+    return tuple((*layout[:index], count + 1, *layout[index + 1 :]) for index, count in enumerate(layout))

@@ -9,14 +9,14 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.reading import ParseError
 from gpunode.components.mig import boot
 from gpunode.components.mig.change import Change, Instance, change
-from gpunode.components.mig.choice import Chosen, chosen
-from gpunode.components.mig.device_filter import Match
+from gpunode.components.mig.check import target
+from gpunode.components.mig.device_filter import Match, PciId, matches
 from gpunode.components.mig.geometry import Geometry, product_geometry
 from gpunode.components.mig.goal import wanted_instances
 from gpunode.components.mig.placement import Impossible, Placement
 from gpunode.components.mig.state import DISABLED, ENABLED, GpuInstance, Mig, MigGpu
 from gpunode.settings.mig import MigSettings
-from gpunode.settings.mig_parted.declaration import Entry
+from gpunode.settings.mig_parted.declaration import Entry, published, selected
 from gpunode.settings.mig_parted.mistakes import DeclarationError
 from gpunode.system.pci import PciGpu
 
@@ -156,3 +156,35 @@ def instance(reading: GpuInstance) -> Instance:
     """Return a GPU instance as the planner has it."""
     sizes = tuple(sorted((each.size for each in reading.compute), reverse=True))
     return Instance(Placement(reading.start, reading.size, reading.profile), sizes, str(reading.id))
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Hold what is asked of one GPU: product (None: in no table), entry (None: there is none), and its index."""
+
+    gpu: PciGpu
+    index: int
+    product: str | None
+    entry: Entry | None
+    match: Match = Match.YES
+
+
+def chosen(settings: MigSettings, gpus: Sequence[PciGpu]) -> Iterator[Chosen]:
+    """Yield what each GPU is asked to be, by PCI address as nvidia-mig-parted counts them; raise DeclarationError."""
+    declaration = settings.declaration() if settings.file else None
+    if declaration is not None:
+        selected(declaration, settings.config)
+    for index, gpu in enumerate(gpus):
+        found = target(f"0x{gpu.device_id}")
+        product = found.product if found else None
+        named = declaration or (published(product) if product is not None else None)
+        entries = named.configs.get(settings.config or "", ()) if named is not None else ()
+        board = divmod(int(gpu.subsystem_id, 16), 0x10000) if gpu.subsystem_id else None
+        pci = PciId(int(gpu.device_id, 16), int(gpu.vendor, 16), board)
+        # Of several entries for a GPU the last one counts.
+        entry, match = None, Match.YES
+        for each in entries:
+            matched = matches(each.device_filter, pci)
+            if each.has_index(index) and matched is not Match.NO:
+                entry, match = each, matched
+        yield Chosen(gpu, index, product, entry, match)

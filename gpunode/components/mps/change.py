@@ -1,13 +1,13 @@
-"""What a run does to the daemons and their files, and which daemons have clients that would feel it."""
+"""The files of the MPS daemons, what a run does to them and the daemons, and which clients it affects."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gpunode.components.mps.daemon import COMPUTE_MODES, Daemon
-from gpunode.components.mps.files import actual_digests, desired_files
+from gpunode.base.template import rendered
+from gpunode.components.mps.daemon import COMPUTE_MODES, FOLDER, NODE, UNITS, Daemon, control_text
 from gpunode.components.mps.state import Mps, MpsDaemon
 from gpunode.settings.mps import MpsSettings
 from gpunode.system.gpu import Gpu
@@ -30,11 +30,6 @@ class MpsChange:
     told: tuple[str, ...]
     modes: tuple[int, ...]
     felt: tuple[MpsDaemon, ...]
-
-    @property
-    def is_nothing(self) -> bool:
-        """Say whether all is as desired."""
-        return not (self.written or self.removed or self.gone or self.restart or self.told or self.modes)
 
 
 def change(daemons: Sequence[Daemon], settings: MpsSettings, actual: Mps, gpus: Sequence[Gpu]) -> MpsChange:
@@ -66,17 +61,6 @@ def change(daemons: Sequence[Daemon], settings: MpsSettings, actual: Mps, gpus: 
     )
 
 
-def other_mode(settings: MpsSettings, daemons: Iterable[Daemon], actual: Mps) -> bool:
-    """Say whether the unit of a daemon gives the GPUs another compute mode than the one that is desired."""
-    modes = [each.exclusive for daemon in daemons if (each := actual.daemon(daemon.unit)) is not None]
-    return (settings.compute_mode != "exclusive-process") in modes
-
-
-def counted(felt: Iterable[MpsDaemon]) -> str:
-    """Return how many clients each daemon has, for people."""
-    return ", ".join(f"{'?' if each.clients is None else each.clients} of {each.unit}" for each in felt)
-
-
 def _is_told(daemon: Daemon, actual: Mps, written: Mapping[str, str]) -> bool:
     each = actual.daemon(daemon.unit)
     if each is None:
@@ -92,3 +76,50 @@ def _well(daemon: MpsDaemon | None) -> bool:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+VARIABLE = "CUDA_MPS_PIPE_DIRECTORY"
+# Of the unit's template, too. CUDA's own default is /tmp/nvidia-mps.
+PIPE_DIRECTORY = "/run/nvidia-mps"
+# Login shells read the first, users' own services by systemd the second; system services read neither.
+PROFILE, ENVIRONMENT = "/etc/profile.d/gpunode-mps.sh", "/etc/environment.d/50-gpunode-mps.conf"
+PATHS = (PROFILE, ENVIRONMENT)
+_HEAD = "# Written by gpunode; changes are overwritten. CUDA programs find the node's MPS daemon by this."
+
+
+def environment_files(desired: MpsSettings) -> dict[str, str]:
+    """Return path -> text of the files that set the variable; none where they are not asked for."""
+    if not (desired.enabled and desired.environment):
+        return {}
+    # Whoever has one already means another daemon.
+    value = f"${{{VARIABLE}:-{PIPE_DIRECTORY}}}"
+    return {
+        PROFILE: f'{_HEAD}\nexport {VARIABLE}="{value}"\n',
+        ENVIRONMENT: f"{_HEAD}\n{VARIABLE}={value}\n",
+    }
+
+
+APPLY = "/usr/local/lib/gpunode/nvidia-mps-settings"
+
+
+def desired_files(daemons: Sequence[Daemon], settings: MpsSettings, program: str) -> dict[str, str]:
+    """Return path -> text of all that belongs to the daemons; program: the path of the control program."""
+    if not daemons:
+        return {}
+    each = daemons[0].name != NODE
+    unit = rendered(
+        "nvidia-mps.service",
+        each=each,
+        exclusive=settings.compute_mode == "exclusive-process",
+        program=program,
+        apply=APPLY,
+        folder=FOLDER,
+    )
+    controls = {daemon.settings_path: control_text(daemon.controls) for daemon in daemons}
+    script = rendered("nvidia-mps-settings", program=program)
+    return {UNITS[each]: unit, APPLY: script, **controls, **environment_files(settings)}
+
+
+def actual_digests(actual: Mps) -> dict[str, str]:
+    """Return path -> SHA-256 of what is there of the daemons' files."""
+    return dict(actual.files) | {each.settings_path: each.settings for each in actual.daemons if each.settings}

@@ -18,17 +18,20 @@ from gpunode.base.comparison import (
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.components.mps.change import MpsChange, change, counted, other_mode
+from gpunode.components.mps.change import (
+    APPLY,
+    PATHS,
+    PIPE_DIRECTORY,
+    MpsChange,
+    actual_digests,
+    change,
+    desired_files,
+    environment_files,
+)
 from gpunode.components.mps.daemon import COMPUTE_MODES, UNITS, Daemon
-from gpunode.components.mps.files import APPLY, PATHS, PIPE_DIRECTORY, actual_digests, desired_files, environment_files
 from gpunode.components.mps.state import Mps, MpsDaemon
 from gpunode.settings.mps import MpsSettings
 from gpunode.system.gpu import Gpu
-
-
-def mebibytes(limit: str) -> int:
-    """Return a memory limit (`8G`, `512M`) in MiB."""
-    return int(limit[:-1]) * (1024 if limit.endswith("G") else 1)
 
 
 def without_room(desired: MpsSettings, memory: Mapping[int, int | None]) -> str | None:
@@ -40,7 +43,7 @@ def without_room(desired: MpsSettings, memory: Mapping[int, int | None]) -> str 
         limit = desired.limit_of(index)
         if limit is None or actual is None:
             continue
-        needed = (desired.clients or 1) * mebibytes(limit)
+        needed = (desired.clients or 1) * int(limit[:-1]) * (1024 if limit.endswith("G") else 1)
         if needed > actual:
             which = (
                 f"{desired.clients} clients with {limit} each" if desired.clients else f"a client's limit of {limit}"
@@ -110,7 +113,8 @@ def decide(desired: Desired, actual: Mps, gpus: Sequence[Gpu]) -> Decision[MpsCh
         return Decision(tuple(by_hand(item, refusal) for item in findings), (), refusal)
     waits = None
     if is_forbidden(Disruption.restart, desired.allowed, len(to_come.felt)):
-        waits = _CLIENTS.format(clients=counted(to_come.felt))
+        clients = (f"{'?' if each.clients is None else each.clients} of {each.unit}" for each in to_come.felt)
+        waits = _CLIENTS.format(clients=", ".join(clients))
         findings = tuple(waiting(item, waits) for item in findings)
     ready = None if desired.daemons and actual.program is None else to_come
     # What a file is to contain is in place before a daemon is told of it.
@@ -143,7 +147,9 @@ def _findings(desired: Desired, actual: Mps, gpus: Sequence[Gpu], to_come: MpsCh
             yield SERVICE.compared("there", "none", False, of=extra.unit, disruption=Disruption.restart)
     yield from _environment(desired, actual, to_come)
     # The unit sets the mode, and brings it back at each start: another unit is a restart.
-    by_unit = other_mode(desired.settings, desired.daemons, actual)
+    daemons = (actual.daemon(daemon.unit) for daemon in desired.daemons)
+    exclusive = desired.settings.compute_mode == "exclusive-process"
+    by_unit = any(each is not None and each.exclusive is (not exclusive) for each in daemons)
     disruption = Disruption.restart if by_unit else Disruption.nothing
     for gpu in gpus if desired.daemons else ():
         mode, found = COMPUTE_MODES[desired.settings.compute_mode], gpu.compute_mode
@@ -184,7 +190,6 @@ def _daemon(daemon: Daemon, actual: MpsDaemon | None) -> Iterator[Finding]:
 
 
 def _environment(desired: Desired, actual: Mps, to_come: MpsChange) -> Iterator[Finding]:
-    """Judge the files by which programs find the daemon."""
     texts = environment_files(desired.settings) if desired.daemons else {}
     digests = actual_digests(actual)
     for path in PATHS:
@@ -245,7 +250,6 @@ def _of_others(desired: Desired, actual: Mps) -> list[str]:
 
 
 def _refusal(desired: Desired, actual: Mps, gpus: Sequence[Gpu]) -> str | None:
-    """Return why a run changes nothing, and what to do; None where nothing is in its way."""
     if theirs := _of_others(desired, actual):
         setting = "mps.environment" if set(theirs) <= set(PATHS) else "mps.enabled"
         return (
@@ -257,7 +261,6 @@ def _refusal(desired: Desired, actual: Mps, gpus: Sequence[Gpu]) -> str | None:
 
 
 def _action(item: Finding) -> str:
-    """Return a step in words, by the difference that it removes."""
     if path := FILE.named(item):
         return f"remove {path}" if item.desired == "none" else f"write {path} anew"
     if unit := SERVICE.named(item):

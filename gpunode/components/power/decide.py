@@ -14,10 +14,20 @@ from gpunode.base.comparison import AS_DESIRED, REBOOT, RUN, by_hand, file_messa
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.components.power.files import FILES, NAME, texts
 from gpunode.components.power.gpu import OFF, ON, known, obstacles, pair
-from gpunode.components.power.rules import APPLICATION, GRAPHICS, LIMIT, MEMORY, Rule, rule_for, rules
-from gpunode.components.power.state import Power
+from gpunode.components.power.state import (
+    APPLICATION,
+    FILES,
+    GRAPHICS,
+    LIMIT,
+    MEMORY,
+    NAME,
+    Power,
+    Rule,
+    rule_for,
+    rules,
+    texts,
+)
 from gpunode.settings.power import PowerSettings
 from gpunode.system.gpu import Gpu, Gpus
 from gpunode.system.smi import DRIVERLESS
@@ -170,13 +180,7 @@ def _unanswered(desired: Desired, gpus: Gpus) -> Decision[PowerChange]:
     item = POWER.compared("not told", AS_DESIRED, False, cause=cause)
     waits = None
     if desired.driver_waits:
-        item = replace(
-            item,
-            finding_class=FindingClass.REBOOT_PENDING,
-            cause=_ON_DISK,
-            remedy=_BOOT,
-            disruption=Disruption.reboot,
-        )
+        item = _awaits_boot(item, _ON_DISK, _BOOT)
         waits = item.cause if is_forbidden(Disruption.reboot, desired.allowed, 0) else None
     disruption = item.disruption or Disruption.nothing
     return Decision((item,), (Step("set power limits, clocks and ECC", (item,), disruption, waits),))
@@ -251,15 +255,14 @@ def _ecc(settings: PowerSettings, gpu: Gpu) -> Iterator[tuple[Finding, Task | No
         return
     item = ECC.compared(gpu.ecc.current, to_be, gpu.ecc.current == to_be, of=of)
     if gpu.ecc.current != to_be:
-        item = replace(
-            item,
-            finding_class=FindingClass.REBOOT_PENDING,
-            actual=f"{gpu.ecc.current}, {to_be} after the next boot",
-            cause=_BY_BOOT,
-            remedy=_ALLOW_BOOT,
-            disruption=Disruption.reboot,
-        )
+        item = replace(item, actual=f"{gpu.ecc.current}, {to_be} after the next boot")
+        item = _awaits_boot(item, _BY_BOOT, _ALLOW_BOOT)
     yield item, None
+
+
+def _awaits_boot(item: Finding, cause: str, remedy: str) -> Finding:
+    pending, disruption = FindingClass.REBOOT_PENDING, Disruption.reboot
+    return replace(item, finding_class=pending, cause=cause, remedy=remedy, disruption=disruption)
 
 
 def _persistence(every: Sequence[Rule], gpu: Gpu) -> Iterator[tuple[Finding, Task | None]]:
@@ -290,7 +293,6 @@ def _files(every: Sequence[Rule], actual: Power) -> tuple[tuple[Finding, ...], d
 
 
 def _action(item: Finding) -> str:
-    """Return a step in words, by the difference that it removes."""
     if path := FILE.named(item):
         return f"remove {path}" if item.desired == "none" else f"write {path} anew"
     if unit := AT_BOOT.named(item):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpunode.base.tables.reading import Row, table
-from gpunode.components.power.rules import APPLICATION, GRAPHICS, LIMIT, MEMORY, Rule, rule_for
+from gpunode.components.power.state import APPLICATION, EVERY, GRAPHICS, LIMIT, MEMORY, Rule, rule_for
 from gpunode.settings.power import PowerSettings
 from gpunode.system.gpu import Gpu
 
@@ -30,11 +30,6 @@ KEYS = {
 }
 
 
-def limit_key(rule: Rule) -> str:
-    """Return the setting that a rule comes from."""
-    return f"power.limits[{rule.product!r}]" if rule.kind == LIMIT and rule.product != "*" else KEYS[rule.kind]
-
-
 def pair(clocks: tuple[int, int] | None) -> str | None:
     """Return two clocks as the settings have them."""
     return None if clocks is None else f"{clocks[0]},{clocks[1]}"
@@ -43,9 +38,10 @@ def pair(clocks: tuple[int, int] | None) -> str | None:
 def obstacles(settings: PowerSettings, every: Sequence[Rule], gpu: Gpu) -> Iterator[str]:
     """Yield what the settings ask of a GPU that it does not take: where, what is allowed, and what to do."""
     named = f"GPU {gpu.index} ({gpu.name})"
-    for kind in KEYS:
+    for kind, key in KEYS.items():
         if (rule := rule_for(every, kind, gpu.name)) is not None:
-            yield from (f"{limit_key(rule)}: {named} {reason}" for reason in _reasons(rule, gpu))
+            setting = f"power.limits[{rule.product!r}]" if kind == LIMIT and rule.product != EVERY else key
+            yield from (f"{setting}: {named} {reason}" for reason in _reasons(rule, gpu))
     if settings.ecc is not None and gpu.ecc.current not in (ON, OFF):
         yield f"power.ecc: {named} has no ECC that can be switched ({gpu.ecc.current}); leave it out"
 

@@ -1,12 +1,19 @@
-"""What gpunode keeps on a node of power limits and clocks: its two files, the unit, and which clocks were locked."""
+"""What gpunode keeps on a node of power limits and clocks: rules in a script, its unit, and which clocks were locked.
+
+Nothing of the driver's own keeps them: nvidia-persistenced only holds a GPU open, and no module parameter sets them.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gpunode.base.probe_output import repeated, values
 from gpunode.base.reading import ParseError, Reading
-from gpunode.components.power.rules import GRAPHICS, MEMORY, Rule, parsed
+from gpunode.base.shell_file import script_file
+from gpunode.base.template import rendered
+from gpunode.settings.power import PowerSettings
 from gpunode.system.unit import starts_at_boot
 
 
@@ -68,3 +75,64 @@ def _locks(lines: list[str], module: str) -> tuple[Lock, ...]:
         return ()
     cells = [line.split(" ") for line in lines[1:]]
     return tuple(Lock(*each) for each in cells if len(each) == 3 and each[1] in (GRAPHICS, MEMORY))
+
+
+LIMIT, APPLICATION, GRAPHICS, MEMORY = "limit", "application", "graphics", "memory"
+EVERY = "*"
+_LINE = re.compile(r"(limit|application|graphics|memory) (\d{1,6}(?:,\d{1,6})?) (\*|[A-Za-z0-9][^'\\]{0,79})", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Hold one rule: watts of a limit, `memory,graphics` or `lowest,highest` in MHz of clocks; product: * is every."""
+
+    kind: str
+    value: str
+    product: str = EVERY
+
+    @property
+    def line(self) -> str:
+        """Return the rule as it stands in gpunode's script."""
+        return f"{self.kind} {self.value} {self.product}"
+
+
+def rules(settings: PowerSettings) -> tuple[Rule, ...]:
+    """Return the rules of the settings; the first that fits a GPU counts. ECC is none: the GPU itself keeps it."""
+    values = (
+        (LIMIT, settings.limit),
+        (APPLICATION, settings.application_clocks),
+        (GRAPHICS, settings.locked_graphics_clocks),
+        (MEMORY, settings.locked_memory_clocks),
+    )
+    by_product = (Rule(LIMIT, str(watts), product) for product, watts in sorted(settings.limits.items()))
+    return (*by_product, *(Rule(kind, str(value)) for kind, value in values if value is not None))
+
+
+def parsed(lines: Iterable[str]) -> tuple[Rule, ...]:
+    """Return the rules in lines of gpunode's script; a line that is none, for somebody edited it, is left out."""
+    return tuple(Rule(*match.groups()) for line in lines if (match := _LINE.fullmatch(line)))
+
+
+def rule_for(every: Iterable[Rule], kind: str, product: str) -> Rule | None:
+    """Return the rule of a kind for a GPU of that name; None where there is none."""
+    return next((rule for rule in every if rule.kind == kind and rule.product in (EVERY, product)), None)
+
+
+NAME = "gpunode-power.service"
+UNIT = f"/etc/systemd/system/{NAME}"
+SCRIPT = "/usr/local/lib/gpunode/power"
+FILES = (SCRIPT, UNIT)
+# Which clocks were locked since the driver was loaded, which no driver tells.
+NOTE = "/run/gpunode/power"
+
+
+def texts(every: Sequence[Rule]) -> dict[str, str]:
+    """Return path -> text; none where there are no rules."""
+    if not every:
+        return {}
+    lines = "\n".join(rule.line for rule in every)
+    functions = script_file("power_apply").strip()
+    return {
+        SCRIPT: rendered("gpunode-power", rules=lines, functions=functions, note=NOTE),
+        UNIT: rendered("gpunode-power.service", script=SCRIPT),
+    }

@@ -56,15 +56,10 @@ def decide(desired: RdmaSharedDevicePluginSettings, actual: Rdma) -> Decision[No
     """Return whether each of the plugin's resources has a device on the node; there is no step that brings one."""
     if not desired.enabled:
         return Decision(())
-    findings = (_mode(actual), *(_resource(name, each, actual) for name, each in desired.resources.items()))
+    mode = MODE.compared("exclusive" if actual.exclusive else "shared", "shared", not actual.exclusive)
+    findings = (by_hand(mode, _EXCLUSIVE), *(_resource(name, each, actual) for name, each in desired.resources.items()))
     refusal = "\n".join(item.cause for item in findings if item.cause is not None)
     return Decision(findings, (), refusal or None)
-
-
-def _mode(actual: Rdma) -> Finding:
-    said = "exclusive" if actual.exclusive else "shared"
-    item = MODE.compared(said, "shared", not actual.exclusive)
-    return by_hand(item, _EXCLUSIVE)
 
 
 def _resource(name: str, resource: RdmaResource, actual: Rdma) -> Finding:

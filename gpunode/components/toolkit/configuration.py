@@ -13,7 +13,6 @@ from typing import Any
 import tomlkit
 from tomlkit.items import InlineTable
 
-from gpunode.base import tables
 from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, plain, put, table_in
 from gpunode.settings.toolkit import ToolkitSettings
 
@@ -29,6 +28,7 @@ _DEBUG = {
 
 # Where libnvidia-container looks for the driver, and `nvidia-ctk cdi generate` from 1.18 on.
 ROOT = (_CLI, "root")
+MODE = (_RUNTIME, "mode")
 # Behind a root that gpunode wrote: it goes with driver.root, and one without this is somebody's own.
 _OURS = "by gpunode: driver.root"
 
@@ -57,7 +57,7 @@ def asked_of(settings: ToolkitSettings, root: str | None = None) -> dict[Key, st
     if root is not None:
         desired[ROOT] = root if root != "/" else None
     if settings.mode is not None:
-        desired[_RUNTIME, "mode"] = settings.mode
+        desired[MODE] = settings.mode
     if settings.no_cgroups is not None:
         desired[_CLI, "no-cgroups"] = settings.no_cgroups
     if settings.debug is not None:
@@ -101,15 +101,9 @@ def _is_marked(text: str) -> bool:
 def runtime_mode(text: str | None) -> str | None:
     """Return the mode that config.toml says; None where it says none, or cannot be read."""
     try:
-        return str(_value(plain(text or ""), (_RUNTIME, "mode")) or "") or None
+        return str(_value(plain(text or ""), MODE) or "") or None
     except ConfigurationRefused:
         return None
-
-
-def first_version_of(desired: Asked) -> tuple[str, str | None]:
-    """Return the mode that is asked for, and the first version that knows it; None where every version does."""
-    mode = str(desired.get((_RUNTIME, "mode")) or "")
-    return mode, tables.toolkit().modes.get(mode)
 
 
 def render(text: str | None, desired: Asked) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from gpunode.base import tables, versions
@@ -12,21 +13,22 @@ from gpunode.base.comparison import RUN, by_hand, finding_message
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
+from gpunode.base.template import rendered
 from gpunode.base.toml_edit import ConfigurationRefused
-from gpunode.components.driver import DriverState
+from gpunode.components.driver.state import DriverState
 from gpunode.components.toolkit.configuration import (
+    MODE,
     PATH,
     Asked,
     asked_of,
     differences,
-    first_version_of,
     judged_of,
     others_root,
     render,
 )
-from gpunode.components.toolkit.hold import is_held
 from gpunode.components.toolkit.specification import Specification, decide_specification
 from gpunode.components.toolkit.state import ContainerToolkit
+from gpunode.packages.families import dnf, dnf5
 from gpunode.packages.families.wording import wording
 from gpunode.packages.installed_packages import satisfies
 from gpunode.settings import Settings
@@ -242,7 +244,8 @@ def decide_configuration(settings: Asked, actual: ContainerToolkit, coming: bool
         )
         item = CONFIGURATION.compared(f"nvidia-container-cli.root {root!r}", "the driver at '/'", False)
         return Decision((by_hand(item, refusal),), (), refusal)
-    mode, first = first_version_of(settings)
+    mode = str(settings.get(MODE) or "")
+    first = tables.toolkit().modes.get(mode)
     unknown = bool(first and actual.version and not coming and not versions.at_least(actual.version, first))
     found = "; ".join(f"{item.key} {item.actual}" for item in items) or (f"mode {mode}" if unknown else "as desired")
     desired = "; ".join(f"{item.key} {item.desired}" for item in items) or "as desired"
@@ -257,3 +260,34 @@ def decide_configuration(settings: Asked, actual: ContainerToolkit, coming: bool
     if new == (text or ""):
         return Decision((item,))
     return Decision((item,), (Step("write config.toml", bad(item), Disruption.nothing, change=Configuration(new)),))
+
+
+# Family -> what its versionlock's list is to say.
+_LOCKED = MappingProxyType({"dnf": dnf.locked, "dnf5": dnf5.locked})
+
+
+def hold_text(family: str, actual: ContainerToolkit, hold: bool) -> str | None:
+    """Return the text of the file that holds what is installed, or nothing of gpunode's; None: there is no such file.
+
+    dnf's list is everybody's: what others have in it stays. Raises ValueError for a list of dnf 5 that cannot be read.
+    """
+    keep = actual.to_hold if hold else {}
+    if family in _LOCKED:
+        return _LOCKED[family](actual.hold_text or "", keep, group="toolkit")
+    return rendered("toolkit-preferences", packages=keep) if keep else None
+
+
+def is_held(family: str, actual: ContainerToolkit, hold: bool) -> bool:
+    """Say whether that file is as it should be.
+
+    apt's that is to go is an own file like others; of dnf's, without its plugin, nothing is known.
+    """
+    if family not in ("apt", *_LOCKED) or (family == "apt" and not hold):
+        return True
+    if family in _LOCKED and actual.hold_text is None:
+        return True
+    try:
+        return hold_text(family, actual, hold) == actual.hold_text
+    except ValueError:
+        # Its operation says what is wrong with the list.
+        return False

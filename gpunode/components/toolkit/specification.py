@@ -9,7 +9,7 @@ from gpunode.base.comparison import REBOOT, by_hand, finding_message
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.components.driver import DriverState
+from gpunode.components.driver.state import DriverState
 from gpunode.components.toolkit.state import CdiSpecification, ContainerToolkit
 from gpunode.system.unit import is_masked, unmask
 

@@ -47,11 +47,6 @@ class CdiSpecification(Reading):
         # At / they are where the distributions have libraries; /run/nvidia/driver is below / as well.
         return self.library.startswith(("/usr/", "/lib") if root == "/" else f"{root}/")
 
-    def unknown_hooks(self, toolkit: str) -> tuple[str, ...]:
-        """Return the hooks that a toolkit's version lacks; some mean that a newer toolkit made the specification."""
-        since = tables.toolkit().hooks
-        return tuple(hook for hook in self.hooks if hook in since and not versions.at_least(toolkit, since[hook]))
-
 
 @dataclass(frozen=True)
 class ContainerToolkit(Reading):
@@ -107,11 +102,6 @@ class ContainerToolkit(Reading):
         """Return name -> version of the installed packages that the toolkit took the place of."""
         return {name: version for name, version in self.packages if name in LEGACY}
 
-    @property
-    def nvidia_docker2_version(self) -> str | None:
-        """Return the version of the legacy nvidia-docker2 package, None where it is not installed."""
-        return dict(self.packages).get("nvidia-docker2")
-
     def stale_cdi(self, driver_version: str, root: str = "/") -> tuple[CdiSpecification, ...]:
         """Return the specifications that are not of this driver below `root`, or that a newer toolkit made."""
         return tuple(
@@ -121,8 +111,11 @@ class ContainerToolkit(Reading):
         )
 
     def hooks_lacking(self, item: CdiSpecification) -> tuple[str, ...]:
-        """Return the hooks that a specification names and the installed toolkit lacks."""
-        return item.unknown_hooks(self.version) if self.version is not None else ()
+        """Return the hooks that a specification names and the installed toolkit lacks: perhaps a newer one made it."""
+        since, version = tables.toolkit().hooks, self.version
+        if version is None:
+            return ()
+        return tuple(hook for hook in item.hooks if hook in since and not versions.at_least(version, since[hook]))
 
 
 def parse_toolkit(lines: list[str]) -> ContainerToolkit:

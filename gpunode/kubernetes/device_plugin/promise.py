@@ -15,10 +15,9 @@ from typing import Any
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.kubernetes_yaml import quantity
 from gpunode.base.reading import Unknown
-from gpunode.components.mig.choice import chosen
 from gpunode.components.mig.device_filter import Match
 from gpunode.components.mig.state import Mig
-from gpunode.components.mig.target import StateNotKnown, TargetError, targets
+from gpunode.components.mig.target import StateNotKnown, TargetError, chosen, targets
 from gpunode.kubernetes.gpushare.configuration import RESOURCE
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl
 from gpunode.kubernetes.nodes.component import cluster_finding

@@ -5,8 +5,8 @@ from __future__ import annotations
 from gpunode.base import tables
 from gpunode.base.disruption import Disruption
 from gpunode.base.template import rendered
-from gpunode.components.driver.peermem import MODULE
-from gpunode.components.driver.removal import removal_waits
+from gpunode.components.driver.loading import removal_waits
+from gpunode.components.driver.services import MODULE
 from gpunode.node.machine import Machine
 from gpunode.node.preflight import chosen_flavour
 from gpunode.packages.driver_packages.sources import driver_source

@@ -9,7 +9,7 @@ from datetime import date
 from gpunode.base import tables
 from gpunode.base.tables.sources import Distribution
 from gpunode.base.verdicts import Caution, CautionMessage, Refusal
-from gpunode.components.driver.flavour import WantedDriver, chosen_flavour, installed_by_gpunode
+from gpunode.components.driver.flavour import WantedDriver, chosen_flavour
 from gpunode.node.preflight import cuda, driver, platform
 from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import Settings, component_models
@@ -64,7 +64,7 @@ def _refusals(settings: Settings, row: Distribution, system: OperatingSystem) ->
     yield from platform.source_refusals(resolved, row)
     yield from cuda.offered_refusals(resolved, system)
     # A driver that gpunode does not install is the node's.
-    if installed_by_gpunode(resolved):
+    if resolved.driver.installs:
         desired = _wanted(resolved, system)
         yield from driver.offered_branch_refusals(resolved, system)
         yield from driver.minimum_refusals(desired)
@@ -73,7 +73,7 @@ def _refusals(settings: Settings, row: Distribution, system: OperatingSystem) ->
 
 def _cautions(settings: Settings, system: OperatingSystem, today: date) -> Iterator[Caution]:
     resolved = resolve_for_os(settings, system)
-    if installed_by_gpunode(resolved):
+    if resolved.driver.installs:
         desired = _wanted(resolved, system)
         yield from driver.end_of_life(resolved, desired, today)
         yield from cuda.cuda_cautions(resolved, desired)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from gpunode.base import tables, versions
 from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessage
-from gpunode.components.cuda import CudaToolkits
+from gpunode.components.cuda.state import CudaToolkits
 from gpunode.components.driver.flavour import WantedDriver, named
 from gpunode.packages.families.wording import wording
 from gpunode.settings import Settings

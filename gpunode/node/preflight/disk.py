@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from gpunode.base import tables
 from gpunode.base.verdicts import Refusal, RefusalMessage
-from gpunode.components.driver import DriverState
-from gpunode.components.driver.flavour import installed_by_gpunode
+from gpunode.components.driver.state import DriverState
 from gpunode.settings import Settings
 from gpunode.system.disk import Disk
 
@@ -30,7 +29,7 @@ def disk_refusals(
     needed: dict[str, int] = defaultdict(int)
     what: dict[str, list[str]] = defaultdict(list)
     missing = []
-    if installed_by_gpunode(settings) and driver.module_version is None:
+    if settings.driver.installs and driver.module_version is None:
         missing.append("driver_runfile" if settings.driver.source == "runfile" else "driver")
     if settings.cuda.enabled and settings.cuda.version not in cuda_versions:
         missing.append("cuda_runfile" if settings.cuda.source == "runfile" else "cuda")

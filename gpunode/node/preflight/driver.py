@@ -9,8 +9,8 @@ from datetime import date
 from gpunode.base import tables, versions
 from gpunode.base.tables.driver_versions import Branch
 from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessage
-from gpunode.components.driver import DriverState
-from gpunode.components.driver.flavour import WantedDriver, installed_by_gpunode
+from gpunode.components.driver.flavour import WantedDriver
+from gpunode.components.driver.state import DriverState
 from gpunode.node.machine import Machine
 from gpunode.packages.driver_packages.names import driver_branch
 from gpunode.packages.driver_packages.sources import driver_source
@@ -127,7 +127,7 @@ def branch_change_refusals(settings: Settings, driver: DriverState) -> Iterator[
     """Refuse to move a node to another branch where the settings do not allow it explicitly."""
     desired = settings.driver
     actual = driver.module_version or driver.loaded_version
-    if not installed_by_gpunode(settings) or desired.branch is None or actual is None or desired.allow_branch_change:
+    if not settings.driver.installs or desired.branch is None or actual is None or desired.allow_branch_change:
         return
     if not versions.in_branch(actual, desired.branch):
         yield BRANCH_CHANGE(actual=actual, desired=desired.branch, branch=versions.branch_of(actual))

@@ -8,11 +8,11 @@ from gpunode.base import tables, versions
 from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessage
 from gpunode.components.driver.flavour import WantedDriver, named
 from gpunode.components.mig.cautions import cautions_of
-from gpunode.components.mig.choice import Chosen
-from gpunode.components.mig.choice import chosen as of_gpus
 from gpunode.components.mig.device_filter import Match
 from gpunode.components.mig.goal import Verdict, judge, nearest_layouts
 from gpunode.components.mig.placement import text
+from gpunode.components.mig.target import Chosen
+from gpunode.components.mig.target import chosen as of_gpus
 from gpunode.node.requirements import mig_product
 from gpunode.settings import Settings
 from gpunode.settings.mig_parted.declaration import Declaration, published

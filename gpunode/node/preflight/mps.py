@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessage
 from gpunode.components.driver.flavour import named
-from gpunode.components.mig.choice import chosen
+from gpunode.components.mig.target import chosen
+from gpunode.components.mps.change import VARIABLE
 from gpunode.components.mps.decide import without_room
-from gpunode.components.mps.files import VARIABLE
 from gpunode.settings import Settings
 from gpunode.settings.cluster.features import known
 from gpunode.settings.mig_parted.mistakes import DeclarationError

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from gpunode.base import tables
 from gpunode.base.tables.sources import Distribution
 from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessage
-from gpunode.components.driver.flavour import installed_by_gpunode
 from gpunode.node.machine import Machine
 from gpunode.settings import Settings
 from gpunode.system.applied import PATH
@@ -93,7 +92,7 @@ def record_refusals(machine: Machine) -> Iterator[Refusal]:
 def system_refusals(settings: Settings, system: OperatingSystem) -> Iterator[Refusal]:
     """Refuse what is in no table of supported systems, and a Tegra's driver, which belongs to the board."""
     found = tables.distribution(system.id, system.version_id)
-    changes_driver = installed_by_gpunode(settings) or settings.driver.removes
+    changes_driver = settings.driver.installs or settings.driver.removes
     if system.tegra and (changes_driver or settings.cuda.enabled):
         yield TEGRA(component="driver" if changes_driver else "cuda")
     if found is None:
@@ -197,7 +196,7 @@ NO_GPU_YET = CautionMessage(
 def gpu_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
     """Warn of a driver without a GPU, and of what an image leaves to the first run on its machine."""
     if machine.is_image:
-        if installed_by_gpunode(settings) and settings.driver.flavour == "auto":
+        if settings.driver.installs and settings.driver.flavour == "auto":
             yield IMAGE_FLAVOUR()
         late = {"mig.config": settings.mig.config, "mps.enabled": settings.mps.enabled}
         late |= {"kubernetes.enabled": settings.kubernetes.enabled, "slurm.enabled": settings.slurm.enabled}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpunode.base import versions
 from gpunode.base.verdicts import Refusal, RefusalMessage
 from gpunode.components import runfile
-from gpunode.components.driver.flavour import chosen_flavour, installed_by_gpunode
+from gpunode.components.driver.flavour import chosen_flavour
 from gpunode.node.machine import Machine
 from gpunode.node.preflight.boot import without_enrolment
 from gpunode.packages.families.wording import wording
@@ -62,7 +62,7 @@ OVER_PACKAGES = RefusalMessage(
 
 def _mixing(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     desired, driver, installed = settings.driver, machine.driver, wording(machine.operating_system).installed
-    if not installed_by_gpunode(settings):
+    if not settings.driver.installs:
         return
     if desired.migrate:
         if desired.source != "runfile" and driver.runfile and driver.packages:

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpunode.base.verdicts import Refusal, RefusalMessage
-from gpunode.components.mig.choice import chosen
 from gpunode.components.mig.device_filter import Match
+from gpunode.components.mig.target import chosen
 from gpunode.kubernetes.device_plugin.promise import promised
 from gpunode.settings import Settings
 from gpunode.settings.mig_parted.mistakes import DeclarationError

@@ -15,8 +15,7 @@ import pytest
 import yaml
 
 from gpunode.components.mig.geometry import product_geometry
-from gpunode.components.mig.layouts import feasible
-from gpunode.components.mig.placement import layout_of
+from gpunode.components.mig.placement import feasible, layout_of
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from tests.molecule.conftest import ALL, LAB, Run, command, inventory_with, tried_before

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.components.power.files import FILES, NAME, SCRIPT, UNIT
+from gpunode.components.power.state import FILES, NAME, SCRIPT, UNIT
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from tests.molecule.conftest import LAB, Run, command, inventory_with
