@@ -98,10 +98,6 @@ def parse_node(lines: list[str]) -> Reading:
     return Reading(**parse_parts(PARTS, lines))
 
 
-def _probe(parts: Mapping[str, type[NodeFact[Any]]]) -> Probe:
-    return Probe([(name, fact.probe) for name, fact in parts.items()], driver_root())
-
-
 class Node(NodeFact[Reading]):
     """Read every component of a node at once."""
 
@@ -109,7 +105,7 @@ class Node(NodeFact[Reading]):
 
     def command(self) -> Probe:
         """Return the probe of every component."""
-        return _probe(PARTS)
+        return Probe([(name, fact.probe) for name, fact in PARTS.items()], driver_root())
 
 
 def parse_candidates(lines: list[str]) -> dict[str, tuple[tuple[str, str], ...]]:
@@ -140,7 +136,7 @@ class NodeWithCandidates(NodeFact[Reading]):
 
     def command(self) -> Probe:
         """Return the probe of every component and of the candidates."""
-        return _probe(_WITH_CANDIDATES)
+        return Probe([(name, fact.probe) for name, fact in _WITH_CANDIDATES.items()], driver_root())
 
 
 _JUDGED = ("operating_system", "pci", "driver", "cuda", "boot", "disk", "apt_sources", "toolkit", "runtime_packages")
@@ -159,4 +155,4 @@ class Machine(NodeFact[MachineReading]):
 
     def command(self) -> Probe:
         """Return the probe of these components."""
-        return _probe(_MACHINE)
+        return Probe([(name, fact.probe) for name, fact in _MACHINE.items()], driver_root())

@@ -26,9 +26,7 @@ class _Repositories(Repositories):
     fact = Fact
     KEY = "keyring"
     ALSO = ("index",)
-
-    def trusting(self) -> str:
-        return PINNED_KEY + APT_GET + READ_LISTS + NOT_OLDER + _TRUST
+    TRUSTING = PINNED_KEY + APT_GET + READ_LISTS + NOT_OLDER + _TRUST
 
     def question(self, desired: PackageRepository) -> dict[str, Any]:
         return {"distrusted": [*tables.drivers().retired_key_ids, desired.key_fingerprint]}

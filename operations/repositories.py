@@ -27,7 +27,9 @@ class Repositories:
     """Say how a package manager has its repositories: one subclass each.
 
     ALSO are the endings of further files beside the stamp, KEY is the name of the key's path in the scripts. FORGET is
-    shell text that takes away what the manager keeps of the repository $name beside its files.
+    shell text that takes away what the manager keeps of the repository $name beside its files, TRUSTING that trusts the
+    key by its fingerprint, READ that makes the manager read the repository $name by the key $key again, and fails where
+    it cannot, NOTING that notes by which key and source it did.
     """
 
     family = ""
@@ -35,15 +37,12 @@ class Repositories:
     KEY = "key"
     ALSO: tuple[str, ...] = ()
     FORGET = ":"
+    TRUSTING = READ = NOTING = ""
 
     def paths(self, label: str) -> tuple[str, str, str]:
         """Return key, source and stamp of a repository."""
         stamp = f"/var/lib/gpunode/{self.family}/{label}.refreshed"
         return key_path(self.family, label), source_path(self.family, label), stamp
-
-    def trusting(self) -> str:
-        """Return the shell text that trusts the key by its fingerprint, and reads the repository."""
-        raise NotImplementedError
 
     def question(self, desired: PackageRepository) -> dict[str, Any]:
         """Return what else the fact is asked."""
@@ -109,7 +108,7 @@ class Repositories:
         if not good:
             yield explained_command(
                 script_command(
-                    self.trusting(),
+                    f"{self.TRUSTING}{self.READ}{self.NOTING}",
                     name=label,
                     **{self.KEY: key},
                     source=source,

@@ -18,15 +18,10 @@ cat "$source" "$key" | sha256sum | cut -d' ' -f1 > "$stamp"
 
 
 class RpmRepositories(Repositories):
-    """Say how a package manager has its repositories: one subclass each.
+    """Say how a manager of rpm packages has its repositories."""
 
-    Shell text: READ makes the manager read the repository $name by the key $key anew, and fails where it cannot.
-    """
-
-    READ = ""
-
-    def trusting(self) -> str:
-        return PINNED_KEY + _KEY + self.READ + _STAMP
+    TRUSTING = PINNED_KEY + _KEY
+    NOTING = _STAMP
 
     def strays(self, desired: PackageRepository, present: AptRepository) -> Sequence[Step]:
         return second_entries(desired.address, present.others)

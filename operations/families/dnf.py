@@ -49,8 +49,8 @@ class Dnf(RpmFamily):
     tools: tuple[str, ...] = ("ca-certificates", "dnf-plugins-core", "gnupg2")
     holding_tools: tuple[str, ...] = ("python3-dnf-plugin-versionlock",)
     holding = (LOCKLIST,)
-    calls, refreshing, offered = DNF_RUN, REFRESH, OFFERED
-    finishing = script_file("dnf_finish")
+    CALLS, REFRESHING, OFFERING = DNF_RUN, REFRESH, OFFERED
+    FINISHING = script_file("dnf_finish")
     offers_fact: type[NodeFact[Offers]] = DnfOffers
     simulation_fact: type[NodeFact[Simulation]] = DnfSimulation
 
@@ -60,10 +60,10 @@ class Dnf(RpmFamily):
         return {LOCKLIST: UNREAD if text is None else digest_of_text(text)}
 
     def finish(self) -> Iterator[StringCommand]:
-        yield script_command(f"{self.calls}{self.finishing}")
+        yield script_command(f"{self.CALLS}{self.FINISHING}")
 
     def refresh(self, repository: str) -> Iterator[StringCommand]:
-        yield script_command(f'{self.refreshing}refresh "$1"', repository)
+        yield script_command(f'{self.REFRESHING}refresh "$1"', repository)
 
     def sight(self, change: DriverChange) -> dict[str, str]:
         return {"stream": change.stream}

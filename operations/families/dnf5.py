@@ -58,8 +58,8 @@ class _Dnf5(Dnf):
     tools = ("ca-certificates", "gnupg2")
     holding_tools = ()
     holding = (LOCKLIST,)
-    calls, refreshing, offered = DNF5_RUN, REFRESH, OFFERED
-    finishing = script_file("dnf5_finish")
+    CALLS, REFRESHING, OFFERING = DNF5_RUN, REFRESH, OFFERED
+    FINISHING = script_file("dnf5_finish")
     offers_fact = Dnf5Offers
     simulation_fact = Dnf5Simulation
 

@@ -18,18 +18,18 @@ INSTALL = script_file("rpm", "refuse_removal", "rpm_install")
 class RpmFamily(Family):
     """The base of the managers of rpm packages.
 
-    Shell text: `calls` has the functions that call the manager, `refreshing` has refresh, and `offered` has offered.
+    Shell text: `CALLS` has the functions that call the manager, `REFRESHING` has refresh, and `OFFERING` has offered.
     """
 
     saved = "rpms"
     packages_fact = RpmPackages
-    calls: str
-    refreshing: str
-    offered: str
+    CALLS: str
+    REFRESHING: str
+    OFFERING: str
 
     def install(self, arguments: Sequence[str], repository: str, instead: str = "") -> StringCommand:
         return script_command(
-            f'{self.calls}{self.refreshing}refresh "$repository"\n{self.offered}{INSTALL}',
+            f'{self.CALLS}{self.REFRESHING}refresh "$repository"\n{self.OFFERING}{INSTALL}',
             *(argument.replace("-rc.", "~rc.") for argument in arguments),
             repository=repository,
             instead=instead,

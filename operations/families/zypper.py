@@ -36,7 +36,7 @@ class _Zypper(RpmFamily):
     functions = ZYPP + _FUNCTIONS
     tools = ("ca-certificates", "curl", "gpg2")
     holding = (LOCKS, OURS)
-    calls, refreshing, offered = ZYPP, REFRESH, OFFERED
+    CALLS, REFRESHING, OFFERING = ZYPP, REFRESH, OFFERED
     offers_fact = ZypperOffers
     simulation_fact = ZypperSimulation
 

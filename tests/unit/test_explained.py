@@ -19,7 +19,7 @@ from pyinfra.connectors.util import CommandOutput, OutputLine
 from gpunode.operations.apt_shell import APT_GET, FINISH, MARK, READ_LISTS, REFRESH
 from gpunode.operations.explained import KEPT, UNDOING, explained_command
 from gpunode.operations.keeping import KEEPING
-from gpunode.operations.script import command_with_input, script, script_command
+from gpunode.operations.script import command_with_input, encoded, script, script_command
 from gpunode.operations.transaction import transaction_text
 from tests.support.transactions import of_bodies
 
@@ -81,7 +81,7 @@ def test_a_connection_that_breaks_is_told_with_what_becomes_of_the_change(raises
 @pytest.mark.pure
 def test_what_goes_to_standard_input_still_goes_there() -> None:
     command = explained_command(command_with_input(script_command("cat", name="x y"), "secret"))
-    assert command.connector_arguments == {"_stdin": ["secret"]}
+    assert command.connector_arguments == {"_stdin": [encoded("secret")]}
     assert "'name=x y'" in command.get_raw_value() and "secret" not in command.get_raw_value()
 
 
