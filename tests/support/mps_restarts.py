@@ -127,7 +127,7 @@ def told(hosts: Mapping[str, Settings], only: tuple[str, ...] = NODES, own: Mapp
     """Return what plan and drift report of some hosts of an inventory; own: host -> the plan without the cluster."""
     answers = [Answer(name, hosts[name], READING, None) for name in only]
     with (
-        patch.object(plan_cluster, "host_data", lambda _: {}),
+        patch.object(plan_cluster, "host_settings", lambda _: {}),
         patch.object(plan_cluster, "check_hosts", lambda *_: dict(hosts)),
     ):
         before: dict[str, Plan | Finding] = {name: (own or {}).get(name, Plan((), (), ())) for name in only}
