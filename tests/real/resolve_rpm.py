@@ -72,7 +72,7 @@ class RpmManager:
         """Return name -> versions, newest first, as the repositories have them, whatever the module stream."""
         if unknown := [name for name in names if name not in self._offers]:
             (lines,) = self._ask([_asked(self.manager, unknown)], every_stream=True)
-            found = _READ[self.manager].parse_offers(lines)
+            found = _OFFERS[self.manager](lines)
             self._offers |= {
                 name: tuple(version for each, version in found.available if each == name) for name in unknown
             }
@@ -83,7 +83,7 @@ class RpmManager:
         offers = self._ask([_offers(self.manager, each) for each in sets])
         found: list[Resolved | dict[str, str]] = []
         for asked, lines in zip(sets, offers, strict=True):
-            found.append(_chosen(asked, _READ[self.manager].parse_offers(lines)))
+            found.append(_chosen(asked, _OFFERS[self.manager](lines)))
         going = [number for number, each in enumerate(found) if isinstance(each, dict)]
         simulations = self._bound([sets[number] for number in going], [_picked(found[number]) for number in going])
         for number, simulation in zip(going, simulations, strict=True):
@@ -154,6 +154,7 @@ dnf5 -q -y makecache > /dev/null
 _SETUPS = {"dnf": _DNF_SETUP, "dnf5": _DNF5_SETUP, "zypper": _ZYPPER_SETUP}
 # What reads the answers of each.
 _READ: Mapping[str, Any] = {"dnf": dnf, "dnf5": dnf5, "zypper": zypper}
+_OFFERS = {"dnf": dnf.parse_offers, "dnf5": dnf.parse_offers, "zypper": zypper.parse_offers}
 
 
 def plain(label: str, address: str, key: str = "baseurl") -> str:

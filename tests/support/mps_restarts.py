@@ -126,10 +126,7 @@ def installed(cluster: SimulatedCluster, *settings: Settings) -> None:
 def told(hosts: Mapping[str, Settings], only: tuple[str, ...] = NODES, own: Mapping[str, Plan] | None = None) -> Told:
     """Return what plan and drift report of some hosts of an inventory; own: host -> the plan without the cluster."""
     answers = [Answer(name, hosts[name], READING, None) for name in only]
-    with (
-        patch.object(plan_cluster, "host_settings", lambda _: {}),
-        patch.object(plan_cluster, "check_hosts", lambda *_: dict(hosts)),
-    ):
+    with patch.object(plan_cluster, "host_settings", lambda _: dict(hosts)):
         before: dict[str, Plan | Finding] = {name: (own or {}).get(name, Plan((), (), ())) for name in only}
         plans = plan_cluster.with_restarts(Path("none.py"), answers, before)
     found, cluster = drift_cluster.findings(Path("none.py"), hosts, dict.fromkeys(only, READING))

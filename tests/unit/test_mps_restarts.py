@@ -181,8 +181,7 @@ def test_the_command_asks_a_cluster_for_it_where_there_is_one(cluster: Simulated
     answers = tuple(Answer(name, each, READING, None) for name, each in hosts.items())
     with (
         patch("gpunode.fleet.nodes.read", lambda *_, **__: answers),
-        patch.object(plan_cluster, "host_data", lambda _: {}),
-        patch.object(plan_cluster, "check_hosts", lambda *_: hosts),
+        patch.object(plan_cluster, "host_settings", lambda _: hosts),
     ):
         found = live_plans(Path("none.py"), ())
     restarting = [
