@@ -153,18 +153,19 @@ def cluster_outcome(reports: Iterable[NodeReport]) -> Outcome | None:
     """Return what the gate reports of the cluster; None where no node is in one. What is pending stops no rollout."""
     if (report := cluster_of(reports)) is None:
         return None
-    found = worst(report.findings)
-    if not any(item.is_negative for item in report.findings):
-        return Outcome(finding_class=found, passed=True)
-    passed, (reason, gravest) = found in PENDING, _gravest(report)
-    return Outcome(finding_class=found, passed=passed, reason=reason, remedy=gravest.remedy, code=gravest.code)
-
-
-def _gravest(report: NodeReport) -> tuple[str, Finding]:
-    """Return what the gravest negative finding says, with how many more there are, and that finding."""
     bad = [item for item in report.findings if item.is_negative]
+    if not bad:
+        return Outcome(finding_class=worst(report.findings), passed=True)
+    # What is not known ranks below what is pending, and stops a rollout all the same.
+    stopping = [item for item in bad if item.finding_class not in PENDING]
+    found, (reason, gravest) = worst(stopping or bad), _gravest(stopping or bad, len(bad))
+    return Outcome(finding_class=found, passed=not stopping, reason=reason, remedy=gravest.remedy, code=gravest.code)
+
+
+def _gravest(bad: Sequence[Finding], count: int) -> tuple[str, Finding]:
+    """Return what the gravest of these says, with how many of `count` negative findings are more, and that finding."""
     gravest = next(item for item in bad if item.finding_class is worst(bad))
-    return said(gravest) + (f", and {len(bad) - 1} more" if len(bad) > 1 else ""), gravest
+    return said(gravest) + (f", and {count - 1} more" if count > 1 else ""), gravest
 
 
 def _outcome(name: str, run: RunResult, report: NodeReport | None, against: str | None) -> Outcome:
@@ -178,8 +179,8 @@ def _outcome(name: str, run: RunResult, report: NodeReport | None, against: str 
     code: str | None = None
     if name in run.failed:
         reasons, code = [run.reason or "the run failed on it"], RUN_FAILED
-    if any(item.is_negative for item in report.findings):
-        reason, gravest = _gravest(report)
+    if bad := [item for item in report.findings if item.is_negative]:
+        reason, gravest = _gravest(bad, len(bad))
         reasons.append(reason)
         remedy, code = gravest.remedy, gravest.code
     if against is not None:
