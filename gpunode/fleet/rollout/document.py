@@ -95,8 +95,7 @@ def exit_code(progress: Progress) -> ExitCode:
         return ExitCode.ERROR
     classes = [left.finding_class for left in progress.begun.left_out.values()]
     classes += [outcome.finding_class for outcome in progress.failed.values()]
-    begun = progress.begun.cluster
-    if (cluster := progress.cluster or (None if begun is None or begun.passed else begun)) is not None:
+    if (cluster := progress.newest_cluster) is not None:
         classes.append(cluster.finding_class)
     found = EXIT_CODES[gravest(classes)]
     failed = progress.failed or (progress.ended is not None and progress.ended.how == "stopped")
