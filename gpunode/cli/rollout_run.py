@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpunode.base.findings import ExitCode, FindingClass
+from gpunode.base.findings import ExitCode
 from gpunode.base.folding import fold
 from gpunode.base.host_names import folded, folded_in_a_line
 from gpunode.base.messages import with_code
@@ -55,7 +55,7 @@ def _left_out(progress: Progress, bad: bool = False) -> Iterable[tuple[str, list
     """Yield (why, the nodes that are left out for that); bad: not those that are as desired."""
     found: dict[str, list[str]] = {}
     for name, left in progress.begun.left_out.items():
-        if not bad or left.finding_class is not FindingClass.OK:
+        if not bad or left.is_negative:
             found.setdefault(left.told, []).append(name)
     return found.items()
 

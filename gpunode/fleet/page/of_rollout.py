@@ -18,9 +18,13 @@ KINDS = (
     Kind("at work", "»", "reboot", "its wave has begun and not ended"),
     Kind("to come", "…", "pending", "a wave is going to take it"),
     Kind("not touched", "–", "caution", "no wave takes it as things are"),
-    Kind("left out", "0", "restart", "not of this rollout", is_quiet=True),
+    Kind("pending", "R", "reboot", "passed; it still waits for a restart or a reboot"),
+    Kind("not known", "~", "not-known", "part of its state could not be read or judged"),
+    Kind("left out", "0", "restart", "as desired before the rollout", is_quiet=True),
     Kind("passed", "·", "ok", "done, and found as desired", is_quiet=True),
 )
+_LEFT_OUT = {"ok": "left out", "not known": "not known", "unreachable": "unreachable"}
+_PASSED = {"ok": "passed", "not known": "not known"}
 COLUMNS = ("canary", "wave", "retry")
 
 
@@ -36,7 +40,7 @@ def view(document: Mapping[str, Any]) -> View:
     for name in document["untouched"]:
         found.setdefault(name, [Item("wave", "not touched", "no wave has taken it")])
     for name, left in document["left_out"].items():
-        kind = "unreachable" if left["class"] == "unreachable" else "left out"
+        kind = _LEFT_OUT.get(left["class"], "not touched")
         told = {"why": left["reason"], "code": explained(left.get("code"))}
         found.setdefault(name, [Item("wave", kind, "left out", left["class"], told=pairs(told))])
     hosts = tuple(Host(name, items[-1].kind, tuple(items)) for name, items in found.items())
@@ -68,7 +72,7 @@ def _outcome(wave: Mapping[str, Any], outcome: Mapping[str, Any] | None, call: C
 
 def _judged(column: str, what: str, outcome: Mapping[str, Any], call: Call | None, told: Mapping[str, Any]) -> Item:
     gone = outcome["class"] == "unreachable"
-    kind = "passed" if outcome["passed"] else "unreachable" if gone else "failed"
+    kind = _PASSED.get(outcome["class"], "pending") if outcome["passed"] else "unreachable" if gone else "failed"
     code = explained(outcome.get("code"))
     told = {"why": outcome["reason"], "remedy": with_command(outcome["remedy"], call), "code": code, **told}
     return Item(column, kind, what, outcome["class"], "ok", pairs(told))

@@ -16,6 +16,7 @@ from gpunode.base.findings import PENDING, Finding, FindingClass, NodeReport, cl
 from gpunode.base.messages import command_error
 from gpunode.fleet.rollout.entries import LeftOut, Outcome
 
+NOT_ALL_KNOWN = "as desired, but for what is not known and no setting asks for"
 _HEALED_BY_A_RUN = (FindingClass.DRIFT, *PENDING)
 
 
@@ -53,7 +54,9 @@ def left_out(report: NodeReport, everyone: bool, allowed: Disruption = Disruptio
         return _left(report, worst(by_person))
     if any(item.finding_class is FindingClass.NOT_KNOWN and item.is_negative for item in report.findings):
         return _left(report, FindingClass.NOT_KNOWN)
-    return None if everyone else LeftOut(finding_class=FindingClass.OK, reason="as desired")
+    found = worst(report.findings)
+    reason = "as desired" if found is FindingClass.OK else NOT_ALL_KNOWN
+    return None if everyone else LeftOut(finding_class=found, reason=reason)
 
 
 def _waits(item: Finding, allowed: Disruption) -> bool:
@@ -91,7 +94,7 @@ def canaries(desired: str, nodes: Sequence[str], left: dict[str, LeftOut]) -> tu
             found.append(name)
         elif name not in left:
             raise CanaryError(f"{name} is not in the inventory: name a host of it, or say how many go first")
-        elif left[name].finding_class is not FindingClass.OK:
+        elif left[name].is_negative:
             raise CanaryError(f"{name} cannot go first: {left[name].reason}. Name another one")
     if not found and not desired.replace(",", "").strip():
         raise CanaryError("no canary is named: give names with commas between them, or a number")
