@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpunode.base.findings import FindingClass
+from gpunode.base.findings import ExitCode
 from gpunode.base.folding import fold
 from gpunode.base.host_names import folded, folded_in_a_line
 from gpunode.base.messages import with_code
@@ -55,7 +55,7 @@ def _left_out(progress: Progress, bad: bool = False) -> Iterable[tuple[str, list
     """Yield (why, the nodes that are left out for that); bad: not those that are as desired."""
     found: dict[str, list[str]] = {}
     for name, left in progress.begun.left_out.items():
-        if not bad or left.finding_class is not FindingClass.OK:
+        if not bad or left.is_negative:
             found.setdefault(left.told, []).append(name)
     return found.items()
 
@@ -67,7 +67,9 @@ def _say_bad(progress: Progress) -> None:
     lines = [
         f"{folded_in_a_line(names, columns())}: left out: {reason}" for reason, names in _left_out(progress, bad=True)
     ]
-    lines += [line.strip() for line in outcome_lines(progress.failed)]
+    cluster = progress.newest_cluster
+    of_cluster = {} if cluster is None or cluster.reason is None else {"the cluster": cluster}
+    lines += [line.strip() for outcomes in (progress.failed, of_cluster) for line in outcome_lines(outcomes)]
     ended = progress.ended
     if ended is not None and ended.how != "finished":
         said = f"{ended.how}: {ended.reason}" if ended.reason else ended.how
@@ -78,6 +80,7 @@ def _say_bad(progress: Progress) -> None:
 
 def say_end(call: Call, progress: Progress, files: Path | None) -> None:
     """Tell how the rollout ended, and how it is gone on with; files: its folder, None where nothing was begun."""
+    from gpunode.fleet.rollout.document import exit_code
     from gpunode.fleet.rollout.opening import ANOTHER, resumption
     from gpunode.fleet.rollout.progress import stopped_for_good
 
@@ -86,7 +89,10 @@ def say_end(call: Call, progress: Progress, files: Path | None) -> None:
         _say_bad(progress)
     if files is not None and ended is not None:
         taken = len(progress.begun.nodes)
-        done = f"{len(progress.passed)} of {taken} nodes are done" if taken else "nothing was to be done"
+        done = f"{len(progress.passed)} of {taken} nodes are done"
+        if not taken:
+            is_good = exit_code(progress) is ExitCode.GOOD
+            done = "nothing was to be done" if is_good else "no node was taken, and not everything is known as desired"
         said = f"{ended.how}: " + (f"{ended.reason}; {done}" if ended.reason else done)
         tell(said if ended.code is None else with_code(said, ended.code))
         if progress.untouched:

@@ -19,6 +19,7 @@ from click.testing import CliRunner, Result
 
 from gpunode import cli
 from gpunode.base.findings import FindingClass, NodeReport
+from gpunode.base.messages import Scope
 from gpunode.components.imex.decide import FILE
 from gpunode.facts.node import Node
 from gpunode.fleet import drift
@@ -26,6 +27,7 @@ from gpunode.fleet import nodes as fleet
 from gpunode.fleet.page.html import document_page
 from gpunode.fleet.rollout.document import schema
 from gpunode.fleet.run import child
+from gpunode.kubernetes.objects.decide import OWN_OBJECTS
 from tests.support.how_to import snippet
 from tests.support.messages import unnamed
 from tests.support.rollout_command import SECONDS, alive, enter, lab, pyinfra_of, until, with_default_signals
@@ -98,6 +100,27 @@ def test_nodes_that_are_left_out_for_one_reason_share_a_line(lab: Lab, kind: Fin
     # What is no good news has its code; so has what would stop it.
     assert left.endswith("]") is (kind is not FindingClass.OK)
     assert lines[-1].endswith(" [rollout.stopped]") is (kind is not FindingClass.OK)
+
+
+def test_what_is_bad_though_no_wave_is_made_is_in_every_output(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.find({f"gpu-{number}": FindingClass.OK for number in range(1, 5)})
+
+    def ends() -> tuple[int, str, str]:
+        (end,) = [line for line in rollout().stdout.splitlines() if line.startswith("finished")]
+        done = rollout("--output", "quiet")
+        return done.exit_code, done.stdout, end
+
+    good = ends()
+    item = OWN_OBJECTS.not_known("as rendered", "forbidden", "allow it")
+    cluster = NodeReport("prod", (item,), scope=Scope.CLUSTER)
+    monkeypatch.setattr(drift, "inspect", lambda *words, **more: (*lab.inspect(*words, **more), cluster))
+    unknown = ends()
+    monkeypatch.setattr(drift, "inspect", lab.inspect)
+    lab.find({"gpu-1": FindingClass.UNREACHABLE})
+    away = ends()
+    assert (good[0], good[1], unknown[0], away[0]) == (0, "", 2, 1) and lab.runs == []
+    assert OWN_OBJECTS.code in unknown[1] and "gpu-1" in away[1]
+    assert unknown[2] != good[2] != away[2]
 
 
 def test_a_dry_rollout_prints_the_waves_and_leaves_no_trace(lab: Lab) -> None:

@@ -16,6 +16,7 @@ from gpunode.base.findings import PENDING, Finding, FindingClass, NodeReport, cl
 from gpunode.base.messages import command_error
 from gpunode.fleet.rollout.entries import LeftOut, Outcome
 
+NOT_ALL_KNOWN = "as desired, but for what is not known and no setting asks for"
 _HEALED_BY_A_RUN = (FindingClass.DRIFT, *PENDING)
 
 
@@ -53,7 +54,9 @@ def left_out(report: NodeReport, everyone: bool, allowed: Disruption = Disruptio
         return _left(report, worst(by_person))
     if any(item.finding_class is FindingClass.NOT_KNOWN and item.is_negative for item in report.findings):
         return _left(report, FindingClass.NOT_KNOWN)
-    return None if everyone else LeftOut(finding_class=FindingClass.OK, reason="as desired")
+    found = worst(report.findings)
+    reason = "as desired" if found is FindingClass.OK else NOT_ALL_KNOWN
+    return None if everyone else LeftOut(finding_class=found, reason=reason)
 
 
 def _waits(item: Finding, allowed: Disruption) -> bool:
@@ -91,7 +94,7 @@ def canaries(desired: str, nodes: Sequence[str], left: dict[str, LeftOut]) -> tu
             found.append(name)
         elif name not in left:
             raise CanaryError(f"{name} is not in the inventory: name a host of it, or say how many go first")
-        elif left[name].finding_class is not FindingClass.OK:
+        elif left[name].is_negative:
             raise CanaryError(f"{name} cannot go first: {left[name].reason}. Name another one")
     if not found and not desired.replace(",", "").strip():
         raise CanaryError("no canary is named: give names with commas between them, or a number")
@@ -153,18 +156,19 @@ def cluster_outcome(reports: Iterable[NodeReport]) -> Outcome | None:
     """Return what the gate reports of the cluster; None where no node is in one. What is pending stops no rollout."""
     if (report := cluster_of(reports)) is None:
         return None
-    found = worst(report.findings)
-    if not any(item.is_negative for item in report.findings):
-        return Outcome(finding_class=found, passed=True)
-    passed, (reason, gravest) = found in PENDING, _gravest(report)
-    return Outcome(finding_class=found, passed=passed, reason=reason, remedy=gravest.remedy, code=gravest.code)
-
-
-def _gravest(report: NodeReport) -> tuple[str, Finding]:
-    """Return what the gravest negative finding says, with how many more there are, and that finding."""
     bad = [item for item in report.findings if item.is_negative]
+    if not bad:
+        return Outcome(finding_class=worst(report.findings), passed=True)
+    # What is not known ranks below what is pending, and stops a rollout all the same.
+    stopping = [item for item in bad if item.finding_class not in PENDING]
+    found, (reason, gravest) = worst(stopping or bad), _gravest(stopping or bad, len(bad))
+    return Outcome(finding_class=found, passed=not stopping, reason=reason, remedy=gravest.remedy, code=gravest.code)
+
+
+def _gravest(bad: Sequence[Finding], count: int) -> tuple[str, Finding]:
+    """Return what the gravest of these says, with how many of `count` negative findings are more, and that finding."""
     gravest = next(item for item in bad if item.finding_class is worst(bad))
-    return said(gravest) + (f", and {len(bad) - 1} more" if len(bad) > 1 else ""), gravest
+    return said(gravest) + (f", and {count - 1} more" if count > 1 else ""), gravest
 
 
 def _outcome(name: str, run: RunResult, report: NodeReport | None, against: str | None) -> Outcome:
@@ -178,8 +182,8 @@ def _outcome(name: str, run: RunResult, report: NodeReport | None, against: str 
     code: str | None = None
     if name in run.failed:
         reasons, code = [run.reason or "the run failed on it"], RUN_FAILED
-    if any(item.is_negative for item in report.findings):
-        reason, gravest = _gravest(report)
+    if bad := [item for item in report.findings if item.is_negative]:
+        reason, gravest = _gravest(bad, len(bad))
         reasons.append(reason)
         remedy, code = gravest.remedy, gravest.code
     if against is not None:

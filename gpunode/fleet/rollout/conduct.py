@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpunode.base.findings import NodeReport
+from gpunode.base.findings import FindingClass, NodeReport
 from gpunode.base.host_names import folded
 from gpunode.base.messages import with_code
-from gpunode.fleet.rollout.choice import ClusterView, RunResult, cluster_outcome, outcomes
+from gpunode.fleet.rollout.choice import NOT_ALL_KNOWN, ClusterView, RunResult, cluster_outcome, outcomes
 from gpunode.fleet.rollout.entries import Ended, Outcome, WaveBegun, WaveEnded, now
 from gpunode.fleet.rollout.journal import Journal
 from gpunode.fleet.rollout.opening import ChangedError
@@ -93,7 +93,7 @@ def outcome_lines(outcomes: Mapping[str, Outcome]) -> list[str]:
 
 def _said(outcome: Outcome) -> str:
     if outcome.passed:
-        return outcome.reason or "ok"
+        return outcome.reason or ("ok" if outcome.finding_class is FindingClass.OK else NOT_ALL_KNOWN)
     said = f"failed: {outcome.reason}" + (f". Remedy: {outcome.remedy}" if outcome.remedy else "")
     # A journal of an earlier gpunode has none.
     return said if outcome.code is None else with_code(said, outcome.code)

@@ -93,10 +93,9 @@ def exit_code(progress: Progress) -> ExitCode:
     """Return 0 where all went well so far, 1 where a node could not be read or the rollout was broken off, else 2."""
     if progress.ended is not None and progress.ended.how == "interrupted":
         return ExitCode.ERROR
-    classes = [left.finding_class for left in progress.begun.left_out.values()]
+    classes = [left.finding_class for left in progress.begun.left_out.values() if left.is_negative]
     classes += [outcome.finding_class for outcome in progress.failed.values()]
-    begun = progress.begun.cluster
-    if (cluster := progress.cluster or (None if begun is None or begun.passed else begun)) is not None:
+    if (cluster := progress.newest_cluster) is not None and cluster.reason is not None:
         classes.append(cluster.finding_class)
     found = EXIT_CODES[gravest(classes)]
     failed = progress.failed or (progress.ended is not None and progress.ended.how == "stopped")

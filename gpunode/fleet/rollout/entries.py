@@ -36,6 +36,11 @@ class LeftOut(_Part):
     code: str | None = None
 
     @property
+    def is_negative(self) -> bool:
+        """Return whether the exit code is not 0 because of it: not of what no setting asks for, which has no code."""
+        return self.code is not None or self.finding_class not in (FindingClass.OK, FindingClass.NOT_KNOWN)
+
+    @property
     def told(self) -> str:
         """Return the reason with its code; a node that is as desired has none."""
         return self.reason if self.code is None else with_code(self.reason, self.code)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.errors import CodedError
-from gpunode.base.findings import FindingClass, NodeReport, cluster_of, nodes_of
+from gpunode.base.findings import NodeReport, cluster_of, nodes_of
 from gpunode.base.messages import command_error
 from gpunode.fleet.call import Call
 from gpunode.fleet.inventory import checked, fingerprints, load_inventory
@@ -156,13 +156,13 @@ def with_cluster(
     allowed = max((desired.allowed[name] for name in desired.members), default=Disruption.reboot)
     mended = left_out(report, everyone=False, allowed=allowed) is None
     taken = [name for name in desired.members if name in nodes]
-    usable = [name for name in desired.members if name in left and left[name].finding_class is FindingClass.OK]
+    usable = [name for name in desired.members if name in left and not left[name].is_negative]
     if mended and not taken and usable:
         taken = usable[:1]
         # In the order of the inventory.
         nodes = tuple(name for name in desired.hosts if name in nodes or name in taken)
         left = {name: why for name, why in left.items() if name not in taken}
-    passed = outcome.finding_class is FindingClass.OK or (mended and bool(taken))
+    passed = outcome.reason is None or (mended and bool(taken))
     return nodes, left, outcome.model_copy(update={"passed": passed})
 
 

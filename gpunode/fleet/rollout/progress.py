@@ -168,6 +168,12 @@ class Progress:
         return self.waves[-1].begun.nodes if is_bad else ()
 
     @property
+    def newest_cluster(self) -> Outcome | None:
+        """Return the newest outcome for the cluster; that of the beginning only where no wave corrects the cluster."""
+        begun = self.begun.cluster
+        return self.cluster or (None if begun is None or begun.passed else begun)
+
+    @property
     def open(self) -> bool:
         """Say whether it was broken off, or is at work: neither finished nor stopped by its own judgement."""
         return self.ended is None or self.ended.how in ("paused", "interrupted")
