@@ -128,8 +128,7 @@ def decide_configuration(desired: Desired, actual: Containerd) -> Decision[Runti
 def _forecast(desired: Desired, actual: Containerd) -> Decision[RuntimeChange]:
     """Return the decision by the merged configuration alone, where the texts of the files are not known yet."""
     runtimes = tuple(_runtimes(desired.runtimes, actual, _by_drop_in(desired, actual)))
-    # A node without the file has a merged configuration.
-    is_unrecorded = actual.config_text is None and actual.merged_text is None and actual.version is not None
+    is_unrecorded = actual.config_text is None and actual.version is not None
     files = (unrecorded(findings.CONFIGURATION_FILES),) if is_unrecorded and not bad(*runtimes) else ()
     judged = (*runtimes, *files, *_plugin(actual))
     return _decision(judged, actual, None, blocked_reason(desired.allowed, actual.shims))
