@@ -32,8 +32,10 @@ def configuration(settings: KubeletSettings, allowed: str, drain: Drain | None =
     state: Kubelet = require(host.get_fact(KubeletFact), "the kubelet's state")
     decision = decide(Desired(settings, Disruption[allowed]), state)
     if state.configuration is None and settings.asks:
-        host.log(f"kubelet: {decision.findings[0].cause}")
-    said = "the kubelet goes by what is asked" if settings.asks else "nothing of gpunode's in the kubelet's files"
+        said = f"kubelet: {decision.findings[0].cause}"
+        host.log(said)
+    else:
+        said = "the kubelet goes by what is asked" if settings.asks else "nothing of gpunode's in the kubelet's files"
     change = to_carry_out(decision, said, "the kubelet is to be restarted")
     if change is None:
         return

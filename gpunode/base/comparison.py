@@ -32,7 +32,8 @@ class FindingMessage(Message):
     """Declare what a comparison may find: `finding_message` does.
 
     component, what: as in Finding; of several things with one declaration each has its name after `what`
-    classes: those that a finding of it may have besides ok
+    classes: those that a finding of it may have besides ok; not known is one of each but of one without any, which
+    changes no exit code: what such a one does not know, no setting may ask for
     cause: that of every difference, where there is one alone
     """
 
@@ -126,7 +127,8 @@ def finding_message(
     cause: that of every difference; causes: those that a call gives
     """
     code = f"{slug(component)}.{name or slug(what)}"
-    exits = "; ".join(f"{each}: {int(EXIT_CODES[each])}" for each in classes)
+    exits = [f"{each}: {int(EXIT_CODES[each])}" for each in classes if each is not FindingClass.NOT_KNOWN]
+    exits.append("not known: 2, 0 where no setting asks for it")
     of_classes = (_REMEDIES[each] for each in classes if each in _REMEDIES)
     return FindingMessage(
         code,
@@ -134,7 +136,7 @@ def finding_message(
         detail,
         causes if cause is None else (cause, *causes),
         tuple(dict.fromkeys((*remedies, *of_classes))),
-        f"by its class: {exits}; not known: 2, 0 where no setting asks for it" if classes else "0: it changes none",
+        f"by its class: {'; '.join(exits)}" if classes else "0: it changes none",
         component=component,
         what=what,
         scope=scope,

@@ -45,11 +45,15 @@ _NO_LOG = "neither `dmesg` nor `journalctl --dmesg` printed the kernel log, wher
 _READ_LOG = "run `dmesg` as root on the node; a container needs the capability SYSLOG of its host for that"
 _AT_RESET = "bad rows of its memory are replaced at the next reset"
 _WARNS = "nvidia-smi answers, and warns of a GPU; it goes on working"
+_NO_COUNTS = "nvidia-smi {ended} to the question for memory errors"
+_UNREAD, _ASK_AGAIN = "nvidia-smi answers {unread}", f"{_ASK}; where it answers the same, {_REMEDIES['reset']}"
 MEMORY_ERRORS = _declared(
     "memory errors by nvidia-smi",
     "nvidia-smi does not report whether the GPUs' memory has errors.",
     "It ended with an exit code that is no answer. Nothing is known of the memory.",
-    remedies=(_LOOK,),
+    causes=(_NO_COUNTS,),
+    remedies=(f"{_ASK}, and look at what it answers",),
+    classes=(FindingClass.NOT_KNOWN,),
 )
 XID = _declared(
     "Xid",
@@ -63,7 +67,8 @@ NO_XIDS = _declared(
     "Xids",
     "Whether the kernel log has a critical Xid error of a GPU.",
     "As ok it has none. No setting asks for the log: while it is not known, the exit code stays as it is.",
-    remedies=("nothing to do",),
+    causes=(_NO_LOG,),
+    remedies=(_READ_LOG,),
     classes=(),
 )
 ECC_ERRORS = _declared(
@@ -89,10 +94,11 @@ STATE = _declared(
 GPU_MEMORY = _declared(
     "memory of",
     "Whether a GPU's memory has uncorrected errors, by what nvidia-smi answers.",
-    "As ok it has none.",
+    "As ok it has none. It is not known where nvidia-smi could not read one of the counts.",
     name="memory",
-    remedies=("nothing to do",),
-    classes=(),
+    causes=(_UNREAD,),
+    remedies=(_ASK_AGAIN,),
+    classes=(FindingClass.NOT_KNOWN,),
 )
 WARNINGS = _declared(
     "warnings by nvidia-smi",
@@ -213,8 +219,7 @@ def health(found: Health, gpus: Gpus, pci: PciGpus) -> Iterator[Finding]:
     """Judge whether the GPUs are well; what does not answer at all is told by nvidia-smi's own finding."""
     if gpus.status == "ok" and pci.gpus and found.exit_code not in ANSWERED:
         ended = "gave no answer" if found.exit_code is None else f"ended with exit code {found.exit_code}"
-        cause = f"nvidia-smi {ended} to the question for memory errors"
-        yield MEMORY_ERRORS.not_known("an answer", cause, f"{_ASK}, and look at what it answers")
+        yield MEMORY_ERRORS.not_known("an answer", _NO_COUNTS.format(ended=ended), MEMORY_ERRORS.remedies[0])
     # A warning need not be among what it prints as its answer.
     warned = found.exit_code in ANSWERED and found.exit_code != 0
     if found.warnings or warned:
@@ -272,8 +277,7 @@ def _memory(gpu: GpuHealth) -> Iterator[Finding]:
         bad.append(replace(item, cause=_AT_RESET))
     yield from bad
     if gpu.unread:
-        cause = f"nvidia-smi answers {'; '.join(gpu.unread)}"
-        remedy = f"{_ASK}; where it answers the same, {_REMEDIES['reset'].format(address=address)}"
+        cause, remedy = _UNREAD.format(unread="; ".join(gpu.unread)), _ASK_AGAIN.format(address=address)
         yield GPU_MEMORY.not_known("no uncorrected error", cause, remedy, of=address)
     elif not bad and errors is not None:
         yield GPU_MEMORY.finding(FindingClass.OK, "no uncorrected error", "no uncorrected error", of=address)

@@ -71,12 +71,12 @@ class KubeletConfiguration(Reading):
 class Kubelet(Confidential):
     """Hold the kubelet's version, None where there is none.
 
-    `configuration` is None where no kubelet runs, or its files are none that it could read. What follows is of one that
-    runs: `flags` (flag, value) of those that count before a file, as far as what gpunode sets depends on them;
-    `config_dir`, its folder of drop-ins, None where it reads none; `root_dir`, the folder of its state; `pods` that it
-    has; `stale`: a file was changed after it started; `health`, the address that answers whether it is well, None where
-    none does. `files` are (path, text) in the order in which they count, None where nobody noted them; no output has
-    them.
+    `running` is whether one runs. `configuration` is None where none does, or one of its files is missing or cannot be
+    parsed. What follows is of one that runs: `flags` (flag, value) of those that count before a file, as far as what
+    gpunode sets depends on them; `config_dir`, its folder of drop-ins, None where it reads none; `root_dir`, the folder
+    of its state; `pods` that it has; `stale`: a file was changed after it started; `health`, the address that answers
+    whether it is well, None where none does. `files` are (path, text) in the order in which they count, None where
+    nobody noted them; no output has them.
     """
 
     version: str | None
@@ -86,6 +86,7 @@ class Kubelet(Confidential):
     root_dir: str = "/var/lib/kubelet"
     pods: int = 0
     stale: bool = False
+    running: bool = False
     health: str | None = None
     files: tuple[tuple[str, str], ...] | None = field(default=None, repr=False)
 
@@ -112,6 +113,7 @@ def parse_kubelet(lines: list[str]) -> Kubelet:
         _is_stale(found.get("started", ""), repeated(lines, "written"))
         # The time of a file tells of a touch, too; what gpunode started the kubelet by does not.
         and repeated(lines, "noted") != [found.get("process"), *(_noted(path, said) for path, _, said in rows)],
+        True,
         None if said is None else _health(flags, said),
         files,
     )

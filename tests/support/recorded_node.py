@@ -57,7 +57,7 @@ class RecordedNode:
         node = recorded.node
         # Recorded facts hold no texts of configurations: these may hold credentials.
         texts = {
-            name: replace(getattr(node, name), config_text=self.files.get(getattr(node, name).config_path))
+            name: replace(getattr(node, name), config_text=self.files.get(getattr(node, name).config_path, ""))
             for name in ("containerd", "docker")
         }
         file = node.kubelet.configuration and node.kubelet.configuration.file

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from pyinfra.context import ctx_host
 
+from gpunode.base.comparison import FindingMessage
+from gpunode.base.findings import Finding
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.system.transaction import Journal
 from tests.support.generated import EXAMPLES, MANY
@@ -33,6 +35,20 @@ settings.load_profile("unit")
 if EXAMPLES < MANY:
     # Else a constant of any module that is imported, the code's own too, may be an input: others in every part.
     providers._get_local_constants = lambda: providers._local_constants
+
+
+@pytest.fixture(scope="session", autouse=True)
+def declared_not_known() -> Iterator[None]:
+    """Check that the page of a finding which a setting asks for, and which is not known, does not promise exit 0."""
+    not_known = FindingMessage.not_known
+
+    def checked(message: FindingMessage, desired: str | None, *texts: str, **of: Any) -> Finding:
+        assert desired is None or message.classes, f"{message.code} changes no exit code by its page"
+        return not_known(message, desired, *texts, **of)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FindingMessage, "not_known", checked)
+        yield
 
 
 @pytest.fixture

@@ -80,10 +80,7 @@ def test_a_difference_has_cause_and_remedy_of_its_declaration_unless_the_call_gi
 def test_a_finding_has_a_remedy_for_each_class_that_waits() -> None:
     waits = {FindingClass.RESTART_PENDING: DRAIN_FIRST, FindingClass.REBOOT_PENDING: REBOOT_NODE}
     assert all(remedy in each.remedies for kind, remedy in waits.items() for each in FINDINGS if kind in each.classes)
-    assert {kind for each in FINDINGS for kind in each.classes} == {*FindingClass} - {
-        FindingClass.OK,
-        FindingClass.NOT_KNOWN,
-    }
+    assert {kind for each in FINDINGS for kind in each.classes} == {*FindingClass} - {FindingClass.OK}
 
 
 def test_what_is_told_of_nodes_and_plans_has_codes_that_are_explained() -> None:

@@ -127,10 +127,16 @@ def decide_configuration(desired: Desired, actual: Containerd) -> Decision[Runti
 
 def _forecast(desired: Desired, actual: Containerd) -> Decision[RuntimeChange]:
     """Return the decision by the merged configuration alone, where the texts of the files are not known yet."""
-    runtimes = tuple(_runtimes(desired.runtimes, actual, _by_drop_in(desired, actual)))
-    # A node without the file has a merged configuration.
-    is_unrecorded = actual.config_text is None and actual.merged_text is None and actual.version is not None
+    by_drop_in = _by_drop_in(desired, actual)
+    runtimes = tuple(_runtimes(desired.runtimes, actual, by_drop_in))
+    is_unrecorded = actual.config_text is None and actual.version is not None
     files = (unrecorded(findings.CONFIGURATION_FILES),) if is_unrecorded and not bad(*runtimes) else ()
+    wrong = next(differing(actual, desired.runtimes), None)
+    if wrong is not None and all(item.finding_class is FindingClass.OK for item in runtimes):
+        # The program of the nvidia runtime has no finding of its own.
+        cause = by_drop_in.get(wrong.key) or findings.VALUES_DIFFER.format(value=wrong)
+        item = findings.CONFIGURATION_FILES.compared("other values", AS_DESIRED, False, cause=cause)
+        files = (replace(item, disruption=restart_of(actual)),)
     judged = (*runtimes, *files, *_plugin(actual))
     return _decision(judged, actual, None, blocked_reason(desired.allowed, actual.shims))
 

@@ -12,6 +12,7 @@ NOT_MERGED = "`containerd config dump` printed no configuration"
 MERGED_DIFFERS = "the merged configuration (`containerd config dump`) has another value"
 DEPRECATED_TABLE = "a deprecated table of that name has a runtime_type, and wins over default_runtime_name"
 FILE_NEWER = "a configuration file was written after containerd started"
+VALUES_DIFFER = "in the merged configuration (`containerd config dump`) {value}"
 FILES_DIFFER = "the files lack values of the settings, or have them elsewhere"
 
 _REMEDIES = (RUN, DRAIN_FIRST, BY_HAND)
@@ -53,7 +54,7 @@ CONFIGURATION_FILES = _declared(
     "The configuration files of containerd are not what a run would write.",
     "gpunode edits its own keys in these files and keeps the rest. As an error: no run may edit them, since they "
     "cannot be parsed, or a drop-in that is not gpunode's overrides its keys.",
-    causes=(FILES_DIFFER, RESTART_FORBIDDEN),
+    causes=(FILES_DIFFER, VALUES_DIFFER, RESTART_FORBIDDEN),
     classes=(*RESTART, FindingClass.ERROR),
 )
 CRI_PLUGIN = _declared(

@@ -53,6 +53,7 @@ class Containerd(Daemon):
     """The actual containerd of a node. Times are seconds since the epoch.
 
     version: None where it is not installed, or the `binary` that its unit names is missing
+    config_text: empty without the file; None in recorded facts, which have no text
     started_at: None where it does not run
     configured_at, unit_written_at: when a configuration file, and the unit, was last written
     default_runtime, runtimes, enable_cdi: of the merged configuration (`containerd config dump`); None and empty where
@@ -268,7 +269,7 @@ def parse_containerd(lines: list[str]) -> Containerd:
         version=version,
         binary=found.get("binary"),
         config_path=found.get("config", "/etc/containerd/config.toml"),
-        config_text=decoded(found, "text"),
+        config_text=decoded(found, "text") if "text" in found else "",
         **daemon(lines),
         started_at=started,
         configured_at=_latest(repeated(lines, "written")),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from gpunode.base.comparison import (
     AS_DESIRED,
     RESTART,
+    RUN,
     by_hand,
     configuration,
     configuration_files,
@@ -23,14 +24,13 @@ from gpunode.base.findings import Finding
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.kubelet.change import OURS, KubeletChange, change, is_in_file, path_of, wanted
 from gpunode.settings.kubernetes import KubeletSettings
-from gpunode.system.kubelet import Kubelet
+from gpunode.system.kubelet import Kubelet, merged
 
 UNIT = "kubelet.service"
 
-_NONE = (
-    "no kubelet runs on this node, or it could not read its files: join the node to its cluster, see "
-    "`journalctl -u kubelet`, and run again"
-)
+_NONE = "no kubelet runs on this node: join the node to its cluster, see `journalctl -u kubelet`, and run again"
+_UNREAD = "a kubelet runs, and {files} cannot be read"
+_RESTORE = "restore or correct what the cause names, see `journalctl -u kubelet`, and run again"
 _PODS = "{pods} pods run and disruption.allow is nothing"
 _MOVED = "the kubelet was given a folder of drop-ins, where they belong"
 SERVICE = finding_message(
@@ -49,7 +49,8 @@ SETTING = finding_message(
     "GPUs need it, such as the policy of the CPU manager. The drop-in lacks it, or another file wins.",
     name="setting",
     classes=RESTART,
-    causes=(_PODS,),
+    causes=(_PODS, _UNREAD),
+    remedies=(RUN, _RESTORE),
 )
 FILE = file_message("kubelet")
 CONFIGURATION = configuration_files("kubelet")
@@ -69,6 +70,8 @@ def decide(desired: Desired, actual: Kubelet) -> Decision[KubeletChange]:
     if actual.configuration is None:
         if not desired.settings.asks:
             return Decision(())
+        if actual.running:
+            return _unread(desired.settings, actual)
         # A node may be set up before it joins: that alone fails no run.
         return Decision((SERVICE.not_known(None, _NONE, SERVICE.remedies[0], of=UNIT),))
     said = tuple(_said(desired.settings, actual))
@@ -85,6 +88,17 @@ def decide(desired: Desired, actual: Kubelet) -> Decision[KubeletChange]:
         return Decision((*(by_hand(each, str(refusal)) for each in said), item), (), reason)
     findings = (*said, *_of_files(desired.settings, actual, to_come))
     return _with_step(desired, actual, findings, to_come)
+
+
+def _unread(settings: KubeletSettings, actual: Kubelet) -> Decision[KubeletChange]:
+    """Return the decision about a kubelet that runs while one of its files is missing or cannot be parsed."""
+    files = [(path, text) for path, text in actual.files or () if merged((text,)) is None]
+    cause = _UNREAD.format(files=", ".join(path for path, _ in files) or "one of its files")
+    desired = {"/".join(path): str(value) for path, value in wanted(settings).items()}
+    items = tuple(SETTING.not_known(value, cause, _RESTORE, of=name) for name, value in desired.items())
+    # Before it joins, systemd starts the kubelet again and again without its file: that fails no run.
+    refusal = f"kubelet: {cause}; nothing was changed: {_RESTORE}" if any(text for _, text in files) else None
+    return Decision(items, (), refusal)
 
 
 def _said(settings: KubeletSettings, actual: Kubelet) -> Iterator[Finding]:

@@ -154,7 +154,7 @@ TAKEN = cluster_finding(
     "Pods use this much of what the node offers.",
     "No setting asks for it. It is not known where the cluster does not list pods.",
     name="taken",
-    remedies=("nothing to do",),
+    remedies=("where it is not known, look whether the user of kubernetes.kubeconfig may list pods",),
     classes=(),
 )
 
