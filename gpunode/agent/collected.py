@@ -38,6 +38,7 @@ _NEWER = command_error(
 )  # fmt: skip
 command_error(
     "agent.run-broken", "gpunode did not finish on the node, or reached no verdict.",
+    "Where the agent's own state is damaged, the message names its file: gpunode was not started.",
     remedy="read /var/lib/gpunode/agent/private/run/log on the node, and correct the cause; the next pull tries again",
 )  # fmt: skip
 

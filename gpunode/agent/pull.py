@@ -431,11 +431,21 @@ def _replace(path: Path, text: bytes, mode: int) -> None:
 
 
 def _state(places: Places) -> dict[str, Any]:
+    path = places.private / "state.json"
     try:
-        found: dict[str, Any] = json.loads((places.private / "state.json").read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        _refuse_newer(found, STATE_SCHEMA, str(path))
+        number, digest = found.get("number", 0), found.get("digest", "")
+        if type(number) is not int or type(digest) is not str or bool(number) != bool(digest):
+            raise ValueError("number or digest")
+        _seconds(found.get("last_success", utc(0)))
     except FileNotFoundError:
         return {}
-    _refuse_newer(found, STATE_SCHEMA, f"{places.private / 'state.json'}")
+    except (AttributeError, TypeError, ValueError, RecursionError) as error:
+        raise Refused(
+            "agent.run-broken", f"{path} is damaged: {error}",
+            f"remove {path} once the newest bundle is at the source: the next pull takes any bundle",
+        ) from None  # fmt: skip
     return found
 
 
@@ -507,7 +517,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Bring this node to what its signed bundle asks.")
     parser.parse_args(arguments)
     places = Places()
-    config = Config(**json.loads(places.config.read_text(encoding="utf-8")))
+    try:
+        config = Config(**json.loads(places.config.read_text(encoding="utf-8")))
+    except (OSError, TypeError, ValueError) as error:
+        print(f"{places.config}: {error}; install the agent again: `gpunode agent install`", file=sys.stderr)
+        return 3
     told = pull(config, places, time.time())
     ((host, found),) = told["hosts"].items()
     bad = [each for each in found["findings"] if each["class"] != "ok"]

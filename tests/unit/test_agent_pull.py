@@ -299,9 +299,39 @@ def test_whatever_breaks_is_reported_and_no_earlier_report_passes_for_this_one_s
         told = site.pull()
     assert (told["exit_code"], code(told)) == (3, "agent.run-broken") and "No space left" in str(told)
     assert json.loads(site.places.report.read_text()) == told
-    # A record that is cut off: nobody knows which bundle is older then.
-    (site.places.private / "state.json").write_text('{"number": 7')
-    assert code(site.pull()) == "agent.run-broken" and len(site.ran) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "null", "[]", '{"number": 7', '{"number": "7", "digest": "0"}', '{"number": 7}', '{"digest": "0"}',
+     "[" * 100_000, '{"number": 7, "digest": 5}', '{"last_success": "yesterday"}', '{"last_success": 5}', "\ud800"],
+)  # fmt: skip
+def test_a_damaged_state_is_refused_and_kept_and_the_remedy_names_its_file(site: Site, text: str) -> None:
+    site.put()
+    site.pull()
+    # It says which bundles are older: without it an older one would be carried out.
+    state = site.places.private / "state.json"
+    state.write_bytes(damaged := text.encode("utf-8", "surrogatepass"))
+    told = site.pull(timedelta(hours=1))
+    assert (code(told), told["exit_code"], len(site.ran)) == ("agent.run-broken", 3, 1)
+    (found,) = told["hosts"]["gpu-1"]["findings"]
+    assert unnamed(found["cause"], state) == unnamed(found["remedy"], state) == []
+    assert state.read_bytes() == damaged
+    # As the remedy says.
+    state.unlink()
+    assert site.pull(timedelta(hours=1))["exit_code"] == 0
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", '{"source": "https://bundles"}'])
+def test_a_damaged_configuration_is_named_and_nothing_is_run(
+    site: Site, text: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if text is not None:
+        site.places.config.write_text(text)
+    monkeypatch.setattr(pull, "Places", lambda: site.places)
+    assert pull.main([]) == 3
+    assert unnamed(capsys.readouterr().err, site.places.config, "gpunode agent install") == []
+    assert site.ran == [] and not site.places.report.exists()
 
 
 def test_a_report_that_cannot_be_written_leaves_none_of_an_earlier_pull(
