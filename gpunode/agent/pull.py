@@ -362,15 +362,18 @@ def report(
     host = hosts.get("@local") or {"class": "error", "summary": None, "findings": []}
     alone = found.get("left_alone") or {}
     findings = list(host["findings"])
+    status = 3 if refused is not None else int(found.get("exit_code", 1))
     if refused is not None:
         findings.append(finding(refused))
     elif "@local" in alone:
         findings.append(finding(Refused("agent.run-broken", alone["@local"], "look at the log on the node")))
-    elif found.get("error"):
-        code = str(found.get("code") or "agent.run-broken")
-        findings.append(finding(Refused(code, str(found["error"]), "see `gpunode explain " + code + "`")))
-    bad = any(each["class"] != "ok" for each in findings) or not findings
-    status = 3 if refused is not None else int(found.get("exit_code", 1))
+    for each in [found] if "error" in found else found.get("errors") or ():
+        code = str(each.get("code") or "agent.run-broken")
+        findings.append(finding(Refused(code, str(each["error"]), "see `gpunode explain " + code + "`")))
+    # Whatever the exit code is of (the cluster, for example), the node is not shown as good.
+    if status and all(each["class"] == "ok" for each in findings):
+        refused = Refused("agent.run-broken", f"gpunode ended with {status}", "look at the log on the node")
+        findings.append(finding(refused))
     worst = "error" if len(findings) > len(host["findings"]) else host["class"]
     return {
         "schema": REPORT_SCHEMA,
@@ -378,7 +381,7 @@ def report(
         "gpunode": last.get("gpunode"),
         "inventory": config.source,
         "at": utc(now),
-        "exit_code": status if bad else 0,
+        "exit_code": status,
         "agent": {
             "number": last.get("number"),
             "digest": last.get("digest"),

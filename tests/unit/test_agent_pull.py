@@ -23,8 +23,11 @@ from hypothesis import strategies as st
 
 from gpunode.agent import pull
 from gpunode.agent.bundle import Bundle, Program, SigningError, signature, signers
+from gpunode.agent.collected import Collected, judged
+from gpunode.agent.gate import is_good
 from gpunode.agent.pull import BUNDLE, Config, Places, Refused
 from gpunode.base.document import AGENT_SCHEMA, REPORT_SCHEMA
+from gpunode.base.findings import ExitCode, verdict
 from tests.support.certificate import self_signed
 from tests.support.messages import unnamed
 
@@ -233,6 +236,32 @@ def test_a_run_that_failed_is_told_and_is_no_success(site: Site) -> None:
         assert site.pull()["exit_code"] == ends["exit_code"]
         assert json.loads((site.places.private / "state.json").read_text())["whole"] is whole
         site.put(number=8, settings=OF_590)
+
+
+# What gpunode printed of a node that is as desired -> the codes of the agent's findings, and the exit code.
+BROKEN = {"error": "pyinfra exited 1", "code": "run.broken-off"}
+WORSE: dict[str, tuple[dict[str, Any], list[str], int]] = {
+    "a run that was broken off": ({**WELL, "exit_code": 1, "errors": [BROKEN]}, ["run.broken-off"], 1),
+    "nothing judged": ({"exit_code": 1, "errors": [BROKEN], "hosts": {}, "left_alone": {}}, ["run.broken-off"], 1),
+    "its cluster": ({**WELL, "exit_code": 2, "errors": [], "cluster": {"class": "drift"}}, ["agent.run-broken"], 2),
+    "no reason": ({**WELL, "exit_code": 1}, ["agent.run-broken"], 1),
+}
+
+
+@pytest.mark.parametrize(("ends", "codes", "status"), WORSE.values(), ids=WORSE)
+def test_an_exit_code_is_kept_and_has_a_finding(
+    site: Site, ends: dict[str, Any], codes: list[str], status: int
+) -> None:
+    site.put()
+    site.ends = ends
+    told = site.pull()
+    host = told["hosts"]["gpu-1"]
+    assert (told["exit_code"], host["class"], told["agent"]["last_success"]) == (status, "error", None)
+    assert [each["code"] for each in host["findings"] if each["component"] == "agent"] == codes
+    assert not is_good(site.places.report)
+    # A controller that collects it judges the same.
+    report = judged("gpu-1", Collected(True, told), NOW, timedelta(days=1))
+    assert verdict(report.findings) is ExitCode.ERROR and "agent.no-success" in [each.code for each in report.findings]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
