@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gpunode.base.document import AGENT_SCHEMA, REPORT_SCHEMA, UPDATE, newer
-from gpunode.base.findings import Finding, FindingClass, NodeReport, finding_from, summary_from
+from gpunode.base.findings import ExitCode, Finding, FindingClass, NodeReport, finding_from, summary_from, worst
 from gpunode.base.messages import Code, command_error
 from gpunode.base.probe_output import decoded, values
 from gpunode.base.reading import ParseError, Reading
@@ -36,9 +36,11 @@ _NEWER = command_error(
     "collected",
     exit="3 on the node, 1 of `gpunode agent collect`",
 )  # fmt: skip
-command_error(
+_LOG = "read /var/lib/gpunode/agent/private/run/log on the node, and correct the cause; the next pull tries again"
+_RUN_BROKEN = command_error(
     "agent.run-broken", "gpunode did not finish on the node, or reached no verdict.",
-    remedy="read /var/lib/gpunode/agent/private/run/log on the node, and correct the cause; the next pull tries again",
+    "Where the agent's own state is damaged, the message names its file: gpunode was not started.",
+    remedy=_LOG,
 )  # fmt: skip
 
 
@@ -134,12 +136,16 @@ def judged(name: str, found: Collected, now: datetime, silent: timedelta) -> Nod
     try:
         (host,) = found.report["hosts"].values()
         findings = tuple(map(finding_from, host["findings"]))
+        code, gravest = ExitCode(found.report["exit_code"]), FindingClass(host["class"])
         summary = None if host["summary"] is None else summary_from(host["summary"])
         at = _time(found.report["at"])
         success = found.report["agent"]["last_success"]
         last = None if success is None else _time(success)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ParseError(f"the agent's report is not one: {type(error).__name__}: {error}") from None
+    if not any(each.is_negative for each in findings) and (code or gravest is not worst(findings)):
+        why = "the node's agent reports it without a finding"
+        findings += (_bad(_RUN_BROKEN, f"exit code {code}, {gravest}", "exit code 0", why, _LOG),)
     return NodeReport(name, (*findings, *_in_time(at, last, now, silent)), summary, f"{at:%Y-%m-%dT%H:%M:%SZ}")
 
 
@@ -155,7 +161,7 @@ def _in_time(at: datetime, last: datetime | None, now: datetime, silent: timedel
 
 
 def _bad(code: Code, actual: str, desired: str, cause: str, remedy: str) -> Finding:
-    what = {_NO_SUCCESS: "last success", _NEWER: "report"}.get(code, "last pull")
+    what = {_NO_SUCCESS: "last success", _NEWER: "report", _RUN_BROKEN: "bundle"}.get(code, "last pull")
     return Finding("agent", FindingClass.ERROR, what, actual, desired, cause, remedy, code=code)
 
 

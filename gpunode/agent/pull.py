@@ -362,15 +362,18 @@ def report(
     host = hosts.get("@local") or {"class": "error", "summary": None, "findings": []}
     alone = found.get("left_alone") or {}
     findings = list(host["findings"])
+    status = 3 if refused is not None else int(found.get("exit_code", 1))
     if refused is not None:
         findings.append(finding(refused))
     elif "@local" in alone:
         findings.append(finding(Refused("agent.run-broken", alone["@local"], "look at the log on the node")))
-    elif found.get("error"):
-        code = str(found.get("code") or "agent.run-broken")
-        findings.append(finding(Refused(code, str(found["error"]), "see `gpunode explain " + code + "`")))
-    bad = any(each["class"] != "ok" for each in findings) or not findings
-    status = 3 if refused is not None else int(found.get("exit_code", 1))
+    for each in [found] if "error" in found else found.get("errors") or ():
+        code = str(each.get("code") or "agent.run-broken")
+        findings.append(finding(Refused(code, str(each["error"]), "see `gpunode explain " + code + "`")))
+    # Whatever the exit code is of (the cluster, for example), the node is not shown as good.
+    if status and all(each["class"] == "ok" for each in findings):
+        refused = Refused("agent.run-broken", f"gpunode ended with {status}", "look at the log on the node")
+        findings.append(finding(refused))
     worst = "error" if len(findings) > len(host["findings"]) else host["class"]
     return {
         "schema": REPORT_SCHEMA,
@@ -378,7 +381,7 @@ def report(
         "gpunode": last.get("gpunode"),
         "inventory": config.source,
         "at": utc(now),
-        "exit_code": status if bad else 0,
+        "exit_code": status,
         "agent": {
             "number": last.get("number"),
             "digest": last.get("digest"),
@@ -431,11 +434,21 @@ def _replace(path: Path, text: bytes, mode: int) -> None:
 
 
 def _state(places: Places) -> dict[str, Any]:
+    path = places.private / "state.json"
     try:
-        found: dict[str, Any] = json.loads((places.private / "state.json").read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        _refuse_newer(found, STATE_SCHEMA, str(path))
+        number, digest = found.get("number", 0), found.get("digest", "")
+        if type(number) is not int or type(digest) is not str or bool(number) != bool(digest):
+            raise ValueError("number or digest")
+        _seconds(found.get("last_success", utc(0)))
     except FileNotFoundError:
         return {}
-    _refuse_newer(found, STATE_SCHEMA, f"{places.private / 'state.json'}")
+    except (AttributeError, TypeError, ValueError, RecursionError) as error:
+        raise Refused(
+            "agent.run-broken", f"{path} is damaged: {error}",
+            f"remove {path} once the newest bundle is at the source: the next pull takes any bundle",
+        ) from None  # fmt: skip
     return found
 
 
@@ -507,7 +520,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Bring this node to what its signed bundle asks.")
     parser.parse_args(arguments)
     places = Places()
-    config = Config(**json.loads(places.config.read_text(encoding="utf-8")))
+    try:
+        config = Config(**json.loads(places.config.read_text(encoding="utf-8")))
+    except (OSError, TypeError, ValueError) as error:
+        print(f"{places.config}: {error}; install the agent again: `gpunode agent install`", file=sys.stderr)
+        return 3
     told = pull(config, places, time.time())
     ((host, found),) = told["hosts"].items()
     bad = [each for each in found["findings"] if each["class"] != "ok"]

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
+from types import NoneType
 from typing import Any
 
 from gpunode.base.disruption import Disruption
@@ -36,10 +37,22 @@ class NodeSummary:
         return {**asdict(self), "gpu_models": list(self.gpu_models)}
 
 
+# The types that a summary's field has in JSON, by its annotation.
+_IN_JSON = {"str": (str,), "str | None": (str, NoneType), "int": (int,), "tuple[str, ...]": (list,)}
+
+
 def summary_from(found: Mapping[str, Any]) -> NodeSummary:
-    """Return the summary of which `to_json` gave this, perhaps with more keys; raise KeyError or TypeError."""
-    known = {field.name: found[field.name] for field in fields(NodeSummary)}
-    return NodeSummary(**{**known, "gpu_models": tuple(found["gpu_models"])})
+    """Return the summary of which `to_json` gave this, perhaps with more keys; raise KeyError or ValueError."""
+    known = {field.name: _typed(found, field.name, *_IN_JSON[str(field.type)]) for field in fields(NodeSummary)}
+    models = tuple(_typed({"gpu_models": each}, "gpu_models", str) for each in known["gpu_models"])
+    return NodeSummary(**{**known, "gpu_models": models})
+
+
+def _typed(found: Mapping[str, Any], key: str, *types: type) -> Any:
+    """Return the value of a key; raise ValueError where its type is not one of these."""
+    if type(found[key]) not in types:
+        raise ValueError(f"{key} is of type {type(found[key]).__name__}")
+    return found[key]
 
 
 class ExitCode(IntEnum):
@@ -139,15 +152,12 @@ class Finding:
 
 def finding_from(found: Mapping[str, Any]) -> Finding:
     """Return the finding of which `to_json` gave this; raise KeyError or ValueError where it did not."""
-    disruption = found["disruption"]
+    disruption = _typed(found, "disruption", str, NoneType)
     return Finding(
-        component=str(found["component"]),
         finding_class=FindingClass(found["class"]),
-        what=str(found["what"]),
         disruption=None if disruption is None else Disruption[disruption],
-        since=found["since"],
-        code=str(found["code"]),
-        **{name: found[name] for name in _TEXTS},
+        **{name: _typed(found, name, str) for name in ("component", "what", "code")},
+        **{name: _typed(found, name, str, NoneType) for name in ("since", *_TEXTS)},
     )
 
 

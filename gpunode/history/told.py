@@ -12,7 +12,7 @@ from typing import Any
 from gpunode.base.document import AGENT_SCHEMA, REPORT_SCHEMA, ROLLOUT_SCHEMA, UPDATE, newer
 from gpunode.base.errors import CodedError
 from gpunode.base.explained import code_of
-from gpunode.base.findings import CLUSTER, FindingClass
+from gpunode.base.findings import CLUSTER, ExitCode, FindingClass
 from gpunode.base.messages import command_error
 from gpunode.history.intervals import End, Key, State
 
@@ -158,7 +158,10 @@ def told(document: Any, command: str | None = None) -> Told:
     try:
         if reason := _newer(document):
             raise NoDocumentError(f"{reason}; {UPDATE}")
-        return _told(document, command)
+        found = _told(document, command)
+        # Read the states now: where a finding is malformed, the document is refused here and not while it is written.
+        tuple(host.states for host in found.hosts)
+        return found
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise NoDocumentError(
             f"this is no document of gpunode drift, apply, rollout or an agent ({type(error).__name__}: {error})"
@@ -190,7 +193,7 @@ def _told(document: Any, command: str | None) -> Told:
         at,
         None if inventory is None else kept(inventory),
         kept(document["gpunode"] or "unknown"),
-        int(document["exit_code"]),
+        int(ExitCode(int(document["exit_code"]))),
         tuple(reports),
         whole,
         None if state is None else kept(state),

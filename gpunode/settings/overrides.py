@@ -6,6 +6,7 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal, get_args, get_origin
 
 from gpunode.settings import set_option
@@ -48,14 +49,20 @@ def parse(words: Iterable[str]) -> dict[str, Any]:
     return found
 
 
-def give(words: Iterable[str], limit: Collection[str] = ()) -> None:
-    """Have the words count for whatever reads settings in this process and its children; raise OverrideError.
+@contextmanager
+def give(words: Iterable[str], limit: Collection[str] = ()) -> Iterator[None]:
+    """Have the words count for what reads settings in this process and its children meanwhile; raise OverrideError.
 
     limit: patterns of the hosts that they are for, as --limit takes them; of all hosts where there is none
     """
-    if found := parse(words):
-        os.environ[SET] = json.dumps(found)
-        os.environ[LIMIT] = json.dumps(list(limit))
+    given, before = {SET: json.dumps(parse(words)), LIMIT: json.dumps(list(limit))}, set_option.environment()
+    os.environ.update(given)
+    try:
+        yield
+    finally:
+        for name in given:
+            os.environ.pop(name, None)
+        os.environ.update(before)
 
 
 def shown() -> tuple[str, ...]:

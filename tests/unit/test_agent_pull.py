@@ -23,8 +23,11 @@ from hypothesis import strategies as st
 
 from gpunode.agent import pull
 from gpunode.agent.bundle import Bundle, Program, SigningError, signature, signers
+from gpunode.agent.collected import Collected, judged
+from gpunode.agent.gate import is_good
 from gpunode.agent.pull import BUNDLE, Config, Places, Refused
 from gpunode.base.document import AGENT_SCHEMA, REPORT_SCHEMA
+from gpunode.base.findings import ExitCode, verdict
 from tests.support.certificate import self_signed
 from tests.support.messages import unnamed
 
@@ -235,6 +238,32 @@ def test_a_run_that_failed_is_told_and_is_no_success(site: Site) -> None:
         site.put(number=8, settings=OF_590)
 
 
+# What gpunode printed of a node that is as desired -> the codes of the agent's findings, and the exit code.
+BROKEN = {"error": "pyinfra exited 1", "code": "run.broken-off"}
+WORSE: dict[str, tuple[dict[str, Any], list[str], int]] = {
+    "a run that was broken off": ({**WELL, "exit_code": 1, "errors": [BROKEN]}, ["run.broken-off"], 1),
+    "nothing judged": ({"exit_code": 1, "errors": [BROKEN], "hosts": {}, "left_alone": {}}, ["run.broken-off"], 1),
+    "its cluster": ({**WELL, "exit_code": 2, "errors": [], "cluster": {"class": "drift"}}, ["agent.run-broken"], 2),
+    "no reason": ({**WELL, "exit_code": 1}, ["agent.run-broken"], 1),
+}
+
+
+@pytest.mark.parametrize(("ends", "codes", "status"), WORSE.values(), ids=WORSE)
+def test_an_exit_code_is_kept_and_has_a_finding(
+    site: Site, ends: dict[str, Any], codes: list[str], status: int
+) -> None:
+    site.put()
+    site.ends = ends
+    told = site.pull()
+    host = told["hosts"]["gpu-1"]
+    assert (told["exit_code"], host["class"], told["agent"]["last_success"]) == (status, "error", None)
+    assert [each["code"] for each in host["findings"] if each["component"] == "agent"] == codes
+    assert not is_good(site.places.report)
+    # A controller that collects it judges the same.
+    report = judged("gpu-1", Collected(True, told), NOW, timedelta(days=1))
+    assert verdict(report.findings) is ExitCode.ERROR and "agent.no-success" in [each.code for each in report.findings]
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_byte_of_a_bundle_can_be_altered(site: Site, data: st.DataObject) -> None:
@@ -299,9 +328,39 @@ def test_whatever_breaks_is_reported_and_no_earlier_report_passes_for_this_one_s
         told = site.pull()
     assert (told["exit_code"], code(told)) == (3, "agent.run-broken") and "No space left" in str(told)
     assert json.loads(site.places.report.read_text()) == told
-    # A record that is cut off: nobody knows which bundle is older then.
-    (site.places.private / "state.json").write_text('{"number": 7')
-    assert code(site.pull()) == "agent.run-broken" and len(site.ran) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "null", "[]", '{"number": 7', '{"number": "7", "digest": "0"}', '{"number": 7}', '{"digest": "0"}',
+     "[" * 100_000, '{"number": 7, "digest": 5}', '{"last_success": "yesterday"}', '{"last_success": 5}', "\ud800"],
+)  # fmt: skip
+def test_a_damaged_state_is_refused_and_kept_and_the_remedy_names_its_file(site: Site, text: str) -> None:
+    site.put()
+    site.pull()
+    # It says which bundles are older: without it an older one would be carried out.
+    state = site.places.private / "state.json"
+    state.write_bytes(damaged := text.encode("utf-8", "surrogatepass"))
+    told = site.pull(timedelta(hours=1))
+    assert (code(told), told["exit_code"], len(site.ran)) == ("agent.run-broken", 3, 1)
+    (found,) = told["hosts"]["gpu-1"]["findings"]
+    assert unnamed(found["cause"], state) == unnamed(found["remedy"], state) == []
+    assert state.read_bytes() == damaged
+    # As the remedy says.
+    state.unlink()
+    assert site.pull(timedelta(hours=1))["exit_code"] == 0
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", '{"source": "https://bundles"}'])
+def test_a_damaged_configuration_is_named_and_nothing_is_run(
+    site: Site, text: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if text is not None:
+        site.places.config.write_text(text)
+    monkeypatch.setattr(pull, "Places", lambda: site.places)
+    assert pull.main([]) == 3
+    assert unnamed(capsys.readouterr().err, site.places.config, "gpunode agent install") == []
+    assert site.ran == [] and not site.places.report.exists()
 
 
 def test_a_report_that_cannot_be_written_leaves_none_of_an_earlier_pull(

@@ -130,7 +130,9 @@ def test_what_is_over_is_removed_by_age_and_told() -> None:
 @pytest.mark.parametrize(
     "text",
     ["not JSON", "[1]", "[" * 100_000,
-     '{"at": "2026-01-14", "gpunode": "1", "exit_code": 0, "hosts": {"a": {"findings": [{}]}}}'],
+     '{"at": "2026-01-14", "gpunode": "1", "exit_code": 0, "hosts": {"a": {"findings": [{}]}}}',
+     '{"at": "2026-01-14", "gpunode": "1", "exit_code": 2, "hosts": {"a": {"findings": [{"code": 5, "component": "a",'
+     ' "class": "drift", "what": "w", "actual": null, "desired": null, "cause": null, "remedy": null}]}}}'],
 )  # fmt: skip
 def test_what_is_no_document_is_refused_and_nothing_behind_it_is_taken(file: Path, tmp_path: Path, text: str) -> None:
     good, bad, behind = told(tmp_path, document(0, {"gpu-1": OLD}), {}, document(10, {"gpu-1": GOOD}))

@@ -127,8 +127,33 @@ def test_it_counts_for_all_hosts_above_what_their_inventory_says(inventory: Path
     assert found["gpu-1"]["driver"]["hold"] is False, "the rest stays as the inventory says"
 
 
-def test_without_it_nothing_of_it_is_left(inventory: Path) -> None:
-    assert _settings(inventory)["gpu-1"]["driver"]["branch"] == "570"
+# What a parent process gave, and none.
+@pytest.mark.parametrize(
+    "given_before", [{}, {set_option.SET: '{"driver": {"branch": "595"}}', set_option.LIMIT: "[]"}]
+)
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["check"], 0),
+        (["check", "--limit", "gpu-1"], 0),
+        (["check", "--set", "driver.flavour=opne"], 3),
+        (["check", "--set", "driver"], 2),
+        # Refused when --set has been read.
+        (["drift", "--timeout", "0"], 2),
+    ],
+)
+def test_it_is_given_to_one_command_of_a_process(
+    inventory: Path, monkeypatch: pytest.MonkeyPatch, given_before: dict[str, str], words: list[str], code: int
+) -> None:
+    for name in (set_option.SET, set_option.LIMIT):
+        monkeypatch.delenv(name)
+    for name, text in given_before.items():
+        monkeypatch.setenv(name, text)
+    before = _settings(inventory)["gpu-1"]["driver"]["branch"]
+    done = CliRunner().invoke(cli.gpunode, [words[0], "--set", "driver.branch=580", *words[1:], str(inventory)])
+    assert done.exit_code == code, done.output
+    assert set_option.environment() == given_before
+    assert _settings(inventory)["gpu-1"]["driver"]["branch"] == before == ("595" if given_before else "570")
 
 
 @pytest.mark.parametrize(
