@@ -15,7 +15,9 @@ from gevent.lock import BoundedSemaphore  # type: ignore[import-untyped]
 from pyinfra import host
 from pyinfra.context import ctx_host
 
+from gpunode.base.comparison import by_scope
 from gpunode.base.findings import Finding, FindingClass, totals
+from gpunode.base.messages import Scope
 from gpunode.base.reading import ParseError, Unknown
 from gpunode.base.run_context import Slot
 from gpunode.components.mig.boot import MigBoot
@@ -189,15 +191,16 @@ class _Node:
         said = self.began
         while True:
             view = self.view()
-            findings = self.judged(state, view)
-            of_cluster = (judge_extender(view),) if self.settings.device_plugin.method == "gpushare" else ()
-            bad = _wrong((*findings, *of_cluster))
+            extender = (judge_extender(view),) if self.settings.device_plugin.method == "gpushare" else ()
+            findings = (*self.judged(state, view), *extender)
+            bad = _wrong(findings)
             # What it said before does not count for good.
             silent = _watched.of(host.state).unanswered
             if silent is not None and self.is_late():
                 raise OperationRefused(silent)
             if silent is None and (not any(map(comes_by_itself, bad)) or self.is_late()):
-                return findings, of_cluster
+                parts = by_scope(findings)
+                return parts[Scope.NODE], parts[Scope.CLUSTER]
             if monotonic() - said >= _PROGRESS:
                 said = monotonic()
                 what = silent or f"{bad[0].what} is {bad[0].actual}, {bad[0].desired} is to come"

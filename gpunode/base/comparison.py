@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import EXIT_CODES, Finding, FindingClass
-from gpunode.base.messages import Kind, Message, Scope, slug
+from gpunode.base.messages import Kind, Message, Scope, declared, slug
 
 AS_DESIRED = "as the settings ask"
 BY_HAND = "mend what the cause names, or change the settings, and run deploys/gpu_node.py again"
@@ -106,6 +107,14 @@ class FindingMessage(Message):
         desired: None where no setting asks for it; cause: what could not be read, and why; of: as in `about`
         """
         return self.finding(FindingClass.NOT_KNOWN, "not known", desired, of=of, cause=cause, remedy=remedy)
+
+
+def by_scope(findings: Iterable[Finding]) -> dict[Scope, tuple[Finding, ...]]:
+    """Return scope -> the findings that are declared with it; of the node where no declaration says more."""
+    found: dict[Scope, tuple[Finding, ...]] = dict.fromkeys(Scope, ())
+    for item in findings:
+        found[getattr(declared().get(item.code), "scope", Scope.NODE)] += (item,)
+    return found
 
 
 def finding_message(

@@ -27,7 +27,7 @@ class Page:
 
     kind: what sort of message it is; seen: how texts name it; summary: one sentence that stands alone; detail: what it
     means and when it comes; causes, remedies: those that there are, an ellipsis where a node decides; exit: what it
-    does to the exit code
+    does to the exit code; scope: of a finding, whether it is about a node or the cluster; else empty
     """
 
     code: str
@@ -39,6 +39,7 @@ class Page:
     remedies: tuple[str, ...]
     exit: str
     source: str = ""
+    scope: str = ""
 
     @property
     def component(self) -> str:
@@ -85,6 +86,7 @@ def page_of(message: Message) -> Page:
         **texts,
         exit=message.exit,
         source=shown(message.source),
+        scope=getattr(message, "scope", ""),
     )
 
 

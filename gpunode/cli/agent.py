@@ -216,6 +216,8 @@ def collect(inventory: Path, silent_after: timedelta, show_all: bool, limit: tup
     with told(), watched() as watch:
         reports = collected(inventory, watch, datetime.now(UTC), silent_after, limit)
     found = of_reports(reports, call)
+    # null would say that there is no cluster.
+    del found["cluster"]
     if is_json():
         say_document(found, indent=None)
     else:

@@ -64,7 +64,7 @@ def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
         reports = tuple(NodeReport(name, (item,)) for name, item in up.items())
         for said, names in _alike(late).items():
             complain(f"{folded(names)}: {said}")
-        _finish(reports, inventory, junit, ExitCode.ERROR)
+        _finish(reports, inventory, junit, ExitCode.ERROR, asks_cluster=False)
     status = _provisioned(inventory)
     with told():
         reports = inspect(inventory)
@@ -79,11 +79,16 @@ def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
     _finish(whole, inventory, junit, code)
 
 
-def _finish(reports: tuple[NodeReport, ...], inventory: Path, junit: Path | None, status: ExitCode) -> NoReturn:
+def _finish(
+    reports: tuple[NodeReport, ...], inventory: Path, junit: Path | None, status: ExitCode, asks_cluster: bool = True
+) -> NoReturn:
     # Late, as all that the help does not need.
     from gpunode.fleet.reports.document import document
 
-    finish(document(reports, called(inventory)), unwritten_reports(reports, junit), status, indent=2)
+    found = document(reports, called(inventory))
+    if not asks_cluster:
+        del found["cluster"]
+    finish(found, unwritten_reports(reports, junit), status, indent=2)
 
 
 def _alike(late: Mapping[str, Finding]) -> dict[str, list[str]]:

@@ -17,7 +17,7 @@ from gpunode.cli.output import columns, is_json, output_option, say_document
 
 # Raised when a key of the document goes away or changes its meaning; a new key raises nothing.
 SCHEMA = 1
-_LABELS = ("seen as", "why", "remedy", "exit code", "source")
+_LABELS = ("seen as", "about", "why", "remedy", "exit code", "source")
 _COLUMN = max(map(len, _LABELS)) + 2
 
 
@@ -63,6 +63,7 @@ def page_text(page: Page, columns: int) -> str:
     """Return a code's page: its summary, the detail, and what is known of it in lines with a label."""
     told = {
         "seen as": page.seen,
+        "about": (f"the {page.scope}",) if page.scope else (),
         "why": page.causes,
         "remedy": page.remedies,
         "exit code": (page.exit,),

@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
+from gpunode.base.comparison import by_scope
 from gpunode.base.decision import marked
 from gpunode.base.findings import Finding, NodeReport
 from gpunode.base.messages import Scope
@@ -72,8 +73,20 @@ def findings(
         of_hosts = _exporters(cluster, view, judged), _taken(cluster, judged, view.nodes), _entries(cluster, judged)
         for host, item in chain(*of_hosts):
             found[host].append(item)
-        cluster_findings = tuple(findings_of_cluster(restarts.whole, restarts.deciding()))
-    return found, NodeReport(name, cluster_findings, scope=Scope.CLUSTER)
+        by_nodes: dict[str, Finding] = {}
+        for host, items in found.items():
+            parts = by_scope(items)
+            found[host] = list(parts[Scope.NODE])
+            by_nodes |= {item.what: item for item in parts[Scope.CLUSTER]}
+        own = tuple(findings_of_cluster(restarts.whole, restarts.deciding()))
+    return found, NodeReport(name, _once(own, by_nodes), scope=Scope.CLUSTER)
+
+
+def _once(own: tuple[Finding, ...], by_nodes: Mapping[str, Finding]) -> tuple[Finding, ...]:
+    """Return the cluster's findings, each once; what a node shows to be wrong is not ok."""
+    known = {item.what for item in own if item.is_negative}
+    more = {what: item for what, item in by_nodes.items() if what not in known}
+    return (*(item for item in own if item.what not in more), *more.values())
 
 
 def against(inventory: Path, hosts: Mapping[str, Settings], names: Sequence[str]) -> dict[str, str]:

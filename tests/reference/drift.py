@@ -93,7 +93,8 @@ def document() -> str:
         "stood behind `--limit` and `--set` (of a value that may be secret: `<not shown>`). "
         "`cluster` has the findings on what the cluster has one of, such as a helm release, whichever of its nodes "
         "answered; its `name` is `kubernetes.context`, else `kubernetes.kubeconfig`, else `cluster`. It is null where "
-        "no host that was looked at is a node of a cluster; `counts.hosts` leaves it out. "
+        "no host that was looked at is a node of a cluster; `agent collect`, and `ci` where a machine did not come up, "
+        "ask no cluster and have no such key. `counts.hosts` does not count it. "
         "`disruption` is what healing costs the node: "
         + ", ".join(f"`{level.name}`" for level in Disruption)
         + ", or null where there is nothing to heal or nobody can say. `since` is when a run first left the node to "

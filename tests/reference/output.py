@@ -22,12 +22,12 @@ from tests.reference import plan
 # Command -> the schema of its document.
 SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "agent bundle": agent.schema,
-    "agent collect": drift.schema,
+    "agent collect": partial(drift.schema, ("cluster",)),
     "agent install": agent.deployed_schema,
     "agent remove": agent.deployed_schema,
     "apply": drift.apply_schema,
     "check": check.schema,
-    "ci": drift.schema,
+    "ci": partial(drift.schema, ("cluster",)),
     "cluster": cluster.schema,
     "drift": drift.schema,
     "explain": explain.schema,

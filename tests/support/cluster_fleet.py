@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Any
 from unittest.mock import patch
 
@@ -56,8 +58,13 @@ class Fleet:
             return drift.inspect(self.inventory, only=only, limit=limit)
 
 
-def fleet(folder: Path, names: Collection[str] = ("gpu-1", "gpu-2", "gpu-3"), **kubernetes: Any) -> Fleet:
-    """Return nodes that are as desired, in a cluster whose release was uninstalled."""
+def fleet(
+    folder: Path,
+    names: Collection[str] = ("gpu-1", "gpu-2", "gpu-3"),
+    more: Mapping[str, Any] = MappingProxyType({}),
+    **kubernetes: Any,
+) -> Fleet:
+    """Return nodes that are as desired, in a cluster whose release was uninstalled; more: of the nodes' settings."""
     cluster = SimulatedCluster.of(folder, *names)
     nodes, labels = cluster.state()["nodes"], {CONFIG: "time-slicing-5-renamed", PRESENT: "true"}
     for each in nodes.values():
@@ -68,10 +75,24 @@ def fleet(folder: Path, names: Collection[str] = ("gpu-1", "gpu-2", "gpu-3"), **
     cluster.write(
         nodes=nodes, objects={"daemonsets.apps,pods": [_set(), *pods]}, namespaces={DAEMON_SET[5:]: dict([ENFORCED])}
     )
-    settings = {"kubernetes": cluster.settings(**kubernetes), "sharing": SHARED}
+    settings = {"kubernetes": cluster.settings(**kubernetes), "sharing": SHARED, **more}
     inventory = folder / "fleet.py"
     inventory.write_text(f"gpu_nodes = {[(name, settings) for name in names]!r}\n")
     return Fleet(inventory, cluster)
+
+
+def differences(
+    settings: Mapping[str, Any], plugin_is_there: bool = False, unreachable: Collection[str] = ()
+) -> dict[str, list[str]]:
+    """Return host or `the cluster` -> the codes of what differs; the DaemonSets went with the release."""
+    with TemporaryDirectory() as folder:
+        made = fleet(Path(folder), more=settings)
+        if not plugin_is_there:
+            made.cluster.write(objects={"daemonsets.apps,pods": []})
+        return {
+            report.title: [item.code for item in report.findings if item.is_negative]
+            for report in made.inspect(unreachable)
+        }
 
 
 def of_both(found: tuple[dict[str, list[Finding]], NodeReport | None], host: str = "gpu-1") -> list[Finding]:

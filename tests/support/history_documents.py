@@ -54,7 +54,9 @@ def at(minute: float) -> datetime:
 def collected(minute: float, hosts: Mapping[str, tuple[float, tuple[Finding, ...]]]) -> dict[str, Any]:
     """Return what agent collect prints at a minute; hosts: when each was read by its agent, and what was found."""
     reports = [NodeReport(name, found, at=f"{at(own):%Y-%m-%dT%H:%M:%SZ}") for name, (own, found) in hosts.items()]
-    return drift_document(reports, Call(INVENTORY), VERSION, at(minute))
+    found = drift_document(reports, Call(INVENTORY), VERSION, at(minute))
+    del found["cluster"]
+    return found
 
 
 def document(minute: float, hosts: Hosts, limit: tuple[str, ...] = (), inventory: str = INVENTORY) -> dict[str, Any]:

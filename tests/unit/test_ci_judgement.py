@@ -5,12 +5,14 @@ How the machines answer is SIMULATED.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from gpunode.facts.readiness import LONGEST
 from gpunode.fleet import nodes as fleet
+from gpunode.history.told import told
 from gpunode.system.readiness import Readiness
 from tests.support.ci_judgement import READY, Machines, answer
 from tests.support.messages import unnamed
@@ -55,6 +57,15 @@ def test_a_key_that_cannot_be_used_ends_the_waiting_with_what_to_do(
     assert done.exit_code == 1 and len(machines.seconds) == 1
     for text in (done.stderr, machines.errors()["gpu-1"]):
         assert unnamed(text, "/k", "GPUNODE_CI_KEY") == []
+
+
+def test_a_document_of_machines_that_did_not_come_up_has_nothing_of_a_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = Machines(tmp_path, monkeypatch, answer("booting", "refused")).ci("--wait", "0", "--output", "json")
+    document = json.loads(done.stdout)
+    assert set(document["hosts"]) == {"booting"} and "cluster" not in document
+    assert not told(document).has_cluster
 
 
 @pytest.mark.parametrize(("wait", "seconds"), [(0, LONGEST), (60, 60), (600, fleet.ANSWER_SECONDS)])

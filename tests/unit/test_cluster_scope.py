@@ -15,13 +15,18 @@ from xml.etree import ElementTree
 
 import jsonschema
 import pytest
+from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import CLUSTER, Finding, FindingClass, NodeReport, cluster_of, nodes_of
 from gpunode.base.messages import Scope
+from gpunode.cli import agent
 from gpunode.cli.rollout_run import say_head
+from gpunode.fleet import bundles
 from gpunode.fleet.call import Call
+from gpunode.fleet.engine import readings, remote
+from gpunode.fleet.engine.parts import Scheduler
 from gpunode.fleet.engine.readings import cluster_report
 from gpunode.fleet.engine.remote import Outcome as WorkerOutcome
 from gpunode.fleet.page import of_drift, of_rollout
@@ -182,6 +187,31 @@ def test_a_document_of_before_says_nothing_of_the_cluster_and_one_without_a_clus
     assert _changes(place)[1:] == [("left", CLUSTER, None)]
 
 
+def test_a_reading_whose_worker_was_lost_ends_nothing_of_the_cluster(
+    lacking: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = _recorded(lacking, tmp_path, [()])
+    lost = WorkerOutcome(NODES, "worker", None, None, "the worker was lost", True)
+    monkeypatch.setattr(remote, "outcomes", lambda *_, **__: iter([lost]))
+    reports = readings.reports(Scheduler("127.0.0.1", 8786), lacking.inventory, lambda hosts, done: None, 120)
+    record(place, told(_document(reports, 1), "drift"), "fleet.py")
+    of_cluster = [change for change in _changes(place) if change[1] == CLUSTER]
+    assert of_cluster == [("began", CLUSTER, RELEASE), ("began", CLUSTER, "cluster")]
+    assert _samples(reports, "cluster")["gpunode_cluster_state", "admin@prod", "error"] == 1
+
+
+def test_what_agents_report_ends_nothing_of_the_cluster(
+    lacking: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = _recorded(lacking, tmp_path, [()])
+    monkeypatch.setattr(bundles, "collected", lambda *_: (_good("gpu-1"), _good("gpu-2"), _good("gpu-3")))
+    done = CliRunner().invoke(agent.collect, ["--output", "json", str(lacking.inventory)])
+    collected = json.loads(done.stdout)
+    jsonschema.validate(collected, schema(optional=("cluster",)))
+    record(place, told({**collected, "at": (BEGIN + timedelta(minutes=30)).isoformat()}), "fleet.py")
+    assert done.exit_code == 0 and _changes(place) == [("began", CLUSTER, RELEASE)]
+
+
 @pytest.mark.parametrize(("later", "end"), [("limit", None), ("away", None), ("whole", "no longer told")])
 def test_what_a_reading_of_fewer_nodes_leaves_out_is_not_over(tmp_path: Path, later: str, end: str | None) -> None:
     place = Place(tmp_path / "history.sqlite")
@@ -319,9 +349,9 @@ def _part(found: dict[str, Any] | None) -> WorkerOutcome:
 def test_of_several_workers_readings_of_the_cluster_the_gravest_counts() -> None:
     read = [_report("prod", each, Scope.CLUSTER) for each in (OK, FindingClass.ERROR, BAD)]
     parts = [_part(_document((each,))) for each in read]
-    (found,) = cluster_report([*parts, _part(None)])
+    (found,) = cluster_report([*parts, _part(None)], {})
     assert (found.scope, found.findings[0].finding_class) == (Scope.CLUSTER, FindingClass.ERROR)
-    assert cluster_report([_part(None)]) == []
+    assert cluster_report([_part(None)], {}) == []
 
 
 def test_what_people_read_of_the_cluster(lacking: Fleet, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -246,16 +246,29 @@ def test_the_verdict_is_good_where_all_is_as_desired(cluster: SimulatedCluster, 
     assert re.match(r"(\d+) of \1 ", _verified(asked, _settings(cluster, method))) and not asked.refusals
 
 
-def test_the_verdict_notes_the_extender_of_the_cluster_and_not_of_the_node(
-    tmp_path: Path, asked: Host, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("method", "objects", "of_cluster"),
+    [
+        ("gpushare", [_SHARE_SET, _pod(SHARE), _extender(0)], [(EXTENDER, "not ready")]),
+        ("manifest", [], [(f"DaemonSet nvidia-device-plugin/{STATIC}", "none")]),
+        ("gpu-operator", [], [("helm release nvidia-device-plugin/nvdp", "none")]),
+    ],
+)
+def test_a_run_reports_what_the_whole_cluster_lacks_of_the_cluster_and_not_of_the_node(
+    tmp_path: Path,
+    asked: Host,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    objects: list[Any],
+    of_cluster: list[tuple[str, str]],
 ) -> None:
     noted: dict[str, list[Finding]] = {"node": [], "cluster": []}
     monkeypatch.setattr(run_end, "judged", lambda host, findings: noted["node"].extend(findings))
     monkeypatch.setattr(run_end, "cluster_judged", lambda state, name, findings: noted["cluster"].extend(findings))
-    cluster = _cluster(tmp_path, "gpushare")
-    cluster.write(objects={**THERE["gpushare"], IN_GPUSHARE_S: [_SHARE_SET, _pod(SHARE), _extender(0)]})
-    _verified(asked, _settings(cluster, "gpushare"))
-    assert [(item.what, item.actual) for item in noted["cluster"]] == [(EXTENDER, "not ready")] and asked.refusals
+    cluster = _cluster(tmp_path, method)
+    cluster.write(objects={**THERE[method], IN_GPUSHARE_S if method == "gpushare" else IN_PLUGIN_S: objects})
+    _verified(asked, _settings(cluster, method))
+    assert [(item.what, item.actual) for item in noted["cluster"]] == of_cluster and asked.refusals
     assert noted["node"] and all(item.finding_class is FindingClass.OK for item in noted["node"])
 
 

@@ -51,7 +51,7 @@ def ends(
         lost = str(error)
     known = {member.name for member in members}
     ends = [not_run(name, plan) or found.get(name) or _unknown(name, known, lost) for name, plan in plans.items()]
-    cluster = readings.cluster_report(ended)
+    cluster = readings.cluster_report(ended, {})
     return ends + [HostEnd(each.name, findings=each.findings, scope=each.scope) for each in cluster]
 
 

@@ -106,7 +106,7 @@ class Member:
 
     pattern: what --limit takes for it alone; fingerprint: of its settings and its address, which the worker must have;
     domain: what names its IMEX domain, by which other hosts' data, too, say what it is to be; None where it is in none.
-    disturbed: a run disturbs it, and disruption.max_parallel bounds at how many at once
+    disturbed: a run disturbs it, and disruption.max_parallel bounds at how many at once; cluster: its cluster's name
     """
 
     name: str
@@ -116,6 +116,7 @@ class Member:
     in_cluster: bool = False
     domain: str | None = None
     disturbed: bool = False
+    cluster: str | None = None
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ def roster(inventory: Path, limit: Collection[str] = (), only: Collection[str] |
             settings[name].engine.site,
             settings[name].kubernetes.enabled,
             ", ".join(sorted(settings[name].imex.nodes)) if settings[name].imex.enabled else None,
+            cluster=settings[name].kubernetes.cluster_name if settings[name].kubernetes.enabled else None,
         )
         for name in names
     )
@@ -58,7 +59,7 @@ def roster(inventory: Path, limit: Collection[str] = (), only: Collection[str] |
 
 # What no document came of, and what a worker's command refused.
 NOT_READ = command_error(
-    "engine.part-lost", "Workers did not read this host, or it is not known how their command ended on it.",
+    "engine.part-lost", "Workers did not read this host or cluster, or it is not known how their command ended on it.",
     "The worker or the scheduler was lost, no worker takes hosts of this site, or gpunode failed on the worker. The "
     "cause has the reason. Hosts of other parts are reported as usual.",
     remedy="look at the scheduler and its workers, and run the command again",
@@ -87,13 +88,13 @@ def reports(
     """
     words = ("drift", "--output", "json", "--timeout", f"{seconds:g}")
     found: list[NodeReport] = []
-    outcomes = _outcomes(scheduler, inventory, words, watch, limit, only)
+    members, outcomes = _outcomes(scheduler, inventory, words, watch, limit, only)
     for outcome in outcomes:
         for name, host, why in _hosts(outcome):
             if whole and host is None:
                 raise EngineError(f"{folded(outcome.names)} could not be read: {why}")
             found.append(_report(name, host, why))
-    return (*found, *cluster_report(outcomes))
+    return (*found, *cluster_report(outcomes, {each.name: each.cluster for each in members if each.cluster}))
 
 
 def plans(
@@ -102,7 +103,7 @@ def plans(
     """Return the plan of each host, or why there is none, as `gpunode plan` on a worker has it."""
     return {
         name: _plan(host, why)
-        for outcome in _outcomes(scheduler, inventory, ("plan", "--output", "json"), watch, limit, None)
+        for outcome in _outcomes(scheduler, inventory, ("plan", "--output", "json"), watch, limit, None)[1]
         for name, host, why in _hosts(outcome)
     }
 
@@ -114,15 +115,15 @@ def _outcomes(
     watch: Watch,
     limit: Collection[str],
     only: Collection[str] | None,
-) -> list[Outcome]:
-    """Return the outcomes in the order of the inventory's hosts."""
+) -> tuple[Sequence[Member], list[Outcome]]:
+    """Return the hosts that are taken, and the outcomes in their order."""
     members = roster(inventory, limit, only)
     watch(len(members), 0)
     found = list(
         remote.outcomes(scheduler, str(inventory), words, members, done=lambda hosts: watch(len(members), hosts))
     )
     place = {member.name: number for number, member in enumerate(members)}
-    return sorted(found, key=lambda outcome: place[outcome.names[0]])
+    return members, sorted(found, key=lambda outcome: place[outcome.names[0]])
 
 
 def _hosts(outcome: Outcome) -> Iterator[tuple[str, Mapping[str, Any] | None, str]]:
@@ -143,12 +144,16 @@ def _report(name: str, host: Mapping[str, Any] | None, why: str) -> NodeReport:
     return NodeReport(name, tuple(map(finding_from, host["findings"])), None if told is None else summary_from(told))
 
 
-def cluster_report(outcomes: Iterable[Outcome]) -> list[NodeReport]:
-    """Return the cluster's report as the workers' documents have it: the gravest of them, none where none has one."""
+def cluster_report(outcomes: Sequence[Outcome], clusters: Mapping[str, str]) -> list[NodeReport]:
+    """Return the gravest cluster report of the workers; an error where a part with nodes of a cluster has none."""
     found = [cluster for each in outcomes if (cluster := (each.document or {}).get("cluster")) is not None]
     reports = [
         NodeReport(each["name"], tuple(map(finding_from, each["findings"])), scope=Scope.CLUSTER) for each in found
     ]
+    lost = (host for each in outcomes if not (each.document or {}).get("cluster") for host in _hosts(each))
+    for name, why in ((name, why) for name, _, why in lost if name in clusters):
+        item = replace(_not_read(why), component="device_plugin", what="cluster")
+        reports.append(NodeReport(clusters[name], (item,), scope=Scope.CLUSTER))
     gravest = worst(item for report in reports for item in report.findings)
     return [report for report in reports if worst(report.findings) is gravest][:1]
 

@@ -18,7 +18,7 @@ def document(
 ) -> dict[str, Any]:
     """Return the document: schema, gpunode's version, when, exit code, counts, and per host its class and findings.
 
-    The cluster's are a key of their own, null where no cluster was judged.
+    The cluster's are a key of their own, null where no host is a node of one. A command that asks none deletes it.
     call: how the command was called; version: gpunode's, of the one that runs where none is given; at: when the nodes
     had been read, now where it is not given. counts: class -> how many hosts, and how many findings, are of it;
     errors: none yet, for whoever prints it
@@ -48,8 +48,8 @@ def _findings(report: NodeReport) -> dict[str, Any]:
     return {"class": worst(report.findings).value, "findings": [item.to_json() for item in report.findings]}
 
 
-def schema() -> dict[str, Any]:
-    """Return the JSON schema of the document."""
+def schema(optional: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the JSON schema of the document; optional: the keys that may be missing."""
     classes = [item.value for item in FindingClass]
     fields = Finding("", FindingClass.OK, "", code="").to_json()
     count = {"type": "object", "propertyNames": {"enum": classes}, "additionalProperties": COUNT}
@@ -65,7 +65,7 @@ def schema() -> dict[str, Any]:
     cluster = {"anyOf": [objects({"name": TEXT, **judged}), {"type": "null"}]}
     counts = {"hosts": count, "findings": count}
     keys = {"errors": ERRORS, "cluster": cluster, "hosts": each(host)}
-    return document_schema(SCHEMA, counts, (0, 1, 2), keys, OF_CALL)
+    return document_schema(SCHEMA, counts, (0, 1, 2), keys, OF_CALL, optional)
 
 
 def _summary() -> dict[str, Any]:

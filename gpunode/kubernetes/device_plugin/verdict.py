@@ -67,6 +67,7 @@ DAEMON_SET = cluster_finding(
     "DaemonSet",
     "A DaemonSet that is to run on GPU nodes is missing or not ready.",
     "The device plugin, the exporter or another plugin runs by it, a pod on each GPU node.",
+    scope=Scope.CLUSTER,
 )
 POD = cluster_finding(
     "pod of",

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision, Step
 from gpunode.base.disruption import Disruption
-from gpunode.base.messages import Scope
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.kubernetes.gpushare.configuration import Configuration, Extender, SchedulerError, configuration
@@ -71,7 +70,6 @@ SCHEDULER = cluster_finding(
     "kube-scheduler",
     "The kube-scheduler of a control-plane host does not use gpushare's extender as desired.",
     "gpushare's pods are placed by memory only where it is used. The manifest or configuration differs.",
-    scope=Scope.CLUSTER,
 )
 
 
