@@ -39,7 +39,6 @@ _NEWER = command_error(
 _LOG = "read /var/lib/gpunode/agent/private/run/log on the node, and correct the cause; the next pull tries again"
 _RUN_BROKEN = command_error(
     "agent.run-broken", "gpunode did not finish on the node, or reached no verdict.",
-    "Where the agent's own state is damaged, the message names its file: gpunode was not started.",
     remedy=_LOG,
 )  # fmt: skip
 
@@ -144,8 +143,7 @@ def judged(name: str, found: Collected, now: datetime, silent: timedelta) -> Nod
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ParseError(f"the agent's report is not one: {type(error).__name__}: {error}") from None
     if not any(each.is_negative for each in findings) and (code or gravest is not worst(findings)):
-        why = "the node's agent reports it without a finding"
-        findings += (_bad(_RUN_BROKEN, f"exit code {code}, {gravest}", "exit code 0", why, _LOG),)
+        findings += (_bad(_RUN_BROKEN, f"exit code {code}, {gravest}", "exit code 0", "no finding says why", _LOG),)
     return NodeReport(name, (*findings, *_in_time(at, last, now, silent)), summary, f"{at:%Y-%m-%dT%H:%M:%SZ}")
 
 

@@ -370,10 +370,10 @@ def report(
     for each in [found] if "error" in found else found.get("errors") or ():
         code = str(each.get("code") or "agent.run-broken")
         findings.append(finding(Refused(code, str(each["error"]), "see `gpunode explain " + code + "`")))
-    # Whatever the exit code is of (the cluster, for example), the node is not shown as good.
     if status and all(each["class"] == "ok" for each in findings):
-        refused = Refused("agent.run-broken", f"gpunode ended with {status}", "look at the log on the node")
-        findings.append(finding(refused))
+        findings.append(
+            finding(Refused("agent.run-broken", f"gpunode ended with {status}", "read the log on the node"))
+        )
     worst = "error" if len(findings) > len(host["findings"]) else host["class"]
     return {
         "schema": REPORT_SCHEMA,

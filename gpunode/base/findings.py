@@ -37,13 +37,12 @@ class NodeSummary:
         return {**asdict(self), "gpu_models": list(self.gpu_models)}
 
 
-# The types that a summary's field has in JSON, by its annotation.
-_IN_JSON = {"str": (str,), "str | None": (str, NoneType), "int": (int,), "tuple[str, ...]": (list,)}
+_JSON_TYPES = {"str": (str,), "str | None": (str, NoneType), "int": (int,), "tuple[str, ...]": (list,)}
 
 
 def summary_from(found: Mapping[str, Any]) -> NodeSummary:
     """Return the summary of which `to_json` gave this, perhaps with more keys; raise KeyError or ValueError."""
-    known = {field.name: _typed(found, field.name, *_IN_JSON[str(field.type)]) for field in fields(NodeSummary)}
+    known = {field.name: _typed(found, field.name, *_JSON_TYPES[str(field.type)]) for field in fields(NodeSummary)}
     models = tuple(_typed({"gpu_models": each}, "gpu_models", str) for each in known["gpu_models"])
     return NodeSummary(**{**known, "gpu_models": models})
 

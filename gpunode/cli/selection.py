@@ -50,8 +50,7 @@ def _set(context: click.Context, option: click.Parameter, words: tuple[str, ...]
     from gpunode.settings.set_option import OverrideError
 
     try:
-        # Now: what reads settings, in this process and in its children, finds them there. To the end of the root's
-        # context: click does not close that of a command whose words are refused.
+        # Of the root's context: click does not close that of a command whose words are refused.
         context.find_root().with_resource(overrides.give(words, context.params.get("limit", ())))
     except OverrideError as error:
         raise click.BadParameter(with_code(str(error), error.code)) from None
