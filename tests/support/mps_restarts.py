@@ -26,6 +26,7 @@ from gpunode.settings import Settings, settings_from
 from tests.support.mps_clients import gpu_pod
 from tests.support.simulated_cluster import SimulatedCluster, node
 from tests.support.verify import GOOD
+from tests.support.verify_cluster import _pod, _set
 
 # What is found of the cluster itself, among what is found of the nodes.
 CLUSTER = "@cluster"
@@ -98,7 +99,11 @@ def _cluster(folder: Path) -> SimulatedCluster:
     for each in nodes.values():
         each["metadata"]["labels"] |= labels
         each["metadata"]["annotations"] = {OURS: json.dumps([CONFIG, PRESENT, MPS_CAPABLE], separators=(",", ":"))}
-    made.write(with_daemon=True, nodes=nodes, objects={"daemonsets.apps,pods": [], "daemonsets.apps": []})
+    made.write(
+        with_daemon=True,
+        nodes=nodes,
+        objects={"daemonsets.apps,pods": [_set(), *(_pod(node=name) for name in NODES)], "daemonsets.apps": []},
+    )
     installed(made, _settings(made, 4), _settings(made, 4))
     made.write(objects={**made.state()["objects"], "pods": [gpu_pod("training")]}, calls=[])
     return made
