@@ -196,7 +196,7 @@ def test_a_fact_tells_which_running_container_has_which_gpu_and_whose_a_process_
     out(node, CTR.format(asks="--env NVIDIA_VISIBLE_DEVICES=all", name="refused"))
     out(node, CTR.format(asks="", name="none"))
     out(node, "systemd-run --quiet --collect --unit=trainer gpunode-lab-hold 1 --name trainer; sleep 1")
-    run = command("pyinfra", "--json", _inventory(tmp_path, node, SHARED), "fact", "facts.gpu_users.GpuUsers")
+    run = command("pyinfra", "--json", _inventory(tmp_path, node, SHARED), "fact", "facts.gpu.GpuUsers")
     out(node, "systemctl stop trainer; for name in one refused none; do ctr -n team task kill --signal KILL $name; "
               "sleep 0.5; ctr -n team container rm $name; done; ctr namespaces rm team")  # fmt: skip
     assert run.code == 0, run.printed
