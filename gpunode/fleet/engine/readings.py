@@ -145,7 +145,10 @@ def _report(name: str, host: Mapping[str, Any] | None, why: str) -> NodeReport:
 
 
 def cluster_report(outcomes: Sequence[Outcome], clusters: Mapping[str, str]) -> list[NodeReport]:
-    """Return the gravest cluster report of the workers; an error where a part with nodes of a cluster has none."""
+    """Return what the workers found of the cluster as one report, of each thing the gravest finding.
+
+    An error is in it where a part with nodes of a cluster has no report of it.
+    """
     found = [cluster for each in outcomes if (cluster := (each.document or {}).get("cluster")) is not None]
     reports = [
         NodeReport(each["name"], tuple(map(finding_from, each["findings"])), scope=Scope.CLUSTER) for each in found
@@ -154,8 +157,12 @@ def cluster_report(outcomes: Sequence[Outcome], clusters: Mapping[str, str]) -> 
     for name, why in ((name, why) for name, _, why in lost if name in clusters):
         item = replace(_not_read(why), component="device_plugin", what="cluster")
         reports.append(NodeReport(clusters[name], (item,), scope=Scope.CLUSTER))
-    gravest = worst(item for report in reports for item in report.findings)
-    return [report for report in reports if worst(report.findings) is gravest][:1]
+    by_thing: dict[tuple[str, str], Finding] = {}
+    for item in (item for report in reports for item in report.findings):
+        before = by_thing.setdefault((item.code, item.what), item)
+        if worst((before, item)) is not before.finding_class:
+            by_thing[item.code, item.what] = item
+    return [replace(report, findings=tuple(by_thing.values())) for report in reports[:1]]
 
 
 def _not_read(why: str) -> Finding:
