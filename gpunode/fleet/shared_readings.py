@@ -8,13 +8,12 @@ announce it), the first question fetches all answers in one round trip. The rule
 - A reading that was under way while something changed is handed to the one who asked, and not kept.
 - Preparation and execution do not share a reading where a plan is shown between them, which somebody may think over;
   in a run that asks nobody (`pyinfra -y`) they do. None is kept longer than MAX_AGE.
-- An answer that is not whole is not kept: the probe is then run alone.
+- An answer that is not whole is not kept: the probe is then run alone, as plain text. A node without gzip needs that.
 """
 
 from __future__ import annotations
 
 import secrets
-import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -30,8 +29,6 @@ from gpunode.base.run_context import ANNOUNCING, Slot
 
 # Seconds. What a command started may go on after the command has ended, and other people work on nodes too.
 MAX_AGE = 30.0
-# Characters of one word of a command line: Linux takes 131,072 (MAX_ARG_STRLEN), with all quotes that are around it.
-LONGEST = 120_000
 
 
 @dataclass
@@ -92,7 +89,6 @@ class Snapshot:
         if known.issuperset(probe.texts):
             return True, as_output(probe.lines(self._selected(arguments)))
         texts: list[str] = [text for text in dict.fromkeys(probe.texts) if text not in known]
-        own = len(texts)
         if self._settled:
             texts += [
                 text
@@ -102,12 +98,7 @@ class Snapshot:
         # While every operation changes something, each asks for its own alone: the rest would be outdated unread.
         self._settled = True
         valid, mark = self._valid, secrets.token_hex(8)
-        command = batch_command(texts, mark)
-        # What has no room is asked by itself, when an operation comes to it.
-        while len(texts) > own and not _fits(command):
-            texts.pop()
-            command = batch_command(texts, mark)
-        succeeded, answer = run(command)
+        succeeded, answer = run(batch_command(texts, mark))
         # From its end: a node that is slow to answer (a wedged GPU) would else be asked anew by every operation.
         taken = self.clock()
         if not succeeded:
@@ -136,13 +127,6 @@ class Snapshot:
         if now != self._valid or self.clock() - self._taken > MAX_AGE:
             self._answers.clear()
         self._valid = now
-
-
-def _fits(command: str) -> bool:
-    """Say whether a node takes a command: sh, chroot or sudo, and the local shell each put quotes around it."""
-    for _ in range(3):
-        command = shlex.quote(command)
-    return len(command) <= LONGEST
 
 
 Method = Callable[..., Any]

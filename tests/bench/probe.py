@@ -18,6 +18,7 @@ from typing import Any
 
 import click
 
+from gpunode.base.probe import batch_command
 from gpunode.facts.node import PARTS
 from gpunode.facts.node import Node as NodeFact
 from gpunode.lab import nodes
@@ -34,9 +35,10 @@ _ON_NODE = Path(__file__).parent / "on_node.py"
 
 @dataclass(frozen=True)
 class Cost:
-    """Hold what one probe starts, and the processor time of every run."""
+    """Hold what one probe sends and starts, and the processor time of every run."""
 
     name: str
+    characters: int
     programs: int
     processes: int
     processor_ms: tuple[float, ...]
@@ -48,8 +50,9 @@ class Cost:
 
 
 def commands() -> dict[str, str]:
-    """Return the shell command of each component's probe, and of the whole one, as facts give them to pyinfra."""
-    return {**{name: str(fact().command()) for name, fact in PARTS.items()}, WHOLE: str(NodeFact().command())}
+    """Return the shell command of each component's probe as facts give it to pyinfra, and the one that drift sends."""
+    whole = batch_command(NodeFact().command().texts, "0" * 16)
+    return {**{name: str(fact().command()) for name, fact in PARTS.items()}, WHOLE: whole}
 
 
 def measure(node: Node, rounds: int) -> tuple[Cost, ...]:
@@ -74,16 +77,16 @@ def measure(node: Node, rounds: int) -> tuple[Cost, ...]:
         raise contenders.BenchError(
             f"{node.name} ran the probes with exit code {ran.returncode}:\n{ran.stderr[-3000:]}"
         )
-    return costs(tuple(asked), json.loads(ran.stdout))
+    return costs(asked, json.loads(ran.stdout))
 
 
-def costs(names: tuple[str, ...], printed: Mapping[str, Any]) -> tuple[Cost, ...]:
-    """Return what the node printed, by the probes' names."""
+def costs(sent: Mapping[str, str], printed: Mapping[str, Any]) -> tuple[Cost, ...]:
+    """Return what the node printed, by the probes' names; sent: name -> command."""
     found = []
-    for number, name in enumerate(names):
+    for number, (name, command) in enumerate(sent.items()):
         row = printed[f"{number:03}"]
         programs, processes = row["started"]
-        found.append(Cost(name, programs, processes, tuple(row["processor_ms"])))
+        found.append(Cost(name, len(command), programs, processes, tuple(row["processor_ms"])))
     return tuple(found)
 
 
@@ -95,6 +98,7 @@ def as_json(found: tuple[Cost, ...], load: tuple[float, float]) -> dict[str, Any
         "probes": [
             {
                 "name": each.name,
+                "characters": each.characters,
                 "programs": each.programs,
                 "processes": each.processes,
                 "processor_ms": each.median_ms,
@@ -114,19 +118,24 @@ def as_markdown(found: tuple[Cost, ...], load: tuple[float, float]) -> str:
         f"By `tests/bench/probe.py`, on one converged lab node. {page.taken_on()} Load before {load[0]:.1f}, after "
         f"{load[1]:.1f}.",
         "",
-        "Programs and processes are those that a probe starts, as strace counts them; a process without a program is a "
-        "part of the shell. Milliseconds are processor time (user and system, of all of them), the median of "
+        "Characters are those of the command that travels to the node; the whole is compressed. Programs and processes "
+        "are those that a probe starts, as strace counts them; a process without a program is a part of the shell. "
+        "Milliseconds are processor time (user and system, of all of them), the median of "
         f"{len(found[0].processor_ms)} runs, all probes taken in turns.",
         "",
-        "| probe | programs | processes | processor ms |",
-        "|---|---:|---:|---:|",
-        *(f"| {each.name} | {each.programs} | {each.processes} | {each.median_ms:.1f} |" for each in parts),
+        "| probe | characters | programs | processes | processor ms |",
+        "|---|---:|---:|---:|---:|",
+        *(
+            f"| {each.name} | {each.characters} | {each.programs} | {each.processes} | {each.median_ms:.1f} |"
+            for each in parts
+        ),
     ]
     programs, processes = sum(each.programs for each in parts), sum(each.processes for each in parts)
     together = sum(each.median_ms for each in parts)
-    lines.append(f"| each by itself, together | {programs} | {processes} | {together:.1f} |")
+    characters = sum(each.characters for each in parts)
+    lines.append(f"| each by itself, together | {characters} | {programs} | {processes} | {together:.1f} |")
     lines += [
-        f"| **{each.name}** | {each.programs} | {each.processes} | {each.median_ms:.1f} |"
+        f"| **{each.name}** | {each.characters} | {each.programs} | {each.processes} | {each.median_ms:.1f} |"
         for each in found
         if each.name == WHOLE
     ]

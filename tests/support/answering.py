@@ -29,7 +29,7 @@ from gpunode.lab.state import CHECKOUT, lab_folder
 MARK = "recorded-for-many"
 # About what a node takes.
 _SECONDS = 0.5
-_MARK_OF = re.compile(rb"gpunode:reading ([0-9a-f]+) end")
+_MARK_OF = re.compile(rb"gpunode:reading ([0-9a-f]+)")
 
 
 class _Login(asyncssh.SSHServer):

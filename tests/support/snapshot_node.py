@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import re
 import subprocess
 from collections.abc import Callable
 
@@ -11,8 +14,17 @@ from gpunode.base.probe import Probe
 from gpunode.fleet.shared_readings import Changes, Snapshot, as_output
 
 
-def shell(command: str) -> list[str]:
-    return subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout.splitlines()
+def shell(command: str, path: str | None = None, shell: str = "sh") -> list[str]:
+    environment = {"PATH": path} if path else None
+    line = [*shell.split(), "-c", command]
+    return subprocess.run(line, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def unpacked(batch: str) -> str:
+    """Return the batch's command with its shell text as it is before it is compressed."""
+    return re.sub(
+        r'eval "\$\(echo (\S+) .*?\)"', lambda found: gzip.decompress(base64.b64decode(found[1])).decode(), batch
+    )
 
 
 def asking(*names: str) -> Probe:
@@ -27,6 +39,7 @@ class Node:
         self.commands: list[str] = []
         self.changes = Changes()
         self.now = 0.0
+        self.path: str | None = None
         self.snapshot: Snapshot = Snapshot(self.changes, clock=lambda: self.now)
         self.during: Callable[[], None] = lambda: None
         self.spoil: Callable[[list[str]], list[str]] = lambda lines: lines
@@ -34,7 +47,7 @@ class Node:
     def run(self, command: str) -> tuple[bool, CommandOutput]:
         self.commands.append(command)
         settings = "".join(f"{name}='{value}'\n" for name, value in self.facts.items())
-        lines = shell(settings + command)
+        lines = shell(settings + command, self.path)
         self.during()
         return True, as_output(self.spoil(lines))
 
@@ -78,6 +91,6 @@ def session(announced: list[str], steps: list[str]) -> list[str]:
                 names = [word for word in (verb, *words) if word in node.facts]
                 stage, sudo = "prepare" if "preparing" in words else "execute", "sudo" if "sudo" in words else ""
                 lines = node.ask(*names, stage=stage, arguments=sudo, across="across" in words)
-                asked = " ".join(name for name in node.facts if f"${name}" in node.commands[-1])
+                asked = " ".join(name for name in node.facts if f"${name}" in unpacked(node.commands[-1]))
                 found.append(f"{' '.join(lines)}, asked {len(node.commands)} times, last for {asked}")
     return found

@@ -27,6 +27,7 @@ from gpunode.settings import settings_from
 from gpunode.system.gpu import parse_gpus
 from gpunode.system.health import GpuHealth, Health, Xid, parse_health
 from tests.support.smi_rows import memory
+from tests.support.snapshot_node import unpacked
 from tests.support.verify import GOOD, SETTINGS
 
 pytestmark = pytest.mark.pure
@@ -165,7 +166,9 @@ def test_a_wedged_gpu_is_waited_for_once_in_a_reading(tmp_path: Path, code: int,
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
     texts = [probe for _, probe in PARTS]
-    lines = shell(loaded(batch_command(texts, "m") if batched else Probe(PARTS)), f"{tmp_path}:{os.environ['PATH']}")
+    lines = shell(
+        loaded(unpacked(batch_command(texts, "m")) if batched else Probe(PARTS)), f"{tmp_path}:{os.environ['PATH']}"
+    )
     # Two, and at the same time (above): what hung is not asked again by any part.
     calls = [line.partition("=")[0] for line in (tmp_path / "calls").read_text().splitlines()]
     assert sorted(calls) == ["--query-gpu", "--query-remapped-rows"]

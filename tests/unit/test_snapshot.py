@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-import shlex
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,7 @@ from pyinfra.api.state import State
 from pyinfra.context import ctx_host
 
 from gpunode.base.probe import Probe, batch_answers, batch_command
+from gpunode.facts.node import Node as NodeFact
 from gpunode.fleet.shared_readings import Snapshot, as_output
 from gpunode.operations.phase import is_unattended
 from tests.support.snapshot_node import Node, asking, shell
@@ -26,16 +28,35 @@ def node() -> Node:
     return node
 
 
-def test_what_has_no_room_in_a_command_line_is_asked_by_itself(node: Node) -> None:
-    for number in range(5):
-        node.snapshot.announce(Probe([(None, f"echo long={number}; : {'x' * 30_000}")]))
+@pytest.mark.parametrize("missing", ["base64", "gzip"])
+def test_a_node_that_cannot_decompress_a_question_is_asked_in_plain_text(
+    node: Node, missing: str, tmp_path: Path
+) -> None:
+    for name in {"sh", "tr", "base64", "gzip"} - {missing}:
+        (tmp_path / name).symlink_to(shutil.which(name) or name)
+    node.path = str(tmp_path)
     assert (node.ask("one"), node.ask("two")) == (["one=1"], ["two=2"])
-    assert len(node.commands) == 1 and 60_000 < len(node.commands[0]) < 131_072
-    # As @chroot's connector puts it: a shell, chroot's own, and the local one.
-    command = node.commands[0]
-    for _ in range(2):
-        command = f"sh -c {shlex.quote(command)}"
-    assert shell(command) == shell(node.commands[0])
+    assert len(node.commands) == 4
+
+
+TEXTS = (
+    "printf '%s\\n' '\\0101 $x `y` !' \"a\\\\b\"",
+    "printf é | od -c",
+    "cat << E\n$((1 + 1))\n\tE\nE",
+    'read -r line; echo "=$line"',
+)
+
+
+@pytest.mark.parametrize("program", ["sh", "bash", "busybox sh"])
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_compressed_text_runs_as_it_was_written(program: str, text: str) -> None:
+    plain = shell(f"export LC_ALL=C; {text}", shell=program)
+    assert batch_answers([text], "m", shell(batch_command([text], "m"), shell=program)) == {text: plain}
+
+
+def test_a_node_is_sent_few_characters() -> None:
+    # sudo writes each command line to the node's log.
+    assert len(batch_command(NodeFact().command().texts, "m")) <= 30_000
 
 
 def test_a_change_on_any_host_ends_the_readings_of_all(node: Node) -> None:
