@@ -229,6 +229,12 @@ def pending(item: Finding, reason: str) -> Finding:
     )
 
 
+def awaits_boot(item: Finding, cause: str, remedy: str = REBOOT_NODE) -> Finding:
+    """Return a difference that a boot of the node removes."""
+    waiting, disruption = FindingClass.REBOOT_PENDING, Disruption.reboot
+    return replace(item, finding_class=waiting, cause=cause, remedy=remedy, disruption=disruption)
+
+
 def by_hand(item: Finding, cause: str) -> Finding:
     """Return a difference that no run removes as a person's to mend, with what is in the way."""
     if item.finding_class in (FindingClass.OK, FindingClass.NOT_KNOWN):

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gpunode.base import versions
-from gpunode.base.comparison import REBOOT, REBOOT_NODE, RUN
+from gpunode.base.comparison import REBOOT, REBOOT_NODE, RUN, awaits_boot
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.components.driver.state import DriverState, awaits_boot, driver_finding
+from gpunode.components.driver.state import DriverState, driver_finding
 from gpunode.system.gpu import Gpus
 
 UVM_DEVICE = "/dev/nvidia-uvm"
@@ -134,7 +134,7 @@ def gpus(on_bus: int, actual: Gpus) -> Finding:
 def _loaded(desired: Loading, actual: DriverState, running: str) -> Finding:
     if actual.reboot_pending:
         cause = _ON_OLD_KERNEL.format(running=running) if actual.waits_for_kernel else _ON_OLD_MODULE
-        return awaits_boot(LOADED_MODULE, actual.runs, actual.to_come, cause)
+        return awaits_boot(LOADED_MODULE.compared(actual.runs, actual.to_come, False), cause)
     version, rule = actual.loaded_version, desired.rule
     good = version is not None and (rule is None or versions.in_branch(version, rule))
     # A module that is not loaded yet comes without a boot; one that is loaded goes by a boot alone.
@@ -155,7 +155,7 @@ def _parameters(desired: Loading, actual: DriverState) -> Iterator[Finding]:
         return
     names = [other.partition("=")[0] for other in others]
     to_be = ", ".join(f"{name}={desired.parameters[name]}" for name in names)
-    yield awaits_boot(PARAMETERS, ", ".join(others), to_be, _CHANGED)
+    yield awaits_boot(PARAMETERS.compared(", ".join(others), to_be, False), _CHANGED)
 
 
 def _uvm(actual: DriverState) -> Finding:
@@ -232,7 +232,7 @@ def decide_removal(allowed: Disruption, actual: DriverState) -> Decision[Act]:
     )
     if not loaded:
         return Decision((absent, module))
-    gone = awaits_boot(LOADED_MODULE, actual.runs, "none", REMOVED)
+    gone = awaits_boot(LOADED_MODULE.compared(actual.runs, "none", False), REMOVED)
     return Decision((absent, module, gone), (boot_step("boot the node without the driver", bad(gone), allowed),))
 
 
@@ -240,6 +240,6 @@ def _installed(allowed: Disruption, actual: DriverState) -> Finding:
     ways = " and ".join(actual.ways)
     if removal_waits(allowed, actual):
         cause = _LOADED.format(loaded_version=actual.loaded_version, name=allowed.name)
-        return awaits_boot(INSTALLED_BY, ways, "none", cause, _ALLOW)
+        return awaits_boot(INSTALLED_BY.compared(ways, "none", False), cause, _ALLOW)
     disruption = Disruption.nothing if actual.loaded_version is None else Disruption.reboot
     return INSTALLED_BY.compared(ways, "none", False, disruption=disruption)

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from gpunode.base.comparison import REBOOT_NODE, FindingMessage, finding_message
-from gpunode.base.disruption import Disruption
-from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.comparison import finding_message
 from gpunode.base.probe_output import repeated, values
 from gpunode.base.reading import Reading
 from gpunode.packages.driver_packages.installed import pinned_by_apt
@@ -19,12 +17,6 @@ from gpunode.system.boot import Boot
 from gpunode.system.unit import starts_at_boot
 
 driver_finding = partial(finding_message, "driver")
-
-
-def awaits_boot(message: FindingMessage, actual: str, desired: str, cause: str, remedy: str = REBOOT_NODE) -> Finding:
-    """Return a difference that a boot of the node removes."""
-    pending, disruption = FindingClass.REBOOT_PENDING, Disruption.reboot
-    return message.finding(pending, actual, desired, cause=cause, remedy=remedy, disruption=disruption)
 
 
 _VERSION = re.compile(r"\b(\d{3}\.\d{2,3}(?:\.\d{2})?)\b")

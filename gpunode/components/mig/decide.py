@@ -13,6 +13,7 @@ from gpunode.base.comparison import (
     REBOOT,
     RESTART,
     RUN,
+    awaits_boot,
     by_hand,
     file_message,
     finding_message,
@@ -171,7 +172,7 @@ def _untold(desired: Desired, actual: Actual, error: TargetError) -> Decision[Mi
     reason = str(error)
     item = CONFIGURATION.compared("not applied", desired.settings.config, False, cause=reason)
     if actual.reboot_pending and actual.mig.status in DRIVERLESS:
-        item = _awaits_boot(item, _ON_DISK, _BOOT)
+        item = awaits_boot(item, _ON_DISK, _BOOT)
     elif actual.mig.status not in DRIVERLESS or not actual.driver_comes:
         if isinstance(error, StateNotKnown) and actual.mig.status not in DRIVERLESS:
             remedy = "run `nvidia-smi` on the node, and mend what the findings of the driver tell"
@@ -210,12 +211,7 @@ def _mode(target: Target) -> Finding:
     found = gpu.current if gpu.settled else f"{gpu.current}, {gpu.pending} after the next reset"
     good = (gpu.current, gpu.pending) == (target.mode, target.mode)
     item = MODE.compared(found, target.mode, good, of=str(gpu.index), disruption=target.disruption)
-    return _awaits_boot(item, _MODE_WAITS, _BOOT_OR_FREE) if target.waits else item
-
-
-def _awaits_boot(item: Finding, cause: str, remedy: str) -> Finding:
-    pending, disruption = FindingClass.REBOOT_PENDING, Disruption.reboot
-    return replace(item, finding_class=pending, cause=cause, remedy=remedy, disruption=disruption)
+    return awaits_boot(item, _MODE_WAITS, _BOOT_OR_FREE) if target.waits else item
 
 
 def _instances(target: Target) -> Finding:

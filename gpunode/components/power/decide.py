@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from gpunode.base.comparison import AS_DESIRED, REBOOT, RUN, by_hand, file_message, finding_message
+from gpunode.base.comparison import AS_DESIRED, REBOOT, RUN, awaits_boot, by_hand, file_message, finding_message
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
@@ -180,7 +180,7 @@ def _unanswered(desired: Desired, gpus: Gpus) -> Decision[PowerChange]:
     item = POWER.compared("not told", AS_DESIRED, False, cause=cause)
     waits = None
     if desired.driver_waits:
-        item = _awaits_boot(item, _ON_DISK, _BOOT)
+        item = awaits_boot(item, _ON_DISK, _BOOT)
         waits = item.cause if is_forbidden(Disruption.reboot, desired.allowed, 0) else None
     disruption = item.disruption or Disruption.nothing
     return Decision((item,), (Step("set power limits, clocks and ECC", (item,), disruption, waits),))
@@ -256,13 +256,8 @@ def _ecc(settings: PowerSettings, gpu: Gpu) -> Iterator[tuple[Finding, Task | No
     item = ECC.compared(gpu.ecc.current, to_be, gpu.ecc.current == to_be, of=of)
     if gpu.ecc.current != to_be:
         item = replace(item, actual=f"{gpu.ecc.current}, {to_be} after the next boot")
-        item = _awaits_boot(item, _BY_BOOT, _ALLOW_BOOT)
+        item = awaits_boot(item, _BY_BOOT, _ALLOW_BOOT)
     yield item, None
-
-
-def _awaits_boot(item: Finding, cause: str, remedy: str) -> Finding:
-    pending, disruption = FindingClass.REBOOT_PENDING, Disruption.reboot
-    return replace(item, finding_class=pending, cause=cause, remedy=remedy, disruption=disruption)
 
 
 def _persistence(every: Sequence[Rule], gpu: Gpu) -> Iterator[tuple[Finding, Task | None]]:
