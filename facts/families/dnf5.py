@@ -5,27 +5,14 @@ from __future__ import annotations
 import shlex
 
 from gpunode.base.probe import Probe, shell_text
-from gpunode.components.dcgm.state import NAMES as DCGM
-from gpunode.components.runtime_packages import RUNTIMES
-from gpunode.components.toolkit.state import NAMES as TOOLKIT
 from gpunode.facts.base import NodeFact, probe_command
-from gpunode.facts.families.rpm import SKIPPING, VERSION, RpmRepository, versions
+from gpunode.facts.families.rpm import RUNTIME_PACKAGES, SKIPPING, VERSION, RpmRepository, driver_packages, versions
 from gpunode.packages.driver_packages.choice import Offers
-from gpunode.packages.driver_packages.names import COMPANIONS, FOREIGN, OWN
 from gpunode.packages.driver_packages.simulation import Simulation
 from gpunode.packages.families.dnf import nevra, parse_offers
 from gpunode.packages.families.dnf5 import LOCKLIST, parse_simulation
 
-# The functions of that file, `of_driver` above all.
-DRIVER_PACKAGES = shell_text(
-    "packages/families/dnf5",
-    VERSIONLOCK=LOCKLIST,
-    EVR=VERSION,
-    OWN=OWN,
-    FOREIGN=FOREIGN,
-    COMPANIONS=" ".join(COMPANIONS),
-    BESIDE=f"{TOOLKIT}|{DCGM}|^({'|'.join(RUNTIMES).replace('.', '[.]')})$",
-)
+DRIVER_PACKAGES = driver_packages("dnf5", RUNTIME_PACKAGES, VERSIONLOCK=LOCKLIST)
 
 VERSIONS = versions("dnf5")
 

@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import shlex
 
-from gpunode.base.probe import Probe, shell_text
+from gpunode.base.probe import Probe, Text, shell_text
+from gpunode.components.dcgm.state import NAMES as DCGM
+from gpunode.components.runtime_packages import RUNTIMES
+from gpunode.components.toolkit.state import NAMES as TOOLKIT
 from gpunode.facts.base import NodeFact, probe_command
 from gpunode.packages.deb import AptRepository, parse_apt_repository
-from gpunode.packages.driver_packages.names import FOREIGN, OWN
+from gpunode.packages.driver_packages.names import COMPANIONS, FOREIGN, OWN
 from gpunode.packages.families.rpm import parse_installed
 from gpunode.packages.installed_packages import InstalledPackages
 from gpunode.packages.keyring import PRIMARY_KEYS
 
 # rpm prints (none) for the epoch of a package that has none.
 VERSION = "%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}"
+# The packages of container runtimes, by their whole names.
+RUNTIME_PACKAGES = f"^({'|'.join(RUNTIMES).replace('.', '[.]')})$"
 # A foreign repository that dnf cannot read is passed over; ours is read by itself before, and must answer.
 SKIPPING = "'--setopt=*.skip_if_unavailable=1'"
+
+
+def driver_packages(manager: str, *also: str, **lock: str) -> Text:
+    """Return the functions of a manager's file, `of_driver` above all.
+
+    also: patterns of further packages; lock: the file with the manager's locks, by the name that the functions know
+    """
+    others = "|".join((TOOLKIT, DCGM, *also))
+    patterns = {"OWN": OWN, "FOREIGN": FOREIGN, "COMPANIONS": " ".join(COMPANIONS), "BESIDE": others}
+    return shell_text(f"packages/families/{manager}", EVR=VERSION, **lock, **patterns)
 
 
 def versions(manager: str) -> str:

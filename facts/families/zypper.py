@@ -5,12 +5,9 @@ from __future__ import annotations
 import shlex
 
 from gpunode.base.probe import Probe, shell_text
-from gpunode.components.dcgm.state import NAMES as DCGM
-from gpunode.components.toolkit.state import NAMES as TOOLKIT
 from gpunode.facts.base import NodeFact, probe_command
-from gpunode.facts.families.rpm import VERSION, RpmRepository
+from gpunode.facts.families.rpm import VERSION, RpmRepository, driver_packages
 from gpunode.packages.driver_packages.choice import Offers
-from gpunode.packages.driver_packages.names import COMPANIONS, FOREIGN, OWN
 from gpunode.packages.driver_packages.simulation import Simulation
 from gpunode.packages.families.zypper import LOCKS, OURS, parse_offers, parse_simulation
 
@@ -19,16 +16,7 @@ WAITS = """
 export ZYPP_LOCK_TIMEOUT="${ZYPP_LOCK_TIMEOUT:-300}"
 """
 
-# The functions of that file, `of_driver` above all.
-DRIVER_PACKAGES = shell_text(
-    "packages/families/zypper",
-    LOCKS=LOCKS,
-    EVR=VERSION,
-    OWN=OWN,
-    FOREIGN=FOREIGN,
-    BESIDE=f"{TOOLKIT}|{DCGM}",
-    COMPANIONS=" ".join(COMPANIONS),
-)
+DRIVER_PACKAGES = driver_packages("zypper", LOCKS=LOCKS)
 
 DRIVER_STATE = f"{DRIVER_PACKAGES}\n{shell_text('packages/families/zypper_state', OURS=OURS)}"
 
