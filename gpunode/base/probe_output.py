@@ -63,6 +63,21 @@ def repeated(lines: Iterable[str], key: str) -> list[str]:
     return [value for found, value in pairs(lines) if found == key]
 
 
+def number(text: str) -> int:
+    """Return a whole number, of 19 digits at most; raise ParseError."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 20):
+        raise ParseError(f"not a number: {text[:40]!r}")
+    return int(text)
+
+
+def timestamp(text: str) -> float:
+    """Return a time in seconds; raise ParseError."""
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ParseError(f"not a time: {text[:40]!r}") from error
+
+
 def cells(line: str, count: int) -> list[str]:
     """Return what tabs divide of a line; raise ParseError where it is another number of cells."""
     found = line.split("\t")

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpunode.base.probe_output import cells, repeated, values
-from gpunode.base.reading import ParseError, Reading
+from gpunode.base.probe_output import cells, number, repeated, values
+from gpunode.base.reading import Reading
 from gpunode.system.gpu import parse_gpus
 from gpunode.system.smi import data, parse_list
 
@@ -215,12 +215,12 @@ def _processes(
 ) -> Iterator[GpuProcess]:
     of = {each.pid: each.id for each in containers if each.pid is not None}
     for pid, group in groups:
-        of |= {_number(pid): each.id for each in containers if each.id in group}
+        of |= {number(pid): each.id for each in containers if each.id in group}
     for row in csv.reader(lines, skipinitialspace=True):
         # Where there is none, the program says so in words.
         if len(row) == 4 and row[0].startswith("GPU-"):
             gpu, pid, name, memory = (cell.strip() for cell in row)
-            yield GpuProcess(gpu, _number(pid), name, int(memory) if memory.isdecimal() else None, of.get(_number(pid)))
+            yield GpuProcess(gpu, number(pid), name, int(memory) if memory.isdecimal() else None, of.get(number(pid)))
 
 
 def _containers(lines: Iterable[str], names: Mapping[str, str], known: Asked) -> Iterator[GpuContainer]:
@@ -269,9 +269,3 @@ def _specification(content: str) -> dict[str, Any] | None:
     except (binascii.Error, zlib.error, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 20):
-        raise ParseError(f"not a process's number: {text[:40]!r}")
-    return int(text)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from typing import Any
 
-from gpunode.base.probe_output import decoded, repeated, values
+from gpunode.base.probe_output import decoded, repeated, timestamp, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.toml_edit import ConfigurationRefused, plain
 from gpunode.base.versions import program_version
@@ -222,7 +222,7 @@ _RECORDED_BEFORE_START = 300.0
 def _loaded(recorded: str | None, started: float | None) -> str | None:
     """Return the digest that was recorded for the last start of the daemon."""
     digest, _, when = (recorded or "").partition(" ")
-    at = _seconds(when)
+    at = timestamp(when) if when else None
     if digest in ("", _EMPTY) or at is None or started is None or at < started - _RECORDED_BEFORE_START:
         return None
     return digest
@@ -246,15 +246,8 @@ def _cri_state(plugin_lines: list[str]) -> str | None:
     return next((state for state in states if state != "ok"), "ok")
 
 
-def _seconds(text: str | None) -> float | None:
-    try:
-        return float(text) if text else None
-    except ValueError as error:
-        raise ParseError(f"not a time: {text!r}") from error
-
-
 def _latest(times: list[str]) -> float | None:
-    return max((at for at in map(_seconds, times) if at is not None), default=None)
+    return max((timestamp(each) for each in times if each), default=None)
 
 
 def parse_containerd(lines: list[str]) -> Containerd:

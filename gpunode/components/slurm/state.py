@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from gpunode.base.probe_output import cells, repeated, values
+from gpunode.base.probe_output import cells, number, repeated, timestamp, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.versions import program_version
 from gpunode.system.service import seconds
@@ -68,7 +68,7 @@ def cores_of(rows: Iterable[str]) -> tuple[tuple[int, ...], ...]:
 
 def near_cores(cores: Sequence[Collection[int]], near: Collection[int]) -> str | None:
     """Return the cores of these CPUs as Slurm's list; None where there is no choice: they are all, or not known."""
-    found = [number for number, cpus in enumerate(cores) if set(cpus) & set(near)]
+    found = [core for core, cpus in enumerate(cores) if set(cpus) & set(near)]
     return ranges(found) if found and len(found) < len(cores) else None
 
 
@@ -164,7 +164,7 @@ class Slurm(Reading):
 def parse_slurm(lines: list[str]) -> Slurm:
     """Parse the probe's lines (gpunode/components/slurm/state.sh)."""
     found = values(lines)
-    written = [_time(text) for text in repeated(lines, "written")]
+    written = [timestamp(text) for text in repeated(lines, "written")]
     units = dict(_unit(line, max(written, default=0.0)) for line in repeated(lines, "unit"))
     return Slurm(
         version=program_version(found.get("version")),
@@ -181,7 +181,7 @@ def parse_slurm(lines: list[str]) -> Slurm:
         gpus=tuple(_gpu(line) for line in repeated(lines, "gpu")),
         capabilities=tuple(_capability(line) for line in repeated(lines, "capability")),
         cores=cores_of(repeated(lines, "cpu")),
-        steps=_number(found.get("steps", "0")),
+        steps=number(found.get("steps", "0")),
         node=found.get("node"),
     )
 
@@ -208,7 +208,7 @@ def _unit(line: str, written: float) -> tuple[str, SlurmUnit]:
 
 def _gpu(line: str) -> SlurmGpu:
     address, minor, near, name = cells(line, 4)
-    return SlurmGpu(address, _number(minor), name, numbers(near))
+    return SlurmGpu(address, number(minor), name, numbers(near))
 
 
 def _capability(line: str) -> Capability:
@@ -216,16 +216,3 @@ def _capability(line: str) -> Capability:
     if match is None:
         raise ParseError(f"not a capability: {line[:80]!r}")
     return Capability(int(match[1]), int(match[2]), None if match[3] is None else int(match[3]), int(match[4]))
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal():
-        raise ParseError(f"not a number: {text[:40]!r}")
-    return int(text)
-
-
-def _time(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise ParseError(f"not a time: {text[:40]!r}") from error
