@@ -215,18 +215,15 @@ def unrecorded(message: FindingMessage) -> Finding:
     return message.not_known(None, cause, "look at the node itself: `gpunode plan INVENTORY`")
 
 
-def pending(item: Finding, reason: str) -> Finding:
-    """Return drift that waits for a restart that the settings do not allow as pending: it was not forgotten."""
+def pending(
+    item: Finding, reason: str, remedy: str = DRAIN_FIRST, disruption: Disruption = Disruption.restart
+) -> Finding:
+    """Return drift that waits for a disruption that the settings do not allow as pending: it was not forgotten."""
     if item.finding_class is not FindingClass.DRIFT:
         return item
     # Also of a daemon that is down: its containers may run on, and would feel how it starts.
-    return replace(
-        item,
-        finding_class=FindingClass.RESTART_PENDING,
-        cause=reason,
-        remedy=DRAIN_FIRST,
-        disruption=Disruption.restart,
-    )
+    waiting = FindingClass.RESTART_PENDING
+    return replace(item, finding_class=waiting, cause=reason, remedy=remedy, disruption=disruption)
 
 
 def awaits_boot(item: Finding, cause: str, remedy: str = REBOOT_NODE) -> Finding:

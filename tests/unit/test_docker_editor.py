@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.components.docker.editor import Daemon, DaemonRefused, render
+from gpunode.base.toml_edit import ConfigurationRefused
+from gpunode.components.docker.editor import Daemon, render
 
 pytestmark = pytest.mark.pure
 PATH = "/usr/bin/nvidia-container-runtime"
@@ -24,7 +25,7 @@ PATH = "/usr/bin/nvidia-container-runtime"
     ],
 )
 def test_what_cannot_be_edited_is_refused_with_its_place(text: str, says: str) -> None:
-    with pytest.raises(DaemonRefused, match=says):
+    with pytest.raises(ConfigurationRefused, match=says):
         render(text, "26.1.5", Daemon())
 
 

@@ -10,7 +10,8 @@ from gpunode.base.comparison import DRIFT, RUN, by_hand, configuration, configur
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
-from gpunode.components.docker.editor import NVIDIA_RUNTIME, Daemon, DaemonRefused, render, tells_of_cdi
+from gpunode.base.toml_edit import ConfigurationRefused
+from gpunode.components.docker.editor import NVIDIA_RUNTIME, Daemon, render, tells_of_cdi
 from gpunode.components.docker.state import Docker
 from gpunode.components.runtime import (
     MEND_BOOT,
@@ -55,7 +56,7 @@ def effective(state: Docker) -> dict[str, str | None]:
 
 
 def change(state: Docker, desired: Daemon) -> RuntimeChange | None:
-    """Return what is to be changed, None where file and daemon are as desired; raise DaemonRefused.
+    """Return what is to be changed, None where file and daemon are as desired; raise ConfigurationRefused.
 
     `state.daemon_version` must be known.
     """
@@ -63,7 +64,7 @@ def change(state: Docker, desired: Daemon) -> RuntimeChange | None:
     writes = text != (state.config_text or "")
     reasons = list(_differences(state, desired))
     if writes and (flags := [flag for flag in state.flags if flag in _FLAGS]):
-        raise DaemonRefused(
+        raise ConfigurationRefused(
             f"dockerd is started with {', '.join(flags)}, and does not start where the file says "
             f"{', '.join(_FLAGS[flag] for flag in flags)} as well; take the flag out of its unit (or of "
             "/etc/default/docker), and run again"
@@ -202,7 +203,7 @@ def _to_come(daemon: Daemon, actual: Docker) -> tuple[RuntimeChange | None, str 
     """Return the change of file and daemon, None where there is none; and why a run cannot make it."""
     try:
         to_come = change(actual, daemon)
-    except DaemonRefused as refusal:
+    except ConfigurationRefused as refusal:
         return None, f"{actual.config_path}: {refusal}"
     if actual.active and not actual.answers:
         return to_come, (

@@ -13,24 +13,13 @@ from functools import lru_cache
 from typing import Any
 
 from gpunode.base import versions
-from gpunode.base.toml_edit import bare, ended_like, not_utf8, where
+from gpunode.base.toml_edit import ConfigurationRefused, bare, ended_like, not_utf8, where
 
 NVIDIA_RUNTIME = "/usr/bin/nvidia-container-runtime"
 _CGROUP_DRIVER = "native.cgroupdriver="
 # Docker's release notes: runtimes in daemon.json since 1.12, `features.cdi` since 25.0, and on where nothing says
 # otherwise since 28.2.
 _OLDEST, _CDI_SINCE, _CDI_DEFAULT_SINCE = "1.12", "25.0", "28.2"
-
-
-class DaemonRefused(ValueError):
-    """Say why a daemon.json cannot be edited; the file is left as it is.
-
-    `key`: what of the file it is about, by which its line is found.
-    """
-
-    def __init__(self, message: str, key: str | None = None) -> None:
-        super().__init__(message)
-        self.key = key
 
 
 @dataclass(frozen=True)
@@ -51,7 +40,7 @@ class Daemon:
 def render(text: str | None, docker_version: str, desired: Daemon) -> str:
     """Return the text of daemon.json with what is asked; `text` is the present file, None or blank for none.
 
-    Raises DaemonRefused where the file is not a JSON object, says a key twice, or this docker lacks what is asked.
+    Raise ConfigurationRefused where the file is not a JSON object, has a key twice, or this docker lacks a feature.
     """
     _check_version(docker_version, desired)
     before = text or ""
@@ -60,13 +49,13 @@ def render(text: str | None, docker_version: str, desired: Daemon) -> str:
     had = json.dumps(document)
     try:
         _edit(document, desired, versions.major_minor(docker_version))
-    except DaemonRefused as refusal:
+    except ConfigurationRefused as refusal:
         line = where(before, [json.dumps(refusal.key)]) if refusal.key else ""
-        raise DaemonRefused(f"{line}{refusal}") from None
+        raise ConfigurationRefused(f"{line}{refusal}") from None
     if json.dumps(document) == had and body.strip():
         return before
     if reason := not_utf8(before):
-        raise DaemonRefused(reason)
+        raise ConfigurationRefused(reason)
     return ended_like(_written(document, _indent(body)), before)
 
 
@@ -82,14 +71,14 @@ def _edit(document: dict[str, Any], desired: Daemon, docker: str) -> None:
 
 
 def _written(document: dict[str, Any], indent: int | str) -> str:
-    """Return a document as text that says the same when it is read again; raise DaemonRefused where there is none."""
+    """Return a document as text that is read again as the same; raise ConfigurationRefused where there is none."""
     text = json.dumps(document, indent=indent, ensure_ascii=False) + "\n"
     try:
         text.encode()
     except UnicodeEncodeError:  # half of a pair of surrogates, which only an escape can write
         text = json.dumps(document, indent=indent) + "\n"
     if json.dumps(_parsed(text)) != json.dumps(document):
-        raise DaemonRefused("the file holds values that do not outlive an edit; mend it by hand")
+        raise ConfigurationRefused("the file holds values that do not outlive an edit; mend it by hand")
     return text
 
 
@@ -97,11 +86,11 @@ def _check_version(docker_version: str, desired: Daemon) -> None:
     try:
         actual = versions.major_minor(docker_version)
     except versions.VersionError as error:
-        raise DaemonRefused(f"{docker_version!r} is not a docker version such as 26.1.5") from error
+        raise ConfigurationRefused(f"{docker_version!r} is not a docker version such as 26.1.5") from error
     if not versions.at_least(actual, _OLDEST):
-        raise DaemonRefused(f"docker {actual} is not supported; {_OLDEST} is the first that reads runtimes")
+        raise ConfigurationRefused(f"docker {actual} is not supported; {_OLDEST} is the first that reads runtimes")
     if desired.cdi and not versions.at_least(actual, _CDI_SINCE):
-        raise DaemonRefused(f"docker {actual} has no CDI; {_CDI_SINCE} is the first that has")
+        raise ConfigurationRefused(f"docker {actual} has no CDI; {_CDI_SINCE} is the first that has")
 
 
 def _parsed(text: str) -> dict[str, Any]:
@@ -112,7 +101,7 @@ def _parsed(text: str) -> dict[str, Any]:
         if len(found) != len(pairs):
             names = [name for name, _ in pairs]
             twice = next(name for name in names if names.count(name) > 1)
-            raise DaemonRefused(
+            raise ConfigurationRefused(
                 f"{where(text, [json.dumps(twice)])}the file says {twice!r} twice, and docker takes one of them; mend "
                 "it by hand"
             )
@@ -120,21 +109,21 @@ def _parsed(text: str) -> dict[str, Any]:
 
     try:
         document = json.loads(text, object_pairs_hook=once, parse_constant=_constant)
-    except DaemonRefused:
+    except ConfigurationRefused:
         raise
     except ValueError as error:
-        raise DaemonRefused(f"the file is not JSON: {error}; mend it by hand or move it away") from error
+        raise ConfigurationRefused(f"the file is not JSON: {error}; mend it by hand or move it away") from error
     except RecursionError as error:
-        raise DaemonRefused("the file is nested too deeply; mend it by hand or move it away") from error
+        raise ConfigurationRefused("the file is nested too deeply; mend it by hand or move it away") from error
     if document is None:
         return {}
     if not isinstance(document, dict):
-        raise DaemonRefused(f"the file is no JSON object, but {type(document).__name__}; mend it by hand")
+        raise ConfigurationRefused(f"the file is no JSON object, but {type(document).__name__}; mend it by hand")
     return document
 
 
 def _constant(name: str) -> Any:
-    raise DaemonRefused(f"the file is not JSON: {name} is no number of JSON's; mend it by hand")
+    raise ConfigurationRefused(f"the file is not JSON: {name} is no number of JSON's; mend it by hand")
 
 
 def _table(parent: dict[str, Any], key: str, made: bool = True) -> dict[str, Any]:
@@ -145,7 +134,9 @@ def _table(parent: dict[str, Any], key: str, made: bool = True) -> dict[str, Any
         parent[key] = {}
     table = parent[key]
     if not isinstance(table, dict):
-        raise DaemonRefused(f"{key!r} is no object in this file, but {json.dumps(table)[:80]}; mend it by hand", key)
+        raise ConfigurationRefused(
+            f"{key!r} is no object in this file, but {json.dumps(table)[:80]}; mend it by hand", key
+        )
     return table
 
 
@@ -180,7 +171,9 @@ def _cgroup_driver(document: dict[str, Any], driver: str) -> None:
     options = document.get(key)
     options = [] if options is None else options
     if not isinstance(options, list):
-        raise DaemonRefused(f"{key!r} is no list in this file, but {json.dumps(options)[:80]}; mend it by hand", key)
+        raise ConfigurationRefused(
+            f"{key!r} is no list in this file, but {json.dumps(options)[:80]}; mend it by hand", key
+        )
     desired = f"{_CGROUP_DRIVER}{driver}"
     said = [option for option in options if isinstance(option, str) and option.startswith(_CGROUP_DRIVER)]
     if said != [desired]:

@@ -17,10 +17,11 @@ from gpunode.base.comparison import (
     by_hand,
     file_message,
     finding_message,
+    pending,
 )
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
-from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.findings import Finding
 from gpunode.components.mig.boot import NAME, MigBoot, desired_files, lines_of
 from gpunode.components.mig.device_filter import Match
 from gpunode.components.mig.state import Mig
@@ -234,15 +235,8 @@ def _unmatched(desired: Desired) -> Iterator[Finding]:
 
 
 def _waiting(item: Finding, containers: int) -> Finding:
-    if item.finding_class is not FindingClass.DRIFT:
-        return item
-    return replace(
-        item,
-        finding_class=FindingClass.RESTART_PENDING,
-        cause=f"{item.cause or _CHANGES}, and {_CONTAINERS.format(containers=containers)}",
-        remedy=_ALLOW_RESET,
-        disruption=Disruption.reset,
-    )
+    reason = f"{item.cause or _CHANGES}, and {_CONTAINERS.format(containers=containers)}"
+    return pending(item, reason, _ALLOW_RESET, Disruption.reset)
 
 
 def _next_boot(every: Sequence[Target], boot: MigBoot) -> Iterator[Finding]:

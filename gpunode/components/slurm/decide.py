@@ -199,7 +199,7 @@ def _with_steps(
     waits, forbidden = None, is_forbidden(Disruption.reset, desired.allowed, actual.steps)
     if change.restart and unread and forbidden:
         waits = _STEPS.format(steps=actual.steps)
-        waiting = {item: replace(pending(item, waits), remedy=_DRAIN, disruption=Disruption.reset) for item in done}
+        waiting = {item: pending(item, waits, _DRAIN, Disruption.reset) for item in done}
         findings = tuple(waiting.get(item, item) for item in findings)
         done = tuple(waiting[item] for item in done)
     steps = tuple(
