@@ -30,7 +30,7 @@ def driver_packages(manager: str, *also: str, **lock: str) -> Text:
     """
     others = "|".join((TOOLKIT, DCGM, *also))
     patterns = {"OWN": OWN, "FOREIGN": FOREIGN, "COMPANIONS": " ".join(COMPANIONS), "BESIDE": others}
-    return shell_text(f"packages/families/{manager}", EVR=VERSION, **lock, **patterns)
+    return shell_text(f"packages/families/{manager}", (), EVR=VERSION, **lock, **patterns)
 
 
 def versions(manager: str) -> str:
