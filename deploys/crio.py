@@ -1,5 +1,6 @@
 """CRI-O with the nvidia runtime."""
 
+from gpunode.components.crio.decide import desired_of
 from gpunode.deploys.component import component, drain, run_alone, settings
 from gpunode.deploys.drain import uncordon
 from gpunode.operations import crio as runtime
@@ -9,15 +10,12 @@ from gpunode.operations import systemd
 @component("CRI-O", own_files=True)
 def crio() -> None:
     """Give a CRI-O that is there the nvidia runtime, and restart it only if what runs is not what is asked."""
-    desired = settings().crio
-    if not desired.enabled:
+    if not settings().crio.enabled:
         return
+    desired = desired_of(settings())
     runtime.configuration(
-        name=f"Configure CRI-O: default runtime {desired.default_runtime}",
-        default_runtime=desired.default_runtime,
-        systemd_cgroup=desired.systemd_cgroup,
-        nvidia=settings().toolkit.enabled,
-        restart_allowed=settings().disruption.allow != "nothing",
+        name=f"Configure CRI-O: default runtime {desired.runtimes.default}",
+        desired=desired,
         drain=drain(),
         _parallel=settings().disruption.max_parallel,
     )

@@ -1,5 +1,6 @@
 """docker with the nvidia runtime."""
 
+from gpunode.components.docker.decide import desired_of
 from gpunode.components.runtime_packages import docker_packages
 from gpunode.deploys import runtime_packages
 from gpunode.deploys.component import component, distribution, drain, run_alone, settings
@@ -11,21 +12,14 @@ from gpunode.operations import systemd
 @component("docker", own_files=True)
 def docker() -> None:
     """Install docker, give it the nvidia runtime, and restart it only where a reload is not enough."""
-    desired = settings().docker
-    if not desired.enabled:
+    if not settings().docker.enabled:
         return
-    allowed = settings().disruption.allow != "nothing"
-    packages: dict[str, str | None] = dict.fromkeys(docker_packages(desired.source, distribution()), desired.version)
-    runtime_packages.installed(
-        "docker", desired.source, packages, lambda: runtime.packages_wait(desired.version, allowed)
-    )
+    desired, source = desired_of(settings()), settings().docker.source
+    packages: dict[str, str | None] = dict.fromkeys(docker_packages(source, distribution()), desired.version)
+    runtime_packages.installed("docker", source, packages, lambda: runtime.packages_wait(desired))
     runtime.configuration(
-        name=f"Configure docker: default runtime {desired.default_runtime}",
-        default_runtime=desired.default_runtime,
-        systemd_cgroup=desired.systemd_cgroup,
-        nvidia=settings().toolkit.enabled,
-        restart_allowed=allowed,
-        cdi=desired.cdi,
+        name=f"Configure docker: default runtime {desired.daemon.default}",
+        desired=desired,
         drain=drain(),
         _parallel=settings().disruption.max_parallel,
     )

@@ -8,10 +8,10 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from gpunode.base.disruption import Disruption, Drain
+from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.docker.decide import Desired, decide_configuration, decide_version
-from gpunode.components.docker.editor import NVIDIA_RUNTIME, Daemon
+from gpunode.components.docker.editor import NVIDIA_RUNTIME
 from gpunode.components.docker.state import Docker as State
 from gpunode.facts.docker import Docker
 from gpunode.operations.failure import node_operation, require
@@ -26,21 +26,12 @@ PROGRAM = Program(
 
 
 @node_operation
-def configuration(
-    default_runtime: str,
-    systemd_cgroup: bool,
-    nvidia: bool,
-    restart_allowed: bool,
-    cdi: bool | None = None,
-    drain: Drain | None = None,
-) -> Iterator[Any]:
-    """Bring docker's runtimes to what is asked; reload the daemon where that is enough, else restart it.
+def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]:
+    """Configure docker's runtimes; reload the daemon where that is enough, else restart it.
 
-    + default_runtime: nvidia or runc
-    + systemd_cgroup: systemd's cgroup driver, else cgroupfs
-    + nvidia: whether there is a runtime nvidia
-    + restart_allowed: if not, containers that a restart would end are left alone, with the restart pending
-    + cdi: features.cdi; None leaves it as it is
+    A restart that `desired.allowed` forbids while containers run is reported as pending.
+
+    + desired: by `desired_of(settings)` of gpunode/components/docker/decide.py
     """
     yield from ready(PROGRAM)
     state = require(host.get_fact(Docker), "docker's state")
@@ -49,22 +40,20 @@ def configuration(
             raise missing(PROGRAM, state.binary)
         yield StringCommand("true")  # a forecast: the package comes with an operation before this one
         return
-    daemon = Daemon(default_runtime, systemd_cgroup, nvidia, cdi)
-    allowed = Disruption.restart if restart_allowed else Disruption.nothing
-    decision = decide_configuration(Desired(daemon, allowed), state)
+    decision = decide_configuration(desired, state)
     said = f"docker runs with default runtime {state.default_runtime}" if state.active else "its file is right"
-    desired = to_carry_out(decision, said, "docker's daemon.json changes")
-    if desired is None:
+    change = to_carry_out(decision, said, "docker's daemon.json changes")
+    if change is None:
         return
-    host.log(_told(state, desired.act))
+    host.log(_told(state, change.act))
     read = {state.config_path: state.config_text}
     yield from changed(
         PROGRAM,
-        desired,
+        change,
         read,
         since=state.default_runtime or "",
-        needs=NVIDIA_RUNTIME if nvidia else "",
-        drain=drain if desired.act == "restart" else None,
+        needs=NVIDIA_RUNTIME if desired.daemon.nvidia else "",
+        drain=drain if change.act == "restart" else None,
         config=state.config_path,
         binary=state.binary or "dockerd",
     )
@@ -81,11 +70,6 @@ def _told(state: State, act: str) -> str:
     return f"docker is restarted under {state.containers} running containers: {kept}"
 
 
-def packages_wait(version: str | None, restart_allowed: bool) -> str | None:
-    """Return why docker's packages are not upgraded now, by the node as it is; None where nothing is in their way.
-
-    + version: itself or its branch, None: any; restart_allowed: whether containers may feel a restart
-    """
-    state = require(host.get_fact(Docker), "docker's state")
-    allowed = Disruption.restart if restart_allowed else Disruption.nothing
-    return decide_version(Desired(Daemon(), allowed=allowed, version=version), state)[1]
+def packages_wait(desired: Desired) -> str | None:
+    """Return why docker's packages are not upgraded in this run; None where they are."""
+    return decide_version(desired, require(host.get_fact(Docker), "docker's state"))[1]

@@ -10,12 +10,10 @@ from gpunode.base.decision import Decision, Step, behind, is_forbidden, marked
 from gpunode.base.disruption import Disruption
 from gpunode.components.containerd import decide as containerd
 from gpunode.components.crio import decide as crio
-from gpunode.components.crio.change import Runtimes as CrioRuntimes
 from gpunode.components.cuda import decide as cuda
 from gpunode.components.dcgm import decide as dcgm
 from gpunode.components.dcgm import drop_ins as dcgm_files
 from gpunode.components.docker import decide as docker
-from gpunode.components.docker.editor import Daemon
 from gpunode.components.driver import decide as driver
 from gpunode.components.driver.flavour import wanted_driver
 from gpunode.components.driver.sides import Actual, desired
@@ -50,9 +48,7 @@ def _containerd(settings: Settings, node: Node) -> Decision[Any]:
 
 
 def _docker(settings: Settings, node: Node) -> Decision[Any]:
-    desired, allowed = settings.docker, Disruption[settings.disruption.allow]
-    daemon = Daemon(desired.default_runtime, desired.systemd_cgroup, settings.toolkit.enabled, desired.cdi)
-    return docker.decide(docker.Desired(daemon, allowed, desired.version), node.docker)
+    return docker.decide(docker.desired_of(settings), node.docker)
 
 
 def _driver(settings: Settings, node: Node) -> Decision[Any]:
@@ -77,9 +73,7 @@ def _podman(settings: Settings, node: Node) -> Decision[Any]:
 
 
 def _crio(settings: Settings, node: Node) -> Decision[Any]:
-    desired, allowed = settings.crio, Disruption[settings.disruption.allow]
-    runtimes = CrioRuntimes(desired.default_runtime, desired.systemd_cgroup, settings.toolkit.enabled)
-    return crio.decide(crio.Desired(runtimes, allowed, desired.version), node.crio)
+    return crio.decide(crio.desired_of(settings), node.crio)
 
 
 def _imex(settings: Settings, node: Node) -> Decision[Any]:

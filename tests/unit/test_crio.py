@@ -18,7 +18,7 @@ from gpunode.base.findings import FindingClass
 from gpunode.base.toml_edit import plain
 from gpunode.base.versions import in_branch
 from gpunode.components.crio.change import NVIDIA, Runtimes, render
-from gpunode.components.crio.decide import Desired, decide
+from gpunode.components.crio.decide import Desired, decide, desired_of
 from gpunode.components.crio.state import Crio, Merged, merged, parse_crio
 from gpunode.facts.crio import Crio as CrioFact
 from gpunode.facts.transaction import TransactionJournal
@@ -142,14 +142,7 @@ def test_of_crio_drift_plan_verdict_and_run_say_the_same(actual: Crio, allow: st
         return
     host = Host({CrioFact: actual, TransactionJournal: Journal(None, None, None, False)})
     with ctx_host.use(host):
-        given_commands = commands(
-            crio.configuration,
-            host,
-            default_runtime=runtime,
-            systemd_cgroup=systemd,
-            nvidia=True,
-            restart_allowed=allow != "nothing",
-        )
+        given_commands = commands(crio.configuration, host, desired=desired_of(asked))
     assert host.refusals == ([decision.refusal] if decision.refusal else [])
     assert (given_commands != []) == (made is not None and made.change is not None and made.waits is None)
 

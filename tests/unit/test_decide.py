@@ -18,6 +18,7 @@ from gpunode.components.containerd.decide import desired_of as containerd_desire
 from gpunode.components.containerd.editor import Runtimes, render
 from gpunode.components.containerd.state import DropIn
 from gpunode.components.cuda.decide import desired_of as cuda_desired
+from gpunode.components.docker.decide import desired_of as docker_desired
 from gpunode.components.docker.editor import Daemon
 from gpunode.components.docker.editor import render as render_docker
 from gpunode.components.podman.state import Podman
@@ -129,14 +130,13 @@ def _agree(component: str, node: Node, allow: str, cdi: bool | None, operation: 
     if change is not None and change.waits is not None:
         assert {item.what for item in change.settles} <= waiting
     held = [step.waits for step in decision.steps if step.action == install]
-    arguments: dict[str, Any] = {"default_runtime": "nvidia", "systemd_cgroup": True, "nvidia": True, "cdi": cdi}
-    arguments["restart_allowed"] = allow != "nothing"
     with ctx_host.use(Host({fact: actual})):
         if component == "containerd":
-            arguments = {"desired": containerd_desired(asked)}
+            arguments: dict[str, Any] = {"desired": containerd_desired(asked)}
             waits = containerd.packages_wait(**arguments)
         else:
-            waits = docker.packages_wait(BRANCH[component], arguments["restart_allowed"])
+            arguments = {"desired": docker_desired(asked)}
+            waits = docker.packages_wait(**arguments)
     assert held in ([], [waits])
     gone = (actual.daemon_version if component == "docker" else actual.version) is None
     if held == [None] or gone or actual.config_text is None:
@@ -204,15 +204,13 @@ def _refuses(component: str, node: Node, own: Any) -> list[str]:
         ToolkitFact: node.toolkit, DriverFact: node.driver, CudaFact: node.cuda, ContainerdFact: node.containerd,
         DockerFact: node.docker, TransactionJournal: Journal(None, None, None, False),
     })  # fmt: skip
-    runtime = {"default_runtime": "nvidia", "systemd_cgroup": True, "nvidia": True, "cdi": own.containerd.cdi}
-    runtime["restart_allowed"] = own.disruption.allow != "nothing"
     every: dict[str, list[tuple[Any, dict[str, Any]]]] = {
         "cuda": [(cuda.none_half_installed, {"desired": cuda_desired(own, node.operating_system)})],
         "toolkit": [
             (toolkit.configuration, {"desired": asked_of(own.toolkit)}), (toolkit.specification, {"generate": True}),
         ],
         "containerd": [(containerd.configuration, {"desired": containerd_desired(own)})],
-        "docker": [(docker.configuration, runtime)],
+        "docker": [(docker.configuration, {"desired": docker_desired(own)})],
     }  # fmt: skip
     with ctx_host.use(host):
         for operation, arguments in every.get(component, ()):

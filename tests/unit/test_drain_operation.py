@@ -15,6 +15,8 @@ from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.reading import Unknown
 from gpunode.components.containerd.decide import Desired
 from gpunode.components.crio.state import Crio
+from gpunode.components.docker.decide import Desired as DesiredDocker
+from gpunode.components.docker.editor import Daemon
 from gpunode.components.docker.state import Docker
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import ENABLED, Mig
@@ -50,7 +52,7 @@ from tests.support.verify import GOOD
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 DESIRED = Desired()
-ASKED: dict[str, Any] = {"default_runtime": "nvidia", "systemd_cgroup": True, "nvidia": True, "restart_allowed": True}
+ASKED = DesiredDocker(Daemon())
 SPARE = replace(spare(), shims=2)
 DRAINED = ["get --raw", "get pods", "get --raw", "patch node", "drain gpu-1", "patch node"]
 
@@ -136,7 +138,7 @@ def test_a_restart_of_docker_is_drained_for_and_a_reload_is_not(
     host: Host, cluster: Cluster, differs: dict[str, Any], drains: bool
 ) -> None:
     host.readings[DockerFact] = replace(RIGHT, **differs)
-    assert len(done(docker.configuration._inner(**ASKED, drain=drain()), host)) == 1
+    assert len(done(docker.configuration._inner(ASKED, drain=drain()), host)) == 1
     assert cluster.asked == (DRAINED if drains else [])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from gpunode.base import versions
 from gpunode.base.comparison import (
@@ -36,6 +37,9 @@ from gpunode.components.runtime import (
 )
 from gpunode.settings.runtimes import first_crio_with_cdi
 
+if TYPE_CHECKING:
+    from gpunode.settings import Settings
+
 _SILENT = "CRI-O runs, but `crio status config` gives no answer"
 INSTALL = "install CRI-O as your cluster does (https://github.com/cri-o/packaging), or set crio.enabled = False"
 
@@ -61,6 +65,13 @@ class Desired:
     runtimes: Runtimes
     allowed: Disruption = Disruption.restart
     version: str | None = None
+
+
+def desired_of(settings: Settings) -> Desired:
+    """Return the CRI-O that the settings describe: for the deploy, its operation, drift and plan."""
+    own = settings.crio
+    runtimes = Runtimes(own.default_runtime, own.systemd_cgroup, settings.toolkit.enabled)
+    return Desired(runtimes, Disruption[settings.disruption.allow], own.version)
 
 
 def decide(desired: Desired, actual: Crio) -> Decision[RuntimeChange]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from gpunode.base import versions
 from gpunode.base.comparison import DRIFT, RUN, by_hand, configuration, configuration_files, pending, unrecorded
@@ -26,6 +27,9 @@ from gpunode.components.runtime import (
     runtime_finding,
     service_findings,
 )
+
+if TYPE_CHECKING:
+    from gpunode.settings import Settings
 
 # dockerd refuses to start with a flag beside the key of the file.
 _FLAGS = {
@@ -124,6 +128,13 @@ class Desired:
     daemon: Daemon
     allowed: Disruption = Disruption.restart
     version: str | None = None
+
+
+def desired_of(settings: Settings) -> Desired:
+    """Return the docker that the settings describe: for the deploy, its operation, drift and plan."""
+    own = settings.docker
+    daemon = Daemon(own.default_runtime, own.systemd_cgroup, settings.toolkit.enabled, own.cdi)
+    return Desired(daemon, Disruption[settings.disruption.allow], own.version)
 
 
 def decide(desired: Desired, actual: Docker) -> Decision[RuntimeChange]:
