@@ -60,11 +60,6 @@ class Runfile:
         return f"{FOLDER}/{self.name}"
 
 
-def driver_file_name(version: str, architecture: str) -> str:
-    """Return the name of a driver's .run file for an architecture (`uname -m`); raise KeyError for an unknown one."""
-    return f"NVIDIA-Linux-{tables.driver_runfile().architectures[architecture]}-{version}.run"
-
-
 def driver_runfile(settings: Settings, system: OperatingSystem) -> Runfile:
     """Return the driver's .run file that the settings ask for, on this architecture."""
     desired = settings.driver
@@ -72,7 +67,7 @@ def driver_runfile(settings: Settings, system: OperatingSystem) -> Runfile:
         raise ValueError("driver.source 'runfile' needs driver.version and driver.runfile_sha256")
     name = tables.driver_runfile().architectures[system.architecture]
     url = filled(desired.runfile_url, version=desired.version, architecture=name)
-    return Runfile(driver_file_name(desired.version, system.architecture), url, desired.runfile_sha256)
+    return Runfile(f"NVIDIA-Linux-{name}-{desired.version}.run", url, desired.runfile_sha256)
 
 
 def cuda_runfile(settings: Settings, system: OperatingSystem) -> Runfile:

@@ -100,11 +100,6 @@ class ReleaseSettings(Component):
     """Other values of the chart, as they are. helm replaces lists (`tolerations`) as a whole. What a setting stands for
     is refused here."""
 
-    @property
-    def is_local_chart(self) -> bool:
-        """Say whether the chart is a file or directory on the machine where helm runs."""
-        return self.chart.startswith(("/", "."))
-
     def contradictions(self) -> Iterator[tuple[str, str]]:
         """Yield where a repository is set for a chart that is in none."""
         if "repository" in self.model_fields_set and re.fullmatch(_NAME, self.chart) is None:

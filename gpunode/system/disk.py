@@ -18,10 +18,6 @@ class Disk(Reading):
 
     free: tuple[tuple[str, str, int], ...]
 
-    def mount_of(self, folder: str) -> str | None:
-        """Return the mount point that a folder lies on; None where the node did not tell."""
-        return next((mount for name, mount, _ in self.free if name == folder), None)
-
 
 def parse_disk(lines: list[str]) -> Disk:
     """Parse `folder=FOLDER` lines, and as many `df=LINE` in the same order, of what `df -Pk` prints below its title."""

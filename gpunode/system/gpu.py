@@ -51,13 +51,7 @@ class Ecc(Reading):
     pending: str = NOT_TOLD
 
 
-def power_of(row: Mapping[str, str]) -> PowerLimit:
-    """Return the power limit of a row."""
-    return PowerLimit(*(_watts(row[f"power.{name}"]) for name in ("limit", "default_limit", "min_limit", "max_limit")))
-
-
-def clocks_of(row: Mapping[str, str]) -> Clocks:
-    """Return the clocks of a row."""
+def _clocks(row: Mapping[str, str]) -> Clocks:
     said = row["clocks.applications.graphics"]
     application = _pair(row, "clocks.applications")
     return Clocks(
@@ -69,11 +63,6 @@ def clocks_of(row: Mapping[str, str]) -> Clocks:
         memory=_mhz(row["clocks.mem"]),
         graphics=_mhz(row["clocks.gr"]),
     )
-
-
-def ecc_of(row: Mapping[str, str]) -> Ecc:
-    """Return the modes of ECC of a row."""
-    return Ecc(row["ecc.mode.current"], row["ecc.mode.pending"])
 
 
 def _pair(row: Mapping[str, str], prefix: str) -> tuple[int, int] | None:
@@ -131,6 +120,7 @@ class Gpus(Reading):
 
 
 def _gpu(row: dict[str, str]) -> Gpu:
+    limits = (_watts(row[f"power.{name}"]) for name in ("limit", "default_limit", "min_limit", "max_limit"))
     return Gpu(
         index=int(row["index"]),
         uuid=row["uuid"],
@@ -141,9 +131,9 @@ def _gpu(row: dict[str, str]) -> Gpu:
         mig_mode=MigMode(row["mig.mode.current"], row["mig.mode.pending"]),
         compute_mode=row["compute_mode"],
         persistence_mode=row["persistence_mode"],
-        power=power_of(row),
-        clocks=clocks_of(row),
-        ecc=ecc_of(row),
+        power=PowerLimit(*limits),
+        clocks=_clocks(row),
+        ecc=Ecc(row["ecc.mode.current"], row["ecc.mode.pending"]),
     )
 
 

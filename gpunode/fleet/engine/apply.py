@@ -35,7 +35,9 @@ def ends(
 
     nodes: the hosts that the run is made on; tell: a line for each part that has ended
     """
-    members = [replace(each, disturbed=_disturbs(plans[each.name])) for each in roster(inventory, only=nodes)]
+    made = {name: plan for name, plan in plans.items() if not isinstance(plan, Finding)}
+    disturbed = {name for name, plan in made.items() if plan.disruption > Disruption.nothing}
+    members = [replace(each, disturbed=each.name in disturbed) for each in roster(inventory, only=nodes)]
     found: dict[str, HostEnd] = {}
     ended: list[Outcome] = []
     lost = None
@@ -59,10 +61,6 @@ def _unknown(name: str, known: Collection[str], lost: str | None) -> HostEnd:
     if name not in known:
         return HostEnd(name, left_alone="nothing was begun: the inventory had no such host any more")
     return HostEnd(name, cut_off=lost or "nobody says what became of it")
-
-
-def _disturbs(found: Plan | Finding) -> bool:
-    return not isinstance(found, Finding) and found.disruption > Disruption.nothing
 
 
 def _how(outcome: Outcome) -> str:

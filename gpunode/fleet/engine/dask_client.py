@@ -110,10 +110,10 @@ def connected(scheduler: Scheduler) -> Client:
     """Return a client of the scheduler; raise EngineError where it cannot be had, or where others could listen."""
     security = Security()
     encrypted = security.get_connection_args("client").get("ssl_context") is not None
-    if not encrypted and not scheduler.is_here:
+    if not is_guarded(address := scheduler.for_dask(encrypted)):
         raise EngineError(f"{scheduler} is another machine, and nothing guards what is said to it: {_GUARD}")
     try:
-        return Client(scheduler.for_dask(encrypted), security=security, timeout=_REACH, set_as_default=False)
+        return Client(address, security=security, timeout=_REACH, set_as_default=False)
     except (OSError, TimeoutError) as error:
         raise EngineError(
             f"no Dask scheduler answers at {scheduler}: {str(error).splitlines()[0]}; start one by `dask scheduler`, "

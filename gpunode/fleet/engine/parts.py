@@ -45,11 +45,6 @@ class Scheduler:
     host: str
     port: int
 
-    @property
-    def is_here(self) -> bool:
-        """Say whether nobody else's machine carries what is said to it."""
-        return is_loopback(self.host)
-
     def __str__(self) -> str:
         return f"{_SCHEME}://{_bracketed(self.host)}:{self.port}"
 
@@ -75,18 +70,13 @@ def engine_of(text: str) -> Scheduler | None:
     return Scheduler(host, port)
 
 
-def is_loopback(host: str) -> bool:
-    """Say whether an address, as it is written, is of this machine alone."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def is_guarded(address: str) -> bool:
     """Say whether nobody on the way can read or alter what is said to a Dask address: `tls://…`, or this machine."""
     found = urlsplit(address)
-    return found.scheme == "tls" or is_loopback(found.hostname or "")
+    try:
+        return found.scheme == "tls" or ip_address(found.hostname or "").is_loopback
+    except ValueError:
+        return found.hostname == "localhost"
 
 
 def _bracketed(host: str) -> str:

@@ -251,7 +251,11 @@ def next_step(progress: Progress) -> Wave | Stop:
     kind: WaveKind = "canary" if canaries else "retry" if progress.retry else "wave"
     nodes = fitting(canaries or progress.retry or remaining, capacity, progress.begun.together)
     if not nodes:
-        return Stop(False, _no_room_for_all(progress))
+        return Stop(
+            False,
+            f"the next nodes go in one wave, and there is no room for all of them, where {', '.join(failed)} failed "
+            f"and {policy.max_unavailable} may be unavailable",
+        )
     return Wave(len(progress.waves) + 1, kind, nodes)
 
 
@@ -269,14 +273,6 @@ def _no_room(progress: Progress) -> str:
     away, failed = progress.away, tuple(progress.failed)
     who = [f"{', '.join(names)} ({why})" for names, why in ((away, "left out"), (failed, "failed")) if names]
     return f"as many nodes are unavailable as may be ({progress.begun.policy.max_unavailable}): {'; '.join(who)}"
-
-
-def _no_room_for_all(progress: Progress) -> str:
-    failed = ", ".join(progress.failed)
-    return (
-        f"the next nodes go in one wave, and there is no room for all of them, where {failed} failed and "
-        f"{progress.begun.policy.max_unavailable} may be unavailable"
-    )
 
 
 def waves_to_come(progress: Progress) -> tuple[tuple[Wave, ...], Stop]:

@@ -132,7 +132,8 @@ def decide_restart(clients: Mapping[str, Sequence[str]], bounds: Bounds) -> Deci
     """
     felt = {node: pods for node, pods in sorted(clients.items()) if pods}
     forbidden = [reason for node, pods in felt.items() if (reason := _forbidden(node, len(pods), bounds))]
-    refused = [reason for node, pods in felt.items() if (reason := _left_out(node, len(pods), bounds))]
+    left_out = {node: pods for node, pods in felt.items() if node not in bounds.settings or node not in bounds.in_run}
+    refused = [f"{node} is not in this run and has {_counted(len(pods))}" for node, pods in left_out.items()]
     refused += [] if forbidden or refused else _too_many(felt, bounds)
     waits = _few((*refused, *forbidden), "; ") or None
     steps = (
@@ -216,12 +217,6 @@ def _felt(item: Finding, restart: Decision[str], reason: str | None) -> Finding:
         disruption=Disruption.restart,
         by_person=False,
     )
-
-
-def _left_out(node: str, pods: int, bounds: Bounds) -> str | None:
-    if node in bounds.settings and node in bounds.in_run:
-        return None
-    return f"{node} is not in this run and has {_counted(pods)}"
 
 
 def _forbidden(node: str, pods: int, bounds: Bounds) -> str | None:

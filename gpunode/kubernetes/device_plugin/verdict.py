@@ -214,7 +214,7 @@ def _pods(settings: Settings, node: ClusterNode, view: View) -> Iterator[Finding
 
 def _own_pods(settings: Settings, node: ClusterNode, view: View) -> Iterator[Finding]:
     namespace, name = own_daemon_set(settings)
-    if view.has_own(name, settings.device_plugin.method):
+    if any((each.name, each.method) == (name, settings.device_plugin.method) for each in view.daemon_sets):
         yield _pod(name, namespace, node, view)
         if settings.device_plugin.method == "manifest":
             yield from _image(name, settings, node, view)

@@ -123,10 +123,6 @@ class View:
     deployments: tuple[Deployment, ...] = ()
     exporter: View | None = None
 
-    def has_own(self, name: str, method: str) -> bool:
-        """Say whether there is a DaemonSet that gpunode made for a method."""
-        return any((each.name, each.method) == (name, method) for each in self.daemon_sets)
-
     def plugin_sets(self, release: str) -> tuple[str, ...]:
         """Return the names of the release's own DaemonSets."""
         return tuple(

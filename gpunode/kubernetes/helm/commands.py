@@ -257,8 +257,8 @@ class Commands:
 
     def _chart(self) -> tuple[str, ...]:
         desired = self.asked
-        if desired.is_local_chart:
-            # It has a version of its own, whatever is asked: `chart` tells it.
+        if desired.chart.startswith(("/", ".")):
+            # A file or folder where helm runs has a version of its own, whatever is asked: `chart` tells it.
             return (desired.chart,)
         found = [desired.chart, "--version", desired.version]
         if not desired.chart.startswith("oci://"):

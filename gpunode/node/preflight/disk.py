@@ -28,15 +28,14 @@ def disk_refusals(
     """Refuse a node whose disk would be full halfway; what is installed already needs no room."""
     needed: dict[str, int] = defaultdict(int)
     what: dict[str, list[str]] = defaultdict(list)
-    missing = []
+    missing, mounts = [], {folder: mount for folder, mount, _ in disk.free}
     if settings.driver.installs and driver.module_version is None:
         missing.append("driver_runfile" if settings.driver.source == "runfile" else "driver")
     if settings.cuda.enabled and settings.cuda.version not in cuda_versions:
         missing.append("cuda_runfile" if settings.cuda.source == "runfile" else "cuda")
     for component in missing:
         for folder, size in tables.disk_space(component).items():
-            mount = disk.mount_of(folder)
-            if mount is not None:
+            if (mount := mounts.get(folder)) is not None:
                 needed[mount] += size
                 what[mount].append(f"{component.partition('_')[0]} in {folder}")
     for mount, size in needed.items():
