@@ -115,14 +115,6 @@ def document(call: Call, found: Any, now: datetime) -> dict[str, Any]:
     return {**head(SCHEMA, counts, ExitCode.GOOD, call.to_json(), at=now), **more, "hosts": list(found.hosts)}
 
 
-def schema() -> dict[str, Any]:
-    """Return the JSON schema of that."""
-    from gpunode.base.document import COUNT, OF_CALL, TEXT, TEXTS, document_schema
-
-    keys = {"number": COUNT, "expires": TEXT, "program": TEXT, "cautions": TEXTS, "hosts": TEXTS}
-    return document_schema(SCHEMA, {"hosts": COUNT}, (0,), keys, OF_CALL)
-
-
 @agent.command()
 @inventory_argument()
 @install_options
@@ -182,13 +174,6 @@ def _deploy(inventory: Path, limit: tuple[str, ...], environment: dict[str, str]
         of = called(inventory, limit).to_json()
         say_document({**head(SCHEMA, {"hosts": len(names)}, code, of), "hosts": list(names)})
     sys.exit(code)
-
-
-def deployed_schema() -> dict[str, Any]:
-    """Return the JSON schema of what `install` and `remove` print: the hosts that pyinfra was run on."""
-    from gpunode.base.document import COUNT, OF_CALL, TEXTS, document_schema
-
-    return document_schema(SCHEMA, {"hosts": COUNT}, (0, 1), {"hosts": TEXTS}, OF_CALL)
 
 
 @agent.command()

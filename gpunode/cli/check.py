@@ -131,26 +131,6 @@ def document(
     }
 
 
-def schema() -> dict[str, Any]:
-    """Return the JSON schema of the document, whatever became of the check."""
-    from gpunode.base.document import COUNT, MAYBE, OF_CALL, TEXT, TEXTS, document_schema, each, objects
-
-    verdict = objects({**dict.fromkeys(("component", "reason", "source", "remedy"), TEXT), "hosts": TEXTS})
-    problem = {"type": "object", "required": ["key", "message"]}
-    keys = {
-        "ok": {"type": "boolean"},
-        "error": MAYBE,
-        "code": MAYBE,
-        "problems": {"type": "array", "items": problem},
-        "refusals": {"type": "array", "items": verdict},
-        "cautions": {"type": "array", "items": verdict},
-        "dropped": each(TEXTS),
-        "hosts": each({"type": "object", "required": ["digest"]}),
-    }
-    counts = {"hosts": objects({"right": COUNT, "refused": COUNT})}
-    return document_schema(SCHEMA, counts, (0, 1, 3), keys, OF_CALL)
-
-
 def _anywhere(hosts: Mapping[str, Settings]) -> tuple[Told, Told]:
     """Return what can be had on no node, and what a person should know of it: verdict -> hosts."""
     from gpunode.node.preflight.anywhere import cautions_anywhere, refused_anywhere

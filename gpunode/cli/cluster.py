@@ -67,16 +67,6 @@ def document(content: Mapping[str, Any], hosts: int, inventory: str) -> dict[str
     return {**head(SCHEMA, counts, ExitCode.GOOD, {"inventory": inventory}), **content}
 
 
-def schema() -> dict[str, Any]:
-    """Return the JSON schema of the document; which objects it has beside the labels is the settings' to say."""
-    from gpunode.base.document import COUNT, TEXT, document_schema, each, objects
-
-    counts = {"hosts": objects({"inventory": COUNT, "labelled": COUNT})}
-    objects_of = {name: {"type": "object"} for name in ("values", "gpu_operator")}
-    keys = {"labels": each({"type": "object"}), **objects_of}
-    return document_schema(SCHEMA, counts, (0,), keys, {"inventory": TEXT}, optional=objects_of)
-
-
 def _yaml(content: Any) -> str:
     import yaml
 

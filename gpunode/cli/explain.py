@@ -51,14 +51,6 @@ def document(found: Sequence[Page]) -> dict[str, Any]:
     return {**head(SCHEMA, {"pages": len(found)}, ExitCode.GOOD), "pages": [page.to_json() for page in found]}
 
 
-def schema() -> dict[str, Any]:
-    """Return the JSON schema of that."""
-    from gpunode.base.document import COUNT, TEXT, document_schema, objects
-
-    pages_of = {"type": "array", "items": objects({"code": TEXT, "summary": TEXT})}
-    return document_schema(SCHEMA, {"pages": COUNT}, (0,), {"pages": pages_of})
-
-
 def page_text(page: Page, columns: int) -> str:
     """Return a code's page: its summary, the detail, and what is known of it in lines with a label."""
     told = {

@@ -119,15 +119,6 @@ def document(written: Sequence[str], source: str | None, told: Sequence[str], ke
     return {**head(SCHEMA, counts, ExitCode.GOOD, {"source": source}), **lists}
 
 
-def schema() -> dict[str, Any]:
-    """Return the JSON schema of that."""
-    from gpunode.base.document import COUNT, MAYBE, TEXTS, document_schema
-
-    names = ("written", "to_look_at", "kept")
-    counts, lists = {name: COUNT for name in names}, {name: TEXTS for name in names}
-    return document_schema(SCHEMA, counts, (0,), lists, {"source": MAYBE})
-
-
 def _texts() -> dict[Path, str]:
     """Return path -> text of each file that is written."""
     deploy = Path("deploys/gpu_node.py")

@@ -192,16 +192,6 @@ def document(name: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {**head(SCHEMA, {"nodes": counts}, ExitCode.GOOD, {"lab": name}), "nodes": list(rows)}
 
 
-def schema() -> dict[str, Any]:
-    """Return the JSON schema of that."""
-    from gpunode.base.document import COUNT, TEXT, document_schema, each, objects
-
-    texts = ("name", "address", "gpu", "family", "container", "state")
-    node = objects({**{name: TEXT for name in texts}, "gpus": COUNT})
-    keys = {"nodes": {"type": "array", "items": node}}
-    return document_schema(SCHEMA, {"nodes": each(COUNT)}, (0,), keys, {"lab": TEXT})
-
-
 def _say_lab(name: str) -> None:
     if is_json():
         say_document(document(name, _rows(name)))

@@ -6,20 +6,16 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from gpunode.base.document import COUNT, MAYBE, TEXT, document_schema, head, objects
-from gpunode.base.findings import CLUSTER, ExitCode, FindingClass
+from gpunode.base.document import head
+from gpunode.base.findings import CLUSTER, ExitCode
 from gpunode.base.messages import Scope
 from gpunode.history.asking import Answer, Change, Kind, Known
-from gpunode.history.intervals import End, State
+from gpunode.history.intervals import State
 from gpunode.history.place import Place
 from gpunode.history.tables import Pruned
 
 # Raised when a key goes away or changes its meaning; a new key raises nothing.
 SCHEMA = 2
-_CLASS = {"enum": [each.value for each in FindingClass]}
-_OF = {"history": TEXT, "inventory": MAYBE}
-_SCOPE = {"enum": [each.value for each in Scope]}
-_STATE = {"class": _CLASS, "actual": MAYBE, "desired": MAYBE}
 
 
 def of_findings(
@@ -32,18 +28,6 @@ def of_findings(
     return {**head_of, "asked_at": _time(at), "findings": [_answer(each) for each in found]}
 
 
-def findings_schema() -> dict[str, Any]:
-    """Return the JSON schema of that."""
-    times = {"since": TEXT, "last_good": MAYBE, "begun": TEXT, "not_yet": MAYBE, "last": TEXT, "seen": TEXT}
-    names = dict.fromkeys(("inventory", "host", "component", "what", "code"), TEXT)
-    names |= {"scope": _SCOPE}
-    ended = {"ended": MAYBE, "end": {"enum": [None, *(each.value for each in End)]}}
-    told = {"cause": MAYBE, "remedy": MAYBE, "told_by": TEXT, "or_earlier": {"type": "boolean"}}
-    items = {"type": "array", "items": objects({**names, **_STATE, **told, **times, **ended})}
-    counts = {"hosts": COUNT, "findings": COUNT}
-    return document_schema(SCHEMA, counts, (0,), {"asked_at": MAYBE, "findings": items}, _OF)
-
-
 def of_changes(
     place: Place, inventory: str | None, found: Sequence[Change], since: datetime, until: datetime
 ) -> dict[str, Any]:
@@ -51,24 +35,6 @@ def of_changes(
     counts = {kind.value: sum(each.kind is kind for each in found) for kind in Kind}
     times = {"since": _time(since), "until": _time(until)}
     return {**_head(place, inventory, counts), **times, "changes": [_change(each) for each in found]}
-
-
-def changes_schema() -> dict[str, Any]:
-    """Return the JSON schema of that."""
-    side = {"anyOf": [objects(_STATE), {"type": "null"}]}
-    names = dict.fromkeys(("host", "component", "what", "code", "earliest", "by", "run"), MAYBE)
-    kinds = {"enum": [each.value for each in Kind]}
-    change = {
-        "at": TEXT,
-        "change": kinds,
-        "inventory": TEXT,
-        "scope": {"enum": [*_SCOPE["enum"], None]},
-        **names,
-        "before": side,
-        "after": side,
-    }
-    keys = {"since": TEXT, "until": TEXT, "changes": {"type": "array", "items": objects(change)}}
-    return document_schema(SCHEMA, {kind.value: COUNT for kind in Kind}, (0,), keys, _OF)
 
 
 def of_inventories(place: Place, found: Sequence[Known]) -> dict[str, Any]:
@@ -81,36 +47,16 @@ def of_inventories(place: Place, found: Sequence[Known]) -> dict[str, Any]:
     return {**_head(place, None, {"inventories": len(found)}), "inventories": items}
 
 
-def inventories_schema() -> dict[str, Any]:
-    """Return the JSON schema of that."""
-    items = objects({"name": TEXT, "hosts": COUNT, "first": MAYBE, "last": MAYBE, "reports": COUNT})
-    return document_schema(
-        SCHEMA, {"inventories": COUNT}, (0,), {"inventories": {"type": "array", "items": items}}, _OF
-    )
-
-
 def of_import(place: Place, inventory: str | None, files: Sequence[tuple[str, str, int]]) -> dict[str, Any]:
     """Return the document of `import`; files: (path, inventory, hosts) of each."""
     items = [{"file": path, "inventory": name, "hosts": hosts} for path, name, hosts in files]
     return {**_head(place, inventory, {"files": len(files)}), "files": items}
 
 
-def import_schema() -> dict[str, Any]:
-    """Return the JSON schema of that."""
-    items = objects({"file": TEXT, "inventory": TEXT, "hosts": COUNT})
-    return document_schema(SCHEMA, {"files": COUNT}, (0,), {"files": {"type": "array", "items": items}}, _OF)
-
-
 def of_prune(place: Place, pruned: Pruned, before: datetime) -> dict[str, Any]:
     """Return the document of `prune`."""
     counts = {"findings": pruned.findings, "reports": pruned.records, "hosts": pruned.hosts}
     return {**_head(place, None, counts), "before": _time(before)}
-
-
-def prune_schema() -> dict[str, Any]:
-    """Return the JSON schema of that."""
-    counts = dict.fromkeys(("findings", "reports", "hosts"), COUNT)
-    return document_schema(SCHEMA, counts, (0,), {"before": TEXT}, _OF)
 
 
 def _head(place: Place, inventory: str | None, counts: dict[str, int]) -> dict[str, Any]:

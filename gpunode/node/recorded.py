@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from gpunode.base.document import COUNT, OF_CALL, TEXT, UPDATE, document_schema, each, head, newer, objects
+from gpunode.base.document import UPDATE, head, newer
 from gpunode.base.errors import CodedError
 from gpunode.base.findings import ExitCode
 from gpunode.base.messages import command_error
@@ -87,18 +87,6 @@ def facts_json(nodes: Mapping[str, Node | str], of: Mapping[str, Any] = _OF_NOTH
     counts = {"hosts": {"read": len(nodes) - silent, "unreachable": silent}}
     code = ExitCode.ERROR if silent else ExitCode.GOOD
     return {**head(SCHEMA, counts, code, of), "hosts": hosts}
-
-
-def document_of_facts_schema() -> dict[str, Any]:
-    """Return the JSON schema of what `gpunode facts` prints; of a file that is read, the hosts alone are needed."""
-    host = {"anyOf": [objects({"facts": {"$ref": "../plan/facts.schema.json"}}), objects({"unreachable": TEXT})]}
-    return document_schema(
-        SCHEMA,
-        {"hosts": objects({"read": COUNT, "unreachable": COUNT})},
-        (ExitCode.GOOD, ExitCode.ERROR),
-        {"hosts": each(host)},
-        OF_CALL,
-    )
 
 
 def schema() -> dict[str, Any]:

@@ -10,39 +10,36 @@ from typing import Any
 import click
 
 from gpunode.base.document import error_schema
-from gpunode.cli import agent, check, cluster, explain, gpunode, init, lab
+from gpunode.cli import gpunode
 from gpunode.cli.output import VARIABLE
-from gpunode.components.mig import check as mig
 from gpunode.fleet.reports import document as drift
 from gpunode.fleet.rollout import document as rollout
-from gpunode.history import document as history
-from gpunode.node import recorded
-from tests.reference import plan
+from tests.reference import plan, schemas
 
 # Command -> the schema of its document.
 SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
-    "agent bundle": agent.schema,
+    "agent bundle": schemas.bundle_schema,
     "agent collect": partial(drift.schema, ("cluster",)),
-    "agent install": agent.deployed_schema,
-    "agent remove": agent.deployed_schema,
+    "agent install": schemas.deployed_schema,
+    "agent remove": schemas.deployed_schema,
     "apply": drift.apply_schema,
-    "check": check.schema,
+    "check": schemas.check_schema,
     "ci": partial(drift.schema, ("cluster",)),
-    "cluster": cluster.schema,
+    "cluster": schemas.cluster_schema,
     "drift": drift.schema,
-    "explain": explain.schema,
-    "facts": recorded.document_of_facts_schema,
-    "history changes": history.changes_schema,
-    "history findings": history.findings_schema,
-    "history import": history.import_schema,
-    "history inventories": history.inventories_schema,
-    "history prune": history.prune_schema,
-    "init": init.schema,
-    "lab down": lab.schema,
-    "lab list": lab.schema,
-    "lab up": lab.schema,
-    "lab vm up": lab.schema,
-    "mig check": mig.schema,
+    "explain": schemas.explain_schema,
+    "facts": schemas.document_of_facts_schema,
+    "history changes": schemas.changes_schema,
+    "history findings": schemas.findings_schema,
+    "history import": schemas.import_schema,
+    "history inventories": schemas.inventories_schema,
+    "history prune": schemas.prune_schema,
+    "init": schemas.init_schema,
+    "lab down": schemas.lab_schema,
+    "lab list": schemas.lab_schema,
+    "lab up": schemas.lab_schema,
+    "lab vm up": schemas.lab_schema,
+    "mig check": schemas.mig_check_schema,
     "plan": plan.whole_schema,
     "rollout": rollout.schema,
 }

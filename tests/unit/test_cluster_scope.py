@@ -47,7 +47,7 @@ from gpunode.fleet.rollout.journal import Journal
 from gpunode.fleet.rollout.opening import Asked, Request, begun
 from gpunode.fleet.run.progress import Progress
 from gpunode.history.asking import Kind, Question, answers, asking, changes, known
-from gpunode.history.document import changes_schema, findings_schema, of_changes, of_findings
+from gpunode.history.document import of_changes, of_findings
 from gpunode.history.place import Place
 from gpunode.history.text import changes_text, findings_text
 from gpunode.history.told import told
@@ -55,6 +55,7 @@ from gpunode.history.writing import record
 from gpunode.kubernetes.device_plugin.pod_security import NAMESPACE
 from gpunode.kubernetes.helm.change import RELEASE as DECLARED
 from gpunode.node.plan import Plan
+from tests.reference.schemas import changes_schema, findings_schema
 from tests.support.cluster_fleet import Fleet, fleet
 from tests.support.rollout_waves import AT
 from tests.support.snapshots import COLUMNS, check_snapshot

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from gpunode.cli import main
-from gpunode.components.mig.check import schema
+from tests.reference.schemas import mig_check_schema
 from tests.support.messages import unnamed
 from tests.support.mig_check import DECLARATION
 
@@ -46,7 +46,7 @@ class _Command:
         """Return exit code and document, which is of the documented shape."""
         code, out, _ = self(*arguments, "--json")
         found: dict[str, Any] = json.loads(out)
-        jsonschema.validate(found, schema())
+        jsonschema.validate(found, mig_check_schema())
         return code, found
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpunode.base import tables
-from gpunode.base.document import COUNT, MAYBE, TEXT, TEXTS, document_schema, each, head, objects
+from gpunode.base.document import head
 from gpunode.base.findings import ExitCode
 from gpunode.base.messages import command_error
 from gpunode.components.mig.cautions import cautions_of
@@ -175,35 +175,6 @@ def refused_json(source: str, mistakes: Iterable[Mistake]) -> dict[str, Any]:
     refused: dict[str, Any] = {"verdict": "refused", "mistakes": [mistake.to_json() for mistake in mistakes]}
     refused["exit_code"] = int(ExitCode.INPUT_REFUSED)
     return {**Report(source, None, (), ()).to_json(), **refused}
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON schema of both."""
-    mistake = {**dict.fromkeys(("path", "message", "code"), TEXT), "value": MAYBE, "allowed": TEXTS}
-    verdicts = ["valid", *(verdict.value for verdict in Verdict)]
-    layout = each({"type": "integer"})
-    placement = {"profile": TEXT, "start": COUNT, "size": COUNT, "compute_instances": {"type": "array"}}
-    entry = {
-        "path": TEXT,
-        "device_filter": TEXTS,
-        "devices": {"anyOf": [{"const": "all"}, {"type": "array", "items": {"type": "integer"}}]},
-        "mig_enabled": {"type": "boolean"},
-        "mig_devices": {"anyOf": [layout, {"type": "null"}]},
-        "verdict": {"enum": [None, *verdicts[1:], "overridden", "not for this GPU"]},
-        "for_subsystem_only": {"type": "boolean"},
-        "placements": {"type": ["array", "null"], "items": objects(placement)},
-        "create": {"type": ["array", "null"], "items": TEXT},
-        "reason": MAYBE,
-        "nearest": {"type": "array", "items": layout},
-    }
-    config = {"verdict": {"enum": verdicts}, "code": MAYBE, "entries": {"type": "array", "items": objects(entry)}}
-    keys = {
-        "verdict": {"enum": [*verdicts, "refused"]},
-        "gpu": {"anyOf": [objects({"product": TEXT, "device_ids": TEXTS}), {"type": "null"}]},
-        "configs": each(objects(config)),
-        **{name: {"type": "array", "items": objects(mistake)} for name in ("cautions", "mistakes")},
-    }
-    return document_schema(SCHEMA, {"configs": each(COUNT)}, (0, 1, 2, 3), keys, {"source": TEXT})
 
 
 def check(declaration: Declaration, names: Iterable[str], gpu: Target | None) -> Report:
