@@ -54,11 +54,6 @@ def component_of(annotation: Any) -> type[Component] | None:
     return annotation if isinstance(annotation, type) and issubclass(annotation, Component) else None
 
 
-def component_of_each(annotation: Any) -> type[Component] | None:
-    """Return the model of each value of a mapping of settings; None where a field is no such mapping."""
-    return component_of(get_args(annotation)[1]) if get_origin(annotation) is dict else None
-
-
 def alternatives(annotation: Any) -> tuple[Any, ...]:
     """Return what an annotation allows: each part of a union, else itself."""
     return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)

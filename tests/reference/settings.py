@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from gpunode.settings import OWN_DATA_PREFIX, Component, component_models
-from gpunode.settings.component import component_of_each
+from gpunode.settings.component import component_of
 from gpunode.settings.layers import REPLACE
 
 _HEAD = f"""# Settings
@@ -92,7 +92,8 @@ def _rows(model: type[Component], prefix: str) -> Iterator[str]:
         if isinstance(field.annotation, type) and issubclass(field.annotation, Component):
             yield from _rows(field.annotation, f"{prefix}{name}.")
             continue
-        inner = component_of_each(field.annotation)
+        # The model of each value of a mapping of settings.
+        inner = component_of(get_args(field.annotation)[1]) if get_origin(field.annotation) is dict else None
         cells = (f"`{prefix}{name}`", kind(field.annotation), _default(field), effects[name])
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
         if inner is not None:

@@ -18,7 +18,6 @@ from gpunode.components.mig.change import Instance
 from gpunode.components.toolkit.specification import CDI_MARK, OWN_SPECIFICATION
 from gpunode.system.unit import starts_at_boot
 
-UUID = re.compile(r"GPU-[0-9a-zA-Z-]{1,64}", re.ASCII)
 _LINE = re.compile(
     r"GPU-[0-9a-zA-Z-]{1,64} (?:off|on(?: [0-9]+g\.[0-9]+gb(?:[+-][A-Za-z0-9.,]+)?:[0-9]+=(?:[0-9]+(?:,[0-9]+)*)?)*)",
     re.ASCII,
