@@ -133,7 +133,9 @@ def _node(settings: Settings, node: Node) -> Decision[Any]:
 def _mps(settings: Settings, node: Node) -> Decision[Any]:
     desired, allowed = settings.mps, Disruption[settings.disruption.allow]
     every = daemons(desired, range(len(node.pci.gpus))) if desired.enabled else ()
-    return mps.decide(mps.Desired(every, desired, allowed), node.mps, node.gpus.gpus)
+    by_plugin = settings.kubernetes.enabled and settings.sharing.strategy == "mps"
+    to_be = mps.Desired(every, desired, allowed, by_plugin)
+    return mps.decide(to_be, node.mps, node.gpus.gpus, node.plugin_mps.mps_processes)
 
 
 def _mig(settings: Settings, node: Node) -> Decision[Any]:
