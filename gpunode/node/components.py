@@ -69,7 +69,8 @@ def _toolkit(settings: Settings, node: Node) -> Decision[Any]:
 
 
 def _repositories(settings: Settings, node: Node) -> Decision[Any]:
-    return repositories.decide(repositories.desired_of(settings, node.operating_system), node.keyrings)
+    desired = repositories.desired_of(settings, node.operating_system)
+    return repositories.decide(desired, node.keyrings, node.apt_sources.errors)
 
 
 def _podman(settings: Settings, node: Node) -> Decision[Any]:
