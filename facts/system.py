@@ -69,7 +69,7 @@ class Disk(NodeFact[disk.Disk]):
 
 
 class Exposed(NodeFact[exposed.Exposed]):
-    """Read which files of containerd, docker, CRI-O, the toolkit, CDI and systemd others than root may write."""
+    """Read which files that root runs by others than root may write, and which with passwords everybody may read."""
 
     probe = shell_text("system/exposed", FILES=" ".join(exposed.FILES))
     parse = staticmethod(exposed.parse_exposed)

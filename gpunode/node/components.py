@@ -65,7 +65,8 @@ def _toolkit(settings: Settings, node: Node) -> Decision[Any]:
 
 
 def _repositories(settings: Settings, node: Node) -> Decision[Any]:
-    return repositories.decide(repositories.desired_of(settings, node.operating_system), node.keyrings)
+    desired = repositories.desired_of(settings, node.operating_system)
+    return repositories.decide(desired, node.keyrings, node.apt_sources.errors)
 
 
 def _podman(settings: Settings, node: Node) -> Decision[Any]:
@@ -127,7 +128,9 @@ def _node(settings: Settings, node: Node) -> Decision[Any]:
 def _mps(settings: Settings, node: Node) -> Decision[Any]:
     desired, allowed = settings.mps, Disruption[settings.disruption.allow]
     every = daemons(desired, range(len(node.pci.gpus))) if desired.enabled else ()
-    return mps.decide(mps.Desired(every, desired, allowed), node.mps, node.gpus.gpus)
+    by_plugin = settings.kubernetes.enabled and settings.sharing.strategy == "mps"
+    to_be = mps.Desired(every, desired, allowed, by_plugin)
+    return mps.decide(to_be, node.mps, node.gpus.gpus, node.plugin_mps.mps_processes)
 
 
 def _mig(settings: Settings, node: Node) -> Decision[Any]:

@@ -1,9 +1,13 @@
 # Prints what apt is told beside gpunode's own sources: lists that name NVIDIA or CUDA, retired keys among the
 # world-trusted ones, and the origins of the archives that it reads; and of pacman how far it trusts its repositories.
+# Of every package manager: error=WORDS where it cannot read its configuration or sources.
 # Takes RETIRED, ids of keys; asks for the node's packages (facts/packages.py), and the functions of
 # gpunode/packages/keyring.sh.
 
 if command -v apt-get > /dev/null; then
+  # Without lists and status apt reads sources, preferences and configuration alone, and writes no cache.
+  said=$(apt-cache -o Dir::State::lists=/nonexistent -o Dir::State::status=/dev/null -o Dir::Cache::pkgcache= \
+    -o Dir::Cache::srcpkgcache= policy 2>&1 > /dev/null) || printed error "${said:-apt-cache: exit code $?}"
   echo "architecture=${ARCHITECTURE:-$(dpkg --print-architecture)}"
   # Of the lists those count whose source is there: others stay until the next update. apt-get would tell, too, and
   # write its cache anew where that is outdated.
@@ -52,9 +56,21 @@ if command -v apt-get > /dev/null; then
     for key in $(primary_keys "$file"); do echo "trusted=$key $file"; done
   done
 elif [ -s /var/lib/pacman/local/ALPM_DB_VERSION ]; then
-  for repository in $(pacman-conf --repo-list); do
+  repositories=$(pacman-conf --repo-list 2>&1) ||
+    { printed error "${repositories:-pacman-conf: exit code $?}"; repositories=; }
+  for repository in $repositories; do
     # It says nothing of one that goes by [options].
     words "$(pacman-conf -r "$repository" SigLevel)"; [ -n "$WORDS" ] || words "$(pacman-conf SigLevel)"
     printf 'siglevel=%s\n' "$repository $WORDS"
   done
+else
+  # What dnf, dnf 5 and zypper all refuse; asking them would cost more than all else of this part.
+  set -- /dev/null
+  for file in /etc/dnf/dnf.conf /etc/yum.repos.d/*.repo /etc/zypp/repos.d/*.repo; do
+    [ ! -f "$file" ] || set -- "$@" "$file"
+  done
+  awk 'FNR == 1 {section = 0}
+    /^[ \t]*([#;]|$)/ || (section && (/^[ \t]/ || /^[^[].*=/)) {next}
+    /^\[[^]]+\]/ {section = 1; next}
+    {print "error=" FILENAME ", line " FNR ": neither [SECTION] nor KEY=VALUE of a section"; nextfile}' "$@"
 fi

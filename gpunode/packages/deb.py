@@ -20,7 +20,7 @@ class AptSources(Reading):
     `architecture` is dpkg's. `sources` are (path, text) of lists that name NVIDIA or CUDA and are not gpunode's own,
     `trusted` (path, fingerprints of primary keys) of world-trusted keyrings, `origins` those of the archives that apt
     reads, where it has fetched their lists. `pacman_repositories` are (name, the levels of trust that pacman-conf
-    prints).
+    prints). `errors` say why any package manager cannot read its sources or configuration.
     """
 
     architecture: str | None = None
@@ -28,10 +28,11 @@ class AptSources(Reading):
     trusted: tuple[tuple[str, tuple[str, ...]], ...] = ()
     origins: tuple[str, ...] = ()
     pacman_repositories: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    errors: tuple[str, ...] = ()
 
 
 def parse_apt_sources(lines: list[str]) -> AptSources:
-    """Parse `architecture=`, `source=PATH BASE64`, `trusted=FINGERPRINT PATH` and `origin=` lines."""
+    """Parse `architecture=`, `source=PATH BASE64`, `trusted=FINGERPRINT PATH`, `origin=` and `error=` lines."""
     sources = []
     for line in repeated(lines, "source"):
         path, _, text = line.partition(" ")
@@ -49,6 +50,7 @@ def parse_apt_sources(lines: list[str]) -> AptSources:
         tuple(keyrings.items()),
         tuple(sorted(set(repeated(lines, "origin")))),
         tuple(levels),
+        tuple(_CREDENTIALS.sub("://", line) for line in dict.fromkeys(repeated(lines, "error"))),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gpunode.base import tables
@@ -131,6 +131,18 @@ KEYRING = finding_message(
     name="keyring",
     cause="others than root may change the keyring, or it cannot be read",
 )
+SOURCES_READ = finding_message(
+    "repositories",
+    "sources of packages",
+    "The package manager cannot read its sources or its configuration.",
+    "Nothing can be installed or updated, by a run or by anything else: security updates stop. dnf skips such a file, "
+    "and all other package managers end with an error.",
+    causes=("what the package manager, or gpunode, says of the file",),
+    remedies=(
+        "correct or remove the file that the cause names, then try `apt-get update`, `dnf makecache`, `zypper refresh` "
+        "or `pacman -Sy` on the node",
+    ),
+)
 
 
 def desired_of(settings: Settings, system: OperatingSystem) -> dict[str, str]:
@@ -149,12 +161,14 @@ def desired_of(settings: Settings, system: OperatingSystem) -> dict[str, str]:
     }
 
 
-def decide(desired: Mapping[str, str], actual: Keyrings) -> Decision[None]:
+def decide(desired: Mapping[str, str], actual: Keyrings, source_errors: Sequence[str] = ()) -> Decision[None]:
     """Return what is to be done about the keyrings: for root alone to change.
 
-    desired: repository -> fingerprint of its key
+    desired: repository -> fingerprint of its key; source_errors: why the package manager cannot read its sources
     """
     findings: list[Finding] = []
+    if source_errors:
+        findings.append(SOURCES_READ.compared("cannot be read", "readable", False, cause="; ".join(source_errors)))
     steps: list[Step[None]] = []
     for name, to_be in desired.items():
         found = actual.of(name)

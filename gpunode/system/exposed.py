@@ -2,59 +2,28 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpunode.base.comparison import finding_message
+from gpunode.base.comparison import FindingMessage, finding_message
 from gpunode.base.decision import Decision
+from gpunode.base.findings import Finding
 from gpunode.base.probe_output import repeated
 from gpunode.base.reading import ParseError, Reading
 
-# Configuration of what runs as root, and the folders that it is read from. gpunode's own files are judged by
-# themselves (gpunode/system/applied.py), keyrings as well; those of MPS and MIG are here, whose transactions go by
-# what a file says alone, and leave its mode as it is.
+# Folders with configuration of what runs as root, and with scripts that root runs.
+_FOLDERS = (
+    *("/etc/apt", "/etc/yum.repos.d", "/etc/dnf", "/etc/zypp", "/etc/pacman.d", "/etc/pki/rpm-gpg"),
+    *("/etc/containerd", "/etc/docker", "/etc/crio", "/etc/nvidia-container-runtime", "/etc/nvidia-container-toolkit"),
+    *("/etc/cdi", "/var/run/cdi", "/etc/nvidia-imex", "/etc/nvidia-mps", "/etc/systemd/system", "/etc/udev/rules.d"),
+    *("/etc/modprobe.d", "/etc/modules-load.d", "/etc/sysctl.d", "/etc/ld.so.conf.d", "/etc/profile.d", "/etc/cron*"),
+    *("/usr/share/keyrings", "/etc/environment.d", "/etc/sudoers.d", "/var/lib/gpunode", "/usr/local/lib/gpunode"),
+)
+# Patterns of these folders, of what is in them and in their own folders, and of single files.
 FILES = (
-    "/etc/containerd",
-    "/etc/containerd/*.toml",
-    "/etc/containerd/*/*.toml",
-    "/etc/docker",
-    "/etc/docker/daemon.json",
-    "/etc/crio",
-    "/etc/crio/crio.conf",
-    "/etc/crio/crio.conf.d",
-    "/etc/crio/crio.conf.d/*",
-    "/etc/nvidia-container-runtime",
-    "/etc/nvidia-container-runtime/*.toml",
-    "/etc/nvidia-container-toolkit",
-    "/etc/nvidia-container-toolkit/*",
-    "/etc/cdi",
-    "/etc/cdi/*",
-    "/var/run/cdi",
-    "/var/run/cdi/*",
-    "/etc/systemd/system",
-    "/etc/systemd/system/containerd.service.d/*",
-    "/etc/systemd/system/docker.service.d/*",
-    "/etc/systemd/system/kubelet.service.d/*",
-    "/etc/systemd/system/crio.service.d/*",
-    "/etc/systemd/system/nvidia-dcgm*.service.d/*",
-    "/etc/modprobe.d",
-    "/etc/modprobe.d/*",
-    "/etc/modules-load.d/*",
-    "/var/lib/gpunode",
-    "/var/lib/gpunode/transactions",
-    "/etc/nvidia-imex",
-    "/etc/nvidia-imex/*",
-    "/etc/nvidia-mps",
-    "/etc/nvidia-mps/*",
-    "/usr/local/lib/gpunode",
-    "/usr/local/lib/gpunode/*",
-    "/etc/systemd/system/nvidia-mps*",
-    "/etc/systemd/system/gpunode-mig*",
-    "/var/lib/gpunode/mig",
-    "/var/lib/gpunode/mig/*",
-    "/etc/systemd/system/gpunode-power*",
-    "/etc/profile.d/gpunode-mps*",
-    "/etc/slurm/gpunode-*",
-    "/etc/environment.d/*gpunode*",
+    *(folder + depth for folder in _FOLDERS for depth in ("", "/*", "/*/*")),
+    *("/etc/pacman.conf", "/etc/ld.so.conf", "/etc/environment", "/etc/slurm/gpunode-*"),
 )
 
 EXPOSED = finding_message(
@@ -64,6 +33,14 @@ EXPOSED = finding_message(
     "Who writes these configuration files, or folders above them, decides what root does next.",
     cause="others than root may write what root runs by: they decide what root does next",
     remedies=("look at what they say, then `chown root:root {paths}; chmod go-w {paths}` on the node",),
+)
+READABLE = finding_message(
+    "node",
+    "files with passwords",
+    "Users other than root may read files with passwords of package repositories.",
+    "Every user and many services of the node can take these passwords.",
+    cause="every user of the node can read the passwords in them",
+    remedies=("run `chmod o-rwx {paths}` on the node, and consider the passwords known",),
 )
 
 
@@ -83,30 +60,33 @@ class ExposedFile(Reading):
 
 @dataclass(frozen=True)
 class Exposed(Reading):
-    """Hold the files that others than root may write."""
+    """Hold the files that others than root may write, and those with passwords that everybody may read."""
 
     files: tuple[ExposedFile, ...] = ()
+    readable: tuple[ExposedFile, ...] = ()
 
 
 def parse_exposed(lines: list[str]) -> Exposed:
-    """Parse `exposed=MODE UID GID PATH` lines."""
-    found = []
-    for line in repeated(lines, "exposed"):
+    """Parse `exposed=MODE UID GID PATH` and `readable=MODE UID GID PATH` lines."""
+    return Exposed(tuple(_files(lines, "exposed")), tuple(_files(lines, "readable")))
+
+
+def _files(lines: list[str], key: str) -> Iterator[ExposedFile]:
+    for line in repeated(lines, key):
         mode, user, group, path = (*line.split(" ", 3), "", "", "", "")[:4]
         if not (mode.isascii() and mode.isdigit() and user.isdigit() and group.isdigit() and path.startswith("/")):
             raise ParseError(f"not a file with its mode and owner: {line[:80]!r}")
-        found.append(ExposedFile(path, mode, int(user), int(group)))
-    return Exposed(tuple(found))
+        yield ExposedFile(path, mode, int(user), int(group))
 
 
 def decide(actual: Exposed) -> Decision[None]:
     """Return what is to be done about them: a person looks; who owns a file on purpose is not known here."""
-    files = actual.files
-    paths = " ".join(file.path for file in files)
-    item = EXPOSED.compared(
-        ", ".join(map(str, files)) or "root's alone",
-        "root's alone",
-        not files,
-        remedy=EXPOSED.remedies[0].format(paths=paths),
-    )
-    return Decision((item,))
+    found = [_compared(EXPOSED, actual.files, "root's alone")]
+    if actual.readable:
+        found.append(_compared(READABLE, actual.readable, "not for everybody to read"))
+    return Decision(tuple(found))
+
+
+def _compared(message: FindingMessage, files: tuple[ExposedFile, ...], desired: str) -> Finding:
+    remedy = message.remedies[0].format(paths=shlex.join(file.path for file in files))
+    return message.compared(", ".join(map(str, files)) or desired, desired, not files, remedy=remedy)

@@ -98,6 +98,9 @@ def gpu(index: int = 0, mode: str = ENABLED, *places: str, **more: Any) -> MigGp
     return replace(reading, **more)
 
 
+ON, OFF = gpu(), gpu(0, DISABLED)
+
+
 MIXED = ("3g.40gb:4", "2g.20gb:2", "1g.10gb:0", "1g.10gb:1")
 
 

@@ -105,6 +105,8 @@ def _applied(settings: Settings, node: Node, change: MpsChange) -> Node:
     rows = tuple(
         replace(row, compute_mode=COMPUTE_MODES[mode]) if row.index in modes else row for row in node.gpus.gpus
     )
+    if change.gone and not wanted:  # Units set the mode back when they stop.
+        rows = tuple(replace(row, compute_mode="Default") for row in rows)
     return node_with(replace(node.mps, files=own, daemons=tuple(every)), *rows)
 
 
@@ -124,6 +126,8 @@ def test_of_mps_drift_plan_verdict_and_run_say_the_same(
     actual: Mps, allow: str, enabled: bool, mps: dict[str, Any], modes: list[str], memory: int | None
 ) -> None:
     settings = _settings(allow, enabled, mps)
+    if not enabled and not actual.daemons:  # Another mode is a person's to change then.
+        modes = ["Default", "Default"]
     rows = [replace(ROW, index=index, compute_mode=mode, memory_mib=memory) for index, mode in enumerate(modes)]
     node = node_with(actual, *rows)
     decision: Decision[MpsChange] = decisions(settings, node)["mps"]

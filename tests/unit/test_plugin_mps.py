@@ -155,6 +155,16 @@ def test_sockets_that_were_left_are_no_daemon_and_without_any_nothing_is_started
     assert node.read() == PluginMps() and not (node.folder / "started").exists()
 
 
+def test_mps_processes_are_listed_where_a_gpu_is_in_the_mode_meant_for_them(node: Node) -> None:
+    daemon = node.folder / "nvidia-cuda-mps-control"
+    shutil.copy("/bin/sleep", daemon)
+    with subprocess.Popen([daemon, "60"]) as process:
+        assert node.read().mps_processes == ()
+        node.program("nvidia-smi", SMI.replace('"1, GPU-b"', '"1, GPU-b, Exclusive_Process"'))
+        assert process.pid in node.read().mps_processes
+        process.kill()
+
+
 _CELL = st.text(st.characters(exclude_characters="\n\r", max_codepoint=0x2FF), max_size=12)
 _KEYS = st.sampled_from(["daemon", "percentage", "limit", "server", "client", "smi", "program", "other"])
 

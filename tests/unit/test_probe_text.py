@@ -277,6 +277,57 @@ done"""
     assert lines[:-1] == [*wanted, "no"]
 
 
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("path", "text", "named"),
+    [
+        ("sources.list.d/x.list", "deb http://u:secret@a.org/x y z\n", None),
+        ("sources.list.d/x.list", "nonsense\n", "x.list"),
+        ("sources.list.d/x.sources", "Types: deb\nURIs: http://a.org/x\n", "x.sources"),
+        ("sources.list.d/x.list", "deb [signed-by=/a] http://a.org/ /\ndeb [signed-by=/b] http://a.org/ /\n", "/b"),
+        ("preferences.d/x", "Pin: release a=x\n", "preferences.d/x"),
+        ("apt.conf.d/x", "Foo { bar\n", "apt.conf.d/x"),
+    ],
+)
+def test_apt_says_why_it_cannot_read_its_sources(tmp_path: Path, path: str, text: str, named: str | None) -> None:
+    """apt is real, and reads this folder in the place of /etc/apt."""
+    for name in ("sources.list.d", "preferences.d", "apt.conf.d"):
+        (tmp_path / "etc" / name).mkdir(parents=True)
+    (tmp_path / "etc" / path).write_text(text)
+    (tmp_path / "apt.conf").write_text(f'Dir::Etc "{tmp_path}/etc";\n')
+    lines = checked(sh(AptSources().command(), {**os.environ, "APT_CONFIG": f"{tmp_path}/apt.conf"}).splitlines())
+    errors = parse_apt_sources(lines).errors
+    assert not errors if named is None else named in errors[0]
+    assert not list(tmp_path.glob("**/*.bin"))
+
+
+# What dnf 4.14, dnf 5 and zypper 1.14 did with such a file on lab nodes.
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("; a\n# b\n[x]\nname=x\n\nenabled=0\nbaseurl=file:///x\n  file:///y\n", None),
+        ("nonsense\n", 1),
+        ("[x\nname=x\n", 1),
+        ("[]\nname=x\n", 1),
+        ("[x]\nname x\n", 2),
+        ("[x]\nname=x\n\nbaseurl\n", 4),
+        (" a=b\n[x]\n", 1),
+        ("a=b\n[x]\n", 1),
+    ],
+)
+@pytest.mark.parametrize("folder", ["/etc/yum.repos.d", "/etc/zypp/repos.d"])
+def test_a_repository_file_that_cannot_be_read_is_named(
+    tmp_path: Path, folder: str, text: str, line: int | None
+) -> None:
+    (tmp_path / "good.repo").write_text("[a]\nname=a\n")
+    (tmp_path / "x.repo").write_text(text)
+    command = AptSources().command().replace("command -v apt-get", "false").replace("/var/lib/pacman", str(tmp_path))
+    lines = checked(sh(command.replace(f"{folder}/", f"{tmp_path}/")).splitlines())
+    errors = parse_apt_sources(lines).errors
+    assert len(errors) == (line is not None)
+    assert line is None or f"{tmp_path}/x.repo, line {line}:" in errors[0]
+
+
 def test_the_origins_are_those_of_the_fetched_lists_whose_source_is_there(tmp_path: Path) -> None:
     lists, sources = tmp_path / "lists", tmp_path / "sources.list.d"
     lists.mkdir()

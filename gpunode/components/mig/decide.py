@@ -176,8 +176,7 @@ def _untold(desired: Desired, actual: Actual, error: TargetError) -> Decision[Mi
         item = awaits_boot(item, _ON_DISK, _BOOT)
     elif actual.mig.status not in DRIVERLESS or not actual.driver_comes:
         if isinstance(error, StateNotKnown) and actual.mig.status not in DRIVERLESS:
-            remedy = "run `nvidia-smi` on the node, and mend what the findings of the driver tell"
-            item = CONFIGURATION.not_known(desired.settings.config, reason, remedy)
+            item = CONFIGURATION.not_known(desired.settings.config, reason, error.remedy)
         return Decision((by_hand(item, reason),), (), reason)
     cost = item.disruption or Disruption.nothing
     waits = item.cause if is_forbidden(cost, desired.allowed, actual.containers) else None

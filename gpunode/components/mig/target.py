@@ -26,7 +26,13 @@ class TargetError(Exception):
 
 
 class StateNotKnown(TargetError):
-    """Say what of a GPU's state could not be read."""
+    """Say what of a GPU's state could not be read; remedy: what a person does about it."""
+
+    def __init__(
+        self, reason: str, remedy: str = "run `nvidia-smi` on the node, and mend what the findings of the driver tell"
+    ) -> None:
+        super().__init__(reason)
+        self.remedy = remedy
 
 
 @dataclass(frozen=True)
@@ -102,23 +108,43 @@ def targets(settings: MigSettings, gpus: Sequence[PciGpu], state: Mig) -> tuple[
     if state.status != "ok":
         raise StateNotKnown(f"nvidia-smi does not tell what is there: {state.status} ({state.message or 'no message'})")
     try:
-        return tuple(_targets(chosen(settings, gpus), state))
+        return tuple(_targets(settings, chosen(settings, gpus), state))
     except DeclarationError as error:
         raise TargetError(f"{error.source}: {error.mistakes[0]}") from None
 
 
-def _targets(every: Iterator[Chosen], state: Mig) -> Iterator[Target]:
+def _targets(settings: MigSettings, every: Iterator[Chosen], state: Mig) -> Iterator[Target]:
     for each in every:
-        # An entry for boards that this GPU may or may not be one of is acted on by nobody.
         entry = each.entry
-        if entry is None or each.match is Match.MAYBE:
-            continue
         gpu = next((gpu for gpu in state.gpus if gpu.pci_address == each.gpu.address), None)
         where = f"GPU {each.index} ({each.gpu.address})"
+        if each.product is None and settings.file is None and gpu is not None and gpu.capable:
+            entry = _published_entry(settings.config or "", gpu, where)
+        # An entry for boards that this GPU may or may not be one of is acted on by nobody.
+        if entry is None or each.match is Match.MAYBE:
+            continue
         if gpu is None:
             raise StateNotKnown(f"{where} is not among those that nvidia-smi lists: it is lost, or without driver")
         if gpu.capable or entry.mig_enabled:
             yield _target(entry, gpu, each.product, where)
+
+
+def _published_entry(config: str, gpu: MigGpu, where: str) -> Entry:
+    """Return what a published name means for a GPU of a product in no table, by the GPU's own list of profiles."""
+    if config in ("all-disabled", "all-enabled"):
+        return Entry(f"{config}[0]", (), None, config == "all-enabled", {})
+    geometry = _geometry(gpu, None, where)
+    if geometry is None:
+        raise StateNotKnown(
+            f"{where}, {gpu.name}, is in no table of products with MIG, and lists its profiles only with MIG on, so "
+            f"that it is not known what {config!r} means for it",
+            f"run `nvidia-smi -i {gpu.index} -mig 1` on the node while nothing uses the GPU, and run "
+            "deploys/gpu_node.py again; or name a layout for it by mig.file",
+        )
+    known = {f"all-{spot.name.replace('+', '.')}": {spot.name: spot.maximum} for spot in geometry.spots}
+    if config not in known:
+        raise TargetError(f"mig.config {config!r} does not exist for {where}, {gpu.name}, which has {', '.join(known)}")
+    return Entry(f"{config}[0]", (), None, True, known[config])
 
 
 def _target(entry: Entry, gpu: MigGpu, product: str | None, where: str) -> Target:

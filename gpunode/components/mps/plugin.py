@@ -68,12 +68,14 @@ class GpuProcess(Reading):
 class PluginMps(Reading):
     """Hold the path of the control program (None: not installed), the plugin's daemons, and the GPUs' processes.
 
-    Processes are read where a daemon answers alone.
+    Processes are read where a daemon answers alone. `mps_processes`: numbers of all MPS processes of the node, where a
+    GPU is in the compute mode Exclusive_Process.
     """
 
     program: str | None = None
     daemons: tuple[PluginDaemon, ...] = ()
     processes: tuple[GpuProcess, ...] = ()
+    mps_processes: tuple[int, ...] = ()
 
     def daemon(self, resource: str) -> PluginDaemon | None:
         """Return the daemon of a resource."""
@@ -109,7 +111,9 @@ def parse_plugin_mps(lines: list[str]) -> PluginMps:
         for resource, answers, errors, last, users in rows["daemon"]
     )
     processes = tuple(_processes(repeated(lines, "smi")))
-    return PluginMps(values(lines).get("program"), tuple(sorted(daemons, key=lambda each: each.resource)), processes)
+    mps_processes = tuple(map(_number, repeated(lines, "mps_process")))
+    daemons = tuple(sorted(daemons, key=lambda each: each.resource))
+    return PluginMps(values(lines).get("program"), daemons, processes, mps_processes)
 
 
 def _processes(lines: list[str]) -> Iterator[GpuProcess]:

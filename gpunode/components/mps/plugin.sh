@@ -1,12 +1,20 @@
 # Prints the MPS daemons of NVIDIA's device plugin, which run in its pods: their sockets and logs are in a folder of the
 # node. Takes ROOT, that folder; asks for nvidia-smi's answer ($SMI, gpunode/system/smi.sh). Where there is no daemon,
 # no program is started. program=PATH; percentage=, limit= INDEX LIMIT, server= PID STATE, client= and daemon= with
-# cells divided by tabs, the resource first (gpunode/components/mps/plugin.py); smi= lines of nvidia-smi's processes.
+# cells divided by tabs, the resource first (gpunode/components/mps/plugin.py); smi= lines of nvidia-smi's processes;
+# mps_process= numbers of MPS processes, of any origin, where a GPU is in the mode that is meant for them.
 #
 # The sockets stay when a daemon ends: whether it lives is told by its answer alone. Its processes have the numbers of
 # their pod, those of nvidia-smi the node's.
 
 tab='	'
+case "$SMI" in *Exclusive_Process*)
+  # The kernel keeps 15 characters of a name.
+  for file in /proc/[0-9]*/comm; do
+    { read -r name < "$file"; } 2> /dev/null || continue
+    [ "$name" != nvidia-cuda-mps ] || { number=${file#/proc/}; echo "mps_process=${number%/comm}"; }
+  done;;
+esac
 set --
 for socket in "$ROOT"/*/*/pipe/control; do [ ! -S "$socket" ] || set -- "$@" "${socket%/pipe/control}"; done
 [ "$#" -gt 0 ] || exit 0
