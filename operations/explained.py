@@ -31,7 +31,7 @@ class ExplainedCommand(StringCommand):
 
     def execute(self, state: State, host: Host, connector_arguments: Any) -> tuple[bool, CommandOutput]:
         """Run the command on the host; return whether it succeeded, and its output with the explanation."""
-        running = StringCommand(self, ENDING, **self.connector_arguments)
+        running = StringCommand(*self.bits, ENDING, _separator=self.separator, **self.connector_arguments)
         try:
             succeeded, output = running.execute(state, host, connector_arguments)
         # EOFError is none of the errors that pyinfra (3.10) expects of a connection, and would end the whole run.
@@ -51,7 +51,9 @@ class ExplainedCommand(StringCommand):
         if state.print_output:
             for text in told:
                 host.log_styled(text, fg="red")
-        return False, CommandOutput([*output, *(OutputLine("stderr", text) for text in told)])
+        # What the script itself printed of both is in these.
+        others = [line for line in output if not line.line.startswith(("gpunode: cause:", "gpunode: remedy:"))]
+        return False, CommandOutput([*others, *(OutputLine("stderr", text) for text in told)])
 
     def _explanations(self, output: CommandOutput) -> tuple[Explanation, ...]:
         lines = [line.line for line in output]

@@ -19,7 +19,7 @@ from gpunode.packages.deb import AptRepository
 from gpunode.packages.keyring import PERMISSIONS, PRIMARY_KEYS
 from gpunode.packages.repositories import PackageRepository, key_path, source_path
 
-PINNED_KEY = f"{PRIMARY_KEYS}{script_file('pinned_key')}"
+PINNED_KEY = PRIMARY_KEYS + script_file("fetching", "pinned_key")
 
 
 class Repositories:

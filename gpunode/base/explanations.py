@@ -21,7 +21,8 @@ _MOST = 3
 _CONSEQUENCES = {"killed", "script", "service", "build"}
 _URL = re.compile(r"(?:https?|file)://?[^\s'\"<>]+")
 # What gpunode's own scripts print.
-_OWN, _CAUSE, _REMEDY, _CAUTION = "gpunode: ", "gpunode: cause:", "gpunode: remedy:", "gpunode: caution:"
+_OWN, _REMEDY = "gpunode: ", "gpunode: remedy:"
+_ASIDE = re.compile(r"^gpunode: (?:remedy|caution):")
 _OTHER_KEY = "gpunode: signed by another key"
 _ZYPPER = re.compile(r"gpunode: zypper exits (?P<code>\d{1,3})\b")
 _STATUS = re.compile(r"^gpunode: exit status (?P<status>\d+)$")
@@ -91,6 +92,13 @@ def rules(program: str) -> tuple[Rule, ...]:
 
 def explained(lines: Iterable[str], *programs: str) -> tuple[Explanation, ...]:
     """Return what lines that programs printed mean, in their order, each kind once and three at most."""
+    found = by_kind(lines, *programs)
+    consequences = _CONSEQUENCES & set(found)
+    return tuple(text for kind, text in found.items() if kind not in consequences or len(found) == len(consequences))
+
+
+def by_kind(lines: Iterable[str], *programs: str) -> dict[str, Explanation]:
+    """Return kind -> what the lines mean, in their order, those that only follow from others among them."""
     found: dict[str, Explanation] = {}
     url = ""
     for line in lines:
@@ -102,8 +110,7 @@ def explained(lines: Iterable[str], *programs: str) -> tuple[Explanation, ...]:
                 break
         if len(found) == _MOST:
             break
-    consequences = _CONSEQUENCES & set(found)
-    return tuple(text for kind, text in found.items() if kind not in consequences or len(found) == len(consequences))
+    return found
 
 
 def failure(lines: list[str], undoing: list[str], program: str) -> tuple[Explanation, ...]:
@@ -115,14 +122,15 @@ def failure(lines: list[str], undoing: list[str], program: str) -> tuple[Explana
     left, _ = _parted(undoing)
     after = f"; then: {'; '.join(left)}" if left else ""
     remedy, retry = _remedies(lines), _remedies(undoing)
-    if any(line.startswith(_CAUSE) for line in lines):
-        # The script knew the cause itself.
-        return (Explanation(f"what is left{after}", retry or _MEND),) if left else ()
     codes = [int(match["code"]) for line in lines if (match := _ZYPPER.search(line))]
     of_zypper = bool(codes) or any(_OTHER_KEY in line for line in lines)
-    known = explained(lines, *(("zypper",) if of_zypper else ()), "node")
+    programs = (*(("zypper",) if of_zypper else ()), "node")
+    known = explained(lines, *programs)
     if not known and codes:
         known = (zypper_failure(codes[-1]),)
+    if own and known and set(by_kind(lines, *programs) or {"other"}) <= _CONSEQUENCES:
+        # The script knows more than that a unit did not start; what to look at is in its row.
+        remedy, known = remedy or known[0].remedy, ()
     if remedy or not known:
         last = "; ".join(words[-_LAST:])
         cause = "; ".join(own) + (f" ({last})" if last and own and last not in own else "")
@@ -132,7 +140,8 @@ def failure(lines: list[str], undoing: list[str], program: str) -> tuple[Explana
         known = (Explanation(cause, remedy or _MEND), *known)
     full = ", ".join(dict.fromkeys(match["path"] for line in (*lines, *undoing) if (match := _FULL.search(line))))
     after = (f" (no space is left at {full})" if full else "") + after
-    first = Explanation(known[0].cause + after, "; ".join(filter(None, (known[0].remedy, retry))))
+    remedy = known[0].remedy if known[0].remedy != _MEND or not retry else ""
+    first = Explanation(known[0].cause + after, "; ".join(filter(None, (remedy, retry))))
     return (first, *known[1:])
 
 
@@ -160,10 +169,10 @@ def _parted(lines: Iterable[str]) -> tuple[list[str], list[str]]:
     words: list[str] = []
     quotes = False
     for line in (line.strip() for line in lines):
-        if not line or _STATUS.search(line) or _FULL.search(line) or line.startswith((_REMEDY, _CAUTION)):
+        if not line or any(each.search(line) for each in (_STATUS, _FULL, _ZYPPER, _ASIDE)):
             continue
         if line.startswith(_OWN) and not _SHELL.match(line):
-            own.append(line.removeprefix(_OWN).strip())
+            own.append(line.removeprefix(_OWN).removeprefix("cause:").strip())
             quotes = own[-1].endswith(":")
         elif quotes:
             own[-1] += f"{'' if own[-1].endswith(':') else ','} {line}"
