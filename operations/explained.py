@@ -1,16 +1,15 @@
-"""Commands whose failure is told with cause and remedy, as the last that is said of it."""
+"""Commands whose failure is reported with cause and remedy, which are the last lines that they print."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from paramiko import SSHException
 from pyinfra.api import Host, State, StringCommand
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
-from gpunode.base.explanations import Explanation
-from gpunode.packages.apt_errors import explained as explained_by_apt
-from gpunode.packages.families.zypper_errors import explained as explained_by_zypper
+from gpunode.base.explanations import Explanation, failure
 
 # What a transaction says when it begins to put things back: of what fails after that, the cause stands before it.
 UNDOING = "putting back what was there before"
@@ -21,24 +20,27 @@ _LOST = Explanation(
     "run again when the node answers; what was begun on it goes on, and the next run waits for its end, or undoes it "
     "where it was interrupted",
 )
+# pyinfra reports that a command failed, not its exit status; a full file system is often named by no program.
+ENDING = """|| { status=$?; { echo "gpunode: exit status $status"
+timeout 5 df -lP 2>/dev/null | awk '$5 == "100%" {print "gpunode: no space is left at " $6}'; } >&2; exit $status; }"""
+_PROGRAM = re.compile(r"(?:env |\w+=\S* )*(?P<name>[\w./-]+)")
 
 
 class ExplainedCommand(StringCommand):
-    """A command of a package manager; where it fails, pyinfra prints its output, and then cause and remedy."""
+    """A command; where it fails, pyinfra prints its output, and then cause and remedy."""
 
     def execute(self, state: State, host: Host, connector_arguments: Any) -> tuple[bool, CommandOutput]:
         """Run the command on the host; return whether it succeeded, and its output with the explanation."""
+        running = StringCommand(*self.bits, ENDING, _separator=self.separator, **self.connector_arguments)
         try:
-            succeeded, output = super().execute(state, host, connector_arguments)
+            succeeded, output = running.execute(state, host, connector_arguments)
         # EOFError is none of the errors that pyinfra (3.10) expects of a connection, and would end the whole run.
         except (OSError, EOFError, SSHException) as error:
             succeeded, output = False, CommandOutput([OutputLine("stderr", f"{type(error).__name__}: {error}")])
             found: tuple[Explanation, ...] = (_LOST,)
         else:
-            # A script of ours never fails without a word.
-            causes = _causes(output)
-            said = (*explained_by_apt(causes), *explained_by_zypper(causes))
-            found = said if any(line.line.strip() for line in output) else (_LOST,)
+            # A command that ends by itself prints at least its exit status.
+            found = self._explanations(output) if any(line.line.strip() for line in output) else (_LOST,)
         if succeeded:
             # What a command prints is not shown where it succeeds.
             for line in output:
@@ -49,15 +51,18 @@ class ExplainedCommand(StringCommand):
         if state.print_output:
             for text in told:
                 host.log_styled(text, fg="red")
-        return False, CommandOutput([*output, *(OutputLine("stderr", text) for text in told)])
+        # What the script itself printed of both is in these.
+        others = [line for line in output if not line.line.startswith(("gpunode: cause:", "gpunode: remedy:"))]
+        return False, CommandOutput([*others, *(OutputLine("stderr", text) for text in told)])
+
+    def _explanations(self, output: CommandOutput) -> tuple[Explanation, ...]:
+        lines = [line.line for line in output]
+        undoing = next((number for number, line in enumerate(lines) if UNDOING in line), len(lines))
+        match = _PROGRAM.match(self.get_masked_value())
+        name = match["name"] if match and match["name"] != "sh" else "the operation's script"
+        return failure(lines[:undoing], lines[undoing + 1 :], name)
 
 
 def explained_command(command: StringCommand) -> ExplainedCommand:
     """Return `command` as one whose failure is explained."""
     return ExplainedCommand(*command.bits, _separator=command.separator, **command.connector_arguments)
-
-
-def _causes(output: CommandOutput) -> list[str]:
-    lines = [line.line for line in output]
-    undoing = next((number for number, line in enumerate(lines) if UNDOING in line), len(lines))
-    return lines[:undoing]

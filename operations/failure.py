@@ -20,6 +20,7 @@ from pyinfra.context import ctx_host
 from gpunode.base.decision import Decision
 from gpunode.base.reading import Unknown
 from gpunode.base.run_context import FAILURE_REASONS
+from gpunode.operations.explained import ExplainedCommand, explained_command
 from gpunode.operations.phase import announced, is_announcing
 
 P = ParamSpec("P")
@@ -50,7 +51,9 @@ def node_operation(function: Callable[P, Iterator[Any]]) -> PyinfraOperation[P]:
     @wraps(function)
     def contained(*args: P.args, **kwargs: P.kwargs) -> Generator[Any, None, None]:
         try:
-            yield from function(*args, **kwargs)
+            for command in function(*args, **kwargs):
+                plain = isinstance(command, StringCommand) and not isinstance(command, ExplainedCommand)
+                yield explained_command(command) if plain else command
         except OperationRefused as refusal:
             yield fail(str(refusal))
         except Exception as error:

@@ -11,7 +11,6 @@ from pyinfra.api import QuoteString, StringCommand
 from gpunode.base.shell_file import script_file
 from gpunode.facts.boot import Boot
 from gpunode.facts.system import KernelFeatures, KubernetesSysctls
-from gpunode.operations.explained import explained_command
 from gpunode.operations.failure import node_operation, require
 from gpunode.operations.families.dnf import DNF_RUN
 from gpunode.operations.families.dnf import REFRESH as DNF_REFRESH
@@ -51,7 +50,7 @@ def headers_installed(family: str) -> Iterator[Any]:
         host.noop(f"the headers of kernel {kernel.release} are there" if kernel else "no kernel is known to boot next")
         return
     text = BY_DNF if family == "dnf" else BY_DNF5 if family == "dnf5" else BY_ZYPPER
-    yield explained_command(script_command(text, release=kernel.release))
+    yield script_command(text, release=kernel.release)
 
 
 @node_operation

@@ -11,7 +11,6 @@ from gpunode.base.shell_file import script_file
 from gpunode.facts.base import NodeFact
 from gpunode.facts.file import File
 from gpunode.operations.apt_trust import commands
-from gpunode.operations.explained import explained_command
 from gpunode.operations.failure import OperationRefused, require
 from gpunode.operations.own_files import keeps
 from gpunode.operations.script import script_command
@@ -20,7 +19,7 @@ from gpunode.packages.deb import AptRepository
 from gpunode.packages.keyring import PERMISSIONS, PRIMARY_KEYS
 from gpunode.packages.repositories import PackageRepository, key_path, source_path
 
-PINNED_KEY = f"{PRIMARY_KEYS}{script_file('pinned_key')}"
+PINNED_KEY = PRIMARY_KEYS + script_file("fetching", "pinned_key")
 
 
 class Repositories:
@@ -106,18 +105,16 @@ class Repositories:
             host.noop(f"the repository {label} is trusted and read")
             return
         if not good:
-            yield explained_command(
-                script_command(
-                    f"{self.TRUSTING}{self.READ}{self.NOTING}",
-                    name=label,
-                    **{self.KEY: key},
-                    source=source,
-                    stamp=stamp,
-                    text=text,
-                    key_url=key_url,
-                    fingerprint=key_fingerprint,
-                    **(proxies or {}),
-                )
+            yield script_command(
+                f"{self.TRUSTING}{self.READ}{self.NOTING}",
+                name=label,
+                **{self.KEY: key},
+                source=source,
+                stamp=stamp,
+                text=text,
+                key_url=key_url,
+                fingerprint=key_fingerprint,
+                **(proxies or {}),
             )
         yield from commands(strays)
 

@@ -20,7 +20,6 @@ from gpunode.facts.driver import Driver
 from gpunode.facts.runfile import FetchedRunfile
 from gpunode.operations.driver_removal import refuse_more_than_the_driver
 from gpunode.operations.driver_transaction import driver_transaction, driver_variables, emptied_for_driver
-from gpunode.operations.explained import explained_command
 from gpunode.operations.failure import node_operation, require
 from gpunode.operations.families import FAMILIES, DriverChange
 from gpunode.operations.runfile_scripts import FETCH
@@ -34,8 +33,7 @@ def fetch_command(file: Runfile, proxies: Mapping[str, str], setting: str) -> St
 
     + setting: the setting that holds the SHA-256, for the error that it is another one
     """
-    fetch = script_command(FETCH, path=file.path, url=file.url, sha256=file.sha256, setting=setting, **proxies)
-    return explained_command(fetch)
+    return script_command(FETCH, path=file.path, url=file.url, sha256=file.sha256, setting=setting, **proxies)
 
 
 @node_operation

@@ -21,7 +21,6 @@ from pyinfra.api import StringCommand
 
 from gpunode.base.shell_file import script_file
 from gpunode.facts.transaction import FOLDER, TransactionJournal
-from gpunode.operations.explained import explained_command
 from gpunode.operations.failure import OperationRefused, require
 from gpunode.operations.keeping import KEEPING
 from gpunode.operations.phase import is_image
@@ -87,7 +86,7 @@ def transaction_command(transaction: Transaction, target: str, **variables: str)
     run = script_command(
         _RUN, folder=FOLDER, name=transaction.name, target=target, ended=ENDED, by=_runner(), image=_image()
     )
-    return explained_command(command_with_input(run, script(transaction_text(transaction, target, variables))))
+    return command_with_input(run, script(transaction_text(transaction, target, variables)))
 
 
 def _image() -> str:
@@ -122,7 +121,7 @@ def settled(
         host.log(f"the transaction {name} of an earlier run was interrupted; it is undone first")
         yield from meanwhile()
         undo = f'{_UNDO}{_GIVE_UP if gives_up else ""}exit "$code"'
-        yield explained_command(script_command(undo, folder=FOLDER, name=name, by=_runner(), image=_image()))
+        yield script_command(undo, folder=FOLDER, name=name, by=_runner(), image=_image())
 
 
 def refuse_failed(transaction: Transaction, target: str) -> None:

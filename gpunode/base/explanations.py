@@ -17,6 +17,22 @@ from gpunode.base.tables.reading import Row, Table, checked, table
 # No program's line is longer that means anything; more of it would only slow the patterns down.
 LONGEST_LINE = 2000
 _MOST = 3
+# Kinds that follow from another one: they do not say why.
+_CONSEQUENCES = {"killed", "script", "service", "build"}
+_URL = re.compile(r"(?:https?|file)://?[^\s'\"<>]+")
+# What gpunode's own scripts print.
+_OWN, _REMEDY = "gpunode: ", "gpunode: remedy:"
+_ASIDE = re.compile(r"^gpunode: (?:remedy|caution):")
+_OTHER_KEY = "gpunode: signed by another key"
+_ZYPPER = re.compile(r"gpunode: zypper exits (?P<code>\d{1,3})\b")
+_STATUS = re.compile(r"^gpunode: exit status (?P<status>\d+)$")
+_FULL = re.compile(r"^gpunode: no space is left at (?P<path>/.*)$")
+# The shell names itself so in its errors: it is called with that name.
+_SHELL = re.compile(r"gpunode: (?:line )?\d+: ")
+_NAME = re.compile(r"(?:/\S*/)?(?P<name>[a-z][\w.+-]*): ")
+# Lines of a program that nobody knows.
+_LAST = 3
+_MEND = "correct what these words name on the node, and run again"
 
 
 @dataclass(frozen=True)
@@ -36,13 +52,19 @@ class Rule(Row):
     cause: str
     remedy: str
 
-    def told(self, words: str, **more: str) -> Explanation | None:
-        """Return what words of the program mean, None where they are others; `more` stands in the texts as they say."""
+    def told(self, words: str, url: str = "", **more: str) -> Explanation | None:
+        """Return what words of the program mean, None where they are others; `more` stands in the texts as they say.
+
+        url: the last address in the words before them
+        """
         match = re.search(self.said, words, re.ASCII)
         if match is None:
             return None
         named = {name: (value or "").strip() for name, value in match.groupdict().items()}
-        named |= {"said": named.get("said", "").rstrip(".:"), "host": _host(named.get("url", "")), **more}
+        url = named.get("url") or _url(words) or url
+        host = _host(url) or "the server"
+        named |= {"said": named.get("said", "").rstrip(".:"), "all": words.strip()}
+        named |= {"url": url or "what is to be fetched", "host": host, "server": host.partition(":")[0], **more}
         return Explanation(self.cause.format_map(named), self.remedy.format_map(named))
 
 
@@ -54,12 +76,13 @@ class Exit(Row):
     remedy: str | None = None
 
 
+_UNNAMED = Exit("a code that zypper(8) does not name")
 zypper_exits = table(Table[int, Exit], "explanations.yaml", "zypper_exits")  # type: ignore[type-abstract]
 
 
 @cache
 def rules(program: str) -> tuple[Rule, ...]:
-    """Return the rows of a program: apt, zypper or helm; of `access`, what a node says; or of `connection`."""
+    """Return the rows of `node`, zypper or helm; of `access`, what a node says; or of `connection`."""
     rows = content("explanations.yaml")
     for row in rows[program]:
         for name, part in rows["parts"].items():
@@ -67,18 +90,100 @@ def rules(program: str) -> tuple[Rule, ...]:
     return checked(tuple[Rule, ...], rows[program], "explanations.yaml")
 
 
-def explained(program: str, lines: Iterable[str]) -> dict[str, Explanation]:
-    """Return kind -> what the lines tell of it, in their order, three at most; none where they are new."""
+def explained(lines: Iterable[str], *programs: str) -> tuple[Explanation, ...]:
+    """Return what lines that programs printed mean, in their order, each kind once and three at most."""
+    found = by_kind(lines, *programs)
+    consequences = _CONSEQUENCES & set(found)
+    return tuple(text for kind, text in found.items() if kind not in consequences or len(found) == len(consequences))
+
+
+def by_kind(lines: Iterable[str], *programs: str) -> dict[str, Explanation]:
+    """Return kind -> what the lines mean, in their order, those that only follow from others among them."""
     found: dict[str, Explanation] = {}
+    url = ""
     for line in lines:
         plain = "".join(sign if sign.isprintable() else " " for sign in line[:LONGEST_LINE])
-        for rule in rules(program):
-            if rule.kind not in found and (told := rule.told(plain)):
+        url = _url(plain) or url
+        for rule in (rule for program in programs or ("node",) for rule in rules(program)):
+            if rule.kind not in found and (told := rule.told(plain, url)):
                 found[rule.kind] = told
                 break
         if len(found) == _MOST:
             break
     return found
+
+
+def failure(lines: list[str], undoing: list[str], program: str) -> tuple[Explanation, ...]:
+    """Return why a command failed, by what it printed: what is known of its words, else its words themselves.
+
+    lines: until it began to undo its change; undoing: after that; program: what it runs, where no word names it
+    """
+    own, words = _parted(lines)
+    left, _ = _parted(undoing)
+    after = f"; then: {'; '.join(left)}" if left else ""
+    remedy, retry = _remedies(lines), _remedies(undoing)
+    codes = [int(match["code"]) for line in lines if (match := _ZYPPER.search(line))]
+    of_zypper = bool(codes) or any(_OTHER_KEY in line for line in lines)
+    programs = (*(("zypper",) if of_zypper else ()), "node")
+    known = explained(lines, *programs)
+    if not known and codes:
+        known = (zypper_failure(codes[-1]),)
+    if own and known and set(by_kind(lines, *programs) or {"other"}) <= _CONSEQUENCES:
+        # The script knows more than that a unit did not start; what to look at is in its row.
+        remedy, known = remedy or known[0].remedy, ()
+    if remedy or not known:
+        last = "; ".join(words[-_LAST:])
+        cause = "; ".join(own) + (f" ({last})" if last and own and last not in own else "")
+        status = next((match["status"] for line in undoing or lines if (match := _STATUS.search(line))), "")
+        program = next((match["name"] for line in reversed(words) if (match := _NAME.match(line))), program)
+        cause = cause or f"{program} failed with exit status {status or 'unknown'}: {last or 'it printed nothing'}"
+        known = (Explanation(cause, remedy or _MEND), *known)
+    full = ", ".join(dict.fromkeys(match["path"] for line in (*lines, *undoing) if (match := _FULL.search(line))))
+    after = (f" (no space is left at {full})" if full else "") + after
+    remedy = known[0].remedy if known[0].remedy != _MEND or not retry else ""
+    first = Explanation(known[0].cause + after, "; ".join(filter(None, (remedy, retry))))
+    return (first, *known[1:])
+
+
+def _remedies(lines: Iterable[str]) -> str:
+    return "; ".join(line.removeprefix(_REMEDY).strip() for line in lines if line.startswith(_REMEDY))
+
+
+def zypper_meaning(code: int) -> str:
+    """Return what an exit code of zypper's says, for people."""
+    if code > 128:
+        return f"it was killed (signal {code - 128})"
+    return f"it exits {code} ({zypper_exits().get(code, _UNNAMED).means})"
+
+
+def zypper_failure(code: int) -> Explanation:
+    """Return what an exit code of zypper's means, where its words are not known."""
+    remedy = zypper_exits().get(code, _UNNAMED).remedy
+    remedy = remedy or "see zypper's own words above, and /var/log/zypper.log on the node"
+    return Explanation(f"zypper failed: {zypper_meaning(code)}", remedy)
+
+
+def _parted(lines: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return what gpunode's script prints of the failure, with the words that it quotes, and what programs print."""
+    own: list[str] = []
+    words: list[str] = []
+    quotes = False
+    for line in (line.strip() for line in lines):
+        if not line or any(each.search(line) for each in (_STATUS, _FULL, _ZYPPER, _ASIDE)):
+            continue
+        if line.startswith(_OWN) and not _SHELL.match(line):
+            own.append(line.removeprefix(_OWN).removeprefix("cause:").strip())
+            quotes = own[-1].endswith(":")
+        elif quotes:
+            own[-1] += f"{'' if own[-1].endswith(':') else ','} {line}"
+        else:
+            words.append(line)
+    return own, words
+
+
+def _url(text: str) -> str:
+    match = _URL.search(text)
+    return match[0].rstrip(".,:;)]") if match else ""
 
 
 def _host(url: str) -> str:

@@ -14,7 +14,6 @@ from gpunode.facts.deb import DebPackages
 from gpunode.facts.driver_packages import DriverOffers, DriverSimulation
 from gpunode.node.own_files.holds import PREFERENCES, UNATTENDED
 from gpunode.operations.apt_shell import APT_GET, FINISH, HOLD, MARK, READ_LISTS, REFRESH
-from gpunode.operations.explained import explained_command
 from gpunode.operations.failure import require
 from gpunode.operations.families.family import DriverChange, Family
 from gpunode.operations.files import write_command
@@ -46,10 +45,10 @@ class _Apt(Family):
         return {PREFERENCES: digest_of_text(state.preferences), UNATTENDED: digest_of_text(state.unattended)}
 
     def finish(self) -> Iterator[StringCommand]:
-        yield explained_command(script_command(f"{APT_GET}{FINISH}"))
+        yield script_command(f"{APT_GET}{FINISH}")
 
     def refresh(self, repository: str) -> Iterator[StringCommand]:
-        yield explained_command(script_command(f'{APT_GET}{READ_LISTS}{REFRESH}refresh "$1"', repository))
+        yield script_command(f'{APT_GET}{READ_LISTS}{REFRESH}refresh "$1"', repository)
 
     def sight(self, change: DriverChange) -> dict[str, str]:
         return {"sources": change.sources}
@@ -94,7 +93,7 @@ class _Apt(Family):
             keeps(path, text)
         # What is let go is known by the file of before, which is therefore written last.
         if hold_now or let_go:
-            yield explained_command(script_command(HOLD, hold=" ".join(hold_now), unhold=" ".join(let_go)))
+            yield script_command(HOLD, hold=" ".join(hold_now), unhold=" ".join(let_go))
         for path, (actual, text) in files.items():
             if actual != text:
                 yield write_command(path, text) if text is not None else script_command('rm -f "$path"', path=path)
@@ -103,7 +102,7 @@ class _Apt(Family):
         # With a tilde: so do Debian's versions put a candidate before the release.
         desired = [argument.replace("-rc.", "~rc.") for argument in arguments]
         text = f"{APT_GET}{READ_LISTS}{REFRESH}{INSTALL}"
-        return explained_command(script_command(text, *desired, repository=repository, instead=instead))
+        return script_command(text, *desired, repository=repository, instead=instead)
 
 
 APT = _Apt()

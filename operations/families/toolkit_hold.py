@@ -11,7 +11,6 @@ from gpunode.components.toolkit.decide import hold_text
 from gpunode.components.toolkit.state import ContainerToolkit
 from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES as PREFERENCES
 from gpunode.operations.apt_shell import HOLD
-from gpunode.operations.explained import explained_command
 from gpunode.operations.failure import OperationRefused
 from gpunode.operations.families.dnf5 import lock_commands
 from gpunode.operations.files import replace_command, write_command
@@ -32,7 +31,7 @@ def _by_apt(state: ContainerToolkit, hold: bool) -> Iterator[StringCommand]:
     keeps(PREFERENCES, text)
     # What is let go is known by the file of before, which is therefore written last.
     if hold_now or let_go:
-        yield explained_command(script_command(HOLD, hold=" ".join(hold_now), unhold=" ".join(let_go)))
+        yield script_command(HOLD, hold=" ".join(hold_now), unhold=" ".join(let_go))
     if state.hold_text != text:
         yield (
             write_command(PREFERENCES, text) if text is not None else script_command('rm -f "$path"', path=PREFERENCES)

@@ -9,7 +9,6 @@ from pyinfra.api import StringCommand
 
 from gpunode.base.shell_file import script_file
 from gpunode.facts.families.zypper import DRIVER_PACKAGES, ZypperOffers, ZypperSimulation
-from gpunode.operations.explained import explained_command
 from gpunode.operations.failure import OperationRefused
 from gpunode.operations.families.family import DriverChange
 from gpunode.operations.families.rpm import TRANSACTION, RpmFamily
@@ -45,10 +44,10 @@ class _Zypper(RpmFamily):
         return {LOCKS: digest_of_text(state.locks) if isinstance(state, LockedPackages) else UNREAD, OURS: UNREAD}
 
     def finish(self) -> Iterator[StringCommand]:
-        yield explained_command(script_command(f"{ZYPP}unlocked\n{_FINISH}", own=OWN, foreign=FOREIGN))
+        yield script_command(f"{ZYPP}unlocked\n{_FINISH}", own=OWN, foreign=FOREIGN)
 
     def refresh(self, repository: str) -> Iterator[StringCommand]:
-        yield explained_command(script_command(f'{ZYPP}{REFRESH}refresh "$1"', repository))
+        yield script_command(f'{ZYPP}{REFRESH}refresh "$1"', repository)
 
     def bound(self, change: DriverChange) -> DriverChange:
         """Name what would come at another version, until that is all: what one of them needs may be the next."""
@@ -86,7 +85,7 @@ class _Zypper(RpmFamily):
                 yield replace_command(path, desired, read)
 
     def install(self, arguments: Sequence[str], repository: str, instead: str = "") -> StringCommand:
-        return explained_command(super().install(arguments, repository, instead))
+        return super().install(arguments, repository, instead)
 
 
 def _lines(names: Sequence[str] | set[str]) -> str:

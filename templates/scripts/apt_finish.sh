@@ -13,5 +13,8 @@ unlocked
 pinned=/var/lib/gpunode/transactions/driver/preferences
 [ -f "$pinned" ] || pinned=/etc/apt/preferences
 apt_get -o Dir::Etc::Preferences="$pinned" --fix-broken install || { echo "$said" >&2
-  echo "gpunode: dpkg was interrupted, and what it began cannot be finished; see dpkg --audit on the node" >&2
+  echo "gpunode: dpkg was interrupted, and what it began cannot be finished" >&2
+  echo "gpunode: remedy: finish it by hand (\`dpkg --audit\` and \`dpkg --configure -a\` on the node name what is" \
+    "broken)," \
+    "and run again" >&2
   exit 1; }

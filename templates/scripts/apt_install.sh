@@ -25,8 +25,12 @@ for wanted in "$@"; do
   name=${wanted%%=*}; rule=''; case "$wanted" in *=*) rule=${wanted#*=};; esac
   version=$(resolve "$name" "$rule")
   if [ -z "$version" ]; then
-    echo "gpunode: no version of $name matches '${rule:-any}'; nothing was installed. Available:" >&2
-    apt-cache madison "$name" | cut -d'|' -f2 | sort -u | head -n 20 >&2; exit 1
+    has=$(apt-cache madison "$name" | cut -d'|' -f2 | sort -u -V | paste -s -d ' ' - | tr -s ' ')
+    echo "gpunode: no version of $name matches '${rule:-any}'; nothing was installed. The repositories have:" \
+      "${has:-none}" >&2
+    echo "gpunode: remedy: set a version that they have; where they lack the package, look at repositories in the" \
+      "settings and at \`apt-cache policy $name\` on the node" >&2
+    exit 1
   fi
   if [ -n "$rule" ]; then chosen="$chosen $name=$version"; expected="$expected $name=$version"
   else chosen="$chosen $name"; expected="$expected $name="; fi
@@ -41,10 +45,16 @@ for wanted in $expected; do
   name=${wanted%%=*}; version=${wanted#*=}
   installed=$(dpkg-query -W -f '${db:Status-Status} ${Version}' "$name" 2>/dev/null || true)
   case "$installed" in "installed ${version:-${installed#installed }}") ;; *)
-    echo "gpunode: $name should be installed at ${version:-any version} but is '$installed'" >&2; exit 1;;
+    echo "gpunode: $name should be installed at ${version:-any version} but is '$installed'" >&2
+    echo "gpunode: remedy: look at \`apt-cache policy $name\`, /etc/apt/preferences.d and \`apt-mark showhold\` on" \
+      "the" \
+      "node, remove what keeps that version away, and run again" >&2
+    exit 1;;
   esac
 done
 for gone in $going; do
   ! dpkg-query -W -f '${db:Status-Status}' "${gone%-}" 2>/dev/null | grep -qx installed || {
-    echo "gpunode: ${gone%-} should be gone, and apt left it installed" >&2; exit 1; }
+    echo "gpunode: ${gone%-} should be gone, and apt left it installed" >&2
+    echo "gpunode: remedy: remove it (\`apt-get remove ${gone%-}\` on the node names what needs it), and run again" >&2
+    exit 1; }
 done

@@ -8,4 +8,8 @@ ring() { gpg --homedir "$home" --batch --yes --quiet --no-autostart "$@"; }
 ring --import "$path"
 ring --delete-keys "$@"
 case "$path" in *.asc) ring --armor --export > "$new";; *) ring --export > "$new";; esac
-[ -s "$new" ] || { echo "gpunode: gpg left no key of $path; it was not changed" >&2; exit 1; }
+[ -s "$new" ] || {
+  echo "gpunode: $path holds no other key, so that it cannot be kept without the distrusted ones; it was not" \
+    "changed" >&2
+  echo "gpunode: remedy: look at it (\`gpg --show-keys $path\` on the node), remove the file, and run again" >&2
+  exit 1; }

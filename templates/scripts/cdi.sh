@@ -15,6 +15,9 @@ proven() {
   at=; [ "${root:-/}" = / ] || at=$root/
   grep -qE '"?kind"?: *"?nvidia[.]com/gpu' "$1" && grep -F "libcuda.so.$version" "$1" | grep -qF "$at" || {
     echo "gpunode: nvidia-ctk made a CDI specification that does not name libcuda.so.$version, which is the loaded" \
-      "driver's; ${at:+or not below $at; }is libcuda installed at the driver's version? See $1" >&2
+      "driver's${at:+, or not below $at}" >&2
+    echo "gpunode: remedy: install libcuda of that version (\`ldconfig -p | grep libcuda\` on the node shows which" \
+      "one is" \
+      "found), or boot the node where a newer driver waits for that; run again" >&2
     exit 1; }
 }

@@ -6,9 +6,15 @@ systemctl enable --now nvidia-cdi-refresh.path
 systemctl enable nvidia-cdi-refresh.service
 systemctl restart nvidia-cdi-refresh.service || {
   journalctl -u nvidia-cdi-refresh.service -n 8 --no-pager -o cat >&2
-  echo "gpunode: the toolkit's own nvidia-cdi-refresh.service failed; its words are above" >&2; exit 1; }
+  echo "gpunode: the toolkit's own nvidia-cdi-refresh.service failed" >&2
+  echo "gpunode: remedy: see \`systemctl status nvidia-cdi-refresh.service\` on the node; where nvidia-smi fails," \
+    "correct" \
+    "the driver first; run again" >&2
+  exit 1; }
 [ -f "$target" ] || {
-  echo "gpunode: nvidia-cdi-refresh.service made no $target; see \`systemctl status nvidia-cdi-refresh\` and" \
-    "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env" >&2; exit 1; }
+  echo "gpunode: nvidia-cdi-refresh.service made no $target" >&2
+  echo "gpunode: remedy: see \`systemctl status nvidia-cdi-refresh\` and where" \
+    "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env has it write, and run again" >&2
+  exit 1; }
 proven "$target"
 aside

@@ -17,6 +17,7 @@ for each in 1 2 3 4 5 6 7 8 9 10; do
   if said=$(dcgmi health -s a 2>&1); then exit 0; fi
   [ "$each" = 10 ] || sleep 1
 done
-printf '%s\n' "$said" >&2
-echo "gpunode: dcgmi has no health watched: look at \`journalctl -u nvidia-dcgm.service\` on the node" >&2
+echo "gpunode: dcgmi cannot have the GPUs' health watched: $said" >&2
+echo "gpunode: remedy: see \`journalctl -u nvidia-dcgm.service -n 50\` on the node, correct what it names, and run" \
+  "again" >&2
 exit 1

@@ -27,5 +27,8 @@ else
   [ -z "$again" ] || dnf_unlocked reinstall $again || done=
 fi
 [ -n "$done" ] || {
-  echo "gpunode: a change of packages was interrupted, and what it began cannot be finished; see dnf check" >&2
+  echo "gpunode: a change of packages was interrupted, and what it began cannot be finished" >&2
+  echo "gpunode: remedy: finish it by hand (\`dnf check\` on the node names what is broken, \`dnf distro-sync\`" \
+    "corrects" \
+    "most of it), and run again" >&2
   exit 1; }

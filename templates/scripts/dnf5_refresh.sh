@@ -5,7 +5,7 @@
 refresh() {
   if [ -e "/etc/yum.repos.d/gpunode-$1.repo" ]; then
     dnf5 -q -y --disablerepo='*' --enablerepo="gpunode-$1" makecache --refresh || {
-      echo "gpunode: the repository $1 could not be read; nothing was installed. See dnf's message above" >&2
+      echo "gpunode: the repository $1 could not be read; nothing was installed" >&2
       exit 1; }
   fi
   skipped=''; told=''
@@ -15,7 +15,7 @@ refresh() {
     case ",$skipped," in *",$broken,"*) broken='';; esac
     [ -n "$broken" ] || {
       printf '%s\n' "$said" >&2
-      echo "gpunode: the repositories could not be read; nothing was installed. See dnf's message above" >&2; exit 1; }
+      echo "gpunode: the repositories could not be read; nothing was installed" >&2; exit 1; }
     skipped=$skipped${skipped:+,}$broken
     told=$(printf '%s\n' "$said" | grep -e "for repository \"$broken\"" | tail -n 1)
     printf '%s\n' "$told" >&2

@@ -43,6 +43,8 @@ exchange() {
   rm -f "$commands"
   for gone in $leaving; do
     ! rpm -q "$gone" > /dev/null 2>&1 || {
-      echo "gpunode: $gone should be gone, and dnf left it installed; its words are above" >&2; exit 1; }
+      echo "gpunode: $gone should be gone, and dnf left it installed" >&2
+      echo "gpunode: remedy: remove it (\`dnf remove $gone\` on the node names what needs it), and run again" >&2
+      exit 1; }
   done
 }

@@ -5,12 +5,12 @@
 refresh() {
   if [ -e "/etc/yum.repos.d/gpunode-$1.repo" ]; then
     dnf -q -y --disablerepo='*' --enablerepo="gpunode-$1" makecache --refresh || {
-      echo "gpunode: the repository $1 could not be read; nothing was installed. See dnf's message above" >&2
+      echo "gpunode: the repository $1 could not be read; nothing was installed" >&2
       exit 1; }
   fi
   said=$(dnf -y '--setopt=*.skip_if_unavailable=1' makecache --refresh 2>&1) || {
     printf '%s\n' "$said" >&2
-    echo "gpunode: the repositories could not be read; nothing was installed. See dnf's message above" >&2; exit 1; }
+    echo "gpunode: the repositories could not be read; nothing was installed" >&2; exit 1; }
   skipped=$(printf '%s\n' "$said" | sed -n 's/^Ignoring repositories: *//p' | sort -u | paste -s -d ' ' -)
   [ -z "$skipped" ] || {
     printf '%s\n' "$said" | grep -v '^Ignoring' | tail -n 6 >&2

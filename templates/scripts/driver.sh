@@ -20,7 +20,8 @@ failed_build() {
     [ -f "$log" ] || continue
     echo "gpunode: DKMS could not build the module; the end of $log:" >&2
     tail -n 15 "$log" | sed 's/^/  /' >&2
-    reject "DKMS could not build the module $upstream ($(head -n 1 "$log")): $(grep -m 1 -iE 'error' "$log" || true)"
+    reject "DKMS could not build the module $upstream ($(head -n 1 "$log")): $(grep -m 1 -iE 'error' "$log" || true)" \
+      "set a driver.version that supports kernel ${kernel:-$(uname -r)}, or boot a kernel that this driver supports"
   done
 }
 # $upstream is on the disk for the kernel that boots next, and loads and answers where that can be tried without a boot.
@@ -36,13 +37,15 @@ prove() {
   # Without a kernel (an image that is being made) there is nothing that a module could be for.
   if [ "$proof" != packages ] && [ "$on_disk" != "$upstream" ]; then
     failed_build
-    reject "$upstream is installed, but for kernel ${kernel:-$(uname -r)} the module on disk is ${on_disk:-none}; see\
- dkms status, or where modules come built, for which driver the one of that kernel is"
+    reject "$upstream is installed, but for kernel ${kernel:-$(uname -r)} the module on disk is ${on_disk:-none}" \
+      "see \`dkms status\` on the node, or where modules come built, for which driver that kernel's is; install the\
+ kernel's headers, or boot a kernel that has the module"
   fi
   # nouveau gives the GPU up at a boot alone, and a module that is built for another kernel waits for that kernel.
   if [ "$proof" = loaded ] && [ -z "$(loaded_version)" ] && ! nouveau_bound &&
     [ "$(modinfo -F version "$module" 2>/dev/null)" = "$upstream" ]; then
     said=$(modprobe nvidia 2>&1) || { dmesg 2>/dev/null | grep -iE 'nvrm|nvidia|rejected' | tail -n 5 >&2 || true
+      name_other_drivers
       reject "the module $upstream is installed and does not load: $said"; }
     [ "$(loaded_version)" = "$upstream" ] || reject "the module on disk is $upstream and loaded is $(loaded_version)"
     code=0; said=$(timeout -k 5 60 nvidia-smi -L 2>&1) || code=$?
@@ -100,7 +103,9 @@ save() {
     if [ "$rollback" = required ] && [ -n "$changes" ]; then
       echo "gpunode: rollback would not be possible: of the installed driver's packages these are neither in the" \
         "package manager's cache nor in a repository:$lacking" >&2
-      echo "gpunode: nothing was changed; mend the repository, or set driver.rollback = 'best-effort' to go on" >&2
+      echo "gpunode: remedy: have the repository offer them, or set driver.rollback = 'best-effort' to go on without" \
+        "a" \
+        "way back; nothing was changed" >&2
       exit 1
     fi
     echo "gpunode: caution: there will be no way back for$lacking (driver.rollback is best-effort)" >&2

@@ -9,7 +9,9 @@
 modprobe nvidia || {
   echo "gpunode: the nvidia module on disk ($wanted) cannot be loaded. The kernel's own words:" >&2
   dmesg 2>/dev/null | grep -iE 'nvrm|nvidia|rejected' | tail -n 5 >&2
-  echo "gpunode: look for nouveau in lsmod, for secure boot, for a flavour that this GPU does not take" >&2
+  name_other_drivers
+  echo "gpunode: remedy: look for secure boot (\`mokutil --sb-state\`), for a driver.flavour or version that does not" \
+    "support this GPU, and at \`dmesg\` on the node; correct that, and run again" >&2
   before=$(cat "$folder/$transaction/packages" "$folder/$transaction/runfile" 2>/dev/null | cut -d' ' -f2)
   if grep -qF '"state": "done"' "$folder/$transaction.json" 2>/dev/null && [ -n "$before" ] &&
     [ -e "$folder/$transaction/unproven" ] && ! nouveau_bound &&
@@ -25,6 +27,9 @@ modprobe nvidia || {
   fi
   exit 1; }
 modprobe nvidia_uvm || { echo "gpunode: nvidia is loaded, but nvidia_uvm, without which CUDA does not start, is not" >&2
+  echo "gpunode: remedy: see \`dmesg | tail -n 30\` and \`dkms status\` on the node; install the driver again where" \
+    "the" \
+    "module is missing, and run again" >&2
   exit 1; }
 # The module does not make its device: nvidia-modprobe does, or who has none reads the major number, as its sources do.
 if [ ! -c /dev/nvidia-uvm ]; then
@@ -39,8 +44,13 @@ if [ ! -c /dev/nvidia-uvm ]; then
   fi
   [ -c /dev/nvidia-uvm ] || { echo "gpunode: nvidia_uvm is loaded, but /dev/nvidia-uvm, without which CUDA does not" \
     "start, cannot be made: nvidia-modprobe is not there or fails, and /proc/devices has no nvidia-uvm" >&2
+    echo "gpunode: remedy: install nvidia-modprobe, see what \`nvidia-modprobe -u -c=0\` prints on the node; run" \
+      "again" >&2
     exit 1; }
 fi
 loaded=$(cat /sys/module/nvidia/version)
-[ "$loaded" = "$wanted" ] || { echo "gpunode: loaded is $loaded, on disk is $wanted" >&2; exit 1; }
+[ "$loaded" = "$wanted" ] || { echo "gpunode: loaded is $loaded, on disk is $wanted" >&2
+  echo "gpunode: remedy: boot the node, which loads the module on disk (disruption.allow = 'reboot' lets a run do" \
+    "so)" >&2
+  exit 1; }
 rm -f "$folder/$transaction/unproven"

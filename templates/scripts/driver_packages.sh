@@ -10,7 +10,7 @@ change() {
   if [ -n "$held" ]; then release $held; fi
   install_driver || {
     failed_build
-    echo "gpunode: the driver's packages could not be installed; mend what it says above, and run again" >&2; exit 1; }
+    echo "gpunode: the driver's packages could not be installed" >&2; exit 1; }
   # What was held stays held, whoever did it, until the holds are brought to what the settings say.
   for package in $held; do
     if driver_packages | grep -qx "$package .* installed"; then

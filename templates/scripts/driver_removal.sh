@@ -20,9 +20,10 @@ change() {
     if [ -n "$held" ]; then release $held; fi
     unneeded | sort > "$checkpoint/unneeded"
     remove_driver $packages || {
-      echo "gpunode: the driver's packages could not be removed; mend what it says above, and run again" >&2; exit 1; }
+      echo "gpunode: the driver's packages could not be removed" >&2; exit 1; }
     left=$(driver_packages | cut -d' ' -f1)
-    [ -z "$left" ] || { echo "gpunode: the package manager left" $left "installed" >&2; exit 1; }
+    [ -z "$left" ] || { echo "gpunode: the package manager left" $left "installed" >&2
+      echo "gpunode: remedy: remove them by hand, which names what needs them, and run again" >&2; exit 1; }
     for package in $packages; do forget "$package"; done
   fi
 }

@@ -13,7 +13,7 @@ change() {
   if [ -n "$packages" ]; then
     if [ -n "$held" ]; then release $held; fi
     remove_driver $packages || {
-      echo "gpunode: the driver's packages could not be removed; mend what it says above, and run again" >&2; exit 1; }
+      echo "gpunode: the driver's packages could not be removed" >&2; exit 1; }
   fi
   # Without arguments there is nothing to install but what DKMS builds as it is proven.
   [ -z "$install" ] || install_runfile "$runfile" $install || {

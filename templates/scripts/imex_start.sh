@@ -21,7 +21,9 @@ while [ "$waited" -lt "$ready_seconds" ]; do
 done
 systemctl is-active --quiet "$unit" || {
   journalctl -u "$unit" -n 12 --no-pager -o cat >&2 2>/dev/null || true
-  echo "gpunode: $unit does not stay up: its words stand above, more in /var/log/nvidia-imex.log" >&2; exit 1; }
+  echo "gpunode: $unit does not stay up: its words stand above, more in /var/log/nvidia-imex.log" >&2
+  echo "gpunode: remedy: see that its version is the loaded driver's, and the node's address in the list; run again" >&2
+  exit 1; }
 [ "$said" = "$ready" ] || { echo "gpunode: caution: nvidia-imex-ctl says after $waited s: $said" >&2; exit 0; }
 waited=0
 while [ "$waited" -lt "$domain_seconds" ]; do

@@ -27,9 +27,11 @@ not_older() {
     [ "$index_of" = "$index_address" ] && [ "$index_now" -lt "$index_before" ]; then
     rm -f "$index_start"*
     echo "gpunode: refused: the index of the repository $1 ($index_address) is of $index_date, and one of $index_said" \
-      "was read before. The mirror fell behind, or somebody serves an old state of it. Nothing was installed, and apt" \
-      "has no list of it now. Have the mirror synchronized; where the older state is meant, remove $index_record on" \
-      "the node, and run again" >&2
+      "was read before. The mirror fell behind, or an old state of it is served. Nothing was installed, and apt has" \
+      "no" \
+      "list of it now" >&2
+    echo "gpunode: remedy: have the mirror synchronized; where the older state is meant, remove $index_record on the" \
+      "node; run again" >&2
     exit 1
   fi
   mkdir -p "${index_record%/*}"

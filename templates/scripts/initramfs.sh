@@ -5,12 +5,21 @@
 
 # shellcheck disable=SC2154  # set by whoever sends it
 
+image_of() {
+  initramfs_of "$1" || {
+    echo "gpunode: kernel $1 has no initial file system in /boot" >&2
+    echo "gpunode: remedy: make it (\`update-initramfs -c -k $1\`, dracut or mkinitcpio), or remove that kernel; run" \
+      "again" >&2
+    return 1; }
+}
+
 save() {
   for release in $releases; do
-    image=$(initramfs_of "$release")
+    image=$(image_of "$release")
     rm -f "$image.gpunode-old"
     ln "$image" "$image.gpunode-old" 2>/dev/null || cp -p "$image" "$image.gpunode-old" || {
       rm -f "$image.gpunode-old"; echo "gpunode: there is no room in /boot to keep the old $image; nothing changed" >&2
+      echo "gpunode: remedy: remove kernels that nobody boots (\`df -h /boot\` on the node), and run again" >&2
       exit 1; }
   done
 }
@@ -18,10 +27,10 @@ save() {
 change() {
   for release in $releases; do
     make_initramfs "$release" || {
-      echo "gpunode: the initial file system of kernel $release could not be made; the old one stays. Look at the" \
-        "words above, and at the room in /boot: $(df -h --output=avail /boot | tail -n 1 | tr -d ' ') left" >&2
+      echo "gpunode: the initial file system of kernel $release could not be made; the old one stays. The" \
+        "room in /boot: $(df -h --output=avail /boot | tail -n 1 | tr -d ' ')" >&2
       exit 1; }
-    image=$(initramfs_of "$release")
+    image=$(image_of "$release")
     inside=$(list_initramfs "$image") || {
       echo "gpunode: the new initial file system of kernel $release cannot be read to its end; the old one stays" >&2
       exit 1; }

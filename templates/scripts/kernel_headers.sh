@@ -11,7 +11,9 @@ for image in "/lib/modules/$release/vmlinuz" "/usr/lib/modules/$release/vmlinuz"
 done
 [ -n "$owner" ] || {
   echo "gpunode: no package of rpm's brought kernel $release, so that none with its headers is known; nothing was" \
-    "installed. Put them to /lib/modules/$release/build, or boot a kernel of the distribution's" >&2; exit 1; }
+    "installed" >&2
+  echo "gpunode: remedy: put its headers to /lib/modules/$release/build, or boot a kernel of the distribution's" >&2
+  exit 1; }
 name=${owner%% *}; version=${owner##* }
 name=${name%-core}; name=${name%-base}; name=$name-devel
 add "$name" "$version" || {
@@ -20,4 +22,6 @@ add "$name" "$version" || {
   echo "gpunode: remedy: upgrade the kernel ($upgrade), reboot and run again, or install $name-$version by hand" >&2
   exit 1; }
 [ -e "/lib/modules/$release/build/Makefile" ] || {
-  echo "gpunode: $name $version is installed, and /lib/modules/$release/build leads to no headers" >&2; exit 1; }
+  echo "gpunode: $name $version is installed, and /lib/modules/$release/build leads to no headers" >&2
+  echo "gpunode: remedy: install $name-$version again (\`rpm -V $name-$version\` on the node), and run again" >&2
+  exit 1; }

@@ -39,7 +39,8 @@ words() {
 
 keep_target() {
   real=$(target_of "$1") || {
-    echo "gpunode: $1 is a link that leads nowhere; nothing was changed: remove it, and run again" >&2; exit 1; }
+    echo "gpunode: $1 is a link that leads nowhere; nothing was changed" >&2
+    echo "gpunode: remedy: remove it on the node, and run again" >&2; exit 1; }
   roots_alone "$real" || exit 1
   keep_file "$1" "$2" "$real" || exit 1
 }
@@ -96,5 +97,9 @@ restore() {
   systemctl reset-failed "$unit" 2>/dev/null
   systemctl restart "$unit"
   if well ''; then echo "gpunode: the kubelet runs again as before" >&2
-  else echo "gpunode: the kubelet is not well with its old files either: see journalctl -u kubelet" >&2; fi
+  else
+    echo "gpunode: the kubelet is DOWN: it is not well with its old files either" >&2
+    echo "gpunode: remedy: see \`journalctl -u kubelet -n 50\` on the node, correct what it names, start the kubelet" \
+      "(\`systemctl restart kubelet\`), and run again" >&2
+  fi
 }

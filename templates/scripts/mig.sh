@@ -6,7 +6,17 @@
 # shellcheck disable=SC2154,SC2034  # set by whoever sends it; read by what stands beside it
 
 proc=/proc
-gave_up() { if [ -n "$blame" ]; then reject "$why"; else echo "gpunode: $why" >&2; exit 1; fi; }
+gave_up() {
+  if [ -n "$blame" ]; then reject "$why"; fi
+  echo "gpunode: $why" >&2; advise_mig; exit 1
+}
+advise_mig() {
+  case "$why" in
+    *' in use '*) way='end these processes, or name their units in mig.stop_units, and run again';;
+    *) way="look at the GPU (\`nvidia-smi\` and \`journalctl -k | grep -i xid\` on the node), and run again";;
+  esac
+  echo "gpunode: remedy: $way" >&2
+}
 # The toolkit's own unit makes its specification by itself, at a boot and when it is told.
 renewed() {
   if systemctl is-enabled --quiet nvidia-cdi-refresh.service 2>/dev/null; then
@@ -29,7 +39,7 @@ save() {
     keep_file "$record_path" "$record_read" || exit 1
   while read -r uuid wanted <&3; do
     [ -n "$uuid" ] || continue
-    look && read_instances || { echo "gpunode: $why; nothing was changed" >&2; exit 1; }
+    look && read_instances || { echo "gpunode: $why; nothing was changed" >&2; advise_mig; exit 1; }
     if [ "$current" = Enabled ]; then echo "$uuid on $(printf '%s\n' "$found" | cut -d' ' -f2 | tr '\n' ' ')"
     else echo "$uuid off"; fi | sed 's/ *$//' >> "$checkpoint/layout"
   done 3<<GOAL

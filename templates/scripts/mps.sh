@@ -64,7 +64,9 @@ restore() {
     case " $told " in *" $unit "*) ! apply "$unit" || continue;; esac
     case " $restart $gone " in *" $unit "*)
       systemctl reset-failed "$unit" 2>/dev/null; systemctl restart "$unit" ||
-        echo "gpunode: $unit does not come back with its old settings either" >&2;;
+        { echo "gpunode: $unit is DOWN: it does not come back with its old settings either"
+          echo "gpunode: remedy: see \`journalctl -u $unit -n 50\` on the node, correct what it names, and run" \
+            "again"; } >&2;;
     esac
   done
   for index in $modes; do

@@ -6,6 +6,6 @@ refresh() {
   ln -sfn "$(pacman-conf DBPath | sed 's|/*$||')/local" "$DATABASE"/local
   if [ -z "$(lock_holder "$DATABASE"/db.lck)" ]; then rm -f "$DATABASE"/db.lck; fi
   pacman --noconfirm --noprogressbar -Sy --dbpath "$DATABASE" --logfile /dev/null > /dev/null < /dev/null || {
-    echo "gpunode: the repositories could not be read; nothing was installed. See pacman's message above, and" \
-      "/etc/pacman.d/mirrorlist" >&2; exit 1; }
+    echo "gpunode: the repositories could not be read; nothing was installed" >&2
+    exit 1; }
 }

@@ -9,14 +9,16 @@ unlocked() {
       none) return 0;;
       stale)
         echo "gpunode: pacman's lock $(own_lock) of $(stat -c %y "$(own_lock)") was left behind: no program has it" \
-          "open; nothing was changed. Run again, or look at the end of /var/log/pacman.log and remove it" >&2
+          "open; nothing was changed" >&2
+        echo "gpunode: remedy: run again, or look at the end of /var/log/pacman.log and remove the lock" >&2
         exit 1;;
     esac
     tries=$((tries + 1))
     [ "$tries" -lt 300 ] || {
       holder=$(lock_holder "$(own_lock)")
       echo "gpunode: pacman is at work for 5 minutes: process $holder ($(cat "/proc/$holder/comm" 2>/dev/null)) has" \
-        "$(own_lock); nothing was changed. Run again when it has ended" >&2; exit 1; }
+        "$(own_lock); nothing was changed" >&2
+      echo "gpunode: remedy: run again when it has ended (\`ps -fp $holder\` on the node)" >&2; exit 1; }
     sleep 1
   done
 }

@@ -14,13 +14,20 @@ pinned_key() {
   if [ -f "$1" ]; then cp "$1" "$fetched"; fi
   if [ "$(keys_of "$fetched")" != "$4" ]; then
     curl --fail --silent --show-error --location --retry 2 --connect-timeout 10 --max-time 120 \
-      --output "$fetched" "$3" || {
-      echo "gpunode: the key $3 could not be fetched; nothing was installed" >&2; exit 1; }
+      --output "$fetched" "$3" 2> "$2.said" || {
+      echo "gpunode: the key $3 could not be fetched: $(fetching_failed "$2.said" "$3")" >&2; exit 1; }
     got=$(keys_of "$fetched")
     if [ "$got" != "$4" ]; then
-      echo "gpunode: the key at $3 has the fingerprint ${got:-(none)} but $4 is pinned" >&2
-      echo "gpunode: refused, nothing was installed; if the publisher says so, set" \
-        "repositories.$5.key_fingerprint" >&2
+      if [ -n "$got" ]; then
+        echo "gpunode: the key at $3 has the fingerprint $got but $4 is pinned; nothing was installed" >&2
+        echo "gpunode: remedy: do not trust it blindly: only if the publisher names that fingerprint, set" \
+          "repositories.$5.key_fingerprint" >&2
+      else
+        echo "gpunode: what $3 has is no key, and $4 is pinned: nothing was installed. It begins" \
+          "with '$(head -c 60 "$fetched" | tr -cd ' -~')'" >&2
+        echo "gpunode: remedy: correct repositories.$5.key_url; a page of a proxy or of a login instead of the key" \
+          "looks the same (\`curl -L $3\` on the node)" >&2
+      fi
       exit 1
     fi
   fi
@@ -29,6 +36,9 @@ pinned_key() {
   gpg --homedir "$home" --batch --quiet --no-autostart --import "$fetched" 2> /dev/null || true
   gpg --homedir "$home" --batch --yes --quiet --no-autostart ${6:+"$6"} --output "$2" --export "$4"
   if [ "$(keys_of "$2")" != "$4" ]; then
-    echo "gpunode: gpg cannot export the key $4 of $3; nothing was installed" >&2; exit 1
+    echo "gpunode: gpg cannot export the key $4 of $3; nothing was installed" >&2
+    echo "gpunode: remedy: see what \`gpg --show-keys\` prints of that key on the node, install gnupg, and run" \
+      "again" >&2
+    exit 1
   fi
 }

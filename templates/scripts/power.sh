@@ -19,6 +19,8 @@ while [ -n "$rest" ]; do
 done
 if [ -n "$failed" ]; then
   echo "gpunode: a GPU does not take what the settings ask (power.*); nothing was kept for the next boot" >&2
+  echo "gpunode: remedy: set what this GPU takes (\`nvidia-smi -q -d POWER,CLOCK,SUPPORTED_CLOCKS,ECC\` on the node)," \
+    "or leave it out; run again" >&2
   exit 1
 fi
 if [ -n "$removed" ]; then

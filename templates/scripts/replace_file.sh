@@ -3,7 +3,8 @@
 
 # shellcheck disable=SC2154  # $path and $read are the command's.
 target=$(target_of "$path") || {
-  echo "gpunode: $path is a link that leads nowhere; nothing was changed: remove it, and run again" >&2; exit 1; }
+  echo "gpunode: $path is a link that leads nowhere; nothing was changed" >&2
+  echo "gpunode: remedy: remove it on the node, and run again" >&2; exit 1; }
 roots_alone "$target"
 as_read "$target" "$read"
 mkdir -p "$(dirname "$target")"

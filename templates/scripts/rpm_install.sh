@@ -29,8 +29,12 @@ for wanted in "$@"; do
   name=${wanted%%=*}; rule=''; case "$wanted" in *=*) rule=${wanted#*=};; esac
   version=$(resolve "$name" "$rule")
   if [ -z "$version" ]; then
-    echo "gpunode: no version of $name matches '${rule:-any}'; nothing was installed. Available:" >&2
-    offered "$name" | cut -d' ' -f2 | head -n 20 >&2; exit 1
+    has=$(offered "$name" | cut -d' ' -f2 | paste -s -d ' ' -)
+    echo "gpunode: no version of $name matches '${rule:-any}'; nothing was installed. The repositories have:" \
+      "${has:-none}" >&2
+    echo "gpunode: remedy: set a version that they have; where they lack the package, look at repositories in the" \
+      "settings and at \`$manager repolist\` on the node" >&2
+    exit 1
   fi
   chosen="$chosen $name=$version"
   expected="$expected $name=${rule:+${version#0:}}"
@@ -43,5 +47,9 @@ if [ -z "$going" ]; then install_chosen $chosen; else exchange "$going" $chosen;
 for wanted in $expected; do
   name=${wanted%%=*}; version=${wanted#*=}; there=$(evr "$name" || true)
   [ -n "$there" ] && [ "$there" = "${version:-$there}" ] || {
-    echo "gpunode: $name should be installed at ${version:-any version} but is '${there:-absent}'" >&2; exit 1; }
+    echo "gpunode: $name should be installed at ${version:-any version} but is '${there:-absent}'" >&2
+    echo "gpunode: remedy: look for a lock or an exclude that keeps that version away (\`$manager\` on the node)," \
+      "and run" \
+      "again" >&2
+    exit 1; }
 done

@@ -26,7 +26,9 @@ uninstall_runfile() {
   else set -- /usr/bin/nvidia-installer --uninstall "$@"; fi
   code=0; "$@" > "$checkpoint/said" 2>&1 < /dev/null || code=$?
   if [ "$code" -eq 0 ] && ! runfile_there; then return 0; fi
-  echo "gpunode: the driver that a .run file installed could not be removed (nvidia-uninstall exits $code):" >&2
+  echo "gpunode: the driver that a .run file installed could not be removed" >&2
+  echo "gpunode: remedy: see /var/log/nvidia-uninstall.log on the node, correct that, and run again" >&2
+  echo "gpunode: nvidia-uninstall exits $code:" >&2
   tail -n 15 "$checkpoint/said" >&2
   return 1
 }
@@ -39,7 +41,9 @@ save_runfile() {
   if [ "$rollback" = required ]; then
     echo "gpunode: rollback would not be possible: ${before_file##*/}, which installed the driver that is there, is" \
       "not in $runfiles with its SHA-256 beside it (${before_file##*/}.sha256)" >&2
-    echo "gpunode: nothing was changed; put both there, or set driver.rollback = 'best-effort' to go on" >&2
+    echo "gpunode: remedy: put both there, or set driver.rollback = 'best-effort' to go on without a way back;" \
+      "nothing" \
+      "was changed" >&2
     exit 1
   fi
   echo "gpunode: caution: there will be no way back to the runfile's driver $before_version" \

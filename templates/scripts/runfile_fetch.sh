@@ -10,7 +10,7 @@ part=$path.$sha256.part
 has() { [ -f "$1" ] && [ "$(sha256sum < "$1" | cut -d' ' -f1)" = "$sha256" ]; }
 size() { stat -c %s "$part" 2>/dev/null || echo 0; }
 give_up() {
-  echo "gpunode: $url could not be fetched: $1; nothing was installed" >&2
+  echo "gpunode: $url could not be fetched: $1" >&2
   [ "$(size)" = 0 ] || echo "gpunode: the $(size) bytes that came are kept: the next run goes on from there" >&2
   exit 1
 }
@@ -22,7 +22,7 @@ download() {
     before=$(size); code=0
     status=$(curl --fail --silent --show-error --location --continue-at - --connect-timeout 15 --speed-limit 1024 \
       --speed-time 60 --output "$part" --write-out '%{http_code}' "$url" 2>"$folder/.said") || code=$?
-    said=$(tail -n 1 "$folder/.said"); rm -f "$folder/.said"
+    said=$(fetching_failed "$folder/.said" "$url")
     case "$code:$status" in
       0:*) return 0;;
       # There is no more than what came already, or the server cannot go on in the middle: from the start, once.
@@ -32,7 +32,7 @@ download() {
         [ -z "$restarted" ] || give_up "the server does not go on in the middle of a file, and cut it twice"
         restarted=yes;;
       22:408|22:429|22:5*) ;;
-      22:*) give_up "the server answers $status; look at the address in the settings";;
+      22:*) give_up "$said";;
       23:*) give_up "it could not be written to $folder: $said";;
     esac
     # A connection that brought something is worth another try.
@@ -53,7 +53,8 @@ if ! has "$path"; then
   if ! has "$part"; then
     got=$(sha256sum < "$part" | cut -d' ' -f1); rm -f "$part"
     echo "gpunode: $url has the SHA-256 $got, and $sha256 is asked for: it was removed, and nothing was run" >&2
-    echo "gpunode: compare with what NVIDIA says of this file, and set ${setting} if that is the right one" >&2
+    echo "gpunode: remedy: compare with what NVIDIA publishes of this file; set ${setting} if $got is right, else" \
+      "correct the address" >&2
     exit 1
   fi
   sync "$part"; mv -f "$part" "$path"

@@ -23,7 +23,7 @@ run_installer() {
   tail -n 15 "$log" | cut -c 1-400 >&2
   advice=
   advise "$(grep -iE 'error|fail|fatal|no space' "$log" | tail -n 40)"
-  [ -z "$advice" ] || echo "gpunode: $advice" >&2
+  echo "gpunode: remedy: ${advice:-see all of $log on the node, correct what it names, and run again}" >&2
   return "$code"
 }
 # Says whether the last one cannot be blamed: a disk that is full, or somebody who stopped it (128 and more).
@@ -37,6 +37,7 @@ blameless() {
 check_runfile() {
   genuine "$runfile" && [ "$(head -n 1 "$runfile.sha256")" = "$sha256" ] || {
     rm -f "$runfile" "$runfile.sha256"
-    echo "gpunode: $runfile had not the SHA-256 $sha256: it was removed, and nothing was run; run again to fetch it" >&2
+    echo "gpunode: $runfile had not the SHA-256 $sha256: it was removed, and nothing was run" >&2
+    echo "gpunode: remedy: run again, which fetches it" >&2
     exit 1; }
 }

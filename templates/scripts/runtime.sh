@@ -53,7 +53,8 @@ save() {
     if [ -z "$path" ]; then continue; fi
     real=$path
     [ "$encoded" = - ] || real=$(target_of "$path") || {
-      echo "gpunode: $path is a link that leads nowhere; nothing was changed: remove it, and run again" >&2; exit 1; }
+      echo "gpunode: $path is a link that leads nowhere; nothing was changed" >&2
+      echo "gpunode: remedy: remove it on the node, and run again" >&2; exit 1; }
     # Here, where a refusal has nothing to undo.
     roots_alone "$real" || exit 1
     keep_file "$path" "$was" "$real" || exit 1
@@ -65,7 +66,8 @@ FILES
 
 change() {
   if [ -n "$needs" ] && [ ! -x "$needs" ]; then
-    echo "gpunode: $needs is missing, and containers would be run by it: install it first; nothing was changed" >&2
+    echo "gpunode: $needs is missing, and containers would be run by it: nothing was changed" >&2
+    echo "gpunode: remedy: install the package that has it (nvidia-container-toolkit), and run again" >&2
     exit 1
   fi
   while read -r path encoded was; do
@@ -99,6 +101,7 @@ FILES
     nothing)
       if [ -n "$merged" ]; then
         echo "gpunode: what $program makes of its files would take a restart, which disruption.allow forbids" >&2
+        echo "gpunode: remedy: set disruption.allow = 'restart', and run again" >&2
         exit 1
       fi;;
     reload)
@@ -135,5 +138,9 @@ restore() {
   systemctl reset-failed "$unit" 2>/dev/null
   if [ -n "$same" ] && [ -e "$checkpoint/reloaded" ]; then systemctl reload "$unit"; else systemctl restart "$unit"; fi
   if healthy; then note_loaded "$(digest)"; echo "gpunode: $program runs again as before" >&2
-  else echo "gpunode: $program does not come up with the old files either: it is $service, $plugin '$state'" >&2; fi
+  else
+    echo "gpunode: $program is DOWN: it does not come up with the old files either ($service, $plugin '$state')" >&2
+    echo "gpunode: remedy: see \`journalctl -u $unit -n 50\` on the node, correct what it names, start it" \
+      "(\`systemctl restart $unit\`), and run again" >&2
+  fi
 }

@@ -58,7 +58,9 @@ save() {
 
 change() {
   if [ ! -s "$checkpoint/processes" ]; then
-    echo "gpunode: no kube-scheduler runs on this host; nothing was changed; mend that first (crictl ps -a)" >&2; exit 1
+    echo "gpunode: no kube-scheduler runs on this host; nothing was changed" >&2
+    echo "gpunode: remedy: see why (\`crictl ps -a --name kube-scheduler\` on the host), start it, and run again" >&2
+    exit 1
   fi
   if [ -n "$path" ]; then
     printf '%s' "$text" | base64 -d | stage_file "$path" 644
@@ -68,8 +70,9 @@ change() {
   place_file "$manifest"
   if ! well "$option"; then
     if [ "$(running any)" = "$(cat "$checkpoint/processes")" ]; then
-      echo "gpunode: the kubelet did not take the new manifest in $timeout s: the old scheduler runs on. Is $manifest" \
-        "in the folder that it reads (staticPodPath), and does it run?" >&2
+      echo "gpunode: the kubelet did not take the new manifest in $timeout s: the old scheduler runs on" >&2
+      echo "gpunode: remedy: see that the kubelet runs, and that $manifest is in the folder that it reads" \
+        "(staticPodPath)" >&2
       exit 1
     fi
     reject "kube-scheduler is not well in $timeout s with the extender: $(words)"
@@ -88,7 +91,8 @@ restore() {
     same=''; ! is_as_kept "$manifest" || same=yes
     put_file_back "$manifest" || return 1
     [ -n "$same" ] || well "$(cat "$checkpoint/by")" ||
-      echo "gpunode: the old manifest is back, and no scheduler is well by it in $timeout s: look at crictl ps -a" >&2
+      { echo "gpunode: kube-scheduler is DOWN: the old manifest is back, and no scheduler is well by it in $timeout s"
+        echo "gpunode: remedy: see \`crictl ps -a --name kube-scheduler\` and its logs on the host; run again"; } >&2
     [ -z "$path" ] || put_file_back "$path" || return 1
   fi
   true

@@ -103,7 +103,10 @@ restore() {
     { [ "$unit" = slurmd ] && [ -n "$restart" ]; } || { [ "$unit" = slurmctld ] && [ -n "$controller" ]; } || continue
     systemctl reset-failed "$unit" 2>/dev/null
     if systemctl restart "$unit"; then echo "gpunode: $unit runs again as before" >&2
-    else echo "gpunode: $unit does not come back with its old files either" >&2; fi
+    else
+      echo "gpunode: $unit is DOWN: it does not come back with its old files either" >&2
+      echo "gpunode: remedy: see \`journalctl -u $unit -n 50\` on the node, correct what it names, and run again" >&2
+    fi
   done
   true
 }

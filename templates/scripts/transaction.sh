@@ -17,6 +17,7 @@ note() {
 record() { note "$@" && mv -f "$journal.new" "$journal"; }
 reject() {
   echo "gpunode: $1" >&2
+  [ -z "${2:-}" ] || echo "gpunode: remedy: $2" >&2
   if head -c 65536 /dev/zero > "$folder/.room" 2>/dev/null; then
     rejected=$(printf '%s' "$1" | tr '\n' ' ' | tr -cd 'A-Za-z0-9 .,:;_/()-')
   else echo "gpunode: nothing can be written to $folder: the disk is to blame, not what was asked" >&2; fi
@@ -30,7 +31,7 @@ undo() {
       echo "gpunode: remedy: ask for something else in the settings: this is not tried again until they change, or," \
         "where the cause lay elsewhere and is mended, until $journal is removed" >&2
     else record restored; fi
-  else echo "gpunode: that did not succeed either; the next run tries again" >&2; return 1; fi
+  else echo "gpunode: it could NOT be put back; the next run tries again" >&2; return 1; fi
 }
 ended() { code=$?; trap - EXIT; trap '' TERM INT HUP; if [ "$code" -ne 0 ]; then set +e; undo; fi; exit "$code"; }
 # `undo REASON` blames the target for a fault that showed after the transaction had ended.

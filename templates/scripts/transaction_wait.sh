@@ -9,5 +9,5 @@ while [ "$tries" -lt 600 ]; do
   tries=$((tries + 1)); sleep 0.5
 done
 echo "gpunode: the unit gpunode-$name of another run is still at work after 5 minutes ($other); nothing was changed" >&2
-echo "gpunode: look at \`systemctl status gpunode-$name\` and run again when it has ended" >&2
+echo "gpunode: remedy: look at \`systemctl status gpunode-$name\` and run again when it has ended" >&2
 exit 1

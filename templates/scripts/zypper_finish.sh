@@ -8,6 +8,7 @@ rpm -qa --qf '%{INSTALLTIME} %{NAME} %{NAME}-%{VERSION}-%{RELEASE}.%{ARCH}\n' |
   awk -v own="$own" -v foreign="$foreign" '$2 ~ own && $2 !~ foreign && $2 !~ /-kmp-/' | sort -rn |
   awk 'seen[$2]++ {print $3}' | while read -r old; do
     rpm -e --nodeps "$old" || {
-      echo "gpunode: a change of packages was interrupted, and $old of before it cannot be removed; see zypper" \
-        "verify on the node" >&2; exit 1; }
+      echo "gpunode: a change of packages was interrupted, and $old of before it cannot be removed" >&2
+      echo "gpunode: remedy: remove it by hand (\`zypper verify\` on the node names what is broken), and run again" >&2
+      exit 1; }
   done

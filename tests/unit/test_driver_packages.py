@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpunode.base.explanations import explained
 from gpunode.base.findings import FindingClass
 from gpunode.base.reading import ParseError
 from gpunode.base.template import rendered
@@ -21,7 +22,6 @@ from gpunode.facts.driver_packages import DriverPackages, DriverSimulation
 from gpunode.node.verdict import judge
 from gpunode.operations import driver_packages
 from gpunode.operations.families import FAMILIES
-from gpunode.packages.apt_errors import explained
 from gpunode.packages.driver_packages.choice import parse_offers
 from gpunode.packages.driver_packages.installed import DriverPackages as State
 from gpunode.packages.driver_packages.installed import parse_driver_packages

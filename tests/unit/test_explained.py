@@ -57,8 +57,10 @@ def test_cause_and_remedy_are_the_last_that_is_said() -> None:
 
 @pytest.mark.pure
 def test_what_fails_while_things_are_put_back_is_not_taken_for_the_cause() -> None:
-    ok, lines, _ = executed(["it does not load", f"gpunode: {UNDOING}", FULL])
-    assert not ok and not any("cause:" in line for line in lines)
+    ok, lines, _ = executed(["gpunode: it does not load", f"gpunode: {UNDOING}", FULL, "gpunode: it is down"])
+    assert not ok and "it does not load" in lines[-2] and "disk" not in lines[-2]
+    # How the node is left belongs to the cause.
+    assert lines[-2].endswith("it is down")
     assert UNDOING in transaction_text(of_bodies("true", "true", "true"), "target", {})
 
 

@@ -289,7 +289,7 @@ def test_each_known_cause_is_told_with_its_remedy(tmp_path: Path, number: int) -
     text = f"checkpoint={tmp_path}\n{INSTALLER}\nrun_installer {tmp_path}/none.log {tmp_path}/x.run"
     done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert f"gpunode: {remedy}" in done.stderr
+    assert f"gpunode: remedy: {remedy}" in done.stderr
 
 
 def test_a_runfile_s_driver_comes_back_where_apt_dies_halfway(node: Machine) -> None:

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base import tables
+from gpunode.base.explanations import failure
 from gpunode.base.reading import ParseError
 from gpunode.facts.driver_packages import DriverPackages as DriverPackagesFact
 from gpunode.facts.families.zypper import DRIVER_PACKAGES, ZypperOffers
@@ -26,7 +27,7 @@ from gpunode.packages.driver_packages.choice import Offers
 from gpunode.packages.driver_packages.names import NAME
 from gpunode.packages.driver_packages.simulation import Simulation, gate
 from gpunode.packages.driver_packages.sources import package_set
-from gpunode.packages.families import zypper, zypper_errors
+from gpunode.packages.families import zypper
 from gpunode.packages.families.zypper import LOCKS
 from gpunode.settings import settings_from
 from gpunode.system.boot import Boot
@@ -287,9 +288,9 @@ def test_a_key_leaves_rpm_s_database_with_the_last_repository_that_brought_it(
 def test_what_only_tells_of_more_to_do_is_a_success_and_all_else_a_failure(tmp_path: Path, code: int) -> None:
     programs(tmp_path, {"zypper": f"exit {code}"})
     done = sh(tmp_path, f"set -eu\n{ZYPP}\nzypp install x; echo done")
-    assert (done.stdout == "done\n") == (code in zypper_errors.GOOD)
-    if code not in zypper_errors.GOOD:
-        (told,) = zypper_errors.explained(done.stderr.splitlines())
+    assert (done.stdout == "done\n") == (code in zypper.GOOD)
+    if code not in zypper.GOOD:
+        (told,) = failure(done.stderr.splitlines(), [], "sh")
         assert unnamed(told.cause, *(("killed", "signal 127") if code == 255 else (f"exits {code}",))) == []
         assert told.remedy
 

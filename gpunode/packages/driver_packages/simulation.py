@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from gpunode.base import versions
+from gpunode.base.explanations import explained
 from gpunode.base.probe_output import repeated, values
 from gpunode.base.reading import ParseError, Reading
-from gpunode.packages.apt_errors import explained
 from gpunode.packages.driver_packages.names import belongs, driver_branch
 
 

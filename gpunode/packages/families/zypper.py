@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import quote, urlsplit
 from xml.etree import ElementTree
 
+from gpunode.base.explanations import zypper_meaning
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError
 from gpunode.packages.driver_packages.choice import Offers
@@ -18,13 +19,14 @@ from gpunode.packages.driver_packages.installed import DriverPackages
 from gpunode.packages.driver_packages.names import belongs, driver_branch, pairs
 from gpunode.packages.driver_packages.simulation import Simulation
 from gpunode.packages.families import rpm
-from gpunode.packages.families.zypper_errors import GOOD, meaning
 from gpunode.packages.installed_packages import satisfies
 
 LOCKS = "/etc/zypp/locks"
 # Names of the packages whose locks are gpunode's: zypper's own file has no room for whose a lock is.
 OURS = "/var/lib/gpunode/zypper-locks"
 
+# The work was done: 100 to 103 tell of what remains, and of 106 and 107 the proof that follows says whether it matters.
+GOOD = frozenset({0, 100, 101, 102, 103, 106, 107})
 # How often it is asked what else comes at another version (`strays`, `named_too`): more than chains of requirements
 # among the driver's packages are long.
 ROUNDS = 6
@@ -125,7 +127,7 @@ def parse_offers(lines: list[str]) -> Offers:
     """Parse zypper's search; what is installed and in no repository is not offered."""
     code = _code(lines)
     if code not in {*GOOD, 104}:
-        raise ParseError(f"zypper gave no answer: {meaning(code)}")
+        raise ParseError(f"zypper gave no answer: {zypper_meaning(code)}")
     found = [
         f"{item.get('name')} {item.get('edition')}"
         for item in _stream(lines).iter("solvable")
@@ -170,7 +172,7 @@ def parse_simulation(lines: list[str]) -> Simulation:
     if (silent := rpm.passed_over(lines, actual, comes)) and not errors:
         errors = [f"it says nothing of {', '.join(silent)}"]
     if code not in GOOD and not errors:
-        errors = [meaning(code)]
+        errors = [zypper_meaning(code)]
     return Simulation(
         tuple(comes.values()), tuple(goes.values()), tuple(errors), manager="zypper", trial="zypper install --dry-run"
     )
