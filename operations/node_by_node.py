@@ -18,6 +18,7 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
 
 from gpunode.base.decision import Decision
+from gpunode.base.folding import in_one_line
 from gpunode.base.reading import ParseError
 from gpunode.base.run_context import Slot
 from gpunode.components.mps.plugin import PluginMps
@@ -199,7 +200,7 @@ def _not_back(settings: Settings, cluster: Cluster, name: str, removed: tuple[st
         return still_coming(settings, name, cluster.view_of_node(name, settings.device_plugin.namespace), removed)
     except (ClusterError, ParseError) as error:
         # An API server may begin anew meanwhile: the node's pods are no worse for that.
-        return f"the cluster does not tell: {' '.join(str(error).split())[:500]}"
+        return f"the cluster does not tell: {in_one_line(error)}"
 
 
 def _limits_read_back(state: State, host: Host, settings: Settings) -> bool:
