@@ -9,6 +9,7 @@ from pyinfra.api import Host, State, StringCommand
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from gpunode.base.explanations import Explanation
+from gpunode.base.run_context import FAILURE_REASONS
 from gpunode.packages.apt_errors import explained as explained_by_apt
 from gpunode.packages.families.zypper_errors import explained as explained_by_zypper
 
@@ -45,6 +46,7 @@ class ExplainedCommand(StringCommand):
                 if KEPT in line.line and not state.print_output:
                     host.log_styled(line.line, fg="yellow")
             return True, output
+        FAILURE_REASONS.of(host).extend(found)
         told = [text for item in found for text in (f"gpunode: cause: {item.cause}", f"gpunode: remedy: {item.remedy}")]
         if state.print_output:
             for text in told:

@@ -35,12 +35,17 @@ def fail(reason: str) -> FunctionCommand:
     """Return a command that logs `reason` for its host and fails: later operations leave this host alone."""
 
     def refuse(state: State, host: Host) -> bool:
-        FAILURE_REASONS.of(host).append(reason)
-        for line in reason.splitlines():
-            host.log_styled(line, fg="red")
-        return False
+        return failed(host, reason)
 
     return FunctionCommand(refuse, [], {})
+
+
+def failed(host: Host, reason: str) -> bool:
+    """Log why the operation of a host fails, and keep it for the verdict; return False."""
+    FAILURE_REASONS.of(host).append(reason)
+    for line in reason.splitlines():
+        host.log_styled(line, fg="red")
+    return False
 
 
 def node_operation(function: Callable[P, Iterator[Any]]) -> PyinfraOperation[P]:

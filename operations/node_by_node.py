@@ -35,7 +35,7 @@ from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import LabelChange
 from gpunode.operations.control_plane import answered, told
 from gpunode.operations.drain import given_back
-from gpunode.operations.failure import OperationRefused, require
+from gpunode.operations.failure import OperationRefused, failed, require
 from gpunode.operations.mps_clients import drained, may_restart, release_waits, restart_of
 from gpunode.operations.phase import is_executing
 from gpunode.settings import Settings
@@ -208,9 +208,7 @@ def _limits_read_back(state: State, host: Host, settings: Settings) -> bool:
     began = monotonic()
     while wrong := _not_read_back(host, settings):
         if monotonic() - began >= settings.kubernetes.timeout:
-            for said in wrong:
-                host.log_styled(said, fg="red")
-            return False
+            return failed(host, "\n".join(wrong))
         sleep(_PAUSE)
     return True
 

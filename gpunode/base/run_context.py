@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from gpunode.base.explanations import Explanation
+
 if TYPE_CHECKING:
     from pyinfra.api import Host, Inventory, State
 
@@ -52,5 +54,5 @@ class Slot(Generic[T]):
 
 # Whether the deploys of a host run to announce what they are going to read, and change nothing.
 ANNOUNCING = Slot(bool)
-# What the operation that runs on a host has given as reasons why it is about to fail.
-FAILURE_REASONS: Slot[list[str]] = Slot(list)
+# Why the operation that runs on a host fails: texts of the operation, outputs of its commands, and explanations.
+FAILURE_REASONS: Slot[list[str | Explanation]] = Slot(list)

@@ -165,7 +165,10 @@ def test_a_setting_of_the_command_line_reaches_the_run_and_how_it_was_called(lab
     runs_before_its_end(lab, "\n".join(f'print(os.environ["{name}"], file=sys.stderr)' for name in names))
     assert apply(*BRANCH).exit_code == 0
     assert '{"driver": {"branch": "580"}}' in log_of(lab)
-    assert '{"inventory": "fleet.py", "limit": ["gpu-*"], "settings": ["driver.branch=580"]}' in log_of(lab)
+    assert (
+        '{"inventory": "fleet.py", "limit": ["gpu-*"], "settings": ["driver.branch=580"], "operations": []}'
+        in log_of(lab)
+    )
 
 
 def test_the_log_begins_with_what_was_set_but_for_what_may_be_secret(lab: Lab) -> None:

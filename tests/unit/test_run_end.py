@@ -40,7 +40,7 @@ def _fleet() -> list[HostEnd]:
         *ends,
         HostEnd("gpu-7", findings=(*GOOD, MODULE)),
         HostEnd("gpu-8", findings=(*GOOD, RUNTIME), failure=Failure("Verify the node", "drift: …")),
-        HostEnd("gpu-9", failure=Failure(INSTALL, "the archive has no 580.95.05\nRemedy: name one that it has")),
+        HostEnd("gpu-9", failure=Failure(INSTALL, "the archive has no 580.95.05\nit has 580.82.07"), log="wave-1.log"),
         HostEnd("gpu-10", unreached="Connection refused"),
         HostEnd("gpu-11", refused=(REFUSED,)),
         HostEnd("gpu-12", left_alone="its node is cordoned by somebody else"),

@@ -16,7 +16,7 @@ from gpunode.fleet.engine import readings, remote
 from gpunode.fleet.engine.parts import EngineError, Scheduler
 from gpunode.fleet.engine.readings import roster
 from gpunode.fleet.engine.remote import Outcome
-from gpunode.fleet.reports.run_end import Failure, HostEnd, not_run
+from gpunode.fleet.reports.run_end import OPERATION_FAILED, Failure, HostEnd, not_run
 
 if TYPE_CHECKING:
     from gpunode.node.plan import Plan
@@ -82,7 +82,9 @@ def _ends(outcome: Outcome) -> Iterator[HostEnd]:
         elif name in alone:
             yield HostEnd(name, left_alone=alone[name])
         elif "error" in document:
-            yield HostEnd(name, failure=Failure(where, document["error"]))
+            yield HostEnd(
+                name, failure=Failure(where, document["error"], code=document.get("code") or OPERATION_FAILED)
+            )
         elif not outcome.began:
             yield HostEnd(name, left_alone=f"nothing was begun: {outcome.why}")
         else:
