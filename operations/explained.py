@@ -46,8 +46,8 @@ class ExplainedCommand(StringCommand):
                 if KEPT in line.line and not state.print_output:
                     host.log_styled(line.line, fg="yellow")
             return True, output
-        FAILURE_REASONS.of(host).extend(found)
         told = [text for item in found for text in (f"gpunode: cause: {item.cause}", f"gpunode: remedy: {item.remedy}")]
+        FAILURE_REASONS.of(host).extend(told)
         if state.print_output:
             for text in told:
                 host.log_styled(text, fg="red")

@@ -13,7 +13,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
 from pyinfra import host
-from pyinfra.api import FunctionCommand, Host, State, StringCommand, operation
+from pyinfra.api import FunctionCommand, Host, StringCommand, operation
 from pyinfra.api.operation import OperationMeta, PyinfraOperation
 from pyinfra.context import ctx_host
 
@@ -33,11 +33,7 @@ class OperationRefused(Exception):
 
 def fail(reason: str) -> FunctionCommand:
     """Return a command that logs `reason` for its host and fails: later operations leave this host alone."""
-
-    def refuse(state: State, host: Host) -> bool:
-        return failed(host, reason)
-
-    return FunctionCommand(refuse, [], {})
+    return FunctionCommand(lambda state, host: failed(host, reason), [], {})
 
 
 def failed(host: Host, reason: str) -> bool:

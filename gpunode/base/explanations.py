@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator
 
-from gpunode.base.findings import FindingClass
 from gpunode.base.tables import content
 from gpunode.base.tables.reading import Row, Table, checked, table
 
@@ -22,15 +21,10 @@ _MOST = 3
 
 @dataclass(frozen=True)
 class Explanation:
-    """Hold why something failed, and what to do about it: a sentence each, without a full stop.
-
-    code, finding_class: of the finding that reports it, where the cause has its own
-    """
+    """Hold why something failed, and what to do about it: a sentence each, without a full stop."""
 
     cause: str
     remedy: str
-    code: str | None = None
-    finding_class: FindingClass | None = None
 
 
 @dataclass(frozen=True)

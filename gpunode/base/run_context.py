@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from gpunode.base.explanations import Explanation
-
 if TYPE_CHECKING:
     from pyinfra.api import Host, Inventory, State
+
+    from gpunode.base.findings import Finding
 
     Owner = State | Inventory | Host
 
@@ -54,5 +54,5 @@ class Slot(Generic[T]):
 
 # Whether the deploys of a host run to announce what they are going to read, and change nothing.
 ANNOUNCING = Slot(bool)
-# Why the operation that runs on a host fails: texts of the operation, outputs of its commands, and explanations.
-FAILURE_REASONS: Slot[list[str | Explanation]] = Slot(list)
+# Why the operation that runs on a host fails: texts of the operation, outputs of its commands, or a finding.
+FAILURE_REASONS: Slot[list[str | Finding]] = Slot(list)

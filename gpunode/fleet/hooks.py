@@ -32,13 +32,7 @@ import pyinfra
 from pyinfra import logger
 from pyinfra.api import arguments, connectors
 from pyinfra.api import state as pyinfra_state
-from pyinfra.api.command import (
-    FileDownloadCommand,
-    FileUploadCommand,
-    FunctionCommand,
-    RsyncCommand,
-    StringCommand,
-)
+from pyinfra.api.command import FunctionCommand, PyinfraCommand
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.api.inventory import Inventory
@@ -125,7 +119,7 @@ def install() -> None:
     _wrap(connectors_util, "echo", _cleaned)
     _wrap(State, "init", _watched, "_watched")
     logger.addHandler(_ERROR_LOG)
-    for kind in (StringCommand, FunctionCommand, FileUploadCommand, FileDownloadCommand, RsyncCommand):
+    for kind in PyinfraCommand.__subclasses__():
         _wrap(kind, "execute", run_end.executed, "_executed")
     # Its command line's own name for it: whatever becomes of a run, it ends there.
     if (command_line := sys.modules.get("pyinfra_cli.cli")) is not None:

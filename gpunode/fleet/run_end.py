@@ -21,10 +21,9 @@ import click
 from paramiko import SSHException
 from pyinfra import logger
 from pyinfra.api.command import PyinfraCommand
-from pyinfra.api.exceptions import ConnectError, NestedOperationError, PyinfraError
+from pyinfra.api.exceptions import ConnectError, PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.api.state import BaseStateCallback, State, StateStage
-from pyinfra.connectors.util import CommandOutput
 from pyinfra.context import ctx_host
 
 from gpunode.base.findings import Finding
@@ -58,19 +57,12 @@ class _Known:
 _known = Slot(_Known)
 # What pyinfra logged as errors of the command that a host runs: a file that is not copied has no other reason.
 _logged: Slot[list[str]] = Slot(list)
-# Operation -> how many reasons its host had when it began; operations may be nested.
-_before: Slot[dict[str, int]] = Slot(dict)
 # What the verdict finds of a run's cluster; None where nothing was judged of it.
 _cluster: Slot[HostEnd | None] = Slot(lambda: None)
 
 
 class Watcher(BaseStateCallback):
     """Note which hosts are not reached, and which operation fails on which host."""
-
-    @staticmethod
-    def operation_host_start(state: State, host: Host, op_hash: str) -> None:
-        """Note how many reasons of a failure are known already."""
-        _before.of(host)[op_hash] = len(FAILURE_REASONS.of(host))
 
     @staticmethod
     def host_connect_error(state: State, host: Host, error: ConnectError) -> None:
@@ -84,22 +76,24 @@ class Watcher(BaseStateCallback):
         if stops(state, host, op_hash):
             name = next(iter(sorted(state.get_op_meta(op_hash).names)), "an operation")
             _note(host, failure=failure_of(name, FAILURE_REASONS.of(host)))
-        elif not is_part(state, host, op_hash):
-            _forget(host, op_hash)
+        elif not is_part(state, host, op_hash) or state.ops[host][op_hash].global_arguments["_ignore_errors"]:
+            _forget(state, host, op_hash)
 
     @staticmethod
     def operation_host_retry(state: State, host: Host, op_hash: str, retry_num: int, max_retries: int) -> None:
         """Forget why the attempt failed: there is another one (pyinfra's --retry)."""
-        _forget(host, op_hash)
+        _forget(state, host, op_hash)
 
     @staticmethod
     def operation_host_success(state: State, host: Host, op_hash: str, retry_count: int = 0) -> None:
         """Forget the errors that this operation did not fail by."""
-        _forget(host, op_hash)
+        if not is_part(state, host, op_hash):
+            _forget(state, host, op_hash)
 
 
-def _forget(host: Host, op_hash: str) -> None:
-    del FAILURE_REASONS.of(host)[_before.of(host).get(op_hash, 0) :]
+def _forget(state: State, host: Host, op_hash: str) -> None:
+    """Forget why an operation failed; of one that another operation calls, the last reason alone."""
+    del FAILURE_REASONS.of(host)[-1 if is_part(state, host, op_hash) else 0 :]
 
 
 class ErrorLog(logging.Handler):
@@ -108,7 +102,7 @@ class ErrorLog(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Keep the message of a host."""
         if (host := ctx_host.get()) is not None:
-            _logged.of(host).append(click.unstyle(record.getMessage()).strip().removeprefix(f"[{host.name}]").strip())
+            _logged.of(host).append(click.unstyle(record.getMessage()).removeprefix(f"[{host.name}]").strip())
 
 
 def executed(execute: Callable[..., Any], command: PyinfraCommand, state: State, host: Host, arguments: Any) -> Any:
@@ -118,30 +112,22 @@ def executed(execute: Callable[..., Any], command: PyinfraCommand, state: State,
     known = len(reasons)
     try:
         result = execute(command, state, host, arguments)
-    except NestedOperationError:
-        # The nested operation has its reasons.
-        raise
     except Exception as error:
-        # An exception passes through each command that executes another.
+        # An exception passes through each command that executes another one; a nested operation has its reasons.
         if len(reasons) == known:
             reasons.append(_words(error, arguments.get("_timeout")))
         # pyinfra expects no EOFError of a connection: it would end the run of every host.
         if isinstance(error, EOFError):
             raise SSHException("the node closed it") from error
         raise
-    if isinstance(result, tuple) and not result[0]:
-        reasons.append("\n".join(map(_shown, _telling(result[1]))))
-    elif result is False and len(reasons) == known:
-        reasons += map(_shown, errors_logged)
+    succeeded, output = result if isinstance(result, tuple) else (result, None)
+    if output is not None:
+        # Standard error says why; the scripts of gpunode may write to either.
+        said = [each.line for each in output if each.buffer_name == "stderr" or each.line.startswith(OURS)]
+        errors_logged[:] = said if any(output.stderr_lines) else output.output_lines
+    if succeeded is False and len(reasons) == known:
+        reasons.append("\n".join(map(_shown, errors_logged)))
     return result
-
-
-def _telling(output: CommandOutput) -> list[str]:
-    """Return the lines of an output that say why the command failed: the standard error where there is one."""
-    lines = [line for line in output if line.line.strip()]
-    if not any(line.buffer_name == "stderr" for line in lines):
-        return [line.line for line in lines]
-    return [line.line for line in lines if line.buffer_name == "stderr" or line.line.startswith(OURS)]
 
 
 def _shown(line: str) -> str:
@@ -211,7 +197,7 @@ def tell(state: State) -> None:
     hosts = [host for host in state.inventory if state.is_host_in_limit(host)]
     ours = any(_known.of(host).ours for host in hosts)
     unconnected = state.current_stage == StateStage.Connect and any(_end(host).unreached for host in hosts)
-    crashed = state.current_stage == StateStage.Prepare and _error() is not None
+    crashed = state.current_stage == StateStage.Prepare and _what_ended_it() is not None
     began = crashed or state.current_stage >= StateStage.Execute
     if not (began and ours) and not ((unconnected or crashed) and _is_asked_for()):
         return
@@ -235,14 +221,16 @@ def _note_cut_off(state: State, hosts: Iterable[Host]) -> None:
     """Note the hosts on which a run had not ended when something ended it that is no host's own failure."""
     # pyinfra is through with the operations when it sets the next stage; it disconnects whatever ended it. A run that
     # is only prepared ends by SystemExit.
-    if state.current_stage not in (StateStage.Connect, StateStage.Execute) and _error() is None:
+    how = _what_ended_it()
+    if state.current_stage > StateStage.Execute or (state.current_stage == StateStage.Prepare and how is None):
         return
+    how = how or "it was interrupted"
     for host in hosts:
         if host in state.active_hosts and _end(host).left_alone is None:
-            _note(host, cut_off=f"pyinfra ended before its last operation: {_what_ended_it()}")
+            _note(host, cut_off=f"pyinfra ended before its last operation: {how}")
         elif _end(host) == HostEnd(host.name):
             # No operation failed: the host was lost while the run was prepared.
-            _note(host, cut_off="\n".join(_logged.of(host)) or _what_ended_it())
+            _note(host, cut_off="\n".join(_logged.of(host)) or how)
 
 
 def _is_asked_for() -> bool:
@@ -263,16 +251,11 @@ def _names_gpunode(file: Path) -> bool:
         return False
 
 
-def _error() -> Exception | None:
-    """Return the error that is on its way through pyinfra's own `finally`."""
+def _what_ended_it() -> str | None:
+    """Return what is on its way through pyinfra's own `finally`: an error, with its line of a deploy file, or None."""
     error = sys.exc_info()[1]
-    return error if isinstance(error, Exception) else None
-
-
-def _what_ended_it() -> str:
-    """Return why pyinfra ends, with the line of a deploy file that raised the error."""
-    if (error := _error()) is None:
-        return "it was interrupted"
+    if not isinstance(error, Exception):
+        return None
     # The command line's own errors hold what they are about.
     cause, file = getattr(error, "exception", error), getattr(error, "filename", None)
     lines = [frame.lineno for frame in traceback.extract_tb(cause.__traceback__) if file and frame.filename == file]

@@ -14,7 +14,7 @@ from gpunode.base.findings import FindingClass, NodeReport
 from gpunode.facts.readiness import LONGEST
 from gpunode.fleet import drift
 from gpunode.fleet import nodes as fleet
-from gpunode.fleet.reports.run_end import Failure, HostEnd
+from gpunode.fleet.reports.run_end import HostEnd, failure_of
 from gpunode.fleet.run.events import EVENTS
 from gpunode.history.told import told
 from gpunode.system.readiness import Readiness
@@ -85,7 +85,7 @@ def test_a_machine_that_hangs_has_no_longer_than_is_left_and_as_long_as_it_takes
 def test_the_report_names_the_operation_that_failed_and_blames_no_other_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failure = Failure("Install the driver", "no room on /boot", "make room")
+    failure = failure_of("Install the driver", ["no room on /boot. Remedy: make room"])
     ends = [HostEnd("bad", failure=failure), HostEnd("good", findings=GOOD)]
 
     def run(inventory: Path, environment: dict[str, str]) -> int:
@@ -104,6 +104,6 @@ def test_the_report_names_the_operation_that_failed_and_blames_no_other_machine(
     }
     (found,) = failed["bad"]
     assert failed["good"] == [] and set(machines.errors()) == {"bad"}
-    assert (found["code"], found["cause"], found["remedy"]) == ("run.operation-failed", failure.cause, failure.remedy)
-    assert unnamed(found["what"], failure.operation) == [] and "log" in found
-    assert unnamed(machines.errors()["bad"], "run.operation-failed", failure.cause, str(failure.remedy), "log") == []
+    assert (found["code"], found["cause"], found["remedy"]) == ("run.operation-failed", "no room on /boot", "make room")
+    assert found["what"] == failure.what and "log" in found
+    assert unnamed(machines.errors()["bad"], "run.operation-failed", "no room on /boot", "make room", "log") == []

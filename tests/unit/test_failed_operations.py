@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Mapping
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,8 +32,7 @@ from pyinfra.api import FunctionCommand, StringCommand, operation
 from pyinfra.context import ctx_host
 from pyinfra.operations import files, python, server
 
-from gpunode.base.explanations import Explanation
-from gpunode.base.findings import FindingClass
+from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.run_context import FAILURE_REASONS
 from gpunode.fleet import run_end
 from gpunode.operations.explained import explained_command
@@ -79,7 +79,8 @@ def raises():
 
 
 def explains(state, host):
-    own = Explanation("the cable is cut", "mend the cable", "node.connection", FindingClass.UNREACHABLE)
+    own = Finding("node", FindingClass.UNREACHABLE, "connection", cause="the cable is cut", remedy="mend the cable",
+                  code="node.connection")
     FAILURE_REASONS.of(host).append(own)
     return False
 
@@ -124,7 +125,7 @@ OPERATIONS[HOW]()
 if HOW in ("ignored", "inside"):
     yields(FunctionCommand(lambda state, host: False, [], {}), name="Step")
 """
-FAILS = {
+FAILS: dict[str, dict[str, Any]] = {
     "shell": {"stdout": "Reading lists", "stderr": ["W: a mirror is old", "", "E: no room left"]},
     "stdout": {"stdout": ["Reading lists", "\x1b[31mno room\x1b[0m at http://me:secret@mirror/x", "10%\r100%"]},
     "said": {
@@ -139,7 +140,7 @@ FAILS = {
     "long": {"stderr": ["the first line", *("x" * 99 for _ in range(99)), "the last line"]},
 }
 # Host -> its finding: texts that the cause holds or lacks, and the remedy names.
-FINDINGS: dict[str, dict[str, tuple[str, ...] | str]] = {
+FINDINGS: dict[str, dict[str, Any]] = {
     "python": {"holds": ("no such version",), "lacks": ("run.broken-off",), "code": "run.broken-off"},
     "refused": {"holds": ("the node says nothing",), "lacks": ("look at it",), "remedy": "look at it"},
     "shell": {"holds": ("E: no room left", "W: a mirror is old"), "lacks": ("Reading lists",)},
@@ -184,7 +185,7 @@ def made(folder: Path, deploy: str, hosts: object) -> tuple[subprocess.Completed
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Progress]:
-    failing = {command: {"success": False, **output} for command, output in FAILS.items()}
+    failing = {command: {**output, "success": False} for command, output in FAILS.items()}
     data = {"fake_responses": failing, "fake_delay": 0, "fake_delay_jitter": 0}
     hosts = [(name if name == "@local" else f"@fake/{name}", data) for name in FINDINGS]
     return made(tmp_path_factory.mktemp("failed"), DEPLOY, hosts)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gpunode.base.comparison import RUN_AGAIN
-from gpunode.base.explanations import Explanation
 from gpunode.base.findings import PENDING, ExitCode, Finding, FindingClass, NodeReport, finding_from, verdict, worst
 from gpunode.base.folding import UNBOUND, fold, shortened
 from gpunode.base.host_names import folded_in_a_line
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
 
 OPERATION_FAILED = command_error(
     "run.operation-failed", "An operation failed on this node, and no later operation was started on it.",
-    "The message has the operation's name and its output. Other nodes went on. A change that is a transaction was "
-    "undone.",
+    "The message has the operation's name, the cause in the node's own words, and the log with the whole output. Other "
+    "nodes went on. A change that is a transaction was undone.",
     remedy="correct what the cause says, and run the command again",
 )  # fmt: skip
 BROKEN_OFF = command_error(
@@ -38,55 +37,30 @@ BROKEN_OFF = command_error(
     "the log has all.",
     remedy="read the log, correct the cause, and run the command again",
 )  # fmt: skip
-# How scripts of gpunode write why they fail (operations/explained.py), and their other lines about it.
-_EXPLAINED, OURS = re.compile(r"gpunode: (cause|remedy): (.+)"), "gpunode: "
-# Is read by the run itself (operations/transaction.py).
-_MARK = "gpunode: ended: "
-_NO_WORDS = "the operation failed without an output or a reason"
+# How scripts and operations of gpunode write why they fail (operations/explained.py), and their other lines about it.
+_CAUSE = re.compile(r"^gpunode: cause: (.+)$|^gpunode: ended: .*$", re.MULTILINE)
+_REMEDY = re.compile(r"(?:^gpunode: remedy: |\. Remedy: )(.+)$", re.MULTILINE)
+OURS = "gpunode: "
 
 
-@dataclass(frozen=True)
-class Failure:
-    """An operation that failed on a host: its name, the cause and the remedy.
+def failure_of(operation: str, reasons: Collection[str | Finding]) -> Finding:
+    """Return why an operation failed: a finding among the reasons, else what their texts say.
 
-    remedy: None where neither the operation nor the node names one; code, finding_class: those of the cause
+    Where scripts wrote causes, these count, with the other lines of the scripts; else every line does.
     """
-
-    operation: str
-    cause: str = _NO_WORDS
-    remedy: str | None = None
-    code: str = OPERATION_FAILED
-    finding_class: FindingClass = FindingClass.ERROR
-
-
-def failure_of(operation: str, reasons: Iterable[str | Explanation]) -> Failure:
-    """Return the failure of an operation.
-
-    Where its scripts wrote cause and remedy, these count, with the other lines of the scripts; else all texts do.
-    """
-    told: dict[str, dict[str, None]] = {"cause": {}, "remedy": {}}
-    words: list[str] = []
-    code, finding_class = None, FindingClass.ERROR
-    for reason in reasons:
-        if isinstance(reason, Explanation):
-            told["cause"][reason.cause] = told["remedy"][reason.remedy] = None
-            code, finding_class = reason.code or code, reason.finding_class or finding_class
-            continue
-        for line in filter(str.strip, reason.splitlines()):
-            if match := _EXPLAINED.match(line):
-                told[match[1]][match[2]] = None
-            elif not line.startswith(_MARK):
-                cause, remedy = errors.parted(line)
-                words.append(cause or line)
-                told["remedy"] |= {remedy: None} if remedy else {}
-    ours = [line.removeprefix(OURS) for line in words if line.startswith(OURS)]
-    cause, found = parted("\n".join([*told["cause"], *ours] if told["cause"] else words))
-    return Failure(
-        operation,
-        shortened(cause) or _NO_WORDS,
-        "\n".join(told["remedy"]) or None,
-        code or (found if found in declared() else None) or OPERATION_FAILED,
-        finding_class,
+    if (own := next((reason for reason in reasons if isinstance(reason, Finding)), None)) is not None:
+        return replace(own, what=f"“{operation}”")
+    text, code = parted("\n".join(map(str, reasons)))
+    lines = [line for line in _CAUSE.sub("", _REMEDY.sub("", text)).splitlines() if line.strip()]
+    if causes := list(filter(None, _CAUSE.findall(text))):
+        lines = [*dict.fromkeys(causes), *(line.removeprefix(OURS) for line in lines if line.startswith(OURS))]
+    return Finding(
+        "run",
+        FindingClass.ERROR,
+        f"“{operation}”",
+        cause=shortened("\n".join(lines)) or "the operation failed without an output or a reason",
+        remedy="\n".join(dict.fromkeys(_REMEDY.findall(text))) or f"correct what the cause says, and {RUN_AGAIN}",
+        code=code if code in declared() else OPERATION_FAILED,
     )
 
 
@@ -104,7 +78,7 @@ class HostEnd:
     unreached: str | None = None
     refused: tuple[Finding, ...] = ()
     left_alone: str | None = None
-    failure: Failure | None = None
+    failure: Finding | None = None
     findings: tuple[Finding, ...] | None = None
     cut_off: str | None = None
     unverified: str | None = None
@@ -118,7 +92,7 @@ class HostEnd:
             "unreached": self.unreached,
             "refused": [item.to_json() for item in self.refused],
             "left_alone": self.left_alone,
-            "failure": None if self.failure is None else asdict(self.failure),
+            "failure": None if self.failure is None else self.failure.to_json(),
             "findings": None if self.findings is None else [item.to_json() for item in self.findings],
             "cut_off": self.cut_off,
             "unverified": self.unverified,
@@ -135,7 +109,7 @@ def host_end_from(found: Mapping[str, Any]) -> HostEnd:
         found["unreached"],
         tuple(map(finding_from, found["refused"])),
         found["left_alone"],
-        None if failure is None else Failure(**{**failure, "finding_class": FindingClass(failure["finding_class"])}),
+        None if failure is None else finding_from(failure),
         None if findings is None else tuple(map(finding_from, findings)),
         found["cut_off"],
         found["unverified"],
@@ -166,7 +140,7 @@ def report_of(end: HostEnd) -> NodeReport | None:
     findings = end.findings or ()
     # The verdict may be what failed: then its findings tell more than that it did.
     if end.failure is not None and not any(map(_is_wrong, findings)):
-        findings = (*findings, _failed(end.failure, end.log))
+        findings = (*findings, replace(end.failure, log=end.log))
     if end.cut_off is not None:
         remedy = f"correct what the cause and the last lines of the log say, and {RUN_AGAIN}"
         cut_off = Finding(
@@ -185,18 +159,6 @@ def why_failed(end: HostEnd) -> Finding | None:
 
 def _is_wrong(item: Finding) -> bool:
     return item.is_negative and item.finding_class not in PENDING
-
-
-def _failed(failure: Failure, log: str | None) -> Finding:
-    return Finding(
-        "run",
-        failure.finding_class,
-        f"“{failure.operation}”",
-        cause=failure.cause,
-        remedy=failure.remedy or f"correct what the cause says, and {RUN_AGAIN}",
-        code=failure.code,
-        log=log,
-    )
 
 
 def verdict_text(
@@ -314,7 +276,7 @@ def not_run(name: str, found: Plan | Finding) -> HostEnd | None:
 def _run(told: HostEnd | None, name: str, progress: Progress, code: int) -> HostEnd:
     end = told or HostEnd(name, unreached=progress.unreached.get(name))
     if told is None and end.unreached is None and name in progress.failed:
-        end = replace(end, failure=Failure(progress.failed[name], f"{how_it_ended(code)} before it reported why"))
+        end = replace(end, failure=failure_of(progress.failed[name], [f"{how_it_ended(code)} before it reported why"]))
     if report_of(end) is None and end.left_alone is None and end.unverified is None:
         return replace(end, cut_off=f"{how_it_ended(code)} before it came to a verdict on this node")
     return end
