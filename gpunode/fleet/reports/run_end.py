@@ -60,7 +60,7 @@ def failure_of(operation: str, reasons: Collection[str | Finding]) -> Finding:
         f"“{operation}”",
         cause=shortened("\n".join(lines)) or "the operation failed without an output or a reason",
         remedy="\n".join(dict.fromkeys(_REMEDY.findall(text))) or f"correct what the cause says, and {RUN_AGAIN}",
-        code=code if code in declared() else OPERATION_FAILED,
+        code=code if code and code in declared() else OPERATION_FAILED,
     )
 
 
