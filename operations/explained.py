@@ -10,6 +10,7 @@ from pyinfra.api import Host, State, StringCommand
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from gpunode.base.explanations import Explanation, failure
+from gpunode.base.run_context import FAILURE_REASONS
 
 # What a transaction says when it begins to put things back: of what fails after that, the cause stands before it.
 UNDOING = "putting back what was there before"
@@ -48,6 +49,7 @@ class ExplainedCommand(StringCommand):
                     host.log_styled(line.line, fg="yellow")
             return True, output
         told = [text for item in found for text in (f"gpunode: cause: {item.cause}", f"gpunode: remedy: {item.remedy}")]
+        FAILURE_REASONS.of(host).extend(told)
         if state.print_output:
             for text in told:
                 host.log_styled(text, fg="red")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -23,6 +26,7 @@ from gpunode.cli.report_file import REPORT, finish, writable
 from gpunode.cli.selection import called, inventory_argument
 
 if TYPE_CHECKING:
+    from gpunode.fleet.reports.run_end import HostEnd
     from gpunode.system.readiness import Outcome, Readiness
 
 _DEPLOY = Path("deploys/gpu_node.py")
@@ -65,12 +69,15 @@ def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
         for said, names in _alike(late).items():
             complain(f"{folded(names)}: {said}")
         _finish(reports, inventory, junit, ExitCode.ERROR, asks_cluster=False)
-    status = _provisioned(inventory)
+    status, ends = _provisioned(inventory, tuple(up))
     with told():
         reports = inspect(inventory)
     cluster = cluster_of(reports)
     whole = tuple(
-        one if one is cluster else replace(one, findings=(up[one.name], _run(status), *one.findings)) for one in reports
+        one
+        if one is cluster
+        else replace(one, findings=tuple(dict.fromkeys((up[one.name], _run(status, ends[one.name]), *one.findings))))
+        for one in reports
     )
     # Of the run a person has read the output; of a program's document it is a finding.
     if not is_json():
@@ -122,20 +129,32 @@ def _awaited(inventory: Path, seconds: int) -> dict[str, Outcome]:
     return awaited(read, seconds, lambda name, outcome: talk(f"{name}: {outcome.stage}: {outcome.why}", err=True))
 
 
-def _provisioned(inventory: Path) -> int:
-    """Run the main job as a user would, its output ours; return its exit status."""
+def _provisioned(inventory: Path, names: tuple[str, ...]) -> tuple[int, Mapping[str, HostEnd]]:
+    """Run the main job as a user would, its output ours; return its exit status, and how it ended on each machine."""
+    from gpunode.fleet.reports.run_end import run_ends
+    from gpunode.fleet.run.events import EVENTS, read
+    from gpunode.fleet.run.progress import Progress, after
+
+    with tempfile.NamedTemporaryFile() as events:
+        status = _exit_status(inventory, {EVENTS: events.name})
+        progress = reduce(after, read(events.file)[0], Progress(len(names)))
+    return status, {end.name: end for end in run_ends(names, progress, status, "the job's log")}
+
+
+def _exit_status(inventory: Path, environment: Mapping[str, str]) -> int:
     from gpunode.fleet.run.child import ended_with_us
 
+    environment = {**os.environ, **environment}
     program = Path(sys.executable).with_name("pyinfra")
     words = [str(program), "-y", str(inventory), str(_DEPLOY)]
     if mode() in (Mode.AUTO, Mode.TTY) and not no_color():
-        with subprocess.Popen(words, stdin=subprocess.DEVNULL) as shown, ended_with_us(shown):
+        with subprocess.Popen(words, stdin=subprocess.DEVNULL, env=environment) as shown, ended_with_us(shown):
             return shown.wait()
     # Through a pipe pyinfra writes no colours and moves no cursor.
     last: deque[str] = deque(maxlen=_LAST)
     with subprocess.Popen(
         words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8",
-        errors="replace",
+        errors="replace", env=environment,
     ) as run, ended_with_us(run):  # fmt: skip
         for line in run.stdout or ():
             last.append(line.rstrip("\n"))
@@ -145,18 +164,10 @@ def _provisioned(inventory: Path) -> int:
     return run.returncode
 
 
-def _run(status: int) -> Finding:
+def _run(status: int, end: HostEnd) -> Finding:
+    """Return why the run failed on a machine, or that it did not."""
+    from gpunode.fleet.reports.run_end import why_failed
     from gpunode.fleet.rollout.choice import RUN_FAILED
 
-    if status == 0:
-        return Finding("run", FindingClass.OK, f"pyinfra {_DEPLOY}", "exit 0", "exit 0", code=RUN_FAILED)
-    return Finding(
-        "run",
-        FindingClass.ERROR,
-        f"pyinfra {_DEPLOY}",
-        f"exit {status}",
-        "exit 0",
-        "an operation failed on this machine or on another of the job",
-        "read the run's output in the job's log",
-        code=RUN_FAILED,
-    )
+    good = Finding("run", FindingClass.OK, f"pyinfra {_DEPLOY}", "no failure", "no failure", code=RUN_FAILED)
+    return (why_failed(end) if status else None) or good

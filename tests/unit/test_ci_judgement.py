@@ -10,12 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from gpunode.base.findings import FindingClass, NodeReport
 from gpunode.facts.readiness import LONGEST
+from gpunode.fleet import drift
 from gpunode.fleet import nodes as fleet
+from gpunode.fleet.reports.run_end import HostEnd, failure_of
+from gpunode.fleet.run.events import EVENTS
 from gpunode.history.told import told
 from gpunode.system.readiness import Readiness
 from tests.support.ci_judgement import READY, Machines, answer
 from tests.support.messages import unnamed
+from tests.support.run_end import GOOD
 
 pytestmark = pytest.mark.pure
 
@@ -75,3 +80,30 @@ def test_a_machine_that_hangs_has_no_longer_than_is_left_and_as_long_as_it_takes
     machines = Machines(tmp_path, monkeypatch, answer("gpu-1", "", lasting=True))
     machines.ci("--wait", str(wait))
     assert machines.seconds == [pytest.approx(seconds, abs=1)]
+
+
+def test_the_report_names_the_operation_that_failed_and_blames_no_other_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failure = failure_of("Install the driver", ["no room on /boot. Remedy: make room"])
+    ends = [HostEnd("bad", failure=failure), HostEnd("good", findings=GOOD)]
+
+    def run(inventory: Path, environment: dict[str, str]) -> int:
+        event = {"kind": "ended", "hosts": [end.to_json() for end in ends]}
+        Path(environment[EVENTS]).write_text(json.dumps(event) + "\n")
+        return 1
+
+    monkeypatch.setattr("gpunode.cli.ci._exit_status", run)
+    monkeypatch.setattr(drift, "inspect", lambda inventory: tuple(NodeReport(end.name, GOOD) for end in ends))
+    machines = Machines(tmp_path, monkeypatch, answer("bad", READY), answer("good", READY))
+    done = machines.ci("--wait", "0", "--output", "json")
+    assert done.exit_code == 1
+    failed = {
+        name: [item for item in host["findings"] if item["class"] == FindingClass.ERROR]
+        for name, host in json.loads(done.stdout)["hosts"].items()
+    }
+    (found,) = failed["bad"]
+    assert failed["good"] == [] and set(machines.errors()) == {"bad"}
+    assert (found["code"], found["cause"], found["remedy"]) == ("run.operation-failed", "no room on /boot", "make room")
+    assert found["what"] == failure.what and "log" in found
+    assert unnamed(machines.errors()["bad"], "run.operation-failed", "no room on /boot", "make room", "log") == []

@@ -43,6 +43,7 @@ def _case(item: Finding) -> TestCase:
             "cause": item.cause,
             "remedy": item.remedy,
             "source": item.source,
+            "log": item.log,
             "disruption": disruption,
         }
         result.text = _text("\n".join(f"{name}: {value}" for name, value in told.items() if value))
