@@ -20,11 +20,14 @@ from pyinfra.context import ctx_host
 
 from gpunode.base import tables
 from gpunode.base.disruption import Drain
+from gpunode.base.findings import Finding
 from gpunode.base.reading import Unknown
 from gpunode.base.run_context import Slot
 from gpunode.base.tables.sources import Distribution
 from gpunode.facts.node import Machine as MachineFact
+from gpunode.facts.node import Node as NodeFact
 from gpunode.fleet import hooks, run_end
+from gpunode.fleet.access import errors
 from gpunode.fleet.inventory import validate_state
 from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster, desired_cluster
 from gpunode.kubernetes.drain.commands import Drain as DrainSettings
@@ -32,9 +35,11 @@ from gpunode.kubernetes.drain.commands import drain_of
 from gpunode.kubernetes.foreign_cordon import asks as asks_for_cordon
 from gpunode.kubernetes.foreign_cordon import left_alone
 from gpunode.kubernetes.mig_label import asks, by_label
+from gpunode.node import Node
 from gpunode.node.components import desired_files
 from gpunode.node.machine import Machine
 from gpunode.node.preflight import Refusal, cautions, refusals
+from gpunode.node.verdict import judge_apart
 from gpunode.operations import applied, files
 from gpunode.operations.control_plane import cluster_nodes
 from gpunode.operations.drain import drain_before
@@ -109,6 +114,8 @@ def accepted() -> bool:
             host.log("an image is made here: what is started, loaded and verified is left to its first boot")
         if reasons:
             run_end.refused(current, reasons)
+            with suppress(Exception):
+                run_end.judged(current, _besides(reasons))
             refuse(name="Refuse this node", reasons=[str(item) for item in reasons])
     return known.machine is not None
 
@@ -132,6 +139,16 @@ def _judged() -> tuple[Machine | None, Sequence[Refusal | str]]:
     for item in cautions(settings(), reading):
         host.log(f"caution: {item}")
     return reading, list(actual)
+
+
+def _besides(reasons: Sequence[Refusal | str]) -> tuple[Finding, ...]:
+    """Return what else is found of a node that is refused; nothing where it could not be read."""
+    refused = [each for each in reasons if isinstance(each, Refusal)]
+    node = host.get_fact(NodeFact) if refused else None
+    if not isinstance(node, Node):
+        return ()
+    desired = _asked()
+    return judge_apart(desired if isinstance(desired, Settings) else _own(), node, refused, errors.unjudged)
 
 
 def settings() -> Settings:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from gpunode.base.disruption import Disruption
-from gpunode.base.findings import EXIT_CODES, Finding, FindingClass
+from gpunode.base.findings import EXIT_CODES, PENDING, Finding, FindingClass
 from gpunode.base.messages import Kind, Message, Scope, declared, slug
 
 AS_DESIRED = "as the settings ask"
@@ -15,6 +15,7 @@ RUN = "run deploys/gpu_node.py again"
 # Of a run that failed, which may have been one of another deploy.
 RUN_AGAIN = "run the same command again"
 DRAIN_FIRST = "drain the node, or set disruption.allow = 'restart', and " + RUN
+REFUSED_FIRST = "resolve why preflight refuses this node: no run changes it before that"
 REBOOT_NODE = "drain and reboot the node"
 # What a difference may be besides drift, where a run may have to leave it for a restart or a reboot.
 Classes = tuple[FindingClass, ...]
@@ -232,6 +233,14 @@ def awaits_boot(item: Finding, cause: str, remedy: str = REBOOT_NODE) -> Finding
     """Return a difference that a boot of the node removes."""
     waiting, disruption = FindingClass.REBOOT_PENDING, Disruption.reboot
     return replace(item, finding_class=waiting, cause=cause, remedy=remedy, disruption=disruption)
+
+
+def while_refused(item: Finding) -> Finding:
+    """Return what is found on a node that preflight refuses: before a run or a reboot the refusal is resolved."""
+    if not item.remedy or (item.finding_class not in PENDING and "deploys/" not in item.remedy):
+        return item
+    remedy = REFUSED_FIRST if item.remedy == RUN else f"{REFUSED_FIRST}; then {item.remedy}"
+    return replace(item, remedy=remedy, disruption=None, by_person=True)
 
 
 def by_hand(item: Finding, cause: str) -> Finding:

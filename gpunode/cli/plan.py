@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from dataclasses import replace
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,13 @@ from gpunode.cli.selection import called, inventory_argument, limit_option, set_
 
 if TYPE_CHECKING:
     from gpunode.base.findings import Finding
+    from gpunode.base.verdicts import Refusal
     from gpunode.fleet.call import Call
     from gpunode.fleet.engine.parts import Scheduler
     from gpunode.fleet.nodes import Answer
     from gpunode.node import Node
     from gpunode.node.plan import Plan
+    from gpunode.settings import Settings
 
 # Host -> its plan, or the finding that says why there is none.
 Plans = dict[str, "Plan | Finding"]
@@ -93,13 +96,12 @@ def live_plans(inventory: Path, limit: tuple[str, ...], scheduler: Scheduler | N
 def _of(answer: Answer[Node]) -> Plan | Finding:
     from gpunode.fleet.access import errors
     from gpunode.node import Node
-    from gpunode.node.plan import refused_plan
 
     if answer.reading is None:
         return errors.unreached(answer.reason)
     if not isinstance(answer.reading, Node):
         return errors.unreadable(answer.reason)
-    return refused_plan(answer.refusal) if answer.refusal else _planned(answer.settings, answer.reading)
+    return planned(answer.settings, answer.reading, answer.refusal)
 
 
 def _offline(facts_file: Path, settings_file: Path) -> Plans:
@@ -109,19 +111,26 @@ def _offline(facts_file: Path, settings_file: Path) -> Plans:
     hosts = read_facts(facts_file)
     settings = read_settings(settings_file, tuple(host.name for host in hosts))
     return {
-        host.name: errors.unreached(host.reason) if host.node is None else _planned(settings[host.name], host.node)
+        host.name: errors.unreached(host.reason) if host.node is None else planned(settings[host.name], host.node)
         for host in hosts
     }
 
 
-def _planned(settings: Any, node: Any) -> Plan | Finding:
+def planned(
+    settings: Settings, node: Node, refusal: Refusal | None = None, today: date | None = None
+) -> Plan | Finding:
+    """Return the plan of a node, with what else is found of one that is refused; refusal: the cluster's."""
     from gpunode.fleet.access import errors
-    from gpunode.node.plan import plan as planned
+    from gpunode.node.plan import Plan
+    from gpunode.node.plan import plan as plan_of
+    from gpunode.node.verdict import judge_apart
 
     try:
-        return planned(settings, node)
+        made = Plan((refusal,), (), ()) if refusal else plan_of(settings, node, today)
+        found = judge_apart(settings, node, made.refusals, errors.unjudged) if made.refusals else ()
     except Exception as error:
         return errors.unjudged(error)
+    return replace(made, findings=found)
 
 
 def say_plans(plans: Plans, call: Call, show_all: bool = False, err: bool = False) -> None:

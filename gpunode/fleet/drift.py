@@ -9,7 +9,7 @@ from typing import Any
 
 # Before anything of pyinfra's.
 from gpunode.base import fast_import  # noqa: F401  # isort: skip
-from gpunode.base.findings import Finding, FindingClass, NodeReport, with_since, worst
+from gpunode.base.findings import Finding, FindingClass, NodeReport, with_since
 from gpunode.facts.node import Node as NodeFact
 from gpunode.fleet import nodes as fleet
 from gpunode.fleet.access import errors
@@ -18,7 +18,7 @@ from gpunode.fleet.nodes import Answer
 from gpunode.fleet.reports.run_end import refusal_finding
 from gpunode.node import Node
 from gpunode.node.preflight import refusals
-from gpunode.node.verdict import judge, summary
+from gpunode.node.verdict import judge_apart, summary
 
 
 def inspect(
@@ -56,12 +56,12 @@ def inspect(
 
 def _judged(answer: Answer[Node], report: NodeReport) -> Node | None:
     """Return the node as it was read; None where it was not, or cannot be what the settings ask."""
-    is_unsupported = worst(report.findings) is FindingClass.UNSUPPORTED
+    is_unsupported = any(item.finding_class is FindingClass.UNSUPPORTED for item in report.findings)
     return answer.reading if isinstance(answer.reading, Node) and not is_unsupported else None
 
 
 def contained_report(answer: Answer[Node]) -> NodeReport:
-    """Return a node's report; what cannot be judged is that node's error and no other's."""
+    """Return a node's report; what cannot be judged is an error of that node and component, and of no other."""
     try:
         return _report(answer)
     except Exception as error:
@@ -77,7 +77,7 @@ def _report(answer: Answer[Node]) -> NodeReport:
     if not isinstance(answer.reading, Node):
         return NodeReport(answer.name, (unread(answer),))
     refused = (answer.refusal,) if answer.refusal else refusals(answer.settings, answer.reading.machine)
-    unsupported = tuple(map(refusal_finding, refused))
-    findings = unsupported or judge(answer.settings, answer.reading)
+    found = judge_apart(answer.settings, answer.reading, refused, errors.unjudged)
+    findings = (*map(refusal_finding, refused), *found)
     waiting = dict(answer.reading.applied.waiting)
     return NodeReport(answer.name, with_since(findings, waiting), summary(answer.reading))

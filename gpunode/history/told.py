@@ -25,7 +25,7 @@ _AGENT = "agent"
 # Of whom a report says something even where it says nothing of what the settings ask.
 _NOT_JUDGED = frozenset({"node", _AGENT, "run"})
 # How a judge says that it knows nothing.
-_UNKNOWN = frozenset({"not known", "unknown", "unreadable", "not read"})
+_UNKNOWN = frozenset({"not known", "unknown", "unreadable", "not read", "cannot be judged"})
 # What is told of a host whose reader was lost (gpunode/fleet/engine/readings.py): it may never have been asked.
 _READER_LOST = "engine.part-lost"
 
@@ -48,7 +48,7 @@ class Scope(Enum):
     NOTHING = auto()
     # It answered, and was not understood.
     ANSWERED = auto()
-    # It cannot be what is asked, and nothing else was judged.
+    # Preflight refuses it: what is not told may not have been judged.
     REFUSED = auto()
     # What was judged is told; something else may not have been looked at.
     PARTS = auto()

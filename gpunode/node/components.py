@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from gpunode.base.decision import Decision, Step, behind, is_forbidden, marked
 from gpunode.base.disruption import Disruption
+from gpunode.base.findings import Finding
 from gpunode.components.containerd import decide as containerd
 from gpunode.components.crio import decide as crio
 from gpunode.components.cuda import decide as cuda
@@ -201,15 +202,25 @@ def in_order(settings: Settings) -> tuple[str, ...]:
     return tuple(names)
 
 
-def decisions(settings: Settings, node: Node) -> dict[str, Decision[Any]]:
+def decisions(
+    settings: Settings, node: Node, unjudged: Callable[[str, Exception], Finding] | None = None
+) -> dict[str, Decision[Any]]:
     """Return component -> decision, in order, of each that is enabled; settings resolved for the node's system.
 
-    A run stops at the first that is refused, and comes to no component behind it.
+    A run stops at the first that is refused, and comes to no component after it.
+
+    unjudged: makes the finding of a component, by its name, whose decision raises an error; None: raise the error
     """
     decided: dict[str, Decision[Any]] = {}
     for name in in_order(settings):
         if _BY_NAME[name].is_always_judged or getattr(getattr(settings, name, None), "enabled", True):
-            own, stop = _BY_NAME[name].decide(settings, node), _stop(decided)
+            try:
+                own = _BY_NAME[name].decide(settings, node)
+            except Exception as error:
+                if unjudged is None:
+                    raise
+                own = Decision((unjudged(name, error),), refusal=f"{name} cannot be judged")
+            stop = _stop(decided)
             decided[name] = marked(own if stop is None or name == "node" else behind(own, stop[1]))
     return decided
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from gpunode.base.decision import Decision, is_forbidden
 from gpunode.base.disruption import Disruption
-from gpunode.base.findings import Finding, FindingClass, with_since
+from gpunode.base.findings import Finding, FindingClass, finding_from, with_since
 from gpunode.base.reading import Reading
 from gpunode.node import Node
 from gpunode.node.components import decisions, in_order
@@ -59,11 +59,15 @@ class PlannedStep(Reading):
 
 @dataclass(frozen=True)
 class Plan(Reading):
-    """Hold what is to become of one node."""
+    """Hold what is to become of one node.
+
+    findings: what else is found of a node that is refused; of any other node its steps say that
+    """
 
     refusals: tuple[Refusal, ...]
     cautions: tuple[Caution, ...]
     steps: tuple[PlannedStep, ...]
+    findings: tuple[Finding, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -91,7 +95,8 @@ class Plan(Reading):
 
     def to_json(self) -> dict[str, Any]:
         """Return verdict and gravest disruption beside the fields."""
-        return {"verdict": self.verdict, "disruption": self.disruption.name, **super().to_json()}
+        findings = [item.to_json() for item in self.findings]
+        return {"verdict": self.verdict, "disruption": self.disruption.name, **super().to_json(), "findings": findings}
 
 
 def plan_from(found: Mapping[str, Any]) -> Plan:
@@ -104,12 +109,9 @@ def plan_from(found: Mapping[str, Any]) -> Plan:
         tuple(Refusal(**each) for each in found["refusals"]),
         tuple(Caution(**each) for each in found["cautions"]),
         tuple(steps),
+        # A plan of an earlier version has none.
+        tuple(map(finding_from, found.get("findings", ()))),
     )
-
-
-def refused_plan(refusal: Refusal) -> Plan:
-    """Return the plan for a node that is refused before anything of it is judged."""
-    return Plan((refusal,), (), ())
 
 
 def plan(settings: Settings, node: Node, today: date | None = None) -> Plan:

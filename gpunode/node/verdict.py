@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
+from gpunode.base.comparison import while_refused
 from gpunode.base.decision import Decision
 from gpunode.base.findings import Finding, NodeSummary
+from gpunode.base.verdicts import Refusal
+from gpunode.kubernetes.mig_label import asks
 from gpunode.node import Node
 from gpunode.node.components import decisions, own_files
 from gpunode.packages.driver_packages.sources import resolve_for_os
@@ -41,6 +45,27 @@ def judge(
 ) -> tuple[Finding, ...]:
     """Return one finding per thing that the settings ask of a node, good ones included; arguments as for `judged`."""
     return judged(settings, node, kept, decided)[0]
+
+
+def judge_apart(
+    settings: Settings, node: Node, refused: Collection[Refusal], unjudged: Callable[[Exception], Finding]
+) -> tuple[Finding, ...]:
+    """Return what `judge` returns; a component that cannot be judged has one finding that says so.
+
+    refused: why preflight refuses the node: what is found of it then has no remedy that begins with a run
+    unjudged: makes the finding of the error that a component's judge raised
+    """
+    resolved = resolve_for_os(settings, node.operating_system)
+    decided = decisions(resolved, node, lambda name, error: replace(unjudged(error), component=name))
+    try:
+        findings = judge(settings, node, decided=decided)
+    except Exception as error:
+        findings = (*(item for each in decided.values() for item in each.findings), unjudged(error))
+    if not refused:
+        return findings
+    # Where the label's MIG configuration is refused, it is not known what MIG should be.
+    left_out = "mig" if asks(settings) and any(each.component == "mig" for each in refused) else None
+    return tuple(while_refused(item) for item in findings if item.component != left_out)
 
 
 def judged(

@@ -11,12 +11,13 @@ from pydantic import TypeAdapter
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.document import COUNT, ERRORS, OF_CALL, TEXT, document_schema, each, objects
-from gpunode.cli.plan import Plans, as_json
+from gpunode.cli.plan import Plans, as_json, planned
 from gpunode.fleet.access import errors
 from gpunode.fleet.call import SOME_CALL
+from gpunode.fleet.reports.document import schema as drift_schema
 from gpunode.fleet.reports.plan_text import plan_text
 from gpunode.node import recorded
-from gpunode.node.plan import SCHEMA, Plan, plan
+from gpunode.node.plan import SCHEMA, Plan
 from tests.reference import fenced
 
 EXAMPLE = Path(__file__).resolve().parent.parent.parent / "docs" / "examples" / "plan"
@@ -32,7 +33,8 @@ that disturbs; or why the node is refused, with the reason, its source and a rem
 of every run decides by the same rules before it touches a node; what apt would install is judged by the plan from the
 lists as they are, and by a run from fresh ones. Steps are what the verdict finds wanting; what only a person can mend
 (a sick GPU, say) is a pending step. What could not be read or judged is a step that says `not known`, and the
-verdict of a node with nothing else is `not known`, never `nothing to do`: no run acts on it.
+verdict of a node with nothing else is `not known`, never `nothing to do`: no run acts on it. A refused node has no
+steps; what else is found of it is listed after the refusals, as `gpunode drift` has it.
 
 Of the cluster the plan has one thing: where MPS daemons of the device plugin run, it asks what the run changes there.
 A node whose daemon restarts under its pods has a step with these pods, the drain, or why it waits
@@ -69,6 +71,7 @@ With `--json` the plan is
 `limit` and `set` are what stood behind `--limit` and `--set` (of a value that may be secret: `<not shown>`),
 `inventory` is null with `--facts`, `errors` says why the page of `--html` could not be written, and a host that did not
 answer, or whose answer cannot be judged, has `{"verdict": "unreachable", "reason": …, "remedy": …, "code": …}`. A
+refused host has in `findings` what else is found of it, in the form of `gpunode drift --json`; others have none. A
 step's `what` names what its two sides are of; `not_known` says that the actual one could not be read or judged.
 `--output` has other ways of printing ([output](output.md)).
 [plan.schema.json](examples/plan/plan.schema.json) is the JSON schema of a PLAN,
@@ -98,7 +101,7 @@ def example() -> Plans:
     hosts = recorded.read_facts(EXAMPLE / "facts.json")
     settings = recorded.read_settings(EXAMPLE / "settings.yaml", tuple(host.name for host in hosts))
     return {
-        host.name: plan(settings[host.name], host.node, DAY) if host.node else errors.unreached(host.reason)
+        host.name: planned(settings[host.name], host.node, today=DAY) if host.node else errors.unreached(host.reason)
         for host in hosts
     }
 
@@ -110,6 +113,9 @@ def plan_schema() -> dict[str, Any]:
         if name == Disruption.__name__:
             definition.clear()
             definition.update({"type": "string", "enum": [level.name for level in Disruption]})
+    del schema["$defs"]["Finding"], schema["$defs"]["FindingClass"]
+    of_drift = drift_schema()["properties"]["hosts"]["additionalProperties"]
+    schema["properties"]["findings"] = of_drift["properties"]["findings"]
     schema["properties"] = {
         "verdict": {"type": "string", "enum": ["nothing to do", "can be done", "not known", "refused"]},
         "disruption": {"$ref": f"#/$defs/{Disruption.__name__}"},

@@ -53,7 +53,7 @@ class Fleet:
         )
         with ExitStack() as stack:
             stack.enter_context(patch.object(nodes, "read", read))
-            stack.enter_context(patch.object(drift, "judge", lambda *_: (good,)))
+            stack.enter_context(patch.object(drift, "judge_apart", lambda *_: (good,)))
             stack.enter_context(patch.object(fleet_cluster, "held_back", lambda *_: {}))
             return drift.inspect(self.inventory, only=only, limit=limit)
 

@@ -24,7 +24,6 @@ from gpunode.components.driver.loading import LOADED_MODULE
 from gpunode.fleet import drift, hooks
 from gpunode.fleet.drift import contained_report
 from gpunode.fleet.nodes import Answer
-from gpunode.settings import settings_from
 from tests.support.verify import GOOD, SETTINGS
 
 CLIPBOARD = "\x1b]52;c;cm0gLXJmIC8=\x07"
@@ -122,12 +121,6 @@ def test_a_node_that_cannot_be_judged_is_an_error_of_its_own(monkeypatch: pytest
 
     good = contained_report(Answer("gpu-2", SETTINGS, GOOD, None))
     assert {item.finding_class for item in good.findings} == {FindingClass.OK}
-    monkeypatch.setattr(drift, "judge", unable)
+    monkeypatch.setattr(drift, "judge_apart", unable)
     (found,) = contained_report(Answer("gpu-1", SETTINGS, GOOD, None)).findings
     assert found.finding_class is FindingClass.ERROR and "1.17.8_custom" in (found.cause or "")
-
-
-def test_a_node_that_cannot_become_what_is_asked_is_unsupported() -> None:
-    settings = settings_from({"driver": {"branch": "570"}, "cuda": {"version": "13.0"}})
-    report = contained_report(Answer("gpu-1", settings, GOOD, None))
-    assert {item.finding_class for item in report.findings} == {FindingClass.UNSUPPORTED}

@@ -74,6 +74,13 @@ def _host(name: str, plan: Mapping[str, Any]) -> Host:
 def _items(plan: Mapping[str, Any]) -> Iterator[Item]:
     for refusal in plan["refusals"]:
         yield Item(refusal["component"], "refused", refusal["reason"], told=_told(refusal))
+    # A document of an earlier version has none.
+    for finding in plan.get("findings", ()):
+        if finding["class"] != "ok":
+            kind = "not known" if finding["class"] == "not known" else "pending"
+            why = pairs({"found": finding["class"], "cause": finding["cause"]})
+            sides = finding["what"], finding["actual"], finding["desired"]
+            yield Item(finding["component"], kind, *sides, told=(*why, *_told(finding)))
     for number, step in enumerate(plan["steps"], 1):
         # A document of an earlier version knows no such step.
         unknown = step.get("not_known", False)

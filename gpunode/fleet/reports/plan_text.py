@@ -83,6 +83,10 @@ def _lines(who: str, found: Plan, since: list[str | None]) -> Iterator[str]:
         yield with_code(f"  refused: {refusal.component}: {refusal.reason}", refusal.code)
         yield f"    remedy: {refusal.remedy}"
         yield f"    source: {refusal.source}"
+    for item in found.findings:
+        if item.finding_class is not FindingClass.OK:
+            sides = f"{item.actual or 'none'}; desired: {item.desired}" if item.desired else item.actual or item.cause
+            yield with_code(f"  {item.finding_class}: {item.component}: {item.what}: {sides}", item.code)
     for number, (step, waits) in enumerate(zip(found.steps, since, strict=True), 1):
         yield _step(number, step, waits)
         if step.cause:

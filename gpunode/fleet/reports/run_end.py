@@ -136,7 +136,7 @@ def report_of(end: HostEnd) -> NodeReport | None:
     if end.unreached is not None:
         return NodeReport(end.name, (errors.unreached(end.unreached),))
     if end.refused:
-        return NodeReport(end.name, end.refused)
+        return NodeReport(end.name, (*end.refused, *(end.findings or ())))
     findings = end.findings or ()
     # The verdict may be what failed: then its findings tell more than that it did.
     if end.failure is not None and not any(map(_is_wrong, findings)):
@@ -270,7 +270,9 @@ def not_run(name: str, found: Plan | Finding) -> HostEnd | None:
     """Return the end of a host that no run is made on: it gave no answer, or is refused; None of the others."""
     if isinstance(found, Finding):
         return HostEnd(name, findings=(found,))
-    return HostEnd(name, refused=tuple(map(refusal_finding, found.refusals))) if found.refusals else None
+    if not found.refusals:
+        return None
+    return HostEnd(name, refused=tuple(map(refusal_finding, found.refusals)), findings=found.findings)
 
 
 def _run(told: HostEnd | None, name: str, progress: Progress, code: int) -> HostEnd:
