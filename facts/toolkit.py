@@ -17,6 +17,7 @@ from gpunode.packages.families.dnf import LOCKLIST
 
 # Where the toolkit's own unit takes the path of its specification from, among others.
 REFRESH_SETTINGS = "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env"
+_DAEMONS = ("containerd.service", "docker.service", "crio.service")
 
 
 class ContainerToolkit(NodeFact[Reading]):
@@ -24,7 +25,9 @@ class ContainerToolkit(NodeFact[Reading]):
 
     probe = shell_text(
         "components/toolkit/state",
-        shared=(PACKAGES, UNITS.of("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")),
+        shared=(PACKAGES, UNITS.of("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service", *_DAEMONS)),
+        DAEMONS=" ".join(_DAEMONS),
+        RUNTIMES=" ".join(tables.toolkit().runtimes),
         NAMES=" ".join(NAMES),
         HOLD=TOOLKIT_PREFERENCES,
         LOCKLIST=LOCKLIST,

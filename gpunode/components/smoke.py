@@ -19,6 +19,7 @@ from gpunode.system.smi import ListedGpu, parse_list
 
 _LOGS = "look at /var/log/nvidia-container-runtime.log (toolkit.debug = True writes it)"
 _RENEW = "run deploys/gpu_node.py, which makes CDI specifications of a former driver or MIG layout anew"
+_NONE = "the node itself has no libcuda.so.1: run `gpunode drift`, which tells how it comes back"
 _LDCONFIG = "look at nvidia-container-cli.ldconfig in the toolkit's config.toml, which names the program that does it"
 _BY = "supported-driver-capabilities in the toolkit's config.toml"
 # nvidia-smi's exit codes (NVML's), and the shell's for a program that cannot be started.
@@ -82,11 +83,9 @@ def driver_problems(node: Handed, seen: InContainer) -> Iterator[str]:
     yield from _of_smi(node, seen)
     if seen.cuda and not seen.linked:
         yield f"a container has {seen.cuda[0]}, and no libcuda.so.1 beside it, which programs ask for: {_LDCONFIG}"
-    elif not seen.cuda and node.cuda is not None and node.lets("compute"):
-        yield (
-            "a container that asks for all GPUs has no libcuda, without which no CUDA program starts; the node has "
-            f"{node.cuda}: {_RENEW}; else {_LOGS}"
-        )
+    elif not seen.cuda and node.lets("compute"):
+        remedy = f"the node has {node.cuda}: {_RENEW}; else {_LOGS}" if node.cuda is not None else _NONE
+        yield f"a container that asks for all GPUs has no libcuda, without which no CUDA program starts; {remedy}"
 
 
 def _of_smi(node: Handed, seen: InContainer) -> Iterator[str]:
@@ -125,9 +124,7 @@ def driver_notes(node: Handed, seen: InContainer) -> Iterator[str]:
         yield f"nvidia-smi was not run in a container: {_BY} has no utility, by which the toolkit hands it in"
     elif _is_unknown(node, seen):
         yield "nvidia-smi was not run in a container: on the node it is a script, for which a container needs more"
-    if not seen.cuda and node.cuda is None:
-        yield "no libcuda was looked for in a container: the node has no libcuda.so.1 in its folders of libraries"
-    elif not seen.cuda and not node.lets("compute"):
+    if not seen.cuda and not node.lets("compute"):
         yield f"a container has no libcuda: {_BY} has no compute, by which the toolkit hands it in"
 
 

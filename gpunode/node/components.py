@@ -62,7 +62,11 @@ def _cuda(settings: Settings, node: Node) -> Decision[Any]:
 
 
 def _toolkit(settings: Settings, node: Node) -> Decision[Any]:
-    return toolkit.decide(toolkit.desired_of(settings, node.operating_system), node.toolkit, node.driver)
+    if settings.toolkit.enabled:
+        return toolkit.decide(toolkit.desired_of(settings, node.operating_system), node.toolkit, node.driver)
+    # One that gpunode does not manage keeps containers from their start all the same.
+    used = {each.binary for each in node.containerd.runtimes} | {path for _, path in node.docker.runtimes}
+    return Decision(tuple(toolkit.judge_values({}, node.toolkit)) if node.toolkit.runtime_path in used - {None} else ())
 
 
 def _repositories(settings: Settings, node: Node) -> Decision[Any]:
@@ -176,7 +180,7 @@ COMPONENTS = (
     Component("mig", _mig, is_always_judged=True),
     Component("mps", _mps, is_always_judged=True),
     Component("power", _power, is_always_judged=True),
-    Component("toolkit", _toolkit, (toolkit_files,)),
+    Component("toolkit", _toolkit, (toolkit_files,), is_always_judged=True),
     Component("containerd", _containerd, (containerd_files,), files_first=True),
     Component("docker", _docker),
     Component("podman", _podman, (podman,)),

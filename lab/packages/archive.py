@@ -173,7 +173,7 @@ def _ubuntu_driver(version: str) -> list[Deb]:
     utils = f"nvidia-utils-{branch}-server"
     daemons = f"nvidia-compute-utils-{branch}-server"
     found = [
-        _library(library, full, "libnvidia-ml.so", provides="libnvidia-compute"),
+        _library(library, full, "libnvidia-ml.so", "libcuda.so", provides="libnvidia-compute"),
         _smi(utils, full, f"{library} (= {full}), python3", provides="nvidia-utils"),
         replace(
             daemon(daemons, version, "nvidia-persistenced", "nvidia-persistenced", "persistence daemon", full=full),
@@ -189,15 +189,16 @@ def _ubuntu_driver(version: str) -> list[Deb]:
     return found
 
 
-def _library(name: str, full: str, file: str, depends: str = "", provides: str = "") -> Deb:
+def _library(name: str, full: str, *files: str, depends: str = "", provides: str = "") -> Deb:
     version = full.split("-")[0]
-    path = f"{_LIBRARIES}/{file}"
     return Deb(
-        name, full, f"NVIDIA library {file}", depends=depends, provides=provides, conflicts=provides,
+        name, full, f"NVIDIA library {', '.join(files)}", depends=depends, provides=provides, conflicts=provides,
         replaces=provides,
-        files=(
-            Payload(f"{path}.{version}", f"SIMULATED {file} {version}\n".encode()),
-            Payload(f"{path}.1", link=f"{file}.{version}"),
+        files=tuple(
+            payload for file in files for payload in (
+                Payload(f"{_LIBRARIES}/{file}.{version}", f"SIMULATED {file} {version}\n".encode()),
+                Payload(f"{_LIBRARIES}/{file}.1", link=f"{file}.{version}"),
+            )
         ),
     )  # fmt: skip
 

@@ -200,7 +200,8 @@ def add_driver(
         script.write_text(_SAYS.format(listed=shlex.quote(listed(text, wanted)), status=status))
         script.chmod(0o755)
         mounts.append(_mount(script, "/usr/bin/nvidia-smi"))
-    for library in (root / _LIBRARIES).glob("libcuda.so.[0-9]*.*") if {"all", "compute"} & set(allowed) else ():
+    libraries = [each for folder in (_LIBRARIES, "usr/lib64") for each in (root / folder).glob("libcuda.so.[0-9]*.*")]
+    for library in libraries if {"all", "compute"} & set(allowed) else ():
         mounts.append(_mount(library, f"/{_LIBRARIES}/{library.name}"))
         # What the hook's ldconfig makes of it.
         link = bundle / str((config.get("root") or {}).get("path") or "rootfs") / _LIBRARIES / "libcuda.so.1"

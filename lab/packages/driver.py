@@ -105,8 +105,10 @@ def contents(payload: str, version: str) -> tuple[tuple[Payload, ...], tuple[tup
     """Return files and scripts of a SIMULATED content of the tables (lab/world/apt_driver.yaml: payload)."""
     if payload in _MODULE_FLAVOURS:
         return (), _module_scripts(version, _MODULE_FLAVOURS[payload])
-    if payload == "nvidia-smi-and-library":
-        return (*contents("nvidia-smi", version)[0], *contents("libnvidia-ml", version)[0]), ()
+    if payload == "nvidia-smi-and-libraries":
+        return (*contents("nvidia-smi", version)[0], *contents("libraries", version)[0]), ()
+    if payload == "libraries":
+        return (*contents("libnvidia-ml", version)[0], *contents("libcuda", version)[0]), ()
     if payload == "nvidia-smi":
         return (Payload("usr/bin/nvidia-smi", program(version), 0o755),), ()
     if payload == "nvidia-modprobe":
@@ -154,7 +156,7 @@ def packages_of(version: str) -> list[Deb]:
         ),
         _dkms("nvidia-kernel-open-dkms", "nvidia-kernel-dkms", version, "open"),
         _dkms("nvidia-kernel-dkms", "nvidia-kernel-open-dkms", version, "proprietary"),
-        Deb("libnvidia-ml1", full, "NVIDIA management library", files=contents("libnvidia-ml", version)[0]),
+        Deb("libnvidia-ml1", full, "NVIDIA management library", files=contents("libraries", version)[0]),
         Deb(
             "nvidia-driver-cuda",
             full,

@@ -17,7 +17,7 @@ case "$SMI" in absent*|unloaded*) ;; *)
   case "$first" in '#!'*) echo script=yes;; esac;;
 esac
 for folder in /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu /usr/lib64 /usr/lib /lib64 /lib; do
-  [ ! -e "$DRIVER_ROOT$folder/libcuda.so.1" ] || { echo "cuda=$DRIVER_ROOT$folder/libcuda.so.1"; break; }
+  [ ! -s "$DRIVER_ROOT$folder/libcuda.so.1" ] || { echo "cuda=$DRIVER_ROOT$folder/libcuda.so.1"; break; }
 done
 # shellcheck disable=SC2153
 sed -n 's/^supported-driver-capabilities *= *["'"'"']\([^"'"'"']*\).*/capabilities=\1/p' "$CONFIG"

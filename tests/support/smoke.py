@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from gpunode.components.smoke import Smoke, Trial
+from gpunode.components.smoke import Handed, Smoke, Trial
 
 DEVICES = ("/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl")
+# What containers get of the driver is the matter of tests/support/smoke_driver.py.
+HANDED = Handed(capabilities=("utility",))
 SEES, NOTHING, LOST = Trial(True, DEVICES), Trial(True), Trial(True, DEVICES[1:], DEVICES[:1])
-GOOD = Smoke("ctr", "/usr/bin/nvidia-container-runtime", DEVICES, SEES, NOTHING, NOTHING, SEES)
+GOOD = Smoke("ctr", "/usr/bin/nvidia-container-runtime", DEVICES, SEES, NOTHING, NOTHING, SEES, HANDED)
 
 
 def problems(smoke: Smoke, names: tuple[str, ...] = ()) -> dict[str, object]:

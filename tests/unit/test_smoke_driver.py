@@ -96,7 +96,7 @@ def test_the_node_s_libcuda_is_found_below_the_driver_s_root_wherever_it_has_lib
     tmp_path: Path, folder: str
 ) -> None:
     (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / folder / "libcuda.so.1").touch()
+    (tmp_path / folder / "libcuda.so.1").write_text("SIMULATED")
     text = f"DRIVER_ROOT={tmp_path}; SMI=absent=yes; CONFIG=/dev/null; ACCEPTED=x\n{script_file('smoke_choose')}"
     done = subprocess.run(
         ["sh", "-c", text], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False

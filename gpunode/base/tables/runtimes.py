@@ -47,10 +47,17 @@ class Toolkit(Row):
     """Hold toolkit.yaml: the first versions of the container toolkit that have something.
 
     `modes` of its runtime; `hooks` that a CDI specification may name; `refresh_since`: nvidia-cdi-refresh;
-    `mounts_in_mode_cdi`: its mode `cdi` takes mounts of a plain name.
+    `mounts_in_mode_cdi`: its mode `cdi` takes mounts of a plain name; `ldconfig_of_node`: a path needs an @.
+
+    `keys` of its config.toml -> what their values are; `files`: key -> modes that need its file; `runtimes`: those that
+    it takes where config.toml lists none.
     """
 
     modes: Table[str, str]
     hooks: Table[str, str]
     refresh_since: str
     mounts_in_mode_cdi: str
+    keys: Table[str, str]
+    files: Table[str, tuple[str, ...]]
+    ldconfig_of_node: str
+    runtimes: tuple[str, ...]

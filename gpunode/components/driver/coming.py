@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from gpunode.base import tables
+from gpunode.base import tables, versions
 from gpunode.base.comparison import RUN
 from gpunode.base.decision import Step, bad
 from gpunode.base.disruption import Disruption
@@ -99,7 +99,9 @@ def bring_modules(desired: Desired, actual: Actual, lacking: tuple[Finding, ...]
 MOVED = "an upgrade moved one package and not the other"
 _IS_LOST = "{lost} is lost, or of another version, while {names} is installed as desired"
 # Of a package that is missing with another, apt takes neither alone.
-_BRING_BACK = "install at once what is lost, at the driver's version: `{again} PACKAGE …` on the node"
+_BRING_BACK = (
+    "install what is lost again, at the driver's version: `{again} PACKAGE …` on the node; `{owner} {file}` names it"
+)
 _REMOVED, _MISSING = "{names} was removed, which gpunode holds", "no run has installed them yet, or they were removed"
 
 LIBRARY = driver_finding(
@@ -109,6 +111,29 @@ LIBRARY = driver_finding(
     causes=(MOVED, _IS_LOST),
     remedies=(RUN, _BRING_BACK),
 )
+_LOST = "the dynamic loader finds no libcuda.so.1, or an empty one"
+_OTHER = "by {origin} programs load {file}, which is not of the module's version: CUDA fails (error 803 or 804)"
+_NEWER = (
+    "by {origin} CUDA programs load {file}, which is newer than the module (cuda-compat): data-centre GPUs take some "
+    "pairs of versions, on all others CUDA fails (error 804)"
+)
+_NO_LOADER = "there is no ldconfig on the PATH, which reads the dynamic loader's cache"
+_CACHE = "the dynamic loader's cache"
+_UNCACHE = (
+    "take the folder of {file}, or of a link to it, out of /etc/ld.so.conf.d and run `ldconfig`; remove the file where "
+    "no line there names its folder"
+)
+_UNSET = "take the folder of {file}, or of a link to it, out of LD_LIBRARY_PATH in {origin}"
+_LOOK = "look for the pair in NVIDIA's CUDA compatibility guide, and start a CUDA program"
+_FIND = "look for it: `ls -lL /usr/lib*/libcuda.so.1 /usr/lib/*/libcuda.so.1` on the node"
+CUDA_LIBRARY = driver_finding(
+    "libcuda",
+    "CUDA programs do not load the libcuda of the driver.",
+    "Each loads libcuda.so.1 as the dynamic loader finds it: by LD_LIBRARY_PATH, by its cache, or in its own folders. "
+    "Without it, or with another version than the module's, every CUDA program fails, while nvidia-smi works.",
+    causes=(_LOST, _OTHER, _NEWER, _NO_LOADER, MOVED, _IS_LOST),
+    remedies=(RUN, _BRING_BACK, _UNCACHE, _UNSET, _LOOK, _FIND),
+)
 PACKAGES = driver_finding(
     "packages",
     "Packages of the driver are missing on the node.",
@@ -117,6 +142,44 @@ PACKAGES = driver_finding(
     "last program ends; without a library programs do not start.",
     causes=(_REMOVED, _MISSING),
 )
+
+
+def libraries(desired: Desired, actual: Actual) -> Iterator[Finding]:
+    """Judge libnvidia-ml, nvidia-smi's library, and yield what is wrong with libcuda, of a reading that has it."""
+    driver, to_be = actual.driver, actual.driver.module_version
+    # Where the node has no kernel of its own, its maker brings kernel and modules from elsewhere, as clouds do.
+    if desired.settings.is_elsewhere or (to_be is None and actual.boot.next_release is None):
+        to_be = driver.loaded_version
+    if actual.is_image:
+        to_be = desired.rule
+
+    def fits(version: str | None) -> bool:
+        if version is None or to_be is None:
+            return False
+        return versions.in_branch(version, to_be) if actual.is_image else version == to_be
+
+    library = driver.library_version
+    yield LIBRARY.compared(library, to_be or "that of a module on disk", fits(library), cause=MOVED)
+    if to_be is None or driver.cuda_library == "":
+        return
+    if driver.cuda_library is None and driver.loader_unknown:
+        yield CUDA_LIBRARY.not_known(to_be, _NO_LOADER, _FIND)
+        return
+    for origin, file in ((_CACHE, driver.cuda_library or ""), *driver.session_libraries):
+        version = file.rpartition(".so.")[2] or None
+        if fits(version):
+            continue
+        if origin == _CACHE and not driver.is_cuda_shadowed:
+            yield CUDA_LIBRARY.compared(version, to_be, False, cause=MOVED if file else _LOST)
+            return
+        is_newer = "/compat/" in file and str(version)[:3] > to_be[:3]
+        if is_newer and not any("GeForce" in gpu.name for gpu in actual.gpus.gpus):
+            yield CUDA_LIBRARY.not_known(None, _NEWER.format(origin=origin, file=file), _LOOK)
+        else:
+            remedy = (_UNCACHE if origin == _CACHE else _UNSET).format(origin=origin, file=file)
+            cause = _OTHER.format(origin=origin, file=file)
+            yield CUDA_LIBRARY.compared(version, to_be, False, cause=cause, remedy=remedy)
+        return
 
 
 def _missing(desired: Desired, actual: Actual) -> tuple[list[str], list[str]] | None:
@@ -180,8 +243,8 @@ def told_lost(item: Finding, desired: Desired, actual: Actual) -> Finding:
     """Return a difference that only the package manager mends, with what is lost and how it comes back."""
     if item.finding_class is FindingClass.OK:
         return item
-    names = ", ".join(name for name in desired.packages if belongs(name))
-    again = wording(actual.system).again
-    lost = "the library (libnvidia-ml, libcuda)" if item.code == LIBRARY.code else "nvidia-smi"
-    cause, remedy = _IS_LOST.format(lost=lost, names=names), _BRING_BACK.format(again=again)
+    names, words = ", ".join(name for name in desired.packages if belongs(name)), wording(actual.system)
+    lost = {LIBRARY.code: "libnvidia-ml.so", CUDA_LIBRARY.code: "libcuda.so"}.get(item.code, "nvidia-smi")
+    remedy = _BRING_BACK.format(again=words.again, owner=words.owner, file=lost)
+    cause = _IS_LOST.format(lost=lost, names=names)
     return replace(item, cause=cause, remedy=remedy, by_person=True)

@@ -12,14 +12,13 @@ from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.driver.coming import (
-    LIBRARY,
-    MOVED,
     bring,
     bring_back,
     bring_modules,
     brings_modules,
     hold,
     installs_nothing,
+    libraries,
     packages,
     told_lost,
 )
@@ -88,14 +87,16 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         return replace(removal, findings=_judged(settings, removal.findings, removal.steps))
     way, dkms = tuple(_installed_by(settings, driver)), tuple(_dkms(settings, driver))
     module, flavour = tuple(_module(desired, actual)), tuple(_flavour(desired, driver))
-    library = _library(desired, actual)
+    loaded = tuple(libraries(desired, actual))
+    # Another remedy than a run is of what the packages do not bring.
+    lost = tuple(item for item in bad(*loaded) if item.remedy == RUN)
     another = bad(*module, *flavour) if settings.installs else ()
     answers: tuple[Finding, ...] = (
         (gpus(len(actual.pci.gpus), actual.gpus),) if actual.has_gpu and not driver.reboot_pending else ()
     )
-    coming = (*bad(*way), *another, *bad(library, *dkms)) if settings.installs else ()
-    if coming and coming == bad(library) and installs_nothing(desired, actual):
-        coming, library = (), told_lost(library, desired, actual)
+    coming = (*bad(*way), *another, *lost, *bad(*dkms)) if settings.installs else ()
+    if coming and coming == lost and installs_nothing(desired, actual):
+        coming, loaded = (), tuple(told_lost(each, desired, actual) if each in lost else each for each in loaded)
     lacking = bad(*packages(desired, actual))
     if not coming and driver.loaded_version is not None and desired.lacks(driver):
         # What a GPU does not answer by may be the package that is missing.
@@ -134,7 +135,7 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         *module,
         *(item for item in loading.findings if item not in uvm),
         *flavour,
-        library,
+        *loaded,
         *uvm,
         *peermem.findings,
         *answers,
@@ -230,18 +231,6 @@ def _flavour(desired: Desired, actual: DriverState) -> Iterator[Finding]:
         disruption = Disruption.nothing if actual.loaded_version is None else Disruption.reboot
         good = found == desired.flavour
         yield FLAVOUR.compared(found, desired.flavour, good, disruption=disruption)
-
-
-def _library(desired: Desired, actual: Actual) -> Finding:
-    library, to_be = actual.driver.library_version, actual.driver.module_version
-    # Where the node has no kernel of its own, its maker brings kernel and modules from elsewhere, as clouds do.
-    if desired.settings.is_elsewhere or (to_be is None and actual.boot.next_release is None):
-        to_be = actual.driver.loaded_version
-    together = library is not None and library == to_be
-    if actual.is_image:
-        to_be = desired.rule
-        together = library is not None and to_be is not None and versions.in_branch(library, to_be)
-    return LIBRARY.compared(library, to_be or "that of a module on disk", together, cause=MOVED)
 
 
 def _held(desired: Desired, actual: DriverState) -> Iterator[Finding]:

@@ -52,6 +52,9 @@ class DriverState(Reading):
     the path of nvidia-smi there, `root_folder` says whether the folder is there at all, and `root_devices` whether it
     has devices in a dev of its own, as a driver container's has.
     `parameters` are (name without NVreg_, value) that the loaded module goes by, where it tells.
+    `cuda_library`: the file that the dynamic loader loads as libcuda.so.1; None: there is none; empty: an older
+    reading, which does not have it. `loader_unknown`: the loader's cache could not be read. `session_libraries` are
+    (file, library): what the LD_LIBRARY_PATH of that file puts in front, in login shells.
     """
 
     packages: tuple[tuple[str, str], ...]
@@ -79,6 +82,9 @@ class DriverState(Reading):
     root_smi: str | None = None
     root_devices: bool = False
     pinned: tuple[tuple[str, str], ...] = ()
+    cuda_library: str | None = ""
+    loader_unknown: bool = False
+    session_libraries: tuple[tuple[str, str], ...] = ()
 
     @property
     def module_flavour(self) -> str | None:
@@ -103,6 +109,16 @@ class DriverState(Reading):
     def service(self, name: str) -> Service | None:
         """Return a service by its unit's name without the ending, None where there is no such unit."""
         return next((service for service in self.services if service.name == name), None)
+
+    @property
+    def cuda_version(self) -> str | None:
+        """Return the version of libcuda as its file's name has it; None where it is lost, empty where not read."""
+        return None if self.cuda_library is None else self.cuda_library.rpartition(".so.")[2]
+
+    @property
+    def is_cuda_shadowed(self) -> bool:
+        """Say whether the dynamic loader takes a libcuda from a folder that no driver's installer fills."""
+        return not self.is_elsewhere and not (self.cuda_library or "/lib").startswith(("/usr/lib", "/lib"))
 
     @property
     def branch(self) -> str | None:
@@ -204,8 +220,10 @@ def parse_driver(lines: list[str]) -> DriverState:
     loaded = found.get("loaded")
     if loaded is None and proc_version and (match := _VERSION.search(proc_version)):
         loaded = match[1]
-    library = found.get("library")
+    libraries = {path.rpartition("/")[2].partition(".")[0]: path for path in repeated(lines, "library")}
+    library = libraries.get("libnvidia-ml")
     library_version = library.rpartition(".so.")[2] if library else None
+    session = (line.partition(" ") for line in repeated(lines, "session"))
     module = module_fields(repeated(lines, "modinfo"))
     module_version = module.get("version")
     versions = {module_version, library_version} - {None}
@@ -249,4 +267,7 @@ def parse_driver(lines: list[str]) -> DriverState:
         root_smi=found.get("root_smi"),
         root_devices=found.get("root_devices") == "yes",
         pinned=tuple(sorted(_pinned(lines).items())),
+        cuda_library=libraries.get("libcuda"),
+        loader_unknown=found.get("loader") == "unknown",
+        session_libraries=tuple((origin, file) for origin, _, file in session),
     )

@@ -57,11 +57,53 @@ fi
 if [ -r /proc/driver/nvidia/version ]; then
   IFS= read -r version < /proc/driver/nvidia/version; printf 'proc=%s\n' "$version"
 fi
-for library in "$DRIVER_ROOT"/usr/lib/*-linux-gnu/libnvidia-ml.so.1 "$DRIVER_ROOT"/usr/lib64/libnvidia-ml.so.1 \
-  "$DRIVER_ROOT"/usr/lib/libnvidia-ml.so.1 ${DRIVER_ROOT:+"$DRIVER_ROOT"/lib64/libnvidia-ml.so.1 \
-  "$DRIVER_ROOT"/lib/*-linux-gnu/libnvidia-ml.so.1 "$DRIVER_ROOT"/libnvidia-ml.so.1}; do
-  [ ! -e "$library" ] || { echo "library=$(readlink -f "$library")"; break; }
+# The dynamic loader takes the first entry of its cache whose file is there, else what is in its own folders. Below a
+# root of its own the container toolkit looks for the driver in these folders. A library without content loads nowhere.
+cached=; at=$DRIVER_ROOT
+if [ -n "$DRIVER_ROOT" ]; then
+  set -- "$at"/usr/lib/*-linux-gnu "$at/usr/lib64" "$at/usr/lib" "$at/lib64" "$at"/lib/*-linux-gnu "$at"
+else
+  case "$MANAGER" in
+    dnf*|zypper) set -- /lib64 /usr/lib64;;
+    *) set -- /lib/x86_64-linux-gnu /lib/aarch64-linux-gnu /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu \
+      /lib64 /usr/lib64 /lib /usr/lib;;
+  esac
+  command -v ldconfig > /dev/null || echo loader=unknown
+  cached=$(ldconfig -p | grep -E '^[[:space:]]*lib(cuda|nvidia-ml)\.so\.1 \(libc6,(x86-64|AArch64)')
+fi
+libraries=
+for name in libnvidia-ml.so.1 libcuda.so.1; do
+  first=
+  set -f; IFS=$NL
+  for line in $cached; do
+    case "$line" in *"$name "*) [ ! -s "${line##*=> }" ] || { first=${line##*=> }; break; };; esac
+  done
+  unset IFS; set +f
+  for folder in "$@"; do
+    [ -z "$first" ] || break
+    [ ! -s "$folder/$name" ] || first=$folder/$name
+  done
+  libraries=$libraries${first:+$first$NL}
 done
+set -- /etc/environment /etc/profile.d/*.sh
+set -f; IFS=$NL
+# shellcheck disable=SC2086  # A line is a word.
+[ -z "$libraries" ] || for library in $(readlink -f $libraries); do echo "library=$library"; done
+# What a login shell puts in front of both.
+if [ -z "$DRIVER_ROOT" ]; then
+  # shellcheck disable=SC2013  # $IFS is a line end.
+  for line in $(grep -s '^[^#]*LD_LIBRARY_PATH=' /dev/null "$@"); do
+    IFS=":=\"' ;\$"
+    for folder in ${line#*LD_LIBRARY_PATH=}; do
+      case "$folder" in /*) ;; *) continue;; esac
+      for name in libnvidia-ml.so.1 libcuda.so.1; do
+        [ ! -s "$folder/$name" ] || echo "session=${line%%:*} $(readlink -f "$folder/$name")"
+      done
+    done
+    IFS=$NL
+  done
+fi
+unset IFS; set +f
 if [ -n "$DRIVER_ROOT" ]; then
   echo "root=$DRIVER_ROOT"
   [ ! -d "$DRIVER_ROOT" ] || echo root_folder=yes

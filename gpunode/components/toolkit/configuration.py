@@ -6,14 +6,16 @@ nobody asked for stays as it is, and a text that already says what is asked come
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import tomlkit
 from tomlkit.items import InlineTable
 
+from gpunode.base import tables, versions
 from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, plain, put, table_in
+from gpunode.components.toolkit.state import ContainerToolkit
 from gpunode.settings.toolkit import ToolkitSettings
 
 PATH = "/etc/nvidia-container-runtime/config.toml"
@@ -124,6 +126,43 @@ def differences(text: str | None, desired: Asked) -> tuple[Difference, ...]:
         if present != value or type(present) is not type(value):
             found.append(Difference(".".join(key), _written(present), _written(value)))
     return tuple(found)
+
+
+def faults(actual: ContainerToolkit, desired: Asked, version: str | None) -> list[Difference]:
+    """Return the values by which no container starts, or none gets a GPU; not those that a run writes (`desired`).
+
+    version: the toolkit's, None where another one comes. Raises ConfigurationRefused as `differences` does.
+    """
+    table, text, files = tables.toolkit(), plain(actual.config_text or ""), dict(actual.files)
+    paths = {key: tuple(key.split(".")) for key in table.keys}
+    values = {key: value for key, path in paths.items() if (value := _value(text, path)) is not None}
+    wrong = {key: kind for key, kind in table.keys.items() if key in values and not _KINDS[kind](values[key])}
+    typed = {key: value for key, value in values.items() if key not in wrong}
+    modes = [mode for mode, first in table.modes.items() if version is None or versions.at_least(version, first)]
+    mode, listed = (typed.get(f"{_RUNTIME}.{key}") for key in ("mode", "runtimes"))
+    if mode is not None and mode not in modes:
+        wrong[f"{_RUNTIME}.mode"] = f"one of {', '.join(modes)}"
+    if actual.daemons and all(files.get(name) in ("-", "e") for name in (table.runtimes if listed is None else listed)):
+        wrong[f"{_RUNTIME}.runtimes"] = "a list with a program that is there"
+    if version is not None:
+        if mode in (None, "auto"):
+            mode = "jit-cdi" if "jit-cdi" in modes else "legacy"
+        for key, needing in table.files.items():
+            if mode in needing and "/" in (path := typed.get(key, "")) and files.get(path) == "-":
+                wrong[key] = "a path that is there"
+        by_node = versions.at_least(version, table.ldconfig_of_node) and typed.get(_FROM_CONTAINER) is not True
+        if by_node and not typed.get(_LDCONFIG, "@").startswith("@"):
+            wrong[_LDCONFIG] = "a path of the node with an @ in front"
+    return [Difference(key, _written(values.get(key)), wrong[key]) for key in wrong if paths[key] not in desired]
+
+
+_LDCONFIG, _FROM_CONTAINER = f"{_CLI}.ldconfig", "features.allow-ldconfig-from-container"
+# What a value is, in the words of gpunode/data/toolkit.yaml.
+_KINDS: Mapping[str, Callable[[Any], bool]] = {
+    "a text": lambda value: isinstance(value, str),
+    "true or false": lambda value: isinstance(value, bool),
+    "a list of texts": lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value),
+}
 
 
 def _value(table: Mapping[str, Any], key: Key) -> Any:

@@ -22,6 +22,7 @@ from gpunode.components.toolkit.configuration import (
     Asked,
     asked_of,
     differences,
+    faults,
     judged_of,
     others_root,
     render,
@@ -106,6 +107,15 @@ CONFIGURATION = _declared(
     "It decides how containers get GPUs, and whether unprivileged containers may request any of them.",
     remedies=(RUN, _MEND),
 )
+_FAULT = "by {key} = {actual} no container starts, or none gets a GPU"
+VALUES = _declared(
+    "values of config.toml",
+    "The container toolkit's config.toml has a value by which containers do not start.",
+    "nvidia-container-runtime reads it at each start of a container. It ends at a value of another type, at a mode "
+    "that it does not know, and where no program of `runtimes` is there.",
+    causes=(_FAULT,),
+    remedies=(f"correct {PATH} by hand; without the line the toolkit takes its default",),
+)
 
 
 @dataclass(frozen=True)
@@ -186,7 +196,8 @@ def decide(desired: Desired, actual: ContainerToolkit, driver: DriverState) -> D
         # Behind what is refused the run comes to nothing else.
         refusal = refusal or each.refusal
         steps += [replace(step, waits=refusal or step.waits) for step in each.steps]
-    findings = (*packages, *legacy, *held, *(item for each in rest for item in each.findings))
+    values = judge_values(desired.configuration, actual, coming)
+    findings = (*packages, *legacy, *held, *values, *(item for each in rest for item in each.findings))
     return Decision(findings, tuple(steps), refusal)
 
 
@@ -262,6 +273,22 @@ def decide_configuration(settings: Asked, actual: ContainerToolkit, coming: bool
     return Decision((item,), (Step("write config.toml", bad(item), Disruption.nothing, change=Configuration(new)),))
 
 
+def judge_values(settings: Asked, actual: ContainerToolkit, coming: bool = False) -> Iterator[Finding]:
+    """Yield what of config.toml keeps containers from their start, whatever is desired; `settings` is written."""
+    settings = judged_of(actual.config_text, settings)
+    try:
+        found = faults(actual, settings, None if coming else actual.version)
+    except ConfigurationRefused as error:
+        if not settings:
+            yield CONFIGURATION.compared("unreadable", "as TOML", False, cause=str(error), remedy=_MEND)
+        return
+    if found:
+        actual_values, allowed = ("; ".join(f"{item.key} {getattr(item, side)}" for item in found) for side in _SIDES)
+        cause = "; ".join(_FAULT.format(key=item.key, actual=item.actual) for item in found)
+        yield VALUES.compared(actual_values, allowed, False, cause=cause)
+
+
+_SIDES = ("actual", "desired")
 # Family -> what its versionlock's list is to say.
 _LOCKED = MappingProxyType({"dnf": dnf.locked, "dnf5": dnf5.locked})
 

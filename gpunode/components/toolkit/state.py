@@ -59,6 +59,8 @@ class ContainerToolkit(Reading):
     and where a newer toolkit has left it behind; `cdi_output` is where that unit writes. `unlinked` are device nodes
     without a link in /dev/char, `link_rule` says whether our udev rule makes these links. `names` are those of the
     packages that belong together. `locking_off`: dnf's plugin versionlock is there, and somebody has switched it off.
+    `files`: each program or path that config.toml names -> `x` where it is a program, `e` where it is anything else,
+    `-` where it is not there; `daemons` are the units of container runtimes that the node has.
     """
 
     packages: tuple[tuple[str, str], ...]
@@ -75,6 +77,8 @@ class ContainerToolkit(Reading):
     link_rule: bool = False
     names: tuple[str, ...] = PACKAGES
     locking_off: bool = False
+    files: tuple[tuple[str, str], ...] = ()
+    daemons: tuple[str, ...] = ()
 
     @property
     def package_versions(self) -> tuple[str, ...]:
@@ -139,6 +143,8 @@ def parse_toolkit(lines: list[str]) -> ContainerToolkit:
         cdi_output=found.get("refresh_output") if refreshes else None,
         unlinked=tuple(repeated(lines, "unlinked")),
         link_rule=found.get("link_rule") == "yes",
+        files=tuple((line[2:], line[:1]) for line in repeated(lines, "file")),
+        daemons=tuple(repeated(lines, "daemon")),
         names=PACMAN_PACKAGES if found.get("names") == "arch" else PACKAGES,
     )
 

@@ -2,7 +2,8 @@
 # for the node's packages (facts/packages.py) and the units nvidia-cdi-refresh.path and .service (system/unit.sh).
 # Takes NAMES of the packages that belong together; HOLD and LOCKLIST, the files that hold them by apt and by dnf (by
 # dnf 5 it is VERSIONLOCK of its functions);
-# CONFIGURATION, the toolkit's own; CDI_MARK, the first line of a specification of gpunode's; LATER_HOOKS, an expression
+# CONFIGURATION, the toolkit's own; DAEMONS, units of container runtimes, and RUNTIMES, programs that these start
+# containers with; CDI_MARK, the first line of a specification of gpunode's; LATER_HOOKS, an expression
 # of the hooks that not every toolkit has; REFRESH_SETTINGS, a file of variables for the unit; LINK_RULE, gpunode's udev
 # rule.
 #
@@ -42,6 +43,41 @@ unset IFS; set +f
 if command -v nvidia-ctk > /dev/null; then version=$(nvidia-ctk --version); echo "ctk=${version%%"$NL"*}"; fi
 echo "runtime=$(command -v nvidia-container-runtime)"
 [ ! -f "$CONFIGURATION" ] || echo "config=$(base64 -w0 "$CONFIGURATION")"
+# The runtime looks for a program on the PATH of the daemon that starts it, and in its own list of folders.
+folders=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+for daemon in $DAEMONS; do
+  unit "$daemon" && says LoadState && [ "$SAID" = loaded ] || continue
+  echo "daemon=$daemon"
+  says Environment
+  set -f
+  for word in $SAID; do case "$word" in PATH=*) folders=$folders:${word#PATH=};; esac; done
+  set +f
+done
+looked() {
+  kind=-; path=${1#@}
+  # shellcheck disable=SC2086  # A folder is a word.
+  case "$path" in
+    */*) set -- "$1" "$path"; [ "$path" = "$1" ] || set -- "$1" "${path%.real}" "${path%.real}.real";;
+    *) set -f; IFS=:; set -- "$1" $folders; unset IFS; set +f;;
+  esac
+  name=$1; shift
+  for place in "$@"; do
+    case "$path" in */*) ;; *) place=$place/$path;; esac
+    if [ -f "$place" ] && [ -x "$place" ]; then kind=x; break; elif [ -e "$place" ]; then kind=e; fi
+  done
+  echo "file=$kind $name"
+}
+for name in $RUNTIMES; do looked "$name"; done
+if [ -r "$CONFIGURATION" ]; then
+  while read -r line || [ -n "$line" ]; do
+    while :; do
+      # A text with an escape in it is not what it looks like.
+      case "$line" in '#'*|*\\*) break;; *[\"\']*[\"\']*) ;; *) break;; esac
+      line=${line#*[\"\']}; name=${line%%[\"\']*}; line=${line#"$name"?}
+      looked "$name"
+    done
+  done < "$CONFIGURATION"
+fi
 
 # The unit runs only where its pattern is in the kernel's list of modules. Each release has another one: it may pass
 # over Debian's own drivers (modules nvidia-current, nvidia-current-open) and over compressed modules, and is none then.

@@ -15,12 +15,13 @@ from gpunode.system.operating_system import OperatingSystem
 class Wording:
     """Hold what people of one family type.
 
-    It is what lists installed packages, installs, installs again, removes, shows the versions that the repositories
-    have, tells of and ends what was interrupted, and makes initial file systems; `elsewhere` says where packages are
-    that the distribution itself lacks.
+    It is what lists installed packages, names the package of a file that is gone, installs, installs again, removes,
+    shows the versions that the repositories have, tells of and ends what was interrupted, and makes initial file
+    systems; `elsewhere` says where packages are that the distribution itself lacks.
     """
 
     installed: str
+    owner: str
     install: str
     again: str
     remove: str
@@ -37,6 +38,7 @@ class Wording:
 
 _DNF = Wording(
     installed="rpm -qa",
+    owner="rpm -qa --filesbypkg | grep",
     install="dnf install",
     again="dnf reinstall",
     remove="dnf remove",
@@ -48,6 +50,7 @@ _WORDS: Mapping[str, Wording] = MappingProxyType(
     {
         "apt": Wording(
             installed="dpkg-query -W",
+            owner="dpkg -S",
             install="apt-get install",
             again="apt-get install --reinstall",
             remove="apt-get remove",
@@ -59,6 +62,7 @@ _WORDS: Mapping[str, Wording] = MappingProxyType(
         "dnf5": _DNF,
         "zypper": Wording(
             installed="rpm -qa",
+            owner="rpm -qa --filesbypkg | grep",
             install="zypper install",
             again="zypper install --force",
             remove="zypper remove",
@@ -68,6 +72,7 @@ _WORDS: Mapping[str, Wording] = MappingProxyType(
         ),
         "pacman": Wording(
             installed="pacman -Q",
+            owner="pacman -Ql | grep",
             install="pacman -S",
             again="pacman -S",
             remove="pacman -R",
@@ -80,6 +85,7 @@ _WORDS: Mapping[str, Wording] = MappingProxyType(
 # Of a system that is in no table, and is refused as such.
 _ANY = Wording(
     installed="the list of installed packages",
+    owner="the list of installed files",
     install="install",
     again="install again",
     remove="remove",

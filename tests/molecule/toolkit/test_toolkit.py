@@ -277,12 +277,12 @@ ELSEWHERE = f"""
 set -eu
 mkdir -p {ROOT}/usr/bin {ROOT}/usr/lib/x86_64-linux-gnu {ROOT}/dev
 mv /usr/bin/nvidia-smi {ROOT}/usr/bin/
-mv /usr/lib/x86_64-linux-gnu/libnvidia-ml.so* {ROOT}/usr/lib/x86_64-linux-gnu/
+mv /usr/lib/x86_64-linux-gnu/libnvidia-ml.so* /usr/lib/x86_64-linux-gnu/libcuda.so* {ROOT}/usr/lib/x86_64-linux-gnu/
 """
 BACK = f"""
 set -eu
 mv {ROOT}/usr/bin/nvidia-smi /usr/bin/
-mv {ROOT}/usr/lib/x86_64-linux-gnu/libnvidia-ml.so* /usr/lib/x86_64-linux-gnu/
+mv {ROOT}/usr/lib/x86_64-linux-gnu/lib*.so* /usr/lib/x86_64-linux-gnu/
 rm -r {ROOT}
 """
 
