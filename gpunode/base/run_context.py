@@ -54,3 +54,5 @@ class Slot(Generic[T]):
 ANNOUNCING = Slot(bool)
 # What the operation that runs on a host has given as reasons why it is about to fail.
 FAILURE_REASONS: Slot[list[str]] = Slot(list)
+# Why the last command on a host failed; empty where it did not.
+COMMAND_ERROR: Slot[str] = Slot(str)

@@ -21,13 +21,14 @@ from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.host import Host
 from pyinfra.api.state import BaseStateCallback, State, StateStage
 
+from gpunode.base.errors import in_words
 from gpunode.base.findings import Finding
 from gpunode.base.folding import NARROWEST, UNBOUND
 from gpunode.base.messages import Scope
 from gpunode.base.run_context import FAILURE_REASONS, Slot
 from gpunode.base.terminal import logged
 from gpunode.base.verdicts import Refusal, RefusalMessage
-from gpunode.fleet.access import errors
+from gpunode.fleet.access import connecting, errors
 from gpunode.fleet.call import Call, told_call
 from gpunode.fleet.reports.run_end import Failure, HostEnd, refusal_finding, verdict_text
 from gpunode.fleet.run import events
@@ -131,12 +132,15 @@ def tell(state: State) -> None:
     """
     hosts = [host for host in state.inventory if state.is_host_in_limit(host)]
     began = state.current_stage >= StateStage.Execute and any(_known.of(host).ours for host in hosts)
-    unconnected = state.current_stage == StateStage.Connect and any(_end(host).unreached for host in hosts)
-    if not began and not (unconnected and _is_asked_for()):
+    _note_broken(state, hosts)
+    unreached = [host for host in hosts if _end(host).unreached]
+    unread = state.current_stage == StateStage.Prepare and any(_known.of(host).ours for host in unreached)
+    unconnected = state.current_stage == StateStage.Connect and bool(unreached)
+    if not began and not unread and not (unconnected and _is_asked_for()):
         return
     _note_cut_off(state, hosts)
     # Of a host that was not reached no deploy could say whether it takes part.
-    ends = [_end(host) for host in hosts if _known.of(host).ours or unconnected or _end(host).unreached is not None]
+    ends = [_end(host) for host in hosts if host in unreached or unconnected or (_known.of(host).ours and not unread)]
     if (cluster := _cluster.of(state)) is not None:
         ends.append(cluster)
     events.tell("ended", hosts=[end.to_json() for end in ends])
@@ -144,6 +148,15 @@ def tell(state: State) -> None:
     logger.info("--> Verdict:")
     for line in verdict_text(ends, columns, _call(hosts)).splitlines():
         logger.info(logged(line))
+
+
+def _note_broken(state: State, hosts: Iterable[Host]) -> None:
+    """Note the hosts that failed because the connection to them broke, and during what."""
+    for host in hosts:
+        if host in state.failed_hosts and connecting.is_broken(host.connector):
+            failure = _end(host).failure
+            step = f"during “{failure.operation}”" if failure else "while the node was read"
+            _note(host, unreached=errors.broken(step, changes=failure is not None))
 
 
 def _note_cut_off(state: State, hosts: Iterable[Host]) -> None:
@@ -181,7 +194,7 @@ def _what_ended_it() -> str:
     error = getattr(error, "exception", error)
     if error is None or isinstance(error, SystemExit | KeyboardInterrupt):
         return "it was interrupted"
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:_MOST]}"
+    return in_words(error)[:_MOST]
 
 
 def _call(hosts: Iterable[Host]) -> Call:

@@ -19,11 +19,15 @@ from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
 
+from paramiko import SSHException
+from pyinfra import logger
+from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.sshuserclient import SSHClient
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from gpunode.base.probe import shell_text
-from gpunode.fleet.access import errors
+from gpunode.base.run_context import COMMAND_ERROR
+from gpunode.fleet.access import connecting, errors
 
 Method = Callable[..., Any]
 
@@ -37,6 +41,9 @@ MARK = "gpunode: this login shell is a csh"
 # a text with any mistake in it, of which it tells the first.
 GUARD = f"""test "$?shell" = 1 && exec sh -c "echo '{MARK}'; exit 97"\n"""
 _FISH = "fish: "
+_BEFORE_ITS_ANSWER = "before its answer came"
+# Characters of what a command printed that are kept as the reason of its failure.
+_MOST = 1000
 # csh on BSD ends a word at 1024 characters ("Word too long.").
 _WORD = 900
 
@@ -96,11 +103,32 @@ def any_login_shell(run_shell_command: Method, self: Any, *args: Any, **kwargs: 
 
 def explained(run_shell_command: Method, self: Any, *args: Any, **kwargs: Any) -> tuple[bool, CommandOutput]:
     """Run a command; where none runs, its output ends with cause and remedy, where pyinfra prints it."""
-    succeeded, output = run_shell_command(self, *args, **kwargs)
-    found = None if succeeded else errors.explained(output.output_lines)
-    if found is None:
+    try:
+        succeeded, output = run_shell_command(self, *args, **kwargs)
+    # EOFError is none of the errors that pyinfra expects of a connection, and would end the whole run.
+    except (OSError, EOFError, SSHException) as error:
+        COMMAND_ERROR.set(self.host, str(error))
+        if not connecting.is_broken(self):
+            raise
+        succeeded, output = False, CommandOutput([])
+    if succeeded:
+        COMMAND_ERROR.set(self.host, "")
         return succeeded, output
-    return False, CommandOutput([*output, OutputLine("stderr", errors.sentence(found))])
+    found = errors.explained(output.output_lines)
+    said = errors.broken(_BEFORE_ITS_ANSWER) if connecting.is_broken(self) else found and errors.sentence(found)
+    COMMAND_ERROR.set(self.host, said or "; ".join(line for line in output.output_lines if line.strip())[-_MOST:])
+    return False, CommandOutput([*output, OutputLine("stderr", said)]) if said else output
+
+
+def carried(method: Method, self: SSHConnector, *args: Any, **kwargs: Any) -> bool:
+    """Carry a file to or from a host; return False where the connection breaks, with the reason logged."""
+    try:
+        return bool(method(self, *args, **kwargs))
+    except (OSError, EOFError, SSHException):
+        if not connecting.is_broken(self):
+            raise
+        self.host.log_styled(errors.broken(_BEFORE_ITS_ANSWER), fg="red", log_func=logger.error)
+        return False
 
 
 def asks_on_a_terminal(with_sudo_retry: Method, host: Any, arguments: Any, execute: Callable[[], Any]) -> Any:
