@@ -31,12 +31,14 @@ class ExplainedCommand(StringCommand):
         try:
             succeeded, output = super().execute(state, host, connector_arguments)
         # EOFError is none of the errors that pyinfra (3.10) expects of a connection, and would end the whole run.
-        except (OSError, EOFError, SSHException):
-            succeeded, output = False, CommandOutput([])
-        # A script of ours never fails without a word.
-        causes = _causes(output)
-        said = (*explained_by_apt(causes), *explained_by_zypper(causes))
-        found = said if any(line.line.strip() for line in output) else (_LOST,)
+        except (OSError, EOFError, SSHException) as error:
+            succeeded, output = False, CommandOutput([OutputLine("stderr", str(error) or _LOST.cause)])
+            found: tuple[Explanation, ...] = (_LOST,)
+        else:
+            # A script of ours never fails without a word.
+            causes = _causes(output)
+            said = (*explained_by_apt(causes), *explained_by_zypper(causes))
+            found = said if any(line.line.strip() for line in output) else (_LOST,)
         if succeeded:
             # What a command prints is not shown where it succeeds.
             for line in output:

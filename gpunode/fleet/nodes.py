@@ -189,22 +189,15 @@ def _begun(inventory: Inventory, names: Collection[str], at_once: int | None = N
 
 
 def _row(name: str, reading: Any, connect_errors: _ConnectErrors) -> local.Row:
-    if isinstance(reading, _Unanswered):
-        return name, None, reading.reason, False
+    if isinstance(reading, str):
+        return name, None, reading, False
     if reading is None:
         return name, None, *connect_errors.reasons.get(name, ("no connection", False))
     return name, reading, reading.reason if isinstance(reading, Unknown) else None, False
 
 
-@dataclass(frozen=True)
-class _Unanswered:
-    """Why a host that was reached gave no answer."""
-
-    reason: str
-
-
 def _readings(state: State, fact: type[NodeFact[Any]], seconds: float, step: Callable[[], None]) -> dict[str, Any]:
-    """Return what each host answered that was reached; it is left as soon as it has, and the next one's turn comes."""
+    """Return what each host answered that was reached, or why it did not; then the next one's turn comes."""
 
     def ask(host: Host) -> Any:
         with Timeout(seconds) as timeout:
@@ -212,12 +205,12 @@ def _readings(state: State, fact: type[NodeFact[Any]], seconds: float, step: Cal
                 with ctx_config.use(state.config.copy()), ctx_host.use(host):
                     reading = get_fact(state, host, fact, apply_failed_hosts=False)
                 if isinstance(reading, Unknown) and connecting.is_broken(host.connector):
-                    return _Unanswered(errors.broken("while the node was read", changes=False))
+                    return errors.broken("while the node was read")
                 return reading
             except Timeout as passed:
                 if passed is not timeout:
                     raise
-                return _Unanswered(f"no answer within {seconds:g} s")
+                return f"no answer within {seconds:g} s"
 
     def connect_and_ask(host: Host) -> Any:
         try:

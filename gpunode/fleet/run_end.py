@@ -133,14 +133,12 @@ def tell(state: State) -> None:
     hosts = [host for host in state.inventory if state.is_host_in_limit(host)]
     began = state.current_stage >= StateStage.Execute and any(_known.of(host).ours for host in hosts)
     _note_broken(state, hosts)
-    unreached = [host for host in hosts if _end(host).unreached]
-    unread = state.current_stage == StateStage.Prepare and any(_known.of(host).ours for host in unreached)
-    unconnected = state.current_stage == StateStage.Connect and bool(unreached)
-    if not began and not unread and not (unconnected and _is_asked_for()):
+    unconnected = state.current_stage == StateStage.Connect and any(_end(host).unreached for host in hosts)
+    if not began and not (unconnected and _is_asked_for()):
         return
     _note_cut_off(state, hosts)
     # Of a host that was not reached no deploy could say whether it takes part.
-    ends = [_end(host) for host in hosts if host in unreached or unconnected or (_known.of(host).ours and not unread)]
+    ends = [_end(host) for host in hosts if _known.of(host).ours or unconnected or _end(host).unreached is not None]
     if (cluster := _cluster.of(state)) is not None:
         ends.append(cluster)
     events.tell("ended", hosts=[end.to_json() for end in ends])
@@ -156,7 +154,7 @@ def _note_broken(state: State, hosts: Iterable[Host]) -> None:
         if host in state.failed_hosts and connecting.is_broken(host.connector):
             failure = _end(host).failure
             step = f"during “{failure.operation}”" if failure else "while the node was read"
-            _note(host, unreached=errors.broken(step, changes=failure is not None))
+            _note(host, unreached=errors.broken(step))
 
 
 def _note_cut_off(state: State, hosts: Iterable[Host]) -> None:

@@ -105,13 +105,13 @@ def without_delay(connect: Method, self: SSHConnector, *args: Any, **kwargs: Any
 
 
 def proxied(connect: Method, self: SSHConnector, *args: Any, **kwargs: Any) -> Any:
-    """Connect; where a ProxyCommand brings no SSH server's answer, name the command and what it said last."""
+    """Connect; where a ProxyCommand brings no SSH server's answer, say what became of the command."""
     try:
         return connect(self, *args, **kwargs)
     except ConnectError as error:
         sock = getattr(self.client, "_ssh_config", {}).get("sock")
-        if isinstance(sock, ProxySocket) and any(words in str(error) for words in (*_UNANSWERED, sock.command)):
-            raise ConnectError(str(sock.ended())) from error
+        if isinstance(sock, ProxySocket) and any(words in str(error) for words in _UNANSWERED):
+            raise ConnectError(sock.state()) from error
         raise
 
 

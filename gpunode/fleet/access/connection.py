@@ -20,8 +20,6 @@ from typing import Any
 from weakref import WeakSet
 
 from paramiko import SSHException
-from pyinfra import logger
-from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.sshuserclient import SSHClient
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
@@ -41,7 +39,6 @@ MARK = "gpunode: this login shell is a csh"
 # a text with any mistake in it, of which it tells the first.
 GUARD = f"""test "$?shell" = 1 && exec sh -c "echo '{MARK}'; exit 97"\n"""
 _FISH = "fish: "
-_BEFORE_ITS_ANSWER = "before its answer came"
 # Characters of what a command printed that are kept as the reason of its failure.
 _MOST = 1000
 # csh on BSD ends a word at 1024 characters ("Word too long.").
@@ -103,6 +100,7 @@ def any_login_shell(run_shell_command: Method, self: Any, *args: Any, **kwargs: 
 
 def explained(run_shell_command: Method, self: Any, *args: Any, **kwargs: Any) -> tuple[bool, CommandOutput]:
     """Run a command; where none runs, its output ends with cause and remedy, where pyinfra prints it."""
+    said: str | None = None
     try:
         succeeded, output = run_shell_command(self, *args, **kwargs)
     # EOFError is none of the errors that pyinfra expects of a connection, and would end the whole run.
@@ -111,24 +109,18 @@ def explained(run_shell_command: Method, self: Any, *args: Any, **kwargs: Any) -
         if not connecting.is_broken(self):
             raise
         succeeded, output = False, CommandOutput([])
-    if succeeded:
-        COMMAND_ERROR.set(self.host, "")
-        return succeeded, output
-    found = errors.explained(output.output_lines)
-    said = errors.broken(_BEFORE_ITS_ANSWER) if connecting.is_broken(self) else found and errors.sentence(found)
-    COMMAND_ERROR.set(self.host, said or "; ".join(line for line in output.output_lines if line.strip())[-_MOST:])
-    return False, CommandOutput([*output, OutputLine("stderr", said)]) if said else output
+    if not succeeded and connecting.is_broken(self):
+        said = errors.broken("before its answer came")
+    elif not succeeded and (found := errors.explained(output.output_lines)) is not None:
+        said = errors.sentence(found)
+    reason = said or "; ".join(line for line in output.output_lines if line.strip())[-_MOST:]
+    COMMAND_ERROR.set(self.host, "" if succeeded else reason)
+    return succeeded, CommandOutput([*output, OutputLine("stderr", said)]) if said else output
 
 
-def carried(method: Method, self: SSHConnector, *args: Any, **kwargs: Any) -> bool:
-    """Carry a file to or from a host; return False where the connection breaks, with the reason logged."""
-    try:
-        return bool(method(self, *args, **kwargs))
-    except (OSError, EOFError, SSHException):
-        if not connecting.is_broken(self):
-            raise
-        self.host.log_styled(errors.broken(_BEFORE_ITS_ANSWER), fg="red", log_func=logger.error)
-        return False
+def carried(method: Method, *args: Any, **kwargs: Any) -> bool:
+    """Carry a file to or from a host; it fails as a command does where the connection breaks."""
+    return explained(lambda *given, **named: (method(*given, **named), CommandOutput([])), *args, **kwargs)[0]
 
 
 def asks_on_a_terminal(with_sudo_retry: Method, host: Any, arguments: Any, execute: Callable[[], Any]) -> Any:

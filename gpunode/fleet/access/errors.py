@@ -19,8 +19,7 @@ _LINES = 40
 
 
 _NOT_REACHED, _NOT_READ = "check address, key and known hosts", "look at the node"
-_RUN_AGAIN = "run the command again when the node answers"
-_GOES_ON = f"{_RUN_AGAIN}: it waits for the end of a change that was begun there, or undoes one that was interrupted"
+_RUN_AGAIN = "run the command again when the node answers; a run waits for a change that goes on there, or undoes it"
 _BROKE = "the connection to the node broke"
 CONNECTION = finding_message(
     "node",
@@ -36,7 +35,7 @@ BROKEN = finding_message(
     "The connection to the node broke.",
     "The connection ended while the node was read or changed: the node went down, its SSH server was stopped, or the "
     "network failed. What a run began on the node goes on there.",
-    remedies=(_RUN_AGAIN, _GOES_ON),
+    remedies=(_RUN_AGAIN,),
     classes=(FindingClass.UNREACHABLE,),
 )
 STATE = finding_message(
@@ -80,12 +79,9 @@ def parted(reason: str | None) -> tuple[str | None, str | None]:
     return cause, remedy if found else None
 
 
-def broken(step: str, changes: bool = True) -> str:
-    """Return what to print of a connection that broke.
-
-    step: during what; changes: whether that changes the node
-    """
-    return f"{_BROKE} {step}{REMEDY}{_GOES_ON if changes else _RUN_AGAIN}"
+def broken(when: str) -> str:
+    """Return what to print of a connection that broke, with its remedy."""
+    return f"{_BROKE} {when}{REMEDY}{_RUN_AGAIN}"
 
 
 def unreached(reason: str | None) -> Finding:

@@ -1,8 +1,7 @@
 """Connections through a ProxyCommand of an ssh_config, as OpenSSH makes them.
 
-pyinfra 3.10 takes paramiko's (4.0), which writes a packet once, to a pipe that gevent has made non-blocking, and loses
-what is above 64 KiB. Where the command has ended, it reads without end, and nobody sees what the command printed. The
-patch that is offered to paramiko is docs/upstream/paramiko-proxy-command.patch.
+paramiko's ProxyCommand (4.0) writes a packet once, to a pipe that gevent has made non-blocking, and loses what is above
+64 KiB; it reads without end where the command has ended. A patch for it is docs/upstream/paramiko-proxy-command.patch.
 """
 
 from __future__ import annotations
@@ -11,24 +10,13 @@ import os
 import re
 import socket
 import subprocess
-import time
 from collections.abc import Callable
+from contextlib import suppress
 from getpass import getuser
 from tempfile import TemporaryFile
 from typing import Any
 
-from paramiko import ProxyCommandFailure
 from pyinfra.connectors.sshuserclient import SSHClient
-
-# A command's last words on standard error, in bytes, and how long it has to end once it has closed its output.
-_LAST_WORDS, _SECONDS_TO_END = 2000, 1.0
-
-
-class ProxyEnded(ProxyCommandFailure):
-    """The end of a ProxyCommand: `error` says with which status and last words."""
-
-    def __str__(self) -> str:
-        return f"ProxyCommand `{self.command}` {self.error}"
 
 
 class ProxySocket(socket.socket):
@@ -37,35 +25,22 @@ class ProxySocket(socket.socket):
     def __init__(self, command: str) -> None:
         ours, theirs = socket.socketpair()
         super().__init__(ours.family, ours.type, fileno=ours.detach())
-        self.command, self._errors = command, TemporaryFile()  # noqa: SIM115
-        shell = os.environ.get("SHELL") or "/bin/sh"
-        # gevent makes both ends non-blocking, which few programs expect of their standard input and output.
-        os.set_blocking(theirs.fileno(), True)
-        try:
-            self._process = subprocess.Popen(
-                [shell, "-c", f"exec {command}"], stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=self._errors
-            )
-        finally:
-            theirs.close()
+        self._command, self._errors = command, TemporaryFile()  # noqa: SIM115
+        words = [os.environ.get("SHELL") or "/bin/sh", "-c", f"exec {command}"]
+        with theirs:
+            # gevent makes both ends non-blocking, which few programs expect of their standard input and output.
+            os.set_blocking(theirs.fileno(), True)
+            self._process = subprocess.Popen(words, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=self._errors)
 
-    def recv(self, *args: Any) -> bytes:
-        """Receive; raise ProxyEnded where the command has closed its output: paramiko hands that on as the reason."""
-        if data := super().recv(*args):
-            return data
-        # No wait(): outside gevent's own loop it would block the other connections.
-        last = time.monotonic() + _SECONDS_TO_END
-        while self._process.poll() is None and time.monotonic() < last:
-            time.sleep(0.02)
-        raise self.ended()
-
-    def ended(self) -> ProxyEnded:
-        """Return the command's status and the last line that it wrote to standard error, as an error."""
-        status = self._process.poll()
+    def state(self) -> str:
+        """Return what became of the command: its status, and the last line that it wrote to standard error."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(1)
+        status = self._process.returncode
         how = "has not connected in time" if status is None else f"ended with status {status}"
-        file = self._errors.fileno()
-        said = os.pread(file, _LAST_WORDS, max(0, os.fstat(file).st_size - _LAST_WORDS)).decode(errors="replace")
-        last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
-        return ProxyEnded(self.command, f"{how}: {last}" if last else how)
+        self._errors.seek(0)
+        said = self._errors.read().decode(errors="replace").strip().splitlines()
+        return f"ProxyCommand `{self._command}` {how}{f': {said[-1]}' if said else ''}"
 
     def close(self) -> None:
         """Close the socket, and end the command."""
