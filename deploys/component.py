@@ -43,7 +43,7 @@ from gpunode.node.verdict import judge_apart
 from gpunode.operations import applied, files
 from gpunode.operations.control_plane import cluster_nodes
 from gpunode.operations.drain import drain_before
-from gpunode.operations.failure import has_work, leave_alone, refuse
+from gpunode.operations.failure import has_work, leave_alone, reason_of, refuse
 from gpunode.operations.own_files import keeps_no_others
 from gpunode.operations.phase import announcing, begin_image, is_announcing, is_image, is_unattended
 from gpunode.settings import Settings, component_models, settings_from
@@ -106,7 +106,7 @@ def accepted() -> bool:
                 return False
             reading, reasons = _judged() if why is None else (None, [f"kubernetes: {why.reason}"])
         except Exception as error:
-            reasons = [f"preflight: {type(error).__name__}: {error}"]
+            reasons = [reason_of(error)]
         known.is_judged, known.machine = True, None if reasons else reading
         if reading is not None and reading.is_image:
             begin_image()
@@ -132,7 +132,7 @@ def _judged() -> tuple[Machine | None, Sequence[Refusal | str]]:
     """Return what the node is, and the reasons to refuse it."""
     reading = host.get_fact(MachineFact)
     if isinstance(reading, Unknown):
-        return None, [f"preflight: {reading.reason}"]
+        return None, [reading.reason]
     if isinstance(desired := _asked(), Refusal | Unknown):
         return None, [desired if isinstance(desired, Refusal) else f"mig: {desired.reason}"]
     actual = refusals(settings(), reading)
@@ -300,7 +300,7 @@ def component(title: str, own_files: bool = False) -> Callable[[Callable[[], Non
                     if own_files and not is_whole_run():
                         applied.brought_up_to_date(name="Record what was applied")
             except Exception as error:
-                refuse(name=f"Give up on {title}", reasons=[f"{type(error).__name__}: {error}"])
+                refuse(name=f"Give up on {title}", reasons=[reason_of(error)])
 
         _bodies[contained] = function
         return contained

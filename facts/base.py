@@ -10,8 +10,10 @@ from pyinfra.api.exceptions import FactProcessError
 from pyinfra.context import ctx_host
 
 from gpunode.base import probe_output
+from gpunode.base.errors import in_words
 from gpunode.base.probe import Probe, Shared, shell_text
 from gpunode.base.reading import Reading, Unknown
+from gpunode.base.run_context import COMMAND_ERROR
 from gpunode.settings.layers import Merge, layers_of
 from gpunode.system.smi import LEAST, QUERY, REMAPPED
 
@@ -50,7 +52,7 @@ def parsed(name: str, parse: Callable[[list[str]], T], output: list[str]) -> T:
     try:
         return parse(probe_output.checked(output))
     except Exception as error:
-        raise FactProcessError(f"{name}: {error}") from error
+        raise FactProcessError(f"{name}: {in_words(error)}") from error
 
 
 class NodeFact(FactBase[Any], Generic[T]):
@@ -64,12 +66,17 @@ class NodeFact(FactBase[Any], Generic[T]):
         """Return the probe's command."""
         return probe_command(self.probe)
 
-    def process(self, output: list[str]) -> T:
-        """Return the typed reading."""
-        reading: T = parsed(type(self).__name__, type(self).parse, output)
-        return reading
+    def process(self, output: list[str]) -> Any:
+        """Return the typed reading; Unknown, with the reason, where the output cannot be used."""
+        # Of an exception pyinfra would log the class, and end the run with "No hosts remaining!" as the reason.
+        try:
+            return type(self).parse(probe_output.checked(output))
+        except Exception as error:
+            return Unknown(in_words(error))
 
     @staticmethod
     def default() -> Unknown:
         """Return Unknown: an operation that is given it fails instead of acting on a guess."""
-        return Unknown()
+        # pyinfra asks for it once the command has run.
+        current = ctx_host.get() if ctx_host.isset() else None
+        return Unknown(COMMAND_ERROR.of(current) or Unknown().reason) if isinstance(current, Host) else Unknown()

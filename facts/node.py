@@ -77,8 +77,8 @@ def parse_parts(parts: Mapping[str, type[NodeFact[Any]]], lines: list[str]) -> d
     found = sections(line for line in lines if line)
     if user := values(found.get("operating_system", ())).get("user"):
         raise ParseError(
-            f"read as user {user}, not as root, from whom the node hides much of what is judged: nothing is. Set "
-            "`_sudo = True` in the inventory's data (group_data/all.py), or connect as root"
+            f"read as user {user}, not as root, from whom the node hides much of what is judged: nothing is. "
+            "Remedy: set `_sudo = True` in the inventory's data (group_data/all.py), or connect as root"
         )
     readings: dict[str, Any] = {}
     for name, fact in parts.items():

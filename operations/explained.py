@@ -37,7 +37,7 @@ class ExplainedCommand(StringCommand):
             succeeded, output = running.execute(state, host, connector_arguments)
         # EOFError is none of the errors that pyinfra (3.10) expects of a connection, and would end the whole run.
         except (OSError, EOFError, SSHException) as error:
-            succeeded, output = False, CommandOutput([OutputLine("stderr", f"{type(error).__name__}: {error}")])
+            succeeded, output = False, CommandOutput([OutputLine("stderr", str(error) or _LOST.cause)])
             found: tuple[Explanation, ...] = (_LOST,)
         else:
             # A command that ends by itself prints at least its exit status.

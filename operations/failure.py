@@ -14,12 +14,14 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, StringCommand, operation
+from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.operation import OperationMeta, PyinfraOperation
 from pyinfra.context import ctx_host
 
 from gpunode.base.decision import Decision
+from gpunode.base.errors import in_words
 from gpunode.base.reading import Unknown
-from gpunode.base.run_context import FAILURE_REASONS
+from gpunode.base.run_context import COMMAND_ERROR, FAILURE_REASONS
 from gpunode.operations.explained import ExplainedCommand, explained_command
 from gpunode.operations.phase import announced, is_announcing
 
@@ -45,6 +47,12 @@ def failed(host: Host, reason: str) -> bool:
     return False
 
 
+def reason_of(error: Exception) -> str:
+    """Return why an operation or a deploy was given up."""
+    # Where a reading fails on the last host, pyinfra says no more than "No hosts remaining!".
+    return (isinstance(error, PyinfraError) and COMMAND_ERROR.of(ctx_host.get())) or in_words(error)
+
+
 def node_operation(function: Callable[P, Iterator[Any]]) -> PyinfraOperation[P]:
     """Make a pyinfra operation whose errors fail the one host that they happen on."""
 
@@ -58,7 +66,7 @@ def node_operation(function: Callable[P, Iterator[Any]]) -> PyinfraOperation[P]:
         except OperationRefused as refusal:
             yield fail(str(refusal))
         except Exception as error:
-            yield fail(f"{function.__module__}.{function.__name__}: {type(error).__name__}: {error}")
+            yield fail(reason_of(error))
 
     @wraps(contained)
     def entered(*args: Any, **kwargs: Any) -> OperationMeta:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from traceback import extract_tb
 from typing import ClassVar
 
 from gpunode.base.messages import Code, command_error
@@ -11,6 +13,16 @@ INTERRUPTED = command_error(
     "The message says where nothing was done. Otherwise a change in progress on a node is finished or undone there.",
     remedy="run the command again; it begins with what is not as desired",
 )  # fmt: skip
+
+
+def in_words(error: BaseException) -> str:
+    """Return what to print of an exception: its own words, or that it is a defect of gpunode, and where."""
+    # Of these kinds are all that gpunode and its libraries raise with words for a person.
+    if not isinstance(error, ArithmeticError | AssertionError | AttributeError | LookupError | NameError | TypeError):
+        return " ".join(str(error).split()) or "it gave no reason"
+    found = extract_tb(error.__traceback__)
+    place = f" in {Path(found[-1].filename).name}, line {found[-1].lineno}" if found else ""
+    return f"a defect of gpunode{place} ({error}); report it with what GPUNODE_DEBUG=1 prints"
 
 
 class CodedError(Exception):

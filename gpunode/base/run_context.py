@@ -56,3 +56,5 @@ class Slot(Generic[T]):
 ANNOUNCING = Slot(bool)
 # Why the operation that runs on a host fails: texts of the operation, outputs of its commands, or a finding.
 FAILURE_REASONS: Slot[list[str | Finding]] = Slot(list)
+# Why the last command on a host failed; empty where it did not.
+COMMAND_ERROR: Slot[str] = Slot(str)

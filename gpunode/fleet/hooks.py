@@ -2,6 +2,7 @@
 
 - `connect`: no delay, no silence that lasts, and each failure to connect is its host's, see
   gpunode.fleet.access.connecting.
+- `proxy`: a ProxyCommand's connection is a socket, see gpunode/fleet/access/proxy.py.
 - `access`: nodes whose login shell is a csh or fish, whose /tmp lets nothing be run, or whose sudo asks where nobody
   answers, see gpunode/fleet/access.
 - `settings`: settings are judged before the first connection; config.py cannot add an inventory callback.
@@ -38,16 +39,17 @@ from pyinfra.api.host import Host
 from pyinfra.api.inventory import Inventory
 from pyinfra.api.state import State
 from pyinfra.api.util import PYINFRA_INSTALL_DIR
-from pyinfra.connectors import local, ssh
+from pyinfra.connectors import local, ssh, sshuserclient
 from pyinfra.connectors import util as connectors_util
 from pyinfra.connectors.local import LocalConnector
 from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.sshuserclient import SSHClient
+from pyinfra.connectors.sshuserclient.config import SSHConfig
 
 from gpunode.base.run_context import Slot
 from gpunode.base.terminal import logged
 from gpunode.fleet import run_end, shared_readings
-from gpunode.fleet.access import connecting, connection
+from gpunode.fleet.access import connecting, connection, proxy
 
 # Open files per host while operations run, and those of Python itself: pyinfra's own reckoning.
 _FILES_PER_HOST, _FILES = 3, 10
@@ -98,7 +100,7 @@ def operation_order(state: State) -> list[int]:
 
 _MARK = "_gpunode_hook"
 # paramiko tells of each connection that fails by a traceback, where nobody listens; pyinfra tells the reason.
-_NOBODY = logging.NullHandler()
+NOBODY = logging.NullHandler()
 _ERROR_LOG = run_end.ErrorLog(logging.ERROR)
 
 Method = Callable[..., Any]
@@ -112,7 +114,7 @@ class SettingsRefused(PyinfraError):
 
 def install() -> None:
     """Install the hooks; a second call changes nothing."""
-    logging.getLogger("paramiko").addHandler(_NOBODY)
+    logging.getLogger("paramiko").addHandler(NOBODY)
     _wrap(State, "init", _validated)
     logger.addFilter(_record_cleaned)
     # What is printed as it comes, with -v: it is no log's.
@@ -129,12 +131,19 @@ def install() -> None:
     _wrap(State, "init", parallel, "_parallel")
     _wrap(SSHConnector, "connect", connecting.without_delay)
     _wrap(SSHConnector, "connect", connecting.patient, "_patient")
+    _wrap(SSHConnector, "connect", connecting.proxied, "_proxied")
     _wrap(SSHConnector, "connect", connecting.contained, "_contained")
     _wrap(SSHConnector, "connect", connecting.remedied, "_remedied")
+    # The ssh_config's words as they stand: the hook replaces their tokens, by the port and the user that count.
+    _replace(sshuserclient.client, "ProxyCommand", lambda _: lambda command: command)
+    _wrap(SSHClient, "parse_config", proxy.through_proxy)
+    SSHConfig.TOKENS_BY_CONFIG_KEY = {**SSHConfig.TOKENS_BY_CONFIG_KEY, "proxycommand": []}
     _wrap(SSHClient, "exec_command", connection.exec_command)
     _wrap(SSHConnector, "run_shell_command", connection.any_login_shell)
     for connector in (SSHConnector, LocalConnector):
         _wrap(connector, "run_shell_command", connection.explained, "_explained")
+    for name in ("put_file", "get_file"):
+        _wrap(SSHConnector, name, connection.carried)
     for module in (ssh, local):
         _wrap(module, "execute_command_with_sudo_retry", connection.asks_on_a_terminal)
     connectors_util.ASKPASS_COMMAND = connection.Askpass()

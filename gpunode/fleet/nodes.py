@@ -15,7 +15,6 @@ from typing import Any, Generic, TypeVar
 
 # Before anything opens a socket.
 from gpunode.base import fast_import  # noqa: F401  # isort: skip
-import click
 from gevent import Timeout  # type: ignore[import-untyped]
 from pyinfra.api import Config, Host, State
 from pyinfra.api.connect import connect_all, disconnect_all
@@ -25,6 +24,7 @@ from pyinfra.api.inventory import Inventory
 from pyinfra.api.state import BaseStateCallback, StateStage
 from pyinfra.context import ctx_config, ctx_host, ctx_inventory, ctx_state
 
+from gpunode.base.errors import in_words
 from gpunode.base.reading import Reading, Unknown
 from gpunode.base.verdicts import Refusal
 from gpunode.facts.base import NodeFact
@@ -81,29 +81,6 @@ class _ConnectErrors(BaseStateCallback):
     def host_connect_error(self, state: State, host: Host, error: Exception) -> None:  # type: ignore[override]
         self.reasons[host.name] = errors.with_remedy(str(error)), isinstance(error, connecting.Unconnectable)
         self._step()
-
-
-class _FactErrors(logging.Handler):
-    """Collect what pyinfra logs of a fact that failed: it keeps no other record of the reason."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self._said: dict[str, list[str]] = {}
-
-    def emit(self, record: logging.LogRecord) -> None:
-        host = ctx_host.get()
-        if host is not None:
-            said = click.unstyle(record.getMessage()).strip().removeprefix(f"[{host.name}]").strip()
-            self._said.setdefault(host.name, []).append(said)
-
-    def reason(self, host: str) -> str | None:
-        """Return what was said last, that there was an error apart: the connection's or the shell's own words."""
-        said = self._said.get(host, [])
-        told = [line for line in said if line and "Error: could not " not in line]
-        # Cause and remedy say it all.
-        if told and errors.REMEDY in told[-1]:
-            return told[-1]
-        return "; ".join((told or said)[-2:]) or None
 
 
 def read(
@@ -169,17 +146,12 @@ def read_here(
 def _rows(
     inventory: Inventory, fact: type[NodeFact[Any]], names: list[str], seconds: float, step: Callable[[], None]
 ) -> list[local.Row]:
-    connect_errors, fact_errors = _ConnectErrors(step), _FactErrors()
-    logger = logging.getLogger("pyinfra")
-    logger.addHandler(fact_errors)
-    try:
-        with _begun(inventory, names, max(1, min(len(names), AT_ONCE))) as state:
-            state.add_callback_handler(connect_errors)
-            state.set_stage(StateStage.Prepare)
-            readings = _readings(state, fact, seconds, step)
-            return [_row(name, readings.get(name), connect_errors, fact_errors) for name in names]
-    finally:
-        logger.removeHandler(fact_errors)
+    connect_errors = _ConnectErrors(step)
+    with _begun(inventory, names, max(1, min(len(names), AT_ONCE))) as state:
+        state.add_callback_handler(connect_errors)
+        state.set_stage(StateStage.Prepare)
+        readings = _readings(state, fact, seconds, step)
+        return [_row(name, readings.get(name), connect_errors) for name in names]
 
 
 @contextlib.contextmanager
@@ -206,40 +178,39 @@ def _begun(inventory: Inventory, names: Collection[str], at_once: int | None = N
     ctx_config.set(config)
     desired = set(names)
     state.init(inventory, config, initial_limit=[host for host in inventory if host.name in desired])
-    logging.getLogger("pyinfra").propagate = False
+    logger = logging.getLogger("pyinfra")
+    logger.propagate = False
+    # Each reason is in its host's answer.
+    logger.addHandler(hooks.NOBODY)
     try:
         yield state
     finally:
         disconnect_all(state)
 
 
-def _row(name: str, reading: Any, connect_errors: _ConnectErrors, fact_errors: _FactErrors) -> local.Row:
-    if isinstance(reading, _Silent):
-        return name, None, f"no answer within {reading.seconds:g} s", False
+def _row(name: str, reading: Any, connect_errors: _ConnectErrors) -> local.Row:
+    if isinstance(reading, str):
+        return name, None, reading, False
     if reading is None:
         return name, None, *connect_errors.reasons.get(name, ("no connection", False))
-    if isinstance(reading, Unknown):
-        return name, reading, fact_errors.reason(name) or reading.reason, False
-    return name, reading, None, False
-
-
-@dataclass(frozen=True)
-class _Silent:
-    seconds: float
+    return name, reading, reading.reason if isinstance(reading, Unknown) else None, False
 
 
 def _readings(state: State, fact: type[NodeFact[Any]], seconds: float, step: Callable[[], None]) -> dict[str, Any]:
-    """Return what each host answered that was reached; it is left as soon as it has, and the next one's turn comes."""
+    """Return what each host answered that was reached, or why it did not; then the next one's turn comes."""
 
     def ask(host: Host) -> Any:
         with Timeout(seconds) as timeout:
             try:
                 with ctx_config.use(state.config.copy()), ctx_host.use(host):
-                    return get_fact(state, host, fact, apply_failed_hosts=False)
+                    reading = get_fact(state, host, fact, apply_failed_hosts=False)
+                if isinstance(reading, Unknown) and connecting.is_broken(host.connector):
+                    return errors.broken("while the node was read")
+                return reading
             except Timeout as passed:
                 if passed is not timeout:
                     raise
-                return _Silent(seconds)
+                return f"no answer within {seconds:g} s"
 
     def connect_and_ask(host: Host) -> Any:
         try:
@@ -272,7 +243,7 @@ def _readings(state: State, fact: type[NodeFact[Any]], seconds: float, step: Cal
             try:
                 found[name] = greenlet.get()
             except Exception as error:
-                found[name] = Unknown(f"{type(error).__name__}: {error}")
+                found[name] = Unknown(in_words(error))
     finally:
         # Whatever ended this, nobody waits for them any more.
         is_broken_off = True

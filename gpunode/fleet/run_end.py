@@ -32,7 +32,7 @@ from gpunode.base.messages import Scope
 from gpunode.base.run_context import FAILURE_REASONS, Slot
 from gpunode.base.terminal import CREDENTIALS, logged, printable
 from gpunode.base.verdicts import Refusal, RefusalMessage
-from gpunode.fleet.access import errors
+from gpunode.fleet.access import connecting, errors
 from gpunode.fleet.call import Call, told_call
 from gpunode.fleet.reports.run_end import OURS, HostEnd, failure_of, refusal_finding, verdict_text
 from gpunode.fleet.run import events
@@ -196,6 +196,7 @@ def tell(state: State) -> None:
     """
     hosts = [host for host in state.inventory if state.is_host_in_limit(host)]
     ours = any(_known.of(host).ours for host in hosts)
+    _note_broken(state, hosts)
     unconnected = state.current_stage == StateStage.Connect and any(_end(host).unreached for host in hosts)
     crashed = state.current_stage == StateStage.Prepare and _what_ended_it() is not None
     began = crashed or state.current_stage >= StateStage.Execute
@@ -215,6 +216,15 @@ def tell(state: State) -> None:
     logger.info("--> Verdict:")
     for line in verdict_text(ends, columns, _call(hosts)).splitlines():
         logger.info(logged(line))
+
+
+def _note_broken(state: State, hosts: Iterable[Host]) -> None:
+    """Note the hosts that failed because the connection to them broke, and during what."""
+    for host in hosts:
+        if host in state.failed_hosts and connecting.is_broken(host.connector):
+            failure = _end(host).failure
+            step = f"during “{failure.operation}”" if failure else "while the node was read"
+            _note(host, unreached=errors.broken(step))
 
 
 def _note_cut_off(state: State, hosts: Iterable[Host]) -> None:

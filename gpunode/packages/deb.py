@@ -48,7 +48,7 @@ def parse_apt_sources(lines: list[str]) -> AptSources:
         tuple(keyrings.items()),
         tuple(sorted(set(repeated(lines, "origin")))),
         tuple(levels),
-        tuple(_CREDENTIALS.sub("://", line) for line in dict.fromkeys(repeated(lines, "error"))),
+        tuple(CREDENTIALS.sub("://", line) for line in dict.fromkeys(repeated(lines, "error"))),
     )
 
 

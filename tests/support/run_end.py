@@ -49,6 +49,7 @@ def _state(host: Host, stage: StateStage = StateStage.Disconnect) -> Any:
         get_op_meta=lambda op_hash: SimpleNamespace(names={op_hash}),
         ops={},
         active_hosts={host},
+        failed_hosts=set(),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import sys
@@ -16,11 +15,10 @@ from paramiko import RSAKey, SSHException
 from pyinfra.connectors.sshuserclient import SSHClient
 from pyinfra.connectors.sshuserclient.client import StrictPolicy
 from pyinfra.connectors.util import CommandOutput, OutputLine
-from pyinfra.context import ctx_host
 
 from gpunode.base.findings import FindingClass
 from gpunode.base.reading import Unknown
-from gpunode.fleet import nodes as fleet
+from gpunode.base.run_context import COMMAND_ERROR
 from gpunode.fleet.access import connection, errors
 from gpunode.fleet.drift import contained_report
 from gpunode.fleet.nodes import Answer
@@ -74,14 +72,6 @@ def test_drift_has_the_remedy_beside_the_cause() -> None:
     assert errors.parted(None) == (None, None)
 
 
-def test_of_what_a_node_said_the_explanation_alone_is_the_reason() -> None:
-    said = fleet._FactErrors()
-    with ctx_host.use(SimpleNamespace(name="gpu-1")):
-        for text in ("sudo: a password is required", f"sudo asks{errors.REMEDY}do this", "Error: could not load"):
-            said.emit(logging.makeLogRecord({"msg": f"[gpu-1] {text}"}))
-    assert said.reason("gpu-1") == f"sudo asks{errors.REMEDY}do this"
-
-
 def output(stdout: str = "", stderr: str = "") -> CommandOutput:
     return CommandOutput(
         [*(OutputLine("stdout", line) for line in stdout.splitlines()),
@@ -91,11 +81,15 @@ def output(stdout: str = "", stderr: str = "") -> CommandOutput:
 
 def test_a_failure_to_run_anything_ends_with_its_explanation_and_a_success_does_not() -> None:
     words = "sudo: a password is required"
-    answers = [(False, output(stderr=words)), (True, output(words))]
+    answers = [(False, output(stderr=words)), (True, output(words)), (False, output("one\n\ntwo"))]
     run = partial(connection.explained, lambda self: answers.pop(0))
-    good, said = run(None)
+    connector = SimpleNamespace(host=SimpleNamespace())
+    good, said = run(connector)
     assert not good and said.stderr_lines[0] == words and errors.REMEDY in said.stderr_lines[1]
-    assert run(None)[1].output_lines == [words]
+    # It is the reason of the reading that failed, until a command succeeds.
+    assert COMMAND_ERROR.of(connector.host) == said.stderr_lines[1]
+    assert run(connector)[1].output_lines == [words] and COMMAND_ERROR.of(connector.host) == ""
+    assert not run(connector)[0] and COMMAND_ERROR.of(connector.host) == "one; two"
 
 
 def test_a_connection_whose_shell_refused_a_command_gets_it_again_and_all_others_in_the_neutral_form() -> None:

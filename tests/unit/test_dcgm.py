@@ -238,7 +238,8 @@ def test_the_probe_reads_pods_files_and_asks_dcgmi_where_its_health_is_watched(t
     def read() -> Dcgm:
         environment = {"PATH": f"{programs}:/usr/bin:/bin"}
         done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True, env=environment)
-        return DcgmFact().process(done.stdout.splitlines())
+        reading: Dcgm = DcgmFact().process(done.stdout.splitlines())
+        return reading
 
     found = read()
     assert found.pods == ("gpu-operator/nvidia-dcgm-4bxzw", "gpu-operator/nvidia-dcgm-exporter-x7k2p")

@@ -218,7 +218,7 @@ def test_a_key_exchange_that_ran_out_of_time_is_tried_once_more_and_prints_no_tr
     hooks.install()
     hooks.install()
     # By it paramiko's threads find a handler, and Python's last resort prints nothing.
-    assert logging.getLogger("paramiko").handlers.count(hooks._NOBODY) == 1
+    assert logging.getLogger("paramiko").handlers.count(hooks.NOBODY) == 1
     # By paramiko's and pyinfra's own words: a server that takes connections, and says nothing.
     with socket.create_server(("127.0.0.1", 0)) as server:
         data = {"ssh_port": server.getsockname()[1], "ssh_password": "x", "ssh_allow_agent": False,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
@@ -11,12 +10,13 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyinfra.api.exceptions import FactProcessError
 
 from gpunode.base import probe_output
+from gpunode.base.reading import Reading, Unknown
 from gpunode.components.containerd.state import parse_containerd
 from gpunode.facts.node import PARTS, Node
 from gpunode.facts.node import Machine as MachineFact
+from gpunode.fleet.access import errors
 from gpunode.node import Node as NodeReading
 from gpunode.packages.installed_packages import InstalledPackages
 from tests.support.messages import unnamed
@@ -89,16 +89,13 @@ def test_packages_that_belong_together_are_asked_for_at_the_newest_version_that_
 
 
 @pytest.mark.parametrize("output", [[], [""], ["rubbish"], ["rubbish", probe_output.END], [probe_output.END]])
-def test_garbage_in_place_of_a_node_is_a_fact_process_error(output: list[str]) -> None:
-    with pytest.raises(FactProcessError):
-        Node().process(output)
+def test_garbage_in_place_of_a_node_is_unknown(output: list[str]) -> None:
+    assert isinstance(Node().process(output), Unknown)
 
 
 @given(lines=st.lists(st.text(max_size=60), max_size=12), name=st.sampled_from(sorted(PARTS)))
-def test_no_parser_raises_anything_but_fact_process_error(lines: list[str], name: str) -> None:
-    fact = PARTS[name]()
-    with contextlib.suppress(FactProcessError):
-        fact.process([*lines, probe_output.END])
+def test_no_parser_raises_anything(lines: list[str], name: str) -> None:
+    assert isinstance(PARTS[name]().process([*lines, probe_output.END]), Reading)
 
 
 def test_a_node_s_reading_can_be_printed_as_json() -> None:
@@ -130,9 +127,10 @@ def test_whoever_is_not_root_gets_no_reading_of_a_node() -> None:
     done = subprocess.run(
         ["sh", "-c", fact.command()], capture_output=True, text=True, timeout=60, check=True, user=nobody, cwd="/"
     )
-    with pytest.raises(FactProcessError) as refused:
-        fact.process(done.stdout.splitlines())
-    assert unnamed(str(refused.value), nobody, "_sudo = True") == [] and "\n" not in str(refused.value)
+    refused = fact.process(done.stdout.splitlines())
+    assert isinstance(refused, Unknown)
+    cause, remedy = errors.parted(refused.reason)
+    assert unnamed(cause, nobody) == [] and unnamed(remedy, "_sudo = True") == []
 
 
 @pytest.mark.real

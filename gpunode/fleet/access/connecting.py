@@ -4,6 +4,7 @@
   that fell silent is noticed: a run would wait for its answer for ever. A connection in which nothing happens sleeps
   for seconds: paramiko alone wakes ten times a second to look whether it was closed, which for two thousand nodes is
   all that a processor can do.
+- `proxied`: what a ProxyCommand said last is the reason of a failure to connect.
 - `patient`: a key exchange that ran out of time is tried once more: a hundred at once take longer than pyinfra waits
   for one.
 - `contained`: a key file that cannot be used is its host's failure to connect: pyinfra would print a traceback for each
@@ -28,6 +29,7 @@ from pyinfra.api.host import Host
 from pyinfra.connectors.ssh import SSHConnector
 
 from gpunode.fleet.access import errors
+from gpunode.fleet.access.proxy import ProxySocket
 
 # `[HOST]:PORT` where the port is not 22, in pyinfra's words as in the file.
 _UNKNOWN = re.compile(r"No host key for (\S+) found in known_hosts")
@@ -74,6 +76,8 @@ _SECONDS_BETWEEN_LOOKS = 2.0
 SECONDS_TO_LEAVE = 5.0
 # What paramiko says where a key exchange did not end within pyinfra's CONNECT_TIMEOUT, or was broken off.
 _NOT_AGREED = "No existing session"
+# What pyinfra says where the other side closed the connection, or sent nothing, before the keys were agreed on.
+_UNANSWERED = (_NOT_AGREED, "SSH protocol banner", "EOF error")
 
 Method = Callable[..., Any]
 
@@ -88,13 +92,27 @@ def without_delay(connect: Method, self: SSHConnector, *args: Any, **kwargs: Any
     for transport in _transports(self):
         transport.sock.settimeout(_SECONDS_BETWEEN_LOOKS)
         # The channel through a jump host is no socket, and has no such options; the way to the jump host has.
-        if isinstance(transport.sock, socket.socket):
+        if isinstance(transport.sock, ProxySocket):
+            # The command notices that its own connection is dead once it has something to send.
+            transport.set_keepalive(_TCP_OPTIONS["TCP_KEEPIDLE"])
+        elif isinstance(transport.sock, socket.socket):
             transport.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for name, value in _TCP_OPTIONS.items():
                 # Some are Linux's alone.
                 if hasattr(socket, name):
                     transport.sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
     return result
+
+
+def proxied(connect: Method, self: SSHConnector, *args: Any, **kwargs: Any) -> Any:
+    """Connect; where a ProxyCommand brings no SSH server's answer, say what became of the command."""
+    try:
+        return connect(self, *args, **kwargs)
+    except ConnectError as error:
+        sock = getattr(self.client, "_ssh_config", {}).get("sock")
+        if isinstance(sock, ProxySocket) and any(words in str(error) for words in _UNANSWERED):
+            raise ConnectError(sock.state()) from error
+        raise
 
 
 def patient(connect: Method, self: SSHConnector, *args: Any, **kwargs: Any) -> Any:
@@ -139,6 +157,12 @@ def remedied(connect: Method, self: SSHConnector, *args: Any, **kwargs: Any) -> 
         if remedy is None:
             raise
         raise type(error)(f"{error}{errors.REMEDY}{remedy}") from error
+
+
+def is_broken(connector: Any) -> bool:
+    """Say whether a connection that was made has ended by itself."""
+    transports = _transports(connector)
+    return bool(transports) and not transports[0].is_active()
 
 
 def leave(host: Host) -> None:

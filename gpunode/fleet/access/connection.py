@@ -19,11 +19,13 @@ from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
 
+from paramiko import SSHException
 from pyinfra.connectors.sshuserclient import SSHClient
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from gpunode.base.probe import shell_text
-from gpunode.fleet.access import errors
+from gpunode.base.run_context import COMMAND_ERROR
+from gpunode.fleet.access import connecting, errors
 
 Method = Callable[..., Any]
 
@@ -37,6 +39,8 @@ MARK = "gpunode: this login shell is a csh"
 # a text with any mistake in it, of which it tells the first.
 GUARD = f"""test "$?shell" = 1 && exec sh -c "echo '{MARK}'; exit 97"\n"""
 _FISH = "fish: "
+# Characters of what a command printed that are kept as the reason of its failure.
+_MOST = 1000
 # csh on BSD ends a word at 1024 characters ("Word too long.").
 _WORD = 900
 
@@ -96,11 +100,27 @@ def any_login_shell(run_shell_command: Method, self: Any, *args: Any, **kwargs: 
 
 def explained(run_shell_command: Method, self: Any, *args: Any, **kwargs: Any) -> tuple[bool, CommandOutput]:
     """Run a command; where none runs, its output ends with cause and remedy, where pyinfra prints it."""
-    succeeded, output = run_shell_command(self, *args, **kwargs)
-    found = None if succeeded else errors.explained(output.output_lines)
-    if found is None:
-        return succeeded, output
-    return False, CommandOutput([*output, OutputLine("stderr", errors.sentence(found))])
+    said: str | None = None
+    try:
+        succeeded, output = run_shell_command(self, *args, **kwargs)
+    # EOFError is none of the errors that pyinfra expects of a connection, and would end the whole run.
+    except (OSError, EOFError, SSHException) as error:
+        COMMAND_ERROR.set(self.host, str(error))
+        if not connecting.is_broken(self):
+            raise
+        succeeded, output = False, CommandOutput([])
+    if not succeeded and connecting.is_broken(self):
+        said = errors.broken("before its answer came")
+    elif not succeeded and (found := errors.explained(output.output_lines)) is not None:
+        said = errors.sentence(found)
+    reason = said or "; ".join(line for line in output.output_lines if line.strip())[-_MOST:]
+    COMMAND_ERROR.set(self.host, "" if succeeded else reason)
+    return succeeded, CommandOutput([*output, OutputLine("stderr", said)]) if said else output
+
+
+def carried(method: Method, *args: Any, **kwargs: Any) -> bool:
+    """Carry a file to or from a host; it fails as a command does where the connection breaks."""
+    return explained(lambda *given, **named: (method(*given, **named), CommandOutput([])), *args, **kwargs)[0]
 
 
 def asks_on_a_terminal(with_sudo_retry: Method, host: Any, arguments: Any, execute: Callable[[], Any]) -> Any:

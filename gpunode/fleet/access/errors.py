@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpunode.base.comparison import finding_message
+from gpunode.base.errors import in_words
 from gpunode.base.explanations import Explanation, rules
 from gpunode.base.findings import Finding, FindingClass
 
@@ -18,12 +19,23 @@ _LINES = 40
 
 
 _NOT_REACHED, _NOT_READ = "check address, key and known hosts", "look at the node"
+_RUN_AGAIN = "run the command again when the node answers; a run waits for a change that goes on there, or undoes it"
+_BROKE = "the connection to the node broke"
 CONNECTION = finding_message(
     "node",
     "connection",
     "The node cannot be reached.",
     "There was no SSH connection, or no answer in time. Nothing is known of the node.",
     remedies=(_NOT_REACHED,),
+    classes=(FindingClass.UNREACHABLE,),
+)
+BROKEN = finding_message(
+    "node",
+    "connection-broken",
+    "The connection to the node broke.",
+    "The connection ended while the node was read or changed: the node went down, its SSH server was stopped, or the "
+    "network failed. What a run began on the node goes on there.",
+    remedies=(_RUN_AGAIN,),
     classes=(FindingClass.UNREACHABLE,),
 )
 STATE = finding_message(
@@ -67,10 +79,16 @@ def parted(reason: str | None) -> tuple[str | None, str | None]:
     return cause, remedy if found else None
 
 
+def broken(when: str) -> str:
+    """Return what to print of a connection that broke, with its remedy."""
+    return f"{_BROKE} {when}{REMEDY}{_RUN_AGAIN}"
+
+
 def unreached(reason: str | None) -> Finding:
     """Return the finding on a node that was not reached; reason: as pyinfra has it, or with its remedy behind it."""
     cause, remedy = parted(with_remedy(reason or "no connection"))
-    return CONNECTION.finding(FindingClass.UNREACHABLE, "none", "ssh", cause=cause, remedy=remedy or _NOT_REACHED)
+    message, actual = (BROKEN, "broken") if (cause or "").startswith(_BROKE) else (CONNECTION, "none")
+    return message.finding(FindingClass.UNREACHABLE, actual, "ssh", cause=cause, remedy=remedy or _NOT_REACHED)
 
 
 def unreadable(reason: str | None) -> Finding:
@@ -81,5 +99,4 @@ def unreadable(reason: str | None) -> Finding:
 
 def unjudged(error: Exception) -> Finding:
     """Return the finding on a node whose odd answer nobody thought of: it is that node's trouble and no other's."""
-    cause = f"{type(error).__name__}: {error}"
-    return STATE.finding(FindingClass.ERROR, "cannot be judged", cause=cause, remedy=_NOT_READ)
+    return STATE.finding(FindingClass.ERROR, "cannot be judged", cause=in_words(error), remedy=_NOT_READ)

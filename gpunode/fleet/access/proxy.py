@@ -1,0 +1,64 @@
+"""Connections through a ProxyCommand of an ssh_config, as OpenSSH makes them.
+
+paramiko's ProxyCommand (4.0) writes a packet once, to a pipe that gevent has made non-blocking, and loses what is above
+64 KiB; it reads without end where the command has ended. A patch for it is docs/upstream/paramiko-proxy-command.patch.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+from collections.abc import Callable
+from contextlib import suppress
+from getpass import getuser
+from tempfile import TemporaryFile
+from typing import Any
+
+from pyinfra.connectors.sshuserclient import SSHClient
+
+
+class ProxySocket(socket.socket):
+    """A socket whose other end is the standard input and output of a ProxyCommand."""
+
+    def __init__(self, command: str) -> None:
+        ours, theirs = socket.socketpair()
+        super().__init__(ours.family, ours.type, fileno=ours.detach())
+        self._command, self._errors = command, TemporaryFile()  # noqa: SIM115
+        words = [os.environ.get("SHELL") or "/bin/sh", "-c", f"exec {command}"]
+        with theirs:
+            # gevent makes both ends non-blocking, which few programs expect of their standard input and output.
+            os.set_blocking(theirs.fileno(), True)
+            self._process = subprocess.Popen(words, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=self._errors)
+
+    def state(self) -> str:
+        """Return what became of the command: its status, and the last line that it wrote to standard error."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(1)
+        status = self._process.returncode
+        how = "has not connected in time" if status is None else f"ended with status {status}"
+        self._errors.seek(0)
+        said = self._errors.read().decode(errors="replace").strip().splitlines()
+        return f"ProxyCommand `{self._command}` {how}{f': {said[-1]}' if said else ''}"
+
+    def close(self) -> None:
+        """Close the socket, and end the command."""
+        super().close()
+        if self._process.poll() is None:
+            self._process.terminate()
+
+
+def through_proxy(
+    parse_config: Callable[..., Any], self: SSHClient, name: str, arguments: dict[str, Any], **options: Any
+) -> Any:
+    """Read the ssh_config for a host; make the socket of its ProxyCommand, with the port and user that are used."""
+    # pyinfra names no socket for the first jump host, and would connect to that without its own ProxyCommand.
+    if arguments.get("sock", self) is None:
+        del arguments["sock"]
+    host, config, *rest = parse_config(self, name, arguments, **options)
+    if isinstance(command := config.get("sock"), str) and "sock" not in arguments:
+        used = {**config, **arguments}
+        tokens = {"%%": "%", "%h": host, "%n": name, "%p": str(used["port"]), "%r": used.get("username") or getuser()}
+        config["sock"] = ProxySocket(re.sub("%[%hnpr]", lambda found: tokens[found[0]], command))
+    return host, config, *rest

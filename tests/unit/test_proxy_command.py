@@ -1,0 +1,181 @@
+"""Connections through a ProxyCommand, and connections that break, to a server of paramiko's on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpunode.base.findings import FindingClass
+from tests.support import warm
+
+pytestmark = pytest.mark.pure
+# Runs in sh what has the word MARK in it, and nothing else: at any other command it ends the connection.
+MARK = "of-this-test"
+SERVER = """
+import socket, subprocess, sys, threading, paramiko
+key = paramiko.Ed25519Key.from_private_key_file(sys.argv[1])
+listening = socket.create_server(("127.0.0.1", 0))
+print(listening.getsockname()[1], flush=True)
+class Server(paramiko.ServerInterface):
+    def check_auth_publickey(self, user, key):
+        return paramiko.AUTH_SUCCESSFUL
+    def check_channel_request(self, kind, number):
+        return paramiko.OPEN_SUCCEEDED
+    def check_channel_exec_request(self, channel, command):
+        threading.Thread(target=self.run, args=(channel, command.decode()), daemon=True).start()
+        return True
+    def run(self, channel, command):
+        if sys.argv[2] not in command:
+            channel.get_transport().close()
+            return
+        done = subprocess.run(["sh"], input=command.encode(), capture_output=True)
+        channel.sendall(done.stdout)
+        channel.sendall_stderr(done.stderr)
+        channel.send_exit_status(done.returncode)
+        channel.close()
+def serve(connection):
+    transport = paramiko.Transport(connection)
+    transport.add_server_key(key)
+    try:
+        transport.start_server(server=Server())
+    except (paramiko.SSHException, EOFError, OSError):
+        pass
+while True:
+    threading.Thread(target=serve, args=(listening.accept()[0],), daemon=True).start()
+"""
+RELAY = """
+import os, socket, sys, threading
+host, port, name, user, percent = sys.argv[1:]
+assert (name, user, percent) == ("gpu-1", "me", "100%"), sys.argv
+there = socket.create_connection((host, int(port)))
+def back():
+    while data := there.recv(65536):
+        os.write(1, data)
+    os._exit(0)
+threading.Thread(target=back, daemon=True).start()
+while data := os.read(0, 65536):
+    there.sendall(data)
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int]]:
+    """Yield a folder with a key, and the port of a server that lets it in."""
+    folder = tmp_path_factory.mktemp("ssh")
+    for name in ("host", "mine"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+    (folder / "relay.py").write_text(RELAY)
+    words = [sys.executable, "-c", SERVER, str(folder / "host"), MARK]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stdout is not None
+            yield folder, int(running.stdout.readline())
+        finally:
+            running.kill()
+
+
+def inventory(server: tuple[Path, int], folder: Path, proxy: str | None) -> Path:
+    """Write an inventory of one host; proxy: the ProxyCommand, None for none."""
+    keys, port = server
+    data: dict[str, Any] = {
+        "ssh_hostname": "gpu-1", "ssh_port": port, "ssh_user": "me", "ssh_key": str(keys / "mine"),
+        "ssh_config_file": str(folder / "config"), "ssh_strict_host_key_checking": "no",
+    }  # fmt: skip
+    known = folder / "known hosts"
+    known.touch()
+    command = "" if proxy is None else f"  ProxyCommand {proxy}\n"
+    (folder / "config").write_text(f"Host gpu-1\n  HostName 127.0.0.1\n{command}")
+    (folder / "fleet.py").write_text(f"gpus = [('gpu-1', {data | {'ssh_known_hosts_file': str(known)}!r})]\n")
+    return folder / "fleet.py"
+
+
+def run(program: str, *words: object) -> subprocess.CompletedProcess[str]:
+    return warm.run(program, *words, env={**os.environ, "NO_COLOR": "1", "SHELL": "/bin/sh"}, timeout=30)
+
+
+def finding(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert done.returncode == 1
+    (item,) = json.loads(done.stdout.splitlines()[-1])["hosts"]["gpu-1"]["findings"]
+    assert item["class"] == FindingClass.UNREACHABLE
+    return dict(item)
+
+
+def test_what_is_longer_than_a_pipe_goes_through_a_proxy_command_whole(
+    server: tuple[Path, int], tmp_path: Path
+) -> None:
+    deploy = tmp_path / "long.py"
+    deploy.write_text(
+        "from pyinfra.operations import server\n"
+        f"""server.shell(name="Long", commands=[": {MARK}; echo " + "x" * 100_000 + " | wc -c >{tmp_path}/length"])\n"""
+    )
+    proxy = f"{sys.executable} {server[0]}/relay.py %h %p %n %r 100%% 2>{tmp_path}/errors"
+    done = run("pyinfra", inventory(server, tmp_path, proxy), deploy, "-y")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "length").read_text().strip() == "100001"
+
+
+@pytest.mark.parametrize(
+    ("proxy", "named"),
+    [
+        ("sh -c 'echo no route to %h >&2; exit 3'", ["status 3", "no route to 127.0.0.1"]),
+        ("gpunode-no-such-program %h", ["status 127", "gpunode-no-such-program"]),
+        ("true", ["status 0"]),
+    ],
+)
+def test_a_proxy_command_that_ends_is_the_reason_with_its_status_and_words(
+    server: tuple[Path, int], tmp_path: Path, proxy: str, named: list[str]
+) -> None:
+    item = finding(run("gpunode", "drift", "--json", inventory(server, tmp_path, proxy)))
+    assert item["code"] == "node.connection" and [words for words in named if words not in item["cause"]] == []
+
+
+def test_proxy_command_none_is_no_proxy(server: tuple[Path, int], tmp_path: Path) -> None:
+    done = run("pyinfra", inventory(server, tmp_path, "none"), "exec", "--", "true", MARK)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("through_proxy", [True, False])
+def test_a_connection_that_breaks_while_a_node_is_read_is_unreachable(
+    server: tuple[Path, int], tmp_path: Path, through_proxy: bool
+) -> None:
+    relay = f"{sys.executable} {server[0]}/relay.py %h %p %n %r 100%%"
+    fleet = inventory(server, tmp_path, relay if through_proxy else None)
+    assert finding(run("gpunode", "drift", "--json", fleet))["code"] == "node.connection-broken"
+
+
+@pytest.mark.parametrize("words", [["-y"], ["--dry"]])
+def test_a_run_whose_connection_breaks_while_it_reads_says_so_and_fails(
+    server: tuple[Path, int], tmp_path: Path, words: list[str]
+) -> None:
+    done = run("pyinfra", inventory(server, tmp_path, None), "deploys/gpu_node.py", *words)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert (
+        "node: connection-broken: unreachable, gpu-1" if "-y" in words else "the connection to the node broke"
+    ) in done.stderr
+
+
+@pytest.mark.parametrize("step", ["command", "fact"])
+def test_an_operation_whose_connection_breaks_fails_on_its_host_alone(
+    server: tuple[Path, int], tmp_path: Path, step: str
+) -> None:
+    deploy = tmp_path / "others.py"
+    breaks = {
+        "command": """server.shell(name="Break", commands=["true"])""",
+        "fact": f"""files.file(name="Break", path="{tmp_path}/x", _if=lambda: host.name != "@local")""",
+    }
+    deploy.write_text(
+        "from pyinfra import host\nfrom pyinfra.operations import files, server\n"
+        f"""{breaks[step]}\nserver.shell(name="Last", commands=["touch {tmp_path}/last-{MARK}"])\n"""
+    )
+    fleet = inventory(server, tmp_path, None)
+    fleet.write_text(fleet.read_text().replace("gpus = [", "gpus = ['@local', "))
+    done = run("pyinfra", fleet, deploy, "-y")
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert (tmp_path / f"last-{MARK}").exists()
