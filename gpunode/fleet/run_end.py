@@ -223,7 +223,7 @@ def _note_broken(state: State, hosts: Iterable[Host]) -> None:
     for host in hosts:
         if host in state.failed_hosts and connecting.is_broken(host.connector):
             failure = _end(host).failure
-            step = f"during “{failure.operation}”" if failure else "while the node was read"
+            step = f"during {failure.what}" if failure else "while the node was read"
             _note(host, unreached=errors.broken(step))
 
 
