@@ -10,8 +10,10 @@
 # tell_service NAME prints whether the unit in $unit stays up (gpunode/system/service.py): up= in hundredths of a
 # second, and said= where it ended, or was started again within the last minute. All go line by line: to cut a long text
 # by ${x#*y} takes sh a time that grows by the square of its length.
+# daemon NAME PROGRAM prints a unit's states, and sets $BINARY, $ACTIVE and $ARGUMENTS (lines) of its daemon; fails
+# where neither the unit nor PATH has the program.
 #
-# shellcheck disable=SC2034  # The parts read $SAID.
+# shellcheck disable=SC2034  # The parts read $SAID, $ACTIVE and $ARGUMENTS.
 
 show() {
   properties=Names,LoadState,ActiveState,SubState,UnitFileState,ActiveEnterTimestamp,ExecStart,MainPID,Environment
@@ -72,6 +74,20 @@ tell_service() {
   # A daemon's errors are many and often harmless; what ends it is none of those.
   printed said "$(printf '%s\n' "$journal" | grep -E 'level=(fatal|panic)|^(panic|fatal error|failed to )' | tail -n 1)"
   printed said "$(printf '%s\n' "$journal" | grep -E 'Main process exited|Failed with result' | tail -n 2)"
+}
+daemon() {
+  unit "$1"; says ExecStart; started=$SAID; BINARY=
+  case "$SAID" in '{ path='*) BINARY=${SAID#'{ path='}; BINARY=${BINARY%%[ ;]*};; esac
+  [ -n "$BINARY" ] || BINARY=$(command -v "$2") || return
+  tell_service "$1"
+  for name in UnitFileState ActiveState; do says "$name"; [ -z "$SAID" ] || echo "$name=$SAID"; done
+  ACTIVE=$SAID
+  says MainPID
+  # The process' own arguments, where it runs: the unit's may name variables.
+  case "$SAID" in
+    ''|0) set -f; ARGUMENTS=; for word in $started; do ARGUMENTS=$ARGUMENTS$word$NL; done; set +f;;
+    *) ARGUMENTS=$(tr '\0' '\n' < "/proc/$SAID/cmdline");;
+  esac
 }
 SHOWN=
 set -f

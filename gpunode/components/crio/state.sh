@@ -3,25 +3,10 @@
 #
 # A daemon that does not run is not asked. CRI-O reads every file below its folder, whatever its name is.
 
-unit crio.service
-says ExecStart
-started=$SAID binary=
-case "$SAID" in '{ path='*) binary=${SAID#'{ path='}; binary=${binary%%[ ;]*};; esac
-[ -n "$binary" ] || binary=$(command -v crio)
-[ -n "$binary" ] || exit 0
-
-tell_service crio.service
-for name in UnitFileState ActiveState; do says "$name"; [ -z "$SAID" ] || echo "$name=$SAID"; done
-active=$SAID
-says MainPID
-# The process' own arguments, where it runs: the unit's may name variables.
-case "$SAID" in
-  ''|0) set -f; arguments=; for word in $started; do arguments=$arguments$word$NL; done; set +f;;
-  *) arguments=$(tr '\0' '\n' < "/proc/$SAID/cmdline");;
-esac
+daemon crio.service crio || exit 0
 root=/etc/crio/crio.conf folder=/etc/crio/crio.conf.d before=
 set -f; IFS=$NL
-for word in $arguments; do
+for word in $ARGUMENTS; do
   case "$before" in --config|-c) root=$word;; --config-dir|-d) folder=$word;; esac
   before=$word
   case "$word" in
@@ -31,17 +16,17 @@ for word in $arguments; do
   esac
 done
 unset IFS; set +f
-echo "binary=$binary"; echo "root=$root"; echo "folder=$folder"
-[ -x "$binary" ] || exit 0
+echo "binary=$BINARY"; echo "root=$root"; echo "folder=$folder"
+[ -x "$BINARY" ] || exit 0
 
-printed crio "$("$binary" --version)"
+printed crio "$("$BINARY" --version)"
 set -f; IFS=$NL
 for file in $root $(find "$folder" ! -type d); do
   [ ! -f "$file" ] || echo "file=$file $(base64 -w0 "$file")"
 done
 unset IFS; set +f
-if [ "$active" = active ]; then
-  says=$(timeout -k 2 10 "$binary" status config || timeout -k 2 10 crio-status config)
+if [ "$ACTIVE" = active ]; then
+  says=$(timeout -k 2 10 "$BINARY" status config || timeout -k 2 10 crio-status config)
   echo "running=$(printf %s "$says" | base64 -w0)"
 fi
 # podman's containers have a conmon, too.

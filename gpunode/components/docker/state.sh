@@ -4,25 +4,10 @@
 # A daemon that does not run is not asked: its socket would start it.
 
 if command -v docker > /dev/null; then printed docker "$(timeout -k 2 10 docker --version)"; fi
-unit docker.service
-says ExecStart
-started=$SAID binary=
-case "$SAID" in '{ path='*) binary=${SAID#'{ path='}; binary=${binary%%[ ;]*};; esac
-[ -n "$binary" ] || binary=$(command -v dockerd)
-[ -n "$binary" ] || exit 0
-
-tell_service docker.service
-for name in UnitFileState ActiveState; do says "$name"; [ -z "$SAID" ] || echo "$name=$SAID"; done
-active=$SAID
-says MainPID
-# The process' own arguments, where it runs: the unit's may name variables.
-case "$SAID" in
-  ''|0) set -f; arguments=; for word in $started; do arguments=$arguments$word$NL; done; set +f;;
-  *) arguments=$(tr '\0' '\n' < "/proc/$SAID/cmdline");;
-esac
+daemon docker.service dockerd || exit 0
 config=/etc/docker/daemon.json before=
 set -f; IFS=$NL
-for word in $arguments; do
+for word in $ARGUMENTS; do
   [ "$before" != --config-file ] || config=$word
   case "$word" in --config-file=*) config=${word#*=};; esac
   before=$word
@@ -31,7 +16,7 @@ for word in $arguments; do
   done
 done
 unset IFS; set +f
-echo "binary=$binary"; echo "config=$config"
-[ ! -x "$binary" ] || printed dockerd "$("$binary" --version)"
+echo "binary=$BINARY"; echo "config=$config"
+[ ! -x "$BINARY" ] || printed dockerd "$("$BINARY" --version)"
 if [ -s "$config" ]; then echo "text=$(base64 -w0 "$config")"; elif [ -e "$config" ]; then echo empty=yes; fi
-[ "$active" != active ] || echo "info=$(timeout -k 2 10 docker info --format '{{json .}}' | base64 -w0)"
+[ "$ACTIVE" != active ] || echo "info=$(timeout -k 2 10 docker info --format '{{json .}}' | base64 -w0)"
