@@ -31,8 +31,8 @@ ldconfig = "@{programs}/ldconfig"
 root = "{tmp_path}/gone\""""
     )
     text = str(ContainerToolkit().command()).replace(PATH, str(configuration))
-    environment = {"PATH": f"{programs}:/usr/bin:/bin"}
-    done = subprocess.run(["sh", "-c", text], env=environment, capture_output=True, text=True, check=True)
+    text = text.replace("=/usr/local/sbin:", f"={programs}:/usr/local/sbin:")
+    done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True)
     found = dict(parse_toolkit(checked(done.stdout.splitlines())).files)
     assert {"runc", "crun"} < found.keys() and not {"lab-commented", "a\\u0020b"} & found.keys()
     assert {name: kind for name, kind in found.items() if name not in ("runc", "crun")} == {

@@ -44,7 +44,7 @@ if command -v nvidia-ctk > /dev/null; then version=$(nvidia-ctk --version); echo
 echo "runtime=$(command -v nvidia-container-runtime)"
 [ ! -f "$CONFIGURATION" ] || echo "config=$(base64 -w0 "$CONFIGURATION")"
 # The runtime looks for a program on the PATH of the daemon that starts it, and in its own list of folders.
-folders=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+folders=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 for daemon in $DAEMONS; do
   unit "$daemon" && says LoadState && [ "$SAID" = loaded ] || continue
   echo "daemon=$daemon"
