@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gpunode.base.probe_output import checked
-from gpunode.components.toolkit.configuration import PATH
+from gpunode.base.toml_edit import ConfigurationRefused
+from gpunode.components.toolkit.configuration import PATH, faults
 from gpunode.components.toolkit.state import parse_toolkit
 from gpunode.facts.toolkit import ContainerToolkit
 
@@ -45,3 +46,8 @@ root = "{tmp_path}/gone\""""
         f"@{programs}/ldconfig": "x",
         f"{tmp_path}/gone": "-",
     }
+    configuration.unlink()
+    configuration.mkdir()
+    done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True)
+    with pytest.raises(ConfigurationRefused):
+        faults(parse_toolkit(checked(done.stdout.splitlines())), {}, None)
