@@ -116,7 +116,7 @@ def _is_there(driver: DriverState, version: str, flavour: str, dkms: bool, waits
     """Say whether the driver is as desired but for the next kernel's module, where that is not the running one's."""
     if (driver.runfile, driver.packages, driver.library_version, driver.dkms) != (True, (), version, dkms):
         return False
-    if driver.cuda_version not in ("", version) and not driver.is_cuda_shadowed:
+    if driver.cuda_library != "" and not (driver.is_cuda_shadowed or str(driver.cuda_library).endswith(version)):
         return False
     return (driver.module_version, driver.module_flavour) == (version, flavour) or (
         waits and driver.module_version is None

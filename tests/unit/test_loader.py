@@ -62,7 +62,7 @@ def test_the_first_entry_of_the_cache_with_a_file_counts_and_else_the_loader_s_o
     assert (shadowed.cuda_library, shadowed.library_version) == (str(compat / "libcuda.so.575.57.08"), "580.95.05")
     # What an interrupted write, or a full disk, leaves.
     (compat / "libcuda.so.575.57.08").write_text("")
-    assert _read(tmp_path, "".join(lines)).cuda_version == "580.95.05"
+    assert _read(tmp_path, "".join(lines)).cuda_library == str(own / "libcuda.so.580.95.05")
     (own / "libcuda.so.1").unlink()
     lost = _read(tmp_path, "".join(lines))
     assert (lost.cuda_library, lost.library_version, lost.loader_unknown) == (None, "580.95.05", False)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gpunode.base.probe_output import checked
-from gpunode.components.toolkit.configuration import PATH
+from gpunode.base.toml_edit import ConfigurationRefused
+from gpunode.components.toolkit.configuration import PATH, faults
 from gpunode.components.toolkit.state import parse_toolkit
 from gpunode.facts.toolkit import ContainerToolkit
 
@@ -31,8 +32,8 @@ ldconfig = "@{programs}/ldconfig"
 root = "{tmp_path}/gone\""""
     )
     text = str(ContainerToolkit().command()).replace(PATH, str(configuration))
-    environment = {"PATH": f"{programs}:/usr/bin:/bin"}
-    done = subprocess.run(["sh", "-c", text], env=environment, capture_output=True, text=True, check=True)
+    text = text.replace("=/usr/local/sbin:", f"={programs}:/usr/local/sbin:")
+    done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True)
     found = dict(parse_toolkit(checked(done.stdout.splitlines())).files)
     assert {"runc", "crun"} < found.keys() and not {"lab-commented", "a\\u0020b"} & found.keys()
     assert {name: kind for name, kind in found.items() if name not in ("runc", "crun")} == {
@@ -45,3 +46,8 @@ root = "{tmp_path}/gone\""""
         f"@{programs}/ldconfig": "x",
         f"{tmp_path}/gone": "-",
     }
+    configuration.unlink()
+    configuration.mkdir()
+    done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True)
+    with pytest.raises(ConfigurationRefused):
+        faults(parse_toolkit(checked(done.stdout.splitlines())), {}, None)

@@ -48,9 +48,7 @@ class Toolkit(Row):
 
     `modes` of its runtime; `hooks` that a CDI specification may name; `refresh_since`: nvidia-cdi-refresh;
     `mounts_in_mode_cdi`: its mode `cdi` takes mounts of a plain name; `ldconfig_of_node`: a path needs an @.
-
-    `keys` of its config.toml -> what their values are; `files`: key -> modes that need its file; `runtimes`: those that
-    it takes where config.toml lists none.
+    Of its config.toml: `keys` -> what they are, `files`: key -> modes that need its file, `runtimes` where it has none.
     """
 
     modes: Table[str, str]

@@ -114,16 +114,12 @@ LIBRARY = driver_finding(
 _LOST = "the dynamic loader finds no libcuda.so.1, or an empty one"
 _OTHER = "by {origin} programs load {file}, which is not of the module's version: CUDA fails (error 803 or 804)"
 _NEWER = (
-    "by {origin} CUDA programs load {file}, which is newer than the module (cuda-compat): data-centre GPUs take some "
-    "pairs of versions, on all others CUDA fails (error 804)"
+    "by {origin} programs load {file} (cuda-compat), which is newer than the module: data-centre GPUs take some pairs "
+    "of versions, on all others CUDA fails (error 804)"
 )
 _NO_LOADER = "there is no ldconfig on the PATH, which reads the dynamic loader's cache"
-_CACHE = "the dynamic loader's cache"
-_UNCACHE = (
-    "take the folder of {file}, or of a link to it, out of /etc/ld.so.conf.d and run `ldconfig`; remove the file where "
-    "no line there names its folder"
-)
-_UNSET = "take the folder of {file}, or of a link to it, out of LD_LIBRARY_PATH in {origin}"
+_CACHE = "/etc/ld.so.conf.d"
+_TAKE_OUT = "remove {file} with its links, or take its folder out of {origin}; then run `ldconfig`"
 _LOOK = "look for the pair in NVIDIA's CUDA compatibility guide, and start a CUDA program"
 _FIND = "look for it: `ls -lL /usr/lib*/libcuda.so.1 /usr/lib/*/libcuda.so.1` on the node"
 CUDA_LIBRARY = driver_finding(
@@ -132,7 +128,7 @@ CUDA_LIBRARY = driver_finding(
     "Each loads libcuda.so.1 as the dynamic loader finds it: by LD_LIBRARY_PATH, by its cache, or in its own folders. "
     "Without it, or with another version than the module's, every CUDA program fails, while nvidia-smi works.",
     causes=(_LOST, _OTHER, _NEWER, _NO_LOADER, MOVED, _IS_LOST),
-    remedies=(RUN, _BRING_BACK, _UNCACHE, _UNSET, _LOOK, _FIND),
+    remedies=(RUN, _BRING_BACK, _TAKE_OUT, _LOOK, _FIND),
 )
 PACKAGES = driver_finding(
     "packages",
@@ -154,30 +150,28 @@ def libraries(desired: Desired, actual: Actual) -> Iterator[Finding]:
         to_be = desired.rule
 
     def fits(version: str | None) -> bool:
-        if version is None or to_be is None:
-            return False
-        return versions.in_branch(version, to_be) if actual.is_image else version == to_be
+        if actual.is_image and version and to_be:
+            return versions.in_branch(version, to_be)
+        return bool(version) and version == to_be
 
     library = driver.library_version
     yield LIBRARY.compared(library, to_be or "that of a module on disk", fits(library), cause=MOVED)
-    if to_be is None or driver.cuda_library == "":
+    if to_be is None or driver.cuda_library == "" or actual.system.tegra:
         return
     if driver.cuda_library is None and driver.loader_unknown:
         yield CUDA_LIBRARY.not_known(to_be, _NO_LOADER, _FIND)
         return
+    has_consumer = any("GeForce" in gpu.name for gpu in actual.gpus.gpus)
     for origin, file in ((_CACHE, driver.cuda_library or ""), *driver.session_libraries):
-        version = file.rpartition(".so.")[2] or None
+        version, values = file.rpartition(".so.")[2], {"origin": origin, "file": file}
         if fits(version):
             continue
         if origin == _CACHE and not driver.is_cuda_shadowed:
-            yield CUDA_LIBRARY.compared(version, to_be, False, cause=MOVED if file else _LOST)
-            return
-        is_newer = "/compat/" in file and str(version)[:3] > to_be[:3]
-        if is_newer and not any("GeForce" in gpu.name for gpu in actual.gpus.gpus):
-            yield CUDA_LIBRARY.not_known(None, _NEWER.format(origin=origin, file=file), _LOOK)
+            yield CUDA_LIBRARY.compared(version or None, to_be, False, cause=MOVED if file else _LOST)
+        elif "/compat/" in file and version[:3] > to_be[:3] and not has_consumer:
+            yield CUDA_LIBRARY.not_known(None, _NEWER.format(**values), _LOOK)
         else:
-            remedy = (_UNCACHE if origin == _CACHE else _UNSET).format(origin=origin, file=file)
-            cause = _OTHER.format(origin=origin, file=file)
+            cause, remedy = _OTHER.format(**values), _TAKE_OUT.format(**values)
             yield CUDA_LIBRARY.compared(version, to_be, False, cause=cause, remedy=remedy)
         return
 

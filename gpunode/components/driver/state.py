@@ -111,11 +111,6 @@ class DriverState(Reading):
         return next((service for service in self.services if service.name == name), None)
 
     @property
-    def cuda_version(self) -> str | None:
-        """Return the version of libcuda as its file's name has it; None where it is lost, empty where not read."""
-        return None if self.cuda_library is None else self.cuda_library.rpartition(".so.")[2]
-
-    @property
     def is_cuda_shadowed(self) -> bool:
         """Say whether the dynamic loader takes a libcuda from a folder that no driver's installer fills."""
         return not self.is_elsewhere and not (self.cuda_library or "/lib").startswith(("/usr/lib", "/lib"))

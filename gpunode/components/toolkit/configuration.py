@@ -6,7 +6,7 @@ nobody asked for stays as it is, and a text that already says what is asked come
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,7 +136,7 @@ def faults(actual: ContainerToolkit, desired: Asked, version: str | None) -> lis
     table, text, files = tables.toolkit(), plain(actual.config_text or ""), dict(actual.files)
     paths = {key: tuple(key.split(".")) for key in table.keys}
     values = {key: value for key, path in paths.items() if (value := _value(text, path)) is not None}
-    wrong = {key: kind for key, kind in table.keys.items() if key in values and not _KINDS[kind](values[key])}
+    wrong = {key: kind for key, kind in table.keys.items() if key in values and not _is(values[key], kind)}
     typed = {key: value for key, value in values.items() if key not in wrong}
     modes = [mode for mode, first in table.modes.items() if version is None or versions.at_least(version, first)]
     mode, listed = (typed.get(f"{_RUNTIME}.{key}") for key in ("mode", "runtimes"))
@@ -158,11 +158,12 @@ def faults(actual: ContainerToolkit, desired: Asked, version: str | None) -> lis
 
 _LDCONFIG, _FROM_CONTAINER = f"{_CLI}.ldconfig", "features.allow-ldconfig-from-container"
 # What a value is, in the words of gpunode/data/toolkit.yaml.
-_KINDS: Mapping[str, Callable[[Any], bool]] = {
-    "a text": lambda value: isinstance(value, str),
-    "true or false": lambda value: isinstance(value, bool),
-    "a list of texts": lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value),
-}
+_KINDS: Mapping[str, type] = {"a text": str, "true or false": bool, "a list of texts": list}
+
+
+def _is(value: Any, kind: str) -> bool:
+    texts = value if isinstance(value, list) else ()
+    return isinstance(value, _KINDS[kind]) and all(isinstance(each, str) for each in texts)
 
 
 def _value(table: Mapping[str, Any], key: Key) -> Any:

@@ -101,20 +101,15 @@ HELD = _declared(
     "The container toolkit's packages are not held as the settings ask.",
     "The next upgrade of the system would change them, or a hold is left over that keeps them from an update.",
 )
+_FAULT = "by this value no container starts, or none gets a GPU"
+_CORRECT = f"correct {PATH} by hand; without the line the toolkit takes its default"
 CONFIGURATION = _declared(
     "config.toml",
     "The container toolkit's config.toml is not as the settings ask.",
-    "It decides how containers get GPUs, and whether unprivileged containers may request any of them.",
-    remedies=(RUN, _MEND),
-)
-_FAULT = "by {key} = {actual} no container starts, or none gets a GPU"
-VALUES = _declared(
-    "values of config.toml",
-    "The container toolkit's config.toml has a value by which containers do not start.",
-    "nvidia-container-runtime reads it at each start of a container. It ends at a value of another type, at a mode "
-    "that it does not know, and where no program of `runtimes` is there.",
+    "It decides how containers get GPUs, and whether unprivileged containers may request any of them. "
+    "nvidia-container-runtime reads it at each start of a container, and ends at a value that it does not take.",
     causes=(_FAULT,),
-    remedies=(f"correct {PATH} by hand; without the line the toolkit takes its default",),
+    remedies=(RUN, _MEND, _CORRECT),
 )
 
 
@@ -264,8 +259,7 @@ def decide_configuration(settings: Asked, actual: ContainerToolkit, coming: bool
     if unknown:
         refusal = (
             f"toolkit.mode {mode!r} is known from the container toolkit {first} on, and {actual.version} is installed: "
-            f"no container would start. Set toolkit.version to {first} or newer, or toolkit.mode = 'auto'; nothing was "
-            "changed"
+            f"set toolkit.version to {first} or newer, or toolkit.mode = 'auto'; nothing was changed"
         )
         return Decision((by_hand(item, refusal),), (), refusal)
     if new == (text or ""):
@@ -277,18 +271,14 @@ def judge_values(settings: Asked, actual: ContainerToolkit, coming: bool = False
     """Yield what of config.toml keeps containers from their start, whatever is desired; `settings` is written."""
     settings = judged_of(actual.config_text, settings)
     try:
-        found = faults(actual, settings, None if coming else actual.version)
+        for each in faults(actual, settings, None if coming else actual.version):
+            sides = each.actual, each.desired
+            yield CONFIGURATION.compared(*sides, False, of=each.key, cause=_FAULT, remedy=_CORRECT)
     except ConfigurationRefused as error:
         if not settings:
             yield CONFIGURATION.compared("unreadable", "as TOML", False, cause=str(error), remedy=_MEND)
-        return
-    if found:
-        actual_values, allowed = ("; ".join(f"{item.key} {getattr(item, side)}" for item in found) for side in _SIDES)
-        cause = "; ".join(_FAULT.format(key=item.key, actual=item.actual) for item in found)
-        yield VALUES.compared(actual_values, allowed, False, cause=cause)
 
 
-_SIDES = ("actual", "desired")
 # Family -> what its versionlock's list is to say.
 _LOCKED = MappingProxyType({"dnf": dnf.locked, "dnf5": dnf5.locked})
 

@@ -43,8 +43,10 @@ unset IFS; set +f
 if command -v nvidia-ctk > /dev/null; then version=$(nvidia-ctk --version); echo "ctk=${version%%"$NL"*}"; fi
 echo "runtime=$(command -v nvidia-container-runtime)"
 [ ! -f "$CONFIGURATION" ] || echo "config=$(base64 -w0 "$CONFIGURATION")"
+# The toolkit ends at a folder of this name as at a text that is no TOML.
+[ ! -d "$CONFIGURATION" ] || echo "config=$(echo '[' | base64 -w0)"
 # The runtime looks for a program on the PATH of the daemon that starts it, and in its own list of folders.
-folders=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+folders=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 for daemon in $DAEMONS; do
   unit "$daemon" && says LoadState && [ "$SAID" = loaded ] || continue
   echo "daemon=$daemon"
@@ -68,7 +70,7 @@ looked() {
   echo "file=$kind $name"
 }
 for name in $RUNTIMES; do looked "$name"; done
-if [ -r "$CONFIGURATION" ]; then
+if [ -f "$CONFIGURATION" ]; then
   while read -r line || [ -n "$line" ]; do
     while :; do
       # A text with an escape in it is not what it looks like.

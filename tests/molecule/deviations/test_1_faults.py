@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from gpunode.components.toolkit.configuration import PATH as CONFIGURATION
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
 from tests.molecule.conftest import CHECKOUT, LAB, command, converge, inventory_with
 from tests.molecule.deviations.straying import TOOLKIT
 
-LIBRARY = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so"
+LIBRARY, CUDA = (f"/usr/lib/x86_64-linux-gnu/{name}" for name in ("libnvidia-ml.so", "libcuda.so.1"))
 
 
 def only_first(folder: Path, more: dict[str, object]) -> str:
@@ -87,6 +88,12 @@ FAULTS = {
         {"library": "drift", "GPUs by nvidia-smi": "drift"}, 2, "the library is not of the loaded module's version",
         harm=f"touch {LIBRARY}.570.172.08 && ln -sf libnvidia-ml.so.570.172.08 {LIBRARY}.1",
         mend=f"ln -sf libnvidia-ml.so.580.95.05 {LIBRARY}.1 && rm -f {LIBRARY}.570.172.08",
+    ),
+    "what every CUDA program, and every container, fails by": Fault(
+        {"libcuda": "drift", "config.toml nvidia-container-runtime.mode": "drift"}, 2,
+        "by this value no container starts, or none gets a GPU",
+        harm=f"mv {CUDA} /root/ && sed -i.kept 's/^mode = .*/mode = \"experimental\"/' {CONFIGURATION}",
+        mend=f"mv /root/libcuda.so.1 {CUDA} && mv {CONFIGURATION}.kept {CONFIGURATION}",
     ),
 }  # fmt: skip
 
