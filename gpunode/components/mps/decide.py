@@ -66,7 +66,7 @@ SERVICE = _declared(
 )
 _FEWER = "in the mode {mode} the GPU refuses {whom}"
 _OTHER_DAEMON = "an MPS daemon that gpunode does not manage runs (process {pids}); it may or may not serve this GPU"
-_TO_DEFAULT = "run `nvidia-smi -i {index} -c DEFAULT` on the node, unless an MPS daemon serves the GPU"
+_TO_DEFAULT = "run `nvidia-smi -i {index} -c DEFAULT` on the node"
 _QUERY = "run `nvidia-smi --query --display=COMPUTE` on the node, and mend what it names"
 COMPUTE_MODE = _declared(
     "compute mode of GPU",
@@ -152,7 +152,7 @@ def _modes_without_mps(desired: Desired, gpus: Sequence[Gpu], other_daemons: Seq
             yield COMPUTE_MODE.not_known(None, f"nvidia-smi answers {mode or 'nothing'}", _QUERY, of=of)
         elif mode == "Exclusive_Process" and other_daemons:
             cause = _OTHER_DAEMON.format(pids=", ".join(map(str, other_daemons)))
-            yield COMPUTE_MODE.not_known(None, cause, remedy, of=of)
+            yield COMPUTE_MODE.not_known(None, cause, f"{remedy}, unless that daemon serves the GPU", of=of)
         else:
             whom = "every CUDA program" if mode == "Prohibited" else "every program but the first"
             cause = _FEWER.format(mode=mode, whom=whom)

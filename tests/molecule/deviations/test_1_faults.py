@@ -88,6 +88,12 @@ FAULTS = {
         harm=f"touch {LIBRARY}.570.172.08 && ln -sf libnvidia-ml.so.570.172.08 {LIBRARY}.1",
         mend=f"ln -sf libnvidia-ml.so.580.95.05 {LIBRARY}.1 && rm -f {LIBRARY}.570.172.08",
     ),
+    "what no setting names": Fault(
+        dict.fromkeys(("compute mode of GPU 1", "sources of packages", "files that root runs by"), "drift"), 2,
+        "in the mode Prohibited the GPU refuses every CUDA program",
+        harm="nvidia-smi -i 1 -c PROHIBITED; echo x > /etc/apt/sources.list.d/x.list; chmod 777 /etc/cron.daily",
+        mend="nvidia-smi -i 1 -c DEFAULT; rm /etc/apt/sources.list.d/x.list; chmod 755 /etc/cron.daily",
+    ),
 }  # fmt: skip
 
 
