@@ -109,15 +109,13 @@ class Desired:
     by_plugin: bool = False
 
 
-def decide(
-    desired: Desired, actual: Mps, gpus: Sequence[Gpu], other_daemons: Sequence[int] = ()
-) -> Decision[MpsChange]:
+def decide(desired: Desired, actual: Mps, gpus: Sequence[Gpu], mps_pids: Sequence[int] = ()) -> Decision[MpsChange]:
     """Return what is to be done about the daemons, their settings and files, and the GPUs' compute mode.
 
     A run is one transaction: while a restart waits for clients it leaves all of MPS as it is, down to a percentage.
     Each step has the whole change, None where the control program is still to come: no file can be rendered without it.
 
-    gpus: as nvidia-smi lists them; other_daemons: process numbers of MPS daemons that are not gpunode's
+    gpus: as nvidia-smi lists them; mps_pids: process numbers of MPS daemons, of any origin
     """
     to_come = change(desired.daemons, desired.settings, actual, gpus)
     findings = (*_findings(desired, actual, gpus, to_come), *_foreign(desired, actual), *_room(desired, gpus))
@@ -137,11 +135,11 @@ def decide(
         for item in differences
     )
     # A daemon that goes sets the mode back itself, and a mode of unknown origin is a person's to change.
-    modes = () if desired.daemons or actual.daemons else _modes_without_mps(desired, gpus, other_daemons)
+    modes = () if desired.daemons or actual.daemons else _modes_without_mps(desired, gpus, mps_pids)
     return Decision((*findings, *modes), steps)
 
 
-def _modes_without_mps(desired: Desired, gpus: Sequence[Gpu], other_daemons: Sequence[int]) -> Iterator[Finding]:
+def _modes_without_mps(desired: Desired, gpus: Sequence[Gpu], mps_pids: Sequence[int]) -> Iterator[Finding]:
     """Judge each GPU that is not in the compute mode Default."""
     for gpu in gpus:
         mode, of = gpu.compute_mode, str(gpu.index)
@@ -150,11 +148,11 @@ def _modes_without_mps(desired: Desired, gpus: Sequence[Gpu], other_daemons: Seq
         remedy = _TO_DEFAULT.format(index=of)
         if mode not in _MODES:
             yield COMPUTE_MODE.not_known(None, f"nvidia-smi answers {mode or 'nothing'}", _QUERY, of=of)
-        elif mode == "Exclusive_Process" and other_daemons:
-            cause = _OTHER_DAEMON.format(pids=", ".join(map(str, other_daemons)))
+        elif mode == "Exclusive_Process" and mps_pids:
+            cause = _OTHER_DAEMON.format(pids=", ".join(map(str, mps_pids)))
             yield COMPUTE_MODE.not_known(None, cause, f"{remedy}, unless that daemon serves the GPU", of=of)
         else:
-            whom = "every CUDA program" if mode == "Prohibited" else "every program but the first"
+            whom = "every program" if mode == "Prohibited" else "every program but the first"
             cause = _FEWER.format(mode=mode, whom=whom)
             yield COMPUTE_MODE.compared(mode, "Default", False, of=of, cause=cause, remedy=remedy)
 

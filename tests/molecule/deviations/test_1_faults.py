@@ -90,7 +90,7 @@ FAULTS = {
     ),
     "what no setting names": Fault(
         dict.fromkeys(("compute mode of GPU 1", "sources of packages", "files that root runs by"), "drift"), 2,
-        "in the mode Prohibited the GPU refuses every CUDA program",
+        "in the mode Prohibited the GPU refuses every program",
         harm="nvidia-smi -i 1 -c PROHIBITED; echo x > /etc/apt/sources.list.d/x.list; chmod 777 /etc/cron.daily",
         mend="nvidia-smi -i 1 -c DEFAULT; rm /etc/apt/sources.list.d/x.list; chmod 755 /etc/cron.daily",
     ),
