@@ -9,9 +9,11 @@ from pyinfra import host
 
 from gpunode.base.shell_file import script_file
 from gpunode.facts.interrupted import Interrupted
+from gpunode.facts.system import Exposed
 from gpunode.facts.transaction import FOLDER
 from gpunode.operations.failure import node_operation, require
 from gpunode.operations.script import script_command
+from gpunode.system.exposed import own
 from gpunode.system.transaction import BY_HAND
 from gpunode.system.transaction import Interrupted as Reading
 
@@ -35,3 +37,13 @@ def ended() -> Iterator[Any]:
         yield script_command('rm -rf -- "$@"', *found.left)
     if not (found.names or found.stale or found.left):
         host.noop("nothing of an earlier run is left")
+
+
+@node_operation
+def own_files_protected() -> Iterator[Any]:
+    """Take from users other than root the write access to gpunode's files."""
+    paths = own(require(host.get_fact(Exposed), "who may write files that root runs by"))
+    if paths:
+        yield script_command('chown root:root -- "$@" && chmod go-w -- "$@"', *paths)
+    else:
+        host.noop("gpunode's files are root's alone")

@@ -127,7 +127,8 @@ def _node(settings: Settings, node: Node) -> Decision[Any]:
         "mig": node.machine.has_gpu,
     }
     left = transaction.decide(node.interrupted, [name for name, comes in desired.items() if not comes])
-    return Decision((*exposed.decide(node.exposed).findings, *left.findings), left.steps)
+    files = exposed.decide(node.exposed)
+    return Decision((*files.findings, *left.findings), (*files.steps, *left.steps))
 
 
 def _mps(settings: Settings, node: Node) -> Decision[Any]:

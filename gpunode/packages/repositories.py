@@ -137,11 +137,7 @@ SOURCES_READ = finding_message(
     "The package manager cannot read its sources or its configuration.",
     "Nothing can be installed or updated, by a run or by anything else: security updates stop. dnf skips such a file, "
     "and all other package managers end with an error.",
-    causes=("what the package manager, or gpunode, says of the file",),
-    remedies=(
-        "correct or remove the file that the cause names, then try `apt-get update`, `dnf makecache`, `zypper refresh` "
-        "or `pacman -Sy` on the node",
-    ),
+    remedies=("correct or remove the file that the cause names, and run deploys/gpu_node.py again",),
 )
 
 

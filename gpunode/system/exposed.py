@@ -6,8 +6,9 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpunode.base.comparison import FindingMessage, finding_message
-from gpunode.base.decision import Decision
+from gpunode.base.comparison import RUN, FindingMessage, finding_message
+from gpunode.base.decision import Decision, Step
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.base.probe_output import repeated
 from gpunode.base.reading import ParseError, Reading
@@ -32,8 +33,9 @@ EXPOSED = finding_message(
     "Users other than root may write files that root runs or reads.",
     "Who writes these configuration files, or folders above them, decides what root does next.",
     cause="others than root may write what root runs by: they decide what root does next",
-    remedies=("look at what they say, then `chown root:root {paths}; chmod go-w {paths}` on the node",),
+    remedies=("look at what they say, then `chown root:root {paths}; chmod go-w {paths}` on the node", RUN),
 )
+TAKE = "take from other users the write access to gpunode's files"
 READABLE = finding_message(
     "node",
     "files with passwords",
@@ -79,14 +81,24 @@ def _files(lines: list[str], key: str) -> Iterator[ExposedFile]:
         yield ExposedFile(path, mode, int(user), int(group))
 
 
+def own(actual: Exposed) -> tuple[str, ...]:
+    """Return the paths of gpunode's own files among them, whose texts a run compares as well."""
+    names = (file.path for file in actual.files if file.path.startswith(("/etc/", "/usr/")))
+    return tuple(path for path in names if "gpunode" in path or path.startswith("/etc/nvidia-mps/"))
+
+
 def decide(actual: Exposed) -> Decision[None]:
-    """Return what is to be done about them: a person looks; who owns a file on purpose is not known here."""
-    found = [_compared(EXPOSED, actual.files, "root's alone")]
+    """Return what is to be done: a run corrects gpunode's own files; who owns another on purpose is not known here."""
+    ours = own(actual)
+    only_ours = 0 < len(ours) == len(actual.files)
+    found = [_compared(EXPOSED, actual.files, "root's alone", only_ours)]
+    settles = tuple(found) if only_ours else ()
+    step: Step[None] = Step(TAKE, settles, Disruption.nothing, actual="writable by others", desired="root's alone")
     if actual.readable:
         found.append(_compared(READABLE, actual.readable, "not for everybody to read"))
-    return Decision(tuple(found))
+    return Decision(tuple(found), (step,) if ours else ())
 
 
-def _compared(message: FindingMessage, files: tuple[ExposedFile, ...], desired: str) -> Finding:
-    remedy = message.remedies[0].format(paths=shlex.join(file.path for file in files))
+def _compared(message: FindingMessage, files: tuple[ExposedFile, ...], desired: str, run: bool = False) -> Finding:
+    remedy = RUN if run else message.remedies[0].format(paths=shlex.join(file.path for file in files))
     return message.compared(", ".join(map(str, files)) or desired, desired, not files, remedy=remedy)

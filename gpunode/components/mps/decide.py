@@ -64,21 +64,17 @@ SERVICE = _declared(
     "Programs share GPUs through this daemon. They hang or fail where it does not answer.",
     causes=(_LOG, _CLIENTS),
 )
-_FEWER = {
-    "Exclusive_Process": "only one process at a time can use the GPU: every other one fails",
-    "Exclusive_Thread": "only one thread at a time can use the GPU: every other one fails",
-    "Prohibited": "no process can use the GPU: every CUDA program fails",
-}
+_FEWER = "in the mode {mode} the GPU refuses {whom}"
 _OTHER_DAEMON = "an MPS daemon that gpunode does not manage runs (process {pids}); it may or may not serve this GPU"
-_TO_DEFAULT = "run `nvidia-smi -i {index} -c DEFAULT` on the node; the mode is meant for MPS alone"
-_IF_NOT_SERVED = "if that daemon does not serve GPU {index}, run `nvidia-smi -i {index} -c DEFAULT` on the node"
+_TO_DEFAULT = "run `nvidia-smi -i {index} -c DEFAULT` on the node"
+_QUERY = "run `nvidia-smi --query --display=COMPUTE` on the node, and mend what it names"
 COMPUTE_MODE = _declared(
     "compute mode of GPU",
     "A GPU is in another compute mode than its use needs.",
     "MPS needs the mode that mps.compute_mode names: otherwise programs may bypass the MPS server and take the GPU for "
     "themselves. Without MPS a GPU needs the mode Default: in another one, programs and pods that share it fail.",
-    causes=(_CLIENTS, *_FEWER.values(), _OTHER_DAEMON),
-    remedies=(RUN, _END_CLIENTS, _TO_DEFAULT, _IF_NOT_SERVED),
+    causes=(_CLIENTS, _FEWER, _OTHER_DAEMON),
+    remedies=(RUN, _END_CLIENTS, _TO_DEFAULT, _QUERY),
 )
 AT_BOOT = _declared(
     "starts at boot:",
@@ -104,7 +100,7 @@ FILE = file_message("mps")
 class Desired:
     """Hold the daemons that a node is to have (none: what gpunode set up goes), and what a change may disturb.
 
-    by_plugin: whether the device plugin's MPS daemon sets the compute mode, which is judged with that daemon then
+    by_plugin: whether the device plugin's MPS daemon sets the compute mode
     """
 
     daemons: tuple[Daemon, ...]
@@ -113,15 +109,13 @@ class Desired:
     by_plugin: bool = False
 
 
-def decide(
-    desired: Desired, actual: Mps, gpus: Sequence[Gpu], other_daemons: Sequence[int] = ()
-) -> Decision[MpsChange]:
+def decide(desired: Desired, actual: Mps, gpus: Sequence[Gpu], mps_pids: Sequence[int] = ()) -> Decision[MpsChange]:
     """Return what is to be done about the daemons, their settings and files, and the GPUs' compute mode.
 
     A run is one transaction: while a restart waits for clients it leaves all of MPS as it is, down to a percentage.
     Each step has the whole change, None where the control program is still to come: no file can be rendered without it.
 
-    gpus: as nvidia-smi lists them; other_daemons: process numbers of MPS daemons that are not gpunode's
+    gpus: as nvidia-smi lists them; mps_pids: process numbers of MPS daemons, of any origin
     """
     to_come = change(desired.daemons, desired.settings, actual, gpus)
     findings = (*_findings(desired, actual, gpus, to_come), *_foreign(desired, actual), *_room(desired, gpus))
@@ -141,30 +135,26 @@ def decide(
         for item in differences
     )
     # A daemon that goes sets the mode back itself, and a mode of unknown origin is a person's to change.
-    modes = () if desired.daemons or actual.daemons else _modes_without_mps(desired, gpus, other_daemons)
+    modes = () if desired.daemons or actual.daemons else _modes_without_mps(desired, gpus, mps_pids)
     return Decision((*findings, *modes), steps)
 
 
-def _modes_without_mps(desired: Desired, gpus: Sequence[Gpu], other_daemons: Sequence[int]) -> Iterator[Finding]:
+def _modes_without_mps(desired: Desired, gpus: Sequence[Gpu], mps_pids: Sequence[int]) -> Iterator[Finding]:
     """Judge each GPU that is not in the compute mode Default."""
     for gpu in gpus:
         mode, of = gpu.compute_mode, str(gpu.index)
         if mode == "Default" or (mode == "Exclusive_Process" and desired.by_plugin):
             continue
+        remedy = _TO_DEFAULT.format(index=of)
         if mode not in _MODES:
-            yield _unreadable_mode(gpu, None)
-        elif mode == "Exclusive_Process" and other_daemons:
-            cause = _OTHER_DAEMON.format(pids=", ".join(map(str, other_daemons)))
-            yield COMPUTE_MODE.not_known(None, cause, _IF_NOT_SERVED.format(index=of), of=of)
+            yield COMPUTE_MODE.not_known(None, f"nvidia-smi answers {mode or 'nothing'}", _QUERY, of=of)
+        elif mode == "Exclusive_Process" and mps_pids:
+            cause = _OTHER_DAEMON.format(pids=", ".join(map(str, mps_pids)))
+            yield COMPUTE_MODE.not_known(None, cause, f"{remedy}, unless that daemon serves the GPU", of=of)
         else:
-            remedy = _TO_DEFAULT.format(index=of)
-            yield COMPUTE_MODE.compared(mode, "Default", False, of=of, cause=_FEWER[mode], remedy=remedy)
-
-
-def _unreadable_mode(gpu: Gpu, desired: str | None) -> Finding:
-    remedy = "run `nvidia-smi --query --display=COMPUTE` on the node, and mend what it names"
-    cause = f"nvidia-smi answers {gpu.compute_mode or 'nothing'}"
-    return COMPUTE_MODE.not_known(desired, cause, remedy, of=str(gpu.index))
+            whom = "every program" if mode == "Prohibited" else "every program but the first"
+            cause = _FEWER.format(mode=mode, whom=whom)
+            yield COMPUTE_MODE.compared(mode, "Default", False, of=of, cause=cause, remedy=remedy)
 
 
 def waiting(item: Finding, waits: str) -> Finding:
@@ -195,7 +185,7 @@ def _findings(desired: Desired, actual: Mps, gpus: Sequence[Gpu], to_come: MpsCh
     for gpu in gpus if desired.daemons else ():
         mode, found = COMPUTE_MODES[desired.settings.compute_mode], gpu.compute_mode
         if found not in _MODES:
-            yield _unreadable_mode(gpu, mode)
+            yield COMPUTE_MODE.not_known(mode, f"nvidia-smi answers {found or 'nothing'}", _QUERY, of=str(gpu.index))
             continue
         good = found == mode and not by_unit
         found = f"{mode}, until the daemon starts again" if found == mode and by_unit else found

@@ -68,8 +68,7 @@ class GpuProcess(Reading):
 class PluginMps(Reading):
     """Hold the path of the control program (None: not installed), the plugin's daemons, and the GPUs' processes.
 
-    Processes are read where a daemon answers alone. `mps_processes`: numbers of all MPS processes of the node, where a
-    GPU is in the compute mode Exclusive_Process.
+    Processes are read where a daemon answers alone; `mps_processes`: those of MPS, where a GPU is exclusive.
     """
 
     program: str | None = None

@@ -95,6 +95,12 @@ FAULTS = {
         harm=f"mv {CUDA} /root/ && sed -i.kept 's/^mode = .*/mode = \"experimental\"/' {CONFIGURATION}",
         mend=f"mv /root/libcuda.so.1 {CUDA} && mv {CONFIGURATION}.kept {CONFIGURATION}",
     ),
+    "what no setting names": Fault(
+        dict.fromkeys(("compute mode of GPU 1", "sources of packages", "files that root runs by"), "drift"), 2,
+        "in the mode Prohibited the GPU refuses every program",
+        harm="nvidia-smi -i 1 -c PROHIBITED; echo x > /etc/apt/sources.list.d/x.list; chmod 777 /etc/cron.daily",
+        mend="nvidia-smi -i 1 -c DEFAULT; rm /etc/apt/sources.list.d/x.list; chmod 755 /etc/cron.daily",
+    ),
 }  # fmt: skip
 
 

@@ -104,6 +104,11 @@ CONTAINERS = {
         drifts("toolkit: config.toml"),
         ("Configure the container toolkit",),
     ),
+    "node: an own file that others may write": Way(
+        "chmod 666 /etc/apt/apt.conf.d/52gpunode-driver",
+        drifts("node: files that root runs by"),
+        ("Take from other users the write access to gpunode's files",),
+    ),
     "toolkit: a CDI specification of an older driver": Way(
         "sed -i s/580.95.05/570.172.08/g /etc/cdi/nvidia.yaml", drifts("toolkit: CDI specification"), (CDI,)
     ),
