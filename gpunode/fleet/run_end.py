@@ -121,11 +121,11 @@ def executed(execute: Callable[..., Any], command: PyinfraCommand, state: State,
             raise SSHException("the node closed it") from error
         raise
     succeeded, output = result if isinstance(result, tuple) else (result, None)
-    if output is not None:
-        # Standard error says why; the scripts of gpunode may write to either.
-        said = [each.line for each in output if each.buffer_name == "stderr" or each.line.startswith(OURS)]
-        errors_logged[:] = said if any(output.stderr_lines) else output.output_lines
     if succeeded is False and len(reasons) == known:
+        if output is not None:
+            # Standard error says why; the scripts of gpunode may write to either.
+            said = [each.line for each in output if each.buffer_name == "stderr" or each.line.startswith(OURS)]
+            errors_logged[:] = said if any(output.stderr_lines) else output.output_lines
         reasons.append("\n".join(map(_shown, errors_logged)))
     return result
 
