@@ -54,12 +54,13 @@ def failure_of(operation: str, reasons: Collection[str | Finding]) -> Finding:
     lines = [line for line in _CAUSE.sub("", _REMEDY.sub("", text)).splitlines() if line.strip()]
     if causes := list(filter(None, _CAUSE.findall(text))):
         lines = [*dict.fromkeys(causes), *(line.removeprefix(OURS) for line in lines if line.startswith(OURS))]
+    what_to_do = "correct what the cause says" if lines else "look at the node and at the log"
     return Finding(
         "run",
         FindingClass.ERROR,
         f"“{operation}”",
-        cause=shortened("\n".join(lines)) or "the operation failed without an output or a reason",
-        remedy="\n".join(dict.fromkeys(_REMEDY.findall(text))) or f"correct what the cause says, and {RUN_AGAIN}",
+        cause=shortened("\n".join(lines)) or "it failed and wrote nothing: the connection may have broken",
+        remedy="\n".join(dict.fromkeys(_REMEDY.findall(text))) or f"{what_to_do}, and {RUN_AGAIN}",
         code=code if code and code in declared() else OPERATION_FAILED,
     )
 
