@@ -144,9 +144,7 @@ def report_of(end: HostEnd) -> NodeReport | None:
         findings = (*findings, replace(end.failure, log=end.log))
     if end.cut_off is not None:
         remedy = f"correct what the cause and the last lines of the log say, and {RUN_AGAIN}"
-        cut_off = Finding(
-            "run", FindingClass.ERROR, "cut off", cause=end.cut_off, remedy=remedy, code=BROKEN_OFF, log=end.log
-        )
+        cut_off = replace(failure_of("", [end.cut_off]), what="cut off", remedy=remedy, code=BROKEN_OFF, log=end.log)
         findings = (*findings, cut_off)
     return None if not findings and end.findings is None else NodeReport(end.name, findings, scope=end.scope)
 
