@@ -122,8 +122,8 @@ def executed(execute: Callable[..., Any], command: PyinfraCommand, state: State,
     if succeeded is False and len(reasons) == known:
         if output is not None:
             # Standard error says why; the scripts of gpunode may write to either.
-            said = [each.line for each in output if each.buffer_name == "stderr" or each.line.startswith(OURS)]
-            errors_logged[:] = said if any(output.stderr_lines) else output.output_lines
+            lines = [each.line for each in output if each.buffer_name == "stderr" or each.line.startswith(OURS)]
+            errors_logged[:] = lines if any(output.stderr_lines) else output.output_lines
         reasons.append("\n".join(map(_shown, errors_logged)))
     return result
 
@@ -200,8 +200,8 @@ def tell(state: State) -> None:
         return
     _note_cut_off(state, hosts)
     # Of a host that was not reached no deploy could say whether it takes part.
-    told = [host for host in hosts if _known.of(host).ours or lost or _end(host).unreached is not None]
-    ends = [replace(_end(host), log="the output above") for host in told]
+    shown = [host for host in hosts if _known.of(host).ours or lost or _end(host).unreached is not None]
+    ends = [replace(_end(host), log="the output above") for host in shown]
     if (cluster := _cluster.of(state)) is not None:
         ends.append(cluster)
     events.tell("ended", hosts=[end.to_json() for end in ends])
