@@ -42,10 +42,14 @@ class Call:
         """Return the command of a run on these hosts; `gpunode apply` where pyinfra's own would undo what --set set."""
         return self.of("apply") if self.settings else shlex.join(["pyinfra", self.name, _DEPLOY, *self._limit])
 
+    @property
+    def again(self) -> str:
+        """Return the command whose verdict is told: pyinfra's own may have been of another deploy."""
+        return shlex.join(["pyinfra", self.name, *self.operations, *self._limit]) if self.operations else self.run
+
     def pasted(self, text: str) -> str:
         """Return a text with its run as a command between backquotes, which can be pasted."""
-        again = shlex.join(["pyinfra", self.name, *self.operations, *self._limit]) if self.operations else self.run
-        return text.replace(RUN, f"run `{self.run}`").replace(RUN_AGAIN, f"run `{again}`")
+        return text.replace(RUN, f"run `{self.run}`").replace(RUN_AGAIN, f"run `{self.again}`")
 
     @property
     def waves(self) -> str | None:

@@ -39,8 +39,6 @@ from gpunode.fleet.run import events
 from gpunode.fleet.run.events import is_part, stops
 from gpunode.settings import overrides
 
-# Where the whole output of pyinfra's own command line is.
-_ABOVE = "the output above"
 # What pyinfra's command line may be asked for that is no deploy.
 _NO_DEPLOY = ("debug-inventory", "fact", "exec")
 
@@ -121,11 +119,11 @@ def executed(execute: Callable[..., Any], command: PyinfraCommand, state: State,
             raise SSHException("the node closed it") from error
         raise
     succeeded, output = result if isinstance(result, tuple) else (result, None)
-    if output is not None:
-        # Standard error says why; the scripts of gpunode may write to either.
-        said = [each.line for each in output if each.buffer_name == "stderr" or each.line.startswith(OURS)]
-        errors_logged[:] = said if any(output.stderr_lines) else output.output_lines
     if succeeded is False and len(reasons) == known:
+        if output is not None:
+            # Standard error says why; the scripts of gpunode may write to either.
+            lines = [each.line for each in output if each.buffer_name == "stderr" or each.line.startswith(OURS)]
+            errors_logged[:] = lines if any(output.stderr_lines) else output.output_lines
         reasons.append("\n".join(map(_shown, errors_logged)))
     return result
 
@@ -197,18 +195,14 @@ def tell(state: State) -> None:
     hosts = [host for host in state.inventory if state.is_host_in_limit(host)]
     ours = any(_known.of(host).ours for host in hosts)
     _note_broken(state, hosts)
-    unconnected = state.current_stage == StateStage.Connect and any(_end(host).unreached for host in hosts)
-    crashed = state.current_stage == StateStage.Prepare and _what_ended_it() is not None
-    began = crashed or state.current_stage >= StateStage.Execute
-    if not (began and ours) and not ((unconnected or crashed) and _is_asked_for()):
+    lost = state.current_stage == StateStage.Connect and any(_end(host).unreached for host in hosts)
+    lost = lost or (state.current_stage == StateStage.Prepare and _what_ended_it() is not None)
+    if not (ours and (lost or state.current_stage >= StateStage.Execute)) and not (lost and _is_asked_for()):
         return
     _note_cut_off(state, hosts)
     # Of a host that was not reached no deploy could say whether it takes part.
-    ends = [
-        replace(_end(host), log=_ABOVE)
-        for host in hosts
-        if _known.of(host).ours or unconnected or crashed or _end(host).unreached is not None
-    ]
+    shown = [host for host in hosts if _known.of(host).ours or lost or _end(host).unreached is not None]
+    ends = [replace(_end(host), log="the output above") for host in shown]
     if (cluster := _cluster.of(state)) is not None:
         ends.append(cluster)
     events.tell("ended", hosts=[end.to_json() for end in ends])

@@ -38,7 +38,7 @@ def test_a_run_that_reaches_no_host_ends_with_its_verdict(fleet: Path, words: li
     assert unnamed(told[1], "2 nodes", "gpu-1, gpu-2", "node.connection") == []
     # What failed, what to do, and what to run then.
     assert any(line.startswith("cause ") and "port 1 on 127.0.0.1" in line for line in told)
-    assert any(line.startswith("remedy ") for line in told) and f"pyinfra {fleet} deploys/gpu_node.py" in told
+    assert any(line.startswith("remedy ") for line in told) and f"pyinfra {fleet} {words[0]}" in told
     assert told[-1].startswith("--> pyinfra error: ")
 
 

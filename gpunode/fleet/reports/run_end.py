@@ -54,12 +54,13 @@ def failure_of(operation: str, reasons: Collection[str | Finding]) -> Finding:
     lines = [line for line in _CAUSE.sub("", _REMEDY.sub("", text)).splitlines() if line.strip()]
     if causes := list(filter(None, _CAUSE.findall(text))):
         lines = [*dict.fromkeys(causes), *(line.removeprefix(OURS) for line in lines if line.startswith(OURS))]
+    what_to_do = "correct what the cause says" if lines else "look at the node and at the log"
     return Finding(
         "run",
         FindingClass.ERROR,
         f"“{operation}”",
-        cause=shortened("\n".join(lines)) or "the operation failed without an output or a reason",
-        remedy="\n".join(dict.fromkeys(_REMEDY.findall(text))) or f"correct what the cause says, and {RUN_AGAIN}",
+        cause=shortened("\n".join(lines)) or "it failed and wrote nothing: the connection may have broken",
+        remedy="\n".join(dict.fromkeys(_REMEDY.findall(text))) or f"{what_to_do}, and {RUN_AGAIN}",
         code=code if code and code in declared() else OPERATION_FAILED,
     )
 
@@ -143,9 +144,7 @@ def report_of(end: HostEnd) -> NodeReport | None:
         findings = (*findings, replace(end.failure, log=end.log))
     if end.cut_off is not None:
         remedy = f"correct what the cause and the last lines of the log say, and {RUN_AGAIN}"
-        cut_off = Finding(
-            "run", FindingClass.ERROR, "cut off", cause=end.cut_off, remedy=remedy, code=BROKEN_OFF, log=end.log
-        )
+        cut_off = replace(failure_of("", [end.cut_off]), what="cut off", remedy=remedy, code=BROKEN_OFF, log=end.log)
         findings = (*findings, cut_off)
     return None if not findings and end.findings is None else NodeReport(end.name, findings, scope=end.scope)
 
@@ -212,7 +211,7 @@ def _next(reports: Collection[NodeReport], call: Call, columns: int) -> Iterable
     pending = [name for name, gravest in classes.items() if gravest in PENDING]
     wrong = [report.title for report in reports if any(map(_is_wrong, report.findings))]
     if wrong:
-        yield f"Next: mend what is told of {folded_in_a_line(wrong, columns)} above, then run", call.run
+        yield f"Next: correct what is reported of {folded_in_a_line(wrong, columns)} above, then run", call.again
     if pending:
         wait = f"{folded_in_a_line(pending, columns)} {'waits' if len(pending) == 1 else 'wait'}"
         how = ", wave by wave, run" if call.waves else " run"
