@@ -161,6 +161,13 @@ def test_a_run_whose_connection_breaks_while_it_reads_says_so_and_fails(
     ) in done.stderr
 
 
+def test_preflight_takes_pyinfra_s_arguments(server: tuple[Path, int], tmp_path: Path) -> None:
+    deploy = tmp_path / "own.py"
+    deploy.write_text("from gpunode.deploys.preflight import preflight\npreflight(_sudo=True, _env={'A': 'b'})\n")
+    done = run("pyinfra", inventory(server, tmp_path, None), deploy, "-y")
+    assert done.returncode == 1 and "Traceback" not in done.stderr and "connection-broken: unreachable" in done.stderr
+
+
 @pytest.mark.parametrize("step", ["command", "fact"])
 def test_an_operation_whose_connection_breaks_fails_on_its_host_alone(
     server: tuple[Path, int], tmp_path: Path, step: str
