@@ -42,7 +42,8 @@ class ProxySocket(socket.socket):
         how = "has not connected in time" if status is None else f"ended with status {status}"
         self._errors.seek(0)
         said = self._errors.read().decode(errors="replace").strip().splitlines()
-        return f"ProxyCommand `{self._command}` {how}{f': {said[-1]}' if said else ''}"
+        # The rest of the command may hold a password.
+        return f"ProxyCommand `{self._command.split()[0]} …` {how}{f': {said[-1]}' if said else ''}"
 
     def close(self) -> None:
         """Close the socket, and end the command."""
