@@ -19,7 +19,7 @@ from pyinfra.connectors.util import CommandOutput, OutputLine
 from gpunode.base.findings import FindingClass
 from gpunode.base.reading import Unknown
 from gpunode.base.run_context import COMMAND_ERROR
-from gpunode.fleet.access import connection, errors
+from gpunode.fleet.access import connecting, connection, errors
 from gpunode.fleet.drift import contained_report
 from gpunode.fleet.nodes import Answer
 from gpunode.fleet.reports.run_end import HostEnd, report_of
@@ -101,7 +101,7 @@ def test_a_command_or_file_fails_where_its_connection_broke_and_other_errors_are
     connector = SimpleNamespace(host=SimpleNamespace(name="gpu-1"))
     with pytest.raises(EOFError):
         connection.carried(cut, connector)
-    monkeypatch.setattr(connection.connecting, "is_broken", lambda _: True)
+    monkeypatch.setattr(connecting, "is_broken", lambda _: True)
     assert connection.carried(cut, connector) is False
     good, said = connection.explained(cut, connector)
     finding = errors.unreached(said.stderr)

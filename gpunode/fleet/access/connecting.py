@@ -111,7 +111,9 @@ def proxied(connect: Method, self: SSHConnector, *args: Any, **kwargs: Any) -> A
     except ConnectError as error:
         sock = getattr(self.client, "_ssh_config", {}).get("sock")
         if isinstance(sock, ProxySocket) and any(words in str(error) for words in _UNANSWERED):
-            raise ConnectError(sock.state()) from error
+            raise ConnectError(
+                f"{sock.state()}{errors.REMEDY}correct the ssh_config until `ssh` connects by it"
+            ) from error
         raise
 
 
