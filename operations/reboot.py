@@ -18,6 +18,7 @@ from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.util import clear_askpass_cache
 
 from gpunode.base.disruption import Drain
+from gpunode.base.errors import in_words
 from gpunode.base.shell_file import script_file
 from gpunode.components.driver.loading import PARAMETERS, Act, Loading, decide_loading, decide_removal, step_of
 from gpunode.components.driver.state import DriverState
@@ -148,7 +149,7 @@ def _look(connector: SSHConnector, seconds: float) -> RunningBoot | str:
             return parsed("the running boot", parse_running_boot, output.stdout_lines)
     # A connection that is cut in its middle raises whatever it likes.
     except Exception as error:
-        reason = str(error) or type(error).__name__
+        reason = in_words(error)
     _hang_up(connector)
     return reason
 

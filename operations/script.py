@@ -6,6 +6,8 @@ import base64
 
 from pyinfra.api import QuoteString, StringCommand
 
+from gpunode.base.shell_file import ENVIRONMENT
+
 # Prints the text that stands as base64 in the one line of standard input. A line without its end is one of which the
 # connection was cut: what came of it is no text, and an empty file is none either. It ends the script itself: `set -e`
 # goes on behind what fails on the left of a &&, though it is the last of its group.
@@ -16,7 +18,7 @@ STANDARD_INPUT = f"\nstandard_input() {TEXT}\n"
 
 def script(body: str) -> str:
     """Return `body` as the text of a script that stops at the first error and speaks the C locale."""
-    return f"set -eu\nexport LC_ALL=C\n{body.strip()}\n"
+    return f"set -eu\n{ENVIRONMENT}\n{body.strip()}\n"
 
 
 def script_command(body: str, *arguments: str, **variables: str) -> StringCommand:

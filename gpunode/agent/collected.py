@@ -141,7 +141,7 @@ def judged(name: str, found: Collected, now: datetime, silent: timedelta) -> Nod
         success = found.report["agent"]["last_success"]
         last = None if success is None else _time(success)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ParseError(f"the agent's report is not one: {type(error).__name__}: {error}") from None
+        raise ParseError(f"the agent's report is not one: {error}") from None
     if not any(each.is_negative for each in findings) and (code or gravest is not worst(findings)):
         findings += (_bad(_RUN_BROKEN, f"exit code {code}, {gravest}", "exit code 0", "no finding says why", _LOG),)
     return NodeReport(name, (*findings, *_in_time(at, last, now, silent)), summary, f"{at:%Y-%m-%dT%H:%M:%SZ}")

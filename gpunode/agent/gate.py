@@ -138,7 +138,8 @@ def asked(config: Gate, method: str, path: str, change: Mapping[str, Any] | None
     except (OSError, ValueError, http.client.HTTPException) as error:
         # Files that are not there yet, certificates, the way to the server, words that are no JSON. Of others than the
         # system's own errors the text is not told: it may hold the token.
-        why = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
+        unusable = "its answer, or the token, cannot be used"
+        why = error.strerror or str(error) if isinstance(error, OSError) else unusable
         named = f" {error.filename}" if isinstance(error, OSError) and error.filename else ""
         raise Later(f"{config.server} could not be asked:{named} {why}") from None
     return found

@@ -126,7 +126,7 @@ def _by_https(config: Config, url: str, most: int, said: str) -> bytes:
             return found
     except (OSError, ValueError, http.client.HTTPException) as error:
         # Every error of urllib's, and of ssl's, is an OSError; an answer that is garbled, or cut off, is none.
-        why = getattr(error, "reason", None) or str(error) or type(error).__name__
+        why = getattr(error, "reason", None) or str(error) or "no reason was given"
         raise Refused(
             "agent.not-fetched", f"{said}{why}", "look at the server, its certificate and the way to it"
         ) from None
@@ -496,7 +496,7 @@ def pull(config: Config, places: Places, now: float) -> dict[str, Any]:
         refused = error
     except Exception as error:
         # A full disk, say. Whatever it is, the report says so, and no report of an earlier pull passes for this one's.
-        refused = Refused("agent.run-broken", f"{type(error).__name__}: {error}", "mend that; the next pull goes on")
+        refused = Refused("agent.run-broken", str(error), "mend that; the next pull goes on")
     told = report(config, now, last, found, refused)
     _write(places.report, json.dumps(told, indent=1) + "\n", told)
     if config.textfile is not None and Path(config.textfile).is_dir():

@@ -22,7 +22,7 @@ def in_words(error: BaseException) -> str:
         return " ".join(str(error).split()) or "it gave no reason"
     found = extract_tb(error.__traceback__)
     place = f" in {Path(found[-1].filename).name}, line {found[-1].lineno}" if found else ""
-    return f"a defect of gpunode{place} ({error}); report it with what GPUNODE_DEBUG=1 prints"
+    return f"a defect of gpunode{place} ({error}): please report it"
 
 
 class CodedError(Exception):

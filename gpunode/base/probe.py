@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from gpunode.base.probe_output import END, SECTION
-from gpunode.base.shell_file import shell_file
+from gpunode.base.shell_file import ENVIRONMENT, shell_file
 
 # A node's answer is data: what it prints cannot pass for a boundary, since each batch has a mark that it cannot know.
 _BOUNDARY = "gpunode:reading"
@@ -167,4 +167,4 @@ def _safely(body: str) -> str:
     The C locale, printable ASCII alone (one byte that is not UTF-8 makes pyinfra drop the rest), and status 0 (any
     other fails the host with no reason).
     """
-    return f"export LC_ALL=C; {{ {body}; }} 2>/dev/null | tr -cd '\\11\\12\\40-\\176'"
+    return f"{ENVIRONMENT}; {{ {body}; }} 2>/dev/null | tr -cd '\\11\\12\\40-\\176'"

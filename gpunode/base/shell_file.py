@@ -7,6 +7,9 @@ from functools import cache
 from gpunode import PACKAGE, ROOMS
 
 SCRIPTS = "templates/scripts"
+# What every command on a node begins with. su, and sudo without secure_path, leave a user's PATH, which may lack sbin:
+# a program that is installed would seem to be missing.
+ENVIRONMENT = "export LC_ALL=C PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @cache

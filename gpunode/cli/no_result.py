@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import click
 
-from gpunode.base.errors import INTERRUPTED
+from gpunode.base.errors import INTERRUPTED, in_words
 from gpunode.base.findings import ExitCode
 from gpunode.base.messages import Code, parted
 from gpunode.cli.errors import CRASHED, USAGE, complain, say_error, say_usage
@@ -90,4 +90,4 @@ def _usage(error: click.UsageError) -> tuple[str, Code]:
 
 
 def _crash(error: Exception) -> str:
-    return f"error: {type(error).__name__}: {error}; GPUNODE_DEBUG=1 shows where"
+    return f"error: {in_words(error)}; GPUNODE_DEBUG=1 shows where"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gpunode.base.errors import CodedError
+from gpunode.base.errors import CodedError, in_words
 from gpunode.base.messages import with_code
 from gpunode.base.terminal import say
 from gpunode.fleet.engine.parts import expected
@@ -88,7 +88,7 @@ def recorded(document: Mapping[str, Any], command: str) -> Mapping[str, Mapping[
         if os.environ.get("GPUNODE_DEBUG"):
             raise
         code = error.code if isinstance(error, CodedError) else HistoryError.code
-        words = str(error) if isinstance(error, CodedError) else f"{type(error).__name__}: {error}"
+        words = in_words(error)
         without = "; `--history none` does without a history"
         say(with_code(f"caution: this is not in the history: {words}{without}", code), err=True)
         return {}

@@ -44,7 +44,7 @@ from pyinfra.connectors import util as connectors_util
 from pyinfra.connectors.local import LocalConnector
 from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.sshuserclient import SSHClient
-from pyinfra.connectors.sshuserclient.config import SSHConfig
+from pyinfra.connectors.sshuserclient.config import FakeInvoke, SSHConfig
 
 from gpunode.base.run_context import Slot
 from gpunode.base.terminal import logged
@@ -138,6 +138,7 @@ def install() -> None:
     _replace(sshuserclient.client, "ProxyCommand", lambda _: lambda command: command)
     _wrap(SSHClient, "parse_config", proxy.through_proxy)
     SSHConfig.TOKENS_BY_CONFIG_KEY = {**SSHConfig.TOKENS_BY_CONFIG_KEY, "proxycommand": []}
+    _replace(FakeInvoke, "run", lambda _: proxy.match_exec)
     _wrap(SSHClient, "exec_command", connection.exec_command)
     _wrap(SSHConnector, "run_shell_command", connection.any_login_shell)
     for connector in (SSHConnector, LocalConnector):

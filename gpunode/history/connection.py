@@ -100,8 +100,8 @@ def _explained(place: Place) -> Iterator[None]:
     except DBAPIError as error:
         said = " ".join(str(error.orig).split()) or type(error.orig).__name__
         raise HistoryError(f"{place} cannot be used: {said}; {_remedy(place)}") from None
-    except SQLAlchemyError as error:
-        raise HistoryError(f"{place} cannot be used: {type(error).__name__}; {_remedy(place)}") from None
+    except SQLAlchemyError:
+        raise HistoryError(f"{place} cannot be used: SQLAlchemy refuses it; {_remedy(place)}") from None
 
 
 def _remedy(place: Place) -> str:

@@ -163,9 +163,7 @@ def told(document: Any, command: str | None = None) -> Told:
         tuple(host.states for host in found.hosts)
         return found
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise NoDocumentError(
-            f"this is no document of gpunode drift, apply, rollout or an agent ({type(error).__name__}: {error})"
-        ) from None
+        raise NoDocumentError(f"this is no document of gpunode drift, apply, rollout or an agent: {error}") from None
 
 
 def _newer(document: Mapping[str, Any]) -> str | None:

@@ -68,7 +68,8 @@ def over_ssh(name: str, actual: Host | None, command: Command) -> Output:
             )
     except (OSError, EOFError, SSHException) as error:
         # A connection that broke, or a command that hangs: pyinfra would end the run of every host for it.
-        return Output(255, "", f"Error: {name} (kubernetes.run_on): {str(error) or type(error).__name__}")
+        why = str(error) or ("no answer in time" if isinstance(error, TimeoutError) else "the connection broke")
+        return Output(255, "", f"Error: {name} (kubernetes.run_on): {why}")
     return Output(0 if well else 1, output.stdout, output.stderr)
 
 

@@ -84,7 +84,7 @@ def _changed(run: Run, host: str, refused: tuple[str, ...]) -> set[str]:
         title, _, name = operation["name"].partition(" | ")
         if host not in operation["hosts_with_change"] or title == "Verify" or name.startswith(refused):
             continue
-        if title == "Refuse this node":
+        if title == "Preflight":
             found.add("refused")
         else:
             found.add("repositories" if name.startswith("Trust") else _COMPONENTS.get(title, title.lower()))

@@ -19,7 +19,7 @@ from pyinfra.connectors.util import CommandOutput, OutputLine
 from gpunode.base.findings import FindingClass
 from gpunode.base.reading import Unknown
 from gpunode.base.run_context import COMMAND_ERROR
-from gpunode.fleet.access import connection, errors
+from gpunode.fleet.access import connecting, connection, errors
 from gpunode.fleet.drift import contained_report
 from gpunode.fleet.nodes import Answer
 from gpunode.fleet.reports.run_end import HostEnd, report_of
@@ -90,6 +90,22 @@ def test_a_failure_to_run_anything_ends_with_its_explanation_and_a_success_does_
     assert COMMAND_ERROR.of(connector.host) == said.stderr_lines[1]
     assert run(connector)[1].output_lines == [words] and COMMAND_ERROR.of(connector.host) == ""
     assert not run(connector)[0] and COMMAND_ERROR.of(connector.host) == "one; two"
+
+
+def test_a_command_or_file_fails_where_its_connection_broke_and_other_errors_are_raised(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def cut(_: object) -> bool:
+        raise EOFError
+
+    connector = SimpleNamespace(host=SimpleNamespace(name="gpu-1"))
+    with pytest.raises(EOFError):
+        connection.carried(cut, connector)
+    monkeypatch.setattr(connecting, "is_broken", lambda _: True)
+    assert connection.carried(cut, connector) is False
+    good, said = connection.explained(cut, connector)
+    finding = errors.unreached(said.stderr)
+    assert not good and (finding.code, finding.finding_class) == (errors.BROKEN.code, FindingClass.UNREACHABLE)
 
 
 def test_a_connection_whose_shell_refused_a_command_gets_it_again_and_all_others_in_the_neutral_form() -> None:

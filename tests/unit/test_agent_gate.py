@@ -192,8 +192,8 @@ def points_elsewhere(api: Api) -> None:
     ("lay", "named"),
     [
         (lambda api: api.token.unlink(), "No such file"),
-        (lambda api: api.token.write_bytes(b"secret-of-the-gate\xff"), "UnicodeDecodeError"),
-        (lambda api: api.token.write_text("secret-of-the-gate\nX-Other: 1"), "ValueError"),
+        (lambda api: api.token.write_bytes(b"secret-of-the-gate\xff"), "token"),
+        (lambda api: api.token.write_text("secret-of-the-gate\nX-Other: 1"), "token"),
         (lambda api: api.token.write_text("secret-of-another"), "401"),
         (lambda api: setattr(api, "ca", api.token.with_name("none.pem")), "No such file"),
         (lambda api: setattr(api, "answers", 403), "403"),

@@ -53,6 +53,17 @@ def test_vagrants_file_gives_each_machine_its_port_user_and_key() -> None:
     assert (found["gpu-2"]["ssh_hostname"], found["gpu-2"]["_sudo"]) == ("192.0.2.7", False)
 
 
+@pytest.mark.parametrize("option", ["ProxyCommand nc %h %p", "ProxyJump jump", "HostKeyAlias b", "IdentityFile /b"])
+def test_an_option_of_an_ssh_config_that_is_not_carried_over_is_refused_by_its_name(
+    option: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "ssh-config"
+    path.write_text(f"Host gpu\n  HostName 192.0.2.7\n  IdentityFile /a\n  {option}\n")
+    with pytest.raises(MachinesError) as refused:
+        machines_from({"GPUNODE_CI_SSH_CONFIG": str(path)})
+    assert unnamed(str(refused.value), "gpu", option.split()[0], "ssh_config_file") == []
+
+
 def test_keys_of_new_machines_are_noted_only_where_that_is_asked_for(tmp_path: Path) -> None:
     known_hosts = tmp_path / "new" / "known_hosts"
     asked = {"GPUNODE_CI_HOST": "192.0.2.1", "GPUNODE_CI_KNOWN_HOSTS": str(known_hosts), **KEY}

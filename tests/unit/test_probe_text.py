@@ -19,7 +19,7 @@ from gpunode.base.probe import Probe, Shared, Text, batch_answers, batch_command
 from gpunode.base.probe_output import checked, sections
 from gpunode.base.shell_file import shell_file
 from gpunode.components.driver.state import module_fields
-from gpunode.facts.base import UNITS
+from gpunode.facts.base import UNITS, probe_command
 from gpunode.facts.deb import DebPackages
 from gpunode.facts.docker import Docker
 from gpunode.facts.driver import Driver
@@ -30,6 +30,7 @@ from gpunode.facts.toolkit import ContainerToolkit
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.fleet.shared_readings import Changes, Snapshot, as_output
 from gpunode.lab.world.toolkit import cdi_refresh
+from gpunode.operations.script import script_command
 from gpunode.packages.deb import parse_apt_sources, parse_deb_packages
 from gpunode.system.disk import parse_disk
 from gpunode.system.transaction import parse_journal
@@ -445,3 +446,10 @@ def test_a_question_that_is_broken_off_leaves_no_file(tmp_path: Path, number: si
         process.kill()
         process.wait()
     assert not [*tmp_path.glob("tmp.*")]
+
+
+@pytest.mark.parametrize("command", [probe_command('echo "$PATH"'), script_command('echo "$PATH"').get_raw_value()])
+def test_a_command_finds_the_programs_of_root_behind_those_of_the_user_s_path(command: str) -> None:
+    done = subprocess.run(["/bin/sh", "-c", command], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True)
+    folders = done.stdout.splitlines()[0].split(":")
+    assert folders[:2] == ["/usr/bin", "/bin"] and {"/usr/sbin", "/sbin", "/usr/local/sbin"} <= set(folders)

@@ -19,19 +19,22 @@ pytestmark = pytest.mark.pure
 # Runs in sh what has the word MARK in it, and nothing else: at any other command it ends the connection.
 MARK = "of-this-test"
 SERVER = """
-import socket, subprocess, sys, threading, paramiko
+import socket, subprocess, sys, threading, time, paramiko
 key = paramiko.Ed25519Key.from_private_key_file(sys.argv[1])
+mine = open(sys.argv[3]).read()
 listening = socket.create_server(("127.0.0.1", 0))
 print(listening.getsockname()[1], flush=True)
 class Server(paramiko.ServerInterface):
     def check_auth_publickey(self, user, key):
-        return paramiko.AUTH_SUCCESSFUL
+        return paramiko.AUTH_SUCCESSFUL if key.get_base64() in mine else paramiko.AUTH_FAILED
     def check_channel_request(self, kind, number):
         return paramiko.OPEN_SUCCEEDED
     def check_channel_exec_request(self, channel, command):
         threading.Thread(target=self.run, args=(channel, command.decode()), daemon=True).start()
         return True
     def run(self, channel, command):
+        # paramiko answers the request once check_channel_exec_request has returned.
+        time.sleep(0.2)
         if sys.argv[2] not in command:
             channel.get_transport().close()
             return
@@ -72,7 +75,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int
     for name in ("host", "mine"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
     (folder / "relay.py").write_text(RELAY)
-    words = [sys.executable, "-c", SERVER, str(folder / "host"), MARK]
+    words = [sys.executable, "-c", SERVER, str(folder / "host"), MARK, str(folder / "mine.pub")]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as running:
         try:
             assert running.stdout is not None
@@ -134,6 +137,26 @@ def test_a_proxy_command_that_ends_is_the_reason_with_its_status_and_words(
 ) -> None:
     item = finding(run("gpunode", "drift", "--json", inventory(server, tmp_path, proxy)))
     assert item["code"] == "node.connection" and [words for words in named if words not in item["cause"]] == []
+    # An argument may be a password.
+    assert "exit" not in item["cause"]
+
+
+@pytest.mark.parametrize("option", ["HostKeyAlias node-1", "IdentityFile {other}", "Match host gpu-1 exec true"])
+def test_options_of_an_ssh_config_count(server: tuple[Path, int], tmp_path: Path, option: str) -> None:
+    keys, port = server
+    fleet = inventory(server, tmp_path, None)
+    name = "node-1" if "Alias" in option else f"[127.0.0.1]:{port}"
+    first = "Match host gpu-1 exec false\n  Port 1\n"
+    (tmp_path / "known hosts").write_text(f"{name} {(keys / 'host.pub').read_text()}")
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
+    (tmp_path / "config").write_text(
+        f"{first}Host gpu-1\n  Port {port}\n  {option.format(other=tmp_path / 'other')}\n  IdentityFile {keys}/mine\n"
+        "Match host gpu-1\n  HostName 127.0.0.1\n"
+    )
+    text = fleet.read_text().replace(f"'ssh_port': {port}, ", "").replace(f"'ssh_key': '{keys / 'mine'}', ", "")
+    fleet.write_text(text.replace("'no'", "'yes'"))
+    done = run("pyinfra", fleet, "exec", "--", "true", MARK)
+    assert done.returncode == 0, done.stderr
 
 
 def test_proxy_command_none_is_no_proxy(server: tuple[Path, int], tmp_path: Path) -> None:
@@ -156,9 +179,14 @@ def test_a_run_whose_connection_breaks_while_it_reads_says_so_and_fails(
 ) -> None:
     done = run("pyinfra", inventory(server, tmp_path, None), "deploys/gpu_node.py", *words)
     assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert (
-        "node: connection-broken: unreachable, gpu-1" if "-y" in words else "the connection to the node broke"
-    ) in done.stderr
+    assert ("node: connection-broken: unreachable, gpu-1" if "-y" in words else "the connection broke") in done.stderr
+
+
+def test_preflight_takes_pyinfra_s_arguments(server: tuple[Path, int], tmp_path: Path) -> None:
+    deploy = tmp_path / "own.py"
+    deploy.write_text("from gpunode.deploys.preflight import preflight\npreflight(_sudo=True, _env={'A': 'b'})\n")
+    done = run("pyinfra", inventory(server, tmp_path, None), deploy, "-y")
+    assert done.returncode == 1 and "Traceback" not in done.stderr and "connection-broken: unreachable" in done.stderr
 
 
 @pytest.mark.parametrize("step", ["command", "fact"])

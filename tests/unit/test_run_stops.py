@@ -138,7 +138,7 @@ PLANS: dict[str, Plan | Finding] = {name: Plan((), (), ()) for name in ("@fake/a
     ("body", "code", "why"),
     [
         ("run_end.judged(ctx_host.get(), ())\nraises(name='Crash')\nfails_silently(name='Last')\n", 1,
-         "LookupError: broken on purpose"),
+         "broken on purpose"),
         # It exits 0, by which nothing can be told.
         ("interrupted(name='Long')\n", 0, "interrupted"),
     ],
@@ -148,7 +148,7 @@ def test_a_run_that_crashed_or_was_interrupted_looks_good_on_no_host(
 ) -> None:
     done, progress, ends = run(tmp_path, body)
     assert done.returncode == code
-    assert len(ends) == 2 and all(str(end.cut_off).endswith(why) for end in ends.values())
+    assert len(ends) == 2 and all(why in str(end.cut_off) for end in ends.values())
     assert "run.broken-off" in done.stderr
     assert status_of(ends_of(PLANS, progress, code)) is ExitCode.ERROR
     assert document.result(tuple(PLANS), code, done.stdout.encode(), "log", progress).failed.keys() == set(PLANS)

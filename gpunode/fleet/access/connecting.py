@@ -18,7 +18,7 @@ import re
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from shlex import quote
+from shlex import join, quote
 from typing import Any
 
 from gevent import Timeout  # type: ignore[import-untyped]
@@ -111,7 +111,9 @@ def proxied(connect: Method, self: SSHConnector, *args: Any, **kwargs: Any) -> A
     except ConnectError as error:
         sock = getattr(self.client, "_ssh_config", {}).get("sock")
         if isinstance(sock, ProxySocket) and any(words in str(error) for words in _UNANSWERED):
-            raise ConnectError(sock.state()) from error
+            raise ConnectError(
+                f"{sock.state()}{errors.REMEDY}correct the ssh_config until `ssh` connects by it"
+            ) from error
         raise
 
 
@@ -151,9 +153,16 @@ def remedied(connect: Method, self: SSHConnector, *args: Any, **kwargs: Any) -> 
     try:
         return connect(self, *args, **kwargs)
     except ConnectError as error:
-        file = getattr(self.client, "_host_keys_filename", None)
-        port = getattr(self.client, "_ssh_config", {}).get("port", 22)
-        remedy = None if file is None else host_key_remedy(str(error), int(port), file)
+        file, config = getattr(self.client, "_host_keys_filename", None), getattr(self.client, "_ssh_config", {})
+        remedy = None if file is None else host_key_remedy(str(error), int(config.get("port", 22)), file)
+        if file is not None and remedy is not None and config.get("sock"):
+            # ssh-keyscan knows neither the way through another host or program, nor a HostKeyAlias.
+            by = self.data["ssh_config_file"]
+            words = ["ssh", *(("-F", by) if by else ()), "-o", f"UserKnownHostsFile={file}"]
+            command = join([*words, "-o", "StrictHostKeyChecking=ask", self.data["ssh_hostname"] or self.host.name])
+            old = _CHANGED.search(str(error))
+            first = f"if the machine is new, run `ssh-keygen -f {quote(file)} -R {quote(old[1])}`; " if old else ""
+            remedy = f"{first}compare the key that `{command}` shows with that on the machine's console, and accept it"
         if remedy is None:
             raise
         raise type(error)(f"{error}{errors.REMEDY}{remedy}") from error

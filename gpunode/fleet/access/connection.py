@@ -110,7 +110,7 @@ def explained(run_shell_command: Method, self: Any, *args: Any, **kwargs: Any) -
             raise
         succeeded, output = False, CommandOutput([])
     if not succeeded and connecting.is_broken(self):
-        said = errors.broken("before its answer came")
+        said = errors.broken(f"before {self.host.name} answered")
     elif not succeeded and (found := errors.explained(output.output_lines)) is not None:
         said = errors.sentence(found)
     reason = said or "; ".join(line for line in output.output_lines if line.strip())[-_MOST:]

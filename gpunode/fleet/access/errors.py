@@ -20,7 +20,7 @@ _LINES = 40
 
 _NOT_REACHED, _NOT_READ = "check address, key and known hosts", "look at the node"
 _RUN_AGAIN = "run the command again when the node answers; a run waits for a change that goes on there, or undoes it"
-_BROKE = "the connection to the node broke"
+_BROKE = "the connection broke"
 CONNECTION = finding_message(
     "node",
     "connection",

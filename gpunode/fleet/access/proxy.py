@@ -14,9 +14,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from getpass import getuser
 from tempfile import TemporaryFile
+from types import SimpleNamespace
 from typing import Any
 
 from pyinfra.connectors.sshuserclient import SSHClient
+from pyinfra.connectors.sshuserclient.client import get_ssh_config
 
 
 class ProxySocket(socket.socket):
@@ -40,7 +42,8 @@ class ProxySocket(socket.socket):
         how = "has not connected in time" if status is None else f"ended with status {status}"
         self._errors.seek(0)
         said = self._errors.read().decode(errors="replace").strip().splitlines()
-        return f"ProxyCommand `{self._command}` {how}{f': {said[-1]}' if said else ''}"
+        # The rest of the command may hold a password.
+        return f"ProxyCommand `{self._command.split()[0]} …` {how}{f': {said[-1]}' if said else ''}"
 
     def close(self) -> None:
         """Close the socket, and end the command."""
@@ -61,4 +64,20 @@ def through_proxy(
         used = {**config, **arguments}
         tokens = {"%%": "%", "%h": host, "%n": name, "%p": str(used["port"]), "%r": used.get("username") or getuser()}
         config["sock"] = ProxySocket(re.sub("%[%hnpr]", lambda found: tokens[found[0]], command))
+    file = get_ssh_config(options.get("ssh_config_file"))
+    known = file.lookup(name) if file else {}
+    if len(keys := known.get("identityfile", [])) > 1 and "pkey" not in arguments:
+        # pyinfra takes the first that it can read; paramiko tries these, too.
+        config["key_filename"] = keys
+    if alias := known.get("hostkeyalias"):
+        # paramiko looks for the key of the name that it is given, with any port but 22.
+        used = {**config, **arguments}
+        config["sock"] = used.get("sock") or socket.create_connection((host, used["port"]), used.get("timeout"))
+        host, config["port"] = alias, 22
+        arguments.pop("port", None)
     return host, config, *rest
+
+
+def match_exec(command: str, **_: Any) -> SimpleNamespace:
+    """Run what `Match exec` names; pyinfra hands it to the shell as the name of a script."""
+    return SimpleNamespace(ok=subprocess.run(command, shell=True, stdout=subprocess.DEVNULL).returncode == 0)

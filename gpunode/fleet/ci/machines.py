@@ -233,6 +233,11 @@ def _of_ssh_config(path: Path) -> list[dict[str, Any]]:
         raise MachinesError(f"{path}: is no SSH configuration: {error}") from error
     if not found:
         raise MachinesError(f"{path}: names no machine; `vagrant ssh-config > {path.name}` writes one per machine")
+    for name, entry in found:
+        lost = [option for option in ("ProxyCommand", "ProxyJump", "HostKeyAlias") if option.lower() in entry]
+        if lost := lost + ["a second IdentityFile"] * (len(entry.get("identityfile", ())) > 1):
+            how = "remove it, or name the file by ssh_config_file in an inventory of your own"
+            raise MachinesError(f"{path}: {name} has {', '.join(lost)}, which is not carried over: {how}")
     return [
         _checked(
             {

@@ -160,7 +160,7 @@ def _ended(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     error = None if future.cancelled() else future.exception()
     if future.cancelled() or error is not None:
-        yield from _after_loss(asked, left, changes, f": {type(error).__name__}: {error}" if error else "")
+        yield from _after_loss(asked, left, changes, f": {error}" if error else "")
         return
     found = json.loads(future.result())
     if found.get("replaced"):

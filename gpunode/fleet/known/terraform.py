@@ -73,7 +73,7 @@ def _parts(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[_Resou
             named = ", ".join(map(repr, document))
             raise KnownError(f"there is no output {OUTPUT} among {named}; name the one with the machines so")
     except (AttributeError, KeyError, TypeError) as error:
-        raise KnownError(f"Terraform's state is not as it should be: {type(error).__name__}: {error}") from error
+        raise KnownError(f"Terraform's state is not as it should be: {error}") from error
     raise KnownError("this is no state of Terraform's: use `terraform show -json`, `state pull` or `output -json`")
 
 

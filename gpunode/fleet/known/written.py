@@ -120,14 +120,29 @@ def _included(hosts: Collection[KnownHost], name: str) -> tuple[str, list[str]]:
     ]
 
 
+# pyinfra's data of a jump host -> what an ssh_config calls it.
+_OPTIONS = {
+    "ssh_hostname": "HostName", "ssh_user": "User", "ssh_port": "Port", "ssh_key": "IdentityFile",
+    "ssh_known_hosts_file": "UserKnownHostsFile",
+}  # fmt: skip
+
+
 def _ssh_config(hosts: Collection[KnownHost], included: str) -> str:
     through: dict[str, list[str]] = {}
+    hops = {hop.rpartition("@")[2].split(":")[0] for host in hosts for hop in (host.jump or "").split(",") if hop}
+    own = []
     for host in hosts:
-        if host.jump:
-            through.setdefault(host.jump, []).append(str(host.data.get("ssh_hostname", host.name)))
+        address = str(host.data.get("ssh_hostname", host.name))
+        if hops & {host.name, address}:
+            # It is reached directly, for itself and as a jump host, of which pyinfra reads this file alone.
+            options = (f"  {option} {host.data[key]}" for key, option in _OPTIONS.items() if key in host.data)
+            own += ["", f"Host {' '.join(dict.fromkeys((host.name, address)))}", *options]
+        elif host.jump:
+            through.setdefault(host.jump, []).append(address)
     lines = [f"# By `gpunode init`: through which hosts ssh goes to others. pyinfra reads it in place of {included}."]
     for jump, names in through.items():
         lines += ["", f"Host {' '.join(dict.fromkeys(names))}", f"  ProxyJump {jump}"]
+    lines += own
     # Without it pyinfra asks on the terminal whether the key of such a host is to be trusted.
     lines += ["", "Host *", "  StrictHostKeyChecking yes", "", f"Include {included}"]
     return "\n".join(lines) + "\n"

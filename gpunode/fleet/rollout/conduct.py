@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from gpunode.base.errors import in_words
 from gpunode.base.findings import FindingClass, NodeReport
 from gpunode.base.host_names import folded
 from gpunode.base.messages import with_code
@@ -42,7 +43,7 @@ def conduct(journal: Journal, hands: Hands, interval: float = 0, pauses: bool = 
         return _conducted(journal, hands, interval, pauses)
     except BaseException as error:
         if journal.known.ended is None:
-            reason = "by a signal" if isinstance(error, SystemExit) else f"{type(error).__name__}: {error}"
+            reason = "by a signal" if isinstance(error, SystemExit) else in_words(error)
             journal.append(Ended(how="interrupted", reason=reason, at=now()))
         raise
 

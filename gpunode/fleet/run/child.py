@@ -17,7 +17,7 @@ from glob import escape
 from pathlib import Path
 from typing import Any
 
-from gpunode.base.errors import CodedError
+from gpunode.base.errors import CodedError, in_words
 from gpunode.base.messages import command_error
 from gpunode.fleet.call import set_words
 from gpunode.fleet.run.events import EVENTS, read
@@ -151,7 +151,7 @@ def _while_it_shows(watch: Watch, log: int) -> Watch:
         except Exception as error:
             # A signal's SystemExit is none, and ends the run.
             shows = unwatched
-            said = f"# gpunode cannot show any more how far the run is: {type(error).__name__}: {error}\n"
+            said = f"# gpunode cannot show any more how far the run is: {in_words(error)}\n"
             with suppress(OSError):
                 os.write(log, said.encode(errors="replace"))
 

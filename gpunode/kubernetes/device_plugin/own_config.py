@@ -93,8 +93,8 @@ def _refusal(where: str, entry: str | None, entries: Mapping[str, str] | None) -
         )
     try:
         content = yaml.safe_load(entries[entry])
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        return f"sharing.config {entry!r}: the entry of {where} is no YAML ({type(error).__name__}); mend it"
+    except (yaml.YAMLError, RecursionError, ValueError):
+        return f"sharing.config {entry!r}: the entry of {where} is no YAML; correct it"
     if not isinstance(content, dict | None):
         return (
             f"sharing.config {entry!r}: the entry of {where} must be a mapping, such as `version: {_VERSION}`; mend it"

@@ -191,8 +191,8 @@ def parse_objects(*texts: str) -> tuple[tuple[DaemonSet, ...], tuple[Pod, ...], 
         sets = tuple(_daemon_set(each) for each in items if each["kind"] == "DaemonSet")
         pods = tuple(_pod(each) for each in items if each["kind"] == "Pod")
         return sets, pods, tuple(_deployment(each) for each in items if each["kind"] == "Deployment")
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
-        raise ParseError(f"kubectl's answer is no list of DaemonSets and pods: {type(error).__name__}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
+        raise ParseError("kubectl's answer is no list of DaemonSets and pods") from None
 
 
 def _daemon_set(item: Mapping[str, Any]) -> DaemonSet:

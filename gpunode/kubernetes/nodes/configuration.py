@@ -54,8 +54,8 @@ def _entries(manifest: str) -> Iterator[tuple[str, str]]:
     """Yield name and text of what a manifest's ConfigMaps hold; raise ParseError."""
     try:
         documents = list(yaml.safe_load_all(manifest))
-    except yaml.YAMLError as error:
-        raise ParseError(f"the release's manifest is no YAML: {type(error).__name__}") from None
+    except yaml.YAMLError:
+        raise ParseError("the release's manifest is no YAML") from None
     for each in documents:
         if isinstance(each, dict) and each.get("kind") == "ConfigMap":
             yield from ((str(name), str(text)) for name, text in (each.get("data") or {}).items())

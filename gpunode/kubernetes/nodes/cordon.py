@@ -86,8 +86,8 @@ def told(text: str, what: str, read: Callable[[Any], T]) -> T:
     """Return what `read` makes of the JSON that kubectl printed; raise ParseError where it is no such thing."""
     try:
         return read(json.loads(text))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ParseError(f"kubectl's answer is no {what}: {type(error).__name__}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise ParseError(f"kubectl's answer is no {what}") from None
 
 
 def parse_cordon(text: str) -> Cordon:
