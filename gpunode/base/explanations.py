@@ -141,6 +141,8 @@ def failure(lines: list[str], undoing: list[str], program: str) -> tuple[Explana
     full = ", ".join(dict.fromkeys(match["path"] for line in (*lines, *undoing) if (match := _FULL.search(line))))
     after = (f" (no space is left at {full})" if full else "") + after
     remedy = known[0].remedy if known[0].remedy != _MEND or not retry else ""
+    if full and remedy == _MEND:
+        remedy = f"free room at {full} if the words are of that, else {_MEND}"
     first = Explanation(known[0].cause + after, "; ".join(filter(None, (remedy, retry))))
     return (first, *known[1:])
 

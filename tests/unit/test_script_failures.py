@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyinfra.api import QuoteString
 
 from gpunode.base.explanations import failure
 from gpunode.base.shell_file import script_file
@@ -296,7 +295,7 @@ class Case:
 
 def _sent(command: Any) -> str:
     """Return the text of a command's script."""
-    return next(bit.obj for bit in command.bits if isinstance(bit, QuoteString) and bit.obj.startswith("set -eu"))
+    return next(text for bit in command.bits if (text := str(getattr(bit, "obj", ""))).startswith("set -eu"))
 
 
 def _install(manager: str) -> str:
