@@ -20,9 +20,13 @@ _LOST = Explanation(
     "run again when the node answers; what was begun on it goes on, and the next run waits for its end, or undoes it "
     "where it was interrupted",
 )
-# pyinfra reports that a command failed, not its exit status; a full file system is often named by no program.
+# pyinfra reports that a command failed, not its exit status; and what programs often leave out: a full file system, and
+# who has the GPUs open.
 ENDING = """|| { status=$?; { echo "gpunode: exit status $status"
-timeout 5 df -lP 2>/dev/null | awk '$5 == "100%" {print "gpunode: no space is left at " $6}'; } >&2; exit $status; }"""
+timeout 5 df -lP 2>/dev/null | awk '$5 == "100%" {print "gpunode: no space is left at " $6}'
+for process in $(timeout 5 find /proc/[0-9]*/fd -maxdepth 1 -lname '/dev/nvidia[0-9]*' 2>/dev/null | cut -d / -f 3 |
+sort -nu); do echo "gpunode: a GPU is open in process $process ($(cat "/proc/$process/comm" 2>/dev/null))"; done
+} >&2; exit $status; }"""
 _PROGRAM = re.compile(r"(?:env |\w+=\S* )*(?P<name>[\w./-]+)")
 
 

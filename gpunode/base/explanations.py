@@ -22,16 +22,21 @@ _CONSEQUENCES = {"killed", "script", "service", "build"}
 _URL = re.compile(r"(?:https?|file)://?[^\s'\"<>]+")
 # What gpunode's own scripts print.
 _OWN, _REMEDY = "gpunode: ", "gpunode: remedy:"
-_ASIDE = re.compile(r"^gpunode: (?:remedy|caution):")
+_ASIDE = re.compile(r"^gpunode: (?:remedy|caution|ended):")
 _OTHER_KEY = "gpunode: signed by another key"
 _ZYPPER = re.compile(r"gpunode: zypper exits (?P<code>\d{1,3})\b")
 _STATUS = re.compile(r"^gpunode: exit status (?P<status>\d+)$")
-_FULL = re.compile(r"^gpunode: no space is left at (?P<path>/.*)$")
+_FULL = re.compile(r"^gpunode: no space is left at (?P<what>/.*)$")
+_USER = re.compile(r"^gpunode: a GPU is open in (?P<what>process .*)$")
+# Words of a failure that processes with an open GPU may explain.
+_BUSY = re.compile(r"\bin use\b|\bbusy\b|already (?:be )?loaded", re.IGNORECASE)
 # The shell names itself so in its errors: it is called with that name.
 _SHELL = re.compile(r"gpunode: (?:line )?\d+: ")
 _NAME = re.compile(r"(?:/\S*/)?(?P<name>[a-z][\w.+-]*): ")
-# Lines of a program that nobody knows.
-_LAST = 3
+# Kinds that give no cause where the script has one.
+_WEAK = _CONSEQUENCES | {"busy", "memory", "missing-module", "program", "smi"}
+# Lines of a program that nobody knows; of a unit's journal the reason stands before what systemd prints.
+_LAST = 10
 _MEND = "correct what these words name on the node, and run again"
 
 
@@ -65,7 +70,7 @@ class Rule(Row):
         host = _host(url) or "the server"
         named |= {"said": named.get("said", "").rstrip(".:"), "all": words.strip()}
         named |= {"url": url or "what is to be fetched", "host": host, "server": host.partition(":")[0], **more}
-        return Explanation(self.cause.format_map(named), self.remedy.format_map(named))
+        return Explanation(self.cause.format_map(named).strip(), self.remedy.format_map(named))
 
 
 @dataclass(frozen=True)
@@ -128,9 +133,11 @@ def failure(lines: list[str], undoing: list[str], program: str) -> tuple[Explana
     known = explained(lines, *programs)
     if not known and codes:
         known = (zypper_failure(codes[-1]),)
-    if own and known and set(by_kind(lines, *programs) or {"other"}) <= _CONSEQUENCES:
-        # The script knows more than that a unit did not start; what to look at is in its row.
-        remedy, known = remedy or known[0].remedy, ()
+    if own:
+        # The script knows better than words that follow from other ones, or that a journal has among others.
+        found = by_kind(lines, *programs)
+        known = tuple(text for text in known if text not in [found[kind] for kind in _WEAK & set(found)])
+        remedy = remedy or (found["service"].remedy if not known and "service" in found else "")
     if remedy or not known:
         last = "; ".join(words[-_LAST:])
         cause = "; ".join(own) + (f" ({last})" if last and own and last not in own else "")
@@ -138,13 +145,20 @@ def failure(lines: list[str], undoing: list[str], program: str) -> tuple[Explana
         program = next((match["name"] for line in reversed(words) if (match := _NAME.match(line))), program)
         cause = cause or f"{program} failed with exit status {status or 'unknown'}: {last or 'it printed nothing'}"
         known = (Explanation(cause, remedy or _MEND), *known)
-    full = ", ".join(dict.fromkeys(match["path"] for line in (*lines, *undoing) if (match := _FULL.search(line))))
-    after = (f" (no space is left at {full})" if full else "") + after
+    full = _named(_FULL, *lines, *undoing)
+    users = _named(_USER, *lines, *undoing) if any(map(_BUSY.search, lines)) else ""
+    after = (
+        (f" (no space is left at {full})" if full else "") + (f" (a GPU is open in {users})" if users else "") + after
+    )
     remedy = known[0].remedy if known[0].remedy != _MEND or not retry else ""
     if full and remedy == _MEND:
         remedy = f"free room at {full} if the words are of that, else {_MEND}"
     first = Explanation(known[0].cause + after, "; ".join(filter(None, (remedy, retry))))
     return (first, *known[1:])
+
+
+def _named(pattern: re.Pattern[str], *lines: str) -> str:
+    return ", ".join(dict.fromkeys(match["what"] for line in lines if (match := pattern.search(line))))
 
 
 def _remedies(lines: Iterable[str]) -> str:
@@ -171,7 +185,7 @@ def _parted(lines: Iterable[str]) -> tuple[list[str], list[str]]:
     words: list[str] = []
     quotes = False
     for line in (line.strip() for line in lines):
-        if not line or any(each.search(line) for each in (_STATUS, _FULL, _ZYPPER, _ASIDE)):
+        if not line or any(each.search(line) for each in (_STATUS, _FULL, _USER, _ZYPPER, _ASIDE)):
             continue
         if line.startswith(_OWN) and not _SHELL.match(line):
             own.append(line.removeprefix(_OWN).removeprefix("cause:").strip())
