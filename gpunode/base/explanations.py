@@ -19,7 +19,7 @@ LONGEST_LINE = 2000
 _MOST = 3
 # Kinds that follow from another one: they do not say why.
 _CONSEQUENCES = {"killed", "script", "service", "build"}
-_URL = re.compile(r"(?:https?|file)://?[^\s'\"<>]+")
+_URL = re.compile(r"(?:https?|file)://?[^\s'\"<>]+|(?<=' from )\S+(?= : )")
 # What gpunode's own scripts print.
 _OWN, _REMEDY = "gpunode: ", "gpunode: remedy:"
 _ASIDE = re.compile(r"^gpunode: (?:remedy|caution|ended):")
@@ -132,7 +132,8 @@ def failure(lines: list[str], undoing: list[str], program: str) -> tuple[Explana
     programs = (*(("zypper",) if of_zypper else ()), "node")
     known = explained(lines, *programs)
     if not known and codes:
-        known = (zypper_failure(codes[-1]),)
+        advice = zypper_exits().get(codes[-1], _UNNAMED).remedy or "see /var/log/zypper.log on the node, and run again"
+        known = (Explanation(f"zypper failed: {zypper_meaning(codes[-1])}", advice),)
     if own:
         # The script knows better than words that follow from other ones, or that a journal has among others.
         found = by_kind(lines, *programs)
@@ -147,13 +148,11 @@ def failure(lines: list[str], undoing: list[str], program: str) -> tuple[Explana
         known = (Explanation(cause, remedy or _MEND), *known)
     full = _named(_FULL, *lines, *undoing)
     users = _named(_USER, *lines, *undoing) if any(map(_BUSY.search, lines)) else ""
-    after = (
-        (f" (no space is left at {full})" if full else "") + (f" (a GPU is open in {users})" if users else "") + after
-    )
+    notes = (full and f" (no space is left at {full})") + (users and f" (a GPU is open in {users})")
     remedy = known[0].remedy if known[0].remedy != _MEND or not retry else ""
     if full and remedy == _MEND:
         remedy = f"free room at {full} if the words are of that, else {_MEND}"
-    first = Explanation(known[0].cause + after, "; ".join(filter(None, (remedy, retry))))
+    first = Explanation(known[0].cause + notes + after, "; ".join(filter(None, (remedy, retry))))
     return (first, *known[1:])
 
 
@@ -170,13 +169,6 @@ def zypper_meaning(code: int) -> str:
     if code > 128:
         return f"it was killed (signal {code - 128})"
     return f"it exits {code} ({zypper_exits().get(code, _UNNAMED).means})"
-
-
-def zypper_failure(code: int) -> Explanation:
-    """Return what an exit code of zypper's means, where its words are not known."""
-    remedy = zypper_exits().get(code, _UNNAMED).remedy
-    remedy = remedy or "see zypper's own words above, and /var/log/zypper.log on the node"
-    return Explanation(f"zypper failed: {zypper_meaning(code)}", remedy)
 
 
 def _parted(lines: Iterable[str]) -> tuple[list[str], list[str]]:

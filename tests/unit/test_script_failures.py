@@ -18,10 +18,10 @@ from gpunode.base.explanations import failure
 from gpunode.base.shell_file import script_file
 from gpunode.components.mig.boot import FUNCTIONS as MIG
 from gpunode.facts.boot import INITRAMFS
+from gpunode.facts.families.pacman import LOCK
 from gpunode.operations.apt_shell import APT_GET, HOLD, NOT_OLDER, READ_LISTS
 from gpunode.operations.explained import UNDOING
 from gpunode.operations.families import FAMILIES
-from gpunode.operations.families.pacman import LOCK
 from gpunode.operations.repositories import PINNED_KEY
 from gpunode.operations.runfile_scripts import FETCH, INSTALLER, RUNFILE
 from gpunode.operations.script import STANDARD_INPUT, encoded, script
