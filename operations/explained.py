@@ -27,7 +27,7 @@ timeout 5 df -lP 2>/dev/null | awk '$5 == "100%" {print "gpunode: no space is le
 for process in $(timeout 5 find /proc/[0-9]*/fd -maxdepth 1 -lname '/dev/nvidia[0-9]*' 2>/dev/null | cut -d / -f 3 |
 sort -nu); do echo "gpunode: a GPU is open in process $process ($(cat "/proc/$process/comm" 2>/dev/null))"; done
 } >&2; exit $status; }"""
-_PROGRAM = re.compile(r"(?:env |\w+=\S* )*(?P<name>[\w./-]+)")
+_PROGRAM = re.compile(r"[\w./-]+")
 
 
 class ExplainedCommand(StringCommand):
@@ -63,7 +63,7 @@ class ExplainedCommand(StringCommand):
         lines = [line.line for line in output]
         undoing = next((number for number, line in enumerate(lines) if UNDOING in line), len(lines))
         match = _PROGRAM.match(self.get_masked_value())
-        name = match["name"] if match and match["name"] != "sh" else "the operation's script"
+        name = match[0] if match and match[0] not in ("env", "sh") else "the operation's script"
         return failure(lines[:undoing], lines[undoing + 1 :], name)
 
 
