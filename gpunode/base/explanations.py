@@ -107,7 +107,7 @@ def by_kind(lines: Iterable[str], *programs: str) -> dict[str, Explanation]:
     found: dict[str, Explanation] = {}
     url = ""
     for line in lines:
-        plain = "".join(sign if sign.isprintable() else " " for sign in line[:LONGEST_LINE])
+        plain = _plain(line[:LONGEST_LINE])
         url = _url(plain) or url
         for rule in (rule for program in programs or ("node",) for rule in rules(program)):
             if rule.kind not in found and (told := rule.told(plain, url)):
@@ -123,6 +123,7 @@ def failure(lines: list[str], undoing: list[str], program: str) -> tuple[Explana
 
     lines: until it began to undo its change; undoing: after that; program: what it runs, where no word names it
     """
+    lines, undoing = list(map(_plain, lines)), list(map(_plain, undoing))
     own, words = _parted(lines)
     left, _ = _parted(undoing)
     after = f"; then: {'; '.join(left)}" if left else ""
@@ -154,6 +155,10 @@ def failure(lines: list[str], undoing: list[str], program: str) -> tuple[Explana
         remedy = f"free room at {full} if the words are of that, else {_MEND}"
     first = Explanation(known[0].cause + notes + after, "; ".join(filter(None, (remedy, retry))))
     return (first, *known[1:])
+
+
+def _plain(line: str) -> str:
+    return "".join(sign if sign.isprintable() else " " for sign in line)
 
 
 def _named(pattern: re.Pattern[str], *lines: str) -> str:

@@ -73,6 +73,7 @@ def test_what_the_script_finds_counts_before_harmless_lines_of_a_journal() -> No
     ("lines", "program", "parts"),
     [
         (["a", "cp: error writing 'x'", "gpunode: exit status 3"], "env", ("cp", "3", "error writing 'x'")),
+        (["10%\r20%\x1b[0m", "gpunode: exit status 4"], "dnf", ("dnf", "10% 20%")),
         (["gpunode: exit status 7"], "systemctl", ("systemctl", "7")),
         (["gpunode: it fails:", "why", "because", "gpunode: exit status 1"], "sh", ("it fails: why, because",)),
         (
