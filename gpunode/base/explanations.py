@@ -21,11 +21,10 @@ _MOST = 3
 _CONSEQUENCES = {"killed", "script", "service", "build"}
 _URL = re.compile(r"(?:https?|file)://?[^\s'\"<>]+|(?<=' from )\S+(?= : )")
 # What gpunode's own scripts print.
-_OWN, _REMEDY = "gpunode: ", "gpunode: remedy:"
+_OWN, _REMEDY = "gpunode: ", re.compile(r"^gpunode: remedy: *(?P<what>.*\S)")
 _ASIDE = re.compile(r"^gpunode: (?:remedy|caution|ended):")
-_OTHER_KEY = "gpunode: signed by another key"
 _ZYPPER = re.compile(r"gpunode: zypper exits (?P<code>\d{1,3})\b")
-_STATUS = re.compile(r"^gpunode: exit status (?P<status>\d+)$")
+_STATUS = re.compile(r"^gpunode: exit status (?P<what>\d+)$")
 _FULL = re.compile(r"^gpunode: no space is left at (?P<what>/.*)$")
 _USER = re.compile(r"^gpunode: a GPU is open in (?P<what>process .*)$")
 # Words of a failure that processes with an open GPU may explain.
@@ -127,9 +126,9 @@ def failure(lines: list[str], undoing: list[str], program: str) -> tuple[Explana
     own, words = _parted(lines)
     left, _ = _parted(undoing)
     after = f"; then: {'; '.join(left)}" if left else ""
-    remedy, retry = _remedies(lines), _remedies(undoing)
+    remedy, retry = _named(_REMEDY, *lines, glue="; "), _named(_REMEDY, *undoing, glue="; ")
     codes = [int(match["code"]) for line in lines if (match := _ZYPPER.search(line))]
-    of_zypper = bool(codes) or any(_OTHER_KEY in line for line in lines)
+    of_zypper = bool(codes) or any("gpunode: signed by another key" in line for line in lines)
     programs = (*(("zypper",) if of_zypper else ()), "node")
     known = explained(lines, *programs)
     if not known and codes:
@@ -143,9 +142,9 @@ def failure(lines: list[str], undoing: list[str], program: str) -> tuple[Explana
     if remedy or not known:
         last = "; ".join(words[-_LAST:])
         cause = "; ".join(own) + (f" ({last})" if last and own and last not in own else "")
-        status = next((match["status"] for line in undoing or lines if (match := _STATUS.search(line))), "")
         program = next((match["name"] for line in reversed(words) if (match := _NAME.match(line))), program)
-        cause = cause or f"{program} failed with exit status {status or 'unknown'}: {last or 'it printed nothing'}"
+        status = _named(_STATUS, *lines, *undoing) or "unknown"
+        cause = cause or f"{program} failed with exit status {status}: {last or 'it printed nothing'}"
         known = (Explanation(cause, remedy or _MEND), *known)
     full = _named(_FULL, *lines, *undoing)
     users = _named(_USER, *lines, *undoing) if any(map(_BUSY.search, lines)) else ""
@@ -161,12 +160,8 @@ def _plain(line: str) -> str:
     return "".join(sign if sign.isprintable() else " " for sign in line)
 
 
-def _named(pattern: re.Pattern[str], *lines: str) -> str:
-    return ", ".join(dict.fromkeys(match["what"] for line in lines if (match := pattern.search(line))))
-
-
-def _remedies(lines: Iterable[str]) -> str:
-    return "; ".join(line.removeprefix(_REMEDY).strip() for line in lines if line.startswith(_REMEDY))
+def _named(pattern: re.Pattern[str], *lines: str, glue: str = ", ") -> str:
+    return glue.join(dict.fromkeys(match["what"] for line in lines if (match := pattern.search(line))))
 
 
 def zypper_meaning(code: int) -> str:
