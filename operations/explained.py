@@ -21,10 +21,14 @@ _LOST = Explanation(
     "run again when the node answers; what was begun on it goes on, and the next run waits for its end, or undoes it "
     "where it was interrupted",
 )
-# pyinfra reports that a command failed, not its exit status; a full file system is often named by no program.
+# pyinfra reports that a command failed, not its exit status; and what programs often leave out: a full file system, and
+# who has the GPUs open.
 ENDING = """|| { status=$?; { echo "gpunode: exit status $status"
-timeout 5 df -lP 2>/dev/null | awk '$5 == "100%" {print "gpunode: no space is left at " $6}'; } >&2; exit $status; }"""
-_PROGRAM = re.compile(r"(?:env |\w+=\S* )*(?P<name>[\w./-]+)")
+timeout 5 df -lP 2>/dev/null | awk '$5 == "100%" {print "gpunode: no space is left at " $6}'
+for process in $(timeout 5 find /proc/[0-9]*/fd -maxdepth 1 -lname '/dev/nvidia[0-9]*' 2>/dev/null | cut -d / -f 3 |
+sort -nu); do echo "gpunode: a GPU is open in process $process ($(cat "/proc/$process/comm" 2>/dev/null))"; done
+} >&2; exit $status; }"""
+_PROGRAM = re.compile(r"[\w./-]+")
 
 
 class ExplainedCommand(StringCommand):
@@ -61,7 +65,7 @@ class ExplainedCommand(StringCommand):
         lines = [line.line for line in output]
         undoing = next((number for number, line in enumerate(lines) if UNDOING in line), len(lines))
         match = _PROGRAM.match(self.get_masked_value())
-        name = match["name"] if match and match["name"] != "sh" else "the operation's script"
+        name = match[0] if match and match[0] not in ("env", "sh") else "the operation's script"
         return failure(lines[:undoing], lines[undoing + 1 :], name)
 
 

@@ -19,19 +19,23 @@ LONGEST_LINE = 2000
 _MOST = 3
 # Kinds that follow from another one: they do not say why.
 _CONSEQUENCES = {"killed", "script", "service", "build"}
-_URL = re.compile(r"(?:https?|file)://?[^\s'\"<>]+")
+_URL = re.compile(r"(?:https?|file)://?[^\s'\"<>]+|(?<=' from )\S+(?= : )")
 # What gpunode's own scripts print.
-_OWN, _REMEDY = "gpunode: ", "gpunode: remedy:"
-_ASIDE = re.compile(r"^gpunode: (?:remedy|caution):")
-_OTHER_KEY = "gpunode: signed by another key"
+_OWN, _REMEDY = "gpunode: ", re.compile(r"^gpunode: remedy: *(?P<what>.*\S)")
+_ASIDE = re.compile(r"^gpunode: (?:remedy|caution|ended):")
 _ZYPPER = re.compile(r"gpunode: zypper exits (?P<code>\d{1,3})\b")
-_STATUS = re.compile(r"^gpunode: exit status (?P<status>\d+)$")
-_FULL = re.compile(r"^gpunode: no space is left at (?P<path>/.*)$")
+_STATUS = re.compile(r"^gpunode: exit status (?P<what>\d+)$")
+_FULL = re.compile(r"^gpunode: no space is left at (?P<what>/.*)$")
+_USER = re.compile(r"^gpunode: a GPU is open in (?P<what>process .*)$")
+# Words of a failure that processes with an open GPU may explain.
+_BUSY = re.compile(r"\bin use\b|\bbusy\b|already (?:be )?loaded", re.IGNORECASE)
 # The shell names itself so in its errors: it is called with that name.
 _SHELL = re.compile(r"gpunode: (?:line )?\d+: ")
 _NAME = re.compile(r"(?:/\S*/)?(?P<name>[a-z][\w.+-]*): ")
-# Lines of a program that nobody knows.
-_LAST = 3
+# Kinds that give no cause where the script has one.
+_WEAK = _CONSEQUENCES | {"busy", "memory", "missing-module", "program", "smi"}
+# Lines of a program that nobody knows; of a unit's journal the reason stands before what systemd prints.
+_LAST = 10
 _MEND = "correct what these words name on the node, and run again"
 
 
@@ -65,7 +69,7 @@ class Rule(Row):
         host = _host(url) or "the server"
         named |= {"said": named.get("said", "").rstrip(".:"), "all": words.strip()}
         named |= {"url": url or "what is to be fetched", "host": host, "server": host.partition(":")[0], **more}
-        return Explanation(self.cause.format_map(named), self.remedy.format_map(named))
+        return Explanation(self.cause.format_map(named).strip(), self.remedy.format_map(named))
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,7 @@ def by_kind(lines: Iterable[str], *programs: str) -> dict[str, Explanation]:
     found: dict[str, Explanation] = {}
     url = ""
     for line in lines:
-        plain = "".join(sign if sign.isprintable() else " " for sign in line[:LONGEST_LINE])
+        plain = _plain(line[:LONGEST_LINE])
         url = _url(plain) or url
         for rule in (rule for program in programs or ("node",) for rule in rules(program)):
             if rule.kind not in found and (told := rule.told(plain, url)):
@@ -118,35 +122,46 @@ def failure(lines: list[str], undoing: list[str], program: str) -> tuple[Explana
 
     lines: until it began to undo its change; undoing: after that; program: what it runs, where no word names it
     """
+    lines, undoing = list(map(_plain, lines)), list(map(_plain, undoing))
     own, words = _parted(lines)
     left, _ = _parted(undoing)
     after = f"; then: {'; '.join(left)}" if left else ""
-    remedy, retry = _remedies(lines), _remedies(undoing)
+    remedy, retry = _named(_REMEDY, *lines, glue="; "), _named(_REMEDY, *undoing, glue="; ")
     codes = [int(match["code"]) for line in lines if (match := _ZYPPER.search(line))]
-    of_zypper = bool(codes) or any(_OTHER_KEY in line for line in lines)
+    of_zypper = bool(codes) or any("gpunode: signed by another key" in line for line in lines)
     programs = (*(("zypper",) if of_zypper else ()), "node")
     known = explained(lines, *programs)
     if not known and codes:
-        known = (zypper_failure(codes[-1]),)
-    if own and known and set(by_kind(lines, *programs) or {"other"}) <= _CONSEQUENCES:
-        # The script knows more than that a unit did not start; what to look at is in its row.
-        remedy, known = remedy or known[0].remedy, ()
+        advice = zypper_exits().get(codes[-1], _UNNAMED).remedy or "see /var/log/zypper.log on the node, and run again"
+        known = (Explanation(f"zypper failed: {zypper_meaning(codes[-1])}", advice),)
+    if own:
+        # The script knows better than words that follow from other ones, or that a journal has among others.
+        found = by_kind(lines, *programs)
+        known = tuple(text for text in known if text not in [found[kind] for kind in _WEAK & set(found)])
+        remedy = remedy or (found["service"].remedy if not known and "service" in found else "")
     if remedy or not known:
         last = "; ".join(words[-_LAST:])
         cause = "; ".join(own) + (f" ({last})" if last and own and last not in own else "")
-        status = next((match["status"] for line in undoing or lines if (match := _STATUS.search(line))), "")
         program = next((match["name"] for line in reversed(words) if (match := _NAME.match(line))), program)
-        cause = cause or f"{program} failed with exit status {status or 'unknown'}: {last or 'it printed nothing'}"
+        status = _named(_STATUS, *lines, *undoing) or "unknown"
+        cause = cause or f"{program} failed with exit status {status}: {last or 'it printed nothing'}"
         known = (Explanation(cause, remedy or _MEND), *known)
-    full = ", ".join(dict.fromkeys(match["path"] for line in (*lines, *undoing) if (match := _FULL.search(line))))
-    after = (f" (no space is left at {full})" if full else "") + after
+    full = _named(_FULL, *lines, *undoing)
+    users = _named(_USER, *lines, *undoing) if any(map(_BUSY.search, lines)) else ""
+    notes = (full and f" (no space is left at {full})") + (users and f" (a GPU is open in {users})")
     remedy = known[0].remedy if known[0].remedy != _MEND or not retry else ""
-    first = Explanation(known[0].cause + after, "; ".join(filter(None, (remedy, retry))))
+    if full and remedy == _MEND:
+        remedy = f"free room at {full} if the words are of that, else {_MEND}"
+    first = Explanation(known[0].cause + notes + after, "; ".join(filter(None, (remedy, retry))))
     return (first, *known[1:])
 
 
-def _remedies(lines: Iterable[str]) -> str:
-    return "; ".join(line.removeprefix(_REMEDY).strip() for line in lines if line.startswith(_REMEDY))
+def _plain(line: str) -> str:
+    return "".join(sign if sign.isprintable() else " " for sign in line)
+
+
+def _named(pattern: re.Pattern[str], *lines: str, glue: str = ", ") -> str:
+    return glue.join(dict.fromkeys(match["what"] for line in lines if (match := pattern.search(line))))
 
 
 def zypper_meaning(code: int) -> str:
@@ -156,20 +171,13 @@ def zypper_meaning(code: int) -> str:
     return f"it exits {code} ({zypper_exits().get(code, _UNNAMED).means})"
 
 
-def zypper_failure(code: int) -> Explanation:
-    """Return what an exit code of zypper's means, where its words are not known."""
-    remedy = zypper_exits().get(code, _UNNAMED).remedy
-    remedy = remedy or "see zypper's own words above, and /var/log/zypper.log on the node"
-    return Explanation(f"zypper failed: {zypper_meaning(code)}", remedy)
-
-
 def _parted(lines: Iterable[str]) -> tuple[list[str], list[str]]:
     """Return what gpunode's script prints of the failure, with the words that it quotes, and what programs print."""
     own: list[str] = []
     words: list[str] = []
     quotes = False
     for line in (line.strip() for line in lines):
-        if not line or any(each.search(line) for each in (_STATUS, _FULL, _ZYPPER, _ASIDE)):
+        if not line or any(each.search(line) for each in (_STATUS, _FULL, _USER, _ZYPPER, _ASIDE)):
             continue
         if line.startswith(_OWN) and not _SHELL.match(line):
             own.append(line.removeprefix(_OWN).removeprefix("cause:").strip())

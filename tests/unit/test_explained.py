@@ -6,18 +6,21 @@ SIMULATED: apt's programs, and pyinfra's host; sh is real.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from paramiko import SSHException
-from pyinfra.api import StringCommand
+from pyinfra.api import FunctionCommand, StringCommand
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from gpunode.operations.apt_shell import APT_GET, FINISH, MARK, READ_LISTS, REFRESH
-from gpunode.operations.explained import KEPT, UNDOING, explained_command
+from gpunode.operations.explained import KEPT, UNDOING, ExplainedCommand, explained_command
+from gpunode.operations.failure import fail, node_operation
 from gpunode.operations.keeping import KEEPING
 from gpunode.operations.script import command_with_input, encoded, script, script_command
 from gpunode.operations.transaction import transaction_text
@@ -171,3 +174,26 @@ def test_apt_waits_for_locks_as_long_as_the_node_says_or_five_minutes(apt: Apt, 
     apt.program("apt-config", f'echo "{configured}"')
     apt.program("apt-get", 'echo "$@"')
     assert f"DPkg::Lock::Timeout={seconds} " in apt.run(f"{APT_GET}apt_get install x").stdout
+
+
+@pytest.mark.pure
+def test_every_shell_command_of_an_operation_is_explained() -> None:
+    def steps() -> Iterator[Any]:
+        yield StringCommand("systemctl", "enable", "x")
+        yield script_command("true")
+        yield fail("no")
+
+    operation: Any = node_operation(steps)
+    raw, scripted, refusal = operation._inner()
+    assert isinstance(raw, ExplainedCommand) and isinstance(scripted, ExplainedCommand)
+    assert isinstance(refusal, FunctionCommand)
+
+
+@pytest.mark.pure
+def test_no_operation_goes_round_that() -> None:
+    """pyinfra's own decorator would make an operation whose commands fail without a cause."""
+    folder = Path(__file__).parents[2] / "operations"
+    makers = [
+        path.name for path in folder.rglob("*.py") if re.search(r"^\s*@operation\b", path.read_text(), re.MULTILINE)
+    ]
+    assert makers == ["failure.py"]
