@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
+import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -16,13 +20,14 @@ from gpunode.base.findings import ExitCode, Finding, FindingClass, NodeReport, c
 from gpunode.base.host_names import folded
 from gpunode.base.messages import with_code
 from gpunode.base.terminal import say
-from gpunode.cli.drift import print_reports, unwritten_reports
+from gpunode.cli.drift import print_reports
 from gpunode.cli.errors import complain, told
 from gpunode.cli.output import Mode, is_json, is_quiet, mode, no_color, output_option, talk
-from gpunode.cli.report_file import REPORT, finish, writable
+from gpunode.cli.report_file import REPORT, finish, unwritten, writable
 from gpunode.cli.selection import called, inventory_argument
 
 if TYPE_CHECKING:
+    from gpunode.fleet.reports.run_end import HostEnd
     from gpunode.system.readiness import Outcome, Readiness
 
 _DEPLOY = Path("deploys/gpu_node.py")
@@ -57,38 +62,54 @@ def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
 
     if not _DEPLOY.is_file():
         raise click.UsageError(f"there is no {_DEPLOY} here: run `gpunode ci` in the checkout of gpunode")
+    began = time.monotonic()
     with told():
         up = came_up(_awaited(inventory, seconds), seconds)
+    steps = {"machine": time.monotonic() - began}
     late = {name: item for name, item in up.items() if item.finding_class is not FindingClass.OK}
     if late:
-        reports = tuple(NodeReport(name, (item,)) for name, item in up.items())
+        why = f"{folded(late)} did not come up"
+        skipped = _run(FindingClass.NOT_KNOWN, "not begun", why, "look first at the machine that the cause names")
+        reports = tuple(NodeReport(name, (item,) if name in late else (item, skipped)) for name, item in up.items())
         for said, names in _alike(late).items():
             complain(f"{folded(names)}: {said}")
-        _finish(reports, inventory, junit, ExitCode.ERROR, asks_cluster=False)
-    status = _provisioned(inventory)
+        _finish(reports, inventory, junit, ExitCode.ERROR, steps, asks_cluster=False)
+    status, ends = _provisioned(inventory, up)
+    steps["run"] = time.monotonic() - began - steps["machine"]
     with told():
         reports = inspect(inventory)
     cluster = cluster_of(reports)
     whole = tuple(
-        one if one is cluster else replace(one, findings=(up[one.name], _run(status), *one.findings)) for one in reports
+        one if one is cluster else replace(one, findings=(up[one.name], *_of_run(ends[one.name]), *one.findings))
+        for one in reports
     )
     # Of the run a person has read the output; of a program's document it is a finding.
     if not is_json():
         print_reports(reports, show_all=False, call=called(inventory))
     code = ExitCode.ERROR if status else verdict(item for one in whole for item in one.findings)
-    _finish(whole, inventory, junit, code)
+    _finish(whole, inventory, junit, code, steps, time.monotonic() - began)
 
 
 def _finish(
-    reports: tuple[NodeReport, ...], inventory: Path, junit: Path | None, status: ExitCode, asks_cluster: bool = True
+    reports: tuple[NodeReport, ...],
+    inventory: Path,
+    junit: Path | None,
+    status: ExitCode,
+    steps: Mapping[str, float],
+    took: float | None = None,
+    asks_cluster: bool = True,
 ) -> NoReturn:
+    """Write the reports, and end the program; steps, took: seconds, as of write_junit."""
     # Late, as all that the help does not need.
     from gpunode.fleet.reports.document import document
+    from gpunode.fleet.reports.junit import write_junit
 
     found = document(reports, called(inventory))
     if not asks_cluster:
         del found["cluster"]
-    finish(found, unwritten_reports(reports, junit), status, indent=2)
+    whole = sum(steps.values()) if took is None else took
+    why_not = unwritten(junit, lambda file: write_junit(reports, file, "gpunode ci", whole, steps))
+    finish(found, why_not, status, indent=2)
 
 
 def _alike(late: Mapping[str, Finding]) -> dict[str, list[str]]:
@@ -122,20 +143,34 @@ def _awaited(inventory: Path, seconds: int) -> dict[str, Outcome]:
     return awaited(read, seconds, lambda name, outcome: talk(f"{name}: {outcome.stage}: {outcome.why}", err=True))
 
 
-def _provisioned(inventory: Path) -> int:
-    """Run the main job as a user would, its output ours; return its exit status."""
+def _provisioned(inventory: Path, names: Iterable[str]) -> tuple[int, dict[str, HostEnd]]:
+    """Run the main job as a user would, its output ours; return its exit status, and how it ended on each machine."""
+    from gpunode.fleet.reports.run_end import ends_of
+    from gpunode.fleet.run import events
+    from gpunode.fleet.run.progress import Progress, after
+    from gpunode.node.plan import Plan
+
+    plans = dict.fromkeys(names, Plan((), (), ()))
+    with tempfile.NamedTemporaryFile() as file:
+        status = _run_main_job(inventory, {**os.environ, events.EVENTS: file.name})
+        progress = reduce(after, events.read(file)[0], Progress(len(plans)))
+    # The cluster's end comes after those of the machines.
+    return status, dict(zip(plans, ends_of(plans, progress, status), strict=False))
+
+
+def _run_main_job(inventory: Path, environment: Mapping[str, str]) -> int:
     from gpunode.fleet.run.child import ended_with_us
 
     program = Path(sys.executable).with_name("pyinfra")
     words = [str(program), "-y", str(inventory), str(_DEPLOY)]
     if mode() in (Mode.AUTO, Mode.TTY) and not no_color():
-        with subprocess.Popen(words, stdin=subprocess.DEVNULL) as shown, ended_with_us(shown):
+        with subprocess.Popen(words, stdin=subprocess.DEVNULL, env=environment) as shown, ended_with_us(shown):
             return shown.wait()
     # Through a pipe pyinfra writes no colours and moves no cursor.
     last: deque[str] = deque(maxlen=_LAST)
     with subprocess.Popen(
         words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8",
-        errors="replace",
+        errors="replace", env=environment,
     ) as run, ended_with_us(run):  # fmt: skip
         for line in run.stdout or ():
             last.append(line.rstrip("\n"))
@@ -145,18 +180,19 @@ def _provisioned(inventory: Path) -> int:
     return run.returncode
 
 
-def _run(status: int) -> Finding:
+def _of_run(end: HostEnd) -> tuple[Finding, ...]:
+    """Return what the run did on a machine: the operation that failed; skipped where preflight refused the machine."""
+    from gpunode.fleet.reports.run_end import report_of
+
+    if why := "preflight refuses this machine" if end.refused else end.left_alone:
+        return (_run(FindingClass.NOT_KNOWN, "not begun", why, "do what the other findings of this machine say"),)
+    # What the run's verdict found is read again.
+    report = report_of(replace(end, findings=None))
+    return report.findings if report else (_run(FindingClass.OK, "no operation failed"),)
+
+
+def _run(found: FindingClass, actual: str, cause: str | None = None, remedy: str | None = None) -> Finding:
     from gpunode.fleet.rollout.choice import RUN_FAILED
 
-    if status == 0:
-        return Finding("run", FindingClass.OK, f"pyinfra {_DEPLOY}", "exit 0", "exit 0", code=RUN_FAILED)
-    return Finding(
-        "run",
-        FindingClass.ERROR,
-        f"pyinfra {_DEPLOY}",
-        f"exit {status}",
-        "exit 0",
-        "an operation failed on this machine or on another of the job",
-        "read the run's output in the job's log",
-        code=RUN_FAILED,
-    )
+    desired = actual if found is FindingClass.OK else None
+    return Finding("run", found, f"pyinfra {_DEPLOY}", actual, desired, cause, remedy, code=RUN_FAILED)

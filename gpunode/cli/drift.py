@@ -130,14 +130,14 @@ def watched() -> Iterator[Watch]:
 def unwritten_reports(
     reports: tuple[NodeReport, ...], junit: Path | None, prometheus: Path | None = None, took: float = 0
 ) -> tuple[str, ...]:
-    """Write the reports that are asked for; return why one or the other could not be written.
+    """Write the reports that the command line names; return why one of them could not be written.
 
     took: the seconds in which the nodes were read and judged
     """
     from gpunode.fleet.reports.junit import write_junit
     from gpunode.fleet.reports.prometheus import write_metrics
 
-    return unwritten(junit, lambda file: write_junit(reports, file)) + unwritten(
+    return unwritten(junit, lambda file: write_junit(reports, file, took=took)) + unwritten(
         prometheus, lambda file: write_metrics(reports, file, time.time(), took)
     )
 

@@ -19,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport, NodeSummary
+from gpunode.base.messages import Scope
 from gpunode.fleet.reports.document import document, schema
 from gpunode.fleet.reports.junit import write_junit
 from gpunode.fleet.reports.prometheus import metrics, write_metrics
@@ -103,6 +104,17 @@ def test_junit_has_a_suite_per_node_and_tells_failures_from_errors(tmp_path: Pat
     assert failure.attrib == {"type": "drift", "message": "actual false, desired true"}
     assert (failure.text or "").splitlines() == [
         f"code: {DRIFT.code}", f"cause: {DRIFT.cause}", f"remedy: {DRIFT.remedy}", "disruption: restart",
+    ]  # fmt: skip
+
+
+def test_a_suite_has_its_node_s_time_and_host(tmp_path: Path) -> None:
+    cluster = NodeReport("admin@prod", (OK,), scope=Scope.CLUSTER)
+    write_junit((replace(REPORTS[0], seconds=0.5), REPORTS[2], cluster), tmp_path / "drift.xml", took=2.25)
+    root = ElementTree.parse(tmp_path / "drift.xml").getroot()
+    # Jenkins' schema has no `skipped` there.
+    assert root.attrib == {"name": "gpunode drift", "tests": "3", "failures": "0", "errors": "1", "time": "2.25"}
+    assert [(suite.get("hostname"), suite.get("time")) for suite in root] == [
+        ("gpu-1", "0.5"), ("gpu-3", "2.25"), (None, "2.25"),
     ]  # fmt: skip
 
 

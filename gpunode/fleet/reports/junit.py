@@ -1,14 +1,16 @@
-"""The JUnit report of `gpunode drift --junit`: a suite per node and one for the cluster, a case per finding."""
+"""JUnit reports of `gpunode drift` and `gpunode ci`: a suite per node and one for the cluster, a case per finding."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from gpunode.base.findings import Finding, FindingClass, NodeReport
+from gpunode.base.messages import Scope
 from gpunode.fleet.reports.whole_file import write_whole
 
 # XML 1.0 knows no other control characters, and what a node said may hold any.
@@ -17,26 +19,47 @@ _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _ERRORS = (FindingClass.ERROR, FindingClass.UNREACHABLE)
 
 
-def write_junit(reports: Iterable[NodeReport], path: Path) -> None:
-    """Write the report as a whole, or leave the file as it was; raise OSError."""
-    xml = JUnitXml("gpunode drift")
+def write_junit(
+    reports: Iterable[NodeReport],
+    path: Path,
+    command: str = "gpunode drift",
+    took: float = 0,
+    steps: Mapping[str, float] | None = None,
+) -> None:
+    """Write the report as a whole, or leave the file as it was; raise OSError.
+
+    took: seconds that the command took, which has just ended; steps: component -> seconds of these that its test took
+    """
+    began = datetime.now(UTC) - timedelta(seconds=took)
+    of_steps = dict(steps or {})
+    xml = JUnitXml(command)
     for report in reports:
-        suite = TestSuite(_text(report.title))
+        suite, left = TestSuite(_text(report.title)), dict(of_steps)
         for item in report.findings:
-            suite.add_testcase(_case(item))
+            suite.add_testcase(_case(item, left.pop(item.component, None)))
+        if report.scope is Scope.NODE:
+            suite.hostname = _text(report.name)
+        suite.timestamp = began.strftime("%Y-%m-%dT%H:%M:%S")
         xml.add_testsuite(suite)
-    xml.update_statistics()  # type: ignore[no-untyped-call]
+        suite.update_statistics()  # type: ignore[no-untyped-call]
+        read = took - sum(of_steps.values()) if report.seconds is None else report.seconds
+        suite.time = round(suite.time + max(read, 0), 3)
+    xml.tests, xml.failures, xml.errors = (
+        sum(getattr(suite, name) for suite in xml) for name in ("tests", "failures", "errors")
+    )
+    xml.time = round(took, 3)
     write_whole(path, xml.tostring())  # type: ignore[no-untyped-call]
 
 
-def _case(item: Finding) -> TestCase:
-    case = TestCase(_text(item.what), classname=_text(item.component))
+def _case(item: Finding, seconds: float | None) -> TestCase:
+    case = TestCase(_text(item.what), classname=_text(item.component), time=seconds and round(seconds, 3))
     if item.finding_class is not FindingClass.OK:
         # What no setting asks for fails no test, and does not count as passed while it is not known.
         kind = Error if item.finding_class in _ERRORS else Failure if item.is_negative else Skipped
-        result = kind(
-            _text(f"actual {item.actual or 'nothing'}, desired {item.desired or 'nothing'}"), item.finding_class
-        )
+        sides = f"actual {item.actual or 'nothing'}, desired {item.desired or 'nothing'}"
+        # What no comparison is of has no sides.
+        said = sides if item.actual or item.desired else item.cause or item.finding_class
+        result = kind(_text(said), item.finding_class)
         disruption = None if item.disruption is None else item.disruption.name
         told = {
             "code": item.code,
