@@ -167,7 +167,6 @@ class NodeReport:
 
     name: the host's, or the cluster's by its settings, which may be a host's as well
     at: when the node itself found them, as 2026-01-31T12:00:00Z, but for those of `agent`; None where they are new
-    seconds: how long the node's answer took; None where that is not known
     """
 
     name: str
@@ -175,7 +174,6 @@ class NodeReport:
     summary: NodeSummary | None = field(default=None, compare=False)
     at: str | None = None
     scope: Scope = Scope.NODE
-    seconds: float | None = field(default=None, compare=False)
 
     @property
     def title(self) -> str:

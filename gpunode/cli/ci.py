@@ -73,11 +73,12 @@ def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
         reports = tuple(NodeReport(name, (item,) if name in late else (item, skipped)) for name, item in up.items())
         for said, names in _alike(late).items():
             complain(f"{folded(names)}: {said}")
-        _finish(reports, inventory, junit, ExitCode.ERROR, steps, asks_cluster=False)
+        _finish(reports, inventory, junit, ExitCode.ERROR, steps)
     status, ends = _provisioned(inventory, up)
-    steps["run"] = time.monotonic() - began - steps["machine"]
+    steps["run"] = time.monotonic() - began - sum(steps.values())
     with told():
         reports = inspect(inventory)
+    steps["read"] = time.monotonic() - began - sum(steps.values())
     cluster = cluster_of(reports)
     whole = tuple(
         one if one is cluster else replace(one, findings=(up[one.name], *_of_run(ends[one.name]), *one.findings))
@@ -87,28 +88,21 @@ def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
     if not is_json():
         print_reports(reports, show_all=False, call=called(inventory))
     code = ExitCode.ERROR if status else verdict(item for one in whole for item in one.findings)
-    _finish(whole, inventory, junit, code, steps, time.monotonic() - began)
+    _finish(whole, inventory, junit, code, steps)
 
 
 def _finish(
-    reports: tuple[NodeReport, ...],
-    inventory: Path,
-    junit: Path | None,
-    status: ExitCode,
-    steps: Mapping[str, float],
-    took: float | None = None,
-    asks_cluster: bool = True,
+    reports: tuple[NodeReport, ...], inventory: Path, junit: Path | None, status: ExitCode, steps: Mapping[str, float]
 ) -> NoReturn:
-    """Write the reports, and end the program; steps, took: seconds, as of write_junit."""
+    """Write the reports, and end the program; steps: as of write_junit."""
     # Late, as all that the help does not need.
     from gpunode.fleet.reports.document import document
     from gpunode.fleet.reports.junit import write_junit
 
     found = document(reports, called(inventory))
-    if not asks_cluster:
+    if "read" not in steps:
         del found["cluster"]
-    whole = sum(steps.values()) if took is None else took
-    why_not = unwritten(junit, lambda file: write_junit(reports, file, "gpunode ci", whole, steps))
+    why_not = unwritten(junit, lambda file: write_junit(reports, file, "gpunode ci", steps))
     finish(found, why_not, status, indent=2)
 
 

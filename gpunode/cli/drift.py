@@ -137,7 +137,7 @@ def unwritten_reports(
     from gpunode.fleet.reports.junit import write_junit
     from gpunode.fleet.reports.prometheus import write_metrics
 
-    return unwritten(junit, lambda file: write_junit(reports, file, took=took)) + unwritten(
+    return unwritten(junit, lambda file: write_junit(reports, file, "gpunode drift", {"read": took})) + unwritten(
         prometheus, lambda file: write_metrics(reports, file, time.time(), took)
     )
 

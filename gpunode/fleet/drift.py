@@ -75,9 +75,9 @@ def unread(answer: Answer[Any]) -> Finding:
 
 def _report(answer: Answer[Node]) -> NodeReport:
     if not isinstance(answer.reading, Node):
-        return NodeReport(answer.name, (unread(answer),), seconds=answer.seconds)
+        return NodeReport(answer.name, (unread(answer),))
     refused = (answer.refusal,) if answer.refusal else refusals(answer.settings, answer.reading.machine)
     found = judge_apart(answer.settings, answer.reading, refused, errors.unjudged)
     findings = (*map(refusal_finding, refused), *found)
     waiting = dict(answer.reading.applied.waiting)
-    return NodeReport(answer.name, with_since(findings, waiting), summary(answer.reading), seconds=answer.seconds)
+    return NodeReport(answer.name, with_since(findings, waiting), summary(answer.reading))

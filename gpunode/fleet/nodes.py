@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +46,7 @@ class Answer(Generic[T]):
 
     `reading` is None where the host was not reached, and Unknown where its answer cannot be used. `refusal` is what the
     cluster's label of it asks for and nobody can have (gpunode/fleet/cluster.py). `lasting`: no later attempt reaches
-    it, for what is wrong is on this side. `seconds`: how long it took to connect and to answer.
+    it, for what is wrong is on this side.
     """
 
     name: str
@@ -56,7 +55,6 @@ class Answer(Generic[T]):
     reason: str | None
     refusal: Refusal | None = None
     lasting: bool = False
-    seconds: float | None = None
 
 
 # Seconds within which a node answers everything that is asked of it. Each command of a probe ends sooner; this is for a
@@ -148,8 +146,7 @@ def read(
     else:
         rows = _rows(inventory, fact, names, seconds, step)
     found = {
-        name: Answer(name, settings[name], reading, reason, lasting=lasting, seconds=seconds)
-        for name, reading, reason, lasting, seconds in rows
+        name: Answer(name, settings[name], reading, reason, lasting=lasting) for name, reading, reason, lasting in rows
     }
     return tuple(found[name] for name in names)
 
@@ -164,7 +161,7 @@ def read_here(
     rows = _rows(inventory, fact, actual, seconds, step) if actual else []
     for name in names:
         if name not in hosts:
-            rows.append((name, None, "the inventory had no such host when it was read once more", False, None))
+            rows.append((name, None, "the inventory had no such host when it was read once more", False))
             step()
     return rows
 
@@ -179,10 +176,8 @@ def _rows(
         with _begun(inventory, names, max(1, min(len(names), AT_ONCE))) as state:
             state.add_callback_handler(connect_errors)
             state.set_stage(StateStage.Prepare)
-            took: dict[str, float] = {}
-            readings = _readings(state, fact, seconds, step, took)
-            rows = [_row(name, readings.get(name), connect_errors, fact_errors) for name in names]
-            return [(*row, took.get(row[0])) for row in rows]
+            readings = _readings(state, fact, seconds, step)
+            return [_row(name, readings.get(name), connect_errors, fact_errors) for name in names]
     finally:
         logger.removeHandler(fact_errors)
 
@@ -218,7 +213,7 @@ def _begun(inventory: Inventory, names: Collection[str], at_once: int | None = N
         disconnect_all(state)
 
 
-def _row(name: str, reading: Any, connect_errors: _ConnectErrors, fact_errors: _FactErrors) -> local.Said:
+def _row(name: str, reading: Any, connect_errors: _ConnectErrors, fact_errors: _FactErrors) -> local.Row:
     if isinstance(reading, _Silent):
         return name, None, f"no answer within {reading.seconds:g} s", False
     if reading is None:
@@ -233,13 +228,8 @@ class _Silent:
     seconds: float
 
 
-def _readings(
-    state: State, fact: type[NodeFact[Any]], seconds: float, step: Callable[[], None], took: dict[str, float]
-) -> dict[str, Any]:
-    """Return what each host answered that was reached; it is left as soon as it has, and the next one's turn comes.
-
-    took: receives host -> seconds
-    """
+def _readings(state: State, fact: type[NodeFact[Any]], seconds: float, step: Callable[[], None]) -> dict[str, Any]:
+    """Return what each host answered that was reached; it is left as soon as it has, and the next one's turn comes."""
 
     def ask(host: Host) -> Any:
         with Timeout(seconds) as timeout:
@@ -268,11 +258,9 @@ def _readings(
                 step()
 
     def read_one(host: Host) -> Any:
-        began = time.monotonic()
         try:
             return connect_and_ask(host)
         finally:
-            took[host.name] = time.monotonic() - began
             connecting.leave(host)
             state.activated_hosts.discard(host)
 

@@ -46,6 +46,6 @@ class Job(Machines):
         )
         (folder / "pyinfra").chmod(0o755)
         monkeypatch.setattr(sys, "executable", str(folder / "python"))
-        reports = tuple(NodeReport(end.name, (*end.refused, GOOD), seconds=0.25) for end in ends)
+        reports = tuple(NodeReport(end.name, (*end.refused, GOOD)) for end in ends)
         monkeypatch.setattr(drift, "inspect", lambda *_, **__: reports)
         monkeypatch.setattr(fleet, "read", self.read)

@@ -119,7 +119,8 @@ def _checked(file: Path) -> dict[str, ElementTree.Element]:
         at = datetime.fromisoformat(f"{suite.get('timestamp')}+00:00")
         assert abs((datetime.now(UTC) - at).total_seconds()) < 60
         times = sum(float(case.get("time") or 0) for case in suite.iter("testcase"))
-        assert times <= float(suite.get("time") or 0) <= times + float(root.get("time") or 0) + 0.26
+        # All at once on all machines, the reading included.
+        assert times - 0.01 <= float(suite.get("time") or 0) == float(root.get("time") or 0)
     return {str(suite.get("name")): suite for suite in root}
 
 
@@ -159,7 +160,7 @@ def test_each_machine_has_its_own_end_of_the_run(tmp_path: Path, monkeypatch: py
     (refusal,) = suites["refused"].iter("failure")
     assert refusal.attrib == {"type": "unsupported", "message": REFUSED.cause}
     assert unnamed(refusal.text or "", REFUSED.code, REFUSED.remedy or "-") == []
-    # The reading of each took a quarter of a second; the run is a test of its own, with its time.
+    # The run is a test of its own, with its time.
     run = next(case for case in suites["good"].iter("testcase") if case.get("classname") == "run")
     assert float(run.get("time") or 0) > 0
 

@@ -111,7 +111,7 @@ def test_a_missing_release_is_the_clusters_in_every_report_whichever_node_answer
     bad = {*next(key for key in series if key[0] == "gpunode_cluster_finding")[1:]}
     assert bad == {"admin@prod", "device-plugin.helm-release", "device_plugin", "drift", RELEASE}
     assert not any(RELEASE in key for key in _samples(without_first, "node"))
-    write_junit(without_first, tmp_path / "drift.xml")
+    write_junit(without_first, tmp_path / "drift.xml", "gpunode drift", {})
     suites = ElementTree.parse(tmp_path / "drift.xml").getroot().findall("testsuite")
     assert [(each.get("failures"), each.get("errors")) for each in suites] == [
         ("0", "1"), ("0", "0"), ("0", "0"), ("1", "0"),

@@ -24,9 +24,8 @@ from gpunode.base.importing import uncollected
 from gpunode.base.standard_output import has_no_results
 from gpunode.fleet.engine.parts import LEAST
 
-# (host, reading or None, reason or None, whether it stays so), and the seconds: see gpunode.fleet.nodes.Answer.
-Said = tuple[str, Any, str | None, bool]
-Row = tuple[str, Any, str | None, bool, float | None]
+# (host, reading or None, reason or None, whether it stays so, see gpunode.fleet.nodes.Answer)
+Row = tuple[str, Any, str | None, bool]
 
 
 def count(hosts: int, processors: int) -> int:
@@ -101,7 +100,7 @@ def _read_by_child(
             error = complaints.read().decode(errors="replace").strip().splitlines()
             how = f"signal {-status}" if status < 0 else f"exit {status}"
             why = f"the process that was reading it ended ({how}){': ' + error[-1] if error else ''}"
-            return [(name, None, why, False, None) for name in names]
+            return [(name, None, why, False) for name in names]
         finally:
             child.wait()
 
