@@ -50,8 +50,7 @@ def _case(item: Finding, seconds: float | None) -> TestCase:
         # What no setting asks for fails no test, and does not count as passed while it is not known.
         kind = Error if item.finding_class in _ERRORS else Failure if item.is_negative else Skipped
         sides = f"actual {item.actual or 'nothing'}, desired {item.desired or 'nothing'}"
-        # What no comparison is of has no sides.
-        said = sides if item.actual or item.desired else item.cause or item.finding_class
+        said = sides if item.desired or not item.cause else item.cause
         result = kind(_text(said), item.finding_class)
         disruption = None if item.disruption is None else item.disruption.name
         told = {
