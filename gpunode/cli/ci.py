@@ -141,37 +141,27 @@ def _provisioned(inventory: Path, names: Iterable[str]) -> tuple[int, dict[str, 
     """Run the main job as a user would, its output ours; return its exit status, and how it ended on each machine."""
     from gpunode.fleet.reports.run_end import ends_of
     from gpunode.fleet.run import events
+    from gpunode.fleet.run.child import ended_with_us
     from gpunode.fleet.run.progress import Progress, after
     from gpunode.node.plan import Plan
 
-    plans = dict.fromkeys(names, Plan((), (), ()))
-    with tempfile.NamedTemporaryFile() as file:
-        status = _run_main_job(inventory, {**os.environ, events.EVENTS: file.name})
-        progress = reduce(after, events.read(file)[0], Progress(len(plans)))
-    # The cluster's end comes after those of the machines.
-    return status, dict(zip(plans, ends_of(plans, progress, status), strict=False))
-
-
-def _run_main_job(inventory: Path, environment: Mapping[str, str]) -> int:
-    from gpunode.fleet.run.child import ended_with_us
-
-    program = Path(sys.executable).with_name("pyinfra")
-    words = [str(program), "-y", str(inventory), str(_DEPLOY)]
-    if mode() in (Mode.AUTO, Mode.TTY) and not no_color():
-        with subprocess.Popen(words, stdin=subprocess.DEVNULL, env=environment) as shown, ended_with_us(shown):
-            return shown.wait()
+    words = [str(Path(sys.executable).with_name("pyinfra")), "-y", str(inventory), str(_DEPLOY)]
     # Through a pipe pyinfra writes no colours and moves no cursor.
-    last: deque[str] = deque(maxlen=_LAST)
-    with subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8",
-        errors="replace", env=environment,
+    is_shown, last = mode() in (Mode.AUTO, Mode.TTY) and not no_color(), deque[str](maxlen=_LAST)
+    pipes = (None, None) if is_shown else (subprocess.PIPE, subprocess.STDOUT)
+    with tempfile.NamedTemporaryFile() as told_of, subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=pipes[0], stderr=pipes[1], encoding="utf-8", errors="replace",
+        env={**os.environ, events.EVENTS: told_of.name},
     ) as run, ended_with_us(run):  # fmt: skip
         for line in run.stdout or ():
             last.append(line.rstrip("\n"))
             talk(last[-1])
-    if is_quiet() and run.returncode:
+        status, plans = run.wait(), dict.fromkeys(names, Plan((), (), ()))
+        progress = reduce(after, events.read(told_of)[0], Progress(len(plans)))
+    if is_quiet() and status:
         say("\n".join(last), err=True)
-    return run.returncode
+    # The cluster's end comes after those of the machines.
+    return status, dict(zip(plans, ends_of(plans, progress, status), strict=False))
 
 
 def _of_run(end: HostEnd) -> tuple[Finding, ...]:

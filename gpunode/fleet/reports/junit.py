@@ -52,15 +52,9 @@ def _case(item: Finding, seconds: float | None) -> TestCase:
         sides = f"actual {item.actual or 'nothing'}, desired {item.desired or 'nothing'}"
         said = sides if item.desired or not item.cause else item.cause
         result = kind(_text(said), item.finding_class)
-        disruption = None if item.disruption is None else item.disruption.name
-        told = {
-            "code": item.code,
-            "cause": item.cause,
-            "remedy": item.remedy,
-            "source": item.source,
-            "disruption": disruption,
-        }
-        result.text = _text("\n".join(f"{name}: {value}" for name, value in told.items() if value))
+        told = item.to_json()
+        texts = (f"{name}: {told[name]}" for name in ("code", "cause", "remedy", "source", "disruption") if told[name])
+        result.text = _text("\n".join(texts))
         case.result = [result]
     return case
 
