@@ -54,6 +54,7 @@ from gpunode.history.told import told
 from gpunode.history.writing import record
 from gpunode.kubernetes.device_plugin.pod_security import NAMESPACE
 from gpunode.kubernetes.helm.change import RELEASE as DECLARED
+from gpunode.kubernetes.nodes.cordon import CORDON
 from gpunode.node.plan import Plan
 from tests.support.cluster_fleet import Fleet, fleet
 from tests.support.rollout_waves import AT
@@ -132,6 +133,18 @@ def test_the_cluster_is_judged_wherever_a_node_of_it_is(
     cluster = cluster_of(reports)
     assert (cluster is not None) is judged is (_document(reports)["cluster"] is not None)
     assert cluster is None or _bad(cluster.findings) == [RELEASE]
+
+
+def test_a_refused_node_decides_nothing_in_the_cluster_and_no_run_gives_it_back(tmp_path: Path) -> None:
+    data = {"driver": {"version": "570.172.08"}, "cuda": {"version": "13.0"}}
+    for more, refused in (({}, False), (data, True)):
+        (folder := tmp_path / str(refused)).mkdir()
+        held = dict.fromkeys(NODES, CORDON.compared("drained", "none of gpunode's", False))
+        first, *_ = fleet(folder, NODES, more).inspect(cordons=held)
+        components = {item.component for item in first.findings}
+        (cordon,) = (item for item in first.findings if item.code == CORDON.code)
+        assert (cordon.remedy == CORDON.remedies[0]) != refused is cordon.by_person
+        assert ({"cuda", "device_plugin"} & components == {"cuda"}) is refused
 
 
 def test_a_cluster_that_does_not_answer_is_one_finding_of_its_own_and_not_known_of_its_nodes(lacking: Fleet) -> None:
