@@ -21,7 +21,7 @@ from gpunode.agent.files import PLACES
 from gpunode.agent.pull import PATIENCE
 from gpunode.base.run_context import Slot
 from gpunode.facts.interrupted import Interrupted
-from gpunode.operations.failure import fail, node_operation, require
+from gpunode.operations.failure import failed, node_operation, require
 from gpunode.system.transaction import Interrupted as Reading
 
 # Set where the run is the agent's own, which holds the lock for it.
@@ -110,9 +110,8 @@ def _answered(state: State, host: Host, channel: Any) -> bool:
 
 
 def _refused(state: State, host: Host) -> bool:
-    return bool(
-        fail(
-            f"the lock {PLACES.lock} was not to be had: flock (util-linux) is not there, the node was at a bundle all "
-            "the time, or its pull has booted it; look at `systemctl status gpunode-agent` on it, and run this again"
-        ).function(state, host)
+    return failed(
+        host,
+        f"the lock {PLACES.lock} was not to be had: flock (util-linux) is not there, the node was at a bundle all the "
+        "time, or its pull has booted it. Remedy: look at `systemctl status gpunode-agent` on it, and run this again",
     )

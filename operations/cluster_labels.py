@@ -14,6 +14,7 @@ from pyinfra.api import Host, State
 from pyinfra.api.state import BaseStateCallback
 from pyinfra.context import ctx_host
 
+from gpunode.base.folding import in_one_line
 from gpunode.base.reading import ParseError
 from gpunode.base.run_context import Slot
 from gpunode.fleet.run.events import stops
@@ -81,7 +82,7 @@ def _tell(host: Host, part: _Part) -> None:
     except (ClusterError, ParseError) as error:
         # Without MIG nothing had to be told, and most likely no label is off.
         if settings.mig.config is not None:
-            host.log(f"the node's labels do not tell that the run failed on it: {' '.join(str(error).split())[:300]}")
+            host.log(f"the node's labels do not tell that the run failed on it: {in_one_line(error)}")
 
 
 def takes_part(settings: Settings, cluster_of: Settings) -> None:

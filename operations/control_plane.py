@@ -19,7 +19,7 @@ from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError, node
 from gpunode.kubernetes.helm.session import Run
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.run_on import here, over_ssh
-from gpunode.operations.failure import OperationRefused
+from gpunode.operations.failure import OperationRefused, failed
 from gpunode.operations.shared_once import asked_once
 from gpunode.settings import Settings
 from gpunode.settings.kubernetes import LOCAL, KubernetesSettings
@@ -83,7 +83,5 @@ def _tell(state: State, host: Host, change: Callable[[], Any]) -> bool:
     try:
         change()
     except (ClusterError, ParseError) as error:
-        for line in str(error).splitlines():
-            host.log_styled(line, fg="red")
-        return False
+        return failed(host, str(error))
     return True

@@ -23,7 +23,7 @@ from gpunode.kubernetes.drain.commands import Drain
 from gpunode.kubernetes.drain.session import DrainError, Session
 from gpunode.kubernetes.nodes.cordon import Cordon
 from gpunode.operations.control_plane import runner
-from gpunode.operations.failure import OperationRefused, fail, node_operation, require
+from gpunode.operations.failure import OperationRefused, failed, node_operation, require
 from gpunode.operations.phase import is_executing
 
 
@@ -155,7 +155,7 @@ def _empty(state: State, host: Host, session: Session, reason: str, by_earlier: 
     try:
         session.empty(reason)
     except DrainError as error:
-        return bool(fail(str(error)).function(state, host))
+        return failed(host, str(error))
     return True
 
 
@@ -163,7 +163,7 @@ def _give_back(state: State, host: Host, session: Session, boot_id: str) -> bool
     try:
         lifted = session.give_back(boot_id)
     except DrainError as error:
-        return bool(fail(str(error)).function(state, host))
+        return failed(host, str(error))
     _run(state).emptied.discard(session.node)
     _run(state).cordoned.discard(session.node)
     _run(state).sessions.pop(host.name, None)

@@ -12,6 +12,7 @@ from typing import Any
 from pyinfra import host
 
 from gpunode.base.disruption import Disruption, Drain
+from gpunode.base.folding import shortened
 from gpunode.components.driver.loading import removal_waits
 from gpunode.facts.driver import Driver
 from gpunode.operations.driver_transaction import driver_transaction, driver_variables, emptied_for_driver
@@ -73,7 +74,7 @@ def refuse_more_than_the_driver(going: Sequence[str], simulation: Simulation) ->
     others = [name for name, _ in simulation.goes if not belongs(name)]
     others += [name for name, _, _ in simulation.comes]
     if simulation.errors or others:
-        what = "; ".join(simulation.errors)[:600] or f"{', '.join(others[:8])} would go or come with them"
+        what = shortened("; ".join(simulation.errors)) or f"{', '.join(others[:8])} would go or come with them"
         raise OperationRefused(
             f"driver: its packages cannot be removed alone: {what}; nothing was changed. Look at what needs "
             f"{', '.join(going[:3])} on the node, and remove it yourself if it is to go"

@@ -9,6 +9,7 @@ from pyinfra.api import Host, State, StringCommand
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from gpunode.base.explanations import Explanation
+from gpunode.base.run_context import FAILURE_REASONS
 from gpunode.packages.apt_errors import explained as explained_by_apt
 from gpunode.packages.families.zypper_errors import explained as explained_by_zypper
 
@@ -46,6 +47,7 @@ class ExplainedCommand(StringCommand):
                     host.log_styled(line.line, fg="yellow")
             return True, output
         told = [text for item in found for text in (f"gpunode: cause: {item.cause}", f"gpunode: remedy: {item.remedy}")]
+        FAILURE_REASONS.of(host).extend(told)
         if state.print_output:
             for text in told:
                 host.log_styled(text, fg="red")

@@ -13,7 +13,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
 from pyinfra import host
-from pyinfra.api import FunctionCommand, Host, State, StringCommand, operation
+from pyinfra.api import FunctionCommand, Host, StringCommand, operation
 from pyinfra.api.operation import OperationMeta, PyinfraOperation
 from pyinfra.context import ctx_host
 
@@ -33,14 +33,15 @@ class OperationRefused(Exception):
 
 def fail(reason: str) -> FunctionCommand:
     """Return a command that logs `reason` for its host and fails: later operations leave this host alone."""
+    return FunctionCommand(lambda state, host: failed(host, reason), [], {})
 
-    def refuse(state: State, host: Host) -> bool:
-        FAILURE_REASONS.of(host).append(reason)
-        for line in reason.splitlines():
-            host.log_styled(line, fg="red")
-        return False
 
-    return FunctionCommand(refuse, [], {})
+def failed(host: Host, reason: str) -> bool:
+    """Log why the operation of a host fails, and keep it for the verdict; return False."""
+    FAILURE_REASONS.of(host).append(reason)
+    for line in reason.splitlines():
+        host.log_styled(line, fg="red")
+    return False
 
 
 def node_operation(function: Callable[P, Iterator[Any]]) -> PyinfraOperation[P]:

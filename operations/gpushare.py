@@ -23,7 +23,7 @@ from gpunode.base.shell_file import script_file
 from gpunode.facts.scheduler import Scheduler
 from gpunode.kubernetes.gpushare.configuration import FOLDER, Extender
 from gpunode.kubernetes.gpushare.decide import DesiredScheduler, SchedulerState, decide
-from gpunode.operations.failure import OperationRefused, node_operation, require
+from gpunode.operations.failure import OperationRefused, failed, node_operation, require
 from gpunode.operations.keeping import digest_as_read, digest_of_text
 from gpunode.operations.script import encoded
 from gpunode.operations.shared_once import once_per_run
@@ -106,8 +106,7 @@ def _fetched(state: State, host: Host, url: str, digest: str, path: Path, proxie
             content = answer.read(_LONGEST)
         found = hashlib.sha256(content).hexdigest()
         if found != digest:
-            host.log_styled(f"{url}: its SHA-256 is {found}, and gpushare.inspect_sha256 another; not put", fg="red")
-            return False
+            return failed(host, f"{url}: its SHA-256 is {found}, and gpushare.inspect_sha256 another; not put")
         path.parent.mkdir(parents=True, exist_ok=True)
         beside.write_bytes(content)
         beside.chmod(0o755)
@@ -117,9 +116,8 @@ def _fetched(state: State, host: Host, url: str, digest: str, path: Path, proxie
         beside.unlink(missing_ok=True)
         # What such a server said is all of its text.
         said = repr(error) if isinstance(error, HTTPException) else str(error)
-        host.log_styled(f"kubectl-inspect-gpushare: {said}", fg="red")
-        host.log_styled("look at gpushare.inspect_url and gpushare.inspect_path (may you write there?)", fg="red")
-        return False
+        remedy = "look at gpushare.inspect_url and gpushare.inspect_path (may you write there?)"
+        return failed(host, f"kubectl-inspect-gpushare: {said}. Remedy: {remedy}")
     return True
 
 

@@ -30,7 +30,7 @@ from gpunode.kubernetes.helm.session import Session
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, labelled_for
 from gpunode.operations.cluster_labels import relabelled
 from gpunode.operations.control_plane import cluster_for, runner
-from gpunode.operations.failure import OperationRefused, node_operation
+from gpunode.operations.failure import OperationRefused, failed, node_operation
 from gpunode.operations.mps_clients import drained, may_restart, release_waits, restart_of
 from gpunode.operations.phase import is_executing
 from gpunode.operations.shared_once import asked_once, once_per_run
@@ -189,9 +189,7 @@ def carry_out(state: State, host: Host, session: Session, found: ReleaseChange, 
     try:
         session.carry_out(found, values)
     except HelmError as error:
-        for line in str(error).splitlines():
-            host.log_styled(line, fg="red")
-        return False
+        return failed(host, str(error))
     return True
 
 

@@ -18,6 +18,7 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
 
 from gpunode.base.decision import Decision
+from gpunode.base.folding import in_one_line
 from gpunode.base.reading import ParseError
 from gpunode.base.run_context import Slot
 from gpunode.components.mps.plugin import PluginMps
@@ -34,7 +35,7 @@ from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import LabelChange
 from gpunode.operations.control_plane import answered, told
 from gpunode.operations.drain import given_back
-from gpunode.operations.failure import OperationRefused, require
+from gpunode.operations.failure import OperationRefused, failed, require
 from gpunode.operations.mps_clients import drained, may_restart, release_waits, restart_of
 from gpunode.operations.phase import is_executing
 from gpunode.settings import Settings
@@ -199,7 +200,7 @@ def _not_back(settings: Settings, cluster: Cluster, name: str, removed: tuple[st
         return still_coming(settings, name, cluster.view_of_node(name, settings.device_plugin.namespace), removed)
     except (ClusterError, ParseError) as error:
         # An API server may begin anew meanwhile: the node's pods are no worse for that.
-        return f"the cluster does not tell: {' '.join(str(error).split())[:500]}"
+        return f"the cluster does not tell: {in_one_line(error)}"
 
 
 def _limits_read_back(state: State, host: Host, settings: Settings) -> bool:
@@ -207,9 +208,7 @@ def _limits_read_back(state: State, host: Host, settings: Settings) -> bool:
     began = monotonic()
     while wrong := _not_read_back(host, settings):
         if monotonic() - began >= settings.kubernetes.timeout:
-            for said in wrong:
-                host.log_styled(said, fg="red")
-            return False
+            return failed(host, "\n".join(wrong))
         sleep(_PAUSE)
     return True
 

@@ -28,7 +28,7 @@ from gpunode.facts.system import OperatingSystem
 from gpunode.node.reboot import NotBack, awaited, obstacles, target
 from gpunode.operations.agent_turn import is_pull, retaken
 from gpunode.operations.driver import driver_state
-from gpunode.operations.failure import OperationRefused, fail, node_operation, require
+from gpunode.operations.failure import OperationRefused, failed, node_operation, require
 from gpunode.operations.script import script_command
 from gpunode.packages.families.wording import wording
 from gpunode.system.running_boot import RECORD, RunningBoot, parse_running_boot
@@ -122,7 +122,7 @@ def _wait(state: State, host: Host, connector: SSHConnector, before: RunningBoot
         awaited(before, lambda seconds: _look(connector, seconds), timeout)
     except NotBack as reason:
         _hang_up(connector)
-        return bool(fail(str(reason)).function(state, host))
+        return failed(host, str(reason))
     host.connected = True
     host.log(f"answers from a new boot after {time.monotonic() - began:.0f} s")
     return retaken(state, host)
@@ -133,7 +133,7 @@ def _go_down(state: State, host: Host, timeout: int) -> bool:
     host.log("reboots; the pull after that goes on")
     gevent.sleep(timeout)
     reason = f"the node was to reboot, and did not go down within {timeout} s: look at `systemctl list-jobs` on it"
-    return bool(fail(reason).function(state, host))
+    return failed(host, reason)
 
 
 def _look(connector: SSHConnector, seconds: float) -> RunningBoot | str:

@@ -17,6 +17,7 @@ from pyinfra.context import ctx_host
 
 from gpunode.base.comparison import by_scope
 from gpunode.base.findings import Finding, FindingClass, totals
+from gpunode.base.folding import in_one_line
 from gpunode.base.messages import Scope
 from gpunode.base.reading import ParseError, Unknown
 from gpunode.base.run_context import Slot
@@ -257,7 +258,7 @@ class _Node:
             answer = self.cluster.told("kubectl get pods", asking_taken(self.settings.kubernetes, self.name))
             found = [] if node is None else list(judge_taken(node, parse_taken(answer)))
         except (ClusterError, ParseError) as error:
-            return f"; what is taken is not known: {' '.join(str(error).split())[:200]}"
+            return f"; what is taken is not known: {in_one_line(error)}"
         said = ", ".join(f"{TAKEN.named(item)} {item.actual}" for item in found)
         return f"; taken: {said}" if said else ""
 

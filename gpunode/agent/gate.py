@@ -146,7 +146,7 @@ def asked(config: Gate, method: str, path: str, change: Mapping[str, Any] | None
 
 def _message(text: bytes) -> str:
     try:
-        return str(json.loads(text)["message"])[:300]
+        return str(json.loads(text)["message"])
     except (ValueError, KeyError, TypeError):
         return "no reason given"
 

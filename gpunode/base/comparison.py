@@ -12,6 +12,8 @@ from gpunode.base.messages import Kind, Message, Scope, declared, slug
 AS_DESIRED = "as the settings ask"
 BY_HAND = "mend what the cause names, or change the settings, and run deploys/gpu_node.py again"
 RUN = "run deploys/gpu_node.py again"
+# Of a run that failed, which may have been one of another deploy.
+RUN_AGAIN = "run the same command again"
 DRAIN_FIRST = "drain the node, or set disruption.allow = 'restart', and " + RUN
 REFUSED_FIRST = "resolve why preflight refuses this node: no run changes it before that"
 REBOOT_NODE = "drain and reboot the node"

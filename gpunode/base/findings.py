@@ -103,6 +103,7 @@ class Finding:
     costs the node; None where there is none, or nobody can say. `by_person`: no step of a run mends it before a person
     has done something. `since`: when a run first left it as it is, as 2026-01-31T12:00:00Z; None where none did. Two
     findings that differ in that alone are equal. `code`: that of its declaration, which `gpunode explain` prints.
+    `log`: where the whole output of an operation that failed is; no other finding has one.
     """
 
     component: str
@@ -116,6 +117,7 @@ class Finding:
     disruption: Disruption | None = None
     by_person: bool = False
     since: str | None = field(default=None, compare=False)
+    log: str | None = None
     code: str = field(kw_only=True)
 
     def __str__(self) -> str:
@@ -146,6 +148,7 @@ class Finding:
             **{name: getattr(self, name) for name in _TEXTS},
             "disruption": None if self.disruption is None else self.disruption.name,
             "since": self.since,
+            **({} if self.log is None else {"log": self.log}),
         }
 
 
@@ -157,6 +160,7 @@ def finding_from(found: Mapping[str, Any]) -> Finding:
         disruption=None if disruption is None else Disruption[disruption],
         **{name: _typed(found, name, str) for name in ("component", "what", "code")},
         **{name: _typed(found, name, str, NoneType) for name in ("since", *_TEXTS)},
+        log=_typed({"log": None, **found}, "log", str, NoneType),
     )
 
 

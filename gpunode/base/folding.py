@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 # Nobody looks at a terminal: a line of a log is one line, for whoever searches it.
 UNBOUND = 1_000_000
+# Characters of a cause that views show whole. A log may have megabytes.
+LONGEST = 4_000
 # Narrower than this nobody reads a table.
 NARROWEST = 40
 # A command in backticks is one piece, for whoever pastes it.
@@ -16,6 +18,18 @@ _OURS = re.compile(r"`(?:gpunode|pyinfra) [^`]*`")
 _WORD = re.compile("( *)([^ ]+)")
 # The colours that click writes take no room.
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def shortened(text: str, longest: int = LONGEST) -> str:
+    """Return a text without its middle where it is longer: programs write the reason of a failure last."""
+    half = longest // 2
+    left_out = len(text) - 2 * half
+    return text if len(text) <= longest else f"{text[:half]} … ({left_out:,} characters left out) … {text[-half:]}"
+
+
+def in_one_line(value: object, longest: int = LONGEST) -> str:
+    """Return the text of an error or an output in one line, without its middle where it is longer."""
+    return shortened(" ".join(str(value).split()), longest)
 
 
 def fold(text: str, columns: int, indent: str) -> str:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 if TYPE_CHECKING:
     from pyinfra.api import Host, Inventory, State
 
+    from gpunode.base.findings import Finding
+
     Owner = State | Inventory | Host
 
 T = TypeVar("T")
@@ -52,5 +54,5 @@ class Slot(Generic[T]):
 
 # Whether the deploys of a host run to announce what they are going to read, and change nothing.
 ANNOUNCING = Slot(bool)
-# What the operation that runs on a host has given as reasons why it is about to fail.
-FAILURE_REASONS: Slot[list[str]] = Slot(list)
+# Why the operation that runs on a host fails: texts of the operation, outputs of its commands, or a finding.
+FAILURE_REASONS: Slot[list[str | Finding]] = Slot(list)

@@ -12,6 +12,8 @@ import click
 
 # A file's text as a probe prints it: base64 hides no password. A digest is no text.
 _ENCODED = re.compile(r"(?<=\w=)(?![0-9a-f]{64}\b)[A-Za-z0-9+/]{60,}={0,2}(?=\s|$)")
+# User and password in an address: what a node prints is recorded.
+CREDENTIALS = re.compile(r"://[^/@\s]+@")
 # The colours that click writes, of which pyinfra's own lines have some.
 _COLOUR = re.compile(r"(\x1b\[(?:0|1|3[0-7]|9[0-7])m)")
 

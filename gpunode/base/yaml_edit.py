@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from gpunode.base.folding import in_one_line
 from gpunode.base.toml_edit import ConfigurationRefused
 
 # One key, or that of a mapping and one in it.
@@ -28,8 +29,7 @@ def plain(text: str) -> dict[str, Any]:
     try:
         found = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise ConfigurationRefused(f"is no YAML: {said}") from None
+        raise ConfigurationRefused(f"is no YAML: {in_one_line(error)}") from None
     if found is None:
         return {}
     if not isinstance(found, dict):

@@ -58,7 +58,7 @@ def end_of_run(call: Call, plans: Plans, code: int, progress: Progress, files: F
     from gpunode.fleet.reports.run_end import BROKEN_OFF, ends_of, how_it_ended, is_lost, status_of
     from gpunode.fleet.run.child import last_lines
 
-    ends = ends_of(plans, progress, code)
+    ends = ends_of(plans, progress, code, str(files.log))
     before = " before it could say how the nodes are" if progress.ends is None else ""
     lost = f"{how_it_ended(code)}{before}" if is_lost(ends, progress, nodes) else None
     _say_ends(ends, call, files, lost)

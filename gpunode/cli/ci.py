@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
@@ -137,13 +137,12 @@ def _awaited(inventory: Path, seconds: int) -> dict[str, Outcome]:
     return awaited(read, seconds, lambda name, outcome: talk(f"{name}: {outcome.stage}: {outcome.why}", err=True))
 
 
-def _provisioned(inventory: Path, names: Iterable[str]) -> tuple[int, dict[str, HostEnd]]:
+def _provisioned(inventory: Path, names: Collection[str]) -> tuple[int, dict[str, HostEnd]]:
     """Run the main job as a user would, its output ours; return its exit status, and how it ended on each machine."""
-    from gpunode.fleet.reports.run_end import ends_of
+    from gpunode.fleet.reports.run_end import run_ends
     from gpunode.fleet.run import events
     from gpunode.fleet.run.child import ended_with_us
     from gpunode.fleet.run.progress import Progress, after
-    from gpunode.node.plan import Plan
 
     words = [str(Path(sys.executable).with_name("pyinfra")), "-y", str(inventory), str(_DEPLOY)]
     # Through a pipe pyinfra writes no colours and moves no cursor.
@@ -156,12 +155,11 @@ def _provisioned(inventory: Path, names: Iterable[str]) -> tuple[int, dict[str, 
         for line in run.stdout or ():
             last.append(line.rstrip("\n"))
             talk(last[-1])
-        status, plans = run.wait(), dict.fromkeys(names, Plan((), (), ()))
-        progress = reduce(after, events.read(told_of)[0], Progress(len(plans)))
+        status = run.wait()
+        progress = reduce(after, events.read(told_of)[0], Progress(len(names)))
     if is_quiet() and status:
         say("\n".join(last), err=True)
-    # The cluster's end comes after those of the machines.
-    return status, dict(zip(plans, ends_of(plans, progress, status), strict=False))
+    return status, {end.name: end for end in run_ends(names, progress, status, "the job's log")}
 
 
 def _of_run(end: HostEnd) -> tuple[Finding, ...]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from gpunode.base.folding import in_one_line
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.system.smi import ListedGpu, parse_list
@@ -99,7 +100,7 @@ def _of_smi(node: Handed, seen: InContainer) -> Iterator[str]:
     if _is_unknown(node, seen):
         return
     if seen.smi_status:
-        said = " ".join(" ".join(seen.smi_said).split())[:300] or "it said nothing"
+        said = in_one_line(" ".join(seen.smi_said)) or "it said nothing"
         remedy = _REMEDIES.get(seen.smi_status, _LOGS)
         yield f"`nvidia-smi -L` in a container ends with exit code {seen.smi_status}: {said}; {remedy}"
         return
@@ -240,7 +241,7 @@ class Smoke(Reading):
 
 
 def _words(trial: Trial | None) -> str:
-    return f": {' '.join(trial.said.split())[-400:]}" if trial is not None and trial.said.strip() else ""
+    return f": {in_one_line(trial.said)}" if trial is not None and trial.said.strip() else ""
 
 
 def parse_smoke(lines: list[str]) -> Smoke:

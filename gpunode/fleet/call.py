@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from gpunode.base.comparison import RUN
+from gpunode.base.comparison import RUN, RUN_AGAIN
 
 # Where a run that is a command's child finds how that one was called.
 CALL = "GPUNODE_CALL"
@@ -24,12 +24,13 @@ class Call:
     """Hold what a command was given: the inventory's name, the patterns behind --limit, the words behind --set.
 
     inventory: None of no inventory, such as a file of facts; settings: as they may be shown
-    (gpunode.settings.overrides.shown)
+    (gpunode.settings.overrides.shown); operations: what pyinfra's own command line was to carry out
     """
 
     inventory: str | None = None
     limit: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
+    operations: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -41,9 +42,14 @@ class Call:
         """Return the command of a run on these hosts; `gpunode apply` where pyinfra's own would undo what --set set."""
         return self.of("apply") if self.settings else shlex.join(["pyinfra", self.name, _DEPLOY, *self._limit])
 
+    @property
+    def again(self) -> str:
+        """Return the command whose verdict is told: pyinfra's own may have been of another deploy."""
+        return shlex.join(["pyinfra", self.name, *self.operations, *self._limit]) if self.operations else self.run
+
     def pasted(self, text: str) -> str:
         """Return a text with its run as a command between backquotes, which can be pasted."""
-        return text.replace(RUN, f"run `{self.run}`")
+        return text.replace(RUN, f"run `{self.run}`").replace(RUN_AGAIN, f"run `{self.again}`")
 
     @property
     def waves(self) -> str | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from gpunode.base.findings import Finding
+from gpunode.base.folding import in_one_line
 from gpunode.base.reading import ParseError, Reading, Unknown
 from gpunode.base.verdicts import Refusal
 from gpunode.fleet.inventory import load_inventory
@@ -62,7 +63,7 @@ def _asked(inventory: Path, drain: Drain) -> Mapping[str, Cordon] | str:
     with reached(inventory, drain.commands.kubernetes) as run:
         output = run(drain.commands.every_node())
     if output.status != 0:
-        return f"kubectl: {' '.join(output.err.split())[-300:]}"
+        return f"kubectl: {in_one_line(output.err)}"
     try:
         return parse_cordons(output.out)
     except ParseError as error:

@@ -10,7 +10,7 @@
 - `order`: an operation's place in the deploy without `inspect.stack()` (gpunode.fleet.hooks), and its type
   hints read once.
 - `connectors`: which of them are installed is looked up once.
-- `verdict`: a run ends with how its nodes are, see gpunode.fleet.run_end.
+- `verdict`: a run ends with how its nodes are, and with why an operation failed, see gpunode.fleet.run_end.
 - `output`: what a node says is cleaned before it reaches a terminal, see gpunode.base.terminal.
 
 GPUNODE_HOOKS=off leaves all out but the settings, the verdict and the output, to tell whether a fault is theirs.
@@ -32,7 +32,7 @@ import pyinfra
 from pyinfra import logger
 from pyinfra.api import arguments, connectors
 from pyinfra.api import state as pyinfra_state
-from pyinfra.api.command import FunctionCommand
+from pyinfra.api.command import FunctionCommand, PyinfraCommand
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.api.inventory import Inventory
@@ -99,6 +99,7 @@ def operation_order(state: State) -> list[int]:
 _MARK = "_gpunode_hook"
 # paramiko tells of each connection that fails by a traceback, where nobody listens; pyinfra tells the reason.
 _NOBODY = logging.NullHandler()
+_ERROR_LOG = run_end.ErrorLog(logging.ERROR)
 
 Method = Callable[..., Any]
 
@@ -117,6 +118,9 @@ def install() -> None:
     # What is printed as it comes, with -v: it is no log's.
     _wrap(connectors_util, "echo", _cleaned)
     _wrap(State, "init", _watched, "_watched")
+    logger.addHandler(_ERROR_LOG)
+    for kind in PyinfraCommand.__subclasses__():
+        _wrap(kind, "execute", run_end.executed, "_executed")
     # Its command line's own name for it: whatever becomes of a run, it ends there.
     if (command_line := sys.modules.get("pyinfra_cli.cli")) is not None:
         _wrap(command_line, "disconnect_all", _ended)

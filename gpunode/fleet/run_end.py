@@ -6,9 +6,11 @@ hosts of which none connects it says no more than "No hosts remaining!".
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
-from collections.abc import Iterable
+import traceback
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from glob import escape
 from pathlib import Path
@@ -16,26 +18,27 @@ from shutil import get_terminal_size
 from typing import Any
 
 import click
+from paramiko import SSHException
 from pyinfra import logger
-from pyinfra.api.exceptions import ConnectError
+from pyinfra.api.command import PyinfraCommand
+from pyinfra.api.exceptions import ConnectError, PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.api.state import BaseStateCallback, State, StateStage
+from pyinfra.context import ctx_host
 
 from gpunode.base.findings import Finding
-from gpunode.base.folding import NARROWEST, UNBOUND
+from gpunode.base.folding import NARROWEST, UNBOUND, in_one_line
 from gpunode.base.messages import Scope
 from gpunode.base.run_context import FAILURE_REASONS, Slot
-from gpunode.base.terminal import logged
+from gpunode.base.terminal import CREDENTIALS, logged, printable
 from gpunode.base.verdicts import Refusal, RefusalMessage
 from gpunode.fleet.access import errors
 from gpunode.fleet.call import Call, told_call
-from gpunode.fleet.reports.run_end import Failure, HostEnd, refusal_finding, verdict_text
+from gpunode.fleet.reports.run_end import OURS, HostEnd, failure_of, refusal_finding, verdict_text
 from gpunode.fleet.run import events
 from gpunode.fleet.run.events import is_part, stops
 from gpunode.settings import overrides
 
-# Characters of an error that is told as the cause.
-_MOST = 300
 # What pyinfra's command line may be asked for that is no deploy.
 _NO_DEPLOY = ("debug-inventory", "fact", "exec")
 
@@ -50,6 +53,8 @@ class _Known:
 
 
 _known = Slot(_Known)
+# What pyinfra logged as errors of the command that a host runs: a file that is not copied has no other reason.
+_logged: Slot[list[str]] = Slot(list)
 # What the verdict finds of a run's cluster; None where nothing was judged of it.
 _cluster: Slot[HostEnd | None] = Slot(lambda: None)
 
@@ -65,26 +70,83 @@ class Watcher(BaseStateCallback):
     def operation_host_error(
         state: State, host: Host, op_hash: str, retry_count: int = 0, max_retries: int = 0
     ) -> None:
-        """Note the operation that failed, with what it said itself."""
+        """Note the operation that failed, with its reasons."""
         if stops(state, host, op_hash):
             name = next(iter(sorted(state.get_op_meta(op_hash).names)), "an operation")
-            _note(host, failure=Failure(name, "\n".join(FAILURE_REASONS.of(host))))
-        elif not is_part(state, host, op_hash):
-            FAILURE_REASONS.of(host).clear()
+            _note(host, failure=failure_of(name, FAILURE_REASONS.of(host)))
+        elif not is_part(state, host, op_hash) or state.ops[host][op_hash].global_arguments["_ignore_errors"]:
+            _forget(state, host, op_hash)
 
     @staticmethod
     def operation_host_retry(state: State, host: Host, op_hash: str, retry_num: int, max_retries: int) -> None:
-        """Forget what the attempt said that failed: there is another one (pyinfra's --retry)."""
-        FAILURE_REASONS.of(host).clear()
+        """Forget why the attempt failed: there is another one (pyinfra's --retry)."""
+        _forget(state, host, op_hash)
 
     @staticmethod
     def operation_host_success(state: State, host: Host, op_hash: str, retry_count: int = 0) -> None:
-        """Forget what was said on the way by something that this operation did not fail by."""
-        FAILURE_REASONS.of(host).clear()
+        """Forget the errors that this operation did not fail by."""
+        if not is_part(state, host, op_hash):
+            _forget(state, host, op_hash)
+
+
+def _forget(state: State, host: Host, op_hash: str) -> None:
+    """Forget why an operation failed; of one that another operation calls, the last reason alone."""
+    del FAILURE_REASONS.of(host)[-1 if is_part(state, host, op_hash) else 0 :]
+
+
+class ErrorLog(logging.Handler):
+    """Keep what pyinfra logs as an error while a host runs a command."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the message of a host."""
+        if (host := ctx_host.get()) is not None:
+            _logged.of(host).append(click.unstyle(record.getMessage()).removeprefix(f"[{host.name}]").strip())
+
+
+def executed(execute: Callable[..., Any], command: PyinfraCommand, state: State, host: Host, arguments: Any) -> Any:
+    """Execute a command of an operation; where it fails, keep its words as a reason of the failure."""
+    reasons, errors_logged = FAILURE_REASONS.of(host), _logged.of(host)
+    errors_logged.clear()
+    known = len(reasons)
+    try:
+        result = execute(command, state, host, arguments)
+    except Exception as error:
+        # An exception passes through each command that executes another one; a nested operation has its reasons.
+        if len(reasons) == known:
+            reasons.append(_words(error, arguments.get("_timeout")))
+        # pyinfra expects no EOFError of a connection: it would end the run of every host.
+        if isinstance(error, EOFError):
+            raise SSHException("the node closed it") from error
+        raise
+    succeeded, output = result if isinstance(result, tuple) else (result, None)
+    if succeeded is False and len(reasons) == known:
+        if output is not None:
+            # Standard error says why; the scripts of gpunode may write to either.
+            lines = [each.line for each in output if each.buffer_name == "stderr" or each.line.startswith(OURS)]
+            errors_logged[:] = lines if any(output.stderr_lines) else output.output_lines
+        reasons.append("\n".join(map(_shown, errors_logged)))
+    return result
+
+
+def _shown(line: str) -> str:
+    """Return a line of a node's output as it is recorded: printable, without passwords, and as a progress bar ended."""
+    text = click.unstyle(line.rstrip("\r").rpartition("\r")[2])
+    return printable(CREDENTIALS.sub("://***@", logged(text))).rstrip()
+
+
+def _words(error: Exception, timeout: float | None = None) -> str:
+    """Return what an exception says, for people; timeout: the seconds that the command had."""
+    if isinstance(error, TimeoutError):
+        return f"the command did not end within {timeout} s (_timeout)" if timeout else "no answer came in time"
+    if isinstance(error, EOFError | SSHException | ConnectionError):
+        return f"the connection broke: {str(error) or 'the node closed it'}"
+    if isinstance(error, OSError | PyinfraError):
+        return str(error)
+    return traceback.format_exception_only(error)[-1].strip()
 
 
 def watch(state: State) -> None:
-    """Have a run's hosts watched."""
+    """Watch the hosts of a run."""
     state.add_callback_handler(Watcher())
     if events.EVENTS in os.environ:
         state.add_callback_handler(events.Teller())
@@ -127,16 +189,19 @@ def cluster_judged(state: State, name: str, findings: Iterable[Finding]) -> None
 def tell(state: State) -> None:
     """Log the verdict of a run that was carried out, where gpunode had a part in it: the last that a person reads.
 
-    So is one logged that ended while it connected, with no host left or too few (pyinfra's --fail-percent).
+    So is one logged that ended while it connected, with no host left or too few (pyinfra's --fail-percent), and one
+    that an error ended while it was prepared.
     """
     hosts = [host for host in state.inventory if state.is_host_in_limit(host)]
-    began = state.current_stage >= StateStage.Execute and any(_known.of(host).ours for host in hosts)
-    unconnected = state.current_stage == StateStage.Connect and any(_end(host).unreached for host in hosts)
-    if not began and not (unconnected and _is_asked_for()):
+    ours = any(_known.of(host).ours for host in hosts)
+    lost = state.current_stage == StateStage.Connect and any(_end(host).unreached for host in hosts)
+    lost = lost or (state.current_stage == StateStage.Prepare and _what_ended_it() is not None)
+    if not (ours and (lost or state.current_stage >= StateStage.Execute)) and not (lost and _is_asked_for()):
         return
     _note_cut_off(state, hosts)
     # Of a host that was not reached no deploy could say whether it takes part.
-    ends = [_end(host) for host in hosts if _known.of(host).ours or unconnected or _end(host).unreached is not None]
+    shown = [host for host in hosts if _known.of(host).ours or lost or _end(host).unreached is not None]
+    ends = [replace(_end(host), log="the output above") for host in shown]
     if (cluster := _cluster.of(state)) is not None:
         ends.append(cluster)
     events.tell("ended", hosts=[end.to_json() for end in ends])
@@ -147,13 +212,19 @@ def tell(state: State) -> None:
 
 
 def _note_cut_off(state: State, hosts: Iterable[Host]) -> None:
-    """Note the hosts that were in the midst of a run which ended by something that is no host's own failure."""
-    # pyinfra is through with the operations when it sets the next stage; it disconnects whatever ended it.
-    if state.current_stage not in (StateStage.Connect, StateStage.Execute):
+    """Note the hosts on which a run had not ended when something ended it that is no host's own failure."""
+    # pyinfra is through with the operations when it sets the next stage; it disconnects whatever ended it. A run that
+    # is only prepared ends by SystemExit.
+    how = _what_ended_it()
+    if state.current_stage > StateStage.Execute or (state.current_stage == StateStage.Prepare and how is None):
         return
+    how = how or "it was interrupted"
     for host in hosts:
         if host in state.active_hosts and _end(host).left_alone is None:
-            _note(host, cut_off=f"pyinfra ended before its last operation: {_what_ended_it()}")
+            _note(host, cut_off=f"pyinfra ended before its last operation: {how}")
+        elif _end(host) == HostEnd(host.name):
+            # No operation failed: the host was lost while the run was prepared.
+            _note(host, cut_off="\n".join(_logged.of(host)) or how)
 
 
 def _is_asked_for() -> bool:
@@ -174,14 +245,17 @@ def _names_gpunode(file: Path) -> bool:
         return False
 
 
-def _what_ended_it() -> str:
-    """Return what is on its way through pyinfra's own `finally`."""
+def _what_ended_it() -> str | None:
+    """Return what is on its way through pyinfra's own `finally`: an error, with its line of a deploy file, or None."""
     error = sys.exc_info()[1]
+    if not isinstance(error, Exception):
+        return None
     # The command line's own errors hold what they are about.
-    error = getattr(error, "exception", error)
-    if error is None or isinstance(error, SystemExit | KeyboardInterrupt):
-        return "it was interrupted"
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:_MOST]}"
+    cause, file = getattr(error, "exception", error), getattr(error, "filename", None)
+    lines = [frame.lineno for frame in traceback.extract_tb(cause.__traceback__) if file and frame.filename == file]
+    if isinstance(cause, SyntaxError):
+        file, lines = cause.filename, [cause.lineno]
+    return f"{file}, line {lines[-1]}: {in_one_line(_words(cause))}" if lines else in_one_line(_words(cause))
 
 
 def _call(hosts: Iterable[Host]) -> Call:
@@ -192,7 +266,8 @@ def _call(hosts: Iterable[Host]) -> Call:
     words = context.params if context else {}
     # gpunode's commands have no --exclude: the hosts that were left stand by their names.
     limit = [escape(host.name) for host in hosts] if words.get("exclude") else words.get("limit") or ()
-    return Call(str(words.get("inventory") or "") or None, tuple(limit), overrides.shown())
+    operations = tuple(map(str, words.get("operations") or ()))
+    return Call(str(words.get("inventory") or "") or None, tuple(limit), overrides.shown(), operations)
 
 
 def _end(host: Host) -> HostEnd:

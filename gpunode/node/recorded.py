@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from gpunode.base.document import COUNT, OF_CALL, TEXT, UPDATE, document_schema, each, head, newer, objects
 from gpunode.base.errors import CodedError
 from gpunode.base.findings import ExitCode
+from gpunode.base.folding import in_one_line
 from gpunode.base.messages import command_error
 from gpunode.components.containerd.state import Containerd
 from gpunode.components.cuda.state import CudaToolkits
@@ -176,5 +177,4 @@ def _loaded(path: Path) -> Any:
     except OSError as error:
         raise FactsError(f"{path}: {error.strerror}") from error
     except (ValueError, RecursionError, yaml.YAMLError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise FactsError(f"{path}: is neither JSON nor YAML that can be read: {said}") from error
+        raise FactsError(f"{path}: is neither JSON nor YAML that can be read: {in_one_line(error)}") from error

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError, Reading
+from gpunode.base.terminal import CREDENTIALS
 from gpunode.packages.installed_packages import InstalledPackages
-
-# What stands before the host in an address is a password as a rule; readings are printed and recorded.
-_CREDENTIALS = re.compile(r"://[^/@\s]+@")
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ def parse_apt_sources(lines: list[str]) -> AptSources:
     sources = []
     for line in repeated(lines, "source"):
         path, _, text = line.partition(" ")
-        sources.append((path, _CREDENTIALS.sub("://", decoded({path: text}, path) or "")))
+        sources.append((path, CREDENTIALS.sub("://", decoded({path: text}, path) or "")))
     keyrings: dict[str, tuple[str, ...]] = {}
     for line in repeated(lines, "trusted"):
         fingerprint, _, path = line.partition(" ")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
+from gpunode.base.folding import shortened
 from gpunode.settings.component import Component, FilePath, matching
 from gpunode.settings.driver import root_elsewhere
 
@@ -73,12 +74,12 @@ class MigSettings(Component):
         if self.config is None:
             if self.config_from_label:
                 return
-            yield "file", f"says nothing without config; it has {names}"[:400]
+            yield "file", f"says nothing without config; it has {shortened(names)}"
             return
         try:
             selected(declaration, self.config)
         except DeclarationError:
-            yield "config", f"is not in {self.file}, which has {names}"[:400]
+            yield "config", f"is not in {self.file}, which has {shortened(names)}"
 
     def beside(self, others: Mapping[str, Component]) -> Iterator[tuple[str, str]]:
         """Yield what gpunode would do by the programs of a driver at / alone."""

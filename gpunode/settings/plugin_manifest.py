@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from gpunode.base.folding import in_one_line
 from gpunode.base.kubernetes_yaml import Loader
 from gpunode.settings.chart import plain_json
 from gpunode.settings.cluster.chart_values import found_in
@@ -119,7 +120,7 @@ def _documents(text: str, name: str) -> Iterator[tuple[int, Any]]:
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         if isinstance(error, ManifestError):
             raise
-        raise ManifestError([f"{name}: is no YAML: {' '.join(str(error).split())[:200]}"]) from None
+        raise ManifestError([f"{name}: is no YAML: {in_one_line(error)}"]) from None
     finally:
         if loader is not None:
             loader.dispose()

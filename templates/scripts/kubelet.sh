@@ -34,7 +34,7 @@ well() {
 # Why it ends stands in a line of the kind F, or E, or in none: behind it come the stacks of all that it did.
 words() {
   said=$(journalctl -u "$unit" -n 2000 --no-pager -o cat 2>/dev/null | grep '^[EF][0-9]\|^Error' | tail -n 3) || true
-  printf '%s\n' "$said" | cut -c 1-400 >&2
+  printf '%s\n' "$said" >&2
 }
 
 keep_target() {

@@ -20,7 +20,7 @@ run_installer() {
   # A log that is older is of another run.
   if [ ! -e "$log" ] || [ "$checkpoint/started" -nt "$log" ]; then log=$checkpoint/said; fi
   echo "gpunode: ${file##*/} exits $code; the end of $log:" >&2
-  tail -n 15 "$log" | cut -c 1-400 >&2
+  tail -n 15 "$log" >&2
   advice=
   advise "$(grep -iE 'error|fail|fatal|no space' "$log" | tail -n 40)"
   [ -z "$advice" ] || echo "gpunode: $advice" >&2

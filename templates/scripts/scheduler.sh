@@ -45,7 +45,7 @@ words() {
   # Why it ends stands in a line of its own, or in one of the kind F; all else is the log of its work.
   said=$(grep -v '^[IWE][0-9]' "$log" | grep -v '^ *$' | tail -n 1) || true
   [ -n "$said" ] || said=$(tail -n 1 "$log") || true
-  printf '%s' "$said" | cut -c 1-400
+  printf '%s' "$said"
 }
 
 # shellcheck disable=SC2013

@@ -100,7 +100,8 @@ def document() -> str:
         "ask no cluster and have no such key. `counts.hosts` does not count it. "
         "`disruption` is what healing costs the node: "
         + ", ".join(f"`{level.name}`" for level in Disruption)
-        + ", or null where there is nothing to heal or nobody can say. `since` is when a run first left the node to "
+        + ", or null where there is nothing to heal or nobody can say. `log`, of a failed operation alone, is where "
+        "its whole output is. `since` is when a run first left the node to "
         "wait for a restart or a boot (of several runs the first, for as long as it waits), or null where no whole run "
         "has ended with that. A key that goes away or changes its meaning raises `schema`; a new key does not.\n",
         fenced(

@@ -89,7 +89,7 @@ def test_a_lock_that_is_not_to_be_had_fails_the_node_with_what_to_do(lock: Path)
         host = local()
         assert not agent_turn._take(STATE, host)
         closed(host)
-    assert unnamed(FAILURE_REASONS.of(host)[0], "gpunode-agent") == []
+    assert unnamed(str(FAILURE_REASONS.of(host)[0]), "gpunode-agent") == []
 
 
 def test_a_run_of_the_agent_s_own_takes_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ import pytest
 from gpunode.base.findings import Finding
 from gpunode.cli import plan as plans
 from gpunode.fleet.access import errors
-from gpunode.fleet.reports.run_end import Failure, HostEnd
+from gpunode.fleet.reports.run_end import HostEnd, failure_of
 from gpunode.fleet.rollout import place as rollouts
 from gpunode.node.plan import Plan
 from tests.support.apply import (
@@ -97,7 +97,7 @@ def test_a_refused_and_a_silent_node_are_left_out_and_told_at_the_end(
     ("end", "status", "said"),
     [
         ({"findings": (*GOOD, WAITS)}, 2, WAITS.code),
-        ({"failure": Failure("Install it", "no space left")}, 1, "no space left"),
+        ({"failure": failure_of("Install it", ["no space left"])}, 1, "no space left"),
         ({"unreached": "timed out"}, 1, "timed out"),
         ({"left_alone": "a cordon of others"}, 2, "a cordon of others"),
         ({"unverified": "an image"}, 0, "an image"),
@@ -165,7 +165,10 @@ def test_a_setting_of_the_command_line_reaches_the_run_and_how_it_was_called(lab
     runs_before_its_end(lab, "\n".join(f'print(os.environ["{name}"], file=sys.stderr)' for name in names))
     assert apply(*BRANCH).exit_code == 0
     assert '{"driver": {"branch": "580"}}' in log_of(lab)
-    assert '{"inventory": "fleet.py", "limit": ["gpu-*"], "settings": ["driver.branch=580"]}' in log_of(lab)
+    assert (
+        '{"inventory": "fleet.py", "limit": ["gpu-*"], "settings": ["driver.branch=580"], "operations": []}'
+        in log_of(lab)
+    )
 
 
 def test_the_log_begins_with_what_was_set_but_for_what_may_be_secret(lab: Lab) -> None:
@@ -176,7 +179,7 @@ def test_the_log_begins_with_what_was_set_but_for_what_may_be_secret(lab: Lab) -
 
 
 def test_what_is_left_to_do_names_the_limit_and_the_settings(lab: Lab) -> None:
-    _end(lab, HostEnd("gpu-1", failure=Failure("Install it", "no space left")))
+    _end(lab, HostEnd("gpu-1", failure=failure_of("Install it", ["no space left"])))
     done = apply(*BRANCH)
     assert f"\n  {AGAIN}\n" in done.stdout and f"`{AGAIN}`" in done.stdout
 

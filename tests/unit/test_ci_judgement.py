@@ -16,7 +16,7 @@ import pytest
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.facts.readiness import LONGEST
 from gpunode.fleet import nodes as fleet
-from gpunode.fleet.reports.run_end import BROKEN_OFF, Failure, HostEnd
+from gpunode.fleet.reports.run_end import BROKEN_OFF, HostEnd, failure_of
 from gpunode.history.told import told
 from gpunode.system.readiness import Readiness
 from tests.support.ci_judgement import READY, Machines, answer
@@ -137,7 +137,7 @@ RUN = ("run", "pyinfra deploys/gpu_node.py")
 
 def test_each_machine_has_its_own_end_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ends = (
-        HostEnd("failed", failure=Failure("Install the driver", "No space left on device")),
+        HostEnd("failed", failure=failure_of("Install the driver", ["No space left on device. Remedy: make room"])),
         HostEnd("refused", refused=(REFUSED,), findings=(GOOD,)),
         HostEnd("gone", unreached="no route to host"),
         HostEnd("left", left_alone="something else cordoned it"),
@@ -155,7 +155,7 @@ def test_each_machine_has_its_own_end_of_the_run(tmp_path: Path, monkeypatch: py
     }  # fmt: skip
     (failure,) = suites["failed"].iter("error")
     assert results["failed"]["run", "“Install the driver”"] == "error"
-    assert unnamed(failure.text or "", FAILED, "No space left on device", "remedy") == []
+    assert unnamed(failure.text or "", FAILED, "No space left on device", "make room", "the job's log") == []
     assert results["gone"]["node", "connection"] == "error"
     (refusal,) = suites["refused"].iter("failure")
     assert refusal.attrib == {"type": "unsupported", "message": REFUSED.cause}

@@ -158,7 +158,7 @@ def test_what_was_cut_off_is_looked_at_again_and_what_was_not_begun_is_left_alon
     workers.append([failed("gpu-1", "lost"), refused("gpu-2"), failed("gpu-3", "none there", began=False)])
     found = ends(dict.fromkeys(("gpu-1", "gpu-2", "gpu-3"), QUIET))
     assert apply.lost(found.values()) == ["gpu-1"]
-    assert found["gpu-2"].failure is not None and found["gpu-2"].failure.reason == "no program pyinfra"
+    assert found["gpu-2"].failure is not None and found["gpu-2"].failure.cause == "no program pyinfra"
     assert str(found["gpu-3"].left_alone).endswith(": none there")
     workers.append([answered(WELL)])
     again = apply.looked_again(SCHEDULER, Path("fleet.py"), list(found.values()))

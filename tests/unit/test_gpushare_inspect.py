@@ -86,7 +86,7 @@ def test_what_is_fetched_has_the_asked_digest(host: Host, tmp_path: Path, served
 def _failed(host: Host, path: Path, url: str) -> None:
     (fetch,) = _run(host, **{**_asked(path / "x"), "inspect_url": url})
     assert fetch.function(None, host, *fetch.args) is False
-    assert host.refusals[0].isprintable() and unnamed(host.refusals[1], "gpushare.inspect_url") == []
+    assert host.refusals[0].isprintable() and unnamed(host.refusals[0], "gpushare.inspect_url") == []
     assert list(path.iterdir()) == []
 
 

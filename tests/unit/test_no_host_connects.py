@@ -38,7 +38,7 @@ def test_a_run_that_reaches_no_host_ends_with_its_verdict(fleet: Path, words: li
     assert unnamed(told[1], "2 nodes", "gpu-1, gpu-2", "node.connection") == []
     # What failed, what to do, and what to run then.
     assert any(line.startswith("cause ") and "port 1 on 127.0.0.1" in line for line in told)
-    assert any(line.startswith("remedy ") for line in told) and f"pyinfra {fleet} deploys/gpu_node.py" in told
+    assert any(line.startswith("remedy ") for line in told) and f"pyinfra {fleet} {words[0]}" in told
     assert told[-1].startswith("--> pyinfra error: ")
 
 
@@ -62,4 +62,4 @@ def test_where_too_few_connect_the_others_are_told_what_ended_the_run(fleet: Pat
     assert code == 1 and told[0] == "--> Verdict:"
     assert "node: connection: unreachable, gpu-1 [node.connection]" in told
     assert "run: cut off: error, @local [run.broken-off]" in told
-    assert any("PyinfraError: Over 10%" in line for line in told) and "2 nodes: 1 unreachable, 1 error" in told
+    assert any("Over 10%" in line for line in told) and "2 nodes: 1 unreachable, 1 error" in told

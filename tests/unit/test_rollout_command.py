@@ -65,8 +65,9 @@ def test_a_canary_that_fails_stops_it_and_no_other_node_is_touched(lab: Lab, tmp
     assert (found["exit_code"], found["state"], found["untouched"]) == (2, "stopped", ["gpu-2", "gpu-3", "gpu-4"])
     assert lab.runs == [["gpu-1"]] and found["at"] >= found["begun"]
     node = found["waves"][0]["nodes"]["gpu-1"]
-    assert (node["class"], node["passed"], node["remedy"]) == ("drift", False, "run")
+    assert (node["class"], node["passed"], node["code"]) == ("drift", False, "run.broken-off")
     assert unnamed(node["reason"], "pyinfra exited 1") == [] and ": .rollout/" in node["reason"]
+    assert unnamed(node["remedy"], "gpunode rollout --resume") == []
     assert found["gate"] == ["run", "drift", "cluster"]
     # Mended, and gone on with: the canary is tried again.
     lab.fail()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base.disruption import Disruption
-from gpunode.base.findings import FindingClass
+from gpunode.base.findings import Finding, FindingClass
 from gpunode.fleet.rollout.amount import amount
 from gpunode.fleet.rollout.choice import RunResult, outcomes, sorted_out
 from gpunode.fleet.rollout.entries import Begun, WaveBegun, WaveEnded
@@ -91,12 +91,22 @@ def test_a_percentage_is_rounded_down() -> None:
 def test_the_gate_takes_the_run_the_reading_and_the_cluster() -> None:
     names = ("good", "stale", "failed", "unread", "cordoned")
     reports = (*REPORTS[:2], report("failed", FindingClass.OK), report("cordoned", FindingClass.OK))
-    run = RunResult(frozenset({"failed"}), "wave-1.log")
+    why = Finding(
+        "run",
+        FindingClass.ERROR,
+        "“X”",
+        cause="no room",
+        remedy="make room",
+        code="run.operation-failed",
+        log="wave-1.log",
+    )
+    run = RunResult({"failed": why})
     found = outcomes(names, run, reports, lambda nodes: {"cordoned": "cordon"})
     assert [name for name, each in found.items() if each.passed] == ["good"]
     assert [unnamed(found[name].reason, said) for name, said in (("failed", "wave-1.log"), ("cordoned", "cordon"))] == [
         [], []
     ]  # fmt: skip
+    assert (found["failed"].code, found["failed"].remedy) == (why.code, why.remedy)
     assert found["stale"].finding_class is FindingClass.DRIFT and unnamed(found["stale"].reason, "driver", 1, 2) == []
     assert found["unread"].finding_class is FindingClass.ERROR
 

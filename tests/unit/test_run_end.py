@@ -16,7 +16,7 @@ from gpunode.base.messages import Scope
 from gpunode.base.verdicts import Refusal
 from gpunode.fleet import run_end
 from gpunode.fleet.call import Call
-from gpunode.fleet.reports.run_end import Failure, HostEnd, host_end_from, verdict_text
+from gpunode.fleet.reports.run_end import HostEnd, failure_of, host_end_from, verdict_text
 from gpunode.kubernetes.device_plugin.verdict import DEPLOYMENT
 from gpunode.operations.failure import fail, has_work, node_operation
 from tests.support.run_end import GOOD, MODULE, RUNTIME, _state, lines
@@ -39,8 +39,10 @@ def _fleet() -> list[HostEnd]:
     return [
         *ends,
         HostEnd("gpu-7", findings=(*GOOD, MODULE)),
-        HostEnd("gpu-8", findings=(*GOOD, RUNTIME), failure=Failure("Verify the node", "drift: …")),
-        HostEnd("gpu-9", failure=Failure(INSTALL, "the archive has no 580.95.05\nRemedy: name one that it has")),
+        HostEnd("gpu-8", findings=(*GOOD, RUNTIME), failure=failure_of("Verify the node", ["drift: …"])),
+        HostEnd(
+            "gpu-9", failure=failure_of(INSTALL, ["the archive has no 580.95.05\nit has 580.82.07"]), log="wave-1.log"
+        ),
         HostEnd("gpu-10", unreached="Connection refused"),
         HostEnd("gpu-11", refused=(REFUSED,)),
         HostEnd("gpu-12", left_alone="its node is cordoned by somebody else"),

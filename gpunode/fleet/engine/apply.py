@@ -11,12 +11,12 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.errors import CodedError
 from gpunode.base.findings import Finding, finding_from, nodes_of
 from gpunode.base.host_names import folded
-from gpunode.base.messages import Scope
+from gpunode.base.messages import Scope, with_code
 from gpunode.fleet.engine import readings, remote
 from gpunode.fleet.engine.parts import EngineError, Scheduler
 from gpunode.fleet.engine.readings import roster
 from gpunode.fleet.engine.remote import Outcome
-from gpunode.fleet.reports.run_end import Failure, HostEnd, not_run
+from gpunode.fleet.reports.run_end import HostEnd, failure_of, not_run
 
 if TYPE_CHECKING:
     from gpunode.node.plan import Plan
@@ -82,7 +82,8 @@ def _ends(outcome: Outcome) -> Iterator[HostEnd]:
         elif name in alone:
             yield HostEnd(name, left_alone=alone[name])
         elif "error" in document:
-            yield HostEnd(name, failure=Failure(where, document["error"]))
+            error = with_code(document["error"], document["code"]) if document.get("code") else document["error"]
+            yield HostEnd(name, failure=failure_of(where, [error]))
         elif not outcome.began:
             yield HostEnd(name, left_alone=f"nothing was begun: {outcome.why}")
         else:

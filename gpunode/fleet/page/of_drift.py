@@ -75,6 +75,7 @@ def _item(finding: Mapping[str, Any], call: Call | None, since: Mapping[str, str
     """Return a finding; since: `component: what` -> since when the history says that it is so."""
     is_caution = finding["class"] == "ok" and finding["cause"] is not None
     told = {"why": finding["cause"], "remedy": with_command(finding["remedy"], call), "source": finding["source"]}
+    told |= {"log": finding.get("log")}
     told["code"] = explained(finding.get("code")) if finding["class"] != "ok" or is_caution else None
     return Item(
         finding["component"],

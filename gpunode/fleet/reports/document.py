@@ -59,7 +59,7 @@ def schema(optional: Iterable[str] = ()) -> dict[str, Any]:
         "what": TEXT,
         "class": {"enum": classes},
     }
-    items = {"type": "object", "required": sorted(finding), "properties": finding}
+    items = {"type": "object", "required": sorted(finding), "properties": {**finding, "log": TEXT}}
     judged = {"class": {"enum": classes}, "findings": {"type": "array", "items": items}}
     host = objects({"at": MAYBE, "summary": _summary(), **judged})
     cluster = {"anyOf": [objects({"name": TEXT, **judged}), {"type": "null"}]}

@@ -13,7 +13,7 @@ from gpunode.base.terminal import printable
 from gpunode.fleet.call import SOME_CALL, Call
 
 _UNJUDGED = (FindingClass.UNREACHABLE, FindingClass.UNSUPPORTED, FindingClass.ERROR)
-_LABELS = ("actual", "desired", "cause", "since", "remedy", "costs")
+_LABELS = ("actual", "desired", "cause", "since", "remedy", "log", "costs")
 _COLUMN = max(map(len, _LABELS)) + 2
 
 
@@ -83,6 +83,7 @@ def _entry(item: Finding, names: str, columns: int, style: Callable[[FindingClas
         "cause": item.cause,
         "since": item.since,
         "remedy": item.remedy,
+        "log": item.log,
         "costs": None if item.disruption is None else item.disruption.name,
     }
     head = fold(with_code(f"{_what(item)}: {style(item.finding_class)}, {names}", item.code), columns, "  ")

@@ -53,8 +53,8 @@ def _case(item: Finding, seconds: float | None) -> TestCase:
         said = sides if item.desired or not item.cause else item.cause
         result = kind(_text(said), item.finding_class)
         told = item.to_json()
-        texts = (f"{name}: {told[name]}" for name in ("code", "cause", "remedy", "source", "disruption") if told[name])
-        result.text = _text("\n".join(texts))
+        names = ("code", "cause", "remedy", "source", "log", "disruption")
+        result.text = _text("\n".join(f"{name}: {told[name]}" for name in names if told.get(name)))
         case.result = [result]
     return case
 

@@ -5,15 +5,16 @@ pyinfra may crash, be killed, or be ended by SIGINT, by which it exits 0: no nod
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from gpunode.base.comparison import RUN
+from gpunode.base.comparison import RUN_AGAIN
 from gpunode.base.findings import PENDING, ExitCode, Finding, FindingClass, NodeReport, finding_from, verdict, worst
-from gpunode.base.folding import UNBOUND, fold
+from gpunode.base.folding import UNBOUND, fold, shortened
 from gpunode.base.host_names import folded_in_a_line
-from gpunode.base.messages import Scope, command_error
+from gpunode.base.messages import Scope, command_error, declared, parted
 from gpunode.base.verdicts import Refusal
 from gpunode.fleet.access import errors
 from gpunode.fleet.call import SOME_CALL, Call
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 OPERATION_FAILED = command_error(
     "run.operation-failed", "An operation failed on this node, and no later operation was started on it.",
-    "The message has the operation's name and its output. Other nodes went on. A change that is a transaction was "
-    "undone.",
+    "The message has the operation's name, the cause in the node's own words, and the log with the whole output. Other "
+    "nodes went on. A change that is a transaction was undone.",
     remedy="correct what the cause says, and run the command again",
 )  # fmt: skip
 BROKEN_OFF = command_error(
@@ -36,16 +37,32 @@ BROKEN_OFF = command_error(
     "the log has all.",
     remedy="read the log, correct the cause, and run the command again",
 )  # fmt: skip
-# Of many lines that an operation failed with, the first say why.
-_LINES = 6
+# How scripts and operations of gpunode write why they fail (operations/explained.py), and their other lines about it.
+_CAUSE = re.compile(r"^gpunode: cause: (.+)$|^gpunode: ended: .*$", re.MULTILINE)
+_REMEDY = re.compile(r"(?:^gpunode: remedy: |\. Remedy: )(.+)$", re.MULTILINE)
+OURS = "gpunode: "
 
 
-@dataclass(frozen=True)
-class Failure:
-    """Hold the operation that failed on a host, by its name, and what it said; nothing where pyinfra printed it."""
+def failure_of(operation: str, reasons: Collection[str | Finding]) -> Finding:
+    """Return why an operation failed: a finding among the reasons, else what their texts say.
 
-    operation: str
-    reason: str = ""
+    Where scripts wrote causes, these count, with the other lines of the scripts; else every line does.
+    """
+    if (own := next((reason for reason in reasons if isinstance(reason, Finding)), None)) is not None:
+        return replace(own, what=f"“{operation}”")
+    text, code = parted("\n".join(map(str, reasons)))
+    lines = [line for line in _CAUSE.sub("", _REMEDY.sub("", text)).splitlines() if line.strip()]
+    if causes := list(filter(None, _CAUSE.findall(text))):
+        lines = [*dict.fromkeys(causes), *(line.removeprefix(OURS) for line in lines if line.startswith(OURS))]
+    what_to_do = "correct what the cause says" if lines else "look at the node and at the log"
+    return Finding(
+        "run",
+        FindingClass.ERROR,
+        f"“{operation}”",
+        cause=shortened("\n".join(lines)) or "it failed and wrote nothing: the connection may have broken",
+        remedy="\n".join(dict.fromkeys(_REMEDY.findall(text))) or f"{what_to_do}, and {RUN_AGAIN}",
+        code=code if code and code in declared() else OPERATION_FAILED,
+    )
 
 
 @dataclass(frozen=True)
@@ -54,18 +71,20 @@ class HostEnd:
 
     unreached: why no connection came about; refused: what preflight says; left_alone: why nothing was done to it;
     failure: what stopped it; findings: of the verdict on the node, None where the run came to none; cut_off: how the
-    run itself ended before its last operation on the host; unverified: why a run that did all comes to no verdict
+    run itself ended before its last operation on the host; unverified: why a run that did all comes to no verdict;
+    log: where the whole output of the run is
     """
 
     name: str
     unreached: str | None = None
     refused: tuple[Finding, ...] = ()
     left_alone: str | None = None
-    failure: Failure | None = None
+    failure: Finding | None = None
     findings: tuple[Finding, ...] | None = None
     cut_off: str | None = None
     unverified: str | None = None
     scope: Scope = Scope.NODE
+    log: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain JSON types."""
@@ -74,11 +93,12 @@ class HostEnd:
             "unreached": self.unreached,
             "refused": [item.to_json() for item in self.refused],
             "left_alone": self.left_alone,
-            "failure": None if self.failure is None else [self.failure.operation, self.failure.reason],
+            "failure": None if self.failure is None else self.failure.to_json(),
             "findings": None if self.findings is None else [item.to_json() for item in self.findings],
             "cut_off": self.cut_off,
             "unverified": self.unverified,
             "scope": self.scope.value,
+            "log": self.log,
         }
 
 
@@ -90,11 +110,12 @@ def host_end_from(found: Mapping[str, Any]) -> HostEnd:
         found["unreached"],
         tuple(map(finding_from, found["refused"])),
         found["left_alone"],
-        None if failure is None else Failure(*map(str, failure)),
+        None if failure is None else finding_from(failure),
         None if findings is None else tuple(map(finding_from, findings)),
         found["cut_off"],
         found["unverified"],
         Scope(found["scope"]),
+        found["log"],
     )
 
 
@@ -120,26 +141,23 @@ def report_of(end: HostEnd) -> NodeReport | None:
     findings = end.findings or ()
     # The verdict may be what failed: then its findings tell more than that it did.
     if end.failure is not None and not any(map(_is_wrong, findings)):
-        findings = (*findings, _failed(end.failure))
+        findings = (*findings, replace(end.failure, log=end.log))
     if end.cut_off is not None:
-        remedy = f"look at the last lines of the log, mend what they tell, and {RUN}"
-        findings = (*findings, _of_run("cut off", end.cut_off, remedy, BROKEN_OFF))
+        remedy = f"correct what the cause and the last lines of the log say, and {RUN_AGAIN}"
+        cut_off = replace(failure_of("", [end.cut_off]), what="cut off", remedy=remedy, code=BROKEN_OFF, log=end.log)
+        findings = (*findings, cut_off)
     return None if not findings and end.findings is None else NodeReport(end.name, findings, scope=end.scope)
+
+
+def why_failed(end: HostEnd) -> Finding | None:
+    """Return the gravest finding of a host that is not as desired; None where the run reports none."""
+    report = report_of(end)
+    found = [item for item in report.findings if item.is_negative] if report is not None else []
+    return next((item for item in found if item.finding_class is worst(found)), None)
 
 
 def _is_wrong(item: Finding) -> bool:
     return item.is_negative and item.finding_class not in PENDING
-
-
-def _failed(failure: Failure) -> Finding:
-    lines = failure.reason.splitlines()
-    reason = "\n".join([*lines[:_LINES], *(["(the log has more)"] if len(lines) > _LINES else [])])
-    remedy = f"mend that, and {RUN}; what comes behind it was not begun on this node"
-    return _of_run(f"“{failure.operation}”", reason or "the log says why", remedy, OPERATION_FAILED)
-
-
-def _of_run(what: str, cause: str, remedy: str, code: str) -> Finding:
-    return Finding("run", FindingClass.ERROR, what, cause=cause, remedy=remedy, code=code)
 
 
 def verdict_text(
@@ -193,29 +211,34 @@ def _next(reports: Collection[NodeReport], call: Call, columns: int) -> Iterable
     pending = [name for name, gravest in classes.items() if gravest in PENDING]
     wrong = [report.title for report in reports if any(map(_is_wrong, report.findings))]
     if wrong:
-        yield f"Next: mend what is told of {folded_in_a_line(wrong, columns)} above, then run", call.run
+        yield f"Next: correct what is reported of {folded_in_a_line(wrong, columns)} above, then run", call.again
     if pending:
         wait = f"{folded_in_a_line(pending, columns)} {'waits' if len(pending) == 1 else 'wait'}"
         how = ", wave by wave, run" if call.waves else " run"
         yield f"Next: allow what {wait} for (disruption.allow), then{how}", call.waves or call.run
 
 
-def ends_of(plans: Mapping[str, Plan | Finding], progress: Progress, code: int) -> list[HostEnd]:
+def ends_of(
+    plans: Mapping[str, Plan | Finding], progress: Progress, code: int, log: str | None = None
+) -> list[HostEnd]:
     """Return how it ended on each host, those that the run was not made on among them, and on the cluster.
 
-    code: pyinfra's exit status, negative for a signal
+    code: pyinfra's exit status, negative for a signal; log: where its output is
     """
-    every = list(map(host_end_from, progress.ends or ()))
-    judged = {end.name: end for end in every if end.scope is Scope.NODE}
-    cluster = [end for end in every if end.scope is Scope.CLUSTER]
-    ends = [not_run(name, found) or _run(judged.get(name), name, progress, code) for name, found in plans.items()]
-    nodes = [end for end in ends if not_run(end.name, plans[end.name]) is None]
+    others = {name: end for name, found in plans.items() if (end := not_run(name, found)) is not None}
+    nodes = {end.name: end for end in run_ends([name for name in plans if name not in others], progress, code, log)}
+    cluster = [end for end in map(host_end_from, progress.ends or ()) if end.scope is Scope.CLUSTER]
+    return [others.get(name) or nodes[name] for name in plans] + cluster
+
+
+def run_ends(nodes: Iterable[str], progress: Progress, code: int, log: str | None = None) -> list[HostEnd]:
+    """Return how a run ended on each of the nodes that it was made on; code, log: as in `ends_of`."""
+    judged = {end.name: end for end in map(host_end_from, progress.ends or ()) if end.scope is Scope.NODE}
+    ends = [replace(_run(judged.get(name), name, progress, code), log=log) for name in nodes]
     # No host that pyinfra may have failed by.
-    if code and not any(end.unreached is not None or end.refused or end.failure or end.cut_off for end in nodes):
-        how = f"{how_it_ended(code)}, and says of no node why"
-        lost = {end.name: replace(end, cut_off=how) for end in nodes}
-        ends = [lost.get(end.name, end) for end in ends]
-    return ends + cluster
+    if code and not any(end.unreached is not None or end.refused or end.failure or end.cut_off for end in ends):
+        return [replace(end, cut_off=f"{how_it_ended(code)}, and says of no node why") for end in ends]
+    return ends
 
 
 def how_it_ended(code: int) -> str:
@@ -254,7 +277,7 @@ def not_run(name: str, found: Plan | Finding) -> HostEnd | None:
 def _run(told: HostEnd | None, name: str, progress: Progress, code: int) -> HostEnd:
     end = told or HostEnd(name, unreached=progress.unreached.get(name))
     if told is None and end.unreached is None and name in progress.failed:
-        end = replace(end, failure=Failure(progress.failed[name]))
+        end = replace(end, failure=failure_of(progress.failed[name], [f"{how_it_ended(code)} before it reported why"]))
     if report_of(end) is None and end.left_alone is None and end.unverified is None:
         return replace(end, cut_off=f"{how_it_ended(code)} before it came to a verdict on this node")
     return end

@@ -8,8 +8,9 @@ there is among what is read of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from gpunode.base.comparison import RUN_AGAIN
 from gpunode.base.disruption import Disruption
 from gpunode.base.errors import CodedError
 from gpunode.base.findings import PENDING, Finding, FindingClass, NodeReport, cluster_of, nodes_of, worst
@@ -138,10 +139,9 @@ ClusterView = Callable[[Sequence[str]], Mapping[str, str]]
 
 @dataclass(frozen=True)
 class RunResult:
-    """Hold on which nodes pyinfra failed, and what is to be said of that."""
+    """Hold node -> why the run failed on it."""
 
-    failed: frozenset[str] = frozenset()
-    reason: str | None = None
+    failed: Mapping[str, Finding] = field(default_factory=dict)
 
 
 def outcomes(
@@ -181,12 +181,14 @@ def _outcome(name: str, run: RunResult, report: NodeReport | None, against: str 
     reasons: list[str] = []
     remedy: str | None = None
     code: str | None = None
-    if name in run.failed:
-        reasons, code = [run.reason or "the run failed on it"], RUN_FAILED
-    if bad := [item for item in report.findings if item.is_negative]:
+    if (failure := run.failed.get(name)) is not None:
+        log = f"; log: {failure.log}" if failure.log else ""
+        reasons, code = [f"{said(failure)}{log}"], failure.code
+        remedy = (failure.remedy or "").replace(RUN_AGAIN, "go on with `gpunode rollout --resume`") or None
+    if bad := [item for item in report.findings if item.is_negative and item != failure]:
         reason, gravest = _gravest(bad, len(bad))
         reasons.append(reason)
-        remedy, code = gravest.remedy, gravest.code
+        remedy, code = remedy or gravest.remedy, code or gravest.code
     if against is not None:
         reasons.append(f"the cluster: {against}")
         code = code or _AGAINST

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -13,15 +14,16 @@ from typing import Any
 from gpunode.base.document import COUNT, DRAFT, ERRORS, MAYBE, TEXT, TEXTS
 from gpunode.base.document import ROLLOUT_SCHEMA as SCHEMA
 from gpunode.base.document import objects as _object
-from gpunode.base.findings import EXIT_CODES, ExitCode, FindingClass, gravest
-from gpunode.fleet.reports.run_end import how_it_ended
-from gpunode.fleet.rollout.choice import RunResult
+from gpunode.base.findings import EXIT_CODES, ExitCode, Finding, FindingClass, gravest
+from gpunode.fleet.reports.run_end import how_it_ended, run_ends, why_failed
+from gpunode.fleet.rollout.choice import RUN_FAILED, RunResult
 from gpunode.fleet.rollout.entries import Outcome, Policy
 from gpunode.fleet.rollout.journal import JournalError
 from gpunode.fleet.rollout.place import name_holder, run_lock
 from gpunode.fleet.rollout.progress import Progress, Wave, WaveRecord, waves_to_come
 from gpunode.fleet.run import child
 from gpunode.fleet.run.child import Files, Watch, command
+from gpunode.fleet.run.progress import Progress as RunProgress
 from gpunode.kubernetes.drain import WAVE
 
 
@@ -49,7 +51,7 @@ class WaveRunner:
         what = f"a wave of `gpunode rollout {self.inventory}`"
         with run_lock(self.folder, self.tell, what) as lock:
             try:
-                code, _ = child.run(
+                code, progress = child.run(
                     words,
                     files,
                     lock,
@@ -60,7 +62,7 @@ class WaveRunner:
                 )
             except OSError as error:
                 raise JournalError(f"{error.filename or self.pyinfra}: {error.strerror}") from None
-        return result(wave.nodes, code, output.read_bytes(), str(log))
+        return result(wave.nodes, code, output.read_bytes(), str(log), progress)
 
 
 def log_of(files: Path, number: int) -> Path:
@@ -68,20 +70,21 @@ def log_of(files: Path, number: int) -> Path:
     return files / f"wave-{number}.log"
 
 
-def result(nodes: Sequence[str], code: int, printed: bytes, log: str) -> RunResult:
-    """Return on which of the wave's nodes the run failed, by pyinfra's exit code and JSON.
+def result(nodes: Sequence[str], code: int, printed: bytes, log: str, progress: RunProgress) -> RunResult:
+    """Return on which of the wave's nodes the run failed, and why.
 
-    pyinfra prints none where no host was left, or anything else ended it: then no node counts as done, whatever it
-    exits. By SIGINT it exits 0.
+    code, printed: pyinfra's exit code and JSON; progress: what the run reported. pyinfra prints nothing where no host
+    was left, or anything else ended it: then no node counts as done, whatever it exits. By SIGINT it exits 0.
     """
-    try:
-        failed = frozenset(json.loads(printed)["results"]["failed_hosts"])
-    except (ValueError, KeyError, TypeError):
-        return RunResult(frozenset(nodes), f"the run was cut off, {how_it_ended(code)} without its results: {log}")
-    if code == 0 and not failed:
-        return RunResult()
-    # It failed, and on none of ours that it would name.
-    return RunResult(failed & set(nodes) or frozenset(nodes), f"the run failed on it: {log}")
+    failed = set(nodes)
+    with suppress(ValueError, KeyError, TypeError):
+        named = failed.intersection(json.loads(printed)["results"]["failed_hosts"])
+        # Where the run failed, and on none of these nodes that it would name, none is known to be done.
+        failed = named if named or code == 0 else failed
+    how = f"{how_it_ended(code)}, and reports no failure of this node"
+    other = Finding("run", FindingClass.ERROR, "pyinfra", cause=how, remedy="read the log", code=RUN_FAILED, log=log)
+    ends = run_ends(nodes, progress, code, log)
+    return RunResult({end.name: why_failed(end) or other for end in ends if end.name in failed})
 
 
 _COUNTED = ("passed", "failed", "untouched", "left_out", "under_way")

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gpunode.base.errors import CodedError
+from gpunode.base.folding import in_one_line
 from gpunode.base.messages import command_error
 from gpunode.fleet.rollout.entries import Begun, Ended, Resumed, WaveBegun, WaveEnded, read_entry
 from gpunode.fleet.rollout.progress import OutOfOrder, Progress
@@ -40,8 +41,7 @@ def fold(lines: Iterable[bytes]) -> Progress | None:
             else:
                 raise OutOfOrder("the journal does not begin with a rollout")
         except ValueError as error:
-            said = " ".join(str(error).split())[:200]
-            raise JournalError(f"line {number} is not to be understood: {said}") from None
+            raise JournalError(f"line {number} is not to be understood: {in_one_line(error)}") from None
     return progress
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpunode.base.decision import Decision
+from gpunode.base.folding import in_one_line
 from gpunode.base.reading import ParseError, Unknown
 from gpunode.kubernetes import dcgm_exporter
 from gpunode.kubernetes.dcgm_exporter import Exporter, parse_exporters
@@ -189,4 +190,4 @@ def nodes_or_unknown(cluster: Cluster) -> Mapping[str, ClusterNode] | Unknown:
     try:
         return cluster.nodes()
     except (ClusterError, ParseError) as error:
-        return Unknown(f"the cluster does not tell its nodes: {' '.join(str(error).split())[:500]}")
+        return Unknown(f"the cluster does not tell its nodes: {in_one_line(error)}")

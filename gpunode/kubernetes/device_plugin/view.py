@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from gpunode.base.folding import in_one_line
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.gpushare.objects import APP, NAMESPACE
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl
@@ -256,4 +257,4 @@ def _waits(status: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _said(state: Mapping[str, Any]) -> str:
-    return ": ".join(" ".join(str(state[part]).split())[:200] for part in ("reason", "message") if state.get(part))
+    return ": ".join(in_one_line(state[part]) for part in ("reason", "message") if state.get(part))

@@ -14,6 +14,7 @@ from typing import Any
 from gpunode.base.comparison import RESTART, by_hand
 from gpunode.base.decision import Decision, Step
 from gpunode.base.disruption import Disruption
+from gpunode.base.folding import in_one_line
 from gpunode.base.messages import Scope
 from gpunode.kubernetes.helm.difference import Difference, Place, differences, drifted
 from gpunode.kubernetes.helm.manifest import Identity, Object, objects
@@ -229,8 +230,8 @@ def _given_up(
 
 
 def _words(revision: Revision) -> str:
-    text = " ".join(revision.description.split())
-    return f" ({text[:200]})" if text else ""
+    text = in_one_line(revision.description)
+    return f" ({text})" if text else ""
 
 
 def _few(found: tuple[Difference, ...]) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpunode.base.explanations import rules
+from gpunode.base.folding import shortened
 from gpunode.base.reading import ParseError
 from gpunode.base.versions import parsed
 from gpunode.kubernetes.helm.release import MARK
@@ -21,7 +22,7 @@ from gpunode.settings.cluster import features
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.repositories import ProxySettings
 
-_LONGEST, _FEW = 300, 4
+_FEW = 4
 
 
 # Of helm 3 by --debug, of helm 4 below its error.
@@ -51,14 +52,14 @@ def _undebugged(words: str) -> str:
 def explained(what: str, words: str, settings: str = "device_plugin") -> str:
     """Return one message: what failed, helm's last words, cause and remedy, which names settings of a component."""
     late, words = not_ready(words), _undebugged(words)
-    message = f"{what}: {_told(words)[:_LONGEST] or 'helm said nothing'}"
+    message = f"{what}: {shortened(_told(words)) or 'helm said nothing'}"
     # What the last `Error` says counts, else all.
     text = _told(words) if re.search(r"^\s*Error", words, re.MULTILINE) else words
     found = next((told for rule in rules("helm") if (told := rule.told(text, settings=settings))), None)
     late = tuple(each for each in late if each.partition(": ")[2] not in message)
     if late:
         more = f"; and {len(late) - _FEW} more" if len(late) > _FEW else ""
-        message += f"\nnot ready when helm gave up: {'; '.join(each[:_LONGEST] for each in late[:_FEW])}{more}"
+        message += f"\nnot ready when helm gave up: {'; '.join(late[:_FEW])}{more}"
     return message if found is None else f"{message}\n{found.cause}; {found.remedy}"
 
 
@@ -66,7 +67,7 @@ def _told(words: str) -> str:
     """Return the last `Error` in one line, with the list that may stand below it; else the last line."""
     lines = [" ".join(line.split()) for line in words.splitlines() if line.strip()]
     last = max((number for number, line in enumerate(lines) if line.startswith("Error")), default=len(lines) - 1)
-    return " ".join(lines[last:][:_FEW])
+    return " ".join(lines[last:])
 
 
 _PRINTED = re.compile(r"v(?P<version>(?P<major>\d{1,2})\.\d{1,3}\.\d{1,3})([-+][0-9A-Za-z.+-]*)?", re.ASCII)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from gpunode.base import versions
+from gpunode.base.folding import shortened
 from gpunode.base.probe_output import repeated, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.packages.apt_errors import explained
@@ -100,7 +101,7 @@ def gate(
     if simulation.errors:
         if not built and any("linux-modules-nvidia" in error for error in simulation.errors):
             return (
-                f"apt would refuse: {'; '.join(simulation.errors)[:600]}",
+                f"apt would refuse: {shortened('; '.join(simulation.errors))}",
                 "boot a newer kernel first (upgrade linux-image-… on the node, and reboot it): the archive has built "
                 "modules of this kernel for an older driver alone",
             )
@@ -108,7 +109,7 @@ def gate(
             # The last one is the deepest: what the others need.
             return f"apt would refuse: {'; '.join(item.cause for item in told)}", told[-1].remedy
         return (
-            f"{simulation.manager} would refuse: {'; '.join(simulation.errors)[:600]}",
+            f"{simulation.manager} would refuse: {shortened('; '.join(simulation.errors))}",
             simulation.remedy
             or f"look at `{simulation.trial}` of the same packages on the node, and at its repositories and "
             "preferences",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import quote, urlsplit
 from xml.etree import ElementTree
 
+from gpunode.base.folding import in_one_line
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError
 from gpunode.packages.driver_packages.choice import Offers
@@ -107,11 +108,11 @@ def _stream(lines: list[str]) -> ElementTree.Element:
     # What libraries and rpm's scripts print stands around it; nor may a declaration stand before.
     start, end = text.find("<stream>"), text.rfind("</stream>")
     if start < 0:
-        raise ParseError(f"zypper's answer is no XML: {text.strip()[-200:]!r}")
+        raise ParseError(f"zypper's answer is no XML: {in_one_line(text)!r}")
     try:
         return ElementTree.fromstring(text[start : end + len("</stream>")] if end >= 0 else text[start:])
     except ElementTree.ParseError as error:
-        raise ParseError(f"zypper's answer is no XML: {text.strip()[-200:]!r}") from error
+        raise ParseError(f"zypper's answer is no XML: {in_one_line(text)!r}") from error
 
 
 def _code(lines: list[str]) -> int:
