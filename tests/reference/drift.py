@@ -85,6 +85,9 @@ def document() -> str:
     parts = [
         _HEAD,
         f"## Classes\n\n| class | meaning | exit code |\n|---|---|---|\n{classes}\n",
+        "A node that preflight refuses has its refusals, of the class `unsupported`, and all else that is found of it; "
+        "no run changes it before the refusals are resolved, and the remedies say so. A component that cannot be "
+        "judged is one error (`node.state`) among the findings of the others.\n",
         "What is not known and what no setting asks for (`desired` is null) leaves the exit code as it is. Totals name "
         "what is not known: `44 of 46 as desired, 2 not known`. In JUnit it is a failure, or skipped where no setting "
         "asks for it; `gpunode_node_finding` has it with the class `not known`.\n",

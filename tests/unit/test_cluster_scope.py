@@ -54,6 +54,7 @@ from gpunode.history.told import told
 from gpunode.history.writing import record
 from gpunode.kubernetes.device_plugin.pod_security import NAMESPACE
 from gpunode.kubernetes.helm.change import RELEASE as DECLARED
+from gpunode.kubernetes.nodes.cordon import CORDON
 from gpunode.node.plan import Plan
 from tests.reference.schemas import changes_schema, findings_schema
 from tests.support.cluster_fleet import Fleet, fleet
@@ -112,7 +113,7 @@ def test_a_missing_release_is_the_clusters_in_every_report_whichever_node_answer
     bad = {*next(key for key in series if key[0] == "gpunode_cluster_finding")[1:]}
     assert bad == {"admin@prod", "device-plugin.helm-release", "device_plugin", "drift", RELEASE}
     assert not any(RELEASE in key for key in _samples(without_first, "node"))
-    write_junit(without_first, tmp_path / "drift.xml")
+    write_junit(without_first, tmp_path / "drift.xml", "gpunode drift", {})
     suites = ElementTree.parse(tmp_path / "drift.xml").getroot().findall("testsuite")
     assert [(each.get("failures"), each.get("errors")) for each in suites] == [
         ("0", "1"), ("0", "0"), ("0", "0"), ("1", "0"),
@@ -133,6 +134,18 @@ def test_the_cluster_is_judged_wherever_a_node_of_it_is(
     cluster = cluster_of(reports)
     assert (cluster is not None) is judged is (_document(reports)["cluster"] is not None)
     assert cluster is None or _bad(cluster.findings) == [RELEASE]
+
+
+def test_a_refused_node_decides_nothing_in_the_cluster_and_no_run_gives_it_back(tmp_path: Path) -> None:
+    data = {"driver": {"version": "570.172.08"}, "cuda": {"version": "13.0"}}
+    for more, refused in (({}, False), (data, True)):
+        (folder := tmp_path / str(refused)).mkdir()
+        held = dict.fromkeys(NODES, CORDON.compared("drained", "none of gpunode's", False))
+        first, *_ = fleet(folder, NODES, more).inspect(cordons=held)
+        components = {item.component for item in first.findings}
+        (cordon,) = (item for item in first.findings if item.code == CORDON.code)
+        assert (cordon.remedy == CORDON.remedies[0]) != refused is cordon.by_person
+        assert ({"cuda", "device_plugin"} & components == {"cuda"}) is refused
 
 
 def test_a_cluster_that_does_not_answer_is_one_finding_of_its_own_and_not_known_of_its_nodes(lacking: Fleet) -> None:
