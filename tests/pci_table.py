@@ -1,6 +1,6 @@
-"""Generate the table of NVIDIA GPUs by PCI device id from a pci.ids file: `python -m gpunode.system.pci_table FILE`.
+"""Generate the table of NVIDIA GPUs by PCI device id from a pci.ids file: `python -m tests.pci_table FILE`.
 
-The rule stands in data/pci.yaml: the chip code that opens a device's name gives the generation, and the examples there
+The rule is in gpunode/data/pci.yaml: the chip code that opens a device's name gives the generation. The examples there
 win over what the database lacks or cannot tell (GH200 shares the GH100 chip).
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from gpunode import PACKAGE
 from gpunode.base import tables
 from gpunode.base.tables.hardware import PciRule
 
@@ -76,22 +77,22 @@ def rendered(head: Mapping[str, str], found: Mapping[str, Mapping[str, str]]) ->
 
 
 def table(text: str) -> str:
-    """Return the content of data/pci_ids.json for the text of a pci.ids file."""
+    """Return the content of gpunode/data/pci_ids.json for the text of a pci.ids file."""
     lines = text.splitlines()
     head = {
         "source": "pci.ids (https://pci-ids.ucw.cz/), packaged by Debian; the examples of pci.yaml win",
         "version": header(lines, "Version"),
         "date": header(lines, "Date"),
         "licence": "GPL-2.0-or-later OR BSD-3-Clause; copyright Martin Mares and Albert Pool",
-        "made_by": "python -m gpunode.system.pci_table FILE",
+        "made_by": "python -m tests.pci_table FILE",
     }
     return rendered(head, devices(lines, tables.pci_rule()))
 
 
 def main(arguments: list[str]) -> int:
-    """Write data/pci_ids.json from the pci.ids file that is named; return the exit status."""
+    """Write gpunode/data/pci_ids.json from the pci.ids file that is named; return the exit status."""
     if len(arguments) != 1:
-        print("usage: python -m gpunode.system.pci_table FILE   (FILE: /usr/share/misc/pci.ids)", file=sys.stderr)
+        print("usage: python -m tests.pci_table FILE   (FILE: /usr/share/misc/pci.ids)", file=sys.stderr)
         return 64
     try:
         text = Path(arguments[0]).read_text(encoding="utf-8", errors="replace")
@@ -103,7 +104,7 @@ def main(arguments: list[str]) -> int:
     if found["version"] == "unknown":
         print(f"{arguments[0]} is no pci.ids file: its head has no Version line", file=sys.stderr)
         return 1
-    target = Path(__file__).parent.parent / "data" / "pci_ids.json"
+    target = PACKAGE / "data" / "pci_ids.json"
     target.write_text(content, encoding="utf-8")
     print(f"{len(found['devices'])} GPUs of pci.ids {found['version']} written to {target.name}")
     return 0

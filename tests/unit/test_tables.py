@@ -16,7 +16,7 @@ from gpunode.base import explanations, tables, versions
 from gpunode.base.tables import reading
 from gpunode.base.tables.runtimes import Toolkit
 from gpunode.cli.plan import plan
-from gpunode.system import pci_table
+from tests import pci_table
 from tests.support.how_to import snippet
 
 pytestmark = pytest.mark.pure
