@@ -13,10 +13,10 @@ from gpunode.components.driver.loading import LOADED_MODULE
 from gpunode.fleet.call import Call
 from gpunode.fleet.page.of_drift import KINDS
 from gpunode.fleet.reports.document import document as json_document
-from gpunode.fleet.reports.document import schema
 from gpunode.fleet.reports.prometheus import metrics
 from gpunode.kubernetes.helm.change import RELEASE
 from tests.reference import fenced
+from tests.reference.schemas import drift_schema
 
 _HEAD = """# Drift
 
@@ -112,7 +112,7 @@ def document() -> str:
             ),
         ),
         "The schema:\n",
-        fenced("json", json.dumps(schema(), indent=2)),
+        fenced("json", json.dumps(drift_schema(), indent=2)),
         "## Prometheus\n\n[monitoring](how-to/monitoring.md) has a timer, alerts and a dashboard for these.\n",
         fenced("text", metrics(example(), 1_768_435_200, 2.5, "0.1.0").decode()),
     ]

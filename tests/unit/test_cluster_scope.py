@@ -31,7 +31,7 @@ from gpunode.fleet.engine.readings import cluster_report
 from gpunode.fleet.engine.remote import Outcome as WorkerOutcome
 from gpunode.fleet.page import of_drift, of_rollout
 from gpunode.fleet.page.view import counts, map_rows
-from gpunode.fleet.reports.document import document, schema
+from gpunode.fleet.reports.document import document
 from gpunode.fleet.reports.findings_text import report_text
 from gpunode.fleet.reports.junit import write_junit
 from gpunode.fleet.reports.prometheus import metrics
@@ -41,7 +41,6 @@ from gpunode.fleet.rollout.choice import RunResult
 from gpunode.fleet.rollout.conduct import Hands, conduct
 from gpunode.fleet.rollout.document import document as rollout_document
 from gpunode.fleet.rollout.document import exit_code
-from gpunode.fleet.rollout.document import schema as rollout_schema
 from gpunode.fleet.rollout.entries import Ended, Resumed
 from gpunode.fleet.rollout.journal import Journal
 from gpunode.fleet.rollout.opening import Asked, Request, begun
@@ -56,7 +55,7 @@ from gpunode.kubernetes.device_plugin.pod_security import NAMESPACE
 from gpunode.kubernetes.helm.change import RELEASE as DECLARED
 from gpunode.kubernetes.nodes.cordon import CORDON
 from gpunode.node.plan import Plan
-from tests.reference.schemas import changes_schema, findings_schema
+from tests.reference.schemas import changes_schema, drift_schema, findings_schema, rollout_schema
 from tests.support.cluster_fleet import Fleet, fleet
 from tests.support.rollout_waves import AT
 from tests.support.snapshots import COLUMNS, check_snapshot
@@ -91,7 +90,7 @@ def _samples(reports: tuple[NodeReport, ...], of: str) -> dict[tuple[str, ...], 
 
 def _document(reports: tuple[NodeReport, ...], number: int = 0) -> dict[str, Any]:
     found = document(reports, Call("fleet.py"), "1", BEGIN + timedelta(minutes=30 * number))
-    jsonschema.validate(json.loads(json.dumps(found)), schema())
+    jsonschema.validate(json.loads(json.dumps(found)), drift_schema())
     return found
 
 
@@ -221,7 +220,7 @@ def test_what_agents_report_ends_nothing_of_the_cluster(
     monkeypatch.setattr(bundles, "collected", lambda *_: (_good("gpu-1"), _good("gpu-2"), _good("gpu-3")))
     done = CliRunner().invoke(agent.collect, ["--output", "json", str(lacking.inventory)])
     collected = json.loads(done.stdout)
-    jsonschema.validate(collected, schema(optional=("cluster",)))
+    jsonschema.validate(collected, drift_schema(optional=("cluster",)))
     record(place, told({**collected, "at": (BEGIN + timedelta(minutes=30)).isoformat()}), "fleet.py")
     assert done.exit_code == 0 and _changes(place) == [("began", CLUSTER, RELEASE)]
 

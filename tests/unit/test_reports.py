@@ -20,11 +20,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport, NodeSummary
 from gpunode.base.messages import Scope
-from gpunode.fleet.reports.document import document, schema
+from gpunode.fleet.reports.document import document
 from gpunode.fleet.reports.junit import write_junit
 from gpunode.fleet.reports.prometheus import metrics, write_metrics
 from gpunode.node.verdict import summary
 from gpunode.system.health import GPU_MEMORY, NO_XIDS
+from tests.reference.schemas import drift_schema
 from tests.support.verify import GOOD as GOOD_NODE
 
 pytestmark = pytest.mark.pure
@@ -79,7 +80,7 @@ def test_the_document_names_its_schema_and_each_hosts_gravest_class() -> None:
     assert [item["what"] for item in found["hosts"]["gpu-2"]["findings"]] == [OK.what, DRIFT.what]
     del found["hosts"]["gpu-1"]["findings"][0]["class"]
     with pytest.raises(jsonschema.ValidationError, match="class"):
-        jsonschema.validate(found, schema())
+        jsonschema.validate(found, drift_schema())
 
 
 @given(st.lists(FINDINGS, max_size=4))
@@ -87,7 +88,7 @@ def test_whatever_a_node_said_each_report_can_be_read(
     tmp_path_factory: pytest.TempPathFactory, findings: list[Finding]
 ) -> None:
     reports = (NodeReport("gpu-1", tuple(findings)),)
-    jsonschema.validate(json.loads(json.dumps(document(reports, at=AT))), schema())
+    jsonschema.validate(json.loads(json.dumps(document(reports, at=AT))), drift_schema())
     path = tmp_path_factory.mktemp("junit") / "drift.xml"
     write_junit(reports, path, "gpunode drift", {})
     assert len(ElementTree.parse(path).getroot().findall(".//testcase")) == len(findings)
