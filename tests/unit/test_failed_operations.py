@@ -150,7 +150,7 @@ FINDINGS: dict[str, dict[str, Any]] = {
     },
     "said": {
         "holds": ("the GPU is in use by python3 (12)", "putting back"),
-        "lacks": ("noise", "gpunode:", "ended"),
+        "lacks": ("gpunode:", "ended"),
         "remedy": "stop it",
     },
     "remedy": {"holds": ("the key is another one",), "lacks": ("pin the new key",), "remedy": "pin the new key"},
