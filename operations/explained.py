@@ -12,8 +12,6 @@ from pyinfra.connectors.util import CommandOutput, OutputLine
 from gpunode.base.explanations import Explanation, failure
 from gpunode.base.run_context import FAILURE_REASONS
 
-# What a transaction says when it begins to put things back: of what fails after that, the cause stands before it.
-UNDOING = "putting back what was there before"
 # What an undoing says of what somebody wrote since (templates/scripts/keeping.sh).
 KEPT = "; what it said is kept as "
 _LOST = Explanation(
@@ -59,10 +57,9 @@ class ExplainedCommand(StringCommand):
 
     def _explanations(self, output: CommandOutput) -> tuple[Explanation, ...]:
         lines = [line.line for line in output]
-        undoing = next((number for number, line in enumerate(lines) if UNDOING in line), len(lines))
         match = _PROGRAM.match(self.get_masked_value())
         name = match["name"] if match and match["name"] != "sh" else "the operation's script"
-        return failure(lines[:undoing], lines[undoing + 1 :], name)
+        return failure(lines, name)
 
 
 def explained_command(command: StringCommand) -> ExplainedCommand:

@@ -23,6 +23,8 @@ _URL = re.compile(r"(?:https?|file)://?[^\s'\"<>]+")
 # What gpunode's own scripts print.
 _OWN, _REMEDY = "gpunode: ", "gpunode: remedy:"
 _ASIDE = re.compile(r"^gpunode: (?:remedy|caution):")
+# What a transaction prints when it begins to undo its change: what fails after that is not the cause.
+UNDOING = "putting back what was there before"
 _OTHER_KEY = "gpunode: signed by another key"
 _ZYPPER = re.compile(r"gpunode: zypper exits (?P<code>\d{1,3})\b")
 _STATUS = re.compile(r"^gpunode: exit status (?P<status>\d+)$")
@@ -92,13 +94,11 @@ def rules(program: str) -> tuple[Rule, ...]:
 
 def explained(lines: Iterable[str], *programs: str) -> tuple[Explanation, ...]:
     """Return what lines that programs printed mean, in their order, each kind once and three at most."""
-    found = by_kind(lines, *programs)
-    consequences = _CONSEQUENCES & set(found)
-    return tuple(text for kind, text in found.items() if kind not in consequences or len(found) == len(consequences))
+    return tuple(_by_kind(lines, *programs).values())
 
 
-def by_kind(lines: Iterable[str], *programs: str) -> dict[str, Explanation]:
-    """Return kind -> what the lines mean, in their order, those that only follow from others among them."""
+def _by_kind(lines: Iterable[str], *programs: str) -> dict[str, Explanation]:
+    """Return kind -> what the lines mean, in their order; without the kinds that only follow from others."""
     found: dict[str, Explanation] = {}
     url = ""
     for line in lines:
@@ -110,39 +110,42 @@ def by_kind(lines: Iterable[str], *programs: str) -> dict[str, Explanation]:
                 break
         if len(found) == _MOST:
             break
-    return found
+    return {kind: found[kind] for kind in found if kind not in _CONSEQUENCES or set(found) <= _CONSEQUENCES}
 
 
-def failure(lines: list[str], undoing: list[str], program: str) -> tuple[Explanation, ...]:
-    """Return why a command failed, by what it printed: what is known of its words, else its words themselves.
+def failure(lines: list[str], program: str) -> tuple[Explanation, ...]:
+    """Return why a command of gpunode failed, by what it printed: what its words mean, else the words themselves.
 
-    lines: until it began to undo its change; undoing: after that; program: what it runs, where no word names it
+    program: what the command runs, where no word names it
     """
-    own, words = _parted(lines)
-    left, _ = _parted(undoing)
-    after = f"; then: {'; '.join(left)}" if left else ""
-    remedy, retry = _remedies(lines), _remedies(undoing)
-    codes = [int(match["code"]) for line in lines if (match := _ZYPPER.search(line))]
-    of_zypper = bool(codes) or any(_OTHER_KEY in line for line in lines)
-    programs = (*(("zypper",) if of_zypper else ()), "node")
-    known = explained(lines, *programs)
-    if not known and codes:
-        known = (zypper_failure(codes[-1]),)
-    if own and known and set(by_kind(lines, *programs) or {"other"}) <= _CONSEQUENCES:
+    begun = next((number for number, line in enumerate(lines) if UNDOING in line), len(lines))
+    change, undoing = lines[:begun], lines[begun + 1 :]
+    own, words = _parted(change)
+    known, remedy = _known(change), _remedies(change)
+    if own and known and set(known) <= _CONSEQUENCES:
         # The script knows more than that a unit did not start; what to look at is in its row.
-        remedy, known = remedy or known[0].remedy, ()
-    if remedy or not known:
+        remedy, known = remedy or next(iter(known.values())).remedy, {}
+    found = list(known.values())
+    if remedy or not found:
         last = "; ".join(words[-_LAST:])
         cause = "; ".join(own) + (f" ({last})" if last and own and last not in own else "")
-        status = next((match["status"] for line in undoing or lines if (match := _STATUS.search(line))), "")
         program = next((match["name"] for line in reversed(words) if (match := _NAME.match(line))), program)
-        cause = cause or f"{program} failed with exit status {status or 'unknown'}: {last or 'it printed nothing'}"
-        known = (Explanation(cause, remedy or _MEND), *known)
-    full = ", ".join(dict.fromkeys(match["path"] for line in (*lines, *undoing) if (match := _FULL.search(line))))
-    after = (f" (no space is left at {full})" if full else "") + after
-    remedy = known[0].remedy if known[0].remedy != _MEND or not retry else ""
-    first = Explanation(known[0].cause + after, "; ".join(filter(None, (remedy, retry))))
-    return (first, *known[1:])
+        status = next((match["status"] for line in lines if (match := _STATUS.search(line))), "unknown")
+        cause = cause or f"{program} failed with exit status {status}: {last or 'it printed nothing'}"
+        found.insert(0, Explanation(cause, remedy))
+    full = ", ".join(dict.fromkeys(match["path"] for line in lines if (match := _FULL.search(line))))
+    left, _ = _parted(undoing)
+    after = (f" (no space is left at {full})" if full else "") + (f"; then: {'; '.join(left)}" if left else "")
+    what_to_do = "; ".join(filter(None, (found[0].remedy, _remedies(undoing)))) or _MEND
+    return (Explanation(found[0].cause + after, what_to_do), *found[1:])
+
+
+def _known(lines: list[str]) -> dict[str, Explanation]:
+    """Return kind -> what a script's lines mean; where zypper failed, by the rows of zypper or its exit code."""
+    codes = [int(match["code"]) for line in lines if (match := _ZYPPER.search(line))]
+    of_zypper = bool(codes) or any(_OTHER_KEY in line for line in lines)
+    found = _by_kind(lines, *(("zypper",) if of_zypper else ()), "node")
+    return found or ({"zypper": _zypper_failure(codes[-1])} if codes else {})
 
 
 def _remedies(lines: Iterable[str]) -> str:
@@ -156,7 +159,7 @@ def zypper_meaning(code: int) -> str:
     return f"it exits {code} ({zypper_exits().get(code, _UNNAMED).means})"
 
 
-def zypper_failure(code: int) -> Explanation:
+def _zypper_failure(code: int) -> Explanation:
     """Return what an exit code of zypper's means, where its words are not known."""
     remedy = zypper_exits().get(code, _UNNAMED).remedy
     remedy = remedy or "see zypper's own words above, and /var/log/zypper.log on the node"

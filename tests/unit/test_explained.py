@@ -16,8 +16,9 @@ from paramiko import SSHException
 from pyinfra.api import StringCommand
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
+from gpunode.base.explanations import UNDOING
 from gpunode.operations.apt_shell import APT_GET, FINISH, MARK, READ_LISTS, REFRESH
-from gpunode.operations.explained import KEPT, UNDOING, explained_command
+from gpunode.operations.explained import KEPT, explained_command
 from gpunode.operations.keeping import KEEPING
 from gpunode.operations.script import command_with_input, encoded, script, script_command
 from gpunode.operations.transaction import transaction_text
