@@ -21,16 +21,23 @@ _MOST = 3
 _CONSEQUENCES = {"killed", "script", "service", "build"}
 _URL = re.compile(r"(?:https?|file)://?[^\s'\"<>]+")
 # What gpunode's own scripts print.
-_OWN, _REMEDY = "gpunode: ", "gpunode: remedy:"
-_ASIDE = re.compile(r"^gpunode: (?:remedy|caution):")
+_OWN, OWN_CAUSE, OWN_REMEDY = "gpunode: ", "gpunode: cause:", "gpunode: remedy:"
+_ASIDE = re.compile(r"^gpunode: (?:remedy|caution|ended):")
 # What a transaction prints when it begins to undo its change: what fails after that is not the cause.
 UNDOING = "putting back what was there before"
+# What an undoing prints of a file that another program wrote since (templates/scripts/keeping.sh).
+KEPT = "; what it said is kept as "
+# Ends a command of gpunode's: pyinfra reports that a command failed, not its exit status; and often no program names a
+# full file system.
+ENDING = """|| { status=$?; { echo "gpunode: exit status $status"
+timeout 5 df -lP 2>/dev/null | awk '$5 == "100%" {print "gpunode: no space is left at " $6}'; } >&2; exit $status; }"""
 _OTHER_KEY = "gpunode: signed by another key"
 _ZYPPER = re.compile(r"gpunode: zypper exits (?P<code>\d{1,3})\b")
 _STATUS = re.compile(r"^gpunode: exit status (?P<status>\d+)$")
 _FULL = re.compile(r"^gpunode: no space is left at (?P<path>/.*)$")
 # The shell names itself so in its errors: it is called with that name.
 _SHELL = re.compile(r"gpunode: (?:line )?\d+: ")
+_PROGRAM = re.compile(r"(?:env |\w+=\S* )*+(?!sh\s)(?P<name>[\w./-]+)")
 _NAME = re.compile(r"(?:/\S*/)?(?P<name>[a-z][\w.+-]*): ")
 # Lines of a program that nobody knows.
 _LAST = 3
@@ -113,11 +120,8 @@ def _by_kind(lines: Iterable[str], *programs: str) -> dict[str, Explanation]:
     return {kind: found[kind] for kind in found if kind not in _CONSEQUENCES or set(found) <= _CONSEQUENCES}
 
 
-def failure(lines: list[str], program: str) -> tuple[Explanation, ...]:
-    """Return why a command of gpunode failed, by what it printed: what its words mean, else the words themselves.
-
-    program: what the command runs, where no word names it
-    """
+def failure(lines: list[str], command: str) -> tuple[Explanation, ...]:
+    """Return why a command of gpunode failed, by what it printed: what its words mean, else the words themselves."""
     begun = next((number for number, line in enumerate(lines) if UNDOING in line), len(lines))
     change, undoing = lines[:begun], lines[begun + 1 :]
     own, words = _parted(change)
@@ -129,7 +133,8 @@ def failure(lines: list[str], program: str) -> tuple[Explanation, ...]:
     if remedy or not found:
         last = "; ".join(words[-_LAST:])
         cause = "; ".join(own) + (f" ({last})" if last and own and last not in own else "")
-        program = next((match["name"] for line in reversed(words) if (match := _NAME.match(line))), program)
+        named = (*map(_NAME.match, reversed(words)), _PROGRAM.match(command))
+        program = next((match["name"] for match in named if match), "the operation's script")
         status = next((match["status"] for line in lines if (match := _STATUS.search(line))), "unknown")
         cause = cause or f"{program} failed with exit status {status}: {last or 'it printed nothing'}"
         found.insert(0, Explanation(cause, remedy))
@@ -149,7 +154,7 @@ def _known(lines: list[str]) -> dict[str, Explanation]:
 
 
 def _remedies(lines: Iterable[str]) -> str:
-    return "; ".join(line.removeprefix(_REMEDY).strip() for line in lines if line.startswith(_REMEDY))
+    return "; ".join(line.removeprefix(OWN_REMEDY).strip() for line in lines if line.startswith(OWN_REMEDY))
 
 
 def zypper_meaning(code: int) -> str:

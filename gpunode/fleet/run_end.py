@@ -20,12 +20,14 @@ from typing import Any
 import click
 from paramiko import SSHException
 from pyinfra import logger
-from pyinfra.api.command import PyinfraCommand
+from pyinfra.api.command import PyinfraCommand, StringCommand
 from pyinfra.api.exceptions import ConnectError, PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.api.state import BaseStateCallback, State, StateStage
+from pyinfra.connectors.util import CommandOutput, OutputLine
 from pyinfra.context import ctx_host
 
+from gpunode.base.explanations import ENDING, KEPT, OWN_CAUSE, OWN_REMEDY, explained, failure
 from gpunode.base.findings import Finding
 from gpunode.base.folding import NARROWEST, UNBOUND, in_one_line
 from gpunode.base.messages import Scope
@@ -34,7 +36,7 @@ from gpunode.base.terminal import CREDENTIALS, logged, printable
 from gpunode.base.verdicts import Refusal, RefusalMessage
 from gpunode.fleet.access import connecting, errors
 from gpunode.fleet.call import Call, told_call
-from gpunode.fleet.reports.run_end import OURS, HostEnd, failure_of, refusal_finding, verdict_text
+from gpunode.fleet.reports.run_end import HostEnd, failure_of, refusal_finding, verdict_text
 from gpunode.fleet.run import events
 from gpunode.fleet.run.events import is_part, stops
 from gpunode.settings import overrides
@@ -104,7 +106,7 @@ class ErrorLog(logging.Handler):
 
 
 def executed(execute: Callable[..., Any], command: PyinfraCommand, state: State, host: Host, arguments: Any) -> Any:
-    """Execute a command of an operation; where it fails, keep its words as a reason of the failure."""
+    """Execute a command of an operation; where it fails, keep and print the reason."""
     reasons, errors_logged = FAILURE_REASONS.of(host), _logged.of(host)
     errors_logged.clear()
     known = len(reasons)
@@ -118,14 +120,36 @@ def executed(execute: Callable[..., Any], command: PyinfraCommand, state: State,
         if isinstance(error, EOFError):
             raise SSHException("the node closed it") from error
         raise
-    succeeded, output = result if isinstance(result, tuple) else (result, None)
-    if succeeded is False and len(reasons) == known:
-        if output is not None:
-            # Standard error says why; the scripts of gpunode may write to either.
-            lines = [each.line for each in output if each.buffer_name == "stderr" or each.line.startswith(OURS)]
-            errors_logged[:] = lines if any(output.stderr_lines) else output.output_lines
+    if isinstance(command, StringCommand):
+        return _explained(command, state, host, *result)
+    if result is False and len(reasons) == known:
         reasons.append("\n".join(map(_shown, errors_logged)))
     return result
+
+
+def _explained(
+    command: StringCommand, state: State, host: Host, succeeded: bool, output: CommandOutput
+) -> tuple[bool, CommandOutput]:
+    """Return the result of a shell command; the output of one that failed ends with cause and remedy, where known."""
+    if succeeded:
+        # pyinfra shows no output of a success.
+        for line in output if not state.print_output else ():
+            if KEPT in line.line:
+                host.log_styled(line.line, fg="yellow")
+        return succeeded, output
+    # Standard error says why.
+    words = output.stderr_lines if any(output.stderr_lines) else output.output_lines
+    is_ours = ENDING in command.bits and not connecting.is_broken(host.connector)
+    found = failure(output.output_lines, command.get_masked_value()) if is_ours else explained(words)
+    told = [text for item in found for text in (f"{OWN_CAUSE} {item.cause}", f"{OWN_REMEDY} {item.remedy}")]
+    # What is known of a user's own command follows its words: it may be of a line that is not the cause.
+    reason = told if is_ours else [*words, *(text.removeprefix(OWN_CAUSE).strip() for text in told)]
+    FAILURE_REASONS.of(host).append("\n".join(map(_shown, reason)))
+    for text in told if state.print_output else ():
+        host.log_styled(text, fg="red")
+    # What a script itself printed of both is in these.
+    others = [line for line in output if not (is_ours and line.line.startswith((OWN_CAUSE, OWN_REMEDY)))]
+    return succeeded, CommandOutput([*others, *(OutputLine("stderr", text) for text in told)])
 
 
 def _shown(line: str) -> str:

@@ -35,7 +35,7 @@ from pyinfra.operations import files, python, server
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.run_context import FAILURE_REASONS
 from gpunode.fleet import run_end
-from gpunode.operations.explained import explained_command
+from gpunode.operations.failure import explained_command
 from gpunode.operations.failure import OperationRefused, fail, node_operation
 
 run_end.takes_part(ctx_host.get())
