@@ -20,7 +20,6 @@ from pyinfra.context import ctx_host
 
 from gpunode.base import tables
 from gpunode.base.disruption import Drain
-from gpunode.base.findings import Finding
 from gpunode.base.reading import Unknown
 from gpunode.base.run_context import Slot
 from gpunode.base.tables.sources import Distribution
@@ -114,9 +113,12 @@ def accepted() -> bool:
             host.log("an image is made here: what is started, loaded and verified is left to its first boot")
         if reasons:
             run_end.refused(current, reasons)
-            with suppress(Exception):
-                run_end.judged(current, _besides(reasons))
             refuse(name="Refuse this node", reasons=[str(item) for item in reasons])
+            refused = [each for each in reasons if isinstance(each, Refusal)]
+            with suppress(Exception):
+                if refused and isinstance(node := host.get_fact(NodeFact), Node):
+                    desired = asked if isinstance(asked := _asked(), Settings) else _own()
+                    run_end.judged(current, judge_apart(desired, node, refused, errors.unjudged))
     return known.machine is not None
 
 
@@ -139,16 +141,6 @@ def _judged() -> tuple[Machine | None, Sequence[Refusal | str]]:
     for item in cautions(settings(), reading):
         host.log(f"caution: {item}")
     return reading, list(actual)
-
-
-def _besides(reasons: Sequence[Refusal | str]) -> tuple[Finding, ...]:
-    """Return what else is found of a node that is refused; nothing where it could not be read."""
-    refused = [each for each in reasons if isinstance(each, Refusal)]
-    node = host.get_fact(NodeFact) if refused else None
-    if not isinstance(node, Node):
-        return ()
-    desired = _asked()
-    return judge_apart(desired if isinstance(desired, Settings) else _own(), node, refused, errors.unjudged)
 
 
 def settings() -> Settings:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from time import monotonic, sleep
-from typing import Any, TypeVar
+from typing import Any
 
 from pyinfra import host
 from pyinfra.api import State
@@ -43,7 +43,6 @@ from gpunode.settings.cluster import BY_CHART, node_name
 from gpunode.settings.repositories import ProxySettings
 from gpunode.system.pci import PciGpu
 
-T = TypeVar("T")
 # Seconds: between two looks at the cluster, and how long a plugin that began has to register with the kubelet.
 _PAUSE, _REGISTERS = 2.0, 30.0
 # Hosts whose plugin began anew in a run: once is enough to know whether it helps.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpunode.facts.families.dnf5 import Dnf5Repository
+from gpunode.facts.families.dnf import DnfRepository
 from gpunode.operations.failure import node_operation
 from gpunode.operations.rpm_repository import RpmRepositories
 
@@ -15,7 +15,7 @@ rm -rf /var/cache/libdnf5/gpunode-"$name"-*
 dnf5 -q -y --disablerepo='*' --enablerepo="gpunode-$name" makecache --refresh || {
   echo "gpunode: the repository $name could not be read or verified; see dnf's message above" >&2; exit 1; }
 """
-    fact = Dnf5Repository
+    fact = DnfRepository
 
 
 REPOSITORIES = _Repositories()

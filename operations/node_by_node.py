@@ -38,6 +38,7 @@ from gpunode.operations.drain import given_back
 from gpunode.operations.failure import OperationRefused, failed, require
 from gpunode.operations.mps_clients import drained, may_restart, release_waits, restart_of
 from gpunode.operations.phase import is_executing
+from gpunode.operations.shared_once import watched
 from gpunode.settings import Settings
 from gpunode.system.gpu import Gpus
 
@@ -125,22 +126,12 @@ def begun_anew(change: Change, view: View) -> Iterator[Any]:
         for command in _steps(change, _seen_now(change)):
             begun = True
             # pyinfra asks for nothing more behind a command that fails.
-            yield FunctionCommand(_watched, [turns, name, command], {})
+            yield FunctionCommand(watched, [command, partial(turns.end, name, True)], {})
     except OperationRefused:
         turns.end(name, failed=begun)
         raise
     finally:
         turns.end(name)
-
-
-def _watched(state: State, host: Host, turns: _Turns, name: str, command: FunctionCommand) -> bool:
-    well = False
-    try:
-        well = command.execute(state, host, {}) is not False
-    finally:
-        if not well:
-            turns.end(name, failed=True)
-    return well
 
 
 def _seen_now(change: Change) -> View:
@@ -197,7 +188,8 @@ def _back(settings: Settings, cluster: Cluster, name: str, removed: tuple[str, .
 
 def _not_back(settings: Settings, cluster: Cluster, name: str, removed: tuple[str, ...]) -> str | None:
     try:
-        return still_coming(settings, name, cluster.view_of_node(name, settings.device_plugin.namespace), removed)
+        view = cluster.view_of_node(name, settings.device_plugin.namespace)
+        return next(still_coming(settings, name, view, removed), None)
     except (ClusterError, ParseError) as error:
         # An API server may begin anew meanwhile: the node's pods are no worse for that.
         return f"the cluster does not tell: {in_one_line(error)}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar
 
 from gevent.event import Event  # type: ignore[import-untyped]
@@ -115,14 +115,15 @@ def _carried_out(task: Task, commands: Iterator[Any]) -> Iterator[Any]:
         if command is None:
             return
         # A command that fails is the last that pyinfra asks for.
-        yield FunctionCommand(_watched, [task, command], {}) if executing else command
+        yield FunctionCommand(watched, [command, partial(task.end, False)], {}) if executing else command
 
 
-def _watched(state: State, host: Host, task: Task, command: FunctionCommand) -> bool:
+def watched(state: State, host: Host, command: FunctionCommand, on_failure: Callable[[], None]) -> bool:
+    """Execute a command and return whether it succeeded; call `on_failure` where it did not, or raised an error."""
     well = False
     try:
         well = command.execute(state, host, {}) is not False
     finally:
         if not well:
-            task.end(False)
+            on_failure()
     return well

@@ -63,6 +63,6 @@ class DnfSimulation(NodeFact[Simulation]):
 
 
 class DnfRepository(RpmRepository):
-    """Read how a repository of ours is trusted, and other .repo files of dnf's that mention its address."""
+    """Read how a repository of ours is trusted, and other .repo files of dnf or dnf 5 that mention its address."""
 
     FOLDER = "/etc/yum.repos.d"

@@ -6,7 +6,7 @@ import shlex
 
 from gpunode.base.probe import Probe, shell_text
 from gpunode.facts.base import NodeFact, probe_command
-from gpunode.facts.families.rpm import RUNTIME_PACKAGES, SKIPPING, VERSION, RpmRepository, driver_packages, versions
+from gpunode.facts.families.rpm import RUNTIME_PACKAGES, SKIPPING, VERSION, driver_packages, versions
 from gpunode.packages.driver_packages.choice import Offers
 from gpunode.packages.driver_packages.simulation import Simulation
 from gpunode.packages.families.dnf import nevra, parse_offers
@@ -59,9 +59,3 @@ class Dnf5Simulation(NodeFact[Simulation]):
             WANTED="\n".join(f"{name} {version}" for name, version in coming.items()),
         )
         return probe_command(f"{DRIVER_PACKAGES}\n{VERSIONS}\n{text}")
-
-
-class Dnf5Repository(RpmRepository):
-    """Read how a repository of ours is trusted, and other .repo files of dnf's that mention its address."""
-
-    FOLDER = "/etc/yum.repos.d"

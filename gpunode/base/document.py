@@ -1,21 +1,14 @@
-"""What every JSON document of gpunode's has at its head, and the schemas of that."""
+"""The first keys of every JSON document of gpunode, and the check of the versions of documents that are read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
 from gpunode.base.findings import ExitCode
 
-DRAFT = "https://json-schema.org/draft/2020-12/schema"
-TEXT: dict[str, Any] = {"type": "string"}
-MAYBE: dict[str, Any] = {"type": ["string", "null"]}
-TEXTS: dict[str, Any] = {"type": "array", "items": TEXT}
-COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
-# What the document of a command that takes an inventory is of (gpunode.fleet.call.Call.to_json).
-OF_CALL: dict[str, Any] = {"inventory": MAYBE, "limit": TEXTS, "set": TEXTS}
 ERROR_SCHEMA = 1
 # Versions of documents that gpunode reads again: of drift, apply, ci and agent collect; of rollout; an agent's report.
 REPORT_SCHEMA, ROLLOUT_SCHEMA, AGENT_SCHEMA = 3, 2, 1
@@ -58,57 +51,9 @@ def head(
     }
 
 
-def document_schema(
-    schema: int,
-    counts: Mapping[str, Any],
-    exit_codes: Iterable[int],
-    keys: Mapping[str, Any],
-    of: Mapping[str, Any] | None = None,
-    optional: Iterable[str] = (),
-) -> dict[str, Any]:
-    """Return the JSON schema of a document with that head.
-
-    counts: key -> schema; of: what the head says it is of; keys: what follows the head; optional: what may be missing
-    """
-    properties = {
-        "schema": {"const": schema},
-        "gpunode": TEXT,
-        **(of or {}),
-        "at": {"type": "string", "format": "date-time"},
-        "counts": objects(counts),
-        "exit_code": {"enum": [int(code) for code in exit_codes]},
-        **keys,
-    }
-    left = set(optional)
-    required = [name for name in properties if name not in left]
-    return {"$schema": DRAFT, "type": "object", "required": required, "properties": properties}
-
-
-def objects(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of an object that has all of these keys."""
-    return {"type": "object", "required": list(keys), "properties": dict(keys)}
-
-
-def each(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of an object whose every value is of that schema."""
-    return {"type": "object", "additionalProperties": dict(value)}
-
-
-# What of a command itself failed beside what its document is about: a report that could not be written, say.
-ERRORS: dict[str, Any] = {"type": "array", "items": objects({"error": TEXT, "code": TEXT})}
-
-
 def error_document(message: str, code: str, status: ExitCode, of: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return what is printed instead of a command's document where it came to none.
 
     code: of the message; of: what the document would be of, as far as the command line could be read
     """
     return {**head(ERROR_SCHEMA, {}, status, of), "error": message, "code": code}
-
-
-def error_schema() -> dict[str, Any]:
-    """Return the JSON schema of that."""
-    codes = (ExitCode.ERROR, ExitCode.NEGATIVE, ExitCode.INPUT_REFUSED, ExitCode.USAGE)
-    of = {**OF_CALL, "source": MAYBE, "lab": TEXT}
-    keys = {"error": TEXT, "code": TEXT, "problems": {"type": "array", "items": {"type": "object"}}}
-    return document_schema(ERROR_SCHEMA, {}, codes, keys, of, optional=(*of, "problems"))

@@ -19,28 +19,36 @@ LONGEST_LINE = 2000
 _MOST = 3
 # Kinds that follow from another one: they do not say why.
 _CONSEQUENCES = {"killed", "script", "service", "build"}
-_URL = re.compile(r"(?:https?|file)://?[^\s'\"<>]+")
+_URL = re.compile(r"(?:https?|file)://?[^\s'\"<>]+|(?<=' from )\S+(?= : )")
 # What gpunode's own scripts print.
 _OWN, OWN_CAUSE, OWN_REMEDY = "gpunode: ", "gpunode: cause:", "gpunode: remedy:"
+_REMEDY = re.compile(rf"^{OWN_REMEDY} *(?P<what>.*\S)")
 _ASIDE = re.compile(r"^gpunode: (?:remedy|caution|ended):")
 # What a transaction prints when it begins to undo its change: what fails after that is not the cause.
 UNDOING = "putting back what was there before"
 # What an undoing prints of a file that another program wrote since (templates/scripts/keeping.sh).
 KEPT = "; what it said is kept as "
-# Ends a command of gpunode's: pyinfra reports that a command failed, not its exit status; and often no program names a
-# full file system.
+# Ends a command of gpunode. pyinfra reports that a command failed, not its exit status; and programs often leave out
+# that a file system is full, and who has the GPUs open.
 ENDING = """|| { status=$?; { echo "gpunode: exit status $status"
-timeout 5 df -lP 2>/dev/null | awk '$5 == "100%" {print "gpunode: no space is left at " $6}'; } >&2; exit $status; }"""
-_OTHER_KEY = "gpunode: signed by another key"
+timeout 5 df -lP 2>/dev/null | awk '$5 == "100%" {print "gpunode: no space is left at " $6}'
+for process in $(timeout 5 find /proc/[0-9]*/fd -maxdepth 1 -lname '/dev/nvidia[0-9]*' 2>/dev/null | cut -d / -f 3 |
+sort -nu); do echo "gpunode: a GPU is open in process $process ($(cat "/proc/$process/comm" 2>/dev/null))"; done
+} >&2; exit $status; }"""
 _ZYPPER = re.compile(r"gpunode: zypper exits (?P<code>\d{1,3})\b")
-_STATUS = re.compile(r"^gpunode: exit status (?P<status>\d+)$")
-_FULL = re.compile(r"^gpunode: no space is left at (?P<path>/.*)$")
+_STATUS = re.compile(r"^gpunode: exit status (?P<what>\d+)$")
+_FULL = re.compile(r"^gpunode: no space is left at (?P<what>/.*)$")
+_USER = re.compile(r"^gpunode: a GPU is open in (?P<what>process .*)$")
+# Words of a failure that processes with an open GPU may explain.
+_BUSY = re.compile(r"\bin use\b|\bbusy\b|already (?:be )?loaded", re.IGNORECASE)
 # The shell names itself so in its errors: it is called with that name.
 _SHELL = re.compile(r"gpunode: (?:line )?\d+: ")
-_PROGRAM = re.compile(r"(?:env |\w+=\S* )*+(?!sh\s)(?P<name>[\w./-]+)")
+_PROGRAM = re.compile(r"(?!(?:env|sh)\s)(?P<name>[\w./-]+)")
 _NAME = re.compile(r"(?:/\S*/)?(?P<name>[a-z][\w.+-]*): ")
-# Lines of a program that nobody knows.
-_LAST = 3
+# Kinds that give no cause where the script has one.
+_WEAK = _CONSEQUENCES | {"busy", "memory", "missing-module", "program", "smi"}
+# Lines of a program that nobody knows; of a unit's journal the reason stands before what systemd prints.
+_LAST = 10
 _MEND = "correct what these words name on the node, and run again"
 
 
@@ -74,7 +82,7 @@ class Rule(Row):
         host = _host(url) or "the server"
         named |= {"said": named.get("said", "").rstrip(".:"), "all": words.strip()}
         named |= {"url": url or "what is to be fetched", "host": host, "server": host.partition(":")[0], **more}
-        return Explanation(self.cause.format_map(named), self.remedy.format_map(named))
+        return Explanation(self.cause.format_map(named).strip(), self.remedy.format_map(named))
 
 
 @dataclass(frozen=True)
@@ -101,15 +109,17 @@ def rules(program: str) -> tuple[Rule, ...]:
 
 def explained(lines: Iterable[str], *programs: str) -> tuple[Explanation, ...]:
     """Return what lines that programs printed mean, in their order, each kind once and three at most."""
-    return tuple(_by_kind(lines, *programs).values())
+    found = _by_kind(lines, *programs)
+    kinds = found.keys() - _CONSEQUENCES or found
+    return tuple(text for kind, text in found.items() if kind in kinds)
 
 
 def _by_kind(lines: Iterable[str], *programs: str) -> dict[str, Explanation]:
-    """Return kind -> what the lines mean, in their order; without the kinds that only follow from others."""
+    """Return kind -> what the lines mean, in their order, those that only follow from others among them."""
     found: dict[str, Explanation] = {}
     url = ""
     for line in lines:
-        plain = "".join(sign if sign.isprintable() else " " for sign in line[:LONGEST_LINE])
+        plain = _plain(line[:LONGEST_LINE])
         url = _url(plain) or url
         for rule in (rule for program in programs or ("node",) for rule in rules(program)):
             if rule.kind not in found and (told := rule.told(plain, url)):
@@ -117,44 +127,56 @@ def _by_kind(lines: Iterable[str], *programs: str) -> dict[str, Explanation]:
                 break
         if len(found) == _MOST:
             break
-    return {kind: found[kind] for kind in found if kind not in _CONSEQUENCES or set(found) <= _CONSEQUENCES}
+    return found
 
 
 def failure(lines: list[str], command: str) -> tuple[Explanation, ...]:
     """Return why a command of gpunode failed, by what it printed: what its words mean, else the words themselves."""
+    lines = list(map(_plain, lines))
     begun = next((number for number, line in enumerate(lines) if UNDOING in line), len(lines))
     change, undoing = lines[:begun], lines[begun + 1 :]
     own, words = _parted(change)
-    known, remedy = _known(change), _remedies(change)
-    if own and known and set(known) <= _CONSEQUENCES:
-        # The script knows more than that a unit did not start; what to look at is in its row.
-        remedy, known = remedy or next(iter(known.values())).remedy, {}
-    found = list(known.values())
-    if remedy or not found:
+    found, remedy = _known(change), _named(_REMEDY, *change, glue="; ")
+    # The script knows better than words that follow from other ones, or that a journal has among others.
+    kinds = found.keys() - _WEAK if own else found.keys() - _CONSEQUENCES or found
+    known = [text for kind, text in found.items() if kind in kinds]
+    if not known and "service" in found:
+        remedy = remedy or found["service"].remedy
+    if remedy or not known:
         last = "; ".join(words[-_LAST:])
         cause = "; ".join(own) + (f" ({last})" if last and own and last not in own else "")
-        named = (*map(_NAME.match, reversed(words)), _PROGRAM.match(command))
-        program = next((match["name"] for match in named if match), "the operation's script")
-        status = next((match["status"] for line in lines if (match := _STATUS.search(line))), "unknown")
+        programs = (*map(_NAME.match, reversed(words)), _PROGRAM.match(command))
+        program = next((match["name"] for match in programs if match), "the operation's script")
+        status = _named(_STATUS, *lines) or "unknown"
         cause = cause or f"{program} failed with exit status {status}: {last or 'it printed nothing'}"
-        found.insert(0, Explanation(cause, remedy))
-    full = ", ".join(dict.fromkeys(match["path"] for line in lines if (match := _FULL.search(line))))
+        known.insert(0, Explanation(cause, remedy))
+    full = _named(_FULL, *lines)
+    users = _named(_USER, *lines) if any(map(_BUSY.search, change)) else ""
+    notes = (full and f" (no space is left at {full})") + (users and f" (a GPU is open in {users})")
     left, _ = _parted(undoing)
-    after = (f" (no space is left at {full})" if full else "") + (f"; then: {'; '.join(left)}" if left else "")
-    what_to_do = "; ".join(filter(None, (found[0].remedy, _remedies(undoing)))) or _MEND
-    return (Explanation(found[0].cause + after, what_to_do), *found[1:])
+    after = f"; then: {'; '.join(left)}" if left else ""
+    remedy = "; ".join(filter(None, (known[0].remedy, _named(_REMEDY, *undoing, glue="; "))))
+    remedy = remedy or (full and f"free room at {full} if the words are of that, else ") + _MEND
+    return (Explanation(known[0].cause + notes + after, remedy), *known[1:])
 
 
 def _known(lines: list[str]) -> dict[str, Explanation]:
-    """Return kind -> what a script's lines mean; where zypper failed, by the rows of zypper or its exit code."""
+    """Return kind -> what a script's lines mean; where zypper failed, by the rows of zypper, or its exit code."""
     codes = [int(match["code"]) for line in lines if (match := _ZYPPER.search(line))]
-    of_zypper = bool(codes) or any(_OTHER_KEY in line for line in lines)
+    of_zypper = bool(codes) or any("gpunode: signed by another key" in line for line in lines)
     found = _by_kind(lines, *(("zypper",) if of_zypper else ()), "node")
-    return found or ({"zypper": _zypper_failure(codes[-1])} if codes else {})
+    if codes and not found:
+        advice = zypper_exits().get(codes[-1], _UNNAMED).remedy or "see /var/log/zypper.log on the node, and run again"
+        found = {"zypper": Explanation(f"zypper failed: {zypper_meaning(codes[-1])}", advice)}
+    return found
 
 
-def _remedies(lines: Iterable[str]) -> str:
-    return "; ".join(line.removeprefix(OWN_REMEDY).strip() for line in lines if line.startswith(OWN_REMEDY))
+def _plain(line: str) -> str:
+    return "".join(sign if sign.isprintable() else " " for sign in line)
+
+
+def _named(pattern: re.Pattern[str], *lines: str, glue: str = ", ") -> str:
+    return glue.join(dict.fromkeys(match["what"] for line in lines if (match := pattern.search(line))))
 
 
 def zypper_meaning(code: int) -> str:
@@ -164,20 +186,13 @@ def zypper_meaning(code: int) -> str:
     return f"it exits {code} ({zypper_exits().get(code, _UNNAMED).means})"
 
 
-def _zypper_failure(code: int) -> Explanation:
-    """Return what an exit code of zypper's means, where its words are not known."""
-    remedy = zypper_exits().get(code, _UNNAMED).remedy
-    remedy = remedy or "see zypper's own words above, and /var/log/zypper.log on the node"
-    return Explanation(f"zypper failed: {zypper_meaning(code)}", remedy)
-
-
 def _parted(lines: Iterable[str]) -> tuple[list[str], list[str]]:
     """Return what gpunode's script prints of the failure, with the words that it quotes, and what programs print."""
     own: list[str] = []
     words: list[str] = []
     quotes = False
     for line in (line.strip() for line in lines):
-        if not line or any(each.search(line) for each in (_STATUS, _FULL, _ZYPPER, _ASIDE)):
+        if not line or any(each.search(line) for each in (_STATUS, _FULL, _USER, _ZYPPER, _ASIDE)):
             continue
         if line.startswith(_OWN) and not _SHELL.match(line):
             own.append(line.removeprefix(_OWN).removeprefix("cause:").strip())

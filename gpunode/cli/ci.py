@@ -6,8 +6,9 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
@@ -19,10 +20,10 @@ from gpunode.base.findings import ExitCode, Finding, FindingClass, NodeReport, c
 from gpunode.base.host_names import folded
 from gpunode.base.messages import with_code
 from gpunode.base.terminal import say
-from gpunode.cli.drift import print_reports, unwritten_reports
+from gpunode.cli.drift import print_reports
 from gpunode.cli.errors import complain, told
 from gpunode.cli.output import Mode, is_json, is_quiet, mode, no_color, output_option, talk
-from gpunode.cli.report_file import REPORT, finish, writable
+from gpunode.cli.report_file import REPORT, finish, unwritten, writable
 from gpunode.cli.selection import called, inventory_argument
 
 if TYPE_CHECKING:
@@ -61,41 +62,48 @@ def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
 
     if not _DEPLOY.is_file():
         raise click.UsageError(f"there is no {_DEPLOY} here: run `gpunode ci` in the checkout of gpunode")
+    began = time.monotonic()
     with told():
         up = came_up(_awaited(inventory, seconds), seconds)
+    steps = {"machine": time.monotonic() - began}
     late = {name: item for name, item in up.items() if item.finding_class is not FindingClass.OK}
     if late:
-        reports = tuple(NodeReport(name, (item,)) for name, item in up.items())
+        why = f"{folded(late)} did not come up"
+        skipped = _run(FindingClass.NOT_KNOWN, "not begun", why, "look first at the machine that the cause names")
+        reports = tuple(NodeReport(name, (item,) if name in late else (item, skipped)) for name, item in up.items())
         for said, names in _alike(late).items():
             complain(f"{folded(names)}: {said}")
-        _finish(reports, inventory, junit, ExitCode.ERROR, asks_cluster=False)
-    status, ends = _provisioned(inventory, tuple(up))
+        _finish(reports, inventory, junit, ExitCode.ERROR, steps)
+    status, ends = _provisioned(inventory, up)
+    steps["run"] = time.monotonic() - began - sum(steps.values())
     with told():
         reports = inspect(inventory)
+    steps["read"] = time.monotonic() - began - sum(steps.values())
     cluster = cluster_of(reports)
     whole = tuple(
-        one
-        if one is cluster
-        else replace(one, findings=tuple(dict.fromkeys((up[one.name], _run(status, ends[one.name]), *one.findings))))
+        one if one is cluster else replace(one, findings=(up[one.name], *_of_run(ends[one.name]), *one.findings))
         for one in reports
     )
     # Of the run a person has read the output; of a program's document it is a finding.
     if not is_json():
         print_reports(reports, show_all=False, call=called(inventory))
     code = ExitCode.ERROR if status else verdict(item for one in whole for item in one.findings)
-    _finish(whole, inventory, junit, code)
+    _finish(whole, inventory, junit, code, steps)
 
 
 def _finish(
-    reports: tuple[NodeReport, ...], inventory: Path, junit: Path | None, status: ExitCode, asks_cluster: bool = True
+    reports: tuple[NodeReport, ...], inventory: Path, junit: Path | None, status: ExitCode, steps: Mapping[str, float]
 ) -> NoReturn:
+    """Write the reports, and end the program; steps: as of write_junit."""
     # Late, as all that the help does not need.
     from gpunode.fleet.reports.document import document
+    from gpunode.fleet.reports.junit import write_junit
 
     found = document(reports, called(inventory))
-    if not asks_cluster:
+    if "read" not in steps:
         del found["cluster"]
-    finish(found, unwritten_reports(reports, junit), status, indent=2)
+    why_not = unwritten(junit, lambda file: write_junit(reports, file, "gpunode ci", steps))
+    finish(found, why_not, status, indent=2)
 
 
 def _alike(late: Mapping[str, Finding]) -> dict[str, list[str]]:
@@ -129,45 +137,44 @@ def _awaited(inventory: Path, seconds: int) -> dict[str, Outcome]:
     return awaited(read, seconds, lambda name, outcome: talk(f"{name}: {outcome.stage}: {outcome.why}", err=True))
 
 
-def _provisioned(inventory: Path, names: tuple[str, ...]) -> tuple[int, Mapping[str, HostEnd]]:
+def _provisioned(inventory: Path, names: Collection[str]) -> tuple[int, dict[str, HostEnd]]:
     """Run the main job as a user would, its output ours; return its exit status, and how it ended on each machine."""
     from gpunode.fleet.reports.run_end import run_ends
-    from gpunode.fleet.run.events import EVENTS, read
+    from gpunode.fleet.run import events
+    from gpunode.fleet.run.child import ended_with_us
     from gpunode.fleet.run.progress import Progress, after
 
-    with tempfile.NamedTemporaryFile() as events:
-        status = _exit_status(inventory, {EVENTS: events.name})
-        progress = reduce(after, read(events.file)[0], Progress(len(names)))
-    return status, {end.name: end for end in run_ends(names, progress, status, "the job's log")}
-
-
-def _exit_status(inventory: Path, environment: Mapping[str, str]) -> int:
-    from gpunode.fleet.run.child import ended_with_us
-
-    environment = {**os.environ, **environment}
-    program = Path(sys.executable).with_name("pyinfra")
-    words = [str(program), "-y", str(inventory), str(_DEPLOY)]
-    if mode() in (Mode.AUTO, Mode.TTY) and not no_color():
-        with subprocess.Popen(words, stdin=subprocess.DEVNULL, env=environment) as shown, ended_with_us(shown):
-            return shown.wait()
+    words = [str(Path(sys.executable).with_name("pyinfra")), "-y", str(inventory), str(_DEPLOY)]
     # Through a pipe pyinfra writes no colours and moves no cursor.
-    last: deque[str] = deque(maxlen=_LAST)
-    with subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8",
-        errors="replace", env=environment,
+    is_shown, last = mode() in (Mode.AUTO, Mode.TTY) and not no_color(), deque[str](maxlen=_LAST)
+    pipes = (None, None) if is_shown else (subprocess.PIPE, subprocess.STDOUT)
+    with tempfile.NamedTemporaryFile() as told_of, subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=pipes[0], stderr=pipes[1], encoding="utf-8", errors="replace",
+        env={**os.environ, events.EVENTS: told_of.name},
     ) as run, ended_with_us(run):  # fmt: skip
         for line in run.stdout or ():
             last.append(line.rstrip("\n"))
             talk(last[-1])
-    if is_quiet() and run.returncode:
+        status = run.wait()
+        progress = reduce(after, events.read(told_of)[0], Progress(len(names)))
+    if is_quiet() and status:
         say("\n".join(last), err=True)
-    return run.returncode
+    return status, {end.name: end for end in run_ends(names, progress, status, "the job's log")}
 
 
-def _run(status: int, end: HostEnd) -> Finding:
-    """Return why the run failed on a machine, or that it did not."""
-    from gpunode.fleet.reports.run_end import why_failed
+def _of_run(end: HostEnd) -> tuple[Finding, ...]:
+    """Return what the run did on a machine: the operation that failed; skipped where preflight refused the machine."""
+    from gpunode.fleet.reports.run_end import report_of
+
+    if why := "preflight refuses this machine" if end.refused else end.left_alone:
+        return (_run(FindingClass.NOT_KNOWN, "not begun", why, "do what the other findings of this machine say"),)
+    # What the run's verdict found is read again.
+    report = report_of(replace(end, findings=None))
+    return report.findings if report else (_run(FindingClass.OK, "no operation failed"),)
+
+
+def _run(found: FindingClass, actual: str, cause: str | None = None, remedy: str | None = None) -> Finding:
     from gpunode.fleet.rollout.choice import RUN_FAILED
 
-    good = Finding("run", FindingClass.OK, f"pyinfra {_DEPLOY}", "no failure", "no failure", code=RUN_FAILED)
-    return (why_failed(end) if status else None) or good
+    desired = actual if found is FindingClass.OK else None
+    return Finding("run", found, f"pyinfra {_DEPLOY}", actual, desired, cause, remedy, code=RUN_FAILED)

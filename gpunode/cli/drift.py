@@ -95,13 +95,19 @@ def drift(
         reports = inspected(inventory, scheduler, watch, timeout, processes, limit=limit)
     took = time.monotonic() - began
     from gpunode.fleet.reports.document import document
+    from gpunode.fleet.reports.junit import write_junit
+    from gpunode.fleet.reports.prometheus import write_metrics
 
     call = called(inventory, limit)
     told_of = document(reports, call)
     if not is_json():
         print_reports(reports, show_all, call)
     page = with_since(told_of, recorded(told_of, "drift"))
-    why_not = unwritten_reports(reports, junit, prometheus, took) + unwritten_page(html, "drift", page)
+    why_not = (
+        *unwritten(junit, lambda file: write_junit(reports, file, "gpunode drift", {"read": took})),
+        *unwritten(prometheus, lambda file: write_metrics(reports, file, time.time(), took)),
+        *unwritten_page(html, "drift", page),
+    )
     finish(told_of, why_not, verdict(item for report in reports for item in report.findings))
 
 
@@ -125,21 +131,6 @@ def watched() -> Iterator[Watch]:
             progress.update(task, total=hosts, completed=done, refresh=True)
 
         yield watch
-
-
-def unwritten_reports(
-    reports: tuple[NodeReport, ...], junit: Path | None, prometheus: Path | None = None, took: float = 0
-) -> tuple[str, ...]:
-    """Write the reports that are asked for; return why one or the other could not be written.
-
-    took: the seconds in which the nodes were read and judged
-    """
-    from gpunode.fleet.reports.junit import write_junit
-    from gpunode.fleet.reports.prometheus import write_metrics
-
-    return unwritten(junit, lambda file: write_junit(reports, file)) + unwritten(
-        prometheus, lambda file: write_metrics(reports, file, time.time(), took)
-    )
 
 
 def print_reports(reports: tuple[NodeReport, ...], show_all: bool, call: Call = SOME_CALL) -> None:

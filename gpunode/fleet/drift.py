@@ -9,6 +9,7 @@ from typing import Any
 
 # Before anything of pyinfra's.
 from gpunode.base import fast_import  # noqa: F401  # isort: skip
+from gpunode.base.comparison import while_refused
 from gpunode.base.findings import Finding, FindingClass, NodeReport, with_since
 from gpunode.facts.node import Node as NodeFact
 from gpunode.fleet import nodes as fleet
@@ -43,6 +44,8 @@ def inspect(
     answers = tuple(with_cluster_nodes(inventory_path, answers))
     reports = {answer.name: contained_report(answer) for answer in answers}
     cordons = held_back(inventory_path, {answer.name: answer.settings for answer in answers})
+    refused = {name for name, each in reports.items() if any(item.what == "preflight" for item in each.findings)}
+    cordons = {name: while_refused(item) if name in refused else item for name, item in cordons.items()}
     nodes = {answer.name: _judged(answer, reports[answer.name]) for answer in answers}
     # The whole inventory says what the release is to be, and the answers what their labels add to a node's settings.
     hosts = host_settings(inventory_path) | {each.name: each.settings for each in answers}

@@ -90,16 +90,6 @@ def facts_json(nodes: Mapping[str, Node | str], of: Mapping[str, Any] = _OF_NOTH
     return {**head(SCHEMA, counts, code, of), "hosts": hosts}
 
 
-def schema() -> dict[str, Any]:
-    """Return the JSON schema of one host's facts, as a file holds them."""
-    found = _NODE.json_schema()
-    # What may be left out: see _BARE and _recorded.
-    found["required"] = ["operating_system", "pci"]
-    containerd = found["$defs"]["Containerd"]
-    containerd["required"].remove("config_text")
-    return found
-
-
 def read_facts(path: Path) -> tuple[Recorded, ...]:
     """Return the hosts of a file of facts; raise FactsError."""
     content = _loaded(path)

@@ -51,7 +51,7 @@ class PciGpus(Reading):
     @property
     def reaches_other_machines(self) -> bool:
         """Say whether a GPU's NVLink does, as in GB200 and GB300: it needs nvidia-imex."""
-        products = tables.pci_rule().multi_node_nvlink
+        products = tables.multi_node_nvlink()
         # A word may bear a board's number behind a hyphen: GB300-252.
         return any(word in products for gpu in self.gpus for word in re.split(r"[ -]", gpu.name or ""))
 

@@ -22,10 +22,10 @@ from gpunode.packages.driver_packages.installed import DriverPackages as State
 from gpunode.packages.driver_packages.simulation import Simulation
 from gpunode.packages.families.dnf import LOCKLIST, LockedPackages, locked
 
-# dnf waits for its own lock and rpm's. versionlock hides what our own change is about.
+# dnf waits for its own lock and rpm's, and with -q leaves out why it could not fetch. versionlock hides the change.
 DNF_RUN = f"""
 dnf_run() {{
-  dnf -q -y {SKIPPING} --setopt=install_weak_deps=False --setopt=clean_requirements_on_remove=False "$@"
+  dnf -y {SKIPPING} --setopt=install_weak_deps=False --setopt=clean_requirements_on_remove=False "$@"
 }}
 dnf_cached() {{ dnf -q -C {SKIPPING} --disableplugin=versionlock "$@"; }}
 """

@@ -4,7 +4,9 @@
 
 refresh() {
   if [ -e "/etc/yum.repos.d/gpunode-$1.repo" ]; then
-    dnf -q -y --disablerepo='*' --enablerepo="gpunode-$1" makecache --refresh || {
+    # With -q dnf leaves out why it could not fetch.
+    said=$(dnf -y --disablerepo='*' --enablerepo="gpunode-$1" makecache --refresh 2>&1) || {
+      printf '%s\n' "$said" >&2
       echo "gpunode: the repository $1 could not be read; nothing was installed" >&2
       exit 1; }
   fi

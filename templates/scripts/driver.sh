@@ -45,7 +45,7 @@ prove() {
   if [ "$proof" = loaded ] && [ -z "$(loaded_version)" ] && ! nouveau_bound &&
     [ "$(modinfo -F version "$module" 2>/dev/null)" = "$upstream" ]; then
     said=$(modprobe nvidia 2>&1) || { dmesg 2>/dev/null | grep -iE 'nvrm|nvidia|rejected' | tail -n 5 >&2 || true
-      name_other_drivers
+      name_other_drivers || :
       reject "the module $upstream is installed and does not load: $said"; }
     [ "$(loaded_version)" = "$upstream" ] || reject "the module on disk is $upstream and loaded is $(loaded_version)"
     code=0; said=$(timeout -k 5 60 nvidia-smi -L 2>&1) || code=$?

@@ -7,11 +7,10 @@
 # shellcheck disable=SC2154  # set by whoever sends it
 
 modprobe nvidia || {
-  echo "gpunode: the nvidia module on disk ($wanted) cannot be loaded. The kernel's own words:" >&2
-  dmesg 2>/dev/null | grep -iE 'nvrm|nvidia|rejected' | tail -n 5 >&2
-  name_other_drivers
-  echo "gpunode: remedy: look for secure boot (\`mokutil --sb-state\`), for a driver.flavour or version that does not" \
-    "support this GPU, and at \`dmesg\` on the node; correct that, and run again" >&2
+  printed=$(dmesg 2>/dev/null | grep -iE 'nvrm|nvidia|rejected' | tail -n 5 | tr '\n' ';') || :
+  echo "gpunode: the nvidia module on disk ($wanted) cannot be loaded${printed:+; the kernel printed: $printed}" >&2
+  name_other_drivers || echo "gpunode: remedy: look for secure boot (\`mokutil --sb-state\`), for a driver.flavour or" \
+    "version that does not support this GPU, and at \`dmesg\` on the node; correct that, and run again" >&2
   before=$(cat "$folder/$transaction/packages" "$folder/$transaction/runfile" 2>/dev/null | cut -d' ' -f2)
   if grep -qF '"state": "done"' "$folder/$transaction.json" 2>/dev/null && [ -n "$before" ] &&
     [ -e "$folder/$transaction/unproven" ] && ! nouveau_bound &&

@@ -33,7 +33,9 @@ download() {
         restarted=yes;;
       22:408|22:429|22:5*) ;;
       22:*) give_up "$said";;
-      23:*) give_up "it could not be written to $folder: $said";;
+      23:*)
+        echo "gpunode: remedy: free room on the node (\`df -h $folder\`), or mount it writable, and run again" >&2
+        give_up "it could not be written to $folder, where there is no room, or no right to write";;
     esac
     # A connection that brought something is worth another try.
     if [ "$(size)" -gt "$before" ]; then tries=0; else tries=$((tries + 1)); fi

@@ -13,10 +13,10 @@ from gpunode.components.driver.loading import LOADED_MODULE
 from gpunode.fleet.call import Call
 from gpunode.fleet.page.of_drift import KINDS
 from gpunode.fleet.reports.document import document as json_document
-from gpunode.fleet.reports.document import schema
 from gpunode.fleet.reports.prometheus import metrics
 from gpunode.kubernetes.helm.change import RELEASE
 from tests.reference import fenced
+from tests.reference.schemas import drift_schema
 
 _HEAD = """# Drift
 
@@ -85,6 +85,9 @@ def document() -> str:
     parts = [
         _HEAD,
         f"## Classes\n\n| class | meaning | exit code |\n|---|---|---|\n{classes}\n",
+        "A node that preflight refuses has its refusals, of the class `unsupported`, and all else that is found of it; "
+        "no run changes it before the refusals are resolved, and the remedies say so. A component that cannot be "
+        "judged is one error (`node.state`) among the findings of the others.\n",
         "What is not known and what no setting asks for (`desired` is null) leaves the exit code as it is. Totals name "
         "what is not known: `44 of 46 as desired, 2 not known`. In JUnit it is a failure, or skipped where no setting "
         "asks for it; `gpunode_node_finding` has it with the class `not known`.\n",
@@ -109,7 +112,7 @@ def document() -> str:
             ),
         ),
         "The schema:\n",
-        fenced("json", json.dumps(schema(), indent=2)),
+        fenced("json", json.dumps(drift_schema(), indent=2)),
         "## Prometheus\n\n[monitoring](how-to/monitoring.md) has a timer, alerts and a dashboard for these.\n",
         fenced("text", metrics(example(), 1_768_435_200, 2.5, "0.1.0").decode()),
     ]

@@ -9,24 +9,21 @@ from typing import Any
 
 import click
 
-from gpunode.base.document import error_schema
 from gpunode.cli import gpunode
 from gpunode.cli.output import VARIABLE
-from gpunode.fleet.reports import document as drift
-from gpunode.fleet.rollout import document as rollout
 from tests.reference import plan, schemas
 
 # Command -> the schema of its document.
 SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "agent bundle": schemas.bundle_schema,
-    "agent collect": partial(drift.schema, ("cluster",)),
+    "agent collect": partial(schemas.drift_schema, ("cluster",)),
     "agent install": schemas.deployed_schema,
     "agent remove": schemas.deployed_schema,
-    "apply": drift.apply_schema,
+    "apply": schemas.apply_schema,
     "check": schemas.check_schema,
-    "ci": partial(drift.schema, ("cluster",)),
+    "ci": partial(schemas.drift_schema, ("cluster",)),
     "cluster": schemas.cluster_schema,
-    "drift": drift.schema,
+    "drift": schemas.drift_schema,
     "explain": schemas.explain_schema,
     "facts": schemas.document_of_facts_schema,
     "history changes": schemas.changes_schema,
@@ -41,7 +38,7 @@ SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "lab vm up": schemas.lab_schema,
     "mig check": schemas.mig_check_schema,
     "plan": plan.whole_schema,
-    "rollout": rollout.schema,
+    "rollout": schemas.rollout_schema,
 }
 # Commands without --output, and why.
 WITHOUT = {
@@ -169,6 +166,6 @@ def _text(schema: Callable[[], dict[str, Any]]) -> str:
 
 # What the page links to.
 FILES: dict[str, Callable[[], str]] = {
-    "examples/output/error.schema.json": partial(_text, error_schema),
+    "examples/output/error.schema.json": partial(_text, schemas.error_schema),
     **{f"examples/output/{_file(name)}": partial(_text, schema) for name, schema in SCHEMAS.items()},
 }

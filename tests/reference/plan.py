@@ -10,15 +10,24 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from gpunode.base.disruption import Disruption
-from gpunode.base.document import COUNT, ERRORS, OF_CALL, TEXT, document_schema, each, objects
 from gpunode.cli.plan import Plans, as_json, planned
 from gpunode.fleet.access import errors
 from gpunode.fleet.call import SOME_CALL
-from gpunode.fleet.reports.document import schema as drift_schema
 from gpunode.fleet.reports.plan_text import plan_text
 from gpunode.node import recorded
 from gpunode.node.plan import SCHEMA, Plan
 from tests.reference import fenced
+from tests.reference.schemas import (
+    COUNT,
+    ERRORS,
+    OF_CALL,
+    TEXT,
+    document_schema,
+    drift_schema,
+    each,
+    facts_schema,
+    objects,
+)
 
 EXAMPLE = Path(__file__).resolve().parent.parent.parent / "docs" / "examples" / "plan"
 # A plan's cautions depend on the day: branches end.
@@ -166,5 +175,5 @@ FILES = {
         as_json(example(), SOME_CALL, "0.1.0", datetime(2026, 1, 15, tzinfo=UTC))
     ),
     "examples/plan/plan.schema.json": lambda: as_document(plan_schema()),
-    "examples/plan/facts.schema.json": lambda: as_document(recorded.schema()),
+    "examples/plan/facts.schema.json": lambda: as_document(facts_schema()),
 }

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from gpunode.base.findings import FindingClass
 from gpunode.fleet.rollout.document import document as result
-from gpunode.fleet.rollout.document import schema
 from gpunode.fleet.rollout.entries import (
     Begun,
     Ended,
@@ -18,10 +17,10 @@ from gpunode.fleet.rollout.entries import (
     Resumed,
     WaveBegun,
     WaveEnded,
-    journal_schema,
 )
 from gpunode.fleet.rollout.progress import Progress
 from tests.reference import fenced
+from tests.reference.schemas import journal_schema, rollout_schema
 
 _HEAD = """# Rollout: result and journal
 
@@ -75,7 +74,7 @@ def document() -> str:
         "not.\n",
         fenced("json", json.dumps(result(progress, _FOLDER), indent=2)),
         "The schema:\n",
-        fenced("json", json.dumps(schema(), indent=2)),
+        fenced("json", json.dumps(rollout_schema(), indent=2)),
         "## The journal\n\nOne JSON object a line. `format` is raised when a journal of an earlier gpunode can no "
         "longer be gone on with. Each host stands with a fingerprint of its address and settings; `settings` is what "
         "was given by `--set` (of a value that may be secret: `<not shown>`).\n",

@@ -34,9 +34,16 @@ class Fleet:
     cluster: SimulatedCluster
 
     def inspect(
-        self, unreachable: Collection[str] = (), only: Collection[str] | None = None, limit: Collection[str] = ()
+        self,
+        unreachable: Collection[str] = (),
+        only: Collection[str] | None = None,
+        limit: Collection[str] = (),
+        cordons: Mapping[str, Finding] = MappingProxyType({}),
     ) -> tuple[NodeReport, ...]:
-        """Return what drift reports where some nodes are unreachable; a node itself has one finding."""
+        """Return what drift reports where some nodes are unreachable; a node itself has one finding.
+
+        cordons: what is found of the nodes that a run drained
+        """
         hosts = check_hosts(host_data(self.inventory))
 
         def read(*_: Any, **__: Any) -> tuple[Answer[Any], ...]:
@@ -54,7 +61,7 @@ class Fleet:
         with ExitStack() as stack:
             stack.enter_context(patch.object(nodes, "read", read))
             stack.enter_context(patch.object(drift, "judge_apart", lambda *_: (good,)))
-            stack.enter_context(patch.object(fleet_cluster, "held_back", lambda *_: {}))
+            stack.enter_context(patch.object(fleet_cluster, "held_back", lambda *_: cordons))
             return drift.inspect(self.inventory, only=only, limit=limit)
 
 

@@ -21,10 +21,9 @@ from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
 from gpunode import cli
-from gpunode.base.document import error_schema
 from gpunode.fleet import drift
-from gpunode.node import recorded
 from tests.reference.output import SCHEMAS
+from tests.reference.schemas import error_schema, facts_schema
 from tests.support.cases import named
 from tests.support.messages import unnamed
 from tests.support.one_document import CHECKOUT
@@ -54,7 +53,7 @@ class Ended:
 def judged(command: str, printed: str, status: int) -> dict[str, Any]:
     """Return the one document that was printed, after a look at its head and its schema."""
     found: dict[str, Any] = json.loads(printed)
-    facts = DRAFT202012.create_resource(recorded.schema())
+    facts = DRAFT202012.create_resource(facts_schema())
     registry = Registry().with_resource("../plan/facts.schema.json", facts)
     failed = "error" in found and "hosts" not in found
     schema = error_schema() if failed else SCHEMAS[command]()

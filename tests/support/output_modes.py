@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.components.driver.decide import HELD
 from gpunode.fleet import drift
 from gpunode.fleet import nodes as fleet
+from gpunode.fleet.reports.run_end import HostEnd
 from tests.support.ci_judgement import READY, Machines, answer
 
 GOOD = Finding("driver", FindingClass.OK, "flavour", "open", "open", code="driver.flavour")
@@ -28,12 +30,22 @@ MANY = tuple(NodeReport(name, (BAD,)) for name in NAMES)
 
 
 class Job(Machines):
-    """Stand in for a job whose machines come up, and for its run of pyinfra."""
+    """Stand in for a job whose machines come up, and for its run of pyinfra.
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, status: int) -> None:
-        super().__init__(folder, monkeypatch, answer("up", READY))
-        (folder / "pyinfra").write_text(f"#!/bin/sh\necho SIMULATED pyinfra on $#\necho more >&2\nexit {status}\n")
+    ends: how the run ends on each machine, and pyinfra reports it
+    """
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, status: int, *ends: HostEnd) -> None:
+        ends = ends or (HostEnd("up", findings=(GOOD,)),)
+        super().__init__(folder, monkeypatch, *(answer(end.name, READY) for end in ends))
+        event = json.dumps({"kind": "ended", "hosts": [end.to_json() for end in ends]})
+        (folder / "events").write_text(f"{event}\n")
+        (folder / "pyinfra").write_text(
+            f"#!/bin/sh\necho SIMULATED pyinfra on $#\necho more >&2\n"
+            f"cat {folder}/events >> $GPUNODE_EVENTS\nexit {status}\n"
+        )
         (folder / "pyinfra").chmod(0o755)
         monkeypatch.setattr(sys, "executable", str(folder / "python"))
-        monkeypatch.setattr(drift, "inspect", lambda *_, **__: (NodeReport("up", (GOOD,)),))
+        reports = tuple(NodeReport(end.name, (*end.refused, GOOD)) for end in ends)
+        monkeypatch.setattr(drift, "inspect", lambda *_, **__: reports)
         monkeypatch.setattr(fleet, "read", self.read)

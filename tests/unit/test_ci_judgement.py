@@ -6,23 +6,40 @@ How the machines answer is SIMULATED.
 from __future__ import annotations
 
 import json
+import re
+from datetime import UTC, datetime
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
-from gpunode.base.findings import FindingClass, NodeReport
+from gpunode.base.findings import Finding, FindingClass
 from gpunode.facts.readiness import LONGEST
-from gpunode.fleet import drift
 from gpunode.fleet import nodes as fleet
-from gpunode.fleet.reports.run_end import HostEnd, failure_of
-from gpunode.fleet.run.events import EVENTS
+from gpunode.fleet.reports.run_end import BROKEN_OFF, HostEnd, failure_of
 from gpunode.history.told import told
 from gpunode.system.readiness import Readiness
 from tests.support.ci_judgement import READY, Machines, answer
 from tests.support.messages import unnamed
-from tests.support.run_end import GOOD
+from tests.support.output_modes import GOOD, Job
 
 pytestmark = pytest.mark.pure
+# What Jenkins' schema of these reports allows, junit-10.xsd of its xUnit plugin: element -> attributes, and elements.
+_OF_CASE = {"skipped", "error", "failure", "system-out", "system-err"}
+ALLOWED = {
+    "testsuites": ({"name", "time", "tests", "failures", "errors"}, {"testsuite"}),
+    "testsuite": (
+        {"name", "tests", "failures", "errors", "time", "skipped", "timestamp", "hostname"},
+        {"testcase", "properties"},
+    ),
+    "testcase": ({"name", "time", "classname"}, _OF_CASE),
+    **{name: ({"type", "message"}, set()) for name in ("skipped", "error", "failure")},
+}
+REFUSED = Finding(
+    "cuda", FindingClass.UNSUPPORTED, "preflight", cause="CUDA 13.0 needs driver 580", remedy="set cuda.version",
+    code="preflight.cuda-driver-too-old",
+)  # fmt: skip
+FAILED = "run.operation-failed"
 
 BROKEN = Readiness("error", ("status: error", "detail: no datasource"), "running")
 
@@ -82,28 +99,86 @@ def test_a_machine_that_hangs_has_no_longer_than_is_left_and_as_long_as_it_takes
     assert machines.seconds == [pytest.approx(seconds, abs=1)]
 
 
-def test_the_report_names_the_operation_that_failed_and_blames_no_other_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    failure = failure_of("Install the driver", ["no room on /boot. Remedy: make room"])
-    ends = [HostEnd("bad", failure=failure), HostEnd("good", findings=GOOD)]
+def _counted(suite: ElementTree.Element) -> dict[str, str]:
+    cases = list(suite.iter("testcase"))
+    counts = {f"{kind}s": len(list(suite.iter(kind))) for kind in ("failure", "error")}
+    return {key: str(value) for key, value in {"tests": len(cases), **counts}.items()}
 
-    def run(inventory: Path, environment: dict[str, str]) -> int:
-        event = {"kind": "ended", "hosts": [end.to_json() for end in ends]}
-        Path(environment[EVENTS]).write_text(json.dumps(event) + "\n")
-        return 1
 
-    monkeypatch.setattr("gpunode.cli.ci._exit_status", run)
-    monkeypatch.setattr(drift, "inspect", lambda inventory: tuple(NodeReport(end.name, GOOD) for end in ends))
-    machines = Machines(tmp_path, monkeypatch, answer("bad", READY), answer("good", READY))
-    done = machines.ci("--wait", "0", "--output", "json")
-    assert done.exit_code == 1
-    failed = {
-        name: [item for item in host["findings"] if item["class"] == FindingClass.ERROR]
-        for name, host in json.loads(done.stdout)["hosts"].items()
+def _checked(file: Path) -> dict[str, ElementTree.Element]:
+    """Return machine -> its suite of a report that CI servers can read, with right counts and times."""
+    root = ElementTree.parse(file).getroot()
+    for element in root.iter():
+        attributes, children = ALLOWED[element.tag]
+        assert set(element.attrib) <= attributes and {each.tag for each in element} <= children
+    assert _counted(root).items() <= root.attrib.items()
+    for suite in root:
+        skipped = str(len(list(suite.iter("skipped"))))
+        assert (_counted(suite) | {"skipped": skipped, "hostname": suite.get("name")}).items() <= suite.attrib.items()
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", suite.get("timestamp") or "")
+        at = datetime.fromisoformat(f"{suite.get('timestamp')}+00:00")
+        assert abs((datetime.now(UTC) - at).total_seconds()) < 60
+        times = sum(float(case.get("time") or 0) for case in suite.iter("testcase"))
+        # All at once on all machines, the reading included.
+        assert times - 0.01 <= float(suite.get("time") or 0) == float(root.get("time") or 0)
+    return {str(suite.get("name")): suite for suite in root}
+
+
+def _results(suite: ElementTree.Element) -> dict[tuple[str | None, str | None], str]:
+    """Return (component, what) -> passed, or the kind of its result."""
+    return {
+        (case.get("classname"), case.get("name")): next((each.tag for each in case), "passed")
+        for case in suite.iter("testcase")
     }
-    (found,) = failed["bad"]
-    assert failed["good"] == [] and set(machines.errors()) == {"bad"}
-    assert (found["code"], found["cause"], found["remedy"]) == ("run.operation-failed", "no room on /boot", "make room")
-    assert found["what"] == failure.what and "log" in found
-    assert unnamed(machines.errors()["bad"], "run.operation-failed", "no room on /boot", "make room", "log") == []
+
+
+RUN = ("run", "pyinfra deploys/gpu_node.py")
+
+
+def test_each_machine_has_its_own_end_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = (
+        HostEnd("failed", failure=failure_of("Install the driver", ["No space left on device. Remedy: make room"])),
+        HostEnd("refused", refused=(REFUSED,), findings=(GOOD,)),
+        HostEnd("gone", unreached="no route to host"),
+        HostEnd("left", left_alone="something else cordoned it"),
+        HostEnd("good", findings=(GOOD,)),
+    )
+    job = Job(tmp_path, monkeypatch, 1, *ends)
+    document = json.loads(job.ci("--output", "json").stdout)
+    assert document["exit_code"] == 1
+    suites = _checked(job.junit)
+    assert ElementTree.parse(job.junit).getroot().get("name") == "gpunode ci"
+    results = {name: _results(suite) for name, suite in suites.items()}
+    assert all(found["machine", "came up"] == "passed" for found in results.values())
+    assert {name: found.get(RUN) for name, found in results.items()} == {
+        "failed": None, "refused": "skipped", "gone": None, "left": "skipped", "good": "passed",
+    }  # fmt: skip
+    (failure,) = suites["failed"].iter("error")
+    assert results["failed"]["run", "“Install the driver”"] == "error"
+    assert unnamed(failure.text or "", FAILED, "No space left on device", "make room", "the job's log") == []
+    assert results["gone"]["node", "connection"] == "error"
+    (refusal,) = suites["refused"].iter("failure")
+    assert refusal.attrib == {"type": "unsupported", "message": REFUSED.cause}
+    assert unnamed(refusal.text or "", REFUSED.code, REFUSED.remedy or "-") == []
+    # The run is a test of its own, with its time.
+    run = next(case for case in suites["good"].iter("testcase") if case.get("classname") == "run")
+    assert float(run.get("time") or 0) > 0
+
+
+def test_a_run_that_is_broken_off_passes_on_no_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(tmp_path, monkeypatch, 0, HostEnd("one", findings=(GOOD,)), HostEnd("two", findings=(GOOD,)))
+    (tmp_path / "events").write_text("")
+    assert job.ci().exit_code == 1
+    for suite in _checked(job.junit).values():
+        (error,) = suite.iter("error")
+        assert unnamed(error.text or "", BROKEN_OFF) == []
+
+
+def test_machines_that_were_not_provisioned_are_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machines = Machines(tmp_path, monkeypatch, answer("broken", BROKEN), answer("up", READY))
+    assert machines.ci("--wait", "600").exit_code == 1
+    suites = _checked(machines.junit)
+    assert _results(suites["up"]) == {("machine", "came up"): "passed", RUN: "skipped"}
+    (skipped,) = suites["up"].iter("skipped")
+    assert unnamed(skipped.text or "", "broken") == []
+    assert _results(suites["broken"]) == {("machine", "came up"): "error"}

@@ -31,7 +31,7 @@ from gpunode.fleet.engine.readings import cluster_report
 from gpunode.fleet.engine.remote import Outcome as WorkerOutcome
 from gpunode.fleet.page import of_drift, of_rollout
 from gpunode.fleet.page.view import counts, map_rows
-from gpunode.fleet.reports.document import document, schema
+from gpunode.fleet.reports.document import document
 from gpunode.fleet.reports.findings_text import report_text
 from gpunode.fleet.reports.junit import write_junit
 from gpunode.fleet.reports.prometheus import metrics
@@ -41,7 +41,6 @@ from gpunode.fleet.rollout.choice import RunResult
 from gpunode.fleet.rollout.conduct import Hands, conduct
 from gpunode.fleet.rollout.document import document as rollout_document
 from gpunode.fleet.rollout.document import exit_code
-from gpunode.fleet.rollout.document import schema as rollout_schema
 from gpunode.fleet.rollout.entries import Ended, Resumed
 from gpunode.fleet.rollout.journal import Journal
 from gpunode.fleet.rollout.opening import Asked, Request, begun
@@ -54,8 +53,9 @@ from gpunode.history.told import told
 from gpunode.history.writing import record
 from gpunode.kubernetes.device_plugin.pod_security import NAMESPACE
 from gpunode.kubernetes.helm.change import RELEASE as DECLARED
+from gpunode.kubernetes.nodes.cordon import CORDON
 from gpunode.node.plan import Plan
-from tests.reference.schemas import changes_schema, findings_schema
+from tests.reference.schemas import changes_schema, drift_schema, findings_schema, rollout_schema
 from tests.support.cluster_fleet import Fleet, fleet
 from tests.support.rollout_waves import AT
 from tests.support.snapshots import COLUMNS, check_snapshot
@@ -90,7 +90,7 @@ def _samples(reports: tuple[NodeReport, ...], of: str) -> dict[tuple[str, ...], 
 
 def _document(reports: tuple[NodeReport, ...], number: int = 0) -> dict[str, Any]:
     found = document(reports, Call("fleet.py"), "1", BEGIN + timedelta(minutes=30 * number))
-    jsonschema.validate(json.loads(json.dumps(found)), schema())
+    jsonschema.validate(json.loads(json.dumps(found)), drift_schema())
     return found
 
 
@@ -112,7 +112,7 @@ def test_a_missing_release_is_the_clusters_in_every_report_whichever_node_answer
     bad = {*next(key for key in series if key[0] == "gpunode_cluster_finding")[1:]}
     assert bad == {"admin@prod", "device-plugin.helm-release", "device_plugin", "drift", RELEASE}
     assert not any(RELEASE in key for key in _samples(without_first, "node"))
-    write_junit(without_first, tmp_path / "drift.xml")
+    write_junit(without_first, tmp_path / "drift.xml", "gpunode drift", {})
     suites = ElementTree.parse(tmp_path / "drift.xml").getroot().findall("testsuite")
     assert [(each.get("failures"), each.get("errors")) for each in suites] == [
         ("0", "1"), ("0", "0"), ("0", "0"), ("1", "0"),
@@ -133,6 +133,18 @@ def test_the_cluster_is_judged_wherever_a_node_of_it_is(
     cluster = cluster_of(reports)
     assert (cluster is not None) is judged is (_document(reports)["cluster"] is not None)
     assert cluster is None or _bad(cluster.findings) == [RELEASE]
+
+
+def test_a_refused_node_decides_nothing_in_the_cluster_and_no_run_gives_it_back(tmp_path: Path) -> None:
+    data = {"driver": {"version": "570.172.08"}, "cuda": {"version": "13.0"}}
+    for more, refused in (({}, False), (data, True)):
+        (folder := tmp_path / str(refused)).mkdir()
+        held = dict.fromkeys(NODES, CORDON.compared("drained", "none of gpunode's", False))
+        first, *_ = fleet(folder, NODES, more).inspect(cordons=held)
+        components = {item.component for item in first.findings}
+        (cordon,) = (item for item in first.findings if item.code == CORDON.code)
+        assert (cordon.remedy == CORDON.remedies[0]) != refused is cordon.by_person
+        assert ({"cuda", "device_plugin"} & components == {"cuda"}) is refused
 
 
 def test_a_cluster_that_does_not_answer_is_one_finding_of_its_own_and_not_known_of_its_nodes(lacking: Fleet) -> None:
@@ -208,7 +220,7 @@ def test_what_agents_report_ends_nothing_of_the_cluster(
     monkeypatch.setattr(bundles, "collected", lambda *_: (_good("gpu-1"), _good("gpu-2"), _good("gpu-3")))
     done = CliRunner().invoke(agent.collect, ["--output", "json", str(lacking.inventory)])
     collected = json.loads(done.stdout)
-    jsonschema.validate(collected, schema(optional=("cluster",)))
+    jsonschema.validate(collected, drift_schema(optional=("cluster",)))
     record(place, told({**collected, "at": (BEGIN + timedelta(minutes=30)).isoformat()}), "fleet.py")
     assert done.exit_code == 0 and _changes(place) == [("began", CLUSTER, RELEASE)]
 

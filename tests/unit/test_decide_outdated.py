@@ -132,11 +132,11 @@ def test_pods_are_back_when_others_are_ready_in_their_place() -> None:
         ((pod("c", PLUGIN, 2), pod("b", DAEMON, 2, ready=False)), "b is Running, not ready"),
         ((pod("c", PLUGIN, 2), pod("b", DAEMON, 2)), None),
     ):
-        said = still_coming(settings(), "gpu-1", view(*sets, *items), ("a",))
+        said = next(still_coming(settings(), "gpu-1", view(*sets, *items), ("a",)), None)
         assert (said is None) if reason is None else (reason in str(said))
     # No daemon is waited for where none is asked for.
     alone = settings(sharing={"strategy": "none"})
-    assert still_coming(alone, "gpu-1", view(*sets, pod("c", PLUGIN, 2)), ("a",)) is None
+    assert not list(still_coming(alone, "gpu-1", view(*sets, pod("c", PLUGIN, 2)), ("a",)))
 
 
 def test_a_node_that_shares_by_mps_no_more_is_back_when_feature_discovery_says_so() -> None:
@@ -146,7 +146,7 @@ def test_a_node_that_shares_by_mps_no_more_is_back_when_feature_discovery_says_s
     def said(label: str, **plugin: Any) -> str | None:
         of_node = replace(NODE, labels={**NODE.labels, MPS_CAPABLE: label})
         found = replace(view(*sets, back), nodes={"gpu-1": of_node})
-        return still_coming(settings(sharing={}, device_plugin=plugin), "gpu-1", found, ())
+        return next(still_coming(settings(sharing={}, device_plugin=plugin), "gpu-1", found, ()), None)
 
     assert MPS_CAPABLE in str(said("true", gfd=True, nfd="present")) and said("false", gfd=True, nfd="present") is None
     # Without it the label is gpunode's, or a person's; and of a person's own entry nobody knows what it shares by.

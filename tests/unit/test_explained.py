@@ -6,7 +6,9 @@ SIMULATED: apt's programs, and pyinfra's host; sh is real.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,14 +16,14 @@ from unittest.mock import Mock
 
 import pytest
 from paramiko import SSHClient as ParamikoClient
-from pyinfra.api import StringCommand
+from pyinfra.api import FunctionCommand, StringCommand
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
-from gpunode.base.explanations import KEPT, UNDOING
+from gpunode.base.explanations import ENDING, KEPT, UNDOING
 from gpunode.base.run_context import FAILURE_REASONS
 from gpunode.fleet import run_end
 from gpunode.operations.apt_shell import APT_GET, FINISH, MARK, READ_LISTS, REFRESH
-from gpunode.operations.failure import explained_command
+from gpunode.operations.failure import explained_command, fail, node_operation
 from gpunode.operations.keeping import KEEPING
 from gpunode.operations.script import command_with_input, encoded, script, script_command
 from gpunode.operations.transaction import transaction_text
@@ -192,3 +194,26 @@ def test_apt_waits_for_locks_as_long_as_the_node_says_or_five_minutes(apt: Apt, 
     apt.program("apt-config", f'echo "{configured}"')
     apt.program("apt-get", 'echo "$@"')
     assert f"DPkg::Lock::Timeout={seconds} " in apt.run(f"{APT_GET}apt_get install x").stdout
+
+
+@pytest.mark.pure
+def test_every_shell_command_of_an_operation_is_explained() -> None:
+    def steps() -> Iterator[Any]:
+        yield StringCommand("systemctl", "enable", "x")
+        yield script_command("true")
+        yield fail("no")
+
+    operation: Any = node_operation(steps)
+    raw, scripted, refusal = operation._inner()
+    assert raw.bits[-1] == scripted.bits[-1] == ENDING
+    assert isinstance(refusal, FunctionCommand)
+
+
+@pytest.mark.pure
+def test_no_operation_goes_round_that() -> None:
+    """pyinfra's own decorator would make an operation whose commands fail without a cause."""
+    folder = Path(__file__).parents[2] / "operations"
+    makers = [
+        path.name for path in folder.rglob("*.py") if re.search(r"^\s*@operation\b", path.read_text(), re.MULTILINE)
+    ]
+    assert makers == ["failure.py"]

@@ -53,6 +53,47 @@ def test_words_that_zypper_shares_with_dnf_are_zypper_s_where_it_failed_alone() 
     assert "zypper locks" in of_zypper.remedy and "zypper" not in of_dnf.remedy
 
 
+JOURNAL = (
+    "Job for containerd.service failed because the control process exited with error code.",
+    "modprobe: FATAL: Module overlay not found in directory /lib/modules/6.18.44",
+    "containerd.service: Failed with result 'exit-code'.",
+)
+
+
+def test_what_the_script_finds_counts_before_harmless_lines_of_a_journal() -> None:
+    undoing = ["gpunode: containerd is DOWN", "gpunode: remedy: start it", "gpunode: exit status 1"]
+    (found,) = failure([*JOURNAL, "gpunode: after 30 s containerd is failed", f"gpunode: {UNDOING}", *undoing], "sh")
+    assert found.cause.startswith("after 30 s containerd is failed") and JOURNAL[-1] in found.cause
+    assert found.cause.endswith("containerd is DOWN")
+    assert "journalctl -u containerd.service" in found.remedy and "start it" in found.remedy
+    assert "overlay" not in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("lines", "program", "parts"),
+    [
+        (["a", "cp: error writing 'x'", "gpunode: exit status 3"], "env", ("cp", "3", "error writing 'x'")),
+        (["10%\r20%\x1b[0m", "gpunode: exit status 4"], "dnf", ("dnf", "10% 20%")),
+        (["gpunode: exit status 7"], "systemctl", ("systemctl", "7")),
+        (["gpunode: it fails:", "why", "because", "gpunode: exit status 1"], "sh", ("it fails: why, because",)),
+        (
+            ["curl: (23) Failure writing", "gpunode: no space is left at /var"],
+            "sh",
+            ("(23)", "/var"),
+        ),
+        (["GPU 0 is in use", "gpunode: a GPU is open in process 8 (python3)"], "sh", ("in use", "process 8 (python3)")),
+    ],
+)
+def test_words_that_nobody_knows_are_the_cause_themselves(lines: list[str], program: str, parts: tuple[str]) -> None:
+    (found,) = failure(lines, program)
+    assert [part for part in parts if part not in found.cause] == [] and found.remedy
+
+
+def test_a_process_with_an_open_gpu_is_named_only_where_the_words_are_of_that() -> None:
+    (found,) = failure(["nothing", "gpunode: a GPU is open in process 8 (python3)"], "sh")
+    assert "python3" not in found.cause
+
+
 @given(st.lists(st.text(max_size=300) | st.sampled_from(list(LINES)).flatmap(lambda line: st.text().map(line.__add__))))
 def test_whatever_is_printed_is_explained_in_one_line_each_and_never_an_error(lines: list[str]) -> None:
     zypper = [*lines, "gpunode: zypper exits 4"]

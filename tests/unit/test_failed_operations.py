@@ -150,8 +150,8 @@ FINDINGS: dict[str, dict[str, Any]] = {
         "lacks": ("secret", "10%\r", "[31m"),
     },
     "said": {
-        "holds": ("the GPU is in use by python3 (12)", "putting back"),
-        "lacks": ("noise", "gpunode:", "ended"),
+        "holds": ("the GPU is in use by python3 (12)",),
+        "lacks": ("gpunode:", "ended"),
         "remedy": "stop it",
     },
     "remedy": {"holds": ("the key is another one",), "lacks": ("pin the new key",), "remedy": "pin the new key"},

@@ -26,7 +26,7 @@ from gpunode.base.template import rendered
 from gpunode.components.dcgm.drop_ins import exporter_text
 from gpunode.facts.deb import AptRepository, DebPackages
 from gpunode.facts.families.dnf import DnfOffers, DnfRepository, DnfSimulation
-from gpunode.facts.families.dnf5 import Dnf5Offers, Dnf5Repository, Dnf5Simulation
+from gpunode.facts.families.dnf5 import Dnf5Offers, Dnf5Simulation
 from gpunode.facts.families.pacman import PacmanOffers, PacmanPackages, PacmanSimulation
 from gpunode.facts.families.rpm import RpmPackages
 from gpunode.facts.families.zypper import ZypperOffers, ZypperRepository, ZypperSimulation
@@ -157,7 +157,7 @@ def test_disabling_a_file_takes_its_name_and_text_to_the_letter(value: str) -> N
 def _of_one(value: str) -> dict[str, str]:
     """Return fact -> what it asks about a value."""
     repository = {"keyring": value, "source": value, "stamp": value, "uri": f"http://{value}"}
-    of_dnf: tuple[Any, ...] = (DnfRepository, Dnf5Repository, ZypperRepository)
+    of_dnf: tuple[Any, ...] = (DnfRepository, ZypperRepository)
     return {
         "File": File().command(path=value),
         "Unit": Unit().command(unit=value),

@@ -17,12 +17,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpunode import cli
-from gpunode.base.document import error_schema
 from gpunode.base.findings import NodeReport
 from gpunode.cli.no_result import documented
 from gpunode.cli.output import output_option, say_document
 from gpunode.fleet import drift
 from tests.reference.output import SCHEMAS
+from tests.reference.schemas import error_schema
 from tests.support import warm
 from tests.support.apply import GOOD, lab
 from tests.support.command_line import gpunode as command_line

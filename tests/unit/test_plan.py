@@ -18,7 +18,7 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass
 from gpunode.components.driver.state import DriverState, Service
 from gpunode.fleet.reports.plan_text import plan_text
-from gpunode.node import Node, recorded
+from gpunode.node import Node
 from gpunode.node.plan import plan
 from gpunode.node.recorded import FactsError, facts_json, read_facts, read_settings
 from gpunode.node.verdict import judge
@@ -27,6 +27,7 @@ from gpunode.system.boot import Kernel
 from gpunode.system.health import GpuHealth
 from gpunode.system.pci import PciGpu, PciGpus
 from tests.reference import plan as reference
+from tests.reference.schemas import facts_schema
 from tests.support import warm
 from tests.support.messages import unnamed
 from tests.support.verify import BARE, GOOD, SETTINGS
@@ -212,4 +213,4 @@ def test_a_plan_s_json_is_as_its_schema_says() -> None:
     schema = reference.plan_schema()
     for settings, node in ((SETTINGS, BARE), (settings_from({"driver": {"flavour": "proprietary"}}), BLACKWELL)):
         jsonschema.validate(plan(settings, node).to_json(), schema)
-    jsonschema.validate(GOOD.to_json(), recorded.schema())
+    jsonschema.validate(GOOD.to_json(), facts_schema())

@@ -7,9 +7,9 @@ import json
 import jsonschema
 import pytest
 
-from gpunode.fleet.rollout.entries import journal_schema
 from tests.reference import rollout
 from tests.reference.__main__ import DOCS, PAGES
+from tests.reference.schemas import journal_schema
 
 pytestmark = [pytest.mark.pure, pytest.mark.tier2]
 

@@ -19,11 +19,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport, NodeSummary
-from gpunode.fleet.reports.document import document, schema
+from gpunode.base.messages import Scope
+from gpunode.fleet.reports.document import document
 from gpunode.fleet.reports.junit import write_junit
 from gpunode.fleet.reports.prometheus import metrics, write_metrics
 from gpunode.node.verdict import summary
 from gpunode.system.health import GPU_MEMORY, NO_XIDS
+from tests.reference.schemas import drift_schema
 from tests.support.verify import GOOD as GOOD_NODE
 
 pytestmark = pytest.mark.pure
@@ -78,7 +80,7 @@ def test_the_document_names_its_schema_and_each_hosts_gravest_class() -> None:
     assert [item["what"] for item in found["hosts"]["gpu-2"]["findings"]] == [OK.what, DRIFT.what]
     del found["hosts"]["gpu-1"]["findings"][0]["class"]
     with pytest.raises(jsonschema.ValidationError, match="class"):
-        jsonschema.validate(found, schema())
+        jsonschema.validate(found, drift_schema())
 
 
 @given(st.lists(FINDINGS, max_size=4))
@@ -86,16 +88,16 @@ def test_whatever_a_node_said_each_report_can_be_read(
     tmp_path_factory: pytest.TempPathFactory, findings: list[Finding]
 ) -> None:
     reports = (NodeReport("gpu-1", tuple(findings)),)
-    jsonschema.validate(json.loads(json.dumps(document(reports, at=AT))), schema())
+    jsonschema.validate(json.loads(json.dumps(document(reports, at=AT))), drift_schema())
     path = tmp_path_factory.mktemp("junit") / "drift.xml"
-    write_junit(reports, path)
+    write_junit(reports, path, "gpunode drift", {})
     assert len(ElementTree.parse(path).getroot().findall(".//testcase")) == len(findings)
     bad = {(item.component, item.what, item.finding_class) for item in findings if item.finding_class != "ok"}
     assert sum(key[0] == "gpunode_node_finding" for key in samples(metrics(reports, 0))) == len(bad)
 
 
 def test_junit_has_a_suite_per_node_and_tells_failures_from_errors(tmp_path: Path) -> None:
-    write_junit(REPORTS, tmp_path / "drift.xml")
+    write_junit(REPORTS, tmp_path / "drift.xml", "gpunode drift", {})
     root = ElementTree.parse(tmp_path / "drift.xml").getroot()
     counts = [[suite.get(key) for key in ("name", "tests", "failures", "errors")] for suite in root.iter("testsuite")]
     assert counts == [["gpu-1", "1", "0", "0"], ["gpu-2", "2", "1", "0"], ["gpu-3", "1", "0", "1"]]
@@ -103,6 +105,17 @@ def test_junit_has_a_suite_per_node_and_tells_failures_from_errors(tmp_path: Pat
     assert failure.attrib == {"type": "drift", "message": "actual false, desired true"}
     assert (failure.text or "").splitlines() == [
         f"code: {DRIFT.code}", f"cause: {DRIFT.cause}", f"remedy: {DRIFT.remedy}", "disruption: restart",
+    ]  # fmt: skip
+
+
+def test_a_suite_has_its_node_s_time_and_host(tmp_path: Path) -> None:
+    cluster = NodeReport("admin@prod", (OK,), scope=Scope.CLUSTER)
+    write_junit((REPORTS[0], REPORTS[2], cluster), tmp_path / "drift.xml", "gpunode drift", {"read": 2.25})
+    root = ElementTree.parse(tmp_path / "drift.xml").getroot()
+    # Jenkins' schema has no `skipped` there.
+    assert root.attrib == {"name": "gpunode drift", "tests": "3", "failures": "0", "errors": "1", "time": "2.25"}
+    assert [(suite.get("hostname"), suite.get("time")) for suite in root] == [
+        ("gpu-1", "2.25"), ("gpu-3", "2.25"), (None, "2.25"),
     ]  # fmt: skip
 
 
@@ -116,7 +129,7 @@ def test_what_is_not_known_counts_as_good_in_no_report(tmp_path: Path) -> None:
     found = document(reports, at=AT)
     assert found["counts"] == {"hosts": {"not known": 2}, "findings": {"not known": 2, "ok": 2}}
     assert found["exit_code"] == 2 and document(reports[1:], at=AT)["exit_code"] == 0
-    write_junit(reports, tmp_path / "drift.xml")
+    write_junit(reports, tmp_path / "drift.xml", "gpunode drift", {})
     root = ElementTree.parse(tmp_path / "drift.xml").getroot()
     counts = [
         [suite.get(key) for key in ("tests", "failures", "errors", "skipped")] for suite in root.iter("testsuite")

@@ -25,9 +25,9 @@ from gpunode.facts.node import Node
 from gpunode.fleet import drift
 from gpunode.fleet import nodes as fleet
 from gpunode.fleet.page.html import document_page
-from gpunode.fleet.rollout.document import schema
 from gpunode.fleet.run import child
 from gpunode.kubernetes.objects.decide import OWN_OBJECTS
+from tests.reference.schemas import rollout_schema
 from tests.support.how_to import snippet
 from tests.support.messages import unnamed
 from tests.support.rollout_command import SECONDS, alive, enter, lab, pyinfra_of, until, with_default_signals
@@ -45,7 +45,7 @@ def document(*options: str) -> dict[str, Any]:
     done = rollout("--json", *options)
     found: dict[str, Any] = json.loads(done.stdout)
     assert found["exit_code"] == done.exit_code
-    jsonschema.validate(found, schema())
+    jsonschema.validate(found, rollout_schema())
     return found
 
 

@@ -26,7 +26,7 @@ from gpunode.fleet.rollout import place as rollouts
 from gpunode.fleet.rollout.choice import RunResult
 from gpunode.fleet.rollout.conduct import Hands, conduct
 from gpunode.fleet.rollout.document import exit_code
-from gpunode.fleet.rollout.entries import Ended, Outcome, Resumed, WaveBegun, WaveEnded, journal_schema
+from gpunode.fleet.rollout.entries import Ended, Outcome, Resumed, WaveBegun, WaveEnded
 from gpunode.fleet.rollout.journal import Journal, JournalError
 from gpunode.fleet.rollout.opening import Asked, ChangedError, difference, refuse_beside, resumable
 from gpunode.fleet.rollout.place import (
@@ -41,6 +41,7 @@ from gpunode.fleet.rollout.place import (
 )
 from gpunode.fleet.rollout.progress import Progress, Wave
 from gpunode.settings import settings_from
+from tests.reference.schemas import journal_schema
 from tests.support.messages import unnamed
 from tests.support.rollout_waves import AT, PASSED, report, rollout
 

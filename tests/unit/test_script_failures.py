@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyinfra.api import QuoteString
 
 from gpunode.base.explanations import failure
 from gpunode.base.shell_file import script_file
 from gpunode.components.mig.boot import FUNCTIONS as MIG
 from gpunode.facts.boot import INITRAMFS
+from gpunode.facts.families.pacman import LOCK
 from gpunode.operations.apt_shell import APT_GET, HOLD, NOT_OLDER, READ_LISTS
 from gpunode.operations.families import FAMILIES
-from gpunode.operations.families.pacman import LOCK
 from gpunode.operations.repositories import PINNED_KEY
 from gpunode.operations.runfile_scripts import FETCH, INSTALLER, RUNFILE
 from gpunode.operations.script import STANDARD_INPUT, encoded, script
@@ -295,7 +294,7 @@ class Case:
 
 def _sent(command: Any) -> str:
     """Return the text of a command's script."""
-    return next(bit.obj for bit in command.bits if isinstance(bit, QuoteString) and bit.obj.startswith("set -eu"))
+    return next(text for bit in command.bits if (text := str(getattr(bit, "obj", ""))).startswith("set -eu"))
 
 
 def _install(manager: str) -> str:

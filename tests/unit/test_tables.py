@@ -16,7 +16,7 @@ from gpunode.base import explanations, tables, versions
 from gpunode.base.tables import reading
 from gpunode.base.tables.runtimes import Toolkit
 from gpunode.cli.plan import plan
-from gpunode.system import pci_table
+from tests import pci_table
 from tests.support.how_to import snippet
 
 pytestmark = pytest.mark.pure
@@ -89,13 +89,13 @@ def test_the_cuda_table_knows_drivers_and_what_it_dropped() -> None:
     assert volta == ["13.0", "13.1"] and not table.dropped_generations("12.9")
 
 
-@pytest.mark.parametrize("product", tables.pci_rule().examples)
+@pytest.mark.parametrize("product", pci_table.RULE["examples"])
 def test_the_pci_table_agrees_with_the_examples_in_generation_and_chip(product: str) -> None:
-    example = tables.pci_rule().examples[product]
-    for device in map(tables.pci_device, example.ids):
-        assert device is not None and device.generation == example.generation
+    example = pci_table.RULE["examples"][product]
+    for device in map(tables.pci_device, example["ids"]):
+        assert device is not None and device.generation == example["generation"]
         if device.chip != "unknown" and device.generation != "grace-hopper":
-            assert tables.pci_rule().chip_prefix[device.chip[:2]] == device.generation
+            assert pci_table.RULE["chip_prefix"][device.chip[:2]] == device.generation
 
 
 def test_the_pci_table_records_its_origin_and_licence() -> None:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from gpunode.base.tables.driver_versions import Cuda, CudaRunfile, DriverRunfile, Drivers, Minimum
-from gpunode.base.tables.hardware import Health, Mig, PciDevice, PciRule
+from gpunode.base.tables.hardware import Health, Mig, PciDevice
 from gpunode.base.tables.reading import Table, TableError, checked, content, text
 from gpunode.base.tables.reading import table as _table
 from gpunode.base.tables.runtimes import Containerd, DockerClient, Toolkit
@@ -28,7 +28,7 @@ mig = _table(Mig, "mig.yaml")
 # Product (`H100`, `RTX PRO 6000`) -> oldest driver with MIG on it.
 mig_minimum_driver = _table(Table[str, str], "minimums.yaml", "mig_minimum_driver")  # type: ignore[type-abstract]
 minimums = _table(tuple[Minimum, ...], "minimums.yaml", "minimums")
-pci_rule = _table(PciRule, "pci.yaml")
+multi_node_nvlink = _table(tuple[str, ...], "pci.yaml", "multi_node_nvlink")
 # Family -> package of a container runtime -> the packages that its manager would remove for it.
 removals_of_runtimes = _table(Table[str, Table[str, tuple[str, ...]]], "runtimes.yaml", "removes")  # type: ignore[type-abstract]
 toolkit = _table(Toolkit, "toolkit.yaml")

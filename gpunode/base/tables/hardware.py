@@ -1,4 +1,4 @@
-"""What is known of GPUs: pci.yaml, pci_ids.json, mig.yaml and health.yaml."""
+"""What is known of GPUs: pci_ids.json, mig.yaml and health.yaml."""
 
 from __future__ import annotations
 
@@ -33,27 +33,6 @@ class Health:
     source: str
     critical_xids: Table[int, CriticalXid]
     recovery_xid: RecoveryXid
-
-
-@dataclass(frozen=True)
-class PciExample(Row):
-    """Hold PCI device ids (upper-case hex) that are known to be of one generation."""
-
-    ids: tuple[str, ...]
-    generation: str
-
-
-@dataclass(frozen=True)
-class PciRule:
-    """Hold pci.yaml: NVIDIA's vendor id, chip prefix -> generation, and checked examples by product.
-
-    `multi_node_nvlink` are words in the names of GPUs whose NVLink reaches other machines.
-    """
-
-    vendor: str
-    chip_prefix: Table[str, str]
-    examples: Table[str, PciExample]
-    multi_node_nvlink: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from gpunode.base.comparison import (
     by_hand,
     file_message,
     finding_message,
+    pending,
     running_configuration,
 )
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
@@ -158,16 +159,8 @@ def _modes_without_mps(desired: Desired, gpus: Sequence[Gpu], mps_pids: Sequence
 
 
 def waiting(item: Finding, waits: str) -> Finding:
-    """Return a difference as pending, for the settings do not allow what the clients would feel."""
-    if not bad(item):
-        return item
-    return replace(
-        item,
-        finding_class=FindingClass.RESTART_PENDING,
-        cause=waits,
-        remedy=_END_CLIENTS,
-        disruption=Disruption.restart,
-    )
+    """Return a difference as pending: the settings do not allow a restart that interrupts clients."""
+    return pending(replace(item, finding_class=FindingClass.DRIFT), waits, _END_CLIENTS) if bad(item) else item
 
 
 def _findings(desired: Desired, actual: Mps, gpus: Sequence[Gpu], to_come: MpsChange) -> Iterator[Finding]:

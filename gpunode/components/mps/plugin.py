@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpunode.base.probe_output import cells, repeated, values
-from gpunode.base.reading import ParseError, Reading
+from gpunode.base.probe_output import cells, number, repeated, values
+from gpunode.base.reading import Reading
 
 # The chart's default for mps.root, and the GPU Operator's.
 ROOT = "/run/nvidia/mps"
@@ -97,20 +97,20 @@ def parse_plugin_mps(lines: list[str]) -> PluginMps:
             resource=resource,
             answers=answers == "yes",
             percentage=percentages.get(resource) or None,
-            limits=tuple((_number(index), limit) for _, index, limit in of(resource, "limit")),
+            limits=tuple((number(index), limit) for _, index, limit in of(resource, "limit")),
             servers=tuple(
-                PluginServer(_number(pid), state if state in _STATES else None)
+                PluginServer(number(pid), state if state in _STATES else None)
                 for _, pid, state in of(resource, "server")
             ),
-            clients=tuple(_number(pid) for _, pid in of(resource, "client")),
-            errors=_number(errors),
+            clients=tuple(number(pid) for _, pid in of(resource, "client")),
+            errors=number(errors),
             last_error=last or None,
-            users=tuple(sorted(map(_number, users.split()))),
+            users=tuple(sorted(map(number, users.split()))),
         )
         for resource, answers, errors, last, users in rows["daemon"]
     )
     processes = tuple(_processes(repeated(lines, "smi")))
-    mps_processes = tuple(map(_number, repeated(lines, "mps_process")))
+    mps_processes = tuple(map(number, repeated(lines, "mps_process")))
     daemons = tuple(sorted(daemons, key=lambda each: each.resource))
     return PluginMps(values(lines).get("program"), daemons, processes, mps_processes)
 
@@ -125,11 +125,5 @@ def _processes(lines: list[str]) -> Iterator[GpuProcess]:
         elif divided and key in ("Process ID", "Type", "Name"):
             found[key] = value
         if key == "Name" and found.keys() == {"Process ID", "Type", "Name"}:
-            yield GpuProcess(gpu, _number(found["Process ID"]), found["Type"], found["Name"])
+            yield GpuProcess(gpu, number(found["Process ID"]), found["Type"], found["Name"])
             found.clear()
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 20):
-        raise ParseError(f"not a number: {text[:40]!r}")
-    return int(text)

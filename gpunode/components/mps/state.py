@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from gpunode.base.probe_output import cells, repeated, values
+from gpunode.base.probe_output import cells, number, repeated, timestamp, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.components.mps.daemon import FOLDER, NODE
 from gpunode.system.service import seconds
@@ -91,12 +91,12 @@ def parse_mps(lines: list[str]) -> Mps:
                 active=active == "active",
                 enabled=starts_at_boot(enabled),
                 answers=answers == "yes",
-                stale=bool(started) and _time(written) > seconds(started),
+                stale=bool(started) and timestamp(written) > seconds(started),
                 settings=digest or None,
                 readings=tuple(readings.get(unit, ())),
-                servers=_number(servers),
-                clients=None if clients == "?" else _number(clients),
-                errors=_number(errors),
+                servers=number(servers),
+                clients=None if clients == "?" else number(clients),
+                errors=number(errors),
                 last_error=last or None,
                 exclusive=exclusive == "yes" if exclusive else None,
             )
@@ -115,16 +115,3 @@ def parse_mps(lines: list[str]) -> Mps:
 def _name(line: str) -> str:
     """Return the name of a daemon by its unit, by which they are told: a GPU's index, or behind these the node's."""
     return line.partition("\t")[0].removeprefix("nvidia-mps@").removesuffix(".service")
-
-
-def _time(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError as error:
-        raise ParseError(f"not a time: {text[:40]!r}") from error
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal():
-        raise ParseError(f"not a number: {text[:40]!r}")
-    return int(text)

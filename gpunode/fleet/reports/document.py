@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from gpunode.base.document import COUNT, ERRORS, MAYBE, OF_CALL, TEXT, TEXTS, document_schema, each, head, objects
 from gpunode.base.document import REPORT_SCHEMA as SCHEMA
-from gpunode.base.findings import Finding, FindingClass, NodeReport, cluster_of, nodes_of, verdict, worst
+from gpunode.base.document import head
+from gpunode.base.findings import NodeReport, cluster_of, nodes_of, verdict, worst
 from gpunode.fleet.call import SOME_CALL, Call
 
 
@@ -46,39 +46,3 @@ def document(
 
 def _findings(report: NodeReport) -> dict[str, Any]:
     return {"class": worst(report.findings).value, "findings": [item.to_json() for item in report.findings]}
-
-
-def schema(optional: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the JSON schema of the document; optional: the keys that may be missing."""
-    classes = [item.value for item in FindingClass]
-    fields = Finding("", FindingClass.OK, "", code="").to_json()
-    count = {"type": "object", "propertyNames": {"enum": classes}, "additionalProperties": COUNT}
-    finding = dict.fromkeys(fields, MAYBE) | {
-        "code": TEXT,
-        "component": TEXT,
-        "what": TEXT,
-        "class": {"enum": classes},
-    }
-    items = {"type": "object", "required": sorted(finding), "properties": {**finding, "log": TEXT}}
-    judged = {"class": {"enum": classes}, "findings": {"type": "array", "items": items}}
-    host = objects({"at": MAYBE, "summary": _summary(), **judged})
-    cluster = {"anyOf": [objects({"name": TEXT, **judged}), {"type": "null"}]}
-    counts = {"hosts": count, "findings": count}
-    keys = {"errors": ERRORS, "cluster": cluster, "hosts": each(host)}
-    return document_schema(SCHEMA, counts, (0, 1, 2), keys, OF_CALL, optional)
-
-
-def _summary() -> dict[str, Any]:
-    """Return the schema of what a node is; null where it could not be read."""
-    counts = dict.fromkeys(("gpus_on_bus", "gpus"), COUNT)
-    texts = dict.fromkeys(("operating_system", "kernel"), TEXT)
-    maybe = dict.fromkeys(("driver", "driver_flavour", "cuda", "toolkit", "gpunode"), MAYBE)
-    return {"anyOf": [objects({**texts, **maybe, **counts, "gpu_models": TEXTS}), {"type": "null"}]}
-
-
-def apply_schema() -> dict[str, Any]:
-    """Return the JSON schema of what `gpunode apply` prints: the same, and which hosts were not judged, and why."""
-    found = schema()
-    found["properties"] |= {"left_alone": each(TEXT), "log": MAYBE}
-    found["required"] += ["left_alone", "log"]
-    return found

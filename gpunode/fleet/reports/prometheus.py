@@ -26,7 +26,8 @@ def metrics(reports: Iterable[NodeReport], checked_at: float, took: float = 0, g
     """
     reports = tuple(reports)
     registry = CollectorRegistry()
-    _findings(reports, registry)
+    for scope in sorted({Scope.NODE, *(report.scope for report in reports)}, reverse=True):
+        _findings([report for report in reports if report.scope is scope], scope, registry)
     _waiting(nodes_of(reports), registry)
     _summaries(nodes_of(reports), registry)
     built = Gauge("gpunode_build_info", "1; gpunode's version.", ["version"], registry=registry)
@@ -38,26 +39,16 @@ def metrics(reports: Iterable[NodeReport], checked_at: float, took: float = 0, g
     return generate_latest(registry)
 
 
-def _findings(reports: tuple[NodeReport, ...], registry: CollectorRegistry) -> None:
-    """Add what is found of the nodes, and of the cluster: gpunode_cluster_state has the label cluster, and so on."""
-    for scope in sorted({Scope.NODE, *(report.scope for report in reports)}, reverse=True):
-        _of_scope([report for report in reports if report.scope is scope], scope, registry)
+def _findings(reports: Iterable[NodeReport], scope: Scope, registry: CollectorRegistry) -> None:
+    """Add what is found of the nodes, or of the cluster: gpunode_cluster_state has the label cluster, and so on."""
 
-
-def _of_scope(reports: Iterable[NodeReport], scope: Scope, registry: CollectorRegistry) -> None:
     def gauge(name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"gpunode_{scope}_{name}", text.format(scope), [scope, *labels], registry=registry)
 
     state = gauge("state", "1 for the worst class among a {}'s findings, 0 for the others.", "class")
     count = gauge("findings", "How many findings of a component are of a class.", "component", "class")
-    bad = gauge(
-        "finding",
-        "1 for each finding that differs from what is desired, or is not known.",
-        "component",
-        "what",
-        "class",
-        "code",
-    )
+    of_each = "1 for each finding that differs from what is desired, or is not known."
+    bad = gauge("finding", of_each, "component", "what", "class", "code")
     for report in reports:
         gravest = worst(report.findings)
         for kind in FindingClass:

@@ -38,8 +38,9 @@ def left_out(report: NodeReport, everyone: bool, allowed: Disruption = Disruptio
     allowed: disruption.allow of its settings: a run does nothing about what waits for more than that
     """
     classes = {item.finding_class for item in report.findings}
-    if FindingClass.UNREACHABLE in classes or FindingClass.UNSUPPORTED in classes:
-        return _left(report, worst(report.findings))
+    for kind in (FindingClass.UNREACHABLE, FindingClass.UNSUPPORTED):
+        if kind in classes:
+            return _left(report, kind)
     # A run mends it, where the settings allow that.
     healed = [item for item in report.findings if item.finding_class in _HEALED_BY_A_RUN and not item.by_person]
     if any(not _waits(item, allowed) for item in healed):

@@ -11,13 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gpunode.base.document import COUNT, DRAFT, ERRORS, MAYBE, TEXT, TEXTS
 from gpunode.base.document import ROLLOUT_SCHEMA as SCHEMA
-from gpunode.base.document import objects as _object
 from gpunode.base.findings import EXIT_CODES, ExitCode, Finding, FindingClass, gravest
 from gpunode.fleet.reports.run_end import how_it_ended, run_ends, why_failed
 from gpunode.fleet.rollout.choice import RUN_FAILED, RunResult
-from gpunode.fleet.rollout.entries import Outcome, Policy
+from gpunode.fleet.rollout.entries import Outcome
 from gpunode.fleet.rollout.journal import JournalError
 from gpunode.fleet.rollout.place import name_holder, run_lock
 from gpunode.fleet.rollout.progress import Progress, Wave, WaveRecord, waves_to_come
@@ -87,7 +85,6 @@ def result(nodes: Sequence[str], code: int, printed: bytes, log: str, progress: 
     return RunResult({end.name: why_failed(end) or other for end in ends if end.name in failed})
 
 
-_COUNTED = ("passed", "failed", "untouched", "left_out", "under_way")
 # What a node must pass behind its wave; the cluster where it is a node of one (gpunode/fleet/rollout/choice.py).
 GATE = ("run", "drift", "cluster")
 
@@ -175,40 +172,3 @@ def _wave(record: WaveRecord, files: Path | None) -> dict[str, Any]:
 def _outcome(outcome: Outcome) -> dict[str, Any]:
     found = outcome.model_dump(mode="json")
     return {"class": found.pop("finding_class"), **found}
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON schema of the document."""
-    text, maybe, names = TEXT, MAYBE, TEXTS
-    kind = {"enum": ["canary", "wave", "retry"]}
-    number = {"type": "integer", "minimum": 1}
-    classes = {"enum": [item.value for item in FindingClass]}
-    node = _object({"class": classes, "passed": {"type": "boolean"}, "reason": maybe, "remedy": maybe, "code": maybe})
-    outcome = {"anyOf": [node, {"type": "null"}]}
-    nodes = {"type": "object", "additionalProperties": outcome}
-    wave = {"number": number, "kind": kind, "begun": text, "ended": maybe, "log": maybe, "nodes": nodes}
-    wave |= {"cluster": outcome}
-    left_out = _object({"class": classes, "reason": text, "code": maybe})
-    keys = {
-        "schema": {"const": SCHEMA},
-        "gpunode": text,
-        "inventory": text,
-        "set": names,
-        "begun": text,
-        "at": text,
-        "counts": _object({"nodes": _object({name: COUNT for name in _COUNTED})}),
-        "state": {"enum": ["planned", "at work", "finished", "stopped", "paused", "interrupted"]},
-        "reason": maybe,
-        "code": maybe,
-        "exit_code": {"enum": [0, 1, 2]},
-        "errors": ERRORS,
-        "gate": names,
-        "policy": Policy.model_json_schema(),
-        "journal": maybe,
-        "waves": {"type": "array", "items": _object(wave)},
-        "cluster": outcome,
-        "to_come": {"type": "array", "items": _object({"number": number, "kind": kind, "nodes": names})},
-        "untouched": names,
-        "left_out": {"type": "object", "additionalProperties": left_out},
-    }
-    return {"$schema": DRAFT, **_object(keys)}

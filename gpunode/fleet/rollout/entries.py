@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic_core import from_json
@@ -149,8 +149,3 @@ def read_entry(line: bytes) -> Begun | WaveBegun | WaveEnded | Ended | Resumed:
     if isinstance(found, dict) and (reason := newer(found, FORMAT, "format")):
         raise ValueError(f"{reason}; {UPDATE}")
     return _ENTRY.validate_json(line)
-
-
-def journal_schema() -> dict[str, Any]:
-    """Return the JSON schema of a journal's line."""
-    return _ENTRY.json_schema()

@@ -217,12 +217,8 @@ def restarts_daemon(names: Sequence[str], view: View) -> bool:
     return any(pod.name in names and (pod.daemon_set or "").endswith(MPS_DAEMON) for pod in view.pods)
 
 
-def still_coming(settings: Settings, node: str, view: View, removed: Sequence[str]) -> str | None:
-    """Return what is not there yet on a node whose pods were removed; None where all of them are back, and ready."""
-    return next(_still_coming(settings, node, view, removed), None)
-
-
-def _still_coming(settings: Settings, node: str, view: View, removed: Sequence[str]) -> Iterator[str]:
+def still_coming(settings: Settings, node: str, view: View, removed: Sequence[str]) -> Iterator[str]:
+    """Yield what is missing on a node whose pods were removed; nothing where all of them are back and ready."""
     plugin, shares = settings.device_plugin, settings.sharing.strategy == "mps"
     labels = view.nodes[node].labels if node in view.nodes else {}
     if plugin.gfd and plugin.config_name is None and not shares and labels.get(MPS_CAPABLE) == "true":

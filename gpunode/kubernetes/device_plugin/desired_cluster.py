@@ -102,20 +102,16 @@ def nodes_of(hosts: Mapping[str, Settings]) -> dict[str, Settings]:
     return hosts_by(BY_CHART, hosts)
 
 
-def desired_cluster(
-    hosts: Mapping[str, Settings], mig_states: Mapping[str, str] | None = None
-) -> DesiredCluster | None:
+def desired_cluster(hosts: Mapping[str, Settings]) -> DesiredCluster | None:
     """Return what the cluster of these hosts is to get, None where none of them is a node of one.
 
-    The settings have been judged: all nodes have the same, as far as they must. `mig_states` is host -> the state of
-    its MIG configuration, as far as it is known.
+    The settings have been judged: all nodes have the same, as far as they must.
     """
     nodes = nodes_of(hosts)
     if not nodes:
         return None
     first = next(iter(nodes.values()))
     by_class = any(map(needs_runtime_class, nodes.values()))
-    states = mig_states or {}
     return DesiredCluster(
         kubernetes=first.kubernetes,
         plugin=first.device_plugin,
@@ -126,9 +122,7 @@ def desired_cluster(
             next((each.gpu_operator for each in nodes.values() if each.device_plugin.method == METHOD), None),
         ),
         runtime_class=runtime_class(first.kubernetes.version) if by_class else None,
-        labels={
-            node_name(host, settings): wanted_labels(settings, states.get(host)) for host, settings in nodes.items()
-        },
+        labels={node_name(host, settings): wanted_labels(settings) for host, settings in nodes.items()},
     )
 
 

@@ -18,7 +18,6 @@ from gpunode.kubernetes.nodes.configuration import configuration
 from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, SERVED_BY, owned, wanted_labels
 from gpunode.kubernetes.objects.own_objects import SELECTED_BY, marked
 from gpunode.kubernetes.objects.runtime_class import NAME, runtime_class
-from gpunode.kubernetes.objects.runtime_class import NAME as NVIDIA
 from gpunode.kubernetes.other_plugins import desired as other_plugins
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART, needs_runtime_class, node_name
@@ -77,7 +76,7 @@ def _daemon_set(plugin: DevicePluginSettings, entry: str, by_class: bool, with_m
         ],
     }
     if by_class:
-        pod["runtimeClassName"] = NVIDIA
+        pod["runtimeClassName"] = NAME
     template = {"metadata": {"labels": pods}, "spec": pod}
     return {
         "apiVersion": "apps/v1",

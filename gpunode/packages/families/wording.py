@@ -60,15 +60,13 @@ _WORDS: Mapping[str, Wording] = MappingProxyType(
         ),
         "dnf": replace(_DNF, elsewhere=MappingProxyType({"dkms": "EPEL, whose repository has to be enabled first"})),
         "dnf5": _DNF,
-        "zypper": Wording(
-            installed="rpm -qa",
-            owner="rpm -qa --filesbypkg | grep",
+        "zypper": replace(
+            _DNF,
             install="zypper install",
             again="zypper install --force",
             remove="zypper remove",
             offered="zypper search -s",
             unfinished="`zypper verify`",
-            initramfs="dracut --force",
         ),
         "pacman": Wording(
             installed="pacman -Q",

@@ -94,7 +94,7 @@ def test_a_pod_of_the_cluster_s_exporter_is_refused(nodes: tuple[Node, ...], tmp
     (node,) = nodes
     pod = "/var/log/pods/gpu-operator_nvidia-dcgm-exporter-x7k2p_1"
     out(node, f"mkdir -p {pod}")
-    assert set(_bad(tmp_path, node)) == {"preflight"}
+    assert "preflight" in _bad(tmp_path, node)
     run = _run(tmp_path, node, code=1)
     assert "gpu-operator/nvidia-dcgm-exporter-x7k2p" in run.printed and "dcgm.enabled" in run.printed
     out(node, f"rmdir {pod}")

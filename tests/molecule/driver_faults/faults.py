@@ -149,11 +149,11 @@ _LIBRARY_URL = "/libnvidia-ml1_{version}-1_amd64.deb"
 
 FAULTS = (
     Fault(
-        "repository gone", ("127.0.0.1:8900 cannot be reached from the node", "whether the repository is up"),
+        "repository gone", ("no connection to its server comes about", "whether the server is up"),
         after_refresh="systemctl stop lab-mirror", mend="systemctl start lab-mirror",
     ),
     Fault(
-        "package file gone", (f"{_LIBRARY_URL} is gone (404", "have the mirror synchronized"),
+        "package file gone", (f"{_LIBRARY_URL} is not there: its server answers 404", "have the mirror synchronized"),
         now=_OVERLAY, after_refresh=f"rm {MIRROR}/cuda/*/x86_64/{_LIBRARY}", mend=_NO_OVERLAY,
     ),
     Fault(

@@ -231,7 +231,7 @@ def test_an_older_index_that_somebody_serves_again_is_not_taken(replayed: Node, 
     newer = inventory_with(tmp_path, {"gpu-1": {"repositories": asked, "toolkit": {"version": "1.18.0"}}})
     run = converge(inventory=newer)
     assert run.code == 1 and "Traceback" not in run.printed
-    for word in ("the index of the repository toolkit", OLD, NEW, "serves an old state", "toolkit.index"):
+    for word in ("the index of the repository toolkit", OLD, NEW, "an old state of it is served", "toolkit.index"):
         assert word in run.stderr, run.printed
     assert said(replayed, version) == before
     assert said(replayed, f"ls {LISTS}* 2>&1 || true").endswith("such file or directory")

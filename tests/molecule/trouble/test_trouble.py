@@ -112,7 +112,27 @@ def test_drift_tells_refused_unreachable_and_good_apart(tmp_path: Path) -> None:
     run = command("gpunode", "drift", "--json", inventory_with(tmp_path, data))
     assert run.code == 1, run.printed
     classes = {name: {item["class"] for item in items} for name, items in run.findings.items()}
-    assert classes == {"gpu-1": {"ok"}, "gpu-2": {"unsupported"}, "gpu-3": {"unreachable"}}
+    assert classes.pop("gpu-2") > {"unsupported", "drift"}
+    assert classes == {"gpu-1": {"ok"}, "gpu-3": {"unreachable"}}
+
+
+def test_what_is_broken_on_a_refused_node_is_reported_next_to_the_refusal(
+    tmp_path: Path, nodes: tuple[Node, ...]
+) -> None:
+    data: dict[str, dict[str, object]] = {"gpu-1": {"driver": {"branch": "570"}, "cuda": {"version": "13.0"}}}
+    path = inventory_with(tmp_path, data)
+    assert lab_nodes.run(nodes[0], "systemctl stop containerd").returncode == 0
+    try:
+        drift = command("gpunode", "drift", "--json", "--limit", "gpu-1", path)
+        run = converge("--limit", "gpu-1", inventory=path)
+    finally:
+        lab_nodes.run(nodes[0], "systemctl start containerd")
+    assert drift.code == 2, drift.printed
+    found = {item["code"]: item for item in drift.findings["gpu-1"] if item["class"] != "ok"}
+    assert {"preflight.cuda-driver-too-old", "containerd.service", "driver.loaded-module"} <= set(found)
+    assert found["containerd.service"]["actual"] == "stopped" and found["containerd.service"]["disruption"] is None
+    assert drift.payload["hosts"]["gpu-1"]["summary"]["driver"]
+    assert run.code == 1 and "containerd.service" in run.stderr, run.printed
 
 
 def test_a_node_that_hangs_and_one_with_a_broken_shell_are_told_of_and_hold_up_no_other(
