@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Generator, Iterator
+from copy import copy
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
@@ -20,9 +21,9 @@ from pyinfra.context import ctx_host
 
 from gpunode.base.decision import Decision
 from gpunode.base.errors import in_words
+from gpunode.base.explanations import ENDING
 from gpunode.base.reading import Unknown
 from gpunode.base.run_context import COMMAND_ERROR, FAILURE_REASONS
-from gpunode.operations.explained import ExplainedCommand, explained_command
 from gpunode.operations.phase import announced, is_announcing
 
 P = ParamSpec("P")
@@ -53,6 +54,15 @@ def reason_of(error: Exception) -> str:
     return (isinstance(error, PyinfraError) and COMMAND_ERROR.of(ctx_host.get())) or in_words(error)
 
 
+def explained_command(command: StringCommand) -> StringCommand:
+    """Return `command` as one whose output ends with its exit status, see gpunode.fleet.run_end.executed."""
+    if ENDING in command.bits:
+        return command
+    ending = copy(command)
+    ending.bits = (*command.bits, ENDING)
+    return ending
+
+
 def node_operation(function: Callable[P, Iterator[Any]]) -> PyinfraOperation[P]:
     """Make a pyinfra operation whose errors fail the one host that they happen on."""
 
@@ -61,8 +71,7 @@ def node_operation(function: Callable[P, Iterator[Any]]) -> PyinfraOperation[P]:
     def contained(*args: P.args, **kwargs: P.kwargs) -> Generator[Any, None, None]:
         try:
             for command in function(*args, **kwargs):
-                plain = isinstance(command, StringCommand) and not isinstance(command, ExplainedCommand)
-                yield explained_command(command) if plain else command
+                yield explained_command(command) if isinstance(command, StringCommand) else command
         except OperationRefused as refusal:
             yield fail(str(refusal))
         except Exception as error:

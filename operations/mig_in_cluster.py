@@ -22,7 +22,6 @@ from gpunode.kubernetes.device_plugin.others import DaemonSet, asking, leaving, 
 from gpunode.kubernetes.nodes.labels import LabelChange, before_mig
 from gpunode.operations.cluster_labels import is_taking_part, labels_changed, mig_at_work
 from gpunode.operations.control_plane import cluster_for, told
-from gpunode.operations.explained import ExplainedCommand
 from gpunode.operations.phase import is_executing
 from gpunode.operations.transaction import ENDED
 from gpunode.settings import Settings
@@ -83,7 +82,7 @@ def unsettled(node_of: Settings | None) -> Iterator[Any]:
     mig_at_work(True)
 
 
-class _Followed(ExplainedCommand):
+class _Followed(StringCommand):
     """A change of the MIG layout; where it fails, it is known whether it has ended."""
 
     def execute(self, state: State, host: Host, connector_arguments: Any) -> tuple[bool, CommandOutput]:

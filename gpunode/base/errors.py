@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from traceback import extract_tb
+from traceback import format_exception_only, walk_tb
 from typing import ClassVar
 
 from gpunode.base.messages import Code, command_error
@@ -16,12 +16,20 @@ INTERRUPTED = command_error(
 
 
 def in_words(error: BaseException) -> str:
-    """Return what to print of an exception: its own words, or that it is a defect of gpunode, and where."""
-    # Of these kinds are all that gpunode and its libraries raise with words for a person.
+    """Return what to print of an exception: its words, or that it is a defect of gpunode, and where.
+
+    Of an error in a user's own file, the form that Python gives it.
+    """
+    # Every kind but these has words for a person.
     if not isinstance(error, ArithmeticError | AssertionError | AttributeError | LookupError | NameError | TypeError):
         return " ".join(str(error).split()) or "it gave no reason"
-    found = extract_tb(error.__traceback__)
-    place = f" in {Path(found[-1].filename).name}, line {found[-1].lineno}" if found else ""
+    is_ours, place = True, ""
+    for frame, line in walk_tb(error.__traceback__):
+        file, name = frame.f_code.co_filename, str(frame.f_globals.get("__name__"))
+        if name.startswith("gpunode.") or "/lib/python" not in file:
+            is_ours, place = name.startswith("gpunode."), f" in {Path(file).name}, line {line}"
+    if not is_ours:
+        return " ".join(format_exception_only(error)[-1].split())
     return f"a defect of gpunode{place} ({error}): please report it"
 
 

@@ -21,8 +21,20 @@ _MOST = 3
 _CONSEQUENCES = {"killed", "script", "service", "build"}
 _URL = re.compile(r"(?:https?|file)://?[^\s'\"<>]+|(?<=' from )\S+(?= : )")
 # What gpunode's own scripts print.
-_OWN, _REMEDY = "gpunode: ", re.compile(r"^gpunode: remedy: *(?P<what>.*\S)")
+_OWN, OWN_CAUSE, OWN_REMEDY = "gpunode: ", "gpunode: cause:", "gpunode: remedy:"
+_REMEDY = re.compile(rf"^{OWN_REMEDY} *(?P<what>.*\S)")
 _ASIDE = re.compile(r"^gpunode: (?:remedy|caution|ended):")
+# What a transaction prints when it begins to undo its change: what fails after that is not the cause.
+UNDOING = "putting back what was there before"
+# What an undoing prints of a file that another program wrote since (templates/scripts/keeping.sh).
+KEPT = "; what it said is kept as "
+# Ends a command of gpunode. pyinfra reports that a command failed, not its exit status; and programs often leave out
+# that a file system is full, and who has the GPUs open.
+ENDING = """|| { status=$?; { echo "gpunode: exit status $status"
+timeout 5 df -lP 2>/dev/null | awk '$5 == "100%" {print "gpunode: no space is left at " $6}'
+for process in $(timeout 5 find /proc/[0-9]*/fd -maxdepth 1 -lname '/dev/nvidia[0-9]*' 2>/dev/null | cut -d / -f 3 |
+sort -nu); do echo "gpunode: a GPU is open in process $process ($(cat "/proc/$process/comm" 2>/dev/null))"; done
+} >&2; exit $status; }"""
 _ZYPPER = re.compile(r"gpunode: zypper exits (?P<code>\d{1,3})\b")
 _STATUS = re.compile(r"^gpunode: exit status (?P<what>\d+)$")
 _FULL = re.compile(r"^gpunode: no space is left at (?P<what>/.*)$")
@@ -31,6 +43,7 @@ _USER = re.compile(r"^gpunode: a GPU is open in (?P<what>process .*)$")
 _BUSY = re.compile(r"\bin use\b|\bbusy\b|already (?:be )?loaded", re.IGNORECASE)
 # The shell names itself so in its errors: it is called with that name.
 _SHELL = re.compile(r"gpunode: (?:line )?\d+: ")
+_PROGRAM = re.compile(r"(?!(?:env|sh)\s)(?P<name>[\w./-]+)")
 _NAME = re.compile(r"(?:/\S*/)?(?P<name>[a-z][\w.+-]*): ")
 # Kinds that give no cause where the script has one.
 _WEAK = _CONSEQUENCES | {"busy", "memory", "missing-module", "program", "smi"}
@@ -96,12 +109,12 @@ def rules(program: str) -> tuple[Rule, ...]:
 
 def explained(lines: Iterable[str], *programs: str) -> tuple[Explanation, ...]:
     """Return what lines that programs printed mean, in their order, each kind once and three at most."""
-    found = by_kind(lines, *programs)
-    consequences = _CONSEQUENCES & set(found)
-    return tuple(text for kind, text in found.items() if kind not in consequences or len(found) == len(consequences))
+    found = _by_kind(lines, *programs)
+    kinds = found.keys() - _CONSEQUENCES or found
+    return tuple(text for kind, text in found.items() if kind in kinds)
 
 
-def by_kind(lines: Iterable[str], *programs: str) -> dict[str, Explanation]:
+def _by_kind(lines: Iterable[str], *programs: str) -> dict[str, Explanation]:
     """Return kind -> what the lines mean, in their order, those that only follow from others among them."""
     found: dict[str, Explanation] = {}
     url = ""
@@ -117,43 +130,45 @@ def by_kind(lines: Iterable[str], *programs: str) -> dict[str, Explanation]:
     return found
 
 
-def failure(lines: list[str], undoing: list[str], program: str) -> tuple[Explanation, ...]:
-    """Return why a command failed, by what it printed: what is known of its words, else its words themselves.
-
-    lines: until it began to undo its change; undoing: after that; program: what it runs, where no word names it
-    """
-    lines, undoing = list(map(_plain, lines)), list(map(_plain, undoing))
-    own, words = _parted(lines)
-    left, _ = _parted(undoing)
-    after = f"; then: {'; '.join(left)}" if left else ""
-    remedy, retry = _named(_REMEDY, *lines, glue="; "), _named(_REMEDY, *undoing, glue="; ")
-    codes = [int(match["code"]) for line in lines if (match := _ZYPPER.search(line))]
-    of_zypper = bool(codes) or any("gpunode: signed by another key" in line for line in lines)
-    programs = (*(("zypper",) if of_zypper else ()), "node")
-    known = explained(lines, *programs)
-    if not known and codes:
-        advice = zypper_exits().get(codes[-1], _UNNAMED).remedy or "see /var/log/zypper.log on the node, and run again"
-        known = (Explanation(f"zypper failed: {zypper_meaning(codes[-1])}", advice),)
-    if own:
-        # The script knows better than words that follow from other ones, or that a journal has among others.
-        found = by_kind(lines, *programs)
-        known = tuple(text for text in known if text not in [found[kind] for kind in _WEAK & set(found)])
-        remedy = remedy or (found["service"].remedy if not known and "service" in found else "")
+def failure(lines: list[str], command: str) -> tuple[Explanation, ...]:
+    """Return why a command of gpunode failed, by what it printed: what its words mean, else the words themselves."""
+    lines = list(map(_plain, lines))
+    begun = next((number for number, line in enumerate(lines) if UNDOING in line), len(lines))
+    change, undoing = lines[:begun], lines[begun + 1 :]
+    own, words = _parted(change)
+    found, remedy = _known(change), _named(_REMEDY, *change, glue="; ")
+    # The script knows better than words that follow from other ones, or that a journal has among others.
+    kinds = found.keys() - _WEAK if own else found.keys() - _CONSEQUENCES or found
+    known = [text for kind, text in found.items() if kind in kinds]
+    if not known and "service" in found:
+        remedy = remedy or found["service"].remedy
     if remedy or not known:
         last = "; ".join(words[-_LAST:])
         cause = "; ".join(own) + (f" ({last})" if last and own and last not in own else "")
-        program = next((match["name"] for line in reversed(words) if (match := _NAME.match(line))), program)
-        status = _named(_STATUS, *lines, *undoing) or "unknown"
+        programs = (*map(_NAME.match, reversed(words)), _PROGRAM.match(command))
+        program = next((match["name"] for match in programs if match), "the operation's script")
+        status = _named(_STATUS, *lines) or "unknown"
         cause = cause or f"{program} failed with exit status {status}: {last or 'it printed nothing'}"
-        known = (Explanation(cause, remedy or _MEND), *known)
-    full = _named(_FULL, *lines, *undoing)
-    users = _named(_USER, *lines, *undoing) if any(map(_BUSY.search, lines)) else ""
+        known.insert(0, Explanation(cause, remedy))
+    full = _named(_FULL, *lines)
+    users = _named(_USER, *lines) if any(map(_BUSY.search, change)) else ""
     notes = (full and f" (no space is left at {full})") + (users and f" (a GPU is open in {users})")
-    remedy = known[0].remedy if known[0].remedy != _MEND or not retry else ""
-    if full and remedy == _MEND:
-        remedy = f"free room at {full} if the words are of that, else {_MEND}"
-    first = Explanation(known[0].cause + notes + after, "; ".join(filter(None, (remedy, retry))))
-    return (first, *known[1:])
+    left, _ = _parted(undoing)
+    after = f"; then: {'; '.join(left)}" if left else ""
+    remedy = "; ".join(filter(None, (known[0].remedy, _named(_REMEDY, *undoing, glue="; "))))
+    remedy = remedy or (full and f"free room at {full} if the words are of that, else ") + _MEND
+    return (Explanation(known[0].cause + notes + after, remedy), *known[1:])
+
+
+def _known(lines: list[str]) -> dict[str, Explanation]:
+    """Return kind -> what a script's lines mean; where zypper failed, by the rows of zypper, or its exit code."""
+    codes = [int(match["code"]) for line in lines if (match := _ZYPPER.search(line))]
+    of_zypper = bool(codes) or any("gpunode: signed by another key" in line for line in lines)
+    found = _by_kind(lines, *(("zypper",) if of_zypper else ()), "node")
+    if codes and not found:
+        advice = zypper_exits().get(codes[-1], _UNNAMED).remedy or "see /var/log/zypper.log on the node, and run again"
+        found = {"zypper": Explanation(f"zypper failed: {zypper_meaning(codes[-1])}", advice)}
+    return found
 
 
 def _plain(line: str) -> str:

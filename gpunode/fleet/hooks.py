@@ -129,11 +129,7 @@ def install() -> None:
     if os.environ.get("GPUNODE_HOOKS") == "off":
         return
     _wrap(State, "init", parallel, "_parallel")
-    _wrap(SSHConnector, "connect", connecting.without_delay)
-    _wrap(SSHConnector, "connect", connecting.patient, "_patient")
-    _wrap(SSHConnector, "connect", connecting.proxied, "_proxied")
-    _wrap(SSHConnector, "connect", connecting.contained, "_contained")
-    _wrap(SSHConnector, "connect", connecting.remedied, "_remedied")
+    _wrap(SSHConnector, "connect", connecting.connect)
     # The ssh_config's words as they stand: the hook replaces their tokens, by the port and the user that count.
     _replace(sshuserclient.client, "ProxyCommand", lambda _: lambda command: command)
     _wrap(SSHClient, "parse_config", proxy.through_proxy)

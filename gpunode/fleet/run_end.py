@@ -11,7 +11,8 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 from glob import escape
 from pathlib import Path
 from shutil import get_terminal_size
@@ -20,21 +21,24 @@ from typing import Any
 import click
 from paramiko import SSHException
 from pyinfra import logger
-from pyinfra.api.command import PyinfraCommand
-from pyinfra.api.exceptions import ConnectError, PyinfraError
+from pyinfra.api.command import PyinfraCommand, StringCommand
+from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.host import Host
 from pyinfra.api.state import BaseStateCallback, State, StateStage
+from pyinfra.connectors.util import CommandOutput, OutputLine
 from pyinfra.context import ctx_host
 
+from gpunode.base.errors import in_words
+from gpunode.base.explanations import ENDING, KEPT, OWN_CAUSE, OWN_REMEDY, explained, failure
 from gpunode.base.findings import Finding
-from gpunode.base.folding import NARROWEST, UNBOUND, in_one_line
+from gpunode.base.folding import NARROWEST, UNBOUND
 from gpunode.base.messages import Scope
 from gpunode.base.run_context import FAILURE_REASONS, Slot
 from gpunode.base.terminal import CREDENTIALS, logged, printable
 from gpunode.base.verdicts import Refusal, RefusalMessage
 from gpunode.fleet.access import connecting, errors
 from gpunode.fleet.call import Call, told_call
-from gpunode.fleet.reports.run_end import OURS, HostEnd, failure_of, refusal_finding, verdict_text
+from gpunode.fleet.reports.run_end import HostEnd, failure_of, refusal_finding, verdict_text
 from gpunode.fleet.run import events
 from gpunode.fleet.run.events import is_part, stops
 from gpunode.settings import overrides
@@ -43,16 +47,10 @@ from gpunode.settings import overrides
 _NO_DEPLOY = ("debug-inventory", "fact", "exec")
 
 
-@dataclass
-class _Known:
-    """What is known of a host so far."""
-
-    end: HostEnd | None = None
-    # Whether a deploy of gpunode's had a say: what others do with pyinfra has its own end.
-    ours: bool = False
-
-
-_known = Slot(_Known)
+# What is known of a host so far.
+_ends: Slot[HostEnd | None] = Slot(lambda: None)
+# Whether a deploy of gpunode takes part in a host's run: what others do with pyinfra has its own end.
+_takes_part = Slot(bool)
 # What pyinfra logged as errors of the command that a host runs: a file that is not copied has no other reason.
 _logged: Slot[list[str]] = Slot(list)
 # What the verdict finds of a run's cluster; None where nothing was judged of it.
@@ -104,7 +102,7 @@ class ErrorLog(logging.Handler):
 
 
 def executed(execute: Callable[..., Any], command: PyinfraCommand, state: State, host: Host, arguments: Any) -> Any:
-    """Execute a command of an operation; where it fails, keep its words as a reason of the failure."""
+    """Execute a command of an operation; where it fails, keep and print the reason."""
     reasons, errors_logged = FAILURE_REASONS.of(host), _logged.of(host)
     errors_logged.clear()
     known = len(reasons)
@@ -118,14 +116,36 @@ def executed(execute: Callable[..., Any], command: PyinfraCommand, state: State,
         if isinstance(error, EOFError):
             raise SSHException("the node closed it") from error
         raise
-    succeeded, output = result if isinstance(result, tuple) else (result, None)
-    if succeeded is False and len(reasons) == known:
-        if output is not None:
-            # Standard error says why; the scripts of gpunode may write to either.
-            lines = [each.line for each in output if each.buffer_name == "stderr" or each.line.startswith(OURS)]
-            errors_logged[:] = lines if any(output.stderr_lines) else output.output_lines
+    if isinstance(command, StringCommand):
+        return _explained(command, state, host, *result)
+    if result is False and len(reasons) == known:
         reasons.append("\n".join(map(_shown, errors_logged)))
     return result
+
+
+def _explained(
+    command: StringCommand, state: State, host: Host, succeeded: bool, output: CommandOutput
+) -> tuple[bool, CommandOutput]:
+    """Return the result of a shell command; the output of one that failed ends with cause and remedy, where known."""
+    if succeeded:
+        # pyinfra shows no output of a success.
+        for line in output if not state.print_output else ():
+            if KEPT in line.line:
+                host.log_styled(line.line, fg="yellow")
+        return succeeded, output
+    # Standard error says why.
+    words = output.stderr_lines if any(output.stderr_lines) else output.output_lines
+    is_ours = ENDING in command.bits and not connecting.is_broken(host.connector)
+    found = failure(output.output_lines, command.get_masked_value()) if is_ours else explained(words)
+    told = [text for item in found for text in (f"{OWN_CAUSE} {item.cause}", f"{OWN_REMEDY} {item.remedy}")]
+    # What is known of a user's own command follows its words: it may be of a line that is not the cause.
+    reason = told if is_ours else [*words, *(text.removeprefix(OWN_CAUSE).strip() for text in told)]
+    FAILURE_REASONS.of(host).append("\n".join(map(_shown, reason)))
+    for text in told if state.print_output else ():
+        host.log_styled(text, fg="red")
+    # What a script itself printed of both is in these.
+    others = [line for line in output if not (is_ours and line.line.startswith((OWN_CAUSE, OWN_REMEDY)))]
+    return succeeded, CommandOutput([*others, *(OutputLine("stderr", text) for text in told)])
 
 
 def _shown(line: str) -> str:
@@ -140,9 +160,7 @@ def _words(error: Exception, timeout: float | None = None) -> str:
         return f"the command did not end within {timeout} s (_timeout)" if timeout else "no answer came in time"
     if isinstance(error, EOFError | SSHException | ConnectionError):
         return f"the connection broke: {str(error) or 'the node closed it'}"
-    if isinstance(error, OSError | PyinfraError):
-        return str(error)
-    return traceback.format_exception_only(error)[-1].strip()
+    return in_words(error)
 
 
 def watch(state: State) -> None:
@@ -154,7 +172,7 @@ def watch(state: State) -> None:
 
 def takes_part(host: Host) -> None:
     """Note that a deploy of gpunode's is to say something of this host."""
-    _known.of(host).ours = True
+    _takes_part.set(host, True)
     events.tell("judged", host=host.name)
 
 
@@ -193,7 +211,7 @@ def tell(state: State) -> None:
     that an error ended while it was prepared.
     """
     hosts = [host for host in state.inventory if state.is_host_in_limit(host)]
-    ours = any(_known.of(host).ours for host in hosts)
+    ours = any(_takes_part.of(host) for host in hosts)
     _note_broken(state, hosts)
     lost = state.current_stage == StateStage.Connect and any(_end(host).unreached for host in hosts)
     lost = lost or (state.current_stage == StateStage.Prepare and _what_ended_it() is not None)
@@ -201,7 +219,7 @@ def tell(state: State) -> None:
         return
     _note_cut_off(state, hosts)
     # Of a host that was not reached no deploy could say whether it takes part.
-    shown = [host for host in hosts if _known.of(host).ours or lost or _end(host).unreached is not None]
+    shown = [host for host in hosts if _takes_part.of(host) or lost or _end(host).unreached is not None]
     ends = [replace(_end(host), log="the output above") for host in shown]
     if (cluster := _cluster.of(state)) is not None:
         ends.append(cluster)
@@ -245,14 +263,9 @@ def _is_asked_for() -> bool:
         return False
     # A file, or the module of a function: deploys/gpu_node.py, deploys.drain.uncordon.
     files = words if words[0].endswith(".py") else (f"{words[0].rpartition('.')[0].replace('.', '/')}.py",)
-    return any(_names_gpunode(Path(file)) for file in files)
-
-
-def _names_gpunode(file: Path) -> bool:
-    try:
-        return "gpunode" in file.read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return False
+    with suppress(OSError):
+        return any("gpunode" in Path(file).read_text(encoding="utf-8", errors="replace") for file in files)
+    return False
 
 
 def _what_ended_it() -> str | None:
@@ -265,7 +278,7 @@ def _what_ended_it() -> str | None:
     lines = [frame.lineno for frame in traceback.extract_tb(cause.__traceback__) if file and frame.filename == file]
     if isinstance(cause, SyntaxError):
         file, lines = cause.filename, [cause.lineno]
-    return f"{file}, line {lines[-1]}: {in_one_line(_words(cause))}" if lines else in_one_line(_words(cause))
+    return f"{f'{file}, line {lines[-1]}: ' if lines else ''}{_words(cause)}"
 
 
 def _call(hosts: Iterable[Host]) -> Call:
@@ -281,11 +294,11 @@ def _call(hosts: Iterable[Host]) -> Call:
 
 
 def _end(host: Host) -> HostEnd:
-    return _known.of(host).end or HostEnd(host.name)
+    return _ends.of(host) or HostEnd(host.name)
 
 
 def _note(host: Host, **found: Any) -> None:
-    _known.of(host).end = replace(_end(host), **found)
+    _ends.set(host, replace(_end(host), **found))
 
 
 NOT_JUDGED = RefusalMessage(

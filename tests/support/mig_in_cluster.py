@@ -150,7 +150,11 @@ class Ask:
                 kind, well = "cluster", command.function(self.host.state, self.host, *command.args) is not False
             else:
                 kind = "transaction" if "name=mig" in command.get_raw_value() else "other"
-                well, _ = command.execute(self.host.state, self.host, {})
+                try:
+                    well, _ = command.execute(self.host.state, self.host, {})
+                except OSError:
+                    # As pyinfra has it.
+                    well = False
             if not well:
                 self.host.state.fail(self.host)
                 yield "failed"

@@ -12,15 +12,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
-from paramiko import SSHException
+from paramiko import SSHClient as ParamikoClient
 from pyinfra.api import FunctionCommand, StringCommand
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
+from gpunode.base.explanations import ENDING, KEPT, UNDOING
+from gpunode.base.run_context import FAILURE_REASONS
+from gpunode.fleet import run_end
 from gpunode.operations.apt_shell import APT_GET, FINISH, MARK, READ_LISTS, REFRESH
-from gpunode.operations.explained import KEPT, UNDOING, ExplainedCommand, explained_command
-from gpunode.operations.failure import fail, node_operation
+from gpunode.operations.failure import explained_command, fail, node_operation
 from gpunode.operations.keeping import KEEPING
 from gpunode.operations.script import command_with_input, encoded, script, script_command
 from gpunode.operations.transaction import transaction_text
@@ -30,19 +33,22 @@ FULL = "dpkg: error: unable to write /var/x: No space left on device"
 
 
 def executed(
-    lines: list[str], succeeded: bool = False, raises: Exception | None = None, live: bool = False
+    lines: list[str], succeeded: bool = False, live: bool = False, of: str = "ours"
 ) -> tuple[bool, list[str], list[str]]:
-    """Return whether the command succeeded, its output, and what was logged beside it."""
+    """Return whether the command succeeded, its output, and what was logged; of: what the command is."""
     logged: list[str] = []
 
-    def run(*_: Any, **__: Any) -> tuple[bool, CommandOutput]:
-        if raises is not None:
-            raise raises
+    def execute(*_: Any) -> tuple[bool, CommandOutput]:
         return succeeded, CommandOutput([OutputLine("stdout", line) for line in lines])
 
-    host: Any = SimpleNamespace(run_shell_command=run, log_styled=lambda text, **_: logged.append(text))
-    state: Any = SimpleNamespace(print_output=live, print_input=False)
-    ok, output = explained_command(StringCommand("apt-get", "install")).execute(state, host, {})
+    client = Mock(ParamikoClient)
+    client.get_transport.return_value.is_active.return_value = of != "broken"
+    host: Any = SimpleNamespace(connector=Mock(client=client), log_styled=lambda text, **_: logged.append(text))
+    command = StringCommand("apt-get", "install")
+    command = command if of == "user" else explained_command(command)
+    state: Any = SimpleNamespace(print_output=live)
+    ok, output = run_end.executed(execute, command, state, host, {})
+    assert ok or len(FAILURE_REASONS.of(host)) == 1
     return ok, [line.line for line in output], logged
 
 
@@ -60,7 +66,15 @@ def test_cause_and_remedy_are_the_last_that_is_said() -> None:
 
 @pytest.mark.pure
 def test_what_fails_while_things_are_put_back_is_not_taken_for_the_cause() -> None:
-    ok, lines, _ = executed(["gpunode: it does not load", f"gpunode: {UNDOING}", FULL, "gpunode: it is down"])
+    ok, lines, _ = executed(
+        [
+            "gpunode: it does not load",
+            f"gpunode: {UNDOING}",
+            FULL,
+            "gpunode: it is down",
+            "gpunode: ended: the transaction x",
+        ]
+    )
     assert not ok and "it does not load" in lines[-2] and "disk" not in lines[-2]
     # How the node is left belongs to the cause.
     assert lines[-2].endswith("it is down")
@@ -77,15 +91,21 @@ def test_what_was_kept_of_somebody_s_is_named_where_the_undoing_succeeds() -> No
 
 
 @pytest.mark.pure
-@pytest.mark.parametrize("raises", [None, EOFError(), SSHException("SSH session not active"), OSError("broken pipe")])
-def test_a_connection_that_breaks_is_told_with_what_becomes_of_the_change(raises: Exception | None) -> None:
-    ok, lines, _ = executed([], raises=raises)
-    assert not ok and "connection" in lines[-2] and "goes on" in lines[-1]
+@pytest.mark.parametrize(("lines", "of", "added"), [
+    ([], "ours", 2), (["gpunode: exit status 1"], "ours", 2), ([FULL], "user", 2), (["no such thing"], "user", 0),
+    ([], "user", 0), (["the connection broke"], "broken", 0),
+])  # fmt: skip
+def test_whose_command_it_was_and_what_is_known_decide_what_is_added(lines: list[str], of: str, added: int) -> None:
+    ok, printed, _ = executed(lines, of=of)
+    assert not ok and printed[: len(lines)] == lines and len(printed) == len(lines) + added
+    # A script that was killed has not lost its connection.
+    assert not any("connection" in line for line in printed[len(lines) :])
 
 
 @pytest.mark.pure
 def test_what_goes_to_standard_input_still_goes_there() -> None:
     command = explained_command(command_with_input(script_command("cat", name="x y"), "secret"))
+    assert explained_command(command) is command
     assert command.connector_arguments == {"_stdin": [encoded("secret")]}
     assert "'name=x y'" in command.get_raw_value() and "secret" not in command.get_raw_value()
 
@@ -185,7 +205,7 @@ def test_every_shell_command_of_an_operation_is_explained() -> None:
 
     operation: Any = node_operation(steps)
     raw, scripted, refusal = operation._inner()
-    assert isinstance(raw, ExplainedCommand) and isinstance(scripted, ExplainedCommand)
+    assert raw.bits[-1] == scripted.bits[-1] == ENDING
     assert isinstance(refusal, FunctionCommand)
 
 

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.base.explanations import explained, failure, rules
+from gpunode.base.explanations import UNDOING, explained, failure, rules
 from tests.support.messages import unnamed
 
 pytestmark = pytest.mark.pure
@@ -34,7 +34,7 @@ def test_a_line_is_of_its_kind_and_what_it_names_is_told(program: str, row: dict
     for text in found:
         assert unnamed(f"{text.cause}; {text.remedy}", *row["names"]) == []
         more = ["gpunode: zypper exits 4"] if program == "zypper" else []
-        assert failure(["x", row["line"], *more], [], "x")[0] == text
+        assert failure(["x", row["line"], *more], "x")[0] == text
 
 
 def test_a_cause_is_told_once_and_what_only_follows_from_it_not_at_all() -> None:
@@ -49,7 +49,7 @@ def test_several_causes_are_told_in_their_order_and_three_at_most() -> None:
 
 def test_words_that_zypper_shares_with_dnf_are_zypper_s_where_it_failed_alone() -> None:
     line = "  - nothing provides dkms needed by kmod-nvidia-open-dkms-3:580.95.05-1.el9.noarch"
-    (of_dnf,), (of_zypper,) = failure([line], [], "sh"), failure([line, "gpunode: zypper exits 4"], [], "sh")
+    (of_dnf,), (of_zypper,) = failure([line], "sh"), failure([line, "gpunode: zypper exits 4"], "sh")
     assert "zypper locks" in of_zypper.remedy and "zypper" not in of_dnf.remedy
 
 
@@ -62,7 +62,7 @@ JOURNAL = (
 
 def test_what_the_script_finds_counts_before_harmless_lines_of_a_journal() -> None:
     undoing = ["gpunode: containerd is DOWN", "gpunode: remedy: start it", "gpunode: exit status 1"]
-    (found,) = failure([*JOURNAL, "gpunode: after 30 s containerd is failed"], undoing, "sh")
+    (found,) = failure([*JOURNAL, "gpunode: after 30 s containerd is failed", f"gpunode: {UNDOING}", *undoing], "sh")
     assert found.cause.startswith("after 30 s containerd is failed") and JOURNAL[-1] in found.cause
     assert found.cause.endswith("containerd is DOWN")
     assert "journalctl -u containerd.service" in found.remedy and "start it" in found.remedy
@@ -85,20 +85,20 @@ def test_what_the_script_finds_counts_before_harmless_lines_of_a_journal() -> No
     ],
 )
 def test_words_that_nobody_knows_are_the_cause_themselves(lines: list[str], program: str, parts: tuple[str]) -> None:
-    (found,) = failure(lines, [], program)
+    (found,) = failure(lines, program)
     assert [part for part in parts if part not in found.cause] == [] and found.remedy
 
 
 def test_a_process_with_an_open_gpu_is_named_only_where_the_words_are_of_that() -> None:
-    (found,) = failure(["nothing", "gpunode: a GPU is open in process 8 (python3)"], [], "sh")
+    (found,) = failure(["nothing", "gpunode: a GPU is open in process 8 (python3)"], "sh")
     assert "python3" not in found.cause
 
 
 @given(st.lists(st.text(max_size=300) | st.sampled_from(list(LINES)).flatmap(lambda line: st.text().map(line.__add__))))
 def test_whatever_is_printed_is_explained_in_one_line_each_and_never_an_error(lines: list[str]) -> None:
     zypper = [*lines, "gpunode: zypper exits 4"]
-    for found in (explained(lines), failure(zypper, [], "sh"), failure(lines, lines, "sh")):
+    for found in (explained(lines), failure(zypper, "sh"), failure([*lines, UNDOING, *lines], "sh")):
         for item in found:
             assert item.cause and item.remedy
             assert len((item.cause + item.remedy).splitlines()) == 1
-    assert failure(lines, [], "sh")
+    assert failure(lines, "sh")

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from gpunode.base.errors import in_words
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.fleet.reports.run_end import report_of, run_ends
 from gpunode.fleet.rollout import document
@@ -35,7 +36,7 @@ from pyinfra.operations import files, python, server
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.run_context import FAILURE_REASONS
 from gpunode.fleet import run_end
-from gpunode.operations.explained import explained_command
+from gpunode.operations.failure import explained_command
 from gpunode.operations.failure import OperationRefused, fail, node_operation
 
 run_end.takes_part(ctx_host.get())
@@ -149,7 +150,7 @@ FINDINGS: dict[str, dict[str, Any]] = {
         "lacks": ("secret", "10%\r", "[31m"),
     },
     "said": {
-        "holds": ("the GPU is in use by python3 (12)", "putting back"),
+        "holds": ("the GPU is in use by python3 (12)",),
         "lacks": ("gpunode:", "ended"),
         "remedy": "stop it",
     },
@@ -240,3 +241,13 @@ def test_an_error_of_a_deploy_file_is_reported_on_every_host(tmp_path: Path, bod
     assert [item.code for item in findings] == ["run.broken-off"] * 2, done.stderr
     assert all(text in str(item.cause) for item in findings for text in cause), findings
     assert json.dumps([item.to_json() for item in findings]) and done.returncode == 1
+
+
+@pytest.mark.parametrize(("module", "is_ours"), [("gpunode.x", True), (None, False)])
+def test_an_error_of_a_user_s_file_is_no_defect_of_gpunode(module: str | None, is_ours: bool) -> None:
+    names: dict[str, Any] = {"__name__": module}
+    exec(compile("def fails():\n    return {}['x']\n", "own.py", "exec"), names)
+    with pytest.raises(KeyError) as raised:
+        names["fails"]()
+    words = in_words(raised.value)
+    assert ("gpunode" in words and "own.py, line 2" in words) is is_ours and ("KeyError" in words) is not is_ours

@@ -20,7 +20,6 @@ from gpunode.components.mig.boot import FUNCTIONS as MIG
 from gpunode.facts.boot import INITRAMFS
 from gpunode.facts.families.pacman import LOCK
 from gpunode.operations.apt_shell import APT_GET, HOLD, NOT_OLDER, READ_LISTS
-from gpunode.operations.explained import UNDOING
 from gpunode.operations.families import FAMILIES
 from gpunode.operations.repositories import PINNED_KEY
 from gpunode.operations.runfile_scripts import FETCH, INSTALLER, RUNFILE
@@ -492,13 +491,6 @@ class Node:
         return set(path.read_text().split()) if path.exists() else set()
 
 
-def lines_of(done: subprocess.CompletedProcess[str]) -> tuple[list[str], list[str]]:
-    """Return what was printed before anything was put back, and after that."""
-    lines = [*(done.stdout + done.stderr).splitlines(), f"gpunode: exit status {done.returncode}"]
-    at = next((number for number, line in enumerate(lines) if UNDOING in line), len(lines))
-    return lines[:at], lines[at + 1 :]
-
-
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.scripts.replace(" ", "+"))
 def test_a_script_whose_program_fails_gives_a_cause(case: Case, tmp_path: Path) -> None:
     (tmp_path / "whole").mkdir()
@@ -511,7 +503,8 @@ def test_a_script_whose_program_fails_gives_a_cause(case: Case, tmp_path: Path) 
             done = Node(tmp_path / str(number)).run(case, name)
         if done.returncode == 0:
             continue
-        first, *_ = failure(*lines_of(done), "sh")
+        lines = [*(done.stdout + done.stderr).splitlines(), f"gpunode: exit status {done.returncode}"]
+        first, *_ = failure(lines, "sh")
         if "printed nothing" in first.cause or "parameter not set" in first.cause:
             silent.append((name, first.cause, done.stderr[-300:]))
         assert first.remedy

@@ -22,7 +22,7 @@ _SHELL_TEXT = {"script_command", "changing_command", "probe_command", "Probe"}
 _QUOTES = {"QuoteString", "quote"}
 # Where shell text comes as an argument by contract, and the rule is on the callers: (file, function).
 _CONTRACT = {
-    ("operations/explained.py", "execute"),
+    ("operations/failure.py", "explained_command"),
     ("operations/script.py", "script_command"),
     ("facts/base.py", "probe_command"),
     ("facts/base.py", "changing_command"),

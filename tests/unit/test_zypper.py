@@ -290,7 +290,7 @@ def test_what_only_tells_of_more_to_do_is_a_success_and_all_else_a_failure(tmp_p
     done = sh(tmp_path, f"set -eu\n{ZYPP}\nzypp install x; echo done")
     assert (done.stdout == "done\n") == (code in zypper.GOOD)
     if code not in zypper.GOOD:
-        (told,) = failure(done.stderr.splitlines(), [], "sh")
+        (told,) = failure(done.stderr.splitlines(), "sh")
         assert unnamed(told.cause, *(("killed", "signal 127") if code == 255 else (f"exits {code}",))) == []
         assert told.remedy
 

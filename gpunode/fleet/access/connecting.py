@@ -1,15 +1,14 @@
-"""Hooks into the way that pyinfra 3.10 connects to a host by ssh.
+"""How gpunode connects to a host by ssh, in pyinfra 3.10's place, and leaves it.
 
-- `without_delay`: no Nagle delay (paramiko never sets TCP_NODELAY, which costs about 40 ms per command), and a node
-  that fell silent is noticed: a run would wait for its answer for ever. A connection in which nothing happens sleeps
-  for seconds: paramiko alone wakes ten times a second to look whether it was closed, which for two thousand nodes is
-  all that a processor can do.
-- `proxied`: what a ProxyCommand said last is the reason of a failure to connect.
-- `patient`: a key exchange that ran out of time is tried once more: a hundred at once take longer than pyinfra waits
-  for one.
-- `contained`: a key file that cannot be used is its host's failure to connect: pyinfra would print a traceback for each
-  host, keep the reason, and end the run.
-- `remedied`: a host key that is unknown or another one is told with the commands that mend it.
+- No Nagle delay (paramiko never sets TCP_NODELAY, which costs about 40 ms per command), and a node that fell silent is
+  noticed: a run would wait for its answer for ever. A connection in which nothing happens sleeps for seconds: paramiko
+  alone wakes ten times a second to look whether it was closed, which for two thousand nodes is all that a processor can
+  do.
+- A key exchange that ran out of time is tried once more: a hundred at once take longer than pyinfra waits for one.
+- What a ProxyCommand printed last is the reason of a failure to connect.
+- A key file that cannot be used is its host's failure to connect: pyinfra would print a traceback for each host, keep
+  the reason, and end the run.
+- A host key that is unknown or differs comes with the commands that correct it.
 """
 
 from __future__ import annotations
@@ -31,41 +30,33 @@ from pyinfra.connectors.ssh import SSHConnector
 from gpunode.fleet.access import errors
 from gpunode.fleet.access.proxy import ProxySocket
 
-# `[HOST]:PORT` where the port is not 22, in pyinfra's words as in the file.
-_UNKNOWN = re.compile(r"No host key for (\S+) found in known_hosts")
-_CHANGED = re.compile(r"Host key for (\S+) does not match")
-_WITH_PORT = re.compile(r"\[(?P<host>.+)\]:(?P<port>\d+)")
+# pyinfra's words. `[HOST]:PORT` where the port is not 22, as in the file.
+_HOST_KEY = re.compile(
+    r"(?P<unknown>No )?[Hh]ost key for (?:\[(?P<host>.+)\]:(?P<port>\d+)|(?P<name>\S+)) (?:found in|does not match)"
+)
 
 
-def host_key_remedy(said: str, port: int, file: str) -> str | None:
+def host_key_remedy(said: str, port: int, file: str, command: str | None = None) -> str | None:
     """Return what mends a connection that failed with these words; None where they are of no host key.
 
-    port: the one that was connected to; file: the known hosts file that was read
+    port: the one that was connected to; file: the known hosts file that was read; command: the ssh command that shows
+    the key, where ssh-keyscan does not reach the host
     """
-    if found := _UNKNOWN.search(said):
-        host, at = _parted(found[1], port)
-        return f"{_compare(host, at)}, then `{_keyscan(host, at)} >> {quote(file)}`"
-    if found := _CHANGED.search(said):
-        host, at = _parted(found[1], port)
-        entry = host if at == 22 else f"[{host}]:{at}"
-        return (
-            f"where you know why (the machine was installed anew): `ssh-keygen -f {quote(file)} -R {quote(entry)}`, "
-            f"{_compare(host, at)}, then `{_keyscan(host, at)} >> {quote(file)}`; else somebody may stand in between"
-        )
-    return None
-
-
-def _parted(name: str, port: int) -> tuple[str, int]:
-    found = _WITH_PORT.fullmatch(name)
-    return (found["host"], int(found["port"])) if found else (name, port)
-
-
-def _compare(host: str, port: int) -> str:
-    return f"compare `{_keyscan(host, port)} | ssh-keygen -lf -` with what the machine's console says of its keys"
-
-
-def _keyscan(host: str, port: int) -> str:
-    return f"ssh-keyscan {'' if port == 22 else f'-p {port} '}{quote(host)}"
+    found = _HOST_KEY.search(said)
+    if found is None:
+        return None
+    host, at = found["host"] or found["name"], int(found["port"] or port)
+    scan = f"ssh-keyscan {'' if at == 22 else f'-p {at} '}{quote(host)}"
+    remedy = f"compare `{scan} | ssh-keygen -lf -` with the machine's console, then `{scan} >> {quote(file)}`"
+    if command is not None:
+        remedy = f"compare the key that `{command}` shows with that on the machine's console, and accept it"
+    if found["unknown"]:
+        return remedy
+    entry = quote(host if at == 22 else f"[{host}]:{at}")
+    return (
+        f"if you know why (the machine was installed again, say), run `ssh-keygen -f {quote(file)} -R {entry}`, "
+        f"{remedy}; otherwise another machine may answer in its place"
+    )
 
 
 # The kernel of a node answers for it, however long its command takes: after a minute of silence the connection is dead.
@@ -86,9 +77,20 @@ class Unconnectable(ConnectError):
     """Say why no attempt connects to a host, whatever becomes of it: what is wrong is on this side, a key file, say."""
 
 
-def without_delay(connect: Method, self: SSHConnector, *args: Any, **kwargs: Any) -> Any:
-    """Connect; then have small packets sent at once, silence noticed, and what is idle sleep."""
-    result = connect(self, *args, **kwargs)
+def connect(method: Method, self: SSHConnector, *args: Any, **kwargs: Any) -> Any:
+    """Connect; raise Unconnectable where no attempt can succeed, ConnectError for whatever else stops it."""
+    try:
+        try:
+            result = method(self, *args, **kwargs)
+        except ConnectError as error:
+            if _NOT_AGREED not in str(error):
+                raise
+            # Of many hosts at once, the last wait for processor time; by now most of the others are through.
+            if self.client is not None:
+                self.client.close()
+            result = method(self, *args, **kwargs)
+    except (PyinfraError, ValueError) as error:
+        raise _failure(self, error) from error
     for transport in _transports(self):
         transport.sock.settimeout(_SECONDS_BETWEEN_LOOKS)
         # The channel through a jump host is no socket, and has no such options; the way to the jump host has.
@@ -104,68 +106,27 @@ def without_delay(connect: Method, self: SSHConnector, *args: Any, **kwargs: Any
     return result
 
 
-def proxied(connect: Method, self: SSHConnector, *args: Any, **kwargs: Any) -> Any:
-    """Connect; where a ProxyCommand brings no SSH server's answer, say what became of the command."""
-    try:
-        return connect(self, *args, **kwargs)
-    except ConnectError as error:
-        sock = getattr(self.client, "_ssh_config", {}).get("sock")
-        if isinstance(sock, ProxySocket) and any(words in str(error) for words in _UNANSWERED):
-            raise ConnectError(
-                f"{sock.state()}{errors.REMEDY}correct the ssh_config until `ssh` connects by it"
-            ) from error
-        raise
-
-
-def patient(connect: Method, self: SSHConnector, *args: Any, **kwargs: Any) -> Any:
-    """Connect; where both sides did not agree on keys in time, try once more."""
-    try:
-        return connect(self, *args, **kwargs)
-    except ConnectError as error:
-        if _NOT_AGREED not in str(error):
-            raise
-        # Of many hosts at once, the last wait for processor time; by now most of the others are through.
-        if self.client is not None:
-            self.client.close()
-        return connect(self, *args, **kwargs)
-
-
-def contained(connect: Method, self: SSHConnector, *args: Any, **kwargs: Any) -> Any:
-    """Connect; raise Unconnectable where no attempt can succeed, ConnectError for whatever else stops it."""
-    try:
-        return connect(self, *args, **kwargs)
-    except ConnectError as error:
-        # A socket's error names no file; that of a key that may not be read does.
-        cause = error.__context__
-        if isinstance(cause, OSError) and cause.filename is not None:
-            raise Unconnectable(str(error)) from error
-        raise
-    except PyinfraError as error:
-        raise Unconnectable(str(error)) from error
-    except ValueError as error:
+def _failure(self: SSHConnector, error: Exception) -> ConnectError:
+    """Return the error of a host that was not connected to, with its remedy where one is known."""
+    if isinstance(error, ValueError):
         # Of a key file that is no text, a certificate that is none, or a port that is no number.
         used = f"ssh_key {self.data['ssh_key']}, ssh_port {self.data['ssh_port']}"
-        raise Unconnectable(f"Unusable connection data: {error} ({used})") from error
-
-
-def remedied(connect: Method, self: SSHConnector, *args: Any, **kwargs: Any) -> Any:
-    """Connect; an error of host keys has the remedy behind it."""
-    try:
-        return connect(self, *args, **kwargs)
-    except ConnectError as error:
-        file, config = getattr(self.client, "_host_keys_filename", None), getattr(self.client, "_ssh_config", {})
-        remedy = None if file is None else host_key_remedy(str(error), int(config.get("port", 22)), file)
-        if file is not None and remedy is not None and config.get("sock"):
-            # ssh-keyscan knows neither the way through another host or program, nor a HostKeyAlias.
-            by = self.data["ssh_config_file"]
-            words = ["ssh", *(("-F", by) if by else ()), "-o", f"UserKnownHostsFile={file}"]
-            command = join([*words, "-o", "StrictHostKeyChecking=ask", self.data["ssh_hostname"] or self.host.name])
-            old = _CHANGED.search(str(error))
-            first = f"if the machine is new, run `ssh-keygen -f {quote(file)} -R {quote(old[1])}`; " if old else ""
-            remedy = f"{first}compare the key that `{command}` shows with that on the machine's console, and accept it"
-        if remedy is None:
-            raise
-        raise type(error)(f"{error}{errors.REMEDY}{remedy}") from error
+        return Unconnectable(f"Unusable connection data: {error} ({used})")
+    said, remedy = str(error), None
+    file, config = getattr(self.client, "_host_keys_filename", None), getattr(self.client, "_ssh_config", {})
+    sock = config.get("sock")
+    if isinstance(sock, ProxySocket) and any(words in said for words in _UNANSWERED):
+        said, remedy = sock.state(), "correct the ssh_config until `ssh` connects by it"
+    elif file is not None:
+        by, host = self.data["ssh_config_file"], self.data["ssh_hostname"] or self.host.name
+        options = ["-o", f"UserKnownHostsFile={file}", "-o", "StrictHostKeyChecking=ask"]
+        # ssh-keyscan knows neither the way through another host or program, nor a HostKeyAlias.
+        command = join(["ssh", *(("-F", by) if by else ()), *options, host]) if sock else None
+        remedy = host_key_remedy(said, int(config.get("port", 22)), file, command)
+    # A socket's error names no file; that of a key that may not be read does.
+    of_file = isinstance(cause := error.__context__, OSError) and cause.filename is not None
+    kind = ConnectError if isinstance(error, ConnectError) and not of_file else Unconnectable
+    return kind(f"{said}{errors.REMEDY}{remedy}" if remedy else said)
 
 
 def is_broken(connector: Any) -> bool:

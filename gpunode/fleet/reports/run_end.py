@@ -37,29 +37,26 @@ BROKEN_OFF = command_error(
     "the log has all.",
     remedy="read the log, correct the cause, and run the command again",
 )  # fmt: skip
-# How scripts and operations of gpunode write why they fail (operations/explained.py), and their other lines about it.
-_CAUSE = re.compile(r"^gpunode: cause: (.+)$|^gpunode: ended: .*$", re.MULTILINE)
+# How scripts and operations of gpunode write why they fail.
+_CAUSE = re.compile(r"^gpunode: cause: (.+)$", re.MULTILINE)
 _REMEDY = re.compile(r"(?:^gpunode: remedy: |\. Remedy: )(.+)$", re.MULTILINE)
-OURS = "gpunode: "
 
 
 def failure_of(operation: str, reasons: Collection[str | Finding]) -> Finding:
     """Return why an operation failed: a finding among the reasons, else what their texts say.
 
-    Where scripts wrote causes, these count, with the other lines of the scripts; else every line does.
+    Where scripts wrote causes, these count; else every line does.
     """
     if (own := next((reason for reason in reasons if isinstance(reason, Finding)), None)) is not None:
         return replace(own, what=f"“{operation}”")
     text, code = parted("\n".join(map(str, reasons)))
-    lines = [line for line in _CAUSE.sub("", _REMEDY.sub("", text)).splitlines() if line.strip()]
-    if causes := list(filter(None, _CAUSE.findall(text))):
-        lines = [*dict.fromkeys(causes), *(line.removeprefix(OURS) for line in lines if line.startswith(OURS))]
+    lines = list(dict.fromkeys(_CAUSE.findall(text))) or list(filter(str.strip, _REMEDY.sub("", text).splitlines()))
     what_to_do = "correct what the cause says" if lines else "look at the node and at the log"
     return Finding(
         "run",
         FindingClass.ERROR,
         f"“{operation}”",
-        cause=shortened("\n".join(lines)) or "it failed and wrote nothing: the connection may have broken",
+        cause=shortened("\n".join(lines)) or "it failed and wrote nothing: it may have been killed",
         remedy="\n".join(dict.fromkeys(_REMEDY.findall(text))) or f"{what_to_do}, and {RUN_AGAIN}",
         code=code if code and code in declared() else OPERATION_FAILED,
     )
