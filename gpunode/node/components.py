@@ -127,7 +127,7 @@ def _node(settings: Settings, node: Node) -> Decision[Any]:
         "mig": node.machine.has_gpu,
     }
     left = transaction.decide(node.interrupted, [name for name, comes in desired.items() if not comes])
-    files = exposed.decide(node.exposed)
+    files = exposed.decide(node.exposed, repositories.desired_of(settings, node.operating_system))
     return Decision((*files.findings, *left.findings), (*files.steps, *left.steps))
 
 

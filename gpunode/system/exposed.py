@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from gpunode.base.comparison import RUN, FindingMessage, finding_message
@@ -13,13 +13,14 @@ from gpunode.base.findings import Finding
 from gpunode.base.probe_output import repeated
 from gpunode.base.reading import ParseError, Reading
 
+KEYRINGS = ("/usr/share/keyrings", "/etc/pki/rpm-gpg")
 # Folders with configuration of what runs as root, and with scripts that root runs.
 _FOLDERS = (
-    *("/etc/apt", "/etc/yum.repos.d", "/etc/dnf", "/etc/zypp", "/etc/pacman.d", "/etc/pki/rpm-gpg"),
+    *("/etc/apt", "/etc/yum.repos.d", "/etc/dnf", "/etc/zypp", "/etc/pacman.d", *KEYRINGS),
     *("/etc/containerd", "/etc/docker", "/etc/crio", "/etc/nvidia-container-runtime", "/etc/nvidia-container-toolkit"),
     *("/etc/cdi", "/var/run/cdi", "/etc/nvidia-imex", "/etc/nvidia-mps", "/etc/systemd/system", "/etc/udev/rules.d"),
     *("/etc/modprobe.d", "/etc/modules-load.d", "/etc/sysctl.d", "/etc/ld.so.conf.d", "/etc/profile.d", "/etc/cron*"),
-    *("/usr/share/keyrings", "/etc/environment.d", "/etc/sudoers.d", "/var/lib/gpunode", "/usr/local/lib/gpunode"),
+    *("/etc/environment.d", "/etc/sudoers.d", "/var/lib/gpunode", "/usr/local/lib/gpunode"),
 )
 # Patterns of these folders, of what is in them and in their own folders, and of single files.
 FILES = (
@@ -84,19 +85,29 @@ def _files(lines: list[str], key: str) -> Iterator[ExposedFile]:
 def own(actual: Exposed) -> tuple[str, ...]:
     """Return the paths of gpunode's own files among them, whose texts a run compares as well."""
     names = (file.path for file in actual.files if file.path.startswith(("/etc/", "/usr/")))
-    return tuple(path for path in names if "gpunode" in path or path.startswith("/etc/nvidia-mps/"))
+    ours = (path for path in names if "gpunode" in path or path.startswith("/etc/nvidia-mps/"))
+    # The operation that trusts a repository corrects its keyring.
+    return tuple(path for path in ours if not path.startswith(KEYRINGS))
 
 
-def decide(actual: Exposed) -> Decision[None]:
-    """Return what is to be done: a run corrects gpunode's own files; who owns another on purpose is not known here."""
+def decide(actual: Exposed, repositories: Collection[str] = ()) -> Decision[None]:
+    """Return what is to be done: a run corrects gpunode's own files; who owns another on purpose is not known here.
+
+    repositories: those whose keyrings are judged with them
+    """
+    files = tuple(file for file in actual.files if not any(_is_keyring(file.path, name) for name in repositories))
     ours = own(actual)
-    only_ours = 0 < len(ours) == len(actual.files)
-    found = [_compared(EXPOSED, actual.files, "root's alone", only_ours)]
+    only_ours = 0 < len(ours) == len(files)
+    found = [_compared(EXPOSED, files, "root's alone", only_ours)]
     settles = tuple(found) if only_ours else ()
     step: Step[None] = Step(TAKE, settles, Disruption.nothing, actual="writable by others", desired="root's alone")
     if actual.readable:
         found.append(_compared(READABLE, actual.readable, "not for everybody to read"))
     return Decision(tuple(found), (step,) if ours else ())
+
+
+def _is_keyring(path: str, repository: str) -> bool:
+    return path.startswith(tuple(f"{folder}/gpunode-{repository}." for folder in KEYRINGS))
 
 
 def _compared(message: FindingMessage, files: tuple[ExposedFile, ...], desired: str, run: bool = False) -> Finding:

@@ -240,7 +240,10 @@ def _runtimes(desired: Runtimes, actual: Containerd, by_drop_in: Mapping[str, st
 
 def _plugin(actual: Containerd) -> Iterator[Finding]:
     plugin = actual.cri_plugin
-    if actual.active and plugin is None:
+    if actual.active and plugin is None and actual.disables_cri:
+        cause = "disabled_plugins of the merged configuration names it"
+        yield findings.CRI_PLUGIN.compared("disabled", "ok", False, cause=cause, disruption=restart_of(actual))
+    elif actual.active and plugin is None:
         cause = "containerd runs, and `ctr plugins ls` does not report its CRI plugin"
         yield findings.CRI_PLUGIN.not_known("ok", cause, "look at `journalctl -u containerd`")
     elif actual.active:

@@ -98,6 +98,12 @@ class Containerd(Daemon):
         return self.configured_at is not None and self.configured_at > self.started_at
 
     @property
+    def disables_cri(self) -> bool:
+        """Say whether the merged configuration switches the CRI plugin off."""
+        disabled = tomllib.loads(self.merged_text or "").get("disabled_plugins") or ()
+        return any(name in ("cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime") for name in disabled)
+
+    @property
     def effective(self) -> tuple[tuple[str, str], ...]:
         """Return the values of the merged configuration, by the keys of `cri_settings`."""
         values: dict[str, str] = {}

@@ -104,11 +104,6 @@ CONTAINERS = {
         drifts("toolkit: config.toml"),
         ("Configure the container toolkit",),
     ),
-    "node: an own file that others may write": Way(
-        "chmod 666 /etc/apt/apt.conf.d/52gpunode-driver",
-        drifts("node: files that root runs by"),
-        ("Take from other users the write access to gpunode's files",),
-    ),
     "toolkit: a CDI specification of an older driver": Way(
         "sed -i s/580.95.05/570.172.08/g /etc/cdi/nvidia.yaml", drifts("toolkit: CDI specification"), (CDI,)
     ),
@@ -274,6 +269,11 @@ CONTAINERS = {
     ),
     "node: its record is none": _own_file(
         "node", "/var/lib/gpunode/applied.json", "Record what was applied", "truncate -s 9"
+    ),
+    "node: an own file that others may write": Way(
+        "chmod 666 /etc/apt/apt.conf.d/52gpunode-driver",
+        drifts("node: files that root runs by"),
+        ("Take from other users the write access to gpunode's files",),
     ),
 }  # fmt: skip
 _ASK = f"CUDA_MPS_PIPE_DIRECTORY=/run/nvidia-mps {PROGRAM}"

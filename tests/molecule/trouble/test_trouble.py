@@ -76,7 +76,7 @@ def test_a_key_with_the_wrong_fingerprint_is_refused_and_nothing_installed(
     run = converge("--limit", "gpu-1", inventory=path)
     assert run.code == 1
     assert asked["cuda"]["key_fingerprint"] in run.stderr
-    assert "refused" in run.stderr
+    assert "run.operation-failed" in run.stderr
     started = [line for line in run.stderr.splitlines() if "Starting operation" in line]
     assert "Trust the cuda repository" in started[-1]
     assert installed(nodes[0]) == before
@@ -96,7 +96,7 @@ def test_the_good_node_converges_beside_a_refused_and_an_unreachable_one(
     assert run.code == 1
     assert "Traceback" not in run.printed
     assert run.payload["results"]["failed_hosts"] == ["gpu-2", "gpu-3"]
-    assert run.operations("error") == {"Preflight | Refuse this node": ["gpu-2"]}
+    assert run.operations("error") == {"Refuse this node": ["gpu-2"]}
     assert "CUDA 13.0 needs driver 580" in run.stderr
     assert "[gpu-3]" in run.stderr and "onnect" in run.stderr
     assert installed(nodes[1]) == before
