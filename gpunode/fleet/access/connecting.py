@@ -119,8 +119,8 @@ def _failure(self: SSHConnector, error: Exception) -> ConnectError:
         said, remedy = sock.state(), "correct the ssh_config until `ssh` connects by it"
     elif file is not None:
         # ssh-keyscan knows neither the way through another host or program, nor a HostKeyAlias.
-        names = {"-F": "ssh_config_file", "-l": "ssh_user", "-p": "ssh_port"}
-        words = [word for flag, name in names.items() if self.data[name] for word in (flag, str(self.data[name]))]
+        flags = {"-F": self.data["ssh_config_file"], "-l": self.data["ssh_user"], "-p": self.data["ssh_port"]}
+        words = [word for flag, value in flags.items() if value for word in (flag, str(value))]
         words += ["-o", f'UserKnownHostsFile="{file}"', "-o", "StrictHostKeyChecking=ask"]
         command = join(["ssh", *words, self.data["ssh_hostname"] or self.host.name]) if sock else None
         remedy = host_key_remedy(said, int(config.get("port", 22)), file, command)
