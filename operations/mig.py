@@ -40,7 +40,8 @@ from gpunode.system.running_boot import RECORD as REBOOTS
 
 # For what the node is booted, before the digest of what is asked.
 # Brings a node's GPUs from one layout to another, and back where that fails.
-TRANSACTION = Transaction("mig", f"{FUNCTIONS}\n{script_file('mig')}")
+# nvidia-smi names the reason last. The script of the boot stays as earlier versions wrote it to the nodes.
+TRANSACTION = Transaction("mig", f"{FUNCTIONS.replace('cut -c 1-160', 'cut -c 1-2000')}\n{script_file('mig')}")
 BOOTED = "mig/"
 _FORGET = script_file("mig_forget")
 

@@ -18,7 +18,7 @@ words() {
     124) printf 'nvidia-smi gave no answer in time';;
     137) printf 'nvidia-smi was killed, or hung';;
     *)
-      short=$(printf '%s' "$said" | tr '\n\t' '  ' | tr -cd ' -~' | tr -s ' ' | cut -c 1-2000)
+      short=$(printf '%s' "$said" | tr '\n\t' '  ' | tr -cd ' -~' | tr -s ' ' | cut -c 1-160)
       printf 'nvidia-smi: exit code %s: %s' "$code" "$short";;
   esac
 }

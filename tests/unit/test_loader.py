@@ -28,11 +28,11 @@ def _read(root: Path, cache: str | None) -> DriverState:
     for name in ("grep", "readlink", "tr", "sed"):
         if not (programs / name).exists():
             (programs / name).symlink_to(f"/usr/bin/{name}")
-    if cache is not None:
-        (root / "printed").write_text(cache)
-        shown = f'while IFS= read -r line; do echo "$line"; done < {root}/printed'
-        (programs / "ldconfig").write_text(f"#!/bin/sh\n{shown}\n")
-        (programs / "ldconfig").chmod(0o755)
+    (root / "printed").write_text(cache or "")
+    shown = f'while IFS= read -r line; do echo "$line"; done < {root}/printed'
+    # A question completes PATH by the folders of programs: what is missing fails as a shell says it.
+    (programs / "ldconfig").write_text(f"#!/bin/sh\n{'exit 127' if cache is None else shown}\n")
+    (programs / "ldconfig").chmod(0o755)
     text = str(Driver().command())
     for folder in ("/usr/lib", "/lib"):
         text = text.replace(f" {folder}", f" {root}{folder}")

@@ -34,6 +34,9 @@ def test_a_node_that_cannot_decompress_a_question_is_asked_in_plain_text(
 ) -> None:
     for name in {"sh", "tr", "base64", "gzip"} - {missing}:
         (tmp_path / name).symlink_to(shutil.which(name) or name)
+    # A question completes PATH by the folders of programs.
+    (tmp_path / missing).write_text("#!/bin/sh\nexit 127\n")
+    (tmp_path / missing).chmod(0o755)
     node.path = str(tmp_path)
     assert (node.ask("one"), node.ask("two")) == (["one=1"], ["two=2"])
     assert len(node.commands) == 4

@@ -68,8 +68,8 @@ else
     *) set -- /lib/x86_64-linux-gnu /lib/aarch64-linux-gnu /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu \
       /lib64 /usr/lib64 /lib /usr/lib;;
   esac
-  command -v ldconfig > /dev/null || echo loader=unknown
-  cached=$(ldconfig -p | grep -E '^[[:space:]]*lib(cuda|nvidia-ml)\.so\.1 \(libc6,(x86-64|AArch64)')
+  cached=$(ldconfig -p) || echo loader=unknown
+  cached=$(printf '%s\n' "$cached" | grep -E '^[[:space:]]*lib(cuda|nvidia-ml)\.so\.1 \(libc6,(x86-64|AArch64)')
 fi
 libraries=
 for name in libnvidia-ml.so.1 libcuda.so.1; do
