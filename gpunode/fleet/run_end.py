@@ -45,8 +45,6 @@ from gpunode.settings import overrides
 
 # What pyinfra's command line may be asked for that is no deploy.
 _NO_DEPLOY = ("debug-inventory", "fact", "exec")
-
-
 # What is known of a host so far.
 _ends: Slot[HostEnd | None] = Slot(lambda: None)
 # Whether a deploy of gpunode takes part in a host's run: what others do with pyinfra has its own end.
