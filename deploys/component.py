@@ -99,7 +99,7 @@ def accepted() -> bool:
         try:
             if isinstance(why := _left_alone(), Refusal):
                 known.is_judged = True
-                run_end.left_alone(current, f"{why.reason}; {why.remedy}")
+                run_end.note(current, left_alone=f"{why.reason}; {why.remedy}")
                 host.log(f"left alone: {why.reason}; {why.remedy}")
                 leave_alone(name="Leave this node alone", reason=why.reason)
                 return False
@@ -109,7 +109,7 @@ def accepted() -> bool:
         known.is_judged, known.machine = True, None if reasons else reading
         if reading is not None and reading.is_image:
             begin_image()
-            run_end.unverified(current, "an image is made here, which its first boot verifies")
+            run_end.note(current, unverified="an image is made here, which its first boot verifies")
             host.log("an image is made here: what is started, loaded and verified is left to its first boot")
         if reasons:
             run_end.refused(current, reasons)

@@ -49,6 +49,7 @@ _NAME = re.compile(r"(?:/\S*/)?(?P<name>[a-z][\w.+-]*): ")
 _WEAK = _CONSEQUENCES | {"busy", "memory", "missing-module", "program", "smi"}
 # Lines of a program that nobody knows; of a unit's journal the reason stands before what systemd prints.
 _LAST = 10
+_LOOK = "look for the reason in the node's journal (`journalctl --since -10min`), and run again"
 _MEND = "correct what these words name on the node, and run again"
 
 
@@ -147,9 +148,10 @@ def failure(lines: list[str], command: str) -> tuple[Explanation, ...]:
         cause = "; ".join(own) + (f" ({last})" if last and own and last not in own else "")
         programs = (*map(_NAME.match, reversed(words)), _PROGRAM.match(command))
         program = next((match["name"] for match in programs if match), "the operation's script")
-        status = _named(_STATUS, *lines) or "unknown"
-        cause = cause or f"{program} failed with exit status {status}: {last or 'it printed nothing'}"
-        known.insert(0, Explanation(cause, remedy))
+        status = _named(_STATUS, *lines)
+        how = f"failed with exit status {status}" if status else "was killed, or not run"
+        cause = cause or f"{program} {how}: {last or 'it printed nothing'}"
+        known.insert(0, Explanation(cause, remedy or ("" if own or last else _LOOK)))
     full = _named(_FULL, *lines)
     users = _named(_USER, *lines) if any(map(_BUSY.search, change)) else ""
     notes = (full and f" (no space is left at {full})") + (users and f" (a GPU is open in {users})")

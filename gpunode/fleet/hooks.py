@@ -119,7 +119,6 @@ def install() -> None:
     logger.addFilter(_record_cleaned)
     # What is printed as it comes, with -v: it is no log's.
     _wrap(connectors_util, "echo", _cleaned)
-    _wrap(State, "init", _watched, "_watched")
     logger.addHandler(_ERROR_LOG)
     for kind in PyinfraCommand.__subclasses__():
         _wrap(kind, "execute", run_end.executed, "_executed")
@@ -200,11 +199,6 @@ def _validated(init: Method, self: State, inventory: Inventory, *args: Any, **kw
         validate_state(inventory)
     except (SettingsError, OverrideError) as error:
         raise SettingsRefused(str(error)) from None
-    return result
-
-
-def _watched(init: Method, self: State, *args: Any, **kwargs: Any) -> Any:
-    result = init(self, *args, **kwargs)
     run_end.watch(self)
     return result
 

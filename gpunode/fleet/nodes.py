@@ -21,7 +21,7 @@ from pyinfra.api.connect import connect_all, disconnect_all
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.facts import get_fact
 from pyinfra.api.inventory import Inventory
-from pyinfra.api.state import BaseStateCallback, StateStage
+from pyinfra.api.state import StateStage
 from pyinfra.context import ctx_config, ctx_host, ctx_inventory, ctx_state
 
 from gpunode.base.errors import in_words
@@ -70,17 +70,6 @@ Watch = Callable[[int, int], None]
 
 def unwatched(hosts: int, done: int) -> None:
     """Let nobody watch."""
-
-
-class _ConnectErrors(BaseStateCallback):
-    def __init__(self, step: Callable[[], None]) -> None:
-        # Host -> why it was not reached, and whether it stays so.
-        self.reasons: dict[str, tuple[str, bool]] = {}
-        self._step = step
-
-    def host_connect_error(self, state: State, host: Host, error: Exception) -> None:  # type: ignore[override]
-        self.reasons[host.name] = errors.with_remedy(str(error)), isinstance(error, connecting.Unconnectable)
-        self._step()
 
 
 def read(
@@ -146,12 +135,9 @@ def read_here(
 def _rows(
     inventory: Inventory, fact: type[NodeFact[Any]], names: list[str], seconds: float, step: Callable[[], None]
 ) -> list[local.Row]:
-    connect_errors = _ConnectErrors(step)
     with _begun(inventory, names, max(1, min(len(names), AT_ONCE))) as state:
-        state.add_callback_handler(connect_errors)
         state.set_stage(StateStage.Prepare)
-        readings = _readings(state, fact, seconds, step)
-        return [_row(name, readings.get(name), connect_errors) for name in names]
+        return _answers(state, fact, seconds, step)
 
 
 @contextlib.contextmanager
@@ -188,39 +174,28 @@ def _begun(inventory: Inventory, names: Collection[str], at_once: int | None = N
         disconnect_all(state)
 
 
-def _row(name: str, reading: Any, connect_errors: _ConnectErrors) -> local.Row:
-    if isinstance(reading, str):
-        return name, None, reading, False
-    if reading is None:
-        return name, None, *connect_errors.reasons.get(name, ("no connection", False))
-    return name, reading, reading.reason if isinstance(reading, Unknown) else None, False
+def _answers(state: State, fact: type[NodeFact[Any]], seconds: float, step: Callable[[], None]) -> list[local.Row]:
+    """Return what each host answered, or why it did not."""
 
-
-def _readings(state: State, fact: type[NodeFact[Any]], seconds: float, step: Callable[[], None]) -> dict[str, Any]:
-    """Return what each host answered that was reached, or why it did not; then the next one's turn comes."""
-
-    def ask(host: Host) -> Any:
+    def ask(host: Host) -> local.Row:
         with Timeout(seconds) as timeout:
             try:
                 with ctx_config.use(state.config.copy()), ctx_host.use(host):
                     reading = get_fact(state, host, fact, apply_failed_hosts=False)
                 if isinstance(reading, Unknown) and connecting.is_broken(host.connector):
-                    return errors.broken("while the node was read")
-                return reading
+                    return host.name, None, errors.broken("while the node was read"), False
+                return host.name, reading, reading.reason if isinstance(reading, Unknown) else None, False
             except Timeout as passed:
                 if passed is not timeout:
                     raise
-                return f"no answer within {seconds:g} s"
+                return host.name, None, f"no answer within {seconds:g} s", False
 
-    def connect_and_ask(host: Host) -> Any:
+    def connect_and_ask(host: Host) -> local.Row:
         try:
-            host.connect()
+            host.connect(raise_exceptions=True)
         except Exception as error:
-            # No ConnectError of pyinfra's, but the host was not reached either.
-            state.trigger_callbacks("host_connect_error", host, error)
-        if not host.connected:
-            # Its step was told with the reason.
-            return None
+            step()
+            return host.name, None, errors.with_remedy(str(error)), isinstance(error, connecting.Unconnectable)
         state.activate_host(host)
         try:
             return ask(host)
@@ -228,7 +203,7 @@ def _readings(state: State, fact: type[NodeFact[Any]], seconds: float, step: Cal
             if not is_broken_off:
                 step()
 
-    def read_one(host: Host) -> Any:
+    def read_one(host: Host) -> local.Row:
         try:
             return connect_and_ask(host)
         finally:
@@ -236,14 +211,15 @@ def _readings(state: State, fact: type[NodeFact[Any]], seconds: float, step: Cal
             state.activated_hosts.discard(host)
 
     is_broken_off = False
-    found: dict[str, Any] = {}
+    found = []
     try:
         greenlets = {host.name: state.pool.spawn(read_one, host) for host in state.limit_hosts}
         for name, greenlet in greenlets.items():
             try:
-                found[name] = greenlet.get()
+                found.append(greenlet.get())
             except Exception as error:
-                found[name] = Unknown(in_words(error))
+                reason = in_words(error)
+                found.append((name, Unknown(reason), reason, False))
     finally:
         # Whatever ended this, nobody waits for them any more.
         is_broken_off = True

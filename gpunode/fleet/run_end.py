@@ -45,8 +45,6 @@ from gpunode.settings import overrides
 
 # What pyinfra's command line may be asked for that is no deploy.
 _NO_DEPLOY = ("debug-inventory", "fact", "exec")
-
-
 # What is known of a host so far.
 _ends: Slot[HostEnd | None] = Slot(lambda: None)
 # Whether a deploy of gpunode takes part in a host's run: what others do with pyinfra has its own end.
@@ -62,7 +60,7 @@ class Watcher(BaseStateCallback):
 
     @staticmethod
     def host_connect_error(state: State, host: Host, error: ConnectError) -> None:
-        _note(host, unreached=str(error))
+        note(host, unreached=str(error))
 
     @staticmethod
     def operation_host_error(
@@ -71,7 +69,7 @@ class Watcher(BaseStateCallback):
         """Note the operation that failed, with its reasons."""
         if stops(state, host, op_hash):
             name = next(iter(sorted(state.get_op_meta(op_hash).names)), "an operation")
-            _note(host, failure=failure_of(name, FAILURE_REASONS.of(host)))
+            note(host, failure=failure_of(name, FAILURE_REASONS.of(host)))
         elif not is_part(state, host, op_hash) or state.ops[host][op_hash].global_arguments["_ignore_errors"]:
             _forget(state, host, op_hash)
 
@@ -178,22 +176,12 @@ def takes_part(host: Host) -> None:
 
 def refused(host: Host, reasons: Iterable[Refusal | str]) -> None:
     """Note why preflight refuses a host."""
-    _note(host, refused=tuple(map(_finding_of, reasons)))
-
-
-def left_alone(host: Host, reason: str) -> None:
-    """Note why nothing is done to a host."""
-    _note(host, left_alone=reason)
-
-
-def unverified(host: Host, reason: str) -> None:
-    """Note why the run comes to no verdict on a host, though it does all that is asked."""
-    _note(host, unverified=reason)
+    note(host, refused=tuple(map(_finding_of, reasons)))
 
 
 def judged(host: Host, findings: Iterable[Finding]) -> None:
     """Note the verdict's findings on a host; those on its cluster come behind those on the node."""
-    _note(host, findings=(*(_end(host).findings or ()), *findings))
+    note(host, findings=(*(_end(host).findings or ()), *findings))
 
 
 def cluster_judged(state: State, name: str, findings: Iterable[Finding]) -> None:
@@ -236,7 +224,7 @@ def _note_broken(state: State, hosts: Iterable[Host]) -> None:
         if host in state.failed_hosts and connecting.is_broken(host.connector):
             failure = _end(host).failure
             step = f"during {failure.what}" if failure else "while the node was read"
-            _note(host, unreached=errors.broken(step))
+            note(host, unreached=errors.broken(step))
 
 
 def _note_cut_off(state: State, hosts: Iterable[Host]) -> None:
@@ -249,10 +237,10 @@ def _note_cut_off(state: State, hosts: Iterable[Host]) -> None:
     how = how or "it was interrupted"
     for host in hosts:
         if host in state.active_hosts and _end(host).left_alone is None:
-            _note(host, cut_off=f"pyinfra ended before its last operation: {how}")
+            note(host, cut_off=f"pyinfra ended before its last operation: {how}")
         elif _end(host) == HostEnd(host.name):
             # No operation failed: the host was lost while the run was prepared.
-            _note(host, cut_off="\n".join(_logged.of(host)) or how)
+            note(host, cut_off="\n".join(_logged.of(host)) or how)
 
 
 def _is_asked_for() -> bool:
@@ -297,7 +285,8 @@ def _end(host: Host) -> HostEnd:
     return _ends.of(host) or HostEnd(host.name)
 
 
-def _note(host: Host, **found: Any) -> None:
+def note(host: Host, **found: Any) -> None:
+    """Note fields of a host's end, see HostEnd."""
     _ends.set(host, replace(_end(host), **found))
 
 

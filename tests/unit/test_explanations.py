@@ -75,6 +75,7 @@ def test_what_the_script_finds_counts_before_harmless_lines_of_a_journal() -> No
         (["a", "cp: error writing 'x'", "gpunode: exit status 3"], "env", ("cp", "3", "error writing 'x'")),
         (["10%\r20%\x1b[0m", "gpunode: exit status 4"], "dnf", ("dnf", "10% 20%")),
         (["gpunode: exit status 7"], "systemctl", ("systemctl", "7")),
+        ([], "systemctl start x", ("systemctl", "killed")),
         (["gpunode: it fails:", "why", "because", "gpunode: exit status 1"], "sh", ("it fails: why, because",)),
         (
             ["curl: (23) Failure writing", "gpunode: no space is left at /var"],
@@ -87,6 +88,8 @@ def test_what_the_script_finds_counts_before_harmless_lines_of_a_journal() -> No
 def test_words_that_nobody_knows_are_the_cause_themselves(lines: list[str], program: str, parts: tuple[str]) -> None:
     (found,) = failure(lines, program)
     assert [part for part in parts if part not in found.cause] == [] and found.remedy
+    # Where nothing was printed, the remedy is not about words.
+    assert ("journalctl" in found.remedy) is (not lines or lines == ["gpunode: exit status 7"])
 
 
 def test_a_process_with_an_open_gpu_is_named_only_where_the_words_are_of_that() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -139,6 +140,27 @@ def test_a_proxy_command_that_ends_is_the_reason_with_its_status_and_words(
     assert item["code"] == "node.connection" and [words for words in named if words not in item["cause"]] == []
     # An argument may be a password.
     assert "exit" not in item["cause"]
+
+
+@pytest.mark.parametrize("known", ["", "other"])
+@pytest.mark.parametrize("through_proxy", [True, False])
+def test_the_remedy_of_a_host_key_makes_the_next_connection_succeed(
+    server: tuple[Path, int], tmp_path: Path, through_proxy: bool, known: str
+) -> None:
+    keys, port = server
+    relay = f"{sys.executable} {keys}/relay.py %h %p %n %r 100%%"
+    fleet = inventory(server, tmp_path, relay if through_proxy else None)
+    fleet.write_text(fleet.read_text().replace("'no'", "'yes'"))
+    if known:
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
+        (tmp_path / "known hosts").write_text(f"[127.0.0.1]:{port} {(tmp_path / 'other.pub').read_text()}")
+    remedy = finding(run("gpunode", "drift", "--json", fleet))["remedy"]
+    for command in re.findall("`([^`]+)`", remedy):
+        # A person accepts the key.
+        text = command.replace("StrictHostKeyChecking=ask", "StrictHostKeyChecking=accept-new -o BatchMode=yes")
+        subprocess.run(["sh", "-c", text], cwd=tmp_path, timeout=20, check=False)
+    done = run("pyinfra", fleet, "exec", "--", "true", MARK)
+    assert done.returncode == 0, (remedy, done.stderr)
 
 
 @pytest.mark.parametrize("option", ["HostKeyAlias node-1", "IdentityFile {other}", "Match host gpu-1 exec true"])

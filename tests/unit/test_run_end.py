@@ -101,7 +101,7 @@ def test_a_host_in_the_middle_of_a_run_that_ended_is_told_by_what_ended_it(lines
 
 
 def test_a_host_that_is_left_alone_loses_nothing_by_a_crash(lines: list[str]) -> None:
-    run_end.left_alone(host := taking_part(), "a foreign cordon")
+    run_end.note(host := taking_part(), left_alone="a foreign cordon")
     run_end.tell(_state(host, StateStage.Execute))
     assert lines[1:] == ["gpu-1: left alone: a foreign cordon"]
 

@@ -118,10 +118,11 @@ def _failure(self: SSHConnector, error: Exception) -> ConnectError:
     if isinstance(sock, ProxySocket) and any(words in said for words in _UNANSWERED):
         said, remedy = sock.state(), "correct the ssh_config until `ssh` connects by it"
     elif file is not None:
-        by, host = self.data["ssh_config_file"], self.data["ssh_hostname"] or self.host.name
-        options = ["-o", f"UserKnownHostsFile={file}", "-o", "StrictHostKeyChecking=ask"]
         # ssh-keyscan knows neither the way through another host or program, nor a HostKeyAlias.
-        command = join(["ssh", *(("-F", by) if by else ()), *options, host]) if sock else None
+        flags = {"-F": self.data["ssh_config_file"], "-l": self.data["ssh_user"], "-p": self.data["ssh_port"]}
+        words = [word for flag, value in flags.items() if value for word in (flag, str(value))]
+        words += ["-o", f'UserKnownHostsFile="{file}"', "-o", "StrictHostKeyChecking=ask"]
+        command = join(["ssh", *words, self.data["ssh_hostname"] or self.host.name]) if sock else None
         remedy = host_key_remedy(said, int(config.get("port", 22)), file, command)
     # A socket's error names no file; that of a key that may not be read does.
     of_file = isinstance(cause := error.__context__, OSError) and cause.filename is not None

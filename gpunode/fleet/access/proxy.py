@@ -60,10 +60,10 @@ def through_proxy(
     if arguments.get("sock", self) is None:
         del arguments["sock"]
     host, config, *rest = parse_config(self, name, arguments, **options)
-    if isinstance(command := config.get("sock"), str) and "sock" not in arguments:
-        used = {**config, **arguments}
+    used = {**config, **arguments}
+    if isinstance(command := used.get("sock"), str):
         tokens = {"%%": "%", "%h": host, "%n": name, "%p": str(used["port"]), "%r": used.get("username") or getuser()}
-        config["sock"] = ProxySocket(re.sub("%[%hnpr]", lambda found: tokens[found[0]], command))
+        used["sock"] = config["sock"] = ProxySocket(re.sub("%[%hnpr]", lambda found: tokens[found[0]], command))
     file = get_ssh_config(options.get("ssh_config_file"))
     known = file.lookup(name) if file else {}
     if len(keys := known.get("identityfile", [])) > 1 and "pkey" not in arguments:
@@ -71,7 +71,6 @@ def through_proxy(
         config["key_filename"] = keys
     if alias := known.get("hostkeyalias"):
         # paramiko looks for the key of the name that it is given, with any port but 22.
-        used = {**config, **arguments}
         config["sock"] = used.get("sock") or socket.create_connection((host, used["port"]), used.get("timeout"))
         host, config["port"] = alias, 22
         arguments.pop("port", None)

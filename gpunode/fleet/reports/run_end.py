@@ -86,34 +86,24 @@ class HostEnd:
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain JSON types."""
         return {
-            "name": self.name,
-            "unreached": self.unreached,
+            **vars(self),
             "refused": [item.to_json() for item in self.refused],
-            "left_alone": self.left_alone,
             "failure": None if self.failure is None else self.failure.to_json(),
             "findings": None if self.findings is None else [item.to_json() for item in self.findings],
-            "cut_off": self.cut_off,
-            "unverified": self.unverified,
             "scope": self.scope.value,
-            "log": self.log,
         }
 
 
 def host_end_from(found: Mapping[str, Any]) -> HostEnd:
     """Return the end of which `to_json` gave this; raise KeyError, TypeError or ValueError where it did not."""
     failure, findings = found["failure"], found["findings"]
-    return HostEnd(
-        str(found["name"]),
-        found["unreached"],
-        tuple(map(finding_from, found["refused"])),
-        found["left_alone"],
-        None if failure is None else finding_from(failure),
-        None if findings is None else tuple(map(finding_from, findings)),
-        found["cut_off"],
-        found["unverified"],
-        Scope(found["scope"]),
-        found["log"],
-    )
+    read = {
+        "refused": tuple(map(finding_from, found["refused"])),
+        "failure": None if failure is None else finding_from(failure),
+        "findings": None if findings is None else tuple(map(finding_from, findings)),
+        "scope": Scope(found["scope"]),
+    }
+    return HostEnd(**{**found, **read})
 
 
 def refusal_finding(refusal: Refusal) -> Finding:

@@ -144,7 +144,7 @@ def publish(node: Node, key: str = "repository", without: str = "") -> None:
     out(node, f"for folder in {MIRROR}/cuda/*/x86_64; do cp /etc/gpunode-lab/index/* $folder/; done")
 
 
-_LOST = ("the connection to the node broke before its answer came", "run again when the node answers")
+_LOST = ("the connection broke", "run the command again when the node answers")
 _LIBRARY_URL = "/libnvidia-ml1_{version}-1_amd64.deb"
 
 FAULTS = (
@@ -179,7 +179,7 @@ FAULTS = (
         mend=_NO_OVERLAY,
     ),
     Fault(
-        "node rebooted", ("was stopped from outside: the node goes down|the connection to the node broke", _LOST[1]),
+        "node rebooted", ("was stopped from outside: the node goes down|the connection broke", _LOST[1]),
         at_configure="systemctl --no-block reboot; sleep 60", boots=True,
     ),
     Fault(
