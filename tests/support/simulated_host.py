@@ -7,6 +7,8 @@ from typing import Any
 
 from pyinfra.api import FunctionCommand, StringCommand
 
+from gpunode.base.explanations import ENDING
+
 
 class State:
     """Stand in for pyinfra's state: a run that is being carried out, by this host alone."""
@@ -53,6 +55,6 @@ def commands(operation: Any, host: Host, **arguments: Any) -> list[str]:
 
 
 def told(command: StringCommand) -> str:
-    """Return a command's text, and behind it what it is given by standard input, as `<<< LINE`."""
+    """Return a command's text without what an operation ends it with, and its standard input, as `<<< LINE`."""
     given = command.connector_arguments.get("_stdin", [])
-    return " ".join([command.get_raw_value(), *(f"<<< {line}" for line in given)])
+    return " ".join([command.get_raw_value().removesuffix(f" {ENDING}"), *(f"<<< {line}" for line in given)])

@@ -249,7 +249,9 @@ def test_a_run_that_fails_fails_the_job_and_stands_in_the_report(job: Job, nodes
     done = job.step(".venv/bin/gpunode ci --wait 30 --junit gpunode.xml", environment)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
-    kinds = {case.get("classname"): {child.get("type") for child in case} for case in job.suite().findall("testcase")}
+    kinds: dict[str | None, set[str | None]] = {}
+    for case in job.suite().findall("testcase"):
+        kinds.setdefault(case.get("classname"), set()).update(child.get("type") for child in case)
     # Preflight refuses the machine: it was not provisioned.
     assert kinds["run"] == {"not known"} and kinds["machine"] == set()
     assert any("unsupported" in types for types in kinds.values())
