@@ -55,6 +55,8 @@ def without_room(desired: MpsSettings, memory: Mapping[int, int | None]) -> str 
 
 # As nvidia-smi prints them.
 _MODES = ("Default", "Exclusive_Process", "Exclusive_Thread", "Prohibited")
+# What nvidia-smi prints of a GPU that has no compute modes; a GPU that answers anything else is broken.
+_WITHOUT_MODES = ("[N/A]", "[Not Supported]")
 _CLIENTS = "MPS clients run ({clients}) and disruption.allow is nothing"
 _END_CLIENTS = f"end its clients, or set disruption.allow = 'restart', and {RUN}"
 _LOG = "its log: {last_error}"
@@ -148,7 +150,8 @@ def _modes_without_mps(desired: Desired, gpus: Sequence[Gpu], mps_pids: Sequence
             continue
         remedy = _TO_DEFAULT.format(index=of)
         if mode not in _MODES:
-            yield COMPUTE_MODE.not_known(None, f"nvidia-smi answers {mode or 'nothing'}", _QUERY, of=of)
+            desired_mode = None if mode in _WITHOUT_MODES else "Default"
+            yield COMPUTE_MODE.not_known(desired_mode, f"nvidia-smi answers {mode or 'nothing'}", _QUERY, of=of)
         elif mode == "Exclusive_Process" and mps_pids:
             cause = _OTHER_DAEMON.format(pids=", ".join(map(str, mps_pids)))
             yield COMPUTE_MODE.not_known(None, cause, f"{remedy}, unless that daemon serves the GPU", of=of)
