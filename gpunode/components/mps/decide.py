@@ -33,6 +33,7 @@ from gpunode.components.mps.daemon import COMPUTE_MODES, UNITS, Daemon
 from gpunode.components.mps.state import Mps, MpsDaemon
 from gpunode.settings.mps import MpsSettings
 from gpunode.system.gpu import Gpu
+from gpunode.system.smi import WITHOUT_VALUE
 
 
 def without_room(desired: MpsSettings, memory: Mapping[int, int | None]) -> str | None:
@@ -55,8 +56,6 @@ def without_room(desired: MpsSettings, memory: Mapping[int, int | None]) -> str 
 
 # As nvidia-smi prints them.
 _MODES = ("Default", "Exclusive_Process", "Exclusive_Thread", "Prohibited")
-# What nvidia-smi prints of a GPU that has no compute modes; a GPU that answers anything else is broken.
-_WITHOUT_MODES = ("[N/A]", "[Not Supported]")
 _CLIENTS = "MPS clients run ({clients}) and disruption.allow is nothing"
 _END_CLIENTS = f"end its clients, or set disruption.allow = 'restart', and {RUN}"
 _LOG = "its log: {last_error}"
@@ -150,7 +149,7 @@ def _modes_without_mps(desired: Desired, gpus: Sequence[Gpu], mps_pids: Sequence
             continue
         remedy = _TO_DEFAULT.format(index=of)
         if mode not in _MODES:
-            desired_mode = None if mode in _WITHOUT_MODES else "Default"
+            desired_mode = None if mode in WITHOUT_VALUE else "Default"
             yield COMPUTE_MODE.not_known(desired_mode, f"nvidia-smi answers {mode or 'nothing'}", _QUERY, of=of)
         elif mode == "Exclusive_Process" and mps_pids:
             cause = _OTHER_DAEMON.format(pids=", ".join(map(str, mps_pids)))
