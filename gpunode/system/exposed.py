@@ -20,14 +20,8 @@ _FOLDERS = (
     *("/etc/cdi", "/var/run/cdi", "/etc/nvidia-imex", "/etc/nvidia-mps", "/etc/systemd/system", "/etc/udev/rules.d"),
     *("/etc/modprobe.d", "/etc/modules-load.d", "/etc/sysctl.d", "/etc/ld.so.conf.d", "/etc/profile.d", "/etc/cron*"),
     *("/usr/share/keyrings", "/etc/environment.d", "/etc/sudoers.d", "/var/lib/gpunode", "/usr/local/lib/gpunode"),
-    *(
-        "/etc/gpunode",
-        "/etc/containers",
-        "/etc/dracut.conf.d",
-        "/etc/initramfs-tools",
-        "/etc/default",
-        "/etc/sysconfig",
-    ),
+    *("/etc/gpunode", "/etc/containers", "/etc/dracut.conf.d", "/etc/initramfs-tools"),
+    *("/etc/default", "/etc/sysconfig"),
 )
 # Patterns of these folders, of what is in them and in their own folders, and of single files.
 FILES = (
