@@ -15,13 +15,12 @@ from gpunode.base.reading import ParseError, Reading
 
 # Folders with configuration of what runs as root, and with scripts that root runs.
 _FOLDERS = (
-    *("/etc/apt", "/etc/yum.repos.d", "/etc/dnf", "/etc/zypp", "/etc/pacman.d", "/etc/pki/rpm-gpg"),
+    *("/etc/apt", "/etc/yum.repos.d", "/etc/dnf", "/etc/zypp", "/etc/pacman.d", "/etc/pki/rpm-gpg", "/etc/default"),
     *("/etc/containerd", "/etc/docker", "/etc/crio", "/etc/nvidia-container-runtime", "/etc/nvidia-container-toolkit"),
     *("/etc/cdi", "/var/run/cdi", "/etc/nvidia-imex", "/etc/nvidia-mps", "/etc/systemd/system", "/etc/udev/rules.d"),
     *("/etc/modprobe.d", "/etc/modules-load.d", "/etc/sysctl.d", "/etc/ld.so.conf.d", "/etc/profile.d", "/etc/cron*"),
     *("/usr/share/keyrings", "/etc/environment.d", "/etc/sudoers.d", "/var/lib/gpunode", "/usr/local/lib/gpunode"),
-    *("/etc/gpunode", "/etc/containers", "/etc/dracut.conf.d", "/etc/initramfs-tools"),
-    *("/etc/default", "/etc/sysconfig"),
+    *("/etc/gpunode", "/etc/containers", "/etc/dracut.conf.d", "/etc/initramfs-tools", "/etc/sysconfig"),
 )
 # Patterns of these folders, of what is in them and in their own folders, and of single files.
 FILES = (
