@@ -66,12 +66,14 @@ elif [ -s /var/lib/pacman/local/ALPM_DB_VERSION ]; then
     printf 'siglevel=%s\n' "$repository $WORDS"
   done
 else
-  # What dnf, dnf 5 and zypper all refuse; asking them would cost more than all else of this part.
+  # What dnf, dnf 5 and zypper all refuse; asking them would cost more than all else of this part. Line ends and the
+  # mark of a Windows editor zypper alone refuses.
   set -- /dev/null
   for file in /etc/dnf/dnf.conf /etc/yum.repos.d/*.repo /etc/zypp/repos.d/*.repo; do
     [ ! -f "$file" ] || set -- "$@" "$file"
   done
-  awk 'FNR == 1 {section = 0}
+  awk 'FNR == 1 {section = 0; if (FILENAME !~ /zypp/) sub(/^\357\273\277/, "")}
+    FILENAME !~ /zypp/ {sub(/\r$/, "")}
     /^[ \t]*([#;]|$)/ || (section && (/^[ \t]/ || /^[^[].*=/)) {next}
     /^\[[^]]+\]/ {section = 1; next}
     {print "error=" FILENAME ", line " FNR ": neither [SECTION] nor KEY=VALUE of a section"; nextfile}' "$@"

@@ -16,16 +16,18 @@ from gpunode.base.reading import ParseError, Reading
 KEYRINGS = ("/usr/share/keyrings", "/etc/pki/rpm-gpg")
 # Folders with configuration of what runs as root, and with scripts that root runs.
 _FOLDERS = (
-    *("/etc/apt", "/etc/yum.repos.d", "/etc/dnf", "/etc/zypp", "/etc/pacman.d", *KEYRINGS),
+    *("/etc/apt", "/etc/yum.repos.d", "/etc/dnf", "/etc/zypp", "/etc/pacman.d", "/etc/default", *KEYRINGS),
     *("/etc/containerd", "/etc/docker", "/etc/crio", "/etc/nvidia-container-runtime", "/etc/nvidia-container-toolkit"),
     *("/etc/cdi", "/var/run/cdi", "/etc/nvidia-imex", "/etc/nvidia-mps", "/etc/systemd/system", "/etc/udev/rules.d"),
     *("/etc/modprobe.d", "/etc/modules-load.d", "/etc/sysctl.d", "/etc/ld.so.conf.d", "/etc/profile.d", "/etc/cron*"),
     *("/etc/environment.d", "/etc/sudoers.d", "/var/lib/gpunode", "/usr/local/lib/gpunode"),
+    *("/etc/gpunode", "/etc/containers", "/etc/dracut.conf.d", "/etc/initramfs-tools", "/etc/sysconfig"),
 )
 # Patterns of these folders, of what is in them and in their own folders, and of single files.
 FILES = (
     *(folder + depth for folder in _FOLDERS for depth in ("", "/*", "/*/*")),
-    *("/etc/pacman.conf", "/etc/ld.so.conf", "/etc/environment", "/etc/slurm/gpunode-*"),
+    *("/etc/pacman.conf", "/etc/ld.so.conf", "/etc/ld.so.preload", "/etc/environment", "/etc/sudoers", "/etc/rc.local"),
+    "/etc/slurm/gpunode-*",
 )
 
 EXPOSED = finding_message(
@@ -86,8 +88,8 @@ def own(actual: Exposed) -> tuple[str, ...]:
     """Return the paths of gpunode's own files among them, whose texts a run compares as well."""
     names = (file.path for file in actual.files if file.path.startswith(("/etc/", "/usr/")))
     ours = (path for path in names if "gpunode" in path or path.startswith("/etc/nvidia-mps/"))
-    # The operation that trusts a repository corrects its keyring.
-    return tuple(path for path in ours if not path.startswith(KEYRINGS))
+    # The operation that trusts a repository corrects its keyring. No run writes what a pull trusts.
+    return tuple(path for path in ours if not path.startswith((*KEYRINGS, "/etc/gpunode")))
 
 
 def decide(actual: Exposed, repositories: Collection[str] = ()) -> Decision[None]:

@@ -79,6 +79,8 @@ DRIVERLESS = ("absent", "no driver", "no library", "mismatch")
 _WARNING = "WARNING"
 # What a GPU answers that has no value, and what stands for one that was not asked for.
 NOT_TOLD = "[N/A]"
+# What a GPU answers that lacks something; one that answers anything else in brackets is broken.
+WITHOUT_VALUE = (NOT_TOLD, "[Not Supported]")
 NOT_INSTALLED = "nvidia-smi is not installed"
 NOT_ASKED = "nvidia-smi was not asked: the kernel module nvidia is not loaded, and to ask would load it"
 

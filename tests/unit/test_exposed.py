@@ -140,6 +140,11 @@ def test_files_that_gpunode_writes_or_root_runs_are_looked_at() -> None:
         "/etc/udev/rules.d/x.rules",
         "/etc/ld.so.conf.d/x.conf",
         "/etc/cron.daily/x",
+        "/etc/gpunode/agent-signers",
+        "/etc/dracut.conf.d/gpunode-nouveau.conf",
+        "/etc/containers/containers.conf.d/50-gpunode.conf",
+        "/etc/default/grub.d/x.cfg",
+        "/etc/ld.so.preload",
     ]
     assert [path for path in paths if not any(PurePath(path).match(pattern) for pattern in FILES)] == []
 

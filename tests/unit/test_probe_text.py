@@ -320,13 +320,27 @@ def test_apt_says_why_it_cannot_read_its_sources(tmp_path: Path, path: str, text
 def test_a_repository_file_that_cannot_be_read_is_named(
     tmp_path: Path, folder: str, text: str, line: int | None
 ) -> None:
-    (tmp_path / "good.repo").write_text("[a]\nname=a\n")
-    (tmp_path / "x.repo").write_text(text)
-    command = AptSources().command().replace("command -v apt-get", "false").replace("/var/lib/pacman", str(tmp_path))
-    lines = checked(sh(command.replace(f"{folder}/", f"{tmp_path}/")).splitlines())
-    errors = parse_apt_sources(lines).errors
+    errors = _errors_of_a_repository_file(tmp_path, folder, text)
     assert len(errors) == (line is not None)
-    assert line is None or f"{tmp_path}/x.repo, line {line}:" in errors[0]
+    assert line is None or f"{folder}/x.repo, line {line}:" in errors[0]
+
+
+# What these programs did with such a file.
+@pytest.mark.parametrize("text", ["[x]\r\nname=x\r\n\r\nenabled=0\r\n", "\ufeff[x]\nname=x\n"])
+@pytest.mark.parametrize(("folder", "refused"), [("/etc/yum.repos.d", False), ("/etc/zypp/repos.d", True)])
+def test_a_repository_file_of_a_windows_editor_is_refused_by_zypper_alone(
+    tmp_path: Path, folder: str, text: str, refused: bool
+) -> None:
+    assert bool(_errors_of_a_repository_file(tmp_path, folder, text)) == refused
+
+
+def _errors_of_a_repository_file(root: Path, folder: str, text: str) -> tuple[str, ...]:
+    there = Path(f"{root}{folder}")
+    there.mkdir(parents=True)
+    (there / "good.repo").write_text("[a]\nname=a\n")
+    (there / "x.repo").write_bytes(text.encode())
+    command = AptSources().command().replace("command -v apt-get", "false").replace("/var/lib/pacman", str(root))
+    return parse_apt_sources(checked(sh(command.replace(f"{folder}/", f"{there}/")).splitlines())).errors
 
 
 def test_the_origins_are_those_of_the_fetched_lists_whose_source_is_there(tmp_path: Path) -> None:

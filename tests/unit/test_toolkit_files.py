@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -46,8 +48,26 @@ root = "{tmp_path}/gone\""""
         f"@{programs}/ldconfig": "x",
         f"{tmp_path}/gone": "-",
     }
-    configuration.unlink()
-    configuration.mkdir()
+
+
+# A device gives an empty file, and a link to a file that is not there is as no file: the toolkit takes its defaults.
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("kind", "starts"), [("folder", False), ("pipe", False), ("loop", False), ("dangling", True), ("device", True)]
+)
+def test_what_is_not_a_file_in_the_place_of_config_toml_keeps_containers_from_their_start(
+    tmp_path: Path, kind: str, starts: bool
+) -> None:
+    configuration = tmp_path / "config.toml"
+    if kind == "folder":
+        configuration.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(configuration)
+    else:
+        targets = {"loop": configuration, "dangling": tmp_path / "gone/config.toml", "device": Path("/dev/null")}
+        configuration.symlink_to(targets[kind])
+    text = str(ContainerToolkit().command()).replace(PATH, str(configuration))
     done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True)
-    with pytest.raises(ConfigurationRefused):
-        faults(parse_toolkit(checked(done.stdout.splitlines())), {}, None)
+    state = parse_toolkit(checked(done.stdout.splitlines()))
+    with nullcontext() if starts else pytest.raises(ConfigurationRefused):
+        assert not faults(state, {}, None)

@@ -19,6 +19,7 @@ from gpunode.settings.mig import MigSettings
 from gpunode.settings.mig_parted.declaration import Entry, published, selected
 from gpunode.settings.mig_parted.mistakes import DeclarationError
 from gpunode.system.pci import PciGpu
+from gpunode.system.smi import WITHOUT_VALUE
 
 
 class TargetError(Exception):
@@ -118,7 +119,8 @@ def _targets(settings: MigSettings, every: Iterator[Chosen], state: Mig) -> Iter
         entry = each.entry
         gpu = next((gpu for gpu in state.gpus if gpu.pci_address == each.gpu.address), None)
         where = f"GPU {each.index} ({each.gpu.address})"
-        if each.product is None and settings.file is None and gpu is not None and gpu.capable:
+        by_own_list = each.product is None and settings.file is None
+        if by_own_list and gpu is not None and gpu.current not in WITHOUT_VALUE:
             entry = _published_entry(settings.config or "", gpu, where)
         # An entry for boards that this GPU may or may not be one of is acted on by nobody.
         if entry is None or each.match is Match.MAYBE:
@@ -131,8 +133,8 @@ def _targets(settings: MigSettings, every: Iterator[Chosen], state: Mig) -> Iter
 
 def _published_entry(config: str, gpu: MigGpu, where: str) -> Entry:
     """Return what a published name means for a GPU of a product in no table, by the GPU's own list of profiles."""
-    if config in ("all-disabled", "all-enabled"):
-        return Entry(f"{config}[0]", (), None, config == "all-enabled", {})
+    if config in ("all-disabled", "all-enabled") or not gpu.capable:
+        return Entry(f"{config}[0]", (), None, config != "all-disabled", {})
     geometry = _geometry(gpu, None, where)
     if geometry is None:
         raise StateNotKnown(
@@ -149,6 +151,8 @@ def _published_entry(config: str, gpu: MigGpu, where: str) -> Entry:
 
 def _target(entry: Entry, gpu: MigGpu, product: str | None, where: str) -> Target:
     if not gpu.capable:
+        if gpu.current not in WITHOUT_VALUE:
+            raise StateNotKnown(f"the MIG mode of {where}, {gpu.name}, cannot be read: {gpu.current or 'none'}")
         raise TargetError(f"{where}, {gpu.name}, has no MIG: its mode is {gpu.current}")
     if gpu.instances is None:
         raise StateNotKnown(f"the instances of {where} cannot be read")

@@ -33,6 +33,7 @@ from gpunode.components.mps.daemon import COMPUTE_MODES, UNITS, Daemon
 from gpunode.components.mps.state import Mps, MpsDaemon
 from gpunode.settings.mps import MpsSettings
 from gpunode.system.gpu import Gpu
+from gpunode.system.smi import WITHOUT_VALUE
 
 
 def without_room(desired: MpsSettings, memory: Mapping[int, int | None]) -> str | None:
@@ -148,7 +149,8 @@ def _modes_without_mps(desired: Desired, gpus: Sequence[Gpu], mps_pids: Sequence
             continue
         remedy = _TO_DEFAULT.format(index=of)
         if mode not in _MODES:
-            yield COMPUTE_MODE.not_known(None, f"nvidia-smi answers {mode or 'nothing'}", _QUERY, of=of)
+            desired_mode = None if mode in WITHOUT_VALUE else "Default"
+            yield COMPUTE_MODE.not_known(desired_mode, f"nvidia-smi answers {mode or 'nothing'}", _QUERY, of=of)
         elif mode == "Exclusive_Process" and mps_pids:
             cause = _OTHER_DAEMON.format(pids=", ".join(map(str, mps_pids)))
             yield COMPUTE_MODE.not_known(None, cause, f"{remedy}, unless that daemon serves the GPU", of=of)

@@ -43,8 +43,14 @@ unset IFS; set +f
 if command -v nvidia-ctk > /dev/null; then version=$(nvidia-ctk --version); echo "ctk=${version%%"$NL"*}"; fi
 echo "runtime=$(command -v nvidia-container-runtime)"
 [ ! -f "$CONFIGURATION" ] || echo "config=$(base64 -w0 "$CONFIGURATION")"
-# The toolkit ends at a folder of this name as at a text that is no TOML.
-[ ! -d "$CONFIGURATION" ] || echo "config=$(echo '[' | base64 -w0)"
+# At a folder or a loop of links of this name the toolkit ends as at a text that is not TOML; at a pipe it hangs.
+unread=
+if [ -L "$CONFIGURATION" ] && [ ! -e "$CONFIGURATION" ]; then
+  case $(LC_ALL=C stat -L "$CONFIGURATION" 2>&1) in *levels*) unread=yes;; esac
+elif [ -e "$CONFIGURATION" ] && [ ! -f "$CONFIGURATION" ] && [ ! -c "$CONFIGURATION" ]; then
+  unread=yes
+fi
+[ -z "$unread" ] || echo "config=$(echo '[' | base64 -w0)"
 # The runtime looks for a program on the PATH of the daemon that starts it, and in its own list of folders.
 folders=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 for daemon in $DAEMONS; do

@@ -30,8 +30,7 @@ def write_junit(reports: Iterable[NodeReport], path: Path, command: str, steps: 
     xml = JUnitXml(command)
     for report in reports:
         suite, left = TestSuite(_text(report.title)), dict(steps)
-        for item in report.findings:
-            suite.add_testcase(_case(item, left.pop(item.component, None)))
+        suite.add_testcases([_case(item, left.pop(item.component, None)) for item in report.findings])
         if report.scope is Scope.NODE:
             suite.hostname = _text(report.name)
         suite.timestamp = began.strftime("%Y-%m-%dT%H:%M:%S")
