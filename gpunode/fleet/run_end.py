@@ -277,7 +277,8 @@ def _what_ended_it() -> str | None:
     cause, file = getattr(error, "exception", error), getattr(error, "filename", None)
     lines = [frame.lineno for frame in traceback.extract_tb(cause.__traceback__) if file and frame.filename == file]
     if isinstance(cause, SyntaxError):
-        file, lines = cause.filename, [cause.lineno]
+        # Its words repeat file and line.
+        return f"{cause.filename}, line {cause.lineno}: {cause.msg}"
     return f"{f'{file}, line {lines[-1]}: ' if lines else ''}{_words(cause)}"
 
 
