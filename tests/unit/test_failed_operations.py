@@ -232,6 +232,10 @@ def test_a_rollout_names_the_operation_that_failed(run: tuple[subprocess.Complet
         ("import gpunode\nfrom pyinfra.operations import server\nserver.shell(comands=['true'])\n",
          ("deploy.py", "line 3", "commands")),
         ("import gpunode\nx = (\n", ("deploy.py", "line 2")),
+        # pyinfra asks for the file when it carries the operation out, which no line of the deploy file is part of.
+        ("from gpunode.fleet import run_end\nfrom pyinfra import host\nfrom pyinfra.operations import files\n"
+         "run_end.takes_part(host)\nfiles.put(name='Mine', src='nowhere', dest='/x')\n",
+         ("Mine", "nowhere")),
     ],
 )  # fmt: skip
 def test_an_error_of_a_deploy_file_is_reported_on_every_host(tmp_path: Path, body: str, cause: tuple[str, ...]) -> None:
