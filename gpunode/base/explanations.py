@@ -46,7 +46,7 @@ _SHELL = re.compile(r"gpunode: (?:line )?\d+: ")
 _PROGRAM = re.compile(r"(?!(?:env|sh)\s)(?P<name>[\w./-]+)")
 _NAME = re.compile(r"(?:/\S*/)?(?P<name>[a-z][\w.+-]*): ")
 # Kinds that give no cause where the script has one.
-_WEAK = _CONSEQUENCES | {"busy", "memory", "missing-module", "program", "smi"}
+_WEAK = _CONSEQUENCES - {"killed"} | {"busy", "memory", "missing-module", "program", "smi"}
 # Lines of a program that nobody knows; of a unit's journal the reason stands before what systemd prints.
 _LAST = 10
 _LOOK = "look for the reason in the node's journal (`journalctl --since -10min`), and run again"
@@ -63,12 +63,17 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Rule(Row):
-    """Hold a pattern that is searched in a program's words, and what a match means. `kind`: of one kind one is told."""
+    """Hold a pattern that is searched in a program's words, and what a match means.
+
+    kind: of one kind one counts; needs_url: whether the words mean this only of curl, or where an address is known: a
+    message bus has such words, too
+    """
 
     kind: str
     said: Annotated[str, AfterValidator(lambda text: re.compile(text, re.ASCII) and text)]
     cause: str
     remedy: str
+    needs_url: bool = False
 
     def told(self, words: str, url: str = "", **more: str) -> Explanation | None:
         """Return what words of the program mean, None where they are others; `more` stands in the texts as they say.
@@ -80,10 +85,13 @@ class Rule(Row):
             return None
         named = {name: (value or "").strip() for name, value in match.groupdict().items()}
         url = named.get("url") or _url(words) or url
+        if self.needs_url and not url and "curl" not in words.lower():
+            return None
         host = _host(url) or "the server"
         named |= {"said": named.get("said", "").rstrip(".:"), "all": words.strip()}
         named |= {"url": url or "what is to be fetched", "host": host, "server": host.partition(":")[0], **more}
-        return Explanation(self.cause.format_map(named).strip(), self.remedy.format_map(named))
+        remedy = self.remedy.format_map(named | {"url": url or "ADDRESS"})
+        return Explanation(self.cause.format_map(named).strip(), remedy)
 
 
 @dataclass(frozen=True)

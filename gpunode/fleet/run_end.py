@@ -47,6 +47,8 @@ from gpunode.settings import overrides
 _NO_DEPLOY = ("debug-inventory", "fact", "exec")
 # What is known of a host so far.
 _ends: Slot[HostEnd | None] = Slot(lambda: None)
+# The operation that a run carries out.
+_operation: Slot[str | None] = Slot(lambda: None)
 # Whether a deploy of gpunode takes part in a host's run: what others do with pyinfra has its own end.
 _takes_part = Slot(bool)
 # What pyinfra logged as errors of the command that a host runs: a file that is not copied has no other reason.
@@ -61,6 +63,10 @@ class Watcher(BaseStateCallback):
     @staticmethod
     def host_connect_error(state: State, host: Host, error: ConnectError) -> None:
         note(host, unreached=str(error))
+
+    @staticmethod
+    def operation_start(state: State, op_hash: str) -> None:
+        _operation.set(state, min(state.get_op_meta(op_hash).names, default=None))
 
     @staticmethod
     def operation_host_error(
@@ -235,9 +241,10 @@ def _note_cut_off(state: State, hosts: Iterable[Host]) -> None:
     if state.current_stage > StateStage.Execute or (state.current_stage == StateStage.Prepare and how is None):
         return
     how = how or "it was interrupted"
+    step = f"in “{name}”" if (name := _operation.of(state)) else "before its last operation"
     for host in hosts:
         if host in state.active_hosts and _end(host).left_alone is None:
-            note(host, cut_off=f"pyinfra ended before its last operation: {how}")
+            note(host, cut_off=f"pyinfra ended {step}: {how}")
         elif _end(host) == HostEnd(host.name):
             # No operation failed: the host was lost while the run was prepared.
             note(host, cut_off="\n".join(_logged.of(host)) or how)
@@ -265,7 +272,7 @@ def _what_ended_it() -> str | None:
     cause, file = getattr(error, "exception", error), getattr(error, "filename", None)
     lines = [frame.lineno for frame in traceback.extract_tb(cause.__traceback__) if file and frame.filename == file]
     if isinstance(cause, SyntaxError):
-        file, lines = cause.filename, [cause.lineno]
+        return f"{cause.filename}, line {cause.lineno}: {cause.msg}"
     return f"{f'{file}, line {lines[-1]}: ' if lines else ''}{_words(cause)}"
 
 

@@ -110,7 +110,7 @@ def parse_service(lines: list[str]) -> ServiceState:
         restarts, up = int(found.get("restarts") or 0), int(found["up"]) / 100 if found.get("up") else None
     except ValueError as error:
         raise ParseError(f"systemd tells of no number: {error}") from error
-    said = tuple(repeated(lines, "said"))
+    said = tuple(dict.fromkeys(repeated(lines, "said")))
     young = up if up is not None and 0 <= up < STEADY else None
     return ServiceState(found.get("SubState", ""), restarts, young, said, found.get("Result", "success"))
 

@@ -73,7 +73,9 @@ tell_service() {
   journal=$(timeout -k 2 10 journalctl --quiet --no-pager --output=cat --unit="$1" --lines=300)
   # A daemon's errors are many and often harmless; what ends it is none of those.
   printed said "$(printf '%s\n' "$journal" | grep -E 'level=(fatal|panic)|^(panic|fatal error|failed to )' | tail -n 1)"
-  printed said "$(printf '%s\n' "$journal" | grep -E 'Main process exited|Failed with result' | tail -n 2)"
+  # One that exits by itself says why in its last line; the last line of one that is killed is about something else.
+  printed said "$(printf '%s\n' "$journal" | sed -nE '/(Main|Control) process exited|Failed with result/{
+    /code=exited/{ x; /^Start(ing|ed) /!p; x; }; p; }; h' | tail -n 3)"
 }
 daemon() {
   unit "$1"; says ExecStart; started=$SAID; BINARY=

@@ -11,7 +11,8 @@ refresh() {
   for uri in $(sed -n 's/^URIs: //p' "/etc/apt/sources.list.d/gpunode-$1.sources" 2>/dev/null |
       sed "s/[$](ARCH)/$(dpkg --print-architecture)/g"); do
     case "$said" in *"GPG error: ${uri%/}"["/ "]*|*"Failed to fetch ${uri%/}"["/ "]*)
-      printf '%s\n' "$said" >&2
+      # What apt reports of other repositories, which may fail, is not the cause.
+      printf '%s\n' "$said" | grep -F -e "${uri%/}/" -e "${uri%/} " >&2
       echo "gpunode: the list of the repository $1 could not be refreshed; nothing was installed" >&2; exit 1;;
     esac
   done

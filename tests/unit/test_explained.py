@@ -158,10 +158,15 @@ def apt(tmp_path: Path) -> Apt:
 def test_old_lists_do_for_any_repository_but_the_one_that_the_packages_come_from(
     apt: Apt, said: str, code: int
 ) -> None:
-    apt.program("apt-get", f"echo '{said}'")
+    others = (
+        f"W: Failed to fetch {CUDA}-x/InRelease  404  Not Found\nW: Failed to fetch https://x.example/InRelease  404"
+    )
+    apt.program("apt-get", f"echo '{others}\n{said}'")
     done = apt.run(f"{APT_GET}{READ_LISTS}{REFRESH}refresh cuda")
     assert done.returncode == code, done.stderr
     assert (said in done.stderr) == bool(code)
+    # Only the repository that the packages come from is the cause.
+    assert "404" not in done.stderr
     assert apt.run(f"{APT_GET}{READ_LISTS}{REFRESH}refresh ''").returncode == 0
 
 

@@ -60,6 +60,15 @@ JOURNAL = (
 )
 
 
+def test_a_killed_package_manager_counts_before_what_the_script_says_of_its_packages() -> None:
+    lines = [
+        "E: Sub-process /usr/bin/dpkg exited unexpectedly",
+        "gpunode: the driver's packages could not be installed",
+    ]
+    (found,) = failure([*lines, "gpunode: exit status 1"], "sh")
+    assert "dpkg was killed" in found.cause
+
+
 def test_what_the_script_finds_counts_before_harmless_lines_of_a_journal() -> None:
     undoing = ["gpunode: containerd is DOWN", "gpunode: remedy: start it", "gpunode: exit status 1"]
     (found,) = failure([*JOURNAL, "gpunode: after 30 s containerd is failed", f"gpunode: {UNDOING}", *undoing], "sh")

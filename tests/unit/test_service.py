@@ -88,6 +88,24 @@ def test_systemd_and_the_kernel_s_clock_tell_the_age_and_the_journal_is_asked_of
     assert "--lines=300" in (tmp_path / "asked").read_text()
 
 
+@pytest.mark.simulated
+@pytest.mark.parametrize("last, process", [
+    ("containerd: failed to load TOML: /etc/containerd/config.toml: (26, 11): no such key", "Main"),
+    ("unable to configure the Docker daemon with file /etc/docker/daemon.json: invalid character", "Main"),
+    ("no such disk: /data is not mounted", "Control"),
+    (None, "Main"),
+])  # fmt: skip
+def test_a_daemon_that_exits_is_told_by_its_last_words(
+    read: Callable[..., ServiceState], tmp_path: Path, last: str | None, process: str
+) -> None:
+    end = f"x.service: {process} process exited, code=exited, status=1/FAILURE"
+    failed = "x.service: Failed with result 'exit-code'."
+    words = ["Starting x.service - X...", *([last] if last else []), end, failed, "Stopped x.service - X."]
+    (tmp_path / "journal").write_text("\n".join(["level=info msg=ready", *words * 3]))
+    said = read("activating", "auto-restart", 3, 3, "exit-code").said
+    assert said == ((last, end, failed) if last else (failed, end))
+
+
 class Reading(Host):
     """Answer with one reading after the other."""
 

@@ -179,7 +179,8 @@ FAULTS = (
         mend=_NO_OVERLAY,
     ),
     Fault(
-        "node rebooted", ("was stopped from outside: the node goes down|the connection broke", _LOST[1]),
+        "node rebooted",
+        ("was stopped from outside: the node goes down|the connection broke", f"run again when the node|{_LOST[1]}"),
         at_configure="systemctl --no-block reboot; sleep 60", boots=True,
     ),
     Fault(
