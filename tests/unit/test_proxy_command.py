@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from gpunode.base.findings import FindingClass
+from gpunode.fleet.access.proxy import ProxySocket
 from tests.support import warm
 
 pytestmark = pytest.mark.pure
@@ -128,6 +130,11 @@ def test_what_is_longer_than_a_pipe_goes_through_a_proxy_command_whole(
     ("proxy", "named"),
     [
         ("sh -c 'echo no route to %h >&2; exit 3'", ["status 3", "no route to 127.0.0.1"]),
+        (
+            "sh -c 'echo not authorized >&2; echo; printf \"log in\\0\" >&2; exit 1'",
+            ["status 1: not authorized; log in"],
+        ),
+        ("sh -c 'echo garbage; echo busy >&2; sleep 60'", ["not connected in time", "busy"]),
         ("gpunode-no-such-program %h", ["status 127", "gpunode-no-such-program"]),
         ("true", ["status 0"]),
     ],
@@ -139,6 +146,17 @@ def test_a_proxy_command_that_ends_is_the_reason_with_its_status_and_words(
     assert item["code"] == "node.connection" and [words for words in named if words not in item["cause"]] == []
     # An argument may be a password.
     assert "exit" not in item["cause"]
+
+
+def test_a_proxy_command_is_no_target_of_ctrl_c_and_ends_with_the_programs_that_it_started(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "answer")
+    proxy = ProxySocket(f"sh -c 'sleep 20 & ps -o sid= -p $$; wait' >{tmp_path}/answer")
+    with (tmp_path / "answer").open() as answer:
+        assert int(answer.readline()) != os.getsid(0)
+        started = time.monotonic()
+        proxy.close()
+        # It ends once no program has it open.
+        assert answer.read() == "" and time.monotonic() - started < 10
 
 
 @pytest.mark.parametrize("option", ["HostKeyAlias node-1", "IdentityFile {other}", "Match host gpu-1 exec true"])
