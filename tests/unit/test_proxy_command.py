@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import paramiko
 import pytest
 
 from gpunode.base.findings import FindingClass
+from gpunode.fleet.access.connecting import is_broken
 from gpunode.fleet.access.proxy import ProxySocket
 from tests.support import warm
 
@@ -180,6 +184,16 @@ def test_options_of_an_ssh_config_count(server: tuple[Path, int], tmp_path: Path
 def test_proxy_command_none_is_no_proxy(server: tuple[Path, int], tmp_path: Path) -> None:
     done = run("pyinfra", inventory(server, tmp_path, "none"), "exec", "--", "true", MARK)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_connection_that_ends_while_a_command_is_written_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair()
+    client, transport = paramiko.SSHClient(), paramiko.Transport(ours)
+    monkeypatch.setattr(client, "_transport", transport)
+    monkeypatch.setattr(transport, "active", True)
+    with theirs:
+        assert not is_broken(SimpleNamespace(client=client), OSError())
+        assert is_broken(SimpleNamespace(client=client), EOFError()) and is_broken(SimpleNamespace(client=client))
 
 
 @pytest.mark.parametrize("through_proxy", [True, False])
