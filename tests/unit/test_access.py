@@ -101,7 +101,7 @@ def test_a_command_or_file_fails_where_its_connection_broke_and_other_errors_are
     connector = SimpleNamespace(host=SimpleNamespace(name="gpu-1"))
     with pytest.raises(EOFError):
         connection.carried(cut, connector)
-    monkeypatch.setattr(connecting, "is_broken", lambda _: True)
+    monkeypatch.setattr(connecting, "is_broken", lambda *_: True)
     assert connection.carried(cut, connector) is False
     good, said = connection.explained(cut, connector)
     finding = errors.unreached(said.stderr)

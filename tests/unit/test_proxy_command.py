@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import paramiko
 import pytest
 
 from gpunode.base.findings import FindingClass
+from gpunode.fleet.access.connecting import is_broken
+from gpunode.fleet.access.proxy import ProxySocket
 from tests.support import warm
 
 pytestmark = pytest.mark.pure
@@ -129,6 +135,11 @@ def test_what_is_longer_than_a_pipe_goes_through_a_proxy_command_whole(
     ("proxy", "named"),
     [
         ("sh -c 'echo no route to %h >&2; exit 3'", ["status 3", "no route to 127.0.0.1"]),
+        (
+            "sh -c 'echo not authorized >&2; echo; printf \"log in\\0\" >&2; exit 1'",
+            ["status 1: not authorized; log in"],
+        ),
+        ("sh -c 'echo garbage; echo busy >&2; sleep 60'", ["not connected in time", "busy"]),
         ("gpunode-no-such-program %h", ["status 127", "gpunode-no-such-program"]),
         ("true", ["status 0"]),
     ],
@@ -163,6 +174,17 @@ def test_the_remedy_of_a_host_key_makes_the_next_connection_succeed(
     assert done.returncode == 0, (remedy, done.stderr)
 
 
+def test_a_proxy_command_is_no_target_of_ctrl_c_and_ends_with_the_programs_that_it_started(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "answer")
+    proxy = ProxySocket(f"sh -c 'sleep 20 & ps -o sid= -p $$; wait' >{tmp_path}/answer")
+    with (tmp_path / "answer").open() as answer:
+        assert int(answer.readline()) != os.getsid(0)
+        started = time.monotonic()
+        proxy.close()
+        # It ends once no program has it open.
+        assert answer.read() == "" and time.monotonic() - started < 10
+
+
 @pytest.mark.parametrize("option", ["HostKeyAlias node-1", "IdentityFile {other}", "Match host gpu-1 exec true"])
 def test_options_of_an_ssh_config_count(server: tuple[Path, int], tmp_path: Path, option: str) -> None:
     keys, port = server
@@ -184,6 +206,16 @@ def test_options_of_an_ssh_config_count(server: tuple[Path, int], tmp_path: Path
 def test_proxy_command_none_is_no_proxy(server: tuple[Path, int], tmp_path: Path) -> None:
     done = run("pyinfra", inventory(server, tmp_path, "none"), "exec", "--", "true", MARK)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_connection_that_ends_while_a_command_is_written_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair()
+    client, transport = paramiko.SSHClient(), paramiko.Transport(ours)
+    monkeypatch.setattr(client, "_transport", transport)
+    monkeypatch.setattr(transport, "active", True)
+    with theirs:
+        assert not is_broken(SimpleNamespace(client=client), OSError())
+        assert is_broken(SimpleNamespace(client=client), EOFError()) and is_broken(SimpleNamespace(client=client))
 
 
 @pytest.mark.parametrize("through_proxy", [True, False])

@@ -130,9 +130,12 @@ def _failure(self: SSHConnector, error: Exception) -> ConnectError:
     return kind(f"{said}{errors.REMEDY}{remedy}" if remedy else said)
 
 
-def is_broken(connector: Any) -> bool:
-    """Say whether a connection that was made has ended by itself."""
+def is_broken(connector: Any, error: Exception | None = None) -> bool:
+    """Say whether a connection that was made has ended by itself; error: what a command of it raised."""
     transports = _transports(connector)
+    if isinstance(error, EOFError) and transports:
+        # A command could not be written; paramiko's reader has perhaps not met the end yet.
+        transports[0].close()
     return bool(transports) and not transports[0].is_active()
 
 

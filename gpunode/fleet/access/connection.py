@@ -106,7 +106,7 @@ def explained(run_shell_command: Method, self: Any, *args: Any, **kwargs: Any) -
     # EOFError is none of the errors that pyinfra expects of a connection, and would end the whole run.
     except (OSError, EOFError, SSHException) as error:
         COMMAND_ERROR.set(self.host, str(error))
-        if not connecting.is_broken(self):
+        if not connecting.is_broken(self, error):
             raise
         succeeded, output = False, CommandOutput([])
     if not succeeded and connecting.is_broken(self):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 import subprocess
 from collections.abc import Callable
@@ -20,6 +21,9 @@ from typing import Any
 from pyinfra.connectors.sshuserclient import SSHClient
 from pyinfra.connectors.sshuserclient.client import get_ssh_config
 
+from gpunode.base.folding import in_one_line
+from gpunode.base.terminal import printable
+
 
 class ProxySocket(socket.socket):
     """A socket whose other end is the standard input and output of a ProxyCommand."""
@@ -27,29 +31,35 @@ class ProxySocket(socket.socket):
     def __init__(self, command: str) -> None:
         ours, theirs = socket.socketpair()
         super().__init__(ours.family, ours.type, fileno=ours.detach())
-        self._command, self._errors = command, TemporaryFile()  # noqa: SIM115
+        self._command, self._errors, self._was_ended = command, TemporaryFile(), False  # noqa: SIM115
         words = [os.environ.get("SHELL") or "/bin/sh", "-c", f"exec {command}"]
         with theirs:
             # gevent makes both ends non-blocking, which few programs expect of their standard input and output.
             os.set_blocking(theirs.fileno(), True)
-            self._process = subprocess.Popen(words, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=self._errors)
+            # In a session of its own, Ctrl-C ends gpunode and not the connection, and nothing waits for a password.
+            self._process = subprocess.Popen(
+                words, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=self._errors, start_new_session=True
+            )
 
     def state(self) -> str:
-        """Return what became of the command: its status, and the last line that it wrote to standard error."""
+        """Return what became of the command: its status, and what it wrote to standard error."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(1)
-        status = self._process.returncode
+        status = None if self._was_ended else self._process.returncode
         how = "has not connected in time" if status is None else f"ended with status {status}"
         self._errors.seek(0)
-        said = self._errors.read().decode(errors="replace").strip().splitlines()
+        lines = printable(self._errors.read().decode(errors="replace")).splitlines()
+        words = in_one_line("; ".join(line.strip() for line in lines if line.strip()))
         # The rest of the command may hold a password.
-        return f"ProxyCommand `{self._command.split()[0]} …` {how}{f': {said[-1]}' if said else ''}"
+        return f"ProxyCommand `{self._command.split()[0]} …` {how}{f': {words}' if words else ''}"
 
     def close(self) -> None:
-        """Close the socket, and end the command."""
-        super().close()
+        """Close the socket, and end the command with the programs that it started."""
         if self._process.poll() is None:
-            self._process.terminate()
+            self._was_ended = True
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGTERM)
+        super().close()
 
 
 def through_proxy(
