@@ -54,8 +54,8 @@ def _docker(settings: Settings, node: Node) -> Decision[Any]:
 
 
 _REPAIR = (
-    "repair the driver by what installed it: reinstall the library's package (`dpkg -S` or `rpm -qf` with its path names "
-    "it), run `ldconfig`, and boot the node where another version is loaded"
+    "repair the driver by what installed it: reinstall the library's package (`dpkg -S` or `rpm -qf` with its path "
+    "names it), run `ldconfig`, and boot the node where another version is loaded"
 )
 
 
