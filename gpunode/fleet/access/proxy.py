@@ -55,6 +55,11 @@ class ProxySocket(socket.socket):
 
     def close(self) -> None:
         """Close the socket, and end the command with the programs that it started."""
+        with suppress(OSError, subprocess.TimeoutExpired):
+            self.settimeout(0)
+            if not self.recv(1, socket.MSG_PEEK):
+                # The end of what a command prints is seen a moment before its own end.
+                self._process.wait(1)
         if self._process.poll() is None:
             self._was_ended = True
             with suppress(ProcessLookupError):
