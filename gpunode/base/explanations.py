@@ -18,7 +18,7 @@ from gpunode.base.tables.reading import Row, Table, checked, table
 LONGEST_LINE = 2000
 _MOST = 3
 # Kinds that follow from another one: they do not say why.
-_CONSEQUENCES = {"killed", "script", "service", "build"}
+_CONSEQUENCES = {"killed", "metadata", "script", "service", "build"}
 _URL = re.compile(r"(?:https?|file)://?[^\s'\"<>]+|(?<=' from )\S+(?= : )")
 # What gpunode's own scripts print.
 _OWN, OWN_CAUSE, OWN_REMEDY = "gpunode: ", "gpunode: cause:", "gpunode: remedy:"
@@ -46,7 +46,9 @@ _SHELL = re.compile(r"gpunode: (?:line )?\d+: ")
 _PROGRAM = re.compile(r"(?!(?:env|sh)\s)(?P<name>[\w./-]+)")
 _NAME = re.compile(r"(?:/\S*/)?(?P<name>[a-z][\w.+-]*): ")
 # Kinds that give no cause where the script has one.
-_WEAK = _CONSEQUENCES - {"killed"} | {"busy", "memory", "missing-module", "program", "smi"}
+_WEAK = _CONSEQUENCES | {"busy", "memory", "missing-module", "program", "smi"}
+# These say more than a script knows, where nothing else does.
+_SURE = {"killed", "metadata"}
 # Lines of a program that nobody knows; of a unit's journal the reason stands before what systemd prints.
 _LAST = 10
 _LOOK = "look for the reason in the node's journal (`journalctl --since -10min`), and run again"
@@ -147,7 +149,7 @@ def failure(lines: list[str], command: str) -> tuple[Explanation, ...]:
     own, words = _parted(change)
     found, remedy = _known(change), _named(_REMEDY, *change, glue="; ")
     # The script knows better than words that follow from other ones, or that a journal has among others.
-    kinds = found.keys() - _WEAK if own else found.keys() - _CONSEQUENCES or found
+    kinds = found.keys() - (_WEAK if own else _CONSEQUENCES) or found.keys() - (_WEAK - _SURE if own else set())
     known = [text for kind, text in found.items() if kind in kinds]
     if not known and "service" in found:
         remedy = remedy or found["service"].remedy

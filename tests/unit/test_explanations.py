@@ -69,6 +69,20 @@ def test_a_killed_package_manager_counts_before_what_the_script_says_of_its_pack
     assert "dpkg was killed" in found.cause
 
 
+def test_zypper_s_history_counts_before_the_metadata_that_it_could_not_read() -> None:
+    url = "http://mirror.example/rpm?proxy=127.0.0.1&proxyport=1"
+    lines = [
+        f"[toolkit|{url}] Valid metadata not found at specified URL",
+        f" - Download (curl) error for '{url}/content':",
+    ]
+    own = ["gpunode: the repository toolkit could not be read or verified", "gpunode: exit status 1"]
+    refused = "Error message: Failed to connect to 127.0.0.1 port 1 after 0 ms: Couldn't connect to server"
+    (found,) = failure([*lines, refused, *own], "sh")
+    assert "port 1" in found.cause and "there is no repository" not in found.cause
+    (found,) = failure([*lines[:1], *own], "sh")
+    assert "there is no repository" in found.cause
+
+
 def test_what_the_script_finds_counts_before_harmless_lines_of_a_journal() -> None:
     undoing = ["gpunode: containerd is DOWN", "gpunode: remedy: start it", "gpunode: exit status 1"]
     (found,) = failure([*JOURNAL, "gpunode: after 30 s containerd is failed", f"gpunode: {UNDOING}", *undoing], "sh")
