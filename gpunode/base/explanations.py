@@ -31,14 +31,15 @@ KEPT = "; what it said is kept as "
 # Ends a command of gpunode. pyinfra reports that a command failed, not its exit status; and programs often leave out
 # that a file system is full, and who has the GPUs open.
 ENDING = """|| { status=$?; { echo "gpunode: exit status $status"
-timeout 5 df -lP 2>/dev/null | awk '$5 == "100%" {print "gpunode: no space is left at " $6}'
+timeout 5 df -lP -x squashfs -x iso9660 -x erofs 2>/dev/null | awk '$5 == "100%" {print "gpunode: no space is left at " $6}'
 for process in $(timeout 5 find /proc/[0-9]*/fd -maxdepth 1 -lname '/dev/nvidia[0-9]*' 2>/dev/null | cut -d / -f 3 |
 sort -nu); do echo "gpunode: a GPU is open in process $process ($(cat "/proc/$process/comm" 2>/dev/null))"; done
 } >&2; exit $status; }"""
 _ZYPPER = re.compile(r"gpunode: zypper exits (?P<code>\d{1,3})\b")
 _STATUS = re.compile(r"^gpunode: exit status (?P<what>\d+)$")
 _FULL = re.compile(r"^gpunode: no space is left at (?P<what>/.*)$")
-_USER = re.compile(r"^gpunode: a GPU is open in (?P<what>process .*)$")
+GPU_OPEN = "gpunode: a GPU is open in "
+_USER = re.compile(rf"^{GPU_OPEN}(?P<what>process .*)$")
 # Words of a failure that processes with an open GPU may explain.
 _BUSY = re.compile(r"\bin use\b|\bbusy\b|already (?:be )?loaded", re.IGNORECASE)
 # The shell names itself so in its errors: it is called with that name.
@@ -163,7 +164,9 @@ def failure(lines: list[str], command: str) -> tuple[Explanation, ...]:
         cause = cause or f"{program} {how}: {last or 'it printed nothing'}"
         known.insert(0, Explanation(cause, remedy or ("" if own or last else _LOOK)))
     full = _named(_FULL, *lines)
-    users = _named(_USER, *lines) if any(map(_BUSY.search, change)) else ""
+    # A script that names a process knows which one is in the way.
+    is_busy = any(map(_BUSY.search, change)) and not any("process " in each for each in own)
+    users = _named(_USER, *lines) if is_busy else ""
     notes = (full and f" (no space is left at {full})") + (users and f" (a GPU is open in {users})")
     left, _ = _parted(undoing)
     after = f"; then: {'; '.join(left)}" if left else ""

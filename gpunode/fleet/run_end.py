@@ -29,7 +29,7 @@ from pyinfra.connectors.util import CommandOutput, OutputLine
 from pyinfra.context import ctx_host
 
 from gpunode.base.errors import in_words
-from gpunode.base.explanations import ENDING, KEPT, OWN_CAUSE, OWN_REMEDY, explained, failure
+from gpunode.base.explanations import ENDING, GPU_OPEN, KEPT, OWN_CAUSE, OWN_REMEDY, explained, failure
 from gpunode.base.findings import Finding
 from gpunode.base.folding import NARROWEST, UNBOUND
 from gpunode.base.messages import Scope
@@ -147,8 +147,8 @@ def _explained(
     FAILURE_REASONS.of(host).append("\n".join(map(_shown, reason)))
     for text in told if state.print_output else ():
         host.log_styled(text, fg="red")
-    # What a script itself printed of both is in these.
-    others = [line for line in output if not (is_ours and line.line.startswith((OWN_CAUSE, OWN_REMEDY)))]
+    # What a script itself printed of both is in these; who has a GPU open, where that matters.
+    others = [line for line in output if not (is_ours and line.line.startswith((OWN_CAUSE, OWN_REMEDY, GPU_OPEN)))]
     return succeeded, CommandOutput([*others, *(OutputLine("stderr", text) for text in told)])
 
 

@@ -69,6 +69,14 @@ def test_a_killed_package_manager_counts_before_what_the_script_says_of_its_pack
     assert "dpkg was killed" in found.cause
 
 
+def test_who_has_a_gpu_open_is_named_only_where_the_script_names_no_process() -> None:
+    users = ["gpunode: exit status 1", "gpunode: a GPU is open in process 41 (serving)"]
+    (found,) = failure(["gpunode: GPU 0 is in use by process 42 (notebook) of nobody", *users], "sh")
+    assert "serving" not in found.cause
+    (found,) = failure(["modprobe: FATAL: Module nvidia is in use.", *users], "sh")
+    assert "process 41 (serving)" in found.cause
+
+
 def test_zypper_s_history_counts_before_the_metadata_that_it_could_not_read() -> None:
     url = "http://mirror.example/rpm?proxy=127.0.0.1&proxyport=1"
     lines = [
