@@ -31,8 +31,7 @@ KEPT = "; what it said is kept as "
 # Ends a command of gpunode. pyinfra reports that a command failed, not its exit status; and programs often leave out
 # that a file system is full, and who has the GPUs open.
 ENDING = """|| { status=$?; { echo "gpunode: exit status $status"
-timeout 5 df -lP -x squashfs -x iso9660 -x erofs 2>/dev/null |
-awk '$5 == "100%" {print "gpunode: no space is left at " $6}'
+timeout 5 df -lP -x squashfs -x iso9660 2>/dev/null | awk '$5 == "100%" {print "gpunode: no space is left at " $6}'
 for process in $(timeout 5 find /proc/[0-9]*/fd -maxdepth 1 -lname '/dev/nvidia[0-9]*' 2>/dev/null | cut -d / -f 3 |
 sort -nu); do echo "gpunode: a GPU is open in process $process ($(cat "/proc/$process/comm" 2>/dev/null))"; done
 } >&2; exit $status; }"""
