@@ -84,6 +84,7 @@ def test_zypper_s_history_counts_before_the_metadata_that_it_could_not_read() ->
         f" - Download (curl) error for '{url}/content':",
     ]
     own = ["gpunode: the repository toolkit could not be read or verified", "gpunode: exit status 1"]
+    lines.append("Error code: Connection failed")
     refused = "Error message: Failed to connect to 127.0.0.1 port 1 after 0 ms: Couldn't connect to server"
     (found,) = failure([*lines, refused, *own], "sh")
     assert "port 1" in found.cause and "there is no repository" not in found.cause

@@ -105,7 +105,7 @@ def test_a_repository_that_another_trusted_key_signed_is_refused_though_zypper_t
 
 
 def test_a_proxy_reaches_zypper_by_our_repositories_alone(nodes: tuple[Node, ...], tmp_path: Path) -> None:
-    cause = "no connection to its server comes about"
+    cause = "127.0.0.1 port 1"
     verified.a_proxy_reaches_our_repositories_alone(verified.ZYPPER, nodes[0], tmp_path, cause)
 
 
