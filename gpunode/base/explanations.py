@@ -50,7 +50,7 @@ _NAME = re.compile(r"(?:/\S*/)?(?P<name>[a-z][\w.+-]*): ")
 _WEAK = _CONSEQUENCES | {"busy", "memory", "missing-module", "program", "smi"}
 # These say more than a script knows, where nothing else does.
 _SURE = {"killed", "metadata"}
-# Lines of a program that nobody knows; of a unit's journal the reason stands before what systemd prints.
+# Last lines of a program that no row explains; in a unit's journal the reason comes before what systemd prints.
 _LAST = 10
 _LOOK = "look for the reason in the node's journal (`journalctl --since -10min`), and run again"
 _MEND = "correct what these words name on the node, and run again"
@@ -150,7 +150,8 @@ def failure(lines: list[str], command: str) -> tuple[Explanation, ...]:
     own, words = _parted(change)
     found, remedy = _known(change), _named(_REMEDY, *change, glue="; ")
     # The script knows better than words that follow from other ones, or that a journal has among others.
-    kinds = found.keys() - (_WEAK if own else _CONSEQUENCES) or found.keys() - (_WEAK - _SURE if own else set())
+    strong = found.keys() - (_WEAK if own else _CONSEQUENCES)
+    kinds = strong or (found.keys() & _SURE if own else found.keys())
     known = [text for kind, text in found.items() if kind in kinds]
     if not known and "service" in found:
         remedy = remedy or found["service"].remedy
@@ -171,7 +172,7 @@ def failure(lines: list[str], command: str) -> tuple[Explanation, ...]:
     left, _ = _parted(undoing)
     after = f"; then: {'; '.join(left)}" if left else ""
     remedy = "; ".join(filter(None, (known[0].remedy, _named(_REMEDY, *undoing, glue="; "))))
-    remedy = remedy or (full and f"free room at {full} if the words are of that, else ") + _MEND
+    remedy = remedy or (full and f"free space at {full} if that is the reason; otherwise ") + _MEND
     return (Explanation(known[0].cause + notes + after, remedy), *known[1:])
 
 

@@ -141,15 +141,15 @@ def _explained(
     words = output.stderr_lines if any(output.stderr_lines) else output.output_lines
     is_ours = ENDING in command.bits and not connecting.is_broken(host.connector)
     found = failure(output.output_lines, command.get_masked_value()) if is_ours else explained(words)
-    told = [text for item in found for text in (f"{OWN_CAUSE} {item.cause}", f"{OWN_REMEDY} {item.remedy}")]
+    lines = [text for item in found for text in (f"{OWN_CAUSE} {item.cause}", f"{OWN_REMEDY} {item.remedy}")]
     # What is known of a user's own command follows its words: it may be of a line that is not the cause.
-    reason = told if is_ours else [*words, *(text.removeprefix(OWN_CAUSE).strip() for text in told)]
+    reason = lines if is_ours else [*words, *(text.removeprefix(OWN_CAUSE).strip() for text in lines)]
     FAILURE_REASONS.of(host).append("\n".join(map(_shown, reason)))
-    for text in told if state.print_output else ():
+    for text in lines if state.print_output else ():
         host.log_styled(text, fg="red")
     # What a script itself printed of both is in these; who has a GPU open, where that matters.
     others = [line for line in output if not (is_ours and line.line.startswith((OWN_CAUSE, OWN_REMEDY, GPU_OPEN)))]
-    return succeeded, CommandOutput([*others, *(OutputLine("stderr", text) for text in told)])
+    return succeeded, CommandOutput([*others, *(OutputLine("stderr", text) for text in lines)])
 
 
 def _shown(line: str) -> str:

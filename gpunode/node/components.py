@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from gpunode.base.decision import Decision, Step, behind, is_forbidden, marked
 from gpunode.base.disruption import Disruption
-from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.findings import Finding
 from gpunode.components.containerd import decide as containerd
 from gpunode.components.crio import decide as crio
 from gpunode.components.cuda import decide as cuda
@@ -16,7 +16,6 @@ from gpunode.components.dcgm import decide as dcgm
 from gpunode.components.dcgm import drop_ins as dcgm_files
 from gpunode.components.docker import decide as docker
 from gpunode.components.driver import decide as driver
-from gpunode.components.driver.coming import libraries
 from gpunode.components.driver.flavour import wanted_driver
 from gpunode.components.driver.sides import Actual, desired
 from gpunode.components.imex import decide as imex
@@ -53,20 +52,9 @@ def _docker(settings: Settings, node: Node) -> Decision[Any]:
     return docker.decide(docker.desired_of(settings), node.docker)
 
 
-_REPAIR = (
-    "repair the driver by what installed it: reinstall the library's package (`dpkg -S` or `rpm -qf` with its path "
-    "names it), run `ldconfig`, and boot the node where another version is loaded"
-)
-
-
 def _driver(settings: Settings, node: Node) -> Decision[Any]:
     actual = Actual(node.driver, node.boot, node.pci, node.gpus, node.health, node.operating_system)
-    to_be = desired(settings, node.operating_system, node.boot, node.pci)
-    if settings.driver.enabled:
-        return driver.decide(to_be, actual)
-    # Whoever installs a driver that is loaded: without its libraries every CUDA program and GPU container fails.
-    found = libraries(to_be, actual) if node.driver.loaded_version else ()
-    return Decision(tuple(replace(each, remedy=_REPAIR) for each in found if each.finding_class is not FindingClass.OK))
+    return driver.decide(desired(settings, node.operating_system, node.boot, node.pci), actual)
 
 
 def _cuda(settings: Settings, node: Node) -> Decision[Any]:
@@ -174,7 +162,8 @@ class Component:
     decide: what is to be done about it, by settings resolved for the node's system
     own_files: what knows its files
     files_first: whether a run writes these before it comes to what it may refuse
-    is_always_judged: also where it is switched off: what gpunode set up of it goes then
+    is_always_judged: also where it is switched off: a run removes what gpunode set up of it, and what stops containers
+    or CUDA programs is found
     """
 
     name: str

@@ -19,6 +19,7 @@ import pytest
 
 from gpunode.base.findings import FindingClass
 from gpunode.fleet.access.connecting import is_broken
+from gpunode.fleet.access.connection import explained
 from gpunode.fleet.access.proxy import ProxySocket
 from tests.support import warm
 
@@ -213,9 +214,15 @@ def test_a_connection_that_ends_while_a_command_is_written_is_broken(monkeypatch
     client, transport = paramiko.SSHClient(), paramiko.Transport(ours)
     monkeypatch.setattr(client, "_transport", transport)
     monkeypatch.setattr(transport, "active", True)
+    connector = SimpleNamespace(client=client, host=SimpleNamespace(name="gpu-1"))
+
+    def closed(*_: Any) -> Any:
+        raise EOFError
+
     with theirs:
-        assert not is_broken(SimpleNamespace(client=client), OSError())
-        assert is_broken(SimpleNamespace(client=client), EOFError()) and is_broken(SimpleNamespace(client=client))
+        assert not is_broken(connector)
+        succeeded, output = explained(closed, connector)
+    assert not succeeded and output.stderr_lines and is_broken(connector)
 
 
 @pytest.mark.parametrize("through_proxy", [True, False])

@@ -75,6 +75,12 @@ HELD = driver_finding(
 )
 
 
+_REPAIR = (
+    "repair the driver by what installed it: reinstall the library's package (`dpkg -S` or `rpm -qf` with its path "
+    "names it), run `ldconfig`, and boot the node where another version is loaded"
+)
+
+
 def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     """Return what is to be done about the driver; what only a new boot can show is not asked for while one is pending.
 
@@ -82,6 +88,11 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     node boots.
     """
     settings, driver = desired.settings, actual.driver
+    if not settings.enabled:
+        # Without the libraries of a loaded driver every CUDA program and GPU container fails, whatever installed it.
+        found = libraries(desired, actual) if driver.loaded_version else ()
+        wrong = (item for item in found if item.finding_class is not FindingClass.OK)
+        return Decision(tuple(replace(item, remedy=_REPAIR) for item in wrong))
     if settings.removes:
         removal = decide_removal(desired.allowed, driver)
         return replace(removal, findings=_judged(settings, removal.findings, removal.steps))

@@ -130,13 +130,16 @@ def _failure(self: SSHConnector, error: Exception) -> ConnectError:
     return kind(f"{said}{errors.REMEDY}{remedy}" if remedy else said)
 
 
-def is_broken(connector: Any, error: Exception | None = None) -> bool:
-    """Say whether a connection that was made has ended by itself; error: what a command of it raised."""
+def is_broken(connector: Any) -> bool:
+    """Say whether a connection that was made has ended."""
     transports = _transports(connector)
-    if isinstance(error, EOFError) and transports:
-        # A command could not be written; paramiko's reader has perhaps not met the end yet.
-        transports[0].close()
     return bool(transports) and not transports[0].is_active()
+
+
+def close(connector: Any) -> None:
+    """Close a connection, and those to the hosts that it jumps over."""
+    for transport in _transports(connector):
+        transport.close()
 
 
 def leave(host: Host) -> None:
@@ -149,8 +152,7 @@ def leave(host: Host) -> None:
         if host.connected:
             host.disconnect()
     with suppress(Exception):
-        for transport in _transports(host.connector):
-            transport.close()
+        close(host.connector)
 
 
 def _transports(connector: Any) -> tuple[Transport, ...]:

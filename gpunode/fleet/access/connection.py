@@ -23,6 +23,7 @@ from paramiko import SSHException
 from pyinfra.connectors.sshuserclient import SSHClient
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
+from gpunode.base.folding import in_one_line
 from gpunode.base.probe import shell_text
 from gpunode.base.run_context import COMMAND_ERROR
 from gpunode.fleet.access import connecting, errors
@@ -39,8 +40,6 @@ MARK = "gpunode: this login shell is a csh"
 # a text with any mistake in it, of which it tells the first.
 GUARD = f"""test "$?shell" = 1 && exec sh -c "echo '{MARK}'; exit 97"\n"""
 _FISH = "fish: "
-# Characters of what a command printed that are kept as the reason of its failure.
-_MOST = 1000
 # csh on BSD ends a word at 1024 characters ("Word too long.").
 _WORD = 900
 
@@ -106,14 +105,17 @@ def explained(run_shell_command: Method, self: Any, *args: Any, **kwargs: Any) -
     # EOFError is none of the errors that pyinfra expects of a connection, and would end the whole run.
     except (OSError, EOFError, SSHException) as error:
         COMMAND_ERROR.set(self.host, str(error))
-        if not connecting.is_broken(self, error):
+        if isinstance(error, EOFError):
+            # A command could not be written; paramiko's reader has perhaps not met the end yet.
+            connecting.close(self)
+        if not connecting.is_broken(self):
             raise
         succeeded, output = False, CommandOutput([])
     if not succeeded and connecting.is_broken(self):
         said = errors.broken(f"before {self.host.name} answered")
     elif not succeeded and (found := errors.explained(output.output_lines)) is not None:
         said = errors.sentence(found)
-    reason = said or "; ".join(line for line in output.output_lines if line.strip())[-_MOST:]
+    reason = said or in_one_line("; ".join(line for line in output.output_lines if line.strip()))
     COMMAND_ERROR.set(self.host, "" if succeeded else reason)
     return succeeded, CommandOutput([*output, OutputLine("stderr", said)]) if said else output
 

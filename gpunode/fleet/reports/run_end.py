@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gpunode.base.comparison import RUN_AGAIN
+from gpunode.base.explanations import OWN_CAUSE, OWN_REMEDY
 from gpunode.base.findings import PENDING, ExitCode, Finding, FindingClass, NodeReport, finding_from, verdict, worst
 from gpunode.base.folding import UNBOUND, fold, shortened
 from gpunode.base.host_names import folded_in_a_line
@@ -38,8 +39,8 @@ BROKEN_OFF = command_error(
     remedy="read the log, correct the cause, and run the command again",
 )  # fmt: skip
 # How scripts and operations of gpunode write why they fail.
-_CAUSE = re.compile(r"^gpunode: cause: (.+)$", re.MULTILINE)
-_REMEDY = re.compile(r"(?:^gpunode: remedy: |\. Remedy: )(.+)$", re.MULTILINE)
+_CAUSE = re.compile(rf"^{OWN_CAUSE} (.+)$", re.MULTILINE)
+_REMEDY = re.compile(rf"(?:^{OWN_REMEDY} |{re.escape(errors.REMEDY)})(.+)$", re.MULTILINE)
 
 
 def failure_of(operation: str, reasons: Collection[str | Finding]) -> Finding:
