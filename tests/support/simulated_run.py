@@ -161,7 +161,8 @@ def ended(node: BrokenNode, data: dict[str, Any]) -> Ended:
     at_work: set[str] = set()
 
     def kept(connector: FakeConnector, command: StringCommand, *_: Any, **__: Any) -> tuple[bool, CommandOutput]:
-        deploy, _, name = (run_end._operation.of(connector.state) or "").partition(" | ")
+        operation = run_end._operation.of(connector.state) or ""
+        deploy, name = operation.partition(" | ")[::2]
         at_work.add(deploy)
         component, parts = _DEPLOYS[deploy] if deploy in _DEPLOYS else ("", ())
         if name.startswith("Trust the"):
