@@ -56,6 +56,7 @@ _DEPLOYS = {
 }
 # What nvidia-smi answers of the recorded GPU, without MIG.
 _WHOLE = MigGpu(0, "GPU-1", "0000:1a:00.0", "2330", "H100", "Disabled", "Disabled", ())
+_NONE: tuple[str, tuple[str, ...]] = ("", ())
 _UNITS = {"containerd.service": "containerd", "docker.service": "docker"}
 
 
@@ -164,7 +165,7 @@ def ended(node: BrokenNode, data: dict[str, Any]) -> Ended:
         operation = run_end._operation.of(connector.state) or ""
         deploy, name = operation.partition(" | ")[::2]
         at_work.add(deploy)
-        component, parts = _DEPLOYS[deploy] if deploy in _DEPLOYS else ("", ())
+        component, parts = _DEPLOYS.get(deploy, _NONE)
         if name.startswith("Trust the"):
             node.mend(("keyrings",))
         elif component not in left:
