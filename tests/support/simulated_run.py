@@ -94,6 +94,16 @@ class BrokenNode(RecordedNode):
         self.node = replace(self.node, **{part: getattr(self.recorded, part) for part in parts})
         self.lost = [each for each in self.lost if each.part not in parts]
 
+    def _unit(self, name: str) -> Unit | None:
+        of_driver = self.node.driver.service(name.removesuffix(".service"))
+        service = getattr(self.node, _UNITS[name]) if name in _UNITS else self.node.dcgm.units.get(name) or of_driver
+        if service is None:
+            return None
+        if service.masked:
+            return Unit("masked", "inactive", "dead", "masked")
+        active, enabled = "active" if service.active else "inactive", "enabled" if service.enabled else "disabled"
+        return Unit("loaded", active, "", enabled)
+
     def fact(self, name: str, **arguments: Any) -> Any:
         """Return the reading of a fact."""
         driver = tuple((name, version) for name, version in self.packages["driver"]["packages"])
@@ -107,12 +117,8 @@ class BrokenNode(RecordedNode):
         match name:
             case "File" if any(arguments["path"] in each.files for each in self.lost):
                 return File(None, None, None, None)
-            case "Unit" if (part := _UNITS.get(arguments["unit"])) is not None:
-                service = getattr(self.node, part)
-                if service.masked:
-                    return Unit("masked", "inactive", "dead", "masked")
-                active, enabled = (service.active, service.enabled)
-                return Unit("loaded", "active" if active else "inactive", "", "enabled" if enabled else "disabled")
+            case "Unit" if (unit := self._unit(arguments["unit"])) is not None:
+                return unit
             case "DebPackages" | "RpmPackages":
                 left = [each for each in found.installed if not each[0].startswith(tuple(starts))]
                 return replace(found, installed=tuple(left))

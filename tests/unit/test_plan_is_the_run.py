@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base.disruption import Disruption
+from gpunode.components.dcgm.state import DcgmUnit
+from gpunode.components.driver.state import Service
 from gpunode.node.plan import plan
 from gpunode.settings import SettingsError, settings_from
 from gpunode.system.health import GpuHealth
@@ -72,6 +74,10 @@ BROKEN = (
     Broken("dcgm", {"packages": ()}, "datacenter-gpu"),
     Broken("boot", {"secure_boot": True}),
     Broken("apt_sources", {"errors": ("the signature of the list is not valid",)}),
+    Broken("driver", {"services": (Service("nvidia-persistenced", active=False, enabled=False, masked=True),)}),
+    Broken("driver", {"services": (Service("nvidia-persistenced", active=False, enabled=False),)}),
+    *(Broken("dcgm", {unit: DcgmUnit(masked=True)}) for unit in ("engine", "exporter")),
+    *(Broken("dcgm", {unit: DcgmUnit()}) for unit in ("engine", "exporter")),
     Broken("power", {"enabled": False}),
 )
 CHANGED: tuple[dict[str, Any], ...] = (

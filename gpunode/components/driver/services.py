@@ -11,6 +11,7 @@ from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.components.driver.state import DriverState, driver_finding
+from gpunode.components.runtime import MASKED, masked_refusal
 from gpunode.packages.driver_packages.names import is_imex
 from gpunode.settings.driver import DriverSettings
 from gpunode.system.pci import PciGpus
@@ -110,7 +111,7 @@ def fresh_steps(pci: PciGpus) -> Iterator[Step[Any]]:
 def service_steps(found: Iterable[Finding]) -> Iterator[Step[Any]]:
     """Yield what has the services run."""
     for item in bad(*found):
-        if name := SERVICE.named(item):
+        if (name := SERVICE.named(item)) and item.actual != MASKED:
             yield Step(f"run {name}, now and at boot", (item,), item.disruption or Disruption.nothing)
 
 
@@ -121,6 +122,8 @@ def state_of(active: bool, enabled: bool) -> str:
 
 def _service(actual: DriverState, name: str) -> Finding:
     service = actual.service(name)
+    if service is not None and service.masked:
+        return SERVICE.compared(MASKED, RUNS, False, of=name, cause=masked_refusal(f"{name}.service"), remedy=BY_HAND)
     found = "not installed" if service is None else state_of(service.active, service.enabled)
     # It needs the module that is on disk: what it lacks comes with the boot.
     waits = actual.reboot_pending and service is not None and service.enabled
