@@ -51,7 +51,6 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
         PROGRAM,
         change,
         texts,
-        since=f"{state.configured_at} {state.unit_written_at}",
         loaded=running_digest(state),
         needs=NVIDIA_RUNTIME if desired.runtimes.nvidia else "",
         drain=drain if needs_restart(state, change) else None,

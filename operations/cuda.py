@@ -16,7 +16,7 @@ from gpunode.operations.failure import OperationRefused, change_now, node_operat
 from gpunode.operations.runfile import fetch_command
 from gpunode.operations.runfile_scripts import INSTALLER
 from gpunode.operations.script import script_command
-from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
+from gpunode.operations.transaction import Transaction, refuse_failed, settled, transaction_command
 
 CUDA = Transaction("cuda", INSTALLER + script_file("owned", "cuda"))
 
@@ -46,12 +46,11 @@ def installed(desired: Desired, file: Runfile, proxies: Mapping[str, str]) -> It
     if change is None:
         host.noop(f"installed: CUDA {desired.release}")
         return
-    target = target_digest(file.name, file.sha256)
-    refuse_failed(CUDA, target)
+    refuse_failed(CUDA, change.target)
     yield fetch_command(file, proxies, "cuda.runfile_sha256")
     yield transaction_command(
         CUDA,
-        target,
+        change.target,
         runfile=file.path,
         sha256=file.sha256,
         runfiles=FOLDER,

@@ -51,7 +51,6 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
         PROGRAM,
         change,
         read,
-        since=state.default_runtime or "",
         needs=NVIDIA_RUNTIME if desired.daemon.nvidia else "",
         drain=drain if change.act == "restart" else None,
         config=state.config_path,

@@ -10,7 +10,7 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from gpunode.base.decision import Decision
+from gpunode.base.decision import Decision, target_digest
 from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.reading import Unknown
 from gpunode.base.shell_file import script_file
@@ -32,7 +32,7 @@ from gpunode.operations.mig_in_cluster import followed, set_aside, unsettled
 from gpunode.operations.own_files import keeps, keeps_all
 from gpunode.operations.reboot import FORGET, new_boot
 from gpunode.operations.script import encoded, script_command
-from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
+from gpunode.operations.transaction import Transaction, refuse_failed, settled, transaction_command
 from gpunode.settings import Settings
 from gpunode.settings.mig import MigSettings
 from gpunode.system.pci import PciGpu
@@ -154,8 +154,7 @@ def _carried_out(
         host.log(f"reset pending: {change.said}, but {waits}")
         return ""
     keeps_all(files)
-    target = target_digest(*change.goals, *desired.settings.stop_units, desired.allowed.name)
-    refuse_failed(TRANSACTION, target)
+    refuse_failed(TRANSACTION, change.target)
     if change.said:
         host.log(change.said)
     if change.takes and drain is not None:
@@ -165,7 +164,7 @@ def _carried_out(
     yield from followed(
         transaction_command(
             TRANSACTION,
-            target,
+            change.target,
             goal=change.goal,
             rest=change.rest,
             layout=change.layout or "",

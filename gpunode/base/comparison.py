@@ -243,8 +243,8 @@ def while_refused(item: Finding) -> Finding:
     return replace(item, remedy=remedy, disruption=None, by_person=True)
 
 
-def by_hand(item: Finding, cause: str) -> Finding:
+def by_hand(item: Finding, cause: str, remedy: str = BY_HAND) -> Finding:
     """Return a difference that no run removes as a person's to mend, with what is in the way."""
     if item.finding_class in (FindingClass.OK, FindingClass.NOT_KNOWN):
         return item
-    return replace(item, cause=cause, remedy=BY_HAND, by_person=True)
+    return replace(item, cause=cause, remedy=remedy, by_person=True)

@@ -20,7 +20,7 @@ from gpunode.cli.errors import NOT_READ, NOTHING_TO_CHANGE, complain, end, end_b
 from gpunode.cli.interruption import NOTHING_DONE, Interruption, end_line, interruptible
 from gpunode.cli.output import Mode, columns, is_json, is_quiet, mode, output_option, say_document, talk
 from gpunode.cli.recording import history_option, recorded
-from gpunode.cli.selection import called, inventory_argument, limit_option, set_option
+from gpunode.cli.selection import called, inventory_argument, limit_option, retry_option, set_option
 
 if TYPE_CHECKING:
     from gpunode.cli.plan import Plans
@@ -116,6 +116,7 @@ _LEFT = "what a node was in the middle of ends or is undone there"
 @engine_option
 @limit_option
 @set_option
+@retry_option
 def apply(inventory: Path, yes: bool, scheduler: Scheduler | None, limit: tuple[str, ...]) -> None:
     """Bring the nodes of INVENTORY to what its settings ask, all at once: show the plan, ask, run, say how they are.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gpunode.base.comparison import RESTART, RUN, Classes, FindingMessage, finding_message
-from gpunode.base.decision import Step, bad, is_forbidden
+from gpunode.base.decision import Step, bad, is_forbidden, target_digest
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.system.service import RESTARTING, Daemon
@@ -171,9 +171,16 @@ class RuntimeChange:
     staged: the text that the program's own check reads before any file is in its place; None: nothing to check
     expected: `KEY=VALUE` lines that the program must then say of itself
     act: what the daemon needs
+    since: tells a restart without new files from a later one: when the files were last written
     """
 
     files: tuple[WrittenFile, ...]
     staged: str | None
     expected: tuple[str, ...]
     act: Act
+    since: str = ""
+
+    @property
+    def target(self) -> str:
+        """Return the digest of what is to be reached."""
+        return target_digest(*(file.text or "" for file in self.files), "" if self.files else self.since)

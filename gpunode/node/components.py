@@ -226,6 +226,8 @@ def decisions(
                 if unjudged is None:
                     raise
                 own = Decision((unjudged(name, error),), refusal=f"{name} cannot be judged")
+            if not settings.disruption.retry:
+                own = transaction.refuse_failed(own, node.interrupted.failed)
             stop = _stop(decided)
             decided[name] = marked(own if stop is None or name == "node" else behind(own, stop[1]))
     return decided

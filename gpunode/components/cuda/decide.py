@@ -7,7 +7,7 @@ from functools import partial
 
 from gpunode.base import versions
 from gpunode.base.comparison import RUN, by_hand, finding_message
-from gpunode.base.decision import Decision, Step, bad
+from gpunode.base.decision import Decision, Step, bad, target_digest
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.components.cuda.state import ARCH_HOME, CudaToolkits
@@ -56,7 +56,7 @@ class Desired:
 
     version: major.minor; source: as `cuda.source` says
     release: major.minor.patch of a .run file; profile: whether a script puts it on the PATH
-    again: the command by which the node's package manager installs a package again
+    again: the command by which the node's package manager installs a package again; sha256: of the .run file
     """
 
     version: str
@@ -64,6 +64,7 @@ class Desired:
     release: str | None = None
     profile: bool = True
     again: str = ""
+    sha256: str = ""
 
     @property
     def home(self) -> str:
@@ -73,9 +74,15 @@ class Desired:
 
 @dataclass(frozen=True)
 class Install:
-    """Hold the release of a toolkit that a .run file installs."""
+    """Hold the release of a toolkit that a .run file installs, and the file's SHA-256."""
 
     release: str
+    sha256: str = ""
+
+    @property
+    def target(self) -> str:
+        """Return the digest of what is to be reached."""
+        return target_digest(self.release, self.sha256)
 
 
 @dataclass(frozen=True)
@@ -88,7 +95,8 @@ class Link:
 def desired_of(settings: Settings, system: OperatingSystem) -> Desired:
     """Return what the settings desire, which are resolved for the node's operating system."""
     desired = settings.cuda
-    return Desired(desired.version, desired.source, desired.release, desired.profile, wording(system).again)
+    again, sha256 = wording(system).again, desired.runfile_sha256 or ""
+    return Desired(desired.version, desired.source, desired.release, desired.profile, again, sha256)
 
 
 def decide(desired: Desired, actual: CudaToolkits) -> Decision[Install | Link]:
@@ -130,7 +138,7 @@ def decide(desired: Desired, actual: CudaToolkits) -> Decision[Install | Link]:
     if missing:
         by_runfile = desired.source == "runfile"
         how = f" by its runfile ({desired.release})" if by_runfile else ""
-        change = Install(desired.release or "") if by_runfile else None
+        change = Install(desired.release or "", desired.sha256) if by_runfile else None
         action = f"install CUDA toolkit {version}{how}"
         steps.append(Step(action, (*missing, *brings), Disruption.nothing, change=change))
     if bad(link) and not brings:

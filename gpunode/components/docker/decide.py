@@ -81,7 +81,8 @@ def change(state: Docker, desired: Daemon) -> RuntimeChange | None:
         tells_of_cdi(actual) for actual in (state.version, state.daemon_version) if actual
     ):
         expected.append(f"CDI={str(desired.cdi).lower()}")
-    return RuntimeChange(files, text if writes else None, tuple(expected), _act(state, reasons))
+    since = state.default_runtime or ""
+    return RuntimeChange(files, text if writes else None, tuple(expected), _act(state, reasons), since)
 
 
 def act(state: Docker, desired: Daemon) -> Act:
