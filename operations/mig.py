@@ -67,7 +67,7 @@ def layout(
     yield from settled(TRANSACTION, gives_up=nobody_asks, meanwhile=partial(unsettled, node_of))
     mig_at_work(False)
     boot = _boot()
-    desired = Desired(settings, tuple(gpus), Disruption[allowed])
+    desired = Desired(settings, tuple(gpus), Disruption[allowed], node_of is not None)
     if nobody_asks:
         for path in (UNIT, SCRIPT):
             keeps(path, None)
@@ -127,7 +127,8 @@ def _decided(desired: Desired, done: str = "") -> Decision[MigChange]:
     if isinstance(mig_state(desired.settings, desired.gpus, actual.mig), Unknown):
         mig_not_known()
     if not done:
-        raise OperationRefused(f"mig: {decision.refusal}; nothing was changed")
+        reason, dot, remedy = decision.refusal.partition(". ")
+        raise OperationRefused(f"mig: {reason}; nothing was changed{dot}{remedy}")
     raise OperationRefused(
         f"mig: {decision.refusal}. What this run has done before stays as it is ({done}). Where a layout has no place, "
         "ask for one by `nvidia-smi mig -lgipp` on the node, or for MIG off there, and run again"

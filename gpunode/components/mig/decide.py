@@ -19,12 +19,12 @@ from gpunode.base.comparison import (
     finding_message,
     pending,
 )
-from gpunode.base.decision import Decision, Step, bad, is_forbidden
+from gpunode.base.decision import Decision, Step, bad, behind, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.components.mig.boot import NAME, MigBoot, desired_files, lines_of
 from gpunode.components.mig.device_filter import Match
-from gpunode.components.mig.state import Mig
+from gpunode.components.mig.state import Holder, Mig
 from gpunode.components.mig.target import StateNotKnown, Target, TargetError, chosen, instance, targets
 from gpunode.settings.mig import MigSettings
 from gpunode.system.pci import PciGpu
@@ -38,6 +38,7 @@ _ON_DISK, _BOOT = "it is applied by the driver on disk", "boot the node, and run
 _CHANGES, _CONTAINERS = "instances or modes are to change", "{containers} containers run"
 _ALLOW_RESET = "set disruption.allow to 'reset', or run when the node is drained"
 _NOT_RESTORED = f"it did not bring the layout back; see `journalctl -u {NAME}`"
+IN_USE = "GPU {index} is in use by {others}. End these processes, or name their units in mig.stop_units, and run again"
 _declared = partial(finding_message, "mig", classes=RESTART, remedies=(RUN, _ALLOW_RESET))
 SERVICE = _declared(
     "service",
@@ -82,11 +83,15 @@ INSTANCES = _declared(
 
 @dataclass(frozen=True)
 class Desired:
-    """Hold which configuration a node is to have, its GPUs by PCI address, and what a change may disturb."""
+    """Hold which configuration a node is to have, its GPUs by PCI address, and what a change may disturb.
+
+    in_cluster: whether the run may take pods off the node for a change; which of them leave, the cluster knows
+    """
 
     settings: MigSettings
     gpus: tuple[PciGpu, ...]
     allowed: Disruption = Disruption.restart
+    in_cluster: bool = False
 
 
 @dataclass(frozen=True)
@@ -166,7 +171,27 @@ def decide(desired: Desired, actual: Actual) -> Decision[MigChange]:
         learns=any(each.learns for each in every),
         waits=any(each.waits for each in every),
     )
-    return Decision(findings, tuple(_steps(ahead, findings, waits, change, desired.allowed)))
+    decision = Decision(findings, tuple(_steps(ahead, findings, waits, change, desired.allowed)))
+    refusal = None if waits else _in_use(desired, ahead, actual.mig.holders)
+    return decision if refusal is None else replace(behind(decision, refusal), refusal=refusal)
+
+
+def _in_use(desired: Desired, ahead: Sequence[Target], holders: Sequence[Holder]) -> str | None:
+    """Return why a run refuses the change: who holds what it takes, and is neither stopped nor may leave by itself."""
+    for target in ahead:
+        changes = target.gpu.current != target.mode
+        gone = {each.identity for each in target.change.destroyed}
+        others = {
+            each.pid: str(each)
+            for each in holders
+            if each.gpu == target.gpu.uuid
+            and (each.instance is None if changes else str(each.instance) in gone)
+            and each.unit not in desired.settings.stop_units
+            and not (each.in_pod and desired.in_cluster)
+        }
+        if others:
+            return IN_USE.format(index=target.gpu.index, others="; ".join(others.values()))
+    return None
 
 
 def _untold(desired: Desired, actual: Actual, error: TargetError) -> Decision[MigChange]:
