@@ -28,7 +28,7 @@ from gpunode.operations.cluster_labels import mig_at_work, mig_not_known
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.keeping import UNREAD, digest_as_read
-from gpunode.operations.mig_in_cluster import followed, set_aside, unsettled
+from gpunode.operations.mig_in_cluster import followed, refuse_held, set_aside, unsettled
 from gpunode.operations.own_files import keeps, keeps_all
 from gpunode.operations.reboot import FORGET, new_boot
 from gpunode.operations.script import encoded, script_command
@@ -159,6 +159,8 @@ def _carried_out(
     refuse_failed(TRANSACTION, target)
     if change.said:
         host.log(change.said)
+    if change.takes:
+        refuse_held(node_of, change.containers)
     if change.takes and drain is not None:
         yield from drain(f"the GPUs are to be divided anew: {change.said}")
     if change.goal:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -118,6 +118,7 @@ class MigChange:
     takes: whether anything is taken from a GPU; resets: whether one may be reset
     learns: where instances may stand is known only then: another change comes after it
     waits: a mode is set, and comes with a reset or a boot
+    containers: the short IDs of the pods' containers that hold what it takes
     """
 
     layout: str | None = None
@@ -129,6 +130,7 @@ class MigChange:
     resets: bool = False
     learns: bool = False
     waits: bool = False
+    containers: tuple[str, ...] = ()
 
 
 def decide(desired: Desired, actual: Actual) -> Decision[MigChange]:
@@ -160,6 +162,8 @@ def decide(desired: Desired, actual: Actual) -> Decision[MigChange]:
     if is_forbidden(cost, desired.allowed, actual.containers):
         waits = f"containers run, and disruption.allow is {desired.allowed.name}"
         findings = tuple(_waiting(item, actual.containers) for item in findings)
+    stops = desired.settings.stop_units
+    users = [(each.gpu.index, user) for each in ahead for user in _users(each, actual.mig.holders, stops)]
     change = MigChange(
         layout=layout,
         goal="\n".join(each.record for each in ahead),
@@ -170,28 +174,25 @@ def decide(desired: Desired, actual: Actual) -> Decision[MigChange]:
         resets=desired.allowed >= Disruption.reset or not actual.containers,
         learns=any(each.learns for each in every),
         waits=any(each.waits for each in every),
+        containers=tuple(each.container for _, each in users if each.in_pod and each.container),
     )
     decision = Decision(findings, tuple(_steps(ahead, findings, waits, change, desired.allowed)))
-    refusal = None if waits else _in_use(desired, ahead, actual.mig.holders)
-    return decision if refusal is None else replace(behind(decision, refusal), refusal=refusal)
+    stay = [(index, each) for index, each in users if not (each.in_pod and desired.in_cluster)]
+    if waits or not stay:
+        return decision
+    first = stay[0][0]
+    others = dict.fromkeys(str(each) for index, each in stay if index == first)
+    refusal = IN_USE.format(index=first, others="; ".join(others))
+    return replace(behind(decision, refusal), refusal=refusal)
 
 
-def _in_use(desired: Desired, ahead: Sequence[Target], holders: Sequence[Holder]) -> str | None:
-    """Return why a run refuses the change: who holds what it takes, and is neither stopped nor may leave by itself."""
-    for target in ahead:
-        changes = target.gpu.current != target.mode
-        gone = {each.identity for each in target.change.destroyed}
-        others = {
-            each.pid: str(each)
-            for each in holders
-            if each.gpu == target.gpu.uuid
-            and (each.instance is None if changes else str(each.instance) in gone)
-            and each.unit not in desired.settings.stop_units
-            and not (each.in_pod and desired.in_cluster)
-        }
-        if others:
-            return IN_USE.format(index=target.gpu.index, others="; ".join(others.values()))
-    return None
+def _users(target: Target, holders: Sequence[Holder], stops: Collection[str]) -> Iterator[Holder]:
+    """Yield who holds what a change takes of a GPU, the units left out that a run stops for it."""
+    changes, gone = target.gpu.current != target.mode, {each.identity for each in target.change.destroyed}
+    for each in holders:
+        is_taken = changes if each.instance is None else not changes and str(each.instance) in gone
+        if each.gpu == target.gpu.uuid and is_taken and each.unit not in stops:
+            yield each
 
 
 def _untold(desired: Desired, actual: Actual, error: TargetError) -> Decision[MigChange]:
