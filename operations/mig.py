@@ -28,7 +28,7 @@ from gpunode.operations.cluster_labels import mig_at_work, mig_not_known
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.keeping import UNREAD, digest_as_read
-from gpunode.operations.mig_in_cluster import followed, set_aside, unsettled
+from gpunode.operations.mig_in_cluster import followed, refuse_held, set_aside, unsettled
 from gpunode.operations.own_files import keeps, keeps_all
 from gpunode.operations.reboot import FORGET, new_boot
 from gpunode.operations.script import encoded, script_command
@@ -67,7 +67,7 @@ def layout(
     yield from settled(TRANSACTION, gives_up=nobody_asks, meanwhile=partial(unsettled, node_of))
     mig_at_work(False)
     boot = _boot()
-    desired = Desired(settings, tuple(gpus), Disruption[allowed])
+    desired = Desired(settings, tuple(gpus), Disruption[allowed], node_of is not None)
     if nobody_asks:
         for path in (UNIT, SCRIPT):
             keeps(path, None)
@@ -127,7 +127,8 @@ def _decided(desired: Desired, done: str = "") -> Decision[MigChange]:
     if isinstance(mig_state(desired.settings, desired.gpus, actual.mig), Unknown):
         mig_not_known()
     if not done:
-        raise OperationRefused(f"mig: {decision.refusal}; nothing was changed")
+        reason, dot, remedy = decision.refusal.partition(". ")
+        raise OperationRefused(f"mig: {reason}; nothing was changed{dot}{remedy}")
     raise OperationRefused(
         f"mig: {decision.refusal}. What this run has done before stays as it is ({done}). Where a layout has no place, "
         "ask for one by `nvidia-smi mig -lgipp` on the node, or for MIG off there, and run again"
@@ -157,6 +158,8 @@ def _carried_out(
     refuse_failed(TRANSACTION, change.target)
     if change.said:
         host.log(change.said)
+    if change.takes:
+        refuse_held(node_of, change.containers)
     if change.takes and drain is not None:
         yield from drain(f"the GPUs are to be divided anew: {change.said}")
     if change.goal:

@@ -15,13 +15,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyinfra import host
+from pyinfra.api import StringCommand
 
 from gpunode.base.decision import Change, Decision
 from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
-from gpunode.components.runtime import RuntimeChange
+from gpunode.components.runtime import RuntimeChange, absent_refusal, missing_program
 from gpunode.operations.failure import OperationRefused
 from gpunode.operations.keeping import UNREAD, digest_of_text
+from gpunode.operations.phase import is_executing
 from gpunode.operations.script import encoded
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, transaction_command
 
@@ -97,14 +99,15 @@ def changed(
     )
 
 
-def missing(program: Program, binary: str | None) -> OperationRefused:
-    """Return the refusal of a runtime that is not there, by the program that its unit runs, where it has one."""
-    if binary:
-        return OperationRefused(
-            f"{binary}, which the unit {program.unit} runs, is missing; nothing was changed. Install its package "
-            "again, or mend the unit"
-        )
-    return OperationRefused(f"{program.name} is not installed; set {program.name}.source or install it")
+def forecast(program: Program, installs: bool, binary: str | None) -> Iterator[StringCommand]:
+    """Yield a stand-in for the change of a runtime that an earlier operation installs; refuse one that none installs.
+
+    + binary: the program that its unit runs, where it has one
+    """
+    reason = absent_refusal(program.name, installs, binary)
+    if reason is not None or is_executing():
+        raise OperationRefused(reason or missing_program(program.unit, binary or program.name))
+    yield StringCommand("true")
 
 
 def to_carry_out(decision: Decision[Change], as_desired: str, waiting: str) -> Change | None:

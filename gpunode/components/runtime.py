@@ -63,6 +63,30 @@ def masked_refusal(unit: str) -> str:
     )
 
 
+def absent_refusal(runtime: str, installs: bool, binary: str | None) -> str | None:
+    """Return why a run cannot bring a runtime that is not on the node; None where its packages bring it.
+
+    installs: whether the settings have a run install packages
+    binary: the missing program that the runtime's unit runs; None: there is no such unit
+    """
+    if binary and not (installs and binary.startswith(("/usr/bin/", "/usr/sbin/"))):
+        return missing_program(f"{runtime}.service", binary)
+    if installs:
+        return None
+    return (
+        f"{runtime} is not installed, and {runtime}.source is 'present', so that no run installs it; nothing was "
+        f"changed. Install it, or set {runtime}.source to 'distribution' or 'docker-repository'"
+    )
+
+
+def missing_program(unit: str, binary: str) -> str:
+    """Return why a run stops at a unit whose program is missing."""
+    return (
+        f"{binary}, which the unit {unit} runs, is missing; nothing was changed. Install its package again, or correct "
+        "the unit"
+    )
+
+
 def service_findings(
     unit: str, state: Daemon, runs: FindingMessage, starts: FindingMessage, of: str | None = None
 ) -> tuple[Finding, Finding]:
