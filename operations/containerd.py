@@ -56,6 +56,12 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
     )
 
 
+def lost() -> tuple[str, ...]:
+    """Return the path of containerd's program where it is lost, if it was installed."""
+    state = require(host.get_fact(Containerd), "containerd's state")
+    return () if state.version is not None else ("/usr/bin/containerd",)
+
+
 def packages_wait(desired: Desired) -> str | None:
     """Return why containerd's packages are not upgraded in this run; None where they are.
 

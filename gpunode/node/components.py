@@ -58,7 +58,7 @@ def _driver(settings: Settings, node: Node) -> Decision[Any]:
 
 
 def _cuda(settings: Settings, node: Node) -> Decision[Any]:
-    return cuda.decide(cuda.desired_of(settings, node.operating_system), node.cuda)
+    return cuda.decide(cuda.desired_of(settings), node.cuda)
 
 
 def _toolkit(settings: Settings, node: Node) -> Decision[Any]:

@@ -80,6 +80,23 @@ What a step disturbs: `nothing` < `restart` (a service) < `reset` (a GPU) < `reb
 `disruption.allow` is *pending*: the run reports it and does not do it. A plain `pyinfra` run exits 0 all the same, and
 `gpunode apply` exits 2. The verdict `waits` says that a run does nothing else, either. A restart or a reset that would
 not affect any container is always allowed.
+
+### Hooks of package managers
+Nothing restarts that the plan does not name. These programs hook into package managers:
+
+- needrestart (apt; Ubuntu's server images have it): in automatic mode it restarts each service that uses a replaced
+  file, also one that an earlier upgrade replaced. A run suspends it (`NEEDRESTART_SUSPEND`, since 3.0); the next change
+  that others make calls it as before. A hook of pacman or zypper that calls it reads `NEEDRESTART_MODE=l`: it lists
+  services and restarts none.
+- tracer (dnf), `dnf needs-restarting` and `zypper ps` print names.
+- etckeeper, snapper, packagekit, apt-listchanges and apt-listbugs keep versions, take snapshots, report, or pin
+  packages that have known bugs. They restart no service, and stay as they are.
+- post-transaction-actions (dnf), actions (dnf 5), `/etc/pacman.d/hooks`, `/etc/apt/apt.conf.d` and zypper's commit
+  plugins do what the owner of the node wrote there. gpunode does not know what that is, and leaves them as they are.
+
+Where the node has needrestart, `zypper ps` or `dnf needs-restarting`, a run that changed packages ends with a caution
+that names the services which still use replaced files ([node.outdated-services](codes.md)); where it has none of
+them, nothing is known of that.
 """
 
 _JSON = """## The plan as JSON

@@ -205,7 +205,7 @@ def _refuses(component: str, node: Node, own: Any) -> list[str]:
         DockerFact: node.docker, TransactionJournal: Journal(None, None, None, False),
     })  # fmt: skip
     every: dict[str, list[tuple[Any, dict[str, Any]]]] = {
-        "cuda": [(cuda.none_half_installed, {"desired": cuda_desired(own, node.operating_system)})],
+        "cuda": [(cuda.none_half_installed, {"desired": cuda_desired(own)})],
         "toolkit": [
             (toolkit.configuration, {"desired": asked_of(own.toolkit)}), (toolkit.specification, {"generate": True}),
         ],
