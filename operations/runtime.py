@@ -104,10 +104,10 @@ def missing(program: Program, binary: str | None) -> OperationRefused:
     """Return the refusal of a runtime that is not there, by the program that its unit runs, where it has one."""
     if binary:
         return OperationRefused(
-            f"{binary}, which the unit {program.unit} runs, is missing; nothing was changed. Install its package "
-            "again, or mend the unit"
+            f"{binary}, which the unit {program.unit} runs, is missing; nothing was changed. Remedy: install its "
+            "package again, or correct the unit"
         )
-    return OperationRefused(f"{program.name} is not installed; set {program.name}.source or install it")
+    return OperationRefused(f"{program.name} is not installed. Remedy: set {program.name}.source, or install it")
 
 
 def to_carry_out(decision: Decision[Change], as_desired: str, waiting: str) -> Change | None:

@@ -58,8 +58,8 @@ def _masked(unit: str) -> ServiceVerdict:
 def masked_refusal(unit: str) -> str:
     """Return why a run starts no unit that somebody masked: that is no fault of what is desired."""
     return (
-        f"{unit} is masked: somebody forbade that it is started; nothing was changed. Undo that by {unmask(unit)}, and "
-        "run again"
+        f"{unit} is masked: somebody forbade that it is started; nothing was changed"
+        f". Remedy: undo that by {unmask(unit)}, and {RUN}"
     )
 
 
