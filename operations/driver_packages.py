@@ -104,12 +104,12 @@ def installed(
         resolved = chosen(desired, present, offers.available, unversioned_packages(source, desired))
     except NotInstallable as error:
         raise OperationRefused(
-            f"driver: {error}; nothing was changed. Set driver.version, driver.branch or driver.flavour to one that is "
-            f"there, or {family.otherwise}"
+            f"driver: {error}; nothing was changed. Remedy: set driver.version, driver.branch or driver.flavour to one "
+            f"that is there, or {family.otherwise}"
         ) from error
     behind = module_behind(source, desired, offers.available)
     if behind is not None and behind.package not in present:
-        raise OperationRefused(f"driver: {behind.reason(source)}; nothing was changed. To go on, {behind.remedy()}")
+        raise OperationRefused(f"driver: {behind.reason(source)}; nothing was changed. Remedy: {behind.remedy()}")
     upstream = next(versions.upstream(resolved[name]) for name, rule in desired.items() if rule)
     refuse_failed(transaction, target, upstream)
     along = come_along(others, offers.available, upstream, branch, moved=moved, clash=source.family == "apt")
@@ -137,7 +137,7 @@ def installed(
     )
     if refused is not None:
         reason, remedy = refused
-        raise OperationRefused(f"driver: {reason}; nothing was changed. To go on, {remedy}")
+        raise OperationRefused(f"driver: {reason}; nothing was changed. Remedy: {remedy}")
     expected = [f"{name}={version}" for name, version in sorted(resolved.items())]
     arguments = [*(f"{name}={version}" for name, version in change.coming.items()), *(f"{name}-" for name in going)]
     yield from emptied_for_driver(drain, upstream)

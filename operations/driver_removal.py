@@ -77,6 +77,6 @@ def refuse_more_than_the_driver(going: Sequence[str], simulation: Simulation) ->
     if simulation.errors or others:
         what = shortened("; ".join(simulation.errors)) or f"{', '.join(others[:8])} would go or come with them"
         raise OperationRefused(
-            f"driver: its packages cannot be removed alone: {what}; nothing was changed. Look at what needs "
-            f"{', '.join(going[:3])} on the node, and remove it yourself if it is to go"
+            f"driver: its packages cannot be removed alone: {what}; nothing was changed"
+            f". Remedy: look at what needs {', '.join(going[:3])} on the node, and remove it yourself if it is to go"
         )

@@ -36,7 +36,7 @@ def without_nouveau(blacklist: str) -> Iterator[Any]:
         if boot.with_nouveau:
             raise OperationRefused(
                 f"the initial file systems of {', '.join(boot.with_nouveau)} were made anew, and still would load "
-                f"nouveau; look into them, and whether {blacklist} is in /etc/modprobe.d"
+                f"nouveau. Remedy: look into them (`lsinitramfs`), and whether {blacklist} is in /etc/modprobe.d"
             )
     if any(kernel.initramfs_read for kernel in boot.kernels):
         lines = images(boot)

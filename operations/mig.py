@@ -107,7 +107,7 @@ def layout(
         if change is not None and change.said:
             raise OperationRefused(
                 f"mig: the node has rebooted, and still there is to do: {change.said}. It is not rebooted for that "
-                f"again; see `journalctl -u {NAME}` on it"
+                f"again. Remedy: see `journalctl -u {NAME}` on it"
             )
         yield script_command(FORGET, record=REBOOTS)
 
@@ -127,8 +127,7 @@ def _decided(desired: Desired, done: str = "") -> Decision[MigChange]:
     if isinstance(mig_state(desired.settings, desired.gpus, actual.mig), Unknown):
         mig_not_known()
     if not done:
-        reason, dot, remedy = decision.refusal.partition(". ")
-        raise OperationRefused(f"mig: {reason}; nothing was changed{dot}{remedy}")
+        raise OperationRefused(f"mig: nothing was changed: {decision.refusal}")
     raise OperationRefused(
         f"mig: {decision.refusal}. What this run has done before stays as it is ({done}). Where a layout has no place, "
         "ask for one by `nvidia-smi mig -lgipp` on the node, or for MIG off there, and run again"

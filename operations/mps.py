@@ -44,8 +44,8 @@ def daemons(
     if desired and state.program is None:
         if host.state is not None and host.state.is_executing:
             raise OperationRefused(
-                "mps: nvidia-cuda-mps-control is not installed; it comes with the driver's packages of NVIDIA's "
-                "repository and with its .run file, and is the package nvidia-cuda-mps in Debian's archive"
+                "mps: nvidia-cuda-mps-control is not installed. Remedy: install it; NVIDIA's repository and its .run "
+                "file bring it with the driver, and in Debian's archive it is the package nvidia-cuda-mps"
             )
         yield StringCommand("true")  # a forecast: it comes with an operation before this one
         return

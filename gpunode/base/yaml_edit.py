@@ -78,7 +78,7 @@ def edited(text: str, changes: Mapping[Path, Value]) -> str:
     except ConfigurationRefused:
         right = False
     if not right:
-        raise ConfigurationRefused("cannot be edited without losing what it says; write plain block YAML in it")
+        raise ConfigurationRefused("cannot be edited without losing what it says. Remedy: write plain block YAML in it")
     return text
 
 
@@ -105,7 +105,9 @@ def _root(text: str) -> yaml.MappingNode | None:
     if not isinstance(root, yaml.MappingNode):
         return None
     if root.flow_style:
-        raise ConfigurationRefused("is JSON or one mapping in braces, which gpunode does not edit; write block YAML")
+        raise ConfigurationRefused(
+            "is JSON or one mapping in braces, which gpunode does not edit. Remedy: write block YAML"
+        )
     return root
 
 

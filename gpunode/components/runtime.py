@@ -58,8 +58,8 @@ def _masked(unit: str) -> ServiceVerdict:
 def masked_refusal(unit: str) -> str:
     """Return why a run starts no unit that somebody masked: that is no fault of what is desired."""
     return (
-        f"{unit} is masked: somebody forbade that it is started; nothing was changed. Undo that by {unmask(unit)}, and "
-        "run again"
+        f"{unit} is masked: somebody forbade that it is started; nothing was changed"
+        f". Remedy: undo that by {unmask(unit)}, and {RUN}"
     )
 
 
@@ -75,15 +75,15 @@ def absent_refusal(runtime: str, installs: bool, binary: str | None) -> str | No
         return None
     return (
         f"{runtime} is not installed, and {runtime}.source is 'present', so that no run installs it; nothing was "
-        f"changed. Install it, or set {runtime}.source to 'distribution' or 'docker-repository'"
+        f"changed. Remedy: install it, or set {runtime}.source to 'distribution' or 'docker-repository'"
     )
 
 
 def missing_program(unit: str, binary: str) -> str:
     """Return why a run stops at a unit whose program is missing."""
     return (
-        f"{binary}, which the unit {unit} runs, is missing; nothing was changed. Install its package again, or correct "
-        "the unit"
+        f"{binary}, which the unit {unit} runs, is missing; nothing was changed. Remedy: install its package again, or "
+        "correct the unit"
     )
 
 

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyinfra.context import ctx_host
 
-from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass, NodeReport
@@ -111,7 +110,7 @@ def _agree(component: str, node: Node, allow: str, cdi: bool | None, operation: 
     settled = {item.what for step in decision.steps for item in step.settles}
     # Every difference is a step's, or says that a person is to mend it; what a step settles is a difference.
     for item in bad:
-        told_to_a_person = item.remedy == BY_HAND or item.actual == "masked"
+        told_to_a_person = item.by_person
         if item.finding_class is FindingClass.NOT_KNOWN:
             assert item.what not in settled and item.cause, item
         else:

@@ -169,11 +169,11 @@ def _to_link(desired: Desired, settles: tuple[Finding, ...]) -> Step[Install | L
 def _refusal(desired: Desired, actual: CudaToolkits) -> str | None:
     """Return why a run neither installs nor links; what an interrupted one left is undone first, and judged then."""
     if actual.default_path == LINK:
-        return f"{LINK} is no link, and is left alone; move it away, and run again"
+        return f"{LINK} is no link, and is left alone. Remedy: move it away, and {RUN}"
     version, folder = desired.version, f"{LINK}-{desired.version}"
     if desired.source == "cuda-repository" and version in actual.by_runfile and version != actual.interrupted:
         return (
-            f"{folder} was installed by a runfile, and packages would be mixed with it; remove it "
+            f"{folder} was installed by a runfile, and packages would be mixed with it. Remedy: remove it "
             f"(`{folder}/bin/cuda-uninstaller`), or set cuda.source = 'runfile'"
         )
     return None

@@ -31,10 +31,10 @@ UNIT = "slurmd.service"
 _SITE = {GRES: f"{FOLDER}/gres.conf", NODES: f"{FOLDER}/slurm.conf"}
 
 _OLD = "slurmd {version} knows no MultipleFiles, by which a MIG device is one resource"
-_NOT_READ = "Slurm does not read it: add the line `include {path}` to {file}"
-_NO_ANSWER = "slurmctld does not answer `scontrol show node` of this node: see to it, and to munge"
-_SITE_LINE = "the site's own NodeName line differs: correct it, and restart slurmctld"
-_ELSEWHERE = "slurmctld, on another machine, reads another line: restart it there"
+_NOT_READ = "Slurm does not read it. Remedy: add the line `include {path}` to {file}"
+_NO_ANSWER = "slurmctld does not answer `scontrol show node` of this node. Remedy: see to it, and to munge"
+_SITE_LINE = "the site's own NodeName line differs. Remedy: correct it, and restart slurmctld"
+_ELSEWHERE = "slurmctld, on another machine, reads another line. Remedy: restart it there"
 _STEPS = "steps of jobs run ({steps}), which other devices may end, and disruption.allow is below reset"
 _DRAIN = f"drain the node (scontrol update State=DRAIN), or set disruption.allow = 'reset', and {RUN}"
 _declared = partial(finding_message, "slurm", remedies=(RUN, _DRAIN))
@@ -132,7 +132,7 @@ def decide(desired: Desired, actual: Slurm, mig: Mig) -> Decision[SlurmChange]:
     if (lacking := lacks(desired.settings, actual)) is not None:
         reason, remedy = lacking
         item = SERVICE.compared("cannot be configured", AS_DESIRED, False, of=UNIT)
-        return Decision((by_hand(item, f"{reason}: {remedy}"),), (), f"slurm: {reason}; nothing was changed. {remedy}")
+        return Decision((by_hand(item, f"{reason}. Remedy: {remedy}"),), (), f"slurm: {reason}. Remedy: {remedy}")
     try:
         every, wanted = devices(desired.settings, actual, mig), texts(desired.settings, actual, mig)
     except Untold as untold:
@@ -157,8 +157,8 @@ def _kept(desired: Desired, actual: Slurm, wanted: Mapping[str, str], gres: str)
     settings, there = desired.settings, dict(actual.texts)
     if foreign := [path for path in wanted if path in there and not there[path].startswith(OURS)]:
         items = tuple(FILE.compared("somebody else's", AS_DESIRED, False, of=path) for path in foreign)
-        reason = f"{', '.join(foreign)} is not of gpunode's making, and would be written over; move it away"
-        return Decision(tuple(by_hand(item, reason) for item in items), (), f"slurm: {reason}; nothing was changed")
+        reason = f"{', '.join(foreign)} is not of gpunode's making, and would be written over. Remedy: move it away"
+        return Decision(tuple(by_hand(item, reason) for item in items), (), f"slurm: {reason}")
     extra = [path for path in FILES if there.get(path, "").startswith(OURS) and path not in wanted]
     files = (*_files(wanted, there), *(_gone(path, actual) for path in extra))
     to_come = tuple(item for item in bad(*files) if not item.by_person)

@@ -248,12 +248,13 @@ def decide_configuration(settings: Asked, actual: ContainerToolkit, coming: bool
     try:
         items, new = differences(text, settings), render(text, settings)
     except ConfigurationRefused as error:
-        item = CONFIGURATION.compared("unreadable", "as desired", False, cause=str(error), remedy=_MEND)
-        return Decision((item,), (), f"{PATH}: {error}; nothing was changed")
+        item = CONFIGURATION.compared("unreadable", "as desired", False)
+        return Decision((by_hand(item, f"{PATH}: {error}"),), (), f"{PATH}: {error}")
     if (root := others_root(text, settings)) is not None:
         refusal = (
-            f"{PATH} has nvidia-container-cli.root {root!r}, which gpunode did not write: set driver.root = {root!r} "
-            "(with driver.source = 'present') where the driver stands there, or take the line out; nothing was changed"
+            f"{PATH} has nvidia-container-cli.root {root!r}, which gpunode did not write; nothing was changed"
+            f". Remedy: set driver.root = {root!r} (with driver.source = 'present') where the driver is there, or take "
+            "the line out"
         )
         item = CONFIGURATION.compared(f"nvidia-container-cli.root {root!r}", "the driver at '/'", False)
         return Decision((by_hand(item, refusal),), (), refusal)
@@ -265,8 +266,8 @@ def decide_configuration(settings: Asked, actual: ContainerToolkit, coming: bool
     item = CONFIGURATION.compared(found, desired, not items and not unknown)
     if unknown:
         refusal = (
-            f"toolkit.mode {mode!r} is known from the container toolkit {first} on, and {actual.version} is installed: "
-            f"set toolkit.version to {first} or newer, or toolkit.mode = 'auto'; nothing was changed"
+            f"toolkit.mode {mode!r} is known from the container toolkit {first} on, and {actual.version} is installed; "
+            f"nothing was changed. Remedy: set toolkit.version to {first} or newer, or toolkit.mode = 'auto'"
         )
         return Decision((by_hand(item, refusal),), (), refusal)
     if new == (text or ""):
@@ -283,7 +284,7 @@ def judge_values(settings: Asked, actual: ContainerToolkit, coming: bool = False
             yield CONFIGURATION.compared(*sides, False, of=each.key, cause=_FAULT, remedy=_CORRECT)
     except ConfigurationRefused as error:
         if not settings:
-            yield CONFIGURATION.compared("unreadable", "as TOML", False, cause=str(error), remedy=_MEND)
+            yield by_hand(CONFIGURATION.compared("unreadable", "as TOML", False), f"{PATH}: {error}")
 
 
 # Family -> what its versionlock's list is to say.

@@ -15,7 +15,7 @@ from gpunode.base.explanations import OWN_CAUSE, OWN_REMEDY
 from gpunode.base.findings import PENDING, ExitCode, Finding, FindingClass, NodeReport, finding_from, verdict, worst
 from gpunode.base.folding import UNBOUND, fold, shortened
 from gpunode.base.host_names import folded_in_a_line
-from gpunode.base.messages import Scope, command_error, declared, parted
+from gpunode.base.messages import REMEDY, Scope, command_error, declared, parted
 from gpunode.base.verdicts import Refusal
 from gpunode.fleet.access import errors
 from gpunode.fleet.call import SOME_CALL, Call
@@ -40,7 +40,7 @@ BROKEN_OFF = command_error(
 )  # fmt: skip
 # How scripts and operations of gpunode write why they fail.
 _CAUSE = re.compile(rf"^{OWN_CAUSE} (.+)$", re.MULTILINE)
-_REMEDY = re.compile(rf"(?:^{OWN_REMEDY} |{re.escape(errors.REMEDY)})(.+)$", re.MULTILINE)
+_REMEDY = re.compile(rf"(?:^{OWN_REMEDY} |{re.escape(REMEDY)})(.+)$", re.MULTILINE)
 
 
 def failure_of(operation: str, reasons: Collection[str | Finding]) -> Finding:
