@@ -41,10 +41,11 @@ of your own, the rest is one name, dots and all: `--set kubernetes.expected_reso
 The setting is for all hosts of the inventory, with `--limit` for those hosts alone: no other is judged by it. What
 hosts must have alike (a cluster's release, the driver of an IMEX domain) is then refused, with the way out: without
 `--limit`, or in the inventory. `disruption.max_parallel`, of which a run has one, is for all hosts in any case.
-Commands that are suggested carry `--limit` and `--set`; a run without them, `pyinfra INVENTORY deploys/gpu_node.py`
-too, puts back what was set. Logs, the journal of a rollout and reports name what was set, but for values that may be
-secret (names such as `password` or `token`, addresses with an `@`): there stands `<not shown>`, which is refused
-where it is pasted.
+Commands that are suggested carry `--limit` and `--set`, after a run by pyinfra's own command line its options, too
+(`--data`, `--sudo`, `--ssh-user` …; a password is shown as `<not shown>`). A run without `--set`, `pyinfra INVENTORY
+deploys/gpu_node.py` too, puts back what was set. Logs, the journal of a rollout and reports name what was set, but for
+values that may be secret (names such as `password` or `token`, addresses with an `@`): there stands `<not shown>`,
+which is refused where it is pasted.
 """
 
 
