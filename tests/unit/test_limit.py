@@ -52,7 +52,7 @@ def test_check_tells_of_these_hosts_alone_and_judges_all(inventory: Path, tmp_pa
     assert done.returncode == 3 and "gpu-2" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["check", "plan", "drift", "facts", "apply --yes"])
+@pytest.mark.parametrize("command", ["check", "plan", "drift", "facts", "apply --yes", "rollout --dry"])
 def test_a_pattern_without_hosts_is_wrong_usage_before_any_connection(
     command: str, inventory: Path, tmp_path: Path
 ) -> None:
@@ -67,7 +67,7 @@ def test_no_command_takes_limit_that_is_not_tried_here() -> None:
         if any(each.name == "limit" for each in getattr(importlib.import_module(module), attribute).params)
     }  # fmt: skip
     # Of init it chooses among the hosts of a document: tests/unit/test_known_inventory.py.
-    assert taking - {"init"} == {"check", "plan", "drift", "facts", "apply"}
+    assert taking - {"init"} == {"check", "plan", "drift", "facts", "apply", "rollout"}
 
 
 def test_hosts_of_recorded_facts_cannot_be_limited(tmp_path: Path) -> None:
