@@ -33,10 +33,10 @@ driver = {{"branch": "580", "flavour": "open"}}
 cuda = {{"version": "12.9"}}
 ```
 
-`--set driver.version=580.95.05` gives `gpunode check`, `plan`, `drift`, `apply` and `rollout` a setting above what the
-inventory says; it may be given more than once. Lists and mappings are JSON. Behind a setting that is a mapping by names
-of your own, the rest is one name, dots and all: `--set kubernetes.expected_resources.nvidia.com/gpu=8`; in a chart's
-`values` a dot leads into a mapping, as with helm's own `--set`, and a key with a dot is given as JSON.
+`--set driver.version=580.95.05` gives `gpunode check`, `plan`, `drift`, `apply`, `rollout` and `ci` a setting above
+what the inventory says; it may be given more than once. Lists and mappings are JSON. Behind a setting that is a mapping
+by names of your own, the rest is one name, dots and all: `--set kubernetes.expected_resources.nvidia.com/gpu=8`; in a
+chart's `values` a dot leads into a mapping, as with helm's own `--set`, and a key with a dot is given as JSON.
 
 The setting is for all hosts of the inventory, with `--limit` for those hosts alone: no other is judged by it. What
 hosts must have alike (a cluster's release, the driver of an IMEX domain) is then refused, with the way out: without
