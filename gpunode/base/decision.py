@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from gpunode.base.comparison import BY_HAND, by_hand
+from gpunode.base.comparison import by_hand
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 
@@ -80,7 +80,7 @@ def behind(
     decision: Decision[Change],
     reason: str,
     late: Callable[[Step[Any]], bool] = lambda step: True,
-    remedy: str = BY_HAND,
+    remedy: str | None = None,
 ) -> Decision[Change]:
     """Return the decision where a run stops before its steps: they wait, and what they settle is a person's.
 

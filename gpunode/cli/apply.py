@@ -121,8 +121,8 @@ def apply(inventory: Path, yes: bool, scheduler: Scheduler | None, limit: tuple[
     """Bring the nodes of INVENTORY to what its settings ask, all at once: show the plan, ask, run, say how they are.
 
     It is `pyinfra INVENTORY deploys/gpu_node.py` with a plan before it; `gpunode rollout` does the same in waves, and
-    is not run beside. Exits 0 where all is as desired, 2 where something is not, waits or is refused, 1 where a node
-    did not answer or the run failed, 3 on wrong settings, 64 usage.
+    is not run beside. Exits 0 where all is as desired, 2 where something is not, waits or is refused, or the answer was
+    no, 1 where a node did not answer or the run failed, 3 on wrong settings, 64 usage.
     """
     from gpunode.cli.plan import live_plans
 
@@ -221,11 +221,11 @@ def _ask(nodes: Sequence[str], plans: Plans, call: Call) -> None:
         end(NOTHING_DONE, INTERRUPTED, ExitCode.ERROR)
     if not agreed:
         if is_json():
-            # The one document: nobody looked again at a node that nothing was done to.
-            no = dict.fromkeys(nodes, "nothing was done: somebody said no")
-            say_document(document(call, [], no, ExitCode.GOOD))
+            # The one document: no node was read again.
+            no = dict.fromkeys(nodes, "nothing was done: the question was answered with no")
+            say_document(document(call, [], no, ExitCode.NEGATIVE))
         talk("nothing was done")
-        sys.exit(ExitCode.GOOD)
+        sys.exit(ExitCode.NEGATIVE)
 
 
 def _run(

@@ -68,7 +68,7 @@ def give(words: Iterable[str], limit: Collection[str] = ()) -> Iterator[None]:
 def shown() -> tuple[str, ...]:
     """Return the words behind --set that give what was given, in one order; what may be secret is not shown."""
     words = [
-        f"{word.partition('=')[0]}={SECRET}" if _hides(word.partition("=")[0], value) else word
+        shown_word(word, value)
         for component, settings in set_option.given().items()
         if component in component_models() and isinstance(settings, dict)
         for word, value in _words(component, (), settings)
@@ -76,9 +76,13 @@ def shown() -> tuple[str, ...]:
     return tuple(sorted(words))
 
 
-def _hides(key: str, value: Any) -> bool:
+def shown_word(word: str, value: Any = None) -> str:
+    """Return KEY=VALUE as it may be shown; value: as it counts where that is no text."""
+    key, _, text = word.partition("=")
+    value = text if value is None else value
     is_pinned = isinstance(value, str) and _PINNED.fullmatch(value) is not None
-    return any(map(is_secret, key.split("."))) or (hides(value) and not is_pinned)
+    secret = any(map(is_secret, key.split("."))) or (hides(value) and not is_pinned)
+    return f"{key}={SECRET}" if secret else word
 
 
 def _words(component: str, path: tuple[str, ...], value: Any) -> Iterator[tuple[str, Any]]:

@@ -59,10 +59,12 @@ A node whose daemon restarts under its pods has a step with these pods, the drai
 ([device plugin](device-plugin.md)). All else that changes in a cluster disturbs nobody; `gpunode drift` tells of it.
 
 A plan can be made without the machines, too, and then without a cluster: somebody records what they are, somebody else
-reviews what would happen.
+reviews what would happen. The settings are those of the inventory, or of a file. A host that the facts have and the
+inventory lacks, or the other way round, is named and not planned; with `--limit` only its hosts are looked at.
 
 ```sh
 gpunode facts inventories/prod.py > facts.json
+gpunode plan --facts facts.json inventories/prod.py               # by the inventory's settings
 gpunode plan --facts facts.json --settings settings.yaml          # for people
 gpunode plan --facts facts.json --settings settings.yaml --json   # for programs
 gpunode plan --html plan.html inventories/prod.py                 # a page to look at: page.md
@@ -71,7 +73,7 @@ gpunode plan --html plan.html inventories/prod.py                 # a page to lo
 | exit code | meaning |
 |---|---|
 | 0 | every node can be done, or has nothing to do: as far as the reading shows, `gpunode apply` exits 0 |
-| 1 | a node did not answer (or could not be judged); the others are told of |
+| 1 | a node did not answer, could not be judged or has no facts; the other nodes are planned |
 | 2 | a node is refused, a run would fail on it or leave something pending, or what its settings ask for is not known |
 | 3 | settings or facts are wrong: nothing was decided |
 | 64 | wrong usage |
@@ -105,8 +107,8 @@ With `--json` the plan is
 `{"schema": 2, "gpunode": VERSION, "inventory": PATH, "limit": […], "set": […], "at": TIME,
 "counts": {"hosts": {VERDICT: NUMBER}}, "exit_code": CODE, "errors": […], "hosts": {NAME: PLAN}}`;
 `limit` and `set` are what stood behind `--limit` and `--set` (of a value that may be secret: `<not shown>`),
-`inventory` is null with `--facts`, `errors` says why the page of `--html` could not be written, and a host that did not
-answer, or whose answer cannot be judged, has `{"verdict": "unreachable", "reason": …, "remedy": …, "code": …}`. A
+`inventory` is null with `--settings`, `errors` says why the page of `--html` could not be written, and a host that did
+not answer, has no facts, or cannot be judged, has `{"verdict": "unreachable", "reason": …, "remedy": …, "code": …}`. A
 refused host has in `findings` what else is found of it, in the form of `gpunode drift --json`; others have none. A
 step's `what` names what its two sides are of; `not_known` says that the actual one could not be read or judged,
 `fails` that a run does not do it and fails by it.
