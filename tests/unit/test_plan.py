@@ -224,6 +224,9 @@ def test_wrong_input_is_refused_with_exit_code_3_and_wrong_usage_with_64(files: 
     settings.write_text("driver: {branch: 580}\n")
     wrong = _command("--facts", facts, "--settings", settings)
     assert wrong.returncode == 3 and "driver.branch" in wrong.stderr and "Traceback" not in wrong.stderr
+    settings.write_text("driver: {branch: '580'}\ncuda: {enabled: true}\ndriver: {branch: '590'}\n")
+    twice = _command("--facts", facts, "--settings", settings)
+    assert twice.returncode == 3 and unnamed(twice.stderr, settings, "'driver'", "lines 1 and 3", "facts.refused") == []
     assert _command("--facts", facts, "--settings", "nowhere.yaml").returncode == 3
     assert _command("--facts", facts).returncode == 64
     assert _command().returncode == 64
