@@ -182,7 +182,7 @@ def refuse_failed(decision: Decision[Any], failed: Collection[FailedChange]) -> 
     reason = f"the change of {record.name} failed before"
     found = behind(decision, reason, lambda step: step in late, record.remedy)
     item = FAILED.compared("put back", "none", False, of=f"of {record.name}", cause=record.cause, remedy=record.remedy)
-    refusal = f"{record.name}: {record.cause}. {record.remedy}"
+    refusal = f"{record.name}: {record.cause}. Remedy: {record.remedy}"
     return replace(found, findings=(*found.findings, replace(item, by_person=True)), refusal=refusal)
 
 
