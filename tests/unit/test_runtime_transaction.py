@@ -41,7 +41,8 @@ esac
 _CONTAINERD = '#!/bin/sh\n[ ! -e "$LAB/refuses" ] || exit 1\ngrep -v "^#" "$2"\n'
 # The plugin that does not come up with NVIDIA's runtime, where that is the fault.
 _CTR = """#!/bin/sh
-state=ok; [ ! -e "$LAB/never" ] || state=error; if [ -e "$LAB/fails" ] && grep -q nvidia "$LAB/config.toml"; then state=error; fi
+state=ok; [ ! -e "$LAB/never" ] || state=error
+if [ -e "$LAB/fails" ] && grep -q nvidia "$LAB/config.toml"; then state=error; fi
 echo "io.containerd.grpc.v1 cri linux/amd64 $state"
 """
 # A clock that somebody sets by hours each time it is looked at, and a node that is five seconds older after each sleep.
