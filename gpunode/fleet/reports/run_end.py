@@ -204,7 +204,9 @@ def _next(reports: Collection[NodeReport], call: Call, columns: int) -> Iterable
     pending = [name for name, gravest in classes.items() if gravest in PENDING]
     wrong = [report.title for report in reports if any(map(_is_wrong, report.findings))]
     if wrong:
-        yield f"Next: correct what is reported of {folded_in_a_line(wrong, columns)} above, then run", call.again
+        retries = any("apply --retry" in (item.remedy or "") for report in reports for item in report.findings)
+        command = call.of("apply", "--retry") if retries else call.again
+        yield f"Next: correct what is reported of {folded_in_a_line(wrong, columns)} above, then run", command
     if pending:
         wait = f"{folded_in_a_line(pending, columns)} {'waits' if len(pending) == 1 else 'wait'}"
         how = ", wave by wave, run" if call.waves else " run"
