@@ -89,7 +89,7 @@ they are what a person reads). `--output MODE`, or `{VARIABLE}=MODE` for all com
 | `quiet` | what is not as desired, and errors; nothing else. The exit status says the rest |
 | `json` | one JSON document on standard output, all talk on standard error |
 
-`--json` is short for `--output json` where a command has it. What the command line says counts before the variable.
+`--json` is short for `--output json`. What the command line says counts before the variable.
 `NO_COLOR`, set to anything but nothing, takes the colours out of every mode ([no-color.org](https://no-color.org)).
 
 Nodes of which the same is to be said stand in one entry. Names that are numbered in a row are told by the first and the

@@ -79,6 +79,14 @@ def test_a_person_is_asked_and_may_say_no(lab: Lab, monkeypatch: pytest.MonkeyPa
     assert ("nothing was done" in done.output) is not bool(runs)
 
 
+def test_a_no_is_in_the_document_and_its_exit_code(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_a_terminal(monkeypatch)
+    done = apply("--json", answer="n\n")
+    document = json.loads(done.stdout)
+    assert (done.exit_code, document["exit_code"], lab.runs) == (2, 2, [])
+    assert list(document["left_alone"]) == ["gpu-1", "gpu-2", "gpu-3", "gpu-4"]
+
+
 def test_a_refused_and_a_silent_node_are_left_out_and_told_at_the_end(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
