@@ -59,9 +59,9 @@ def plan(
 ) -> None:
     """Say what a run would do to every node of INVENTORY, or why it refuses one; nothing is changed.
 
-    With --facts no machine is contacted; the settings are those of INVENTORY or of --settings. Exits 0 where all can
-    be done, 2 where a node is refused or something desired is not known, 1 where one could not be read or has no facts,
-    3 on wrong settings or facts.
+    With --facts no machine is contacted; the settings are those of INVENTORY or of --settings. Exits 0 where a run
+    would end with 0, 2 where a node is refused, a run would fail or leave something pending, or something desired is
+    not known, 1 where a node could not be read or has no facts, 3 on wrong settings or facts.
     """
     if bool(inventory) == bool(settings_file) or (settings_file and not facts_file):
         raise click.UsageError("give INVENTORY, or --facts FILE with either INVENTORY or --settings FILE")

@@ -19,7 +19,7 @@ from gpunode.cli.output import output_option
 from gpunode.cli.recording import history_option, recorded
 from gpunode.cli.report_file import finish, html_option, unwritten_page
 from gpunode.cli.rollout_run import carried_out, planned, say_end
-from gpunode.cli.selection import called, inventory_argument, limit_option, set_option
+from gpunode.cli.selection import called, inventory_argument, limit_option, retry_option, set_option
 from gpunode.fleet.rollout.amount import Amount, AmountError, amount
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def _amount(context: click.Context, option: click.Parameter, text: str | None) -
 @engine_option
 @limit_option
 @set_option
+@retry_option
 @html_option
 @history_option
 @click.pass_context

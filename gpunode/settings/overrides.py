@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, get_args, get_origin
 
+from gpunode.base.unique_keys import KeyTwiceError, load_json
 from gpunode.settings import set_option
 from gpunode.settings.component import Component, alternatives, annotation_at, component_of, settings_or_mapping
 from gpunode.settings.model import component_models
@@ -45,7 +46,10 @@ def parse(words: Iterable[str]) -> dict[str, Any]:
             target = target.setdefault(name, {})
             if not isinstance(target, dict):
                 raise OverrideError(f"{key}: another --set gives {name} a value of its own; leave out one of them")
-        target[path[-1]] = _value(component_models()[component], path, text)
+        try:
+            target[path[-1]] = _value(component_models()[component], path, text)
+        except KeyTwiceError as error:
+            raise OverrideError(f"{key}: {error}") from None
     return found
 
 
@@ -137,7 +141,9 @@ def _value(model: type[Component], path: list[str], text: str) -> Any:
     if texts and not (text == "null" and type(None) in alternatives(annotation)):
         return text
     try:
-        return json.loads(text)
+        return load_json(text)
+    except KeyTwiceError:
+        raise
     except (ValueError, RecursionError):
         # The settings' own message says what is allowed.
         return text

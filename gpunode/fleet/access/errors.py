@@ -11,9 +11,8 @@ from gpunode.base.comparison import finding_message
 from gpunode.base.errors import in_words
 from gpunode.base.explanations import Explanation, rules
 from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.messages import REMEDY, split_remedy
 
-# Between cause and remedy, where both stand in one text.
-REMEDY = ". Remedy: "
 # sudo asks within the first lines; a long output is a command's own.
 _LINES = 40
 
@@ -82,10 +81,7 @@ def sentence(explanation: Explanation) -> str:
 
 def parted(reason: str | None) -> tuple[str | None, str | None]:
     """Return (cause, remedy) of a text, the remedy None where it names none."""
-    if reason is None:
-        return None, None
-    cause, found, remedy = reason.partition(REMEDY)
-    return cause, remedy if found else None
+    return (None, None) if reason is None else split_remedy(reason)
 
 
 def broken(when: str) -> str:

@@ -10,7 +10,7 @@ from gpunode.base import tables
 from gpunode.base.tables.sources import Distribution
 from gpunode.base.verdicts import Caution, CautionMessage, Refusal
 from gpunode.components.driver.flavour import WantedDriver, chosen_flavour
-from gpunode.node.preflight import cuda, driver, platform, runtimes
+from gpunode.node.preflight import cuda, driver, mps, platform, runtimes
 from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import Settings, component_models
 from gpunode.system.operating_system import OperatingSystem
@@ -62,6 +62,7 @@ def cautions_anywhere(settings: Settings, today: date) -> tuple[Caution, ...]:
 def _refusals(settings: Settings, row: Distribution, system: OperatingSystem) -> Iterator[Refusal]:
     resolved = resolve_for_os(settings, system)
     yield from platform.source_refusals(resolved, row)
+    yield from mps.refused_anywhere(resolved)
     yield from cuda.offered_refusals(resolved, system)
     # A driver that gpunode does not install is the node's.
     if resolved.driver.installs:
