@@ -186,14 +186,14 @@ def _allowed(plans: Plans, yes: bool, call: Call) -> None:
 
     A run of nodes with nothing to do verifies them.
     """
-    from gpunode.fleet.reports.plan_text import verdicts
+    from gpunode.node.plan import Plan
 
     nodes = _nodes(plans)
     if not nodes:
         told_of = "" if yes and is_quiet() else ": see above"
         complain(f"no node can be changed{told_of}", NOTHING_TO_CHANGE)
         end_of_no_run(call, plans)
-    if verdicts(plans).keys() == {"nothing to do"}:
+    if all(isinstance(each, Plan) and each.verdict == "nothing to do" for each in plans.values()):
         talk("nothing to do: this run verifies the nodes", err=True)
     elif not yes:
         _ask(nodes, plans, call)
