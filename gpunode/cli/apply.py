@@ -182,13 +182,20 @@ def _shown(plans: Plans, call: Call, yes: bool) -> None:
 
 
 def _allowed(plans: Plans, yes: bool, call: Call) -> None:
-    """Go on where a node can be changed, and a person, or --yes, wants it."""
+    """Go on where a node can be changed, and a person, or --yes, wants it; where nothing is to do, without a question.
+
+    A run of nodes with nothing to do verifies them.
+    """
+    from gpunode.node.plan import Plan
+
     nodes = _nodes(plans)
     if not nodes:
         told_of = "" if yes and is_quiet() else ": see above"
         complain(f"no node can be changed{told_of}", NOTHING_TO_CHANGE)
         end_of_no_run(call, plans)
-    if not yes:
+    if all(isinstance(each, Plan) and each.verdict == "nothing to do" for each in plans.values()):
+        talk("nothing to do: this run verifies the nodes", err=True)
+    elif not yes:
         _ask(nodes, plans, call)
 
 

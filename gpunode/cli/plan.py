@@ -42,7 +42,7 @@ Plans = dict[str, "Plan | Finding"]
     type=click.Path(path_type=Path),
     help="With --facts: settings as YAML, in place of an inventory's.",
 )
-@output_option("every plan (docs/plan.md)", "the nodes that are refused, gave no answer or are not known", short=True)
+@output_option("every plan (docs/plan.md)", "the nodes that are refused, gave no answer or are not known")
 @click.option("--all", "show_all", is_flag=True, help="Name every node, however many have the same plan.")
 @html_option
 @engine_option
