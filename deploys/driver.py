@@ -5,6 +5,7 @@ from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.tables.sources import DriverSource
 from gpunode.components.driver.loading import removal_waits
 from gpunode.components.driver.sides import Desired, desired
+from gpunode.components.driver.target import packages_target
 from gpunode.components.runfile import build_packages, driver_runfile
 from gpunode.deploys.component import component, distribution, drain, needed, node, own_file, run_alone, settings
 from gpunode.deploys.drain import uncordon
@@ -131,7 +132,7 @@ def _packages(desired: Desired, source: DriverSource) -> None:
         branch_change=chosen.allow_branch_change,
         rollback=chosen.rollback,
         kernel=machine.boot.next_release,
-        headers=machine.boot.next_kernel is None or machine.boot.next_kernel.headers,
+        target=packages_target(desired, machine.boot, machine.operating_system),
         source=source,
         stream=module_stream(chosen, source, desired.flavour),
         proof=_proof(),

@@ -14,6 +14,7 @@ from pyinfra.api import StringCommand
 
 from gpunode.base.disruption import Drain
 from gpunode.components.driver.state import DriverState
+from gpunode.components.driver.target import runfile_target
 from gpunode.components.runfile import Runfile, install_arguments, uninstall_arguments
 from gpunode.facts.boot import Boot as BootFact
 from gpunode.facts.driver import Driver
@@ -24,8 +25,7 @@ from gpunode.operations.failure import node_operation, require
 from gpunode.operations.families import FAMILIES, DriverChange
 from gpunode.operations.runfile_scripts import FETCH
 from gpunode.operations.script import script_command
-from gpunode.operations.transaction import refuse_failed, settled, target_digest, transaction_command
-from gpunode.system.boot import Boot
+from gpunode.operations.transaction import refuse_failed, settled, transaction_command
 
 
 def fetch_command(file: Runfile, proxies: Mapping[str, str], setting: str) -> StringCommand:
@@ -86,7 +86,7 @@ def installed(
     if state.interrupted:
         yield from manager.finish()
         state = manager.state()
-    target = target_digest(file.name, file.sha256, flavour, str(dkms), _built_with(boot, driver))
+    target = runfile_target(version, file.sha256, flavour, dkms, boot, driver)
     refuse_failed(transaction, target)
     going = sorted(state.driver)
     # To the packages' part of the transaction: all of them go, and none is to come.
@@ -121,10 +121,3 @@ def _is_there(driver: DriverState, version: str, flavour: str, dkms: bool, waits
     return (driver.module_version, driver.module_flavour) == (version, flavour) or (
         waits and driver.module_version is None
     )
-
-
-def _built_with(boot: Boot, driver: DriverState) -> str:
-    """Return what decides, beside the settings, whether the module can be built: where it changes, it may be."""
-    kernel = boot.next_kernel
-    headers = kernel is not None and kernel.headers
-    return repr((boot.running, boot.next_release, headers, boot.compiler, boot.build_tools, driver.nouveau_bound))

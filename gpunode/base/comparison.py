@@ -245,14 +245,14 @@ def while_refused(item: Finding) -> Finding:
     return replace(item, remedy=remedy, disruption=None, by_person=True)
 
 
-def by_hand(item: Finding, cause: str) -> Finding:
+def by_hand(item: Finding, cause: str, remedy: str | None = None) -> Finding:
     """Return a difference that no run removes as a person's to mend.
 
-    cause: what is in the way, and with `REMEDY` what to do about it
+    cause: what is in the way, and with `REMEDY` what to do about it where `remedy` does not say that
     """
     if item.finding_class in (FindingClass.OK, FindingClass.NOT_KNOWN):
         return item
-    cause, remedy = split_remedy(cause)
-    if remedy is not None and RUN not in remedy:
-        remedy = f"{remedy}, and {RUN}"
-    return replace(item, cause=cause, remedy=remedy or BY_HAND, by_person=True)
+    cause, own = split_remedy(cause)
+    if own is not None and RUN not in own:
+        own = f"{own}, and {RUN}"
+    return replace(item, cause=cause, remedy=remedy or own or BY_HAND, by_person=True)

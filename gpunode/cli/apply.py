@@ -20,7 +20,7 @@ from gpunode.cli.errors import NOT_READ, NOTHING_TO_CHANGE, complain, end, end_b
 from gpunode.cli.interruption import NOTHING_DONE, Interruption, end_line, interruptible
 from gpunode.cli.output import Mode, columns, is_json, is_quiet, mode, output_option, say_document, talk
 from gpunode.cli.recording import history_option, recorded
-from gpunode.cli.selection import called, inventory_argument, limit_option, set_option
+from gpunode.cli.selection import called, inventory_argument, limit_option, retry_option, set_option
 
 if TYPE_CHECKING:
     from gpunode.cli.plan import Plans
@@ -116,12 +116,13 @@ _LEFT = "what a node was in the middle of ends or is undone there"
 @engine_option
 @limit_option
 @set_option
+@retry_option
 def apply(inventory: Path, yes: bool, scheduler: Scheduler | None, limit: tuple[str, ...]) -> None:
     """Bring the nodes of INVENTORY to what its settings ask, all at once: show the plan, ask, run, say how they are.
 
     It is `pyinfra INVENTORY deploys/gpu_node.py` with a plan before it; `gpunode rollout` does the same in waves, and
-    is not run beside. Exits 0 where all is as desired, 2 where something is not, waits or is refused, 1 where a node
-    did not answer or the run failed, 3 on wrong settings, 64 usage.
+    is not run beside. Exits 0 where all is as desired, 2 where something is not, waits or is refused, or the answer was
+    no, 1 where a node did not answer or the run failed, 3 on wrong settings, 64 usage.
     """
     from gpunode.cli.plan import live_plans
 
@@ -205,9 +206,13 @@ def _somebody_is_there() -> None:
 
 
 def _ask(nodes: Sequence[str], plans: Plans, call: Call) -> None:
+    from gpunode.fleet.reports.plan_text import verdicts
+
     others = len(plans) - len(nodes)
     left = f"; {others} stay as they are" if others else ""
-    asked = f"Run this on {len(nodes)} node{'' if len(nodes) == 1 else 's'} ({folded(nodes)}){left}?"
+    failing = verdicts(plans).get("would fail", 0)
+    some = f", of which {failing} would fail" if failing else ""
+    asked = f"Run this on {len(nodes)} node{'' if len(nodes) == 1 else 's'} ({folded(nodes)}){some}{left}?"
     try:
         agreed = click.confirm(asked, err=is_json() or is_quiet())
     except click.Abort:
@@ -216,11 +221,11 @@ def _ask(nodes: Sequence[str], plans: Plans, call: Call) -> None:
         end(NOTHING_DONE, INTERRUPTED, ExitCode.ERROR)
     if not agreed:
         if is_json():
-            # The one document: nobody looked again at a node that nothing was done to.
-            no = dict.fromkeys(nodes, "nothing was done: somebody said no")
-            say_document(document(call, [], no, ExitCode.GOOD))
+            # The one document: no node was read again.
+            no = dict.fromkeys(nodes, "nothing was done: the question was answered with no")
+            say_document(document(call, [], no, ExitCode.NEGATIVE))
         talk("nothing was done")
-        sys.exit(ExitCode.GOOD)
+        sys.exit(ExitCode.NEGATIVE)
 
 
 def _run(

@@ -58,7 +58,7 @@ def _driver(settings: Settings, node: Node) -> Decision[Any]:
 
 
 def _cuda(settings: Settings, node: Node) -> Decision[Any]:
-    return cuda.decide(cuda.desired_of(settings, node.operating_system), node.cuda)
+    return cuda.decide(cuda.desired_of(settings), node.cuda)
 
 
 def _toolkit(settings: Settings, node: Node) -> Decision[Any]:
@@ -141,9 +141,22 @@ def _mps(settings: Settings, node: Node) -> Decision[Any]:
 
 def _mig(settings: Settings, node: Node) -> Decision[Any]:
     containers = node.containerd.shims + node.docker.containers + node.crio.containers
-    desired = mig.Desired(settings.mig, node.pci.gpus, Disruption[settings.disruption.allow])
+    allowed = Disruption[settings.disruption.allow]
+    desired = mig.Desired(settings.mig, node.pci.gpus, allowed, settings.kubernetes.enabled)
     pending, comes = node.driver.reboot_pending, settings.driver.enabled
-    return mig.decide(desired, mig.Actual(node.mig, node.mig_boot, containers, pending, driver_comes=comes))
+    # What a run ends before it comes to MIG holds no GPU any more: MPS that is to go, everything where it boots.
+    boots = (
+        allowed is Disruption.reboot
+        and comes
+        and any(step.disruption is Disruption.reboot and step.waits is None for step in _driver(settings, node).steps)
+    )
+    stays = [
+        each
+        for each in node.mig.holders
+        if not boots and (settings.mps.enabled or not (each.unit or "").startswith("nvidia-mps"))
+    ]
+    actual = replace(node.mig, holders=tuple(stays))
+    return mig.decide(desired, mig.Actual(actual, node.mig_boot, containers, pending, driver_comes=comes))
 
 
 class Files(Protocol):
@@ -226,6 +239,8 @@ def decisions(
                 if unjudged is None:
                     raise
                 own = Decision((unjudged(name, error),), refusal=f"{name} cannot be judged")
+            if not settings.disruption.retry:
+                own = transaction.refuse_failed(own, node.interrupted.failed)
             stop = _stop(decided)
             decided[name] = marked(own if stop is None or name == "node" else behind(own, stop[1]))
     return decided

@@ -97,7 +97,8 @@ last (`gpu-1 to gpu-40`). Where the names of an entry still take more than a lin
 more nodes`; `--all` (of `drift`, `plan` and `check`) and `json` have every name, and so has whatever is no terminal.
 A name or a word is never cut: a word that is longer than the line stands whole.
 
-`apply` shows the plan and asks, unless `--yes` is given: in `quiet` and `json`, too, on standard error.
+`apply` shows the plan and asks, unless `--yes` is given: in `quiet` and `json`, too, on standard error. Where the
+answer is no, nothing is done and the exit status is 2; after Ctrl-C at the question it is 1.
 `facts` prints its document in every mode, since that is the file that `plan --facts` reads. `cluster --values` prints
 chart values for helm, in YAML or JSON, and no document of gpunode's.
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Collection
+from fnmatch import fnmatch
 from pathlib import Path
 
 from gpunode.base.findings import Finding, FindingClass, NodeReport
@@ -98,6 +99,7 @@ class Lab:
     ) -> tuple[NodeReport, ...]:
         """Stand in for gpunode.fleet.drift.inspect."""
         found = json.loads((self.folder / "nodes.json").read_text())
+        those = [name for name in found if not limit or any(fnmatch(name, each) for each in limit)]
         return tuple(
             NodeReport(
                 name,
@@ -114,7 +116,7 @@ class Lab:
                 ),
             )
             for name, each in found.items()
-            if only is None or name in only
+            if name in (those if only is None else only)
         )
 
     def plans(self, inventory: Path, limit: Collection[str], scheduler: Scheduler | None = None) -> Plans:

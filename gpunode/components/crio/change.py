@@ -109,6 +109,7 @@ def change(state: Crio, desired: Runtimes) -> RuntimeChange | None:
         text if writes else None,
         tuple(f"{key}={value}" for key, value in wanted(desired).items()),
         "restart" if differ else "nothing",
+        state.default_runtime or "",
     )
 
 

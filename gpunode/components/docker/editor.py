@@ -14,6 +14,7 @@ from typing import Any
 
 from gpunode.base import versions
 from gpunode.base.toml_edit import ConfigurationRefused, bare, ended_like, not_utf8, where
+from gpunode.base.unique_keys import KeyTwiceError, unique_pairs
 
 NVIDIA_RUNTIME = "/usr/bin/nvidia-container-runtime"
 _CGROUP_DRIVER = "native.cgroupdriver="
@@ -96,21 +97,12 @@ def _check_version(docker_version: str, desired: Daemon) -> None:
 def _parsed(text: str) -> dict[str, Any]:
     """Return what a file says; `null` says nothing, as to docker."""
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ConfigurationRefused(
-                f"{where(text, [json.dumps(twice)])}the file says {twice!r} twice, and docker takes one of them"
-                ". Remedy: correct it"
-            )
-        return found
-
     try:
-        document = json.loads(text, object_pairs_hook=once, parse_constant=_constant)
+        document = json.loads(text, object_pairs_hook=unique_pairs, parse_constant=_constant)
     except ConfigurationRefused:
         raise
+    except KeyTwiceError as error:
+        raise ConfigurationRefused(f"{where(text, [json.dumps(error.key)])}{error}. Remedy: correct it") from None
     except ValueError as error:
         raise ConfigurationRefused(f"the file is not JSON: {error}. Remedy: correct it, or move it away") from error
     except RecursionError as error:

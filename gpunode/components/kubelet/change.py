@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gpunode.base.decision import target_digest
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.base.yaml_edit import Path, Value, edited, plain, scalar, value_at
 from gpunode.settings.kubernetes import KubeletSettings
@@ -113,6 +114,7 @@ class KubeletChange:
     felt: whether pods feel the start: a kubelet that starts admits them anew
     cpu_manager: the policy by which it is to start where its cpu_manager_state has to go first
     settings: what it goes by then, by the names that Kubelet.settings has; reads: the files that say so
+    target: digest of what is to be reached
     """
 
     path: str
@@ -122,6 +124,7 @@ class KubeletChange:
     cpu_manager: str | None
     settings: Mapping[str, str]
     reads: tuple[str, ...]
+    target: str = ""
 
 
 def path_of(state: Kubelet) -> str | None:
@@ -168,6 +171,7 @@ def change(state: Kubelet, settings: KubeletSettings) -> KubeletChange | None:
         or before["cpuManagerPolicy"] != then["cpuManagerPolicy"]
         or (then["cpuManagerPolicy"] == "static" and any(before.get(key) != then.get(key) for key in _CPU))
     )
+    by_files = "" if writes or cleared else f"by {sorted(files.items())}"
     return KubeletChange(
         path if writes else "",
         text if writes else None,
@@ -176,6 +180,7 @@ def change(state: Kubelet, settings: KubeletSettings) -> KubeletChange | None:
         then["cpuManagerPolicy"] if resets else None,
         then,
         tuple(_order(state, after)),
+        target_digest(path if writes else "", (text if writes else None) or "", by_files, *(cleared or ())),
     )
 
 

@@ -19,7 +19,7 @@ from gpunode.base.comparison import (
     pending,
     running_configuration,
 )
-from gpunode.base.decision import Decision, Step, bad, is_forbidden
+from gpunode.base.decision import Decision, Step, bad, is_forbidden, target_digest
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.components.mig.state import Mig
@@ -87,6 +87,7 @@ class SlurmChange:
     slurm.conf that says nothing else; restart: whether slurmd is restarted; controller: whether slurmctld, which runs
     on this very node, is, too; resume: whether the node gets jobs again that slurmctld took out for its devices
     gres: what slurmctld is to count then; empty: nothing of GPUs. by_nvml: whether slurmd finds the types
+    target: digest of what is to be reached
     """
 
     written: Mapping[str, str]
@@ -98,6 +99,7 @@ class SlurmChange:
     controller: bool = False
     resume: bool = False
     by_nvml: bool = False
+    target: str = ""
 
 
 def lacks(settings: SlurmSettings, actual: Slurm) -> tuple[str, str] | None:
@@ -179,6 +181,7 @@ def _kept(desired: Desired, actual: Slurm, wanted: Mapping[str, str], gres: str)
         controller=included and here and bool(to_come or bad(*counted)),
         resume=(actual.reason or "").startswith(known().reason_of_devices),
         by_nvml=settings.autodetect == "nvml",
+        target=target_digest(*(f"{path}\0{text}" for path, text in sorted(wanted.items())), str(included)),
     )
     unread = bool(to_come) or (actual.slurmd is not None and actual.slurmd.stale)
     return _with_steps(desired, actual, findings, done, change, unread)
@@ -275,7 +278,8 @@ def _removal(actual: Slurm) -> Decision[SlurmChange]:
     for path in ours:
         item = _gone(path, actual)
         if not item.by_person:
-            change = SlurmChange({}, tuple(path for path in ours if not actual.included_in(path)))
+            removed = tuple(path for path in ours if not actual.included_in(path))
+            change = SlurmChange({}, removed, target=target_digest(str(False)))
             steps.append(Step(f"remove {path}", (item,), Disruption.nothing, None, change))
         findings.append(item)
     return Decision(tuple(findings), tuple(steps))

@@ -27,9 +27,10 @@ def report_text(
 ) -> str:
     """Return the report: what is not as desired (or all), what to know, then how the nodes are, each in a line.
 
-    Equal findings of several nodes are one entry, and nodes that are alike one line. A name is never cut: a line that
-    is one long word is longer than the columns. Where many names would take more than a line, the first stand there,
-    and how many follow; all of them where all is shown.
+    Equal findings of several nodes are one entry, and nodes that are alike one line. Entries with the same remedy come
+    together, and the remedy once after them, unless all is shown. A name is never cut: a line that is one long word is
+    longer than the columns. Where many names would take more than a line, the first are named, and how many follow; all
+    of them where all is shown. Nodes with differences and without a recorded run come first, with the command of a run.
 
     call: how the command was called, for those that a remedy names; style: how a class is written; quiet: leave out the
     nodes that are as desired, what to know, and the totals
@@ -37,7 +38,8 @@ def report_text(
     room = UNBOUND if show_all else columns
     reports = tuple(replace(each, findings=tuple(_pasted(item, call) for item in each.findings)) for each in reports)
     parts = [
-        *(_entry(item, _of(names, room), columns, style) for item, names in _grouped(reports, show_all)),
+        *(_without_run(reports, columns, room, call) if not quiet else ()),
+        *_entries(_grouped(reports, show_all), columns, room, style, show_all),
         *(_caution(item, _of(names, room), columns) for item, names in _cautions(() if quiet else reports)),
         *_lines(reports, columns, room, style, quiet),
     ]
@@ -46,6 +48,38 @@ def report_text(
 
 def _pasted(item: Finding, call: Call) -> Finding:
     return replace(item, remedy=call.pasted(item.remedy)) if item.remedy else item
+
+
+def _without_run(reports: Iterable[NodeReport], columns: int, room: int, call: Call) -> Iterable[str]:
+    """Yield the line of the nodes that differ, can be judged, and have no record of a run."""
+    names = [
+        each.title
+        for each in reports
+        if each.summary is not None and each.summary.gpunode is None
+        if worst(each.findings) not in (FindingClass.OK, *_UNJUDGED)
+    ]
+    if names:
+        yield fold(
+            f"{folded_in_a_line(names, room)}: no complete run recorded yet: `{call.of('apply')}`", columns, "  "
+        )
+
+
+def _entries(
+    grouped: Iterable[tuple[Finding, list[str]]],
+    columns: int,
+    room: int,
+    style: Callable[[FindingClass], str],
+    show_all: bool,
+) -> Iterable[str]:
+    alike: dict[object, list[tuple[Finding, list[str]]]] = {}
+    for number, (item, names) in enumerate(grouped):
+        alike.setdefault(number if show_all or not item.remedy else item.remedy, []).append((item, names))
+    for found in alike.values():
+        shared = found[0][0].remedy if len(found) > 1 else None
+        for item, names in found:
+            yield _entry(replace(item, remedy=None) if shared else item, _of(names, room), columns, style)
+        if shared:
+            yield fold(f"remedy of these {len(found)}: {printable(shared)}", columns, "  ")
 
 
 def _grouped(reports: Iterable[NodeReport], show_all: bool) -> Iterable[tuple[Finding, list[str]]]:

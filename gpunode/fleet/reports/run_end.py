@@ -70,7 +70,7 @@ class HostEnd:
     unreached: why no connection came about; refused: what preflight says; left_alone: why nothing was done to it;
     failure: what stopped it; findings: of the verdict on the node, None where the run came to none; cut_off: how the
     run itself ended before its last operation on the host; unverified: why a run that did all comes to no verdict;
-    log: where the whole output of the run is
+    log: where the whole output of the run is; cordon: of a node that the run drained and has not given back
     """
 
     name: str
@@ -83,6 +83,7 @@ class HostEnd:
     unverified: str | None = None
     scope: Scope = Scope.NODE
     log: str | None = None
+    cordon: Finding | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain JSON types."""
@@ -92,17 +93,19 @@ class HostEnd:
             "failure": None if self.failure is None else self.failure.to_json(),
             "findings": None if self.findings is None else [item.to_json() for item in self.findings],
             "scope": self.scope.value,
+            "cordon": None if self.cordon is None else self.cordon.to_json(),
         }
 
 
 def host_end_from(found: Mapping[str, Any]) -> HostEnd:
     """Return the end of which `to_json` gave this; raise KeyError, TypeError or ValueError where it did not."""
-    failure, findings = found["failure"], found["findings"]
+    failure, findings, cordon = found["failure"], found["findings"], found.get("cordon")
     read = {
         "refused": tuple(map(finding_from, found["refused"])),
         "failure": None if failure is None else finding_from(failure),
         "findings": None if findings is None else tuple(map(finding_from, findings)),
         "scope": Scope(found["scope"]),
+        "cordon": None if cordon is None else finding_from(cordon),
     }
     return HostEnd(**{**found, **read})
 
@@ -134,6 +137,8 @@ def report_of(end: HostEnd) -> NodeReport | None:
         remedy = f"correct what the cause and the last lines of the log say, and {RUN_AGAIN}"
         cut_off = replace(failure_of("", [end.cut_off]), what="cut off", remedy=remedy, code=BROKEN_OFF, log=end.log)
         findings = (*findings, cut_off)
+    if end.cordon is not None:
+        findings = (*findings, end.cordon)
     return None if not findings and end.findings is None else NodeReport(end.name, findings, scope=end.scope)
 
 

@@ -238,14 +238,17 @@ def leaving(text: str, before: Mapping[str, str], after: Mapping[str, str]) -> f
 
     + text: what `others.asking` printed
     """
-    return told(text, "list of DaemonSets", lambda found: frozenset(_leaving(found["items"], before, after)))
+    return told(
+        text, "list of DaemonSets", lambda found: _taking(found["items"], before) - _taking(found["items"], after)
+    )
 
 
-def _leaving(items: Any, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[DaemonSet]:
-    for item in items:
-        pod = item["spec"]["template"]["spec"]
-        if selected(pod, before) and not selected(pod, after):
-            yield DaemonSet(str(item["metadata"]["namespace"]), str(item["metadata"]["name"]))
+def _taking(items: Any, labels: Mapping[str, str]) -> frozenset[DaemonSet]:
+    return frozenset(
+        DaemonSet(str(item["metadata"]["namespace"]), str(item["metadata"]["name"]))
+        for item in items
+        if selected(item["spec"]["template"]["spec"], labels)
+    )
 
 
 def left(text: str, sets: Collection[DaemonSet]) -> tuple[str, ...]:
@@ -259,3 +262,22 @@ def _left(items: Any, sets: Collection[DaemonSet]) -> Iterator[str]:
         for owner in metadata.get("ownerReferences") or []:
             if owner["kind"] == "DaemonSet" and DaemonSet(metadata["namespace"], owner["name"]) in sets:
                 yield f"{metadata['namespace']}/{metadata['name']}"
+
+
+def holding(sets: str, pods: str, labels: Mapping[str, str], containers: Collection[str]) -> frozenset[DaemonSet]:
+    """Return the DaemonSets that take a node with these labels and have one of the containers on it.
+
+    + sets, pods: what `others.asking` and `pods_on` printed; containers: short IDs
+    """
+    names = told(pods, "list of pods", lambda found: frozenset(_owners(found["items"], containers)))
+    return names & told(sets, "list of DaemonSets", lambda found: _taking(found["items"], labels))
+
+
+def _owners(items: Any, containers: Collection[str]) -> Iterator[DaemonSet]:
+    for item in items:
+        status = item.get("status") or {}
+        ids = [str(each.get("containerID")).rpartition("/")[2] for each in status.get("containerStatuses") or []]
+        if any(each.startswith(tuple(containers)) for each in ids):
+            for owner in item["metadata"].get("ownerReferences") or []:
+                if owner["kind"] == "DaemonSet":
+                    yield DaemonSet(str(item["metadata"]["namespace"]), str(owner["name"]))
