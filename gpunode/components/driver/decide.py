@@ -187,7 +187,7 @@ def _judged(desired: DriverSettings, findings: Iterable[Finding], steps: Iterabl
     only_verified = _ONLY_VERIFIED if desired.source == "present" else None
     judged = []
     for item in findings:
-        if item not in settled and RUN in (item.remedy or ""):
+        if item not in settled and item.remedy == RUN:
             item = by_hand(item, "; ".join(filter(None, (item.cause, only_verified))))
         judged.append(replace(item, by_person=item not in settled and bool(bad(item))))
     return tuple(judged)
