@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from gpunode.base.probe import Probe, shell_text
-from gpunode.base.probe_output import repeated, sections, values
+from gpunode.base.probe_output import repeated, sections, timestamp, values
 from gpunode.base.reading import ParseError
 from gpunode.facts.applied import Applied
 from gpunode.facts.base import NodeFact, driver_root
@@ -17,6 +18,8 @@ from gpunode.facts.cuda import CudaToolkits
 from gpunode.facts.dcgm import Dcgm
 from gpunode.facts.docker import Docker
 from gpunode.facts.driver import Driver
+from gpunode.facts.families import by_manager
+from gpunode.facts.families.rpm import SKIPPING
 from gpunode.facts.gpu import Gpus, Health
 from gpunode.facts.imex import Imex
 from gpunode.facts.interrupted import Interrupted
@@ -108,17 +111,49 @@ class Node(NodeFact[Reading]):
         return Probe([(name, fact.probe) for name, fact in PARTS.items()], driver_root())
 
 
-def parse_candidates(lines: list[str]) -> dict[str, tuple[tuple[str, str], ...]]:
-    """Parse `candidate=PACKAGE VERSION` and `offer=PACKAGE VERSION` lines."""
-    found = {}
-    for field, key in (("candidates", "candidate"), ("offers", "offer")):
+def parse_candidates(lines: list[str]) -> dict[str, Any]:
+    """Parse `candidate=`, `offer=` and `available=PACKAGE VERSION`, `now=SECONDS` and `fetched=SECONDS` lines."""
+    found: dict[str, Any] = {}
+    for field, key in (("candidates", "candidate"), ("offers", "offer"), ("available", "available")):
         pairs = (line.partition(" ") for line in repeated(lines, key))
-        found[field] = tuple((name, version) for name, _, version in pairs)
+        found[field] = tuple(dict.fromkeys((name, version) for name, _, version in pairs if version))
+    times = [timestamp(line) for key in ("now", "fetched") for line in repeated(lines, key)]
+    # Where a repository's lists are older than another's, the oldest count.
+    found["lists_age"] = max(0, int(times[0] - min(times[1:]))) if len(times) > 1 else None
     return found
 
 
+# One package of each component that a version is asked for.
+_PINNED = (
+    "nvidia-container-toolkit", "datacenter-gpu-manager-4-core", "datacenter-gpu-manager-exporter", "docker-ce",
+    "docker.io", "containerd.io", "containerd", "podman", "nvidia-open", "cuda-drivers", "nvidia-imex",
+)  # fmt: skip
+_CUDA = "cuda-toolkit-[0-9]*-[0-9]*"
+_EXPRESSION = "|".join((*_PINNED, "cuda-toolkit-[0-9]+-[0-9]+")).replace(".", "[.]")
+_NAMES = shlex.join((*_PINNED, _CUDA))
+_FETCHED = "find {} -printf 'fetched=%C@\\n'"
+
+
+def _of_rpm(manager: str, options: str, ending: str, folder: str) -> str:
+    form = f"available=%{{name}} %{{epoch}}:%{{version}}-%{{release}}{ending}"
+    query = f"{manager} -q -C {SKIPPING} {options} --qf '{form}'"
+    return f"timeout -k 5 60 {query} {_NAMES}\n" + _FETCHED.format(f"{folder} -name '*primary.xml*'")
+
+
+_OFFERED = by_manager(
+    apt=shell_text("packages/families/candidates", PACKAGES=_EXPRESSION),
+    dnf=_of_rpm("dnf", "--disableplugin=versionlock repoquery --showduplicates", "", "/var/cache/dnf"),
+    dnf5=_of_rpm("dnf5", "repoquery", "\\n", "/var/cache/libdnf5"),
+    zypper=f"timeout -k 5 60 zypper -n --no-refresh search --details --match-exact -t package {_NAMES} |\n"
+    'awk -F \'|\' \'{gsub(/ /, "")} $3 == "package" {print "available=" $2 " " $4}\'\n'
+    + _FETCHED.format("/var/cache/zypp/raw -name '*primary.xml*'"),
+    pacman=f'pacman -Sl | awk \'$2 ~ /^({_EXPRESSION})$/ {{print "available=" $2 " " $3}}\'\n'
+    + _FETCHED.format("/var/lib/pacman/sync -name '*.db'"),
+)
+
+
 class _Candidates(NodeFact[Any]):
-    probe = shell_text("packages/families/candidates")
+    probe = f"date +now=%s\n{_OFFERED}"
     parse = staticmethod(parse_candidates)
 
 
@@ -126,7 +161,7 @@ _WITH_CANDIDATES: dict[str, type[NodeFact[Any]]] = {**PARTS, "candidates": _Cand
 
 
 class NodeWithCandidates(NodeFact[Reading]):
-    """Read a whole node and the candidates of the driver's packages; for a plan alone, since apt is slow."""
+    """Read a whole node and what its package lists have; for a plan alone, since package managers are slow."""
 
     @staticmethod
     def parse(lines: list[str]) -> Any:
