@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from gpunode.base.probe import Probe, shell_text
+from gpunode.base.probe import Probe, Text, shell_text
 from gpunode.base.probe_output import repeated, sections, timestamp, values
 from gpunode.base.reading import ParseError
 from gpunode.facts.applied import Applied
@@ -19,7 +18,6 @@ from gpunode.facts.dcgm import Dcgm
 from gpunode.facts.docker import Docker
 from gpunode.facts.driver import Driver
 from gpunode.facts.families import by_manager
-from gpunode.facts.families.rpm import SKIPPING
 from gpunode.facts.gpu import Gpus, Health
 from gpunode.facts.imex import Imex
 from gpunode.facts.interrupted import Interrupted
@@ -128,32 +126,21 @@ _PINNED = (
     "nvidia-container-toolkit", "datacenter-gpu-manager-4-core", "datacenter-gpu-manager-exporter", "docker-ce",
     "docker.io", "containerd.io", "containerd", "podman", "nvidia-open", "cuda-drivers", "nvidia-imex",
 )  # fmt: skip
-_CUDA = "cuda-toolkit-[0-9]*-[0-9]*"
-_EXPRESSION = "|".join((*_PINNED, "cuda-toolkit-[0-9]+-[0-9]+")).replace(".", "[.]")
-_NAMES = shlex.join((*_PINNED, _CUDA))
-_FETCHED = "find {} -printf 'fetched=%C@\\n'"
+# Names with a number in them, as package managers and as regular expressions have them.
+_NAMES = " ".join((*_PINNED, "cuda-toolkit-*", "nvidia-compute-utils-G0?"))
+_NUMBERED = ("cuda-toolkit-[0-9]+-[0-9]+", "nvidia-compute-utils-G0[0-9]")
+_EXPRESSION = "|".join((*(name.replace(".", "[.]") for name in _PINNED), *_NUMBERED))
 
 
-def _of_rpm(manager: str, options: str, ending: str, folder: str) -> str:
-    form = f"available=%{{name}} %{{epoch}}:%{{version}}-%{{release}}{ending}"
-    query = f"{manager} -q -C {SKIPPING} {options} --qf '{form}'"
-    return f"timeout -k 5 60 {query} {_NAMES}\n" + _FETCHED.format(f"{folder} -name '*primary.xml*'")
-
-
-_OFFERED = by_manager(
-    apt=shell_text("packages/families/candidates", PACKAGES=_EXPRESSION),
-    dnf=_of_rpm("dnf", "--disableplugin=versionlock repoquery --showduplicates", "", "/var/cache/dnf"),
-    dnf5=_of_rpm("dnf5", "repoquery", "\\n", "/var/cache/libdnf5"),
-    zypper=f"timeout -k 5 60 zypper -n --no-refresh search --details --match-exact -t package {_NAMES} |\n"
-    'awk -F \'|\' \'{gsub(/ /, "")} $3 == "package" {print "available=" $2 " " $4}\'\n'
-    + _FETCHED.format("/var/cache/zypp/raw -name '*primary.xml*'"),
-    pacman=f'pacman -Sl | awk \'$2 ~ /^({_EXPRESSION})$/ {{print "available=" $2 " " $3}}\'\n'
-    + _FETCHED.format("/var/lib/pacman/sync -name '*.db'"),
-)
+def _offered(manager: str) -> Text:
+    return shell_text("packages/families/offered", MANAGER=manager, NAMES=_NAMES, PACKAGES=_EXPRESSION)
 
 
 class _Candidates(NodeFact[Any]):
-    probe = f"date +now=%s\n{_OFFERED}"
+    probe = "date +now=%s\n" + by_manager(
+        apt=shell_text("packages/families/candidates", PACKAGES=_EXPRESSION),
+        **{name: _offered(name) for name in ("dnf", "dnf5", "zypper", "pacman")},
+    )
     parse = staticmethod(parse_candidates)
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from hashlib import sha256
 
 from gpunode.base import tables, versions
 from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessage
@@ -23,6 +22,7 @@ from gpunode.settings.dcgm import known
 # A run reads the lists again before it installs: of older lists it is not known what they have then.
 _FRESH = 24 * 60 * 60
 _MOST = 12
+_CUDA = "cuda-toolkit-"
 
 NOT_OFFERED = RefusalMessage(
     "version-not-offered",
@@ -45,22 +45,6 @@ MAY_NOT_BE_OFFERED = CautionMessage(
 )
 
 
-@dataclass(frozen=True)
-class _Package:
-    """A package that a run would install.
-
-    repository: the label of gpunode's repository that it comes from; empty: one of the node's own
-    rule: a version or a branch; None: any
-    """
-
-    component: str
-    setting: str
-    desired: str
-    name: str
-    rule: str | None
-    repository: str
-
-
 def offered_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     """Refuse a version that lists which were read today do not have. The settings are those of `resolve_for_os`."""
     if machine.lists_age is not None and machine.lists_age <= _FRESH:
@@ -74,22 +58,23 @@ def offered_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
 
 
 def _not_offered(settings: Settings, machine: Machine) -> Iterator[dict[str, str]]:
-    for package in _to_install(settings, machine):
-        actual = [version for name, version in machine.available if name == package.name]
-        if any(satisfies(version, package.rule) for version in actual):
+    for setting, name, rule, label, installed in _packages(settings, machine):
+        actual = [version for each, version in machine.available if each == name]
+        if any(satisfies(version, rule) for version in (*actual, *filter(None, (installed,)))):
             continue
-        # Of a repository that the node does not read yet, its lists say nothing.
-        if not actual and not _is_read(settings, machine, package.repository):
+        # Of a repository that the node does not read yet its lists say nothing; of no package: nobody could ask them.
+        if not actual and not (machine.available and _is_read(settings, machine, label)):
             continue
-        if package.component == "cuda":
-            names = [name for name, _ in machine.available if name.startswith("cuda-toolkit-")]
-            actual = [name.removeprefix("cuda-toolkit-").replace("-", ".") for name in names]
+        component, is_cuda = setting.partition(".")[0], setting == "cuda.version"
+        if is_cuda:
+            releases = (each for each, _ in machine.available if each.startswith(_CUDA))
+            actual = [each.removeprefix(_CUDA).replace("-", ".") for each in releases]
         yield {
-            "component": package.component,
-            "setting": package.setting,
-            "desired": package.desired,
-            "package": package.name,
-            "named": "CUDA" if package.component == "cuda" else package.name,
+            "component": component,
+            "setting": setting,
+            "desired": settings.cuda.version if is_cuda else rule or "not set",
+            "package": name,
+            "named": "CUDA" if is_cuda else name,
             "offered": ", ".join(list(dict.fromkeys(actual))[:_MOST]) or "no version",
             "command": wording(machine.operating_system).offered,
         }
@@ -99,67 +84,37 @@ def _is_read(settings: Settings, machine: Machine, label: str) -> bool:
     """Say whether the node has gpunode's repository as the settings ask for it."""
     repository = package_repository(settings, machine.operating_system, label) if label else None
     present = dict(machine.applied.present).get(repository.path) if repository else None
-    return repository is not None and present is not None and present.sha256 == _digest(repository.text)
+    return bool(repository and present) and present.sha256 == sha256(repository.text.encode()).hexdigest()
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _to_install(settings: Settings, machine: Machine) -> Iterator[_Package]:
-    for package, installed in _packages(settings, machine):
-        if installed is None or not satisfies(installed, package.rule):
-            yield package
-
-
-def _packages(settings: Settings, machine: Machine) -> Iterator[tuple[_Package, str | None]]:
-    """Yield one package of each component that is installed, and its installed version."""
-    yield from _of_driver(settings, machine)
-    cuda, toolkit, dcgm = settings.cuda, settings.toolkit, settings.dcgm
-    if cuda.enabled and cuda.source == "cuda-repository":
-        name = f"cuda-toolkit-{cuda.version.replace('.', '-')}"
-        own = cuda.version if any(versions.in_branch(each, cuda.version) for each in machine.cuda.versions) else None
-        yield _Package("cuda", "cuda.version", cuda.version, name, None, "cuda"), own
-    if toolkit.enabled:
-        named = toolkit.version or "any version"
-        package = _Package("toolkit", "toolkit.version", named, PACKAGES[0], toolkit.version, "toolkit")
-        yield package, dict(machine.toolkit.packages).get(PACKAGES[0])
-    for setting, enabled, name, rule in (
-        ("dcgm.version", dcgm.enabled, known().core, dcgm.version),
-        ("dcgm.exporter.version", dcgm.enabled and dcgm.exporter.enabled, known().exporter, dcgm.exporter.version),
+def _packages(settings: Settings, machine: Machine) -> Iterator[tuple[str, str, str | None, str, str | None]]:
+    """Yield setting, one package of its component, rule, label of gpunode's repository or "", installed version."""
+    driver, cuda, dcgm, system = settings.driver, settings.cuda, settings.dcgm, machine.operating_system
+    source, flavour = driver_source(settings, system, machine.boot), chosen_flavour(settings, machine.pci.gpus, system)
+    # Of a module stream that is not enabled nothing is listed; an archive's own driver is judged by `archive`.
+    if source is not None and driver.source == "cuda-repository" and not module_stream(driver, source, flavour):
+        setting, listed = (
+            "driver.version" if driver.version else "driver.branch",
+            {name for name, _ in machine.available},
+        )
+        for name, rule in package_set(driver, source, flavour, machine.pci.fabric, machine.boot).items():
+            if rule and name in listed:
+                yield setting, name, rule, "cuda", dict(machine.driver.packages).get(name)
+    # Where no release at all is listed, the lists are not those of NVIDIA's repository.
+    listed_cuda = any(name.startswith(_CUDA) for name, _ in machine.available)
+    if cuda.enabled and cuda.source == "cuda-repository" and listed_cuda:
+        there = next((each for each in machine.cuda.versions if versions.in_branch(each, cuda.version)), None)
+        yield "cuda.version", _CUDA + cuda.version.replace(".", "-"), None, "cuda", there
+    row, runtimes = tables.distribution(system.id, system.version_id), machine.runtime_packages.installed
+    for component, own, names, label, installed in (
+        ("toolkit", settings.toolkit, PACKAGES, "toolkit", machine.toolkit.packages),
+        ("dcgm", dcgm, (known().core,), "cuda", machine.dcgm.packages),
+        ("dcgm.exporter", dcgm.enabled and dcgm.exporter, (known().exporter,), "cuda", machine.dcgm.packages),
+        ("containerd", settings.containerd, containerd_of(settings).packages, "docker", runtimes),
+        ("docker", settings.docker, docker_packages(settings.docker.source, row) if row else (), "docker", runtimes),
     ):
-        if enabled:
-            package = _Package("dcgm", setting, rule or "any version", name, rule, "cuda")
-            yield package, dict(machine.dcgm.packages).get(name)
-    yield from _of_runtimes(settings, machine)
-
-
-def _of_driver(settings: Settings, machine: Machine) -> Iterator[tuple[_Package, str | None]]:
-    desired, source = settings.driver, driver_source(settings, machine.operating_system, machine.boot)
-    flavour = chosen_flavour(settings, machine.pci.gpus, machine.operating_system)
-    # Of a module stream that is not enabled the package manager tells nothing; the archive's driver is judged there.
-    if source is None or desired.source != "cuda-repository" or module_stream(desired, source, flavour):
-        return
-    names = {name for name, _ in machine.available}
-    for name, rule in package_set(desired, source, flavour, machine.pci.fabric, machine.boot).items():
-        if rule and name in names:
-            setting = "driver.version" if desired.version else "driver.branch"
-            yield _Package("driver", setting, rule, name, rule, "cuda"), dict(machine.driver.packages).get(name)
-            return
-
-
-def _of_runtimes(settings: Settings, machine: Machine) -> Iterator[tuple[_Package, str | None]]:
-    row = tables.distribution(machine.operating_system.id, machine.operating_system.version_id)
-    installed = dict(machine.runtime_packages.installed)
-    docker = docker_packages(settings.docker.source, row) if row else ()
-    podman = ("podman",) if settings.podman.source == "distribution" else ()
-    for component, own, names in (
-        ("containerd", settings.containerd, containerd_of(settings).packages),
-        ("docker", settings.docker, docker),
-        ("podman", settings.podman, podman),
-    ):
-        if own.enabled and names:
-            label = "docker" if own.source == "docker-repository" else ""
-            named = own.version or "any version"
-            package = _Package(component, f"{component}.version", named, names[0], own.version, label)
-            yield package, machine.podman.version if component == "podman" else installed.get(names[0])
+        if own and own.enabled and names:
+            of = "" if getattr(own, "source", "") == "distribution" else label
+            yield f"{component}.version", names[0], own.version, of, dict(installed).get(names[0])
+    if settings.podman.enabled and settings.podman.source == "distribution":
+        yield "podman.version", "podman", settings.podman.version, "", machine.podman.version
