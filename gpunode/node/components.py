@@ -152,17 +152,11 @@ def _mig(settings: Settings, node: Node) -> Decision[Any]:
     desired = mig.Desired(settings.mig, node.pci.gpus, allowed, settings.kubernetes.enabled)
     pending, comes = node.driver.reboot_pending, settings.driver.enabled
     # What a run ends before it comes to MIG holds no GPU any more: MPS that is to go, everything where it boots.
-    boots = (
-        allowed is Disruption.reboot
-        and comes
-        and any(step.disruption is Disruption.reboot and step.waits is None for step in _driver(settings, node).steps)
-    )
-    stays = [
-        each
-        for each in node.mig.holders
-        if not boots and (settings.mps.enabled or not (each.unit or "").startswith("nvidia-mps"))
-    ]
-    actual = replace(node.mig, holders=tuple(stays))
+    early = _driver(settings, node).steps if allowed is Disruption.reboot and comes else ()
+    boots = any(step.disruption is Disruption.reboot and step.waits is None for step in early)
+    goes = "nvidia-mps" if not settings.mps.enabled else "-"
+    stays = () if boots else tuple(each for each in node.mig.holders if not (each.unit or "").startswith(goes))
+    actual = replace(node.mig, holders=stays)
     return mig.decide(desired, mig.Actual(actual, node.mig_boot, containers, pending, driver_comes=comes))
 
 
