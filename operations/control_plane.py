@@ -19,7 +19,8 @@ from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError, node
 from gpunode.kubernetes.helm.session import Run
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.run_on import here, over_ssh
-from gpunode.operations.failure import OperationRefused, failed
+from gpunode.operations.failure import OperationRefused, WaitsForCluster, failed
+from gpunode.operations.phase import is_image
 from gpunode.operations.shared_once import asked_once
 from gpunode.settings import Settings
 from gpunode.settings.kubernetes import LOCAL, KubernetesSettings
@@ -29,9 +30,23 @@ T = TypeVar("T")
 
 
 def cluster_nodes(kubernetes: KubernetesSettings, proxy: ProxySettings) -> Mapping[str, ClusterNode] | Unknown:
-    """Return name -> node of the whole cluster, asked once in a phase of a run, however many hosts want to know."""
+    """Return name -> node of the whole cluster, asked once in a run, however many hosts want to know."""
     cluster = Cluster(kubernetes, proxy, runner(kubernetes))
-    return asked_once("what the nodes' labels say", partial(nodes_or_unknown, cluster))
+    return asked_once("the cluster's nodes as the run began", partial(nodes_or_unknown, cluster), again=False)
+
+
+def unanswered(settings: Settings | None) -> str | None:
+    """Return why the cluster of a node with these settings does not answer; None where it does, or there is none."""
+    if settings is None or not settings.kubernetes.enabled or is_image():
+        return None
+    nodes = cluster_nodes(settings.kubernetes, settings.proxy)
+    return nodes.reason if isinstance(nodes, Unknown) else None
+
+
+def wait_without_cluster(settings: Settings | None, what: str) -> None:
+    """Raise WaitsForCluster where the cluster of a node with these settings does not answer; what: needs it."""
+    if (reason := unanswered(settings)) is not None:
+        raise WaitsForCluster(f"{what} waits for the cluster, which does not answer: {reason.partition(chr(10))[0]}")
 
 
 def cluster_for(settings: Settings) -> Cluster:

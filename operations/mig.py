@@ -25,6 +25,7 @@ from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig import MigBoot as MigBootFact
 from gpunode.kubernetes.device_plugin.promise import mig_state
 from gpunode.operations.cluster_labels import mig_at_work, mig_not_known
+from gpunode.operations.control_plane import wait_without_cluster
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.keeping import UNREAD, digest_as_read
@@ -77,6 +78,7 @@ def layout(
             host.noop("MIG is no concern of gpunode's")
         return
     if settings.config is None:
+        wait_without_cluster(node_of, "the MIG configuration of the node's label")
         host.noop("the node has no label nvidia.com/mig.config: MIG is left as it is")
         return
     decision = _decided(desired)
@@ -158,6 +160,8 @@ def _carried_out(
     refuse_failed(TRANSACTION, target)
     if change.said:
         host.log(change.said)
+    if change.takes:
+        wait_without_cluster(node_of, "a change of the MIG layout")
     if change.takes and drain is not None:
         yield from drain(f"the GPUs are to be divided anew: {change.said}")
     if change.goal:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from gpunode.base.errors import INTERRUPTED, CodedError
-from gpunode.base.findings import ExitCode, NodeReport
+from gpunode.base.findings import CLUSTER, ExitCode, NodeReport
 from gpunode.base.host_names import folded
 from gpunode.base.terminal import say, say_coloured
 from gpunode.cli.engine import engine_option
@@ -195,7 +195,7 @@ def _nodes(plans: Plans) -> list[str]:
     """Return the nodes that the run is made on: those that answered and are not refused."""
     from gpunode.node.plan import Plan
 
-    return [name for name, found in plans.items() if isinstance(found, Plan) and not found.refusals]
+    return [name for name, each in plans.items() if name != CLUSTER and isinstance(each, Plan) and not each.refusals]
 
 
 def _somebody_is_there() -> None:
@@ -205,7 +205,7 @@ def _somebody_is_there() -> None:
 
 
 def _ask(nodes: Sequence[str], plans: Plans, call: Call) -> None:
-    others = len(plans) - len(nodes)
+    others = sum(name != CLUSTER for name in plans) - len(nodes)
     left = f"; {others} stay as they are" if others else ""
     asked = f"Run this on {len(nodes)} node{'' if len(nodes) == 1 else 's'} ({folded(nodes)}){left}?"
     try:

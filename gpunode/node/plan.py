@@ -16,7 +16,7 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, finding_from, with_since
 from gpunode.base.reading import Reading
 from gpunode.node import Node
-from gpunode.node.components import decisions, in_order
+from gpunode.node.components import decisions, in_order, is_felt
 from gpunode.node.preflight import Caution, Refusal, cautions, refusals
 from gpunode.node.verdict import judged
 from gpunode.packages.driver_packages.sources import resolve_for_os
@@ -62,12 +62,14 @@ class Plan(Reading):
     """Hold what is to become of one node.
 
     findings: what else is found of a node that is refused; of any other node its steps say that
+    cluster: the name of the cluster whose plan it is; None: a node's
     """
 
     refusals: tuple[Refusal, ...]
     cautions: tuple[Caution, ...]
     steps: tuple[PlannedStep, ...]
     findings: tuple[Finding, ...] = ()
+    cluster: str | None = None
 
     @property
     def verdict(self) -> str:
@@ -95,8 +97,10 @@ class Plan(Reading):
 
     def to_json(self) -> dict[str, Any]:
         """Return verdict and gravest disruption beside the fields."""
-        findings = [item.to_json() for item in self.findings]
-        return {"verdict": self.verdict, "disruption": self.disruption.name, **super().to_json(), "findings": findings}
+        name, fields = {} if self.cluster is None else {"name": self.cluster}, super().to_json()
+        fields["findings"] = [item.to_json() for item in self.findings]
+        del fields["cluster"]
+        return {**name, "verdict": self.verdict, "disruption": self.disruption.name, **fields}
 
 
 def plan_from(found: Mapping[str, Any]) -> Plan:
@@ -111,25 +115,29 @@ def plan_from(found: Mapping[str, Any]) -> Plan:
         tuple(steps),
         # A plan of an earlier version has none.
         tuple(map(finding_from, found.get("findings", ()))),
+        found.get("name"),
     )
 
 
-def plan(settings: Settings, node: Node, today: date | None = None) -> Plan:
-    """Return the plan for one node; a refused node has no steps, for nothing will be done to it."""
+def plan(settings: Settings, node: Node, today: date | None = None, no_cluster: bool = False) -> Plan:
+    """Return the plan for one node; a refused node has no steps, for nothing will be done to it.
+
+    no_cluster: as in `decisions`
+    """
     settings = resolve_for_os(settings, node.operating_system)
     refused = refusals(settings, node.machine)
     told = cautions(settings, node.machine, today)
-    return Plan(refused, told, () if refused else tuple(_steps(settings, node)))
+    return Plan(refused, told, () if refused else tuple(_steps(settings, node, no_cluster)))
 
 
-def _steps(settings: Settings, node: Node) -> Iterator[PlannedStep]:
-    decided = decisions(settings, node)
+def _steps(settings: Settings, node: Node, no_cluster: bool) -> Iterator[PlannedStep]:
+    decided = decisions(settings, node, no_cluster=no_cluster)
     findings, files = judged(settings, node, decided=decided)
     differences = {(item.component, item.what): item for item in findings if item.finding_class is not FindingClass.OK}
     for component in in_order(settings):
         own = decided.get(component, Decision(()))
         of_files = [step for step in files.steps if step.settles[0].component == component]
-        felt = component not in ("imex", "mps", "slurm") or any(step.felt for step in own.steps)
+        felt = is_felt(component, own)
         for step in (*of_files, *own.steps):
             for item in step.settles:
                 differences.pop((item.component, item.what), None)
