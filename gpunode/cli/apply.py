@@ -205,9 +205,13 @@ def _somebody_is_there() -> None:
 
 
 def _ask(nodes: Sequence[str], plans: Plans, call: Call) -> None:
+    from gpunode.fleet.reports.plan_text import verdicts
+
     others = sum(name != CLUSTER for name in plans) - len(nodes)
     left = f"; {others} stay as they are" if others else ""
-    asked = f"Run this on {len(nodes)} node{'' if len(nodes) == 1 else 's'} ({folded(nodes)}){left}?"
+    failing = verdicts(plans).get("would fail", 0)
+    some = f", of which {failing} would fail" if failing else ""
+    asked = f"Run this on {len(nodes)} node{'' if len(nodes) == 1 else 's'} ({folded(nodes)}){some}{left}?"
     try:
         agreed = click.confirm(asked, err=is_json() or is_quiet())
     except click.Abort:

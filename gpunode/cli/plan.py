@@ -54,8 +54,9 @@ def plan(
 ) -> None:
     """Say what a run would do to every node of INVENTORY, or why it refuses one; nothing is changed.
 
-    With --facts and --settings no machine is asked. Exits 0 where all can be done, 2 where a node is refused or
-    something desired is not known, 1 where one could not be read, 3 on wrong settings or facts.
+    With --facts and --settings no machine is asked. Exits 0 where a run would end with 0, 2 where a node is refused, a
+    run would fail or leave something pending, or something desired is not known, 1 where a node could not be read, 3 on
+    wrong settings or facts.
     """
     if bool(inventory) == bool(facts_file) or bool(facts_file) != bool(settings_file):
         raise click.UsageError("give either INVENTORY, or both --facts FILE and --settings FILE")

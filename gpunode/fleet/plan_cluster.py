@@ -5,13 +5,13 @@ The decisions are drift's (drift_cluster.py), made from one reading of the clust
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from gpunode.base.decision import Decision, bad, marked
+from gpunode.base.decision import Decision, marked
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import CLUSTER, Finding, FindingClass
 from gpunode.base.reading import ParseError, Unknown
@@ -37,20 +37,11 @@ from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.component import COMPONENT
 from gpunode.kubernetes.nodes.labels import LabelChange
 from gpunode.node import Node
-from gpunode.node.plan import Plan, PlannedStep, step_of
+from gpunode.node.plan import STOP, Plan, PlannedStep, step_of
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
 
 _SOURCE = "the cluster's answer"
-WOULD_REFUSE = RefusalMessage(
-    "cluster-refused",
-    "A run would change nothing, or not all, in the cluster.",
-    component=COMPONENT,
-    source=_SOURCE,
-    detail="The cluster does not answer, or a person must change something in it first. The run still brings up the "
-    "nodes, as far as they do not need the cluster, and then fails.",
-    remedies=("let the cluster answer, or do what the reason names",),
-)
 
 
 def with_cluster(
@@ -88,7 +79,10 @@ def with_cluster(
         for host, item in by_others:
             if item.finding_class is not FindingClass.OK:
                 made[host] = _and(made[host], step_of(item))
-        return {**plans, **made, CLUSTER: _of_cluster(name, components.decisions(restarts.whole, restarts.deciding()))}
+        decided = components.decisions(restarts.whole, restarts.deciding())
+        steps = tuple(step for each in decided for step in _rows(each))
+        only_then = ("what helm and the cluster answer",) if any(not step.pending for step in steps) else ()
+        return {**plans, **made, CLUSTER: Plan((), (), steps, known_after_run=only_then, cluster=name)}
 
 
 def not_asked(plans: Mapping[str, Plan | Finding], hosts: Mapping[str, Settings]) -> dict[str, Plan | Finding]:
@@ -113,27 +107,11 @@ def _and(found: Plan | Finding, *steps: PlannedStep) -> Plan | Finding:
 
 
 def _unreached(name: str, words: str) -> Plan:
-    item = unreached(words)
-    return Plan((WOULD_REFUSE(reason=item.cause, remedy=item.remedy),), (), (), cluster=name)
-
-
-def _of_cluster(name: str, decided: Iterable[Decision[Any]]) -> Plan:
-    every = tuple(decided)
-    refused = (
-        WOULD_REFUSE(
-            reason=each.refusal, remedy=next((item.remedy for item in bad(*each.findings)), None) or components.LOOK
-        )
-        for each in every
-        if each.refusal is not None
-    )
-    return Plan(tuple(refused), (), tuple(step for each in every for step in _rows(each)), cluster=name)
+    return Plan((), (), (step_of(unreached(words)),), cluster=name)
 
 
 def _rows(decision: Decision[Any], action: str | None = None) -> Iterator[PlannedStep]:
-    """Yield the steps of a decision, and what a person must do; action: what the steps are called, None: as they are.
-
-    What a refusal is about is in it.
-    """
+    """Yield the steps of a decision, and what keeps a run from others; action: None: as each step has it."""
     for step in decision.steps:
         first = next(iter(step.settles), None)
         yield PlannedStep(
@@ -148,9 +126,11 @@ def _rows(decision: Decision[Any], action: str | None = None) -> Iterator[Planne
             cause=step.waits,
         )
     settled = {item for step in decision.steps for item in step.settles}
-    for item in decision.findings if decision.refusal is None else ():
-        if item.finding_class is not FindingClass.OK and item not in settled:
-            yield step_of(item)
+    left = [item for item in decision.findings if item.finding_class is not FindingClass.OK and item not in settled]
+    for item in left:
+        yield replace(step_of(item), fails=True) if decision.refusal else step_of(item)
+    if decision.refusal and not left:
+        yield PlannedStep(COMPONENT, STOP, None, None, Disruption.nothing, True, cause=decision.refusal, fails=True)
 
 
 CLIENTS_WOULD_END = RefusalMessage(
@@ -203,7 +183,7 @@ def _changes(
         said = (*map("=".join, change.to_set.items()), *(f"no {label}" for label in change.to_remove))
         action = f"label the node in the cluster: {', '.join(said) or 'which labels are of gpunode'}"
     # What is not known of MIG is a step of MIG.
-    decided = marked(with_restart(replace(labels, refusal=None), restart))
+    decided = marked(replace(with_restart(labels, restart), refusal=labels.refusal))
     yield from (step for step in _rows(decided, action) if not step.not_known)
     if (actual := view.nodes.get(name)) is None:
         return

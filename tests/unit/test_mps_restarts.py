@@ -69,8 +69,9 @@ def test_what_the_settings_forbid_is_pending_in_plan_and_drift_down_to_what_foll
     found = told({name: _settings(cluster, count, disruption=forbidden) for name, count in counts.items()})
     (step,), (label,) = found.plans["gpu-1"].steps, found.plans["gpu-2"].steps
     assert step.pending and unnamed(step.action, *named) == [] and not step.drains
-    # What the settings forbid fails no run.
-    assert _exit_code(dict(found.plans)) is ExitCode.GOOD
+    # What the settings forbid fails no run, which leaves it pending.
+    assert _exit_code(dict(found.plans)) is ExitCode.NEGATIVE
+    assert {each.verdict for each in found.plans.values()} == {"waits"}
     assert label.pending and unnamed(label.cause, *named) == []
     pending = {(host, item.what) for host, each in found.drift.items() for item in each.values() if _pending(item)}
     assert pending == {

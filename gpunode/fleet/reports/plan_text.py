@@ -94,6 +94,8 @@ def _lines(who: str, found: Plan, since: list[str | None]) -> Iterator[str]:
             yield f"     cause: {step.cause}"
         if step.packages:
             yield f"     packages: {', '.join(step.packages)}"
+    if found.known_after_run:
+        yield f"  only the run finds out: {'; '.join(found.known_after_run)}"
     for caution in found.cautions:
         yield with_code(f"  caution: {caution.component}: {caution.reason}; {caution.remedy}", caution.code)
 
@@ -103,7 +105,8 @@ def _headline(found: Plan) -> str:
     if unknown == len(found.steps):
         return f"{unknown} not known, nothing else to do" if unknown and not found.refusals else found.verdict
     now = not all(step.pending for step in found.steps)
-    said = f"{found.verdict}, disruption: {found.disruption.name}" if now else "nothing that a run does now"
+    does = f"disruption: {found.disruption.name}" if now else "nothing that a run does now"
+    said = f"{found.verdict}, {does}"
     return f"{said}, {unknown} not known" if unknown else said
 
 
@@ -115,7 +118,8 @@ def _step(number: int, step: PlannedStep, since: str | None) -> str:
         "not known" if step.not_known and not step.desired else None,
         f"disruption: {step.disruption.name}" if step.disruption else None,
         "drains the node" if step.drains else None,
-        f"PENDING: a run does not do it now{waits}" if step.pending and not step.not_known else None,
+        "WOULD FAIL: a run does not do it, and fails by it" if step.fails else None,
+        f"PENDING: a run does not do it now{waits}" if step.pending and not (step.not_known or step.fails) else None,
     ]
     said = f"  {number}. {step.component}: {step.action} ({'; '.join(filter(None, details))})"
     # What waits is told with what explains it, as drift does.
