@@ -21,7 +21,7 @@ from gpunode.operations.cluster_labels import relabelled
 from gpunode.operations.control_plane import asked, cluster_for, decided, told, unanswered
 from gpunode.operations.device_plugin import nodes, ours
 from gpunode.operations.failure import OperationRefused, node_operation
-from gpunode.operations.shared_once import once_per_run
+from gpunode.operations.shared_once import asked_once, once_per_run
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
 
@@ -53,7 +53,8 @@ def answering(cluster_of: Settings) -> Iterator[Any]:
     if (reason := unanswered(cluster_of)) is not None:
         name = cluster_of.kubernetes.cluster_name
         run_end.cluster_judged(host.state, name, [unreached(reason)])
-        raise OperationRefused(f"nothing was changed in {cluster_title(name)}: it does not answer, see below why")
+        asked_once("the report of the cluster", partial(host.log, f"{cluster_title(name)}: {reason}"), again=False)
+        raise OperationRefused(f"nothing was changed in {cluster_title(name)}: it does not answer")
     host.noop("the cluster answers")
     yield from ()
 
