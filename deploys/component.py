@@ -40,7 +40,7 @@ from gpunode.node.machine import Machine
 from gpunode.node.preflight import Refusal, cautions, refusals
 from gpunode.node.verdict import judge_apart
 from gpunode.operations import applied, files
-from gpunode.operations.control_plane import cluster_nodes, wait_without_cluster
+from gpunode.operations.control_plane import cluster_nodes, unanswered, wait_without_cluster
 from gpunode.operations.drain import drain_before
 from gpunode.operations.failure import has_work, leave_alone, reason_of, refuse
 from gpunode.operations.own_files import keeps_no_others
@@ -204,7 +204,8 @@ def drain() -> Drain | None:
 
 def _emptied(how: DrainSettings, own: Settings, reason: str) -> Iterator[Any]:
     wait_without_cluster(own, f"a drain ({reason})")
-    yield from drain_before(how, reason)
+    if unanswered(own) is None:
+        yield from drain_before(how, reason)
 
 
 def distribution() -> Distribution:

@@ -15,11 +15,14 @@ from pyinfra.api.exceptions import NoHostError
 
 from gpunode.base.decision import Decision
 from gpunode.base.reading import ParseError, Unknown
+from gpunode.facts.containerd import Containerd
+from gpunode.facts.crio import Crio
+from gpunode.facts.docker import Docker
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError, nodes_or_unknown
 from gpunode.kubernetes.helm.session import Run
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.run_on import here, over_ssh
-from gpunode.operations.failure import OperationRefused, WaitsForCluster, failed
+from gpunode.operations.failure import OperationRefused, WaitsForCluster, failed, require
 from gpunode.operations.phase import is_image
 from gpunode.operations.shared_once import asked_once
 from gpunode.settings import Settings
@@ -43,9 +46,17 @@ def unanswered(settings: Settings | None) -> str | None:
     return nodes.reason if isinstance(nodes, Unknown) else None
 
 
+def containers() -> int:
+    """Return how many containers run on the host, by whichever runtime; raise OperationRefused."""
+    containerd = require(host.get_fact(Containerd), "containerd's state")
+    docker = require(host.get_fact(Docker), "docker's state")
+    crio = require(host.get_fact(Crio), "CRI-O's state")
+    return int(containerd.shims + docker.containers + crio.containers)
+
+
 def wait_without_cluster(settings: Settings | None, what: str) -> None:
-    """Raise WaitsForCluster where the cluster of a node with these settings does not answer; what: needs it."""
-    if (reason := unanswered(settings)) is not None:
+    """Raise WaitsForCluster where containers run on a node whose cluster does not answer; what: needs the cluster."""
+    if (reason := unanswered(settings)) is not None and containers():
         raise WaitsForCluster(f"{what} waits for the cluster, which does not answer: {reason.partition(chr(10))[0]}")
 
 

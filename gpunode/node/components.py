@@ -141,10 +141,9 @@ def _mps(settings: Settings, node: Node) -> Decision[Any]:
 
 
 def _mig(settings: Settings, node: Node) -> Decision[Any]:
-    containers = node.containerd.shims + node.docker.containers + node.crio.containers
     desired = mig.Desired(settings.mig, node.pci.gpus, Disruption[settings.disruption.allow])
     pending, comes = node.driver.reboot_pending, settings.driver.enabled
-    return mig.decide(desired, mig.Actual(node.mig, node.mig_boot, containers, pending, driver_comes=comes))
+    return mig.decide(desired, mig.Actual(node.mig, node.mig_boot, node.containers, pending, driver_comes=comes))
 
 
 class Files(Protocol):
@@ -213,13 +212,16 @@ NO_CLUSTER = "it waits for the cluster, which does not answer"
 _ASK_CLUSTER = "let the cluster answer (`gpunode drift` reports why it does not), then run deploys/gpu_node.py again"
 
 
-def _without_cluster(name: str, settings: Settings, decision: Decision[Any]) -> Decision[Any]:
+def _without_cluster(name: str, settings: Settings, node: Node, decision: Decision[Any]) -> Decision[Any]:
     """Return the decision of a node whose cluster does not answer: what needs the cluster waits.
 
     A drain needs it, and so does MIG: its configuration may be a label, and the device plugin's pods hold the GPUs.
+    Where no container runs, there is nothing to drain.
     """
     if name == "mig" and asks(settings):
         return Decision((mig.CONFIGURATION.not_known("by the node's label", NO_CLUSTER, _ASK_CLUSTER),))
+    if not node.containers:
+        return decision
     drains = settings.kubernetes.drains and is_felt(name, decision)
 
     def late(step: Step[Any]) -> bool:
@@ -257,7 +259,7 @@ def decisions(
                 if unjudged is None:
                     raise
                 own = Decision((unjudged(name, error),), refusal=f"{name} cannot be judged")
-            own = _without_cluster(name, settings, own) if no_cluster else own
+            own = _without_cluster(name, settings, node, own) if no_cluster else own
             stop = _stop(decided)
             decided[name] = marked(own if stop is None or name == "node" else behind(own, stop[1]))
     return decided

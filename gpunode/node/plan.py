@@ -157,6 +157,7 @@ def _known_after_run(steps: tuple[PlannedStep, ...]) -> Iterator[str]:
 
 def _steps(settings: Settings, node: Node, no_cluster: bool) -> Iterator[PlannedStep]:
     decided = decisions(settings, node, no_cluster=no_cluster)
+    drains = settings.kubernetes.drains and not no_cluster
     is_stopped = any(each.refusal is not None for each in decided.values())
     findings, files = judged(settings, node, decided=decided)
     differences = {(item.component, item.what): item for item in findings if item.finding_class is not FindingClass.OK}
@@ -177,7 +178,7 @@ def _steps(settings: Settings, node: Node, no_cluster: bool) -> Iterator[Planned
                 step.disruption,
                 pending,
                 step.packages,
-                drains=settings.kubernetes.drains and step.disruption > Disruption.nothing and felt and not pending,
+                drains=drains and step.disruption > Disruption.nothing and felt and not pending,
                 since=_since(node, step.settles) if pending else None,
                 what=str(first.what) if first else None,
                 code=first.code if first else None,
