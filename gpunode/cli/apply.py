@@ -154,7 +154,8 @@ def _by_engine(
     with _refused(), told(), rollouts.run_lock(rollouts.place(call.name), partial(talk, err=True), what):
         asked = f"interrupted: the workers were asked to end; {_LEFT}"
         interruption.said = f"{asked}; `{again}` goes on"
-        found = ends(scheduler, inventory, plans, _nodes(plans), partial(talk, err=True))
+        of_nodes = {name: each for name, each in plans.items() if name != CLUSTER}
+        found = ends(scheduler, inventory, of_nodes, _nodes(plans), partial(talk, err=True))
         if gone := lost(found):
             talk(f"looking again, by other workers, how {folded(gone)} {'is' if len(gone) == 1 else 'are'}", err=True)
             found = looked_again(scheduler, inventory, found)

@@ -212,6 +212,13 @@ def test_what_ends_the_run_for_all(
     assert (cluster.state()["runtime_class"] or {}).get("handler") == handler
 
 
+def test_a_dry_run_shows_one_thing_of_a_cluster_that_does_not_answer(cluster: SimulatedCluster, tmp_path: Path) -> None:
+    cluster.write(failures={"kubectl": "connection refused"})
+    done = run(tmp_path, two(cluster), "--dry")
+    assert done.changes == ["Device plugin | Ask the cluster for its nodes"]
+    assert done.said.count("connection refused") == 1 and cluster.called("kubectl") == 1
+
+
 def test_a_host_that_never_joined_the_cluster_fails_alone(cluster: SimulatedCluster, tmp_path: Path) -> None:
     done = run(tmp_path, {**two(cluster), "gpu-9": data(cluster, "gpu-9")})
     assert done.code == 1 and done.failed == ["gpu-9"]
