@@ -168,8 +168,9 @@ def _extender(whole: Whole) -> Deciding:
         yield (DEPLOYMENT, None), lambda: Decision((judge_extender(whole.view),))
 
 
-# In the order in which drift tells of them; the scheduler is a host's, and labels and pods are a node's.
-COMPONENTS = (_runtime_class, _namespaces, _operator, _monitor, _other_releases, _objects, _extender)
+# In the order of a run, before and after the device plugin's release. The scheduler is a host's, and labels and pods are
+# a node's.
+BEFORE, AFTER = (_monitor, _namespaces, _operator, _runtime_class), (_other_releases, _objects, _extender)
 
 
 def decisions(whole: Whole, release: Deciding) -> Iterator[Decision[Any]]:
@@ -179,7 +180,8 @@ def decisions(whole: Whole, release: Deciding) -> Iterator[Decision[Any]]:
     """
     right = marked(decide_right(whole.hosts, whole.view.nodes))
     yield right
-    for what, decide in (*release, *(each for component in COMPONENTS for each in component(whole))):
+    before, after = ((each for component in some for each in component(whole)) for some in (BEFORE, AFTER))
+    for what, decide in (*before, *release, *after):
         try:
             decision = decide()
             # A run refuses all of it in another cluster.
