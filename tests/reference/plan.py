@@ -56,13 +56,16 @@ The plan knows what the last reading shows. Only the run finds out whether packa
 whether the kernel accepts the driver's module, whether services start, and what helm and the cluster answer. The plan
 of a node names what applies to it as `only the run finds out`, in JSON `known_after_run`.
 
-Of the cluster the plan has one thing: where MPS daemons of the device plugin run, it asks what the run changes there.
-A node whose daemon restarts under its pods has a step with these pods, the drain, or why it waits
-([device plugin](device-plugin.md)). All else that changes in a cluster disturbs nobody; `gpunode drift` tells of it.
+A cluster has its own row behind the nodes: releases, objects and RuntimeClass that a run would change, by the decisions
+of `gpunode drift`, from one reading. What changes of one node in the cluster (labels, counted resources, pods of the
+device plugin that restart) is a step of that node. So is a restart of its MPS daemon, with the pods that it ends, the
+drain, or why it waits ([device plugin](device-plugin.md)). Where the cluster does not answer, the row has why: the
+run brings up the nodes, leaves what needs the cluster (drains, MIG), and fails.
 
-A plan can be made without the machines, too, and then without a cluster: somebody records what they are, somebody else
-reviews what would happen. The settings are those of the inventory, or of a file. A host that the facts have and the
-inventory lacks, or the other way round, is named and not planned; with `--limit` only its hosts are looked at.
+A plan can be made without the machines, too: the facts are recorded on one day and the plan is reviewed on another. The
+settings are those of the inventory, or of a file. A host that the facts have and the inventory lacks, or the other way
+round, is named and not planned; with `--limit` only its hosts are looked at. No cluster is asked then: where
+`kubernetes.enabled` is set, the row of the cluster is `not known`, with exit code 2.
 
 ```sh
 gpunode facts inventories/prod.py > facts.json
@@ -74,9 +77,9 @@ gpunode plan --html plan.html inventories/prod.py                 # a page to lo
 
 | exit code | meaning |
 |---|---|
-| 0 | every node can be done, or has nothing to do: as far as the reading shows, `gpunode apply` exits 0 |
+| 0 | every node and the cluster can be done, or have nothing to do: as far as they show, `gpunode apply` exits 0 |
 | 1 | a node did not answer, could not be judged or has no facts; the other nodes are planned |
-| 2 | a node is refused, a run would fail on it or leave something pending, or what its settings ask for is not known |
+| 2 | a node is refused, a run would fail or leave something pending, or what the settings ask for is not known |
 | 3 | settings or facts are wrong: nothing was decided |
 | 64 | wrong usage |
 
@@ -107,7 +110,7 @@ _JSON = """## The plan as JSON
 
 With `--json` the plan is
 `{"schema": 2, "gpunode": VERSION, "inventory": PATH, "limit": […], "set": […], "at": TIME,
-"counts": {"hosts": {VERDICT: NUMBER}}, "exit_code": CODE, "errors": […], "hosts": {NAME: PLAN}}`;
+"counts": {"hosts": {VERDICT: NUMBER}}, "exit_code": CODE, "errors": […], "cluster": PLAN, "hosts": {NAME: PLAN}}`;
 `limit` and `set` are what stood behind `--limit` and `--set` (of a value that may be secret: `<not shown>`),
 `inventory` is null with `--settings`, `errors` says why the page of `--html` could not be written, and a host that did
 not answer, has no facts, or cannot be judged, has `{"verdict": "unreachable", "reason": …, "remedy": …, "code": …}`. A
@@ -154,7 +157,7 @@ def plan_schema() -> dict[str, Any]:
         if name == Disruption.__name__:
             definition.clear()
             definition.update({"type": "string", "enum": [level.name for level in Disruption]})
-    del schema["$defs"]["Finding"], schema["$defs"]["FindingClass"]
+    del schema["$defs"]["Finding"], schema["$defs"]["FindingClass"], schema["properties"]["cluster"]
     of_drift = drift_schema()["properties"]["hosts"]["additionalProperties"]
     schema["properties"]["findings"] = of_drift["properties"]["findings"]
     schema["properties"] = {
@@ -172,7 +175,9 @@ def whole_schema() -> dict[str, Any]:
     definitions = one.pop("$defs")
     silent = objects({"verdict": {"const": "unreachable"}, **dict.fromkeys(("reason", "remedy", "code"), TEXT)})
     hosts = each({"anyOf": [one, silent]})
-    whole = document_schema(SCHEMA, {"hosts": each(COUNT)}, (0, 1, 2), {"errors": ERRORS, "hosts": hosts}, OF_CALL)
+    cluster = {**one, "properties": {"name": TEXT, **one["properties"]}, "required": ["name", *one["required"]]}
+    keys = {"errors": ERRORS, "cluster": {"anyOf": [cluster, {"type": "null"}]}, "hosts": hosts}
+    whole = document_schema(SCHEMA, {"hosts": each(COUNT)}, (0, 1, 2), keys, OF_CALL)
     return {**whole, "$defs": definitions}
 
 
