@@ -15,7 +15,7 @@ from gpunode.node.plan import plan
 from gpunode.node.verdict import judged
 from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import Settings, settings_from
-from tests.support import kubelet, mig_target, mps, power
+from tests.support import kubelet, mps, power
 from tests.support.cases import _hints, build
 from tests.support.messages import unnamed
 from tests.support.verify import DATA, GOOD
