@@ -161,7 +161,7 @@ def ended(node: BrokenNode, data: dict[str, Any]) -> Ended:
     at_work: set[str] = set()
 
     def kept(connector: FakeConnector, command: StringCommand, *_: Any, **__: Any) -> tuple[bool, CommandOutput]:
-        deploy, _, name = (run_end._operation.of(connector.state) or "").partition(" | ")
+        deploy, name = (run_end._operation.of(connector.state) or "").partition(" | ")[::2]
         at_work.add(deploy)
         component, parts = _DEPLOYS.get(deploy, ("", ()))
         if name.startswith("Trust the"):
