@@ -43,7 +43,7 @@ from tests.support.docker_change import RIGHT
 from tests.support.recorded_node import RecordedNode
 
 # The deploy of a component -> the component, and the parts of a node that are as recorded after it.
-_DEPLOYS = {
+_DEPLOYS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Driver": ("driver", ("driver", "gpus", "boot")),
     "CUDA": ("cuda", ("cuda",)),
     "Container toolkit": ("toolkit", ("toolkit",)),
@@ -178,10 +178,10 @@ def ended(node: BrokenNode, data: dict[str, Any]) -> Ended:
             node.mend(parts)
         return True, CommandOutput([])
 
-    def seen(*arguments: Any) -> tuple[Finding, ...]:
+    def seen(*arguments: Any, **more: Any) -> tuple[Finding, ...]:
         of = {
             item: (item.component, item.what) in settled and _deploy_of(item.component) in {*at_work, None}
-            for item in judge(*arguments)
+            for item in judge(*arguments, **more)
         }
         return tuple(replace(item, finding_class=FindingClass.OK) if done else item for item, done in of.items())
 
