@@ -134,8 +134,8 @@ def test_a_run_ends_as_the_plan_promises(
         else:
             assert promised(made) == end.how, (end.why, made.steps)
         assert promised(made) in ("failed", "refused") or idle(made, end) == []
-        for change in end.changes[:1]:
+        for failed in end.changes[:1]:
             # A run refuses what failed before, and its plan says so.
-            node = BrokenNode(nodes[name], broken, [change])
+            node = BrokenNode(nodes[name], broken, [failed])
             made = plan(desired, node.node, no_cluster=in_cluster)
             assert promised(made) == ended(node, data).how == "failed"
