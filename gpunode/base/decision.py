@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from gpunode.base.comparison import by_hand
+from gpunode.base.comparison import RUN, by_hand
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 
@@ -65,10 +65,16 @@ def bad(*findings: Finding) -> tuple[Finding, ...]:
 
 
 def marked(decision: Decision[Change]) -> Decision[Change]:
-    """Return the decision with each difference as a person's that no step settles, or one behind his work alone."""
+    """Return the decision with each difference as a person's that no step settles, or one behind his work alone.
+
+    The run is the remedy of what it removes alone: of the others, the cause says what is in its way.
+    """
     done = {item for step in decision.steps if step.waits is None for item in step.settles}
+    waits = {item: step.waits for step in decision.steps for item in step.settles}
 
     def mark(item: Finding) -> Finding:
+        if item.remedy == RUN and item not in done:
+            item = by_hand(item, "; ".join(filter(None, (item.cause, waits.get(item) or decision.refusal))))
         by_person = item.by_person or (item.finding_class is FindingClass.DRIFT and item not in done)
         return replace(item, by_person=by_person)
 

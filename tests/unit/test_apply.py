@@ -17,12 +17,13 @@ from typing import Any
 
 import pytest
 
-from gpunode.base.findings import Finding
+from gpunode.base.disruption import Disruption
+from gpunode.base.findings import CLUSTER, Finding
 from gpunode.cli import plan as plans
 from gpunode.fleet.access import errors
 from gpunode.fleet.reports.run_end import HostEnd, failure_of
 from gpunode.fleet.rollout import place as rollouts
-from gpunode.node.plan import Plan
+from gpunode.node.plan import Plan, PlannedStep
 from tests.support.apply import (
     CAN,
     DONE,
@@ -244,6 +245,14 @@ def test_while_a_rollout_of_the_inventory_is_at_work_nothing_is_run(
     assert unnamed(done.stderr, "rollout of fleet.py", f"(process {os.getpid()})") == []
     monkeypatch.setattr(plans, "live_plans", lambda *_: {"gpu-1": CAN})
     assert apply("--yes").exit_code == 0
+
+
+def test_the_cluster_s_plan_is_shown_and_is_no_node(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = PlannedStep("device_plugin", "ask", "not known", "known", Disruption.nothing, True, fails=True)
+    _plan(monkeypatch, {"gpu-1": CAN, CLUSTER: Plan((), (), (step,), cluster="prod")})
+    done = apply("--yes")
+    assert lab.runs == [["gpu-1"]] and done.exit_code == 0
+    assert unnamed(done.stdout, "the cluster prod: would fail") == []
 
 
 def _waiting(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpunode.base.comparison import REBOOT, RUN, by_hand, finding_message
+from gpunode.base.comparison import REBOOT, REBOOT_NODE, RUN, by_hand, finding_message
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
@@ -91,7 +91,8 @@ def decide_specification(
         # Drafts go all the same.
         change = replace(change, target=None)
         if item is made:
-            item = replace(item, finding_class=FindingClass.REBOOT_PENDING, cause=_WAITS)
+            remedy = RUN if boots else f"{REBOOT_NODE}, and {RUN}"
+            item = replace(item, finding_class=FindingClass.REBOOT_PENDING, cause=_WAITS, remedy=remedy)
             waits = None if boots else f"{driver.runs} is loaded, {driver.to_come} is to come"
     if not bad(item):
         return Decision((item,))
