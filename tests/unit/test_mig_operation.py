@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from pyinfra.api import StringCommand
 
+from gpunode.base.shell_file import script_file
 from gpunode.components.crio.state import Crio
 from gpunode.components.docker.state import Docker
 from gpunode.components.mig.boot import MigBoot
-from gpunode.components.mig.state import DISABLED, ENABLED, Mig, MigGpu
+from gpunode.components.mig.state import DISABLED, ENABLED, Holder, Mig, MigGpu
 from gpunode.facts.containerd import Containerd as ContainerdFact
 from gpunode.facts.crio import Crio as CrioFact
 from gpunode.facts.docker import Docker as DockerFact
@@ -47,9 +48,10 @@ class Ask:
     def __call__(
         self, *gpus: MigGpu, boot: MigBoot = SETTLED, shims: int = 0, allowed: str = "restart",
         journal: Journal | None = None, config: str | None = "mixed", by_label: bool = False,
+        holders: tuple[Holder, ...] = (),
     ) -> list[str]:  # fmt: skip
         self.host = Host({
-            TransactionJournal: journal or Journal(None, None, None, False), MigFact: Mig("ok", None, gpus),
+            TransactionJournal: journal or Journal(None, None, None, False), MigFact: Mig("ok", None, gpus, holders),
             MigBootFact: boot, ContainerdFact: replace(GOOD.containerd, shims=shims), DockerFact: Docker(None),
             CrioFact: Crio(),
         })  # fmt: skip
@@ -160,3 +162,33 @@ def test_where_nobody_knows_the_places_the_mode_comes_first_and_the_instances_by
     (said,) = ask.host.refusals
     assert seen == ["GPU-0 on"] and unnamed(said, "GPU 0", f"no profile {lacks}", "(GPU 0: turn MIG on") == []
     assert ask(*turned_on.gpus) == [] and unnamed(ask.host.refusals[0], "MIG on") == ["MIG on"]
+
+
+@pytest.mark.parametrize(
+    ("holds", "why", "named"),
+    [
+        ("", "GPU 0 refuses a reset (exit code 19)", ["nvidia-fabricmanager.service", "systemctl stop"]),
+        ("4615", "GPU 0 refuses a reset (exit code 19)", []),
+        ("", "GPU 0 does not answer", []),
+    ],
+)
+def test_a_refused_reset_names_what_may_hold_a_gpu_that_no_process_is_seen_on(
+    holds: str, why: str, named: list[str]
+) -> None:
+    text = (
+        script_file("mig")
+        + f"""
+    holders() {{ echo {holds}; }}
+    systemctl() {{ [ "$3" = nvidia-fabricmanager.service ]; }}
+    blame=''; why='{why}'; gave_up
+    """
+    )
+    done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and ("nvidia-fabricmanager" in done.stderr) is bool(named)
+    assert unnamed(done.stderr, *named) == []
+
+
+def test_a_process_on_the_gpu_refuses_the_change_before_anything_is_begun(ask: Ask) -> None:
+    holder = Holder("GPU-0", 4615, "trainer", "root", unit="trainer.service")
+    assert ask(gpu(0, DISABLED), holders=(holder,)) == []
+    assert unnamed(ask.host.refusals[0], "4615", "trainer.service", "mig.stop_units", "nothing was changed") == []
