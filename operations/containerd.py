@@ -48,13 +48,18 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
         PROGRAM,
         change,
         texts,
-        since=f"{state.configured_at} {state.unit_written_at}",
         loaded=running_digest(state),
         needs=NVIDIA_RUNTIME if desired.runtimes.nvidia else "",
         drain=drain if needs_restart(state, change) else None,
         config=state.config_path,
         binary=state.binary or "containerd",
     )
+
+
+def lost() -> tuple[str, ...]:
+    """Return the path of containerd's program where it is lost, if it was installed."""
+    state = require(host.get_fact(Containerd), "containerd's state")
+    return () if state.version is not None else ("/usr/bin/containerd",)
 
 
 def packages_wait(desired: Desired) -> str | None:

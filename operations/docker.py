@@ -48,7 +48,6 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
         PROGRAM,
         change,
         read,
-        since=state.default_runtime or "",
         needs=NVIDIA_RUNTIME if desired.daemon.nvidia else "",
         drain=drain if change.act == "restart" else None,
         config=state.config_path,
@@ -65,6 +64,12 @@ def _told(state: State, act: str) -> str:
         return "docker is restarted; no container runs"
     kept = "live-restore keeps them running" if state.live_restore else "they end, for live-restore is off"
     return f"docker is restarted under {state.containers} running containers: {kept}"
+
+
+def lost() -> tuple[str, ...]:
+    """Return the paths of docker's daemon where it is lost, if it was installed."""
+    state = require(host.get_fact(Docker), "docker's state")
+    return () if state.daemon_version is not None else ("/usr/bin/dockerd", "/usr/sbin/dockerd")
 
 
 def packages_wait(desired: Desired) -> str | None:

@@ -25,7 +25,7 @@ from gpunode.operations.failure import OperationRefused
 from gpunode.operations.keeping import UNREAD, digest_of_text
 from gpunode.operations.phase import is_executing
 from gpunode.operations.script import encoded
-from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
+from gpunode.operations.transaction import Transaction, refuse_failed, settled, transaction_command
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,6 @@ def changed(
     change: RuntimeChange,
     read: Mapping[str, str | None],
     *,
-    since: str = "",
     loaded: str = "",
     needs: str = "",
     drain: Drain | None = None,
@@ -68,15 +67,13 @@ def changed(
     """Carry out a change as one transaction; a target that was proven not to work is refused.
 
     + read: path -> text of each file as it was read, None where it was not there; another one stops the change
-    + since: tells one restart without new files from a later one: when the files were last written
     + loaded: digest of the configuration that the daemon runs by, where it need not be restarted for the same one
     + drain: how the node is emptied first; None where it is not, or the daemon is not going to be restarted
     + needs: a program without which the new configuration would run no container
     + variables: what the program's own functions need, above all `config`, the path of its file
     """
-    target = target_digest(*(file.text or "" for file in change.files), "" if change.files else since)
     own = transaction(program)
-    refuse_failed(own, target)
+    refuse_failed(own, change.target)
     actual = {path: digest_of_text(text) for path, text in read.items()}
     files = "\n".join(
         f"{file.path} {'-' if file.text is None else encoded(file.text)} {actual.get(file.path, UNREAD)}"
@@ -86,7 +83,7 @@ def changed(
         yield from drain(f"{program.name} is to be restarted")
     yield transaction_command(
         own,
-        target,
+        change.target,
         program=program.name,
         unit=program.unit,
         plugin=program.plugin,

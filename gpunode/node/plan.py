@@ -13,16 +13,17 @@ from typing import Any
 
 from gpunode.base.decision import Decision, is_forbidden
 from gpunode.base.disruption import Disruption
-from gpunode.base.findings import Finding, FindingClass, finding_from, with_since
+from gpunode.base.findings import PENDING, Finding, FindingClass, finding_from, with_since
 from gpunode.base.reading import Reading
 from gpunode.node import Node
-from gpunode.node.components import decisions, in_order
+from gpunode.node.components import decisions, in_order, is_felt
 from gpunode.node.preflight import Caution, Refusal, cautions, refusals
 from gpunode.node.verdict import judged
 from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import Settings
 
 SCHEMA = 2
+STOP = "the run stops here, and does nothing that comes after it"
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class PlannedStep(Reading):
     """One row of a plan: what is done to which component, why, and what it disturbs.
 
     `actual` and `desired` are the two sides of the difference; `pending` says that a run will report it, not do it: the
-    settings do not allow it now (disruption.allow), or it is for a person to do. `packages` are what it installs,
+    settings do not allow it now (disruption.allow), or it is for a person to do. `fails`: a run does not do it, and
+    fails because of it; False in plans of earlier versions. `packages` are what it installs,
     as far as settings and tables tell: what else these need comes along. `drains`: the node of the cluster is emptied
     before it. `since`: when a run first left the node to wait for it, by the node's record; None where none did. `what`
     names what the two sides are of, as a finding does (`SystemdCgroup of nvidia`), and `code` is that finding's; None
@@ -51,6 +53,12 @@ class PlannedStep(Reading):
     code: str | None = None
     cause: str | None = None
     not_known: bool = False
+    fails: bool = False
+
+    @property
+    def is_unasked(self) -> bool:
+        """Return whether it is a state that is not known and that no setting asks for."""
+        return self.not_known and self.desired is None
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain JSON types; what it disturbs by name."""
@@ -62,26 +70,34 @@ class Plan(Reading):
     """Hold what is to become of one node.
 
     findings: what else is found of a node that is refused; of any other node its steps say that
+    cluster: the name of the cluster whose plan it is; None: a node's
+    known_after_run: what a run may fail by that no reading of the node tells before
     """
 
     refusals: tuple[Refusal, ...]
     cautions: tuple[Caution, ...]
     steps: tuple[PlannedStep, ...]
     findings: tuple[Finding, ...] = ()
+    known_after_run: tuple[str, ...] = ()
+    cluster: str | None = None
 
     @property
     def verdict(self) -> str:
-        """Return `refused`, `can be done`, `not known` or `nothing to do`."""
+        """Return `refused`, `would fail`, `can be done`, `waits`, `not known` or `nothing to do`."""
         if self.refusals:
             return "refused"
-        if any(not step.not_known for step in self.steps):
+        if any(step.fails for step in self.steps):
+            return "would fail"
+        if any(not step.pending for step in self.steps):
             return "can be done"
+        if any(not step.not_known for step in self.steps):
+            return "waits"
         return "not known" if self.steps else "nothing to do"
 
     @property
     def is_negative(self) -> bool:
-        """Return whether the node is refused, or a state that a setting asks for is not known."""
-        return bool(self.refusals) or any(step.not_known and step.desired is not None for step in self.steps)
+        """Return whether `gpunode apply` would not exit 0: as of findings, and of whatever a run leaves pending."""
+        return bool(self.refusals) or any(step.pending and not step.is_unasked for step in self.steps)
 
     @property
     def disruption(self) -> Disruption:
@@ -95,8 +111,10 @@ class Plan(Reading):
 
     def to_json(self) -> dict[str, Any]:
         """Return verdict and gravest disruption beside the fields."""
-        findings = [item.to_json() for item in self.findings]
-        return {"verdict": self.verdict, "disruption": self.disruption.name, **super().to_json(), "findings": findings}
+        name, fields = {} if self.cluster is None else {"name": self.cluster}, super().to_json()
+        fields["findings"] = [item.to_json() for item in self.findings]
+        del fields["cluster"]
+        return {**name, "verdict": self.verdict, "disruption": self.disruption.name, **fields}
 
 
 def plan_from(found: Mapping[str, Any]) -> Plan:
@@ -111,30 +129,48 @@ def plan_from(found: Mapping[str, Any]) -> Plan:
         tuple(steps),
         # A plan of an earlier version has none.
         tuple(map(finding_from, found.get("findings", ()))),
+        tuple(found.get("known_after_run", ())),
+        found.get("name"),
     )
 
 
-def plan(settings: Settings, node: Node, today: date | None = None) -> Plan:
-    """Return the plan for one node; a refused node has no steps, for nothing will be done to it."""
+def plan(settings: Settings, node: Node, today: date | None = None, no_cluster: bool = False) -> Plan:
+    """Return the plan for one node; a refused node has no steps, for nothing will be done to it.
+
+    no_cluster: as in `decisions`
+    """
     settings = resolve_for_os(settings, node.operating_system)
     refused = refusals(settings, node.machine)
     told = cautions(settings, node.machine, today)
-    return Plan(refused, told, () if refused else tuple(_steps(settings, node)))
+    steps = () if refused else tuple(_steps(settings, node, no_cluster))
+    return Plan(refused, told, steps, known_after_run=tuple(_known_after_run(steps)))
 
 
-def _steps(settings: Settings, node: Node) -> Iterator[PlannedStep]:
-    decided = decisions(settings, node)
+def _known_after_run(steps: tuple[PlannedStep, ...]) -> Iterator[str]:
+    """Yield what only the run finds out about the steps that it does."""
+    done = [step for step in steps if not step.pending]
+    if any(step.packages or step.action.startswith("install ") for step in done):
+        yield "whether the packages can be downloaded and installed"
+    if any(step.code in ("driver.module-on-disk", "driver.loaded-module") for step in done):
+        yield "whether the kernel accepts the driver's module"
+
+
+def _steps(settings: Settings, node: Node, no_cluster: bool) -> Iterator[PlannedStep]:
+    decided = decisions(settings, node, no_cluster=no_cluster)
+    drains = settings.kubernetes.drains and not no_cluster
+    is_stopped = any(each.refusal is not None for each in decided.values())
     findings, files = judged(settings, node, decided=decided)
     differences = {(item.component, item.what): item for item in findings if item.finding_class is not FindingClass.OK}
     for component in in_order(settings):
         own = decided.get(component, Decision(()))
         of_files = [step for step in files.steps if step.settles[0].component == component]
-        felt = component not in ("imex", "mps", "slurm") or any(step.felt for step in own.steps)
+        felt = is_felt(component, own)
         for step in (*of_files, *own.steps):
             for item in step.settles:
                 differences.pop((item.component, item.what), None)
             first = step.settles[0] if step.settles else None
             pending = step.waits is not None or _is_pending(settings, node, component, step.disruption)
+            left = pending and not is_stopped
             yield PlannedStep(
                 component,
                 step.action,
@@ -142,17 +178,22 @@ def _steps(settings: Settings, node: Node) -> Iterator[PlannedStep]:
                 step.disruption,
                 pending,
                 step.packages,
-                drains=settings.kubernetes.drains and step.disruption > Disruption.nothing and felt and not pending,
+                drains=drains and step.disruption > Disruption.nothing and felt and not pending,
                 since=_since(node, step.settles) if pending else None,
                 what=str(first.what) if first else None,
                 code=first.code if first else None,
                 cause=step.waits,
+                fails=left and any(map(_fails, step.settles)),
             )
         # What no step of a run mends is a person's, so that a plan leaves out nothing that the verdict would find.
+        is_told = False
         judged_with = {component, *(item.component for item in own.findings)}
         for item in [item for item in differences.values() if item.component in judged_with]:
             del differences[item.component, item.what]
+            is_told |= _fails(item) and bool(item.cause) and str(item.cause) in str(own.refusal)
             yield step_of(item, _since(node, (item,)))
+        if own.refusal is not None and not is_told:
+            yield PlannedStep(component, STOP, None, None, Disruption.nothing, True, cause=own.refusal, fails=True)
 
 
 def step_of(item: Finding, since: str | None = None) -> PlannedStep:
@@ -169,7 +210,13 @@ def step_of(item: Finding, since: str | None = None) -> PlannedStep:
         code=item.code,
         cause=item.cause if item.remedy else None,
         not_known=item.finding_class is FindingClass.NOT_KNOWN,
+        fails=_fails(item),
     )
+
+
+def _fails(item: Finding) -> bool:
+    """Return whether the verdict at the end of a run fails by a difference that the run leaves."""
+    return item.finding_class not in (FindingClass.OK, FindingClass.NOT_KNOWN, *PENDING)
 
 
 def _since(node: Node, findings: tuple[Finding, ...]) -> str | None:

@@ -9,7 +9,7 @@ from gpunode.base.decision import Decision, bad
 from gpunode.base.findings import FindingClass
 from gpunode.node import Node
 from gpunode.node.components import decisions
-from gpunode.node.plan import plan
+from gpunode.node.plan import STOP, plan
 from gpunode.node.verdict import judge
 from gpunode.settings import Settings
 
@@ -44,7 +44,11 @@ def assert_planned(component: str, settings: Settings, node: Node) -> None:
     assert told == {item for item in decision.findings if item.component == component}
     if planned.refusals:
         return
-    steps = [(step.action, step.pending) for step in planned.steps if step.component == component]
+    # Where a run stops is a step of its own, unless the row of a finding has the same cause.
+    rows = [step for step in planned.steps if step.component == component]
+    steps = [(step.action, step.pending) for step in rows if step.action != STOP]
+    if decision.refusal is not None:
+        assert planned.verdict == "would fail" and planned.is_negative and any(step.fails for step in rows)
     own = [(step.action, step.waits is not None) for step in decision.steps]
     settled = {item for step in decision.steps for item in step.settles}
     wrong = [item for item in decision.findings if item.finding_class is not FindingClass.OK]

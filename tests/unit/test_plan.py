@@ -40,12 +40,12 @@ BLACKWELL = replace(BARE, pci=PciGpus((PciGpu("0000:1a:00.0", "2901", "B200", "b
 def test_a_node_whose_steps_all_wait_is_not_said_to_be_done() -> None:
     sick = replace(GOOD, health=replace(GOOD.health, gpus=(GpuHealth("0000:1a:00.0", remap_failed=True),)))
     first, second = plan_text({"gpu-1": plan(SETTINGS, sick)}).splitlines()[:2]
-    assert first.startswith("gpu-1: nothing") and "can be done" not in first and second.startswith("  1. ")
+    assert first.startswith("gpu-1: would fail") and "can be done" not in first and second.startswith("  1. ")
     # What differs, both sides, and the code of a step that waits.
     edited = replace(GOOD.containerd, runtimes=(replace(GOOD.containerd.runtimes[0], systemd_cgroup=False),), shims=1)
     shown = plan_text({"gpu-1": plan(SETTINGS, replace(GOOD, containerd=edited))}).splitlines()
     sides = ("SystemdCgroup of runc: none", "true", "restart")
-    assert unnamed(shown[1], *sides, "PENDING", "containerd.systemdcgroup") == []
+    assert unnamed(shown[1], *sides, "WOULD FAIL", "containerd.systemdcgroup") == []
 
 
 _WORSE = [
@@ -199,11 +199,44 @@ def test_the_command_decides_offline_and_its_exit_code_says(files: tuple[Path, P
     assert unnamed(done.stdout, "gpu-2: can be done", "580.95.05") == []
 
 
+def test_recorded_facts_are_planned_by_the_inventory_s_settings(files: tuple[Path, Path], tmp_path: Path) -> None:
+    inventory = tmp_path / "fleet.py"
+    inventory.write_text(
+        'new = [("gpu-1", {"driver": {"version": "580.95.05"}}), ("gpu-2", {"driver": {"branch": "570"}}), "gpu-9"]\n'
+    )
+    done = _command("--facts", files[0], inventory, "--set", "cuda.version=13.0", "--json")
+    hosts = json.loads(done.stdout)["hosts"]
+    assert done.returncode == 1
+    # gpu-3 has facts alone, gpu-9 settings alone.
+    assert {name: found.get("code", found["verdict"]) for name, found in hosts.items()} == {
+        "gpu-1": "can be done", "gpu-2": "refused", "gpu-9": "node.recorded", "gpu-3": "node.recorded",
+    }  # fmt: skip
+    assert hosts["gpu-2"]["refusals"][0]["code"] == "preflight.cuda-driver-too-old"
+    done = _command("--facts", files[0], inventory, "--limit", "gpu-1", "--limit", "gpu-2", "--json")
+    document = json.loads(done.stdout)
+    assert (list(document["hosts"]), document["inventory"]) == (["gpu-1", "gpu-2"], str(inventory))
+    assert _command("--facts", files[0], "--settings", files[1], inventory).returncode == 64
+    assert _command("--facts", files[0], inventory, "--limit", "gpu-3").returncode == 64
+
+
+def test_no_cluster_is_asked_offline_and_that_is_not_known(tmp_path: Path) -> None:
+    facts, settings = tmp_path / "facts.json", tmp_path / "settings.yaml"
+    facts.write_text(json.dumps(facts_json({"gpu-1": BARE})))
+    settings.write_text("kubernetes: {enabled: true}\nmig: {config_from_label: true}\nsharing: {mig_strategy: mixed}\n")
+    done = _command("--facts", facts, "--settings", settings, "--json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["cluster"]["verdict"]) == (2, "not known")
+    assert [step["not_known"] for step in found["hosts"]["gpu-1"]["steps"] if step["component"] == "mig"] == [True]
+
+
 def test_wrong_input_is_refused_with_exit_code_3_and_wrong_usage_with_64(files: tuple[Path, Path]) -> None:
     facts, settings = files
     settings.write_text("driver: {branch: 580}\n")
     wrong = _command("--facts", facts, "--settings", settings)
     assert wrong.returncode == 3 and "driver.branch" in wrong.stderr and "Traceback" not in wrong.stderr
+    settings.write_text("driver: {branch: '580'}\ncuda: {enabled: true}\ndriver: {branch: '590'}\n")
+    twice = _command("--facts", facts, "--settings", settings)
+    assert twice.returncode == 3 and unnamed(twice.stderr, settings, "'driver'", "lines 1 and 3", "facts.refused") == []
     assert _command("--facts", facts, "--settings", "nowhere.yaml").returncode == 3
     assert _command("--facts", facts).returncode == 64
     assert _command().returncode == 64

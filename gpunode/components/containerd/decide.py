@@ -169,18 +169,18 @@ def _change(desired: Desired, actual: Containerd) -> tuple[RuntimeChange | None,
     writes = change is not None and bool(change.files)
     if overriding := [*overrides(actual, desired.runtimes, in_drop_in)]:
         return change, (
-            f"a drop-in overrides what {actual.config_path} sets: {'; '.join(map(str, overriding))}. Correct that "
-            "drop-in, or remove it (and its import, where it is imported by name), then run again"
+            f"a drop-in overrides what {actual.config_path} sets: {'; '.join(map(str, overriding))}"
+            f". Remedy: correct that drop-in, or remove it (and its import, where it is imported by name), and {RUN}"
         )
     if not writes and (wrong := [*differing(actual, desired.runtimes)]):
         return change, (
-            f"{actual.config_path} is right, but the merged configuration is not: {'; '.join(map(str, wrong))}. Look "
-            "at its `imports` and at `containerd config dump`"
+            f"{actual.config_path} is right, but the merged configuration is not: {'; '.join(map(str, wrong))}"
+            f". Remedy: look at its `imports` and at `containerd config dump`, correct the file that wins, and {RUN}"
         )
     if actual.active and actual.cri_plugin is None and not (writes or actual.stale):
         return change, (
-            "containerd runs, but `ctr plugins ls` does not report its CRI plugin; nothing was changed. Look at "
-            "`journalctl -u containerd` and run again"
+            "containerd runs, but `ctr plugins ls` does not report its CRI plugin; nothing was changed"
+            f". Remedy: look at `journalctl -u containerd` on the node, and {RUN}"
         )
     return change, None
 

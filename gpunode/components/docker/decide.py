@@ -71,8 +71,8 @@ def change(state: Docker, desired: Daemon) -> RuntimeChange | None:
     if writes and (flags := [flag for flag in state.flags if flag in _FLAGS]):
         raise ConfigurationRefused(
             f"dockerd is started with {', '.join(flags)}, and does not start where the file says "
-            f"{', '.join(_FLAGS[flag] for flag in flags)} as well; take the flag out of its unit (or of "
-            "/etc/default/docker), and run again"
+            f"{', '.join(_FLAGS[flag] for flag in flags)} as well. Remedy: take the flag out of its unit (or of "
+            "/etc/default/docker)"
         )
     if not writes and (not reasons or not state.active):
         return None
@@ -82,7 +82,8 @@ def change(state: Docker, desired: Daemon) -> RuntimeChange | None:
         tells_of_cdi(actual) for actual in (state.version, state.daemon_version) if actual
     ):
         expected.append(f"CDI={str(desired.cdi).lower()}")
-    return RuntimeChange(files, text if writes else None, tuple(expected), _act(state, reasons))
+    since = state.default_runtime or ""
+    return RuntimeChange(files, text if writes else None, tuple(expected), _act(state, reasons), since)
 
 
 def act(state: Docker, desired: Daemon) -> Act:
@@ -226,8 +227,8 @@ def _to_come(daemon: Daemon, actual: Docker) -> tuple[RuntimeChange | None, str 
         return None, f"{actual.config_path}: {refusal}"
     if actual.active and not actual.answers:
         return to_come, (
-            "docker runs, but `docker info` gives no answer; nothing was changed. Look at `journalctl -u docker` and "
-            "run again"
+            "docker runs, but `docker info` gives no answer; nothing was changed"
+            f". Remedy: look at `journalctl -u docker` on the node, and {RUN}"
         )
     return to_come, None
 

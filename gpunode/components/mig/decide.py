@@ -19,7 +19,7 @@ from gpunode.base.comparison import (
     finding_message,
     pending,
 )
-from gpunode.base.decision import Decision, Step, bad, behind, is_forbidden
+from gpunode.base.decision import Decision, Step, bad, behind, is_forbidden, target_digest
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.components.mig.boot import NAME, MigBoot, desired_files, lines_of
@@ -117,7 +117,7 @@ class MigChange:
     goals: what is desired of each GPU, wherever its instances stand; said: what becomes of them, for people
     takes: whether anything is taken from a GPU; resets: whether one may be reset
     learns: where instances may stand is known only then: another change comes after it
-    waits: a mode is set, and comes with a reset or a boot
+    waits: a mode is set, and comes with a reset or a boot; target: digest of what is to be reached
     containers: the short IDs of the pods' containers that hold what it takes
     """
 
@@ -130,6 +130,7 @@ class MigChange:
     resets: bool = False
     learns: bool = False
     waits: bool = False
+    target: str = ""
     containers: tuple[str, ...] = ()
 
 
@@ -162,18 +163,20 @@ def decide(desired: Desired, actual: Actual) -> Decision[MigChange]:
     if is_forbidden(cost, desired.allowed, actual.containers):
         waits = f"containers run, and disruption.allow is {desired.allowed.name}"
         findings = tuple(_waiting(item, actual.containers) for item in findings)
+    goals = tuple(each.goal for each in every)
     stops = desired.settings.stop_units
     users = [(each.gpu.index, user) for each in ahead for user in _users(each, actual.mig.holders, stops)]
     change = MigChange(
         layout=layout,
         goal="\n".join(each.record for each in ahead),
         rest="\n".join(each.record for each in every if each not in ahead),
-        goals=tuple(each.goal for each in every),
+        goals=goals,
         said="; ".join(f"GPU {each.gpu.index}: {each.steps}" for each in ahead),
         takes=cost >= Disruption.reset,
         resets=desired.allowed >= Disruption.reset or not actual.containers,
         learns=any(each.learns for each in every),
         waits=any(each.waits for each in every),
+        target=target_digest(*goals, *desired.settings.stop_units, desired.allowed.name),
         containers=tuple(each.container for _, each in users if each.in_pod and each.container),
     )
     decision = Decision(findings, tuple(_steps(ahead, findings, waits, change, desired.allowed)))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
+from gpunode.base.findings import cluster_title
+from gpunode.base.messages import Scope
 from gpunode.fleet.page.view import (
     CAUTION,
     COSTS,
@@ -25,6 +28,7 @@ from gpunode.fleet.page.view import (
 KINDS = (
     Kind("unreachable", "?", "unreachable", "did not answer: nothing is known"),
     Kind("refused", "×", "unsupported", "cannot be what is asked; nothing is done to it"),
+    Kind("would fail", "!", "error", "a run does not do it, and fails by it"),
     Kind("reboot", "B", "reboot", "a step boots the node"),
     Kind("reset", "G", "drift", "a step resets a GPU"),
     Kind("restart", "R", "restart", "a step restarts a service"),
@@ -34,7 +38,7 @@ KINDS = (
     Kind(CAUTION, "i", "caution", "worth to know"),
     Kind("nothing to do", "·", "ok", "as the settings say", is_quiet=True),
 )
-_OTHERS = {"not known": "not known", "nothing to do": "nothing to do", "refused": "refused", "unreachable": "no answer"}
+_OTHERS = ("would fail", "waits", "not known", "nothing to do", "refused", "unreachable")
 _STEPS = {"reboot": "reboot", "reset": "reset", "restart": "restart", "nothing": "step"}
 
 
@@ -42,16 +46,19 @@ def view(document: Mapping[str, Any]) -> View:
     """Return what the page of a plan document shows."""
     call = call_of(document)
     hosts = tuple(_host(name, plan) for name, plan in document["hosts"].items())
+    shown, cluster = hosts, document.get("cluster")
+    if cluster is not None:
+        shown = (replace(_host(cluster_title(cluster["name"]), cluster), scope=Scope.CLUSTER), *hosts)
     verdicts = Counter(plan["verdict"] for plan in document["hosts"].values())
     done = f"{verdicts['can be done']:,} of {counted(len(hosts), 'host')} can be done"
-    others = (f"{words}: {verdicts[each]:,}" for each, words in _OTHERS.items() if verdicts[each])
+    others = (f"{each}: {verdicts[each]:,}" for each in _OTHERS if verdicts[each])
     return View(
         "Plan",
         document.get("inventory"),
-        "; ".join((done, *others)) + ".",
+        "; ".join((done, *others, *(() if cluster is None else (f"the cluster: {cluster['verdict']}",)))) + ".",
         KINDS,
-        columns(hosts),
-        hosts,
+        columns(shown),
+        shown,
         document.get("gpunode"),
         document.get("at"),
         "A run, by host",
@@ -83,7 +90,7 @@ def _items(plan: Mapping[str, Any]) -> Iterator[Item]:
             yield Item(finding["component"], kind, *sides, told=(*why, *_told(finding)))
     for number, step in enumerate(plan["steps"], 1):
         # A document of an earlier version knows no such step.
-        unknown = step.get("not_known", False)
+        unknown, fails = step.get("not_known", False), step.get("fails", False)
         told = {
             "compared": step.get("what"),
             "cause": step.get("cause"),
@@ -91,10 +98,11 @@ def _items(plan: Mapping[str, Any]) -> Iterator[Item]:
             "packages": ", ".join(step["packages"]),
             "drains": "the node is drained before it" if step["drains"] else None,
             "pending": "a run does not do it now: the settings do not allow it, or a person has to"
-            if step["pending"] and not unknown
+            if step["pending"] and not (unknown or fails)
             else None,
         }
-        kind = "not known" if unknown else "pending" if step["pending"] else _STEPS[step["disruption"]]
+        left = "not known" if unknown else "would fail" if fails else "pending" if step["pending"] else None
+        kind = left or _STEPS[step["disruption"]]
         cost = step["disruption"] if step["disruption"] in COSTS else None
         yield Item(
             step["component"],

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.findings import CLUSTER, Finding, FindingClass, cluster_title
 from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.host_names import folded_in_a_line
 from gpunode.base.messages import with_code
@@ -35,7 +35,8 @@ def plan_text(
     for found, names, since in _alike(plans):
         if quiet and isinstance(found, Plan) and not found.is_negative:
             continue
-        who = folded_in_a_line(names, room)
+        cluster = found.cluster if isinstance(found, Plan) else None
+        who = folded_in_a_line(names, room) if cluster is None else cluster_title(cluster)
         told = _silent(who, found) if isinstance(found, Finding) else _lines(who, found, since)
         for line in told:
             # A folded line stands under the text of the first: behind `  3. `, or two columns in.
@@ -93,6 +94,8 @@ def _lines(who: str, found: Plan, since: list[str | None]) -> Iterator[str]:
             yield f"     cause: {step.cause}"
         if step.packages:
             yield f"     packages: {', '.join(step.packages)}"
+    if found.known_after_run:
+        yield f"  only the run finds out: {'; '.join(found.known_after_run)}"
     for caution in found.cautions:
         yield with_code(f"  caution: {caution.component}: {caution.reason}; {caution.remedy}", caution.code)
 
@@ -102,7 +105,8 @@ def _headline(found: Plan) -> str:
     if unknown == len(found.steps):
         return f"{unknown} not known, nothing else to do" if unknown and not found.refusals else found.verdict
     now = not all(step.pending for step in found.steps)
-    said = f"{found.verdict}, disruption: {found.disruption.name}" if now else "nothing that a run does now"
+    does = f"disruption: {found.disruption.name}" if now else "nothing that a run does now"
+    said = f"{found.verdict}, {does}"
     return f"{said}, {unknown} not known" if unknown else said
 
 
@@ -114,7 +118,8 @@ def _step(number: int, step: PlannedStep, since: str | None) -> str:
         "not known" if step.not_known and not step.desired else None,
         f"disruption: {step.disruption.name}" if step.disruption else None,
         "drains the node" if step.drains else None,
-        f"PENDING: a run does not do it now{waits}" if step.pending and not step.not_known else None,
+        "WOULD FAIL: a run does not do it, and fails by it" if step.fails else None,
+        f"PENDING: a run does not do it now{waits}" if step.pending and not (step.not_known or step.fails) else None,
     ]
     said = f"  {number}. {step.component}: {step.action} ({'; '.join(filter(None, details))})"
     # What waits is told with what explains it, as drift does.
@@ -122,10 +127,18 @@ def _step(number: int, step: PlannedStep, since: str | None) -> str:
 
 
 def _totals(plans: Mapping[str, Plan | Finding]) -> str:
-    counts = verdicts(plans)
-    return f"{len(plans):,} nodes: " + ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
+    counts, cluster = verdicts(plans), plans.get(CLUSTER)
+    nodes = len(plans) - (cluster is not None)
+    said = f"{nodes:,} node{'' if nodes == 1 else 's'}: "
+    said += ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
+    return (
+        f"{said}; {cluster_title(cluster.cluster)}: {cluster.verdict}"
+        if isinstance(cluster, Plan) and cluster.cluster
+        else said
+    )
 
 
 def verdicts(plans: Mapping[str, Plan | Finding]) -> dict[str, int]:
     """Return verdict -> how many nodes have it; unreachable where there is none."""
-    return dict(Counter("unreachable" if isinstance(each, Finding) else each.verdict for each in plans.values()))
+    nodes = [each for name, each in plans.items() if name != CLUSTER]
+    return dict(Counter("unreachable" if isinstance(each, Finding) else each.verdict for each in nodes))

@@ -103,6 +103,7 @@ def cautions(settings: Settings, machine: Machine, today: date | None = None) ->
         *boot.boot_cautions(settings, machine.operating_system, machine.boot),
         *podman.podman_cautions(settings, machine),
         *runtimes.toolkit_cautions(settings, machine),
+        *runtimes.containerd_cautions(settings),
         *slurm.slurm_cautions(settings, machine),
         *dcgm.dcgm_cautions(settings, machine),
         *kubelet.kubelet_cautions(settings, machine.kubelet),

@@ -83,8 +83,9 @@ def _not_offered(settings: Settings, machine: Machine) -> Iterator[dict[str, str
 def _is_read(settings: Settings, machine: Machine, label: str) -> bool:
     """Say whether the node has gpunode's repository as the settings ask for it."""
     repository = package_repository(settings, machine.operating_system, label) if label else None
-    present = dict(machine.applied.present).get(repository.path) if repository else None
-    return bool(repository and present) and present.sha256 == sha256(repository.text.encode()).hexdigest()
+    if repository is None or (present := dict(machine.applied.present).get(repository.path)) is None:
+        return False
+    return present.sha256 == sha256(repository.text.encode()).hexdigest()
 
 
 def _packages(settings: Settings, machine: Machine) -> Iterator[tuple[str, str, str | None, str, str | None]]:
