@@ -30,7 +30,7 @@ NOT_OFFERED = RefusalMessage(
     component="{component}",
     reason="{setting} is {desired}, and the node's package lists have {named} at {offered}",
     source="{command} {package} on the node, whose lists were read in the last 24 hours",
-    remedy="set {setting} to a version that they have, or give the node a repository that has {desired}",
+    remedy="set {setting} to a version that they have, or give the node a repository that has it",
 )
 MAY_NOT_BE_OFFERED = CautionMessage(
     "version-may-not-be-offered",
@@ -62,8 +62,8 @@ def _not_offered(settings: Settings, machine: Machine) -> Iterator[dict[str, str
         actual = [version for each, version in machine.available if each == name]
         if any(satisfies(version, rule) for version in (*actual, *filter(None, (installed,)))):
             continue
-        # Of a repository that the node does not read yet its lists say nothing; of no package: nobody could ask them.
-        if not actual and not (machine.available and _is_read(settings, machine, label)):
+        # What a repository has that the node does not read yet, only the run finds out.
+        if not (machine.available and (_is_read(settings, machine, label) if label else actual)):
             continue
         component, is_cuda = setting.partition(".")[0], setting == "cuda.version"
         if is_cuda:
@@ -94,10 +94,8 @@ def _packages(settings: Settings, machine: Machine) -> Iterator[tuple[str, str, 
     source, flavour = driver_source(settings, system, machine.boot), chosen_flavour(settings, machine.pci.gpus, system)
     # Of a module stream that is not enabled nothing is listed; an archive's own driver is judged by `archive`.
     if source is not None and driver.source == "cuda-repository" and not module_stream(driver, source, flavour):
-        setting, listed = (
-            "driver.version" if driver.version else "driver.branch",
-            {name for name, _ in machine.available},
-        )
+        setting = f"driver.{'version' if driver.version else 'branch'}"
+        listed = {name for name, _ in machine.available}
         for name, rule in package_set(driver, source, flavour, machine.pci.fabric, machine.boot).items():
             if rule and name in listed:
                 yield setting, name, rule, "cuda", dict(machine.driver.packages).get(name)
