@@ -87,8 +87,8 @@ def refuse_held(node_of: Settings | None, containers: Collection[str]) -> None:
     if stays:
         raise OperationRefused(
             f"mig: pods of DaemonSet {', '.join(map(str, stays))} hold GPUs of node {name}, and labels that are not "
-            f"gpunode's keep them there ({NFD} of node feature discovery, for example); nothing was changed. "
-            f"Have the DaemonSet select the node by {PRESENT} as well, which gpunode takes off for the change (its own "
+            f"gpunode's keep them there ({NFD} of node feature discovery, for example); nothing was changed. Remedy: "
+            f"have the DaemonSet select the node by {PRESENT} as well, which gpunode takes off for the change (its own "
             f"release: device_plugin.values = {{'nodeSelector': {{'{PRESENT}': 'true'}}}}), and run again"
         )
 
