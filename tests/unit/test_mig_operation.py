@@ -21,13 +21,16 @@ from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig import MigBoot as MigBootFact
 from gpunode.facts.transaction import TransactionJournal
+from gpunode.fleet import plan_cluster
+from gpunode.kubernetes.device_plugin.cluster import Cluster
 from gpunode.operations import mig as operation
 from gpunode.settings import settings_from
 from gpunode.settings.mig import MigSettings
 from gpunode.system.running_boot import RECORD as REBOOTS
 from gpunode.system.transaction import Journal
+from tests.support import mig_in_cluster
 from tests.support.messages import unnamed
-from tests.support.mig_target import DECLARATION, FILES, H100, MIXED, OWN, RECORD, boot_of, gpu
+from tests.support.mig_target import DECLARATION, FILES, H100, MIXED, OWN, RECORD, boot_of, gpu, node_with
 from tests.support.simulated_host import Host, commands
 from tests.support.verify import GOOD
 
@@ -193,3 +196,16 @@ def test_a_process_on_the_gpu_refuses_the_change_before_anything_is_begun(ask: A
     holder = Holder("GPU-0", 4615, "trainer", "root", unit="trainer.service")
     assert ask(gpu(0, DISABLED), holders=(holder,)) == []
     assert unnamed(ask.host.refusals[0], "4615", "trainer.service", "mig.stop_units", "nothing was changed") == []
+
+
+@pytest.mark.parametrize("by_discovery", [True, False])
+def test_the_plan_names_the_daemonset_by_which_the_run_refuses_the_change(by_discovery: bool) -> None:
+    there = mig_in_cluster.Cluster(mig_in_cluster.ASKED, mig_in_cluster.PLUGIN)
+    there.labels |= {"feature.node.kubernetes.io/pci-10de.present": "true"} if by_discovery else {}
+    holder = Holder("GPU-0", 7, "p", "root", container=mig_in_cluster.container("nvdp-x")[:12], in_pod=True)
+    off = gpu(0, DISABLED)
+    node = replace(node_with(off, boot=MigBoot()), mig=Mig("ok", None, (off,), (holder,)))
+    cluster = Cluster(mig_in_cluster.ASKED.kubernetes, mig_in_cluster.ASKED.proxy, there)
+    rows = list(plan_cluster._stays(mig_in_cluster.ASKED, node, "gpu-1", cluster))
+    assert [row.fails for row in rows] == [True] * by_discovery
+    assert all(unnamed(str(row.cause), "plugin/nvdp", "nvidia.com/gpu.present") == [] for row in rows)
