@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 
 from gpunode.base import tables, versions
-from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessage
+from gpunode.base.verdicts import Refusal, RefusalMessage
 from gpunode.components.containerd.decide import desired_of as containerd_of
 from gpunode.components.driver.flavour import chosen_flavour
 from gpunode.components.runtime_packages import docker_packages
@@ -32,29 +32,12 @@ NOT_OFFERED = RefusalMessage(
     source="{command} {package} on the node, whose lists were read in the last 24 hours",
     remedy="set {setting} to a version that they have, or give the node a repository that has it",
 )
-MAY_NOT_BE_OFFERED = CautionMessage(
-    "version-may-not-be-offered",
-    "The node's package lists do not have the desired version of a package, and may be out of date.",
-    component="{component}",
-    reason="{setting} is {desired}, and the node's package lists, read more than 24 hours ago, have {named} at "
-    "{offered}",
-    source="{command} {package} on the node",
-    remedy="refresh the lists on the node and plan again; where they still lack it, set {setting} to a version "
-    "that they have",
-    detail="The run refreshes the lists, and fails before it installs anything where they still lack the version.",
-)
 
 
 def offered_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     """Refuse a version that lists which were read today do not have. The settings are those of `resolve_for_os`."""
     if machine.lists_age is not None and machine.lists_age <= _FRESH:
         yield from (NOT_OFFERED(**values) for values in _not_offered(settings, machine))
-
-
-def offered_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
-    """Warn of a version that older lists do not have."""
-    if machine.lists_age is not None and machine.lists_age > _FRESH:
-        yield from (MAY_NOT_BE_OFFERED(**values) for values in _not_offered(settings, machine))
 
 
 def _not_offered(settings: Settings, machine: Machine) -> Iterator[dict[str, str]]:
