@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from gpunode.base.decision import Decision, Step, behind, is_forbidden, marked
+from gpunode.base.decision import Decision, Step, bad, behind, is_forbidden, marked
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.components.containerd import decide as containerd
@@ -17,6 +17,7 @@ from gpunode.components.dcgm import drop_ins as dcgm_files
 from gpunode.components.docker import decide as docker
 from gpunode.components.driver import decide as driver
 from gpunode.components.driver.flavour import wanted_driver
+from gpunode.components.driver.loading import MODULE_ON_DISK
 from gpunode.components.driver.sides import Actual, desired
 from gpunode.components.imex import decide as imex
 from gpunode.components.kubelet import decide as kubelet
@@ -136,8 +137,14 @@ def _mps(settings: Settings, node: Node) -> Decision[Any]:
     desired, allowed = settings.mps, Disruption[settings.disruption.allow]
     every = daemons(desired, range(len(node.pci.gpus))) if desired.enabled else ()
     by_plugin = settings.kubernetes.enabled and settings.sharing.strategy == "mps"
-    to_be = mps.Desired(every, desired, allowed, by_plugin)
+    # Without the control program a run can only bring it with a driver.
+    comes = node.mps.program is None and bool(every) and settings.driver.installs and _driver_comes(settings, node)
+    to_be = mps.Desired(every, desired, allowed, by_plugin, comes)
     return mps.decide(to_be, node.mps, node.gpus.gpus, node.plugin_mps.mps_processes)
+
+
+def _driver_comes(settings: Settings, node: Node) -> bool:
+    return any(item.code == MODULE_ON_DISK.code for item in bad(*_driver(settings, node).findings))
 
 
 def _mig(settings: Settings, node: Node) -> Decision[Any]:
