@@ -172,10 +172,10 @@ def ended(node: BrokenNode, data: dict[str, Any]) -> Ended:
             node.mend(parts)
         return True, CommandOutput([])
 
-    def seen(*arguments: Any) -> tuple[Finding, ...]:
+    def seen(*arguments: Any, **named: Any) -> tuple[Finding, ...]:
         of = {
             item: (item.component, item.what) in settled and _deploy_of(item.component) in {*at_work, None}
-            for item in judge(*arguments)
+            for item in judge(*arguments, **named)
         }
         return tuple(replace(item, finding_class=FindingClass.OK) if done else item for item, done in of.items())
 
