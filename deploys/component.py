@@ -21,7 +21,7 @@ from pyinfra.context import ctx_host
 from gpunode.base import tables
 from gpunode.base.disruption import Drain
 from gpunode.base.reading import Unknown
-from gpunode.base.run_context import Slot
+from gpunode.base.run_context import RETRIES, Slot
 from gpunode.base.tables.sources import Distribution
 from gpunode.facts.node import Machine as MachineFact
 from gpunode.facts.node import Node as NodeFact
@@ -168,6 +168,7 @@ def _own() -> Settings:
         # Copied first: whoever changes a value within them has changed them.
         found = settings_from(ours)
         # The nodes of its IMEX domain are found among all hosts of the inventory.
+        RETRIES.set(ctx_host.get(), found.disruption.retry)
         run.settings = copy.deepcopy(ours), in_domain(found, everyone()[host.name]) if found.imex.enabled else found
     return run.settings[1]
 

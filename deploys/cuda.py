@@ -18,7 +18,7 @@ def cuda() -> None:
     chosen = resolved.cuda
     if not chosen.enabled:
         return
-    desired = desired_of(resolved, node().operating_system)
+    desired = desired_of(resolved)
     if chosen.source == "runfile":
         _runfile(desired)
     else:
@@ -26,12 +26,12 @@ def cuda() -> None:
             toolkits.none_half_installed(name="Undo a CUDA runfile that was interrupted", desired=desired)
         elif decide(desired, node().cuda).refusal:
             toolkits.none_half_installed(name="Refuse what is in CUDA's way", desired=desired)
-        _packages(chosen)
+        _packages(chosen, desired)
     toolkits.linked(name=f"Point /usr/local/cuda at {chosen.version}", desired=desired)
     own_file(profile_path(resolved), keep="Put CUDA on the PATH", remove="Take CUDA off the PATH")
 
 
-def _packages(chosen: CudaSettings) -> None:
+def _packages(chosen: CudaSettings, toolkit: Desired) -> None:
     desired: dict[str, str | None] = {"cuda": chosen.version}
     repository = ""
     if chosen.source == "cuda-repository":
@@ -42,6 +42,7 @@ def _packages(chosen: CudaSettings) -> None:
         family=distribution().family,
         desired=desired,
         repository=repository,
+        lost=lambda: toolkits.lost_files(toolkit),
     )
 
 

@@ -131,7 +131,7 @@ def _packages(desired: Desired, source: DriverSource) -> None:
         branch_change=chosen.allow_branch_change,
         rollback=chosen.rollback,
         kernel=machine.boot.next_release,
-        headers=machine.boot.next_kernel is None or machine.boot.next_kernel.headers,
+        target=desired.target(machine.boot, machine.driver),
         source=source,
         stream=module_stream(chosen, source, desired.flavour),
         proof=_proof(),
@@ -191,6 +191,7 @@ def _runfile(desired: Desired) -> None:
         dkms=chosen.dkms,
         rollback=chosen.rollback,
         kernel=machine.boot.next_release,
+        target=desired.target(machine.boot, machine.driver),
         proof=_proof(),
         drain=_drain(),
     )

@@ -56,6 +56,7 @@ def _packages(desired: ToolkitSettings) -> None:
         one_version=True,
         repository="toolkit",
         replaces=LEGACY if desired.migrate else (),
+        lost=container_toolkit.lost_programs,
     )
     if desired.hold:
         container_toolkit.held(name="Hold the container toolkit", family=family)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from gpunode.base import tables
-from gpunode.base.probe import Shared, shell_text
+from gpunode.base.probe import Probe, Shared, shell_text
 from gpunode.components import runtime_packages
 from gpunode.components.dcgm.state import GLOB as DCGM_GLOB
 from gpunode.components.runtime_packages import RUNTIMES
 from gpunode.facts.base import NodeFact
 from gpunode.facts.families import by_manager, dnf, dnf5, pacman, zypper
-from gpunode.packages import deb, keyring
+from gpunode.packages import deb, keyring, outdated_services
 from gpunode.packages.driver_packages.names import GLOBS, KERNEL_GLOBS
 
 # dpkg's globs of the driver catch the container toolkit, too.
@@ -52,3 +52,13 @@ class Keyrings(NodeFact[keyring.Keyrings]):
 
     probe = shell_text("packages/keyrings", shared=(Shared(keyring.PRIMARY_KEYS),))
     parse = staticmethod(keyring.parse_keyrings)
+
+
+class OutdatedServices(NodeFact[outdated_services.OutdatedServices]):
+    """Read which services use files that a package replaced, where a package changed within some minutes."""
+
+    parse = staticmethod(outdated_services.parse_outdated_services)
+
+    def command(self, minutes: int) -> Probe:  # type: ignore[override]
+        """Return the probe."""
+        return Probe([(None, shell_text("packages/outdated_services", MINUTES=str(minutes)))])

@@ -46,6 +46,14 @@ def complete_or_nothing(path: Path) -> Iterator[Path]:
     partial.rename(path)
 
 
+def link(source: Path, target: Path) -> None:
+    """Make a hard link of a file, or a copy where the file system has no hard links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
 def mark_used(*folders: Path) -> None:
     """Note that the folders are in use today."""
     for folder in folders:

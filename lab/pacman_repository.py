@@ -7,7 +7,6 @@ a node moves on by another line in its mirrorlist.
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import subprocess
 import tempfile
@@ -17,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from gpunode.lab.cache import locked
+from gpunode.lab.cache import link, locked
 from gpunode.lab.errors import LabError
 from gpunode.lab.packages.containerd import build_containerd_io
 from gpunode.lab.packages.cuda import cuda_packages
@@ -243,7 +242,7 @@ def build_pacman_mirror(cache: Path, mirror: Path, tools: Path, report: Report) 
                 place.mkdir(parents=True)
                 for file in (built[package.filename] for package in group):
                     for path in (file, file.with_name(f"{file.name}.sig")):
-                        _link(path, place / path.name)
+                        link(path, place / path.name)
             shutil.copyfile(key, draft / "secret.asc")
             done = run_in(tools, draft, _INDEX, fingerprint=fingerprint)
             if done.returncode:
@@ -256,10 +255,3 @@ def build_pacman_mirror(cache: Path, mirror: Path, tools: Path, report: Report) 
                 there.rename(Path(name) / "old")
             draft.rename(there)
         report(f"pacman mirror: done in {time.monotonic() - started:.0f} s")
-
-
-def _link(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import subprocess
 import tempfile
@@ -12,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpunode.lab.cache import locked
+from gpunode.lab.cache import link, locked
 from gpunode.lab.errors import LabError
 from gpunode.lab.packages.archive import Archive, archives
 from gpunode.lab.packages.built_driver import built_driver_packages
@@ -143,7 +142,7 @@ def _place(packages: list[Deb], store: Path, folders: list[Path]) -> None:
     for package in packages:
         built = build_deb(package, store)
         for folder in folders:
-            _link(built, folder / package.filename)
+            link(built, folder / package.filename)
 
 
 def _place_runfiles(files: list[RunfileFixture], folder: Path) -> None:
@@ -151,14 +150,6 @@ def _place_runfiles(files: list[RunfileFixture], folder: Path) -> None:
         path = folder / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(file.content)
-
-
-def _link(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        # Some file systems know no hard links.
-        shutil.copyfile(source, target)
 
 
 def _flat_folders(draft: Path) -> list[Path]:

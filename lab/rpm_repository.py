@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
 import subprocess
 import tempfile
 import time
@@ -12,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpunode.lab.cache import locked
+from gpunode.lab.cache import link, locked
 from gpunode.lab.errors import LabError
 from gpunode.lab.packages.containerd import build_containerd_io
 from gpunode.lab.packages.cuda import cuda_packages
@@ -269,7 +267,7 @@ def _fill(draft: Path, built: Mapping[str, Sequence[Path]], distribution: RpmDis
         cuda = list(map(cuda_folder, distribution.worlds)) if kind == "cuda" else []
         for folder in [*driver, *cuda] or [places[kind]]:
             for path in paths:
-                _link(path, draft / folder)
+                link(path, draft / folder / path.name)
 
 
 def _write_modules(draft: Path, distribution: RpmDistribution) -> str:
@@ -280,10 +278,3 @@ def _write_modules(draft: Path, distribution: RpmDistribution) -> str:
             (draft / cuda_folder(name) / "modules.yaml").write_text(text)
             modular.append(cuda_folder(name))
     return " ".join(modular)
-
-
-def _link(path: Path, folder: Path) -> None:
-    try:
-        os.link(path, folder / path.name)
-    except OSError:
-        shutil.copyfile(path, folder / path.name)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from pyinfra import host
-from pyinfra.api import StringCommand
 
 from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
@@ -16,7 +15,7 @@ from gpunode.components.containerd.editor import NVIDIA_RUNTIME
 from gpunode.components.containerd.merged import needs_restart, running_digest
 from gpunode.facts.containerd import Containerd
 from gpunode.operations.failure import node_operation, require
-from gpunode.operations.runtime import Program, changed, missing, ready, to_carry_out
+from gpunode.operations.runtime import Program, changed, forecast, ready, to_carry_out
 
 PROGRAM = Program(
     name="containerd",
@@ -37,9 +36,7 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
     yield from ready(PROGRAM)
     state = require(host.get_fact(Containerd), "containerd's state")
     if state.version is None:
-        if host.state is not None and host.state.is_executing:
-            raise missing(PROGRAM, state.binary)
-        yield StringCommand("true")  # A forecast: an earlier operation installs the package.
+        yield from forecast(PROGRAM, bool(desired.packages), state.binary)
         return
     as_desired = f"containerd runs with default runtime {state.default_runtime}"
     decision = decide_configuration(desired, state)
@@ -51,13 +48,18 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
         PROGRAM,
         change,
         texts,
-        since=f"{state.configured_at} {state.unit_written_at}",
         loaded=running_digest(state),
         needs=NVIDIA_RUNTIME if desired.runtimes.nvidia else "",
         drain=drain if needs_restart(state, change) else None,
         config=state.config_path,
         binary=state.binary or "containerd",
     )
+
+
+def lost() -> tuple[str, ...]:
+    """Return the path of containerd's program where it is lost, if it was installed."""
+    state = require(host.get_fact(Containerd), "containerd's state")
+    return () if state.version is not None else ("/usr/bin/containerd",)
 
 
 def packages_wait(desired: Desired) -> str | None:

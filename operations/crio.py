@@ -40,7 +40,6 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
         PROGRAM,
         change,
         {path: dict(state.files or ()).get(path)},
-        since=state.default_runtime or "",
         needs=NVIDIA if desired.runtimes.nvidia else "",
         drain=drain if change.act == "restart" and state.active else None,
         config=path,

@@ -8,7 +8,7 @@ from typing import Any
 from pyinfra import host
 
 from gpunode.base.shell_file import script_file
-from gpunode.components.cuda.decide import LINK, Desired, Install, Link, decide, decide_link
+from gpunode.components.cuda.decide import LINK, Desired, Install, Link, decide, decide_link, lost
 from gpunode.components.cuda.state import CudaToolkits as State
 from gpunode.components.runfile import CUDA_LOG, FOLDER, Runfile
 from gpunode.facts.cuda import CudaToolkits
@@ -16,7 +16,7 @@ from gpunode.operations.failure import OperationRefused, change_now, node_operat
 from gpunode.operations.runfile import fetch_command
 from gpunode.operations.runfile_scripts import INSTALLER
 from gpunode.operations.script import script_command
-from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
+from gpunode.operations.transaction import Transaction, refuse_failed, settled, transaction_command
 
 CUDA = Transaction("cuda", INSTALLER + script_file("owned", "cuda"))
 
@@ -46,12 +46,11 @@ def installed(desired: Desired, file: Runfile, proxies: Mapping[str, str]) -> It
     if change is None:
         host.noop(f"installed: CUDA {desired.release}")
         return
-    target = target_digest(file.name, file.sha256)
-    refuse_failed(CUDA, target)
+    refuse_failed(CUDA, change.target)
     yield fetch_command(file, proxies, "cuda.runfile_sha256")
     yield transaction_command(
         CUDA,
-        target,
+        change.target,
         runfile=file.path,
         sha256=file.sha256,
         runfiles=FOLDER,
@@ -61,6 +60,11 @@ def installed(desired: Desired, file: Runfile, proxies: Mapping[str, str]) -> It
         toolkit=desired.home,
         dashed=desired.version.replace(".", "-"),
     )
+
+
+def lost_files(desired: Desired) -> tuple[str, ...]:
+    """Return which files of installed packages a run brings back."""
+    return lost(desired, _state())
 
 
 _LINK = script_file("cuda_link")

@@ -26,7 +26,7 @@ def services(desired: Desired) -> Iterator[Any]:
     state: Dcgm = require(host.get_fact(DcgmFact), "the state of DCGM")
     decision, going = decide(desired, state), gone(desired, state)
     if decision.refusal is not None:
-        raise OperationRefused(f"dcgm: {decision.refusal}; nothing was changed")
+        raise OperationRefused(f"dcgm: nothing was changed: {decision.refusal}")
     for unit, path in FILES.items():
         if unit not in desired.units:
             keeps(path, None)

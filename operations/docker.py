@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from pyinfra import host
-from pyinfra.api import StringCommand
 
 from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
@@ -15,7 +14,7 @@ from gpunode.components.docker.editor import NVIDIA_RUNTIME
 from gpunode.components.docker.state import Docker as State
 from gpunode.facts.docker import Docker
 from gpunode.operations.failure import node_operation, require
-from gpunode.operations.runtime import Program, changed, missing, ready, to_carry_out
+from gpunode.operations.runtime import Program, changed, forecast, ready, to_carry_out
 
 PROGRAM = Program(
     name="docker",
@@ -36,9 +35,7 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
     yield from ready(PROGRAM)
     state = require(host.get_fact(Docker), "docker's state")
     if state.daemon_version is None:
-        if host.state is not None and host.state.is_executing:
-            raise missing(PROGRAM, state.binary)
-        yield StringCommand("true")  # a forecast: the package comes with an operation before this one
+        yield from forecast(PROGRAM, desired.installs, state.binary)
         return
     decision = decide_configuration(desired, state)
     said = f"docker runs with default runtime {state.default_runtime}" if state.active else "its file is right"
@@ -51,7 +48,6 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
         PROGRAM,
         change,
         read,
-        since=state.default_runtime or "",
         needs=NVIDIA_RUNTIME if desired.daemon.nvidia else "",
         drain=drain if change.act == "restart" else None,
         config=state.config_path,
@@ -68,6 +64,12 @@ def _told(state: State, act: str) -> str:
         return "docker is restarted; no container runs"
     kept = "live-restore keeps them running" if state.live_restore else "they end, for live-restore is off"
     return f"docker is restarted under {state.containers} running containers: {kept}"
+
+
+def lost() -> tuple[str, ...]:
+    """Return the paths of docker's daemon where it is lost, if it was installed."""
+    state = require(host.get_fact(Docker), "docker's state")
+    return () if state.daemon_version is not None else ("/usr/bin/dockerd", "/usr/sbin/dockerd")
 
 
 def packages_wait(desired: Desired) -> str | None:

@@ -17,11 +17,12 @@ from pyinfra.api.state import BaseStateCallback
 
 from gpunode.base.run_context import Slot
 from gpunode.facts.boot import RunningBoot as RunningBootFact
+from gpunode.fleet import run_end
 from gpunode.fleet.run.events import stops
 from gpunode.kubernetes.drain import WAVE
 from gpunode.kubernetes.drain.commands import Drain
 from gpunode.kubernetes.drain.session import DrainError, Session
-from gpunode.kubernetes.nodes.cordon import Cordon
+from gpunode.kubernetes.nodes.cordon import Cordon, left_by_run
 from gpunode.operations.control_plane import runner
 from gpunode.operations.failure import OperationRefused, failed, node_operation, require
 from gpunode.operations.phase import is_executing
@@ -156,6 +157,7 @@ def _empty(state: State, host: Host, session: Session, reason: str, by_earlier: 
         session.empty(reason)
     except DrainError as error:
         return failed(host, str(error))
+    run_end.note(host, cordon=left_by_run(session.node, reason))
     return True
 
 
@@ -167,5 +169,6 @@ def _give_back(state: State, host: Host, session: Session, boot_id: str) -> bool
     _run(state).emptied.discard(session.node)
     _run(state).cordoned.discard(session.node)
     _run(state).sessions.pop(host.name, None)
+    run_end.note(host, cordon=None)
     host.log(f"node {session.node} takes pods again" if lifted else f"the cordon of {session.node} is not gpunode's")
     return True

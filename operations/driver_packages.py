@@ -24,7 +24,7 @@ from gpunode.operations.driver_transaction import DRIVER, driver_transaction, dr
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.families import FAMILIES, DriverChange
 from gpunode.operations.keeping import noted_command
-from gpunode.operations.transaction import refuse_failed, settled, target_digest, transaction_command
+from gpunode.operations.transaction import refuse_failed, settled, transaction_command
 from gpunode.packages.apt_archive import ArchiveError, whole_archive
 from gpunode.packages.driver_packages.choice import NotInstallable, Offers, chosen, come_along, module_behind
 from gpunode.packages.driver_packages.installed import taken_away
@@ -41,8 +41,8 @@ def installed(
     rollback: str,
     kernel: str | None,
     source: DriverSource,
+    target: str = "",
     proof: str = "loaded",
-    headers: bool = True,
     stream: str = "",
     migrate: bool = False,
     drain: Drain | None = None,
@@ -55,7 +55,7 @@ def installed(
     + kernel: release of the kernel for which the module must be there afterwards; None: the running one
     + source: where they come from, whose list must be refreshed where gpunode wrote its entry. Of a distribution's
       archive nothing else is in apt's sight
-    + headers: whether that kernel's headers were there when the run began
+    + target: digest of what is to be reached (Desired.target)
     + proof: what is asked of the change: that the module is `loaded`, or on `disk`, or of the `packages` alone
     + stream: the module stream that holds them (MODULE:STREAM), where the repository has streams
     + migrate: whether a driver of NVIDIA's .run installer may be replaced; without it preflight has refused the node
@@ -104,17 +104,14 @@ def installed(
         resolved = chosen(desired, present, offers.available, unversioned_packages(source, desired))
     except NotInstallable as error:
         raise OperationRefused(
-            f"driver: {error}; nothing was changed. Set driver.version, driver.branch or driver.flavour to one that is "
-            f"there, or {family.otherwise}"
+            f"driver: {error}; nothing was changed. Remedy: set driver.version, driver.branch or driver.flavour to one "
+            f"that is there, or {family.otherwise}"
         ) from error
     behind = module_behind(source, desired, offers.available)
     if behind is not None and behind.package not in present:
-        raise OperationRefused(f"driver: {behind.reason(source)}; nothing was changed. To go on, {behind.remedy()}")
+        raise OperationRefused(f"driver: {behind.reason(source)}; nothing was changed. Remedy: {behind.remedy()}")
     upstream = next(versions.upstream(resolved[name]) for name, rule in desired.items() if rule)
-    # Headers that came since are a new try.
-    lacking = () if headers else (f"{kernel} without headers",)
-    target = target_digest(*(f"{name}={version}" for name, version in sorted(resolved.items())), *lacking)
-    refuse_failed(transaction, target)
+    refuse_failed(transaction, target, upstream)
     along = come_along(others, offers.available, upstream, branch, moved=moved, clash=source.family == "apt")
     going = dict.fromkeys([*obsolete, *(name for name, version in along.items() if version is None)])
     change = family.bound(
@@ -140,7 +137,7 @@ def installed(
     )
     if refused is not None:
         reason, remedy = refused
-        raise OperationRefused(f"driver: {reason}; nothing was changed. To go on, {remedy}")
+        raise OperationRefused(f"driver: {reason}; nothing was changed. Remedy: {remedy}")
     expected = [f"{name}={version}" for name, version in sorted(resolved.items())]
     arguments = [*(f"{name}={version}" for name, version in change.coming.items()), *(f"{name}-" for name in going)]
     yield from emptied_for_driver(drain, upstream)

@@ -11,6 +11,7 @@ from typing import Any
 
 from pyinfra import host
 
+from gpunode.base.decision import target_digest
 from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.folding import shortened
 from gpunode.components.driver.loading import removal_waits
@@ -18,7 +19,7 @@ from gpunode.facts.driver import Driver
 from gpunode.operations.driver_transaction import driver_transaction, driver_variables, emptied_for_driver
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.families import FAMILIES, DriverChange
-from gpunode.operations.transaction import refuse_failed, settled, target_digest, transaction_command
+from gpunode.operations.transaction import settled, transaction_command
 from gpunode.packages.driver_packages.names import belongs
 from gpunode.packages.driver_packages.simulation import Simulation
 
@@ -49,7 +50,6 @@ def removed(family: str, rollback: str, allowed: bool, drain: Drain | None = Non
         state = manager.state()
     going = sorted(state.driver)
     target = target_digest("absent", *(f"{name}={version}" for name, version in sorted(state.driver.items())))
-    refuse_failed(transaction, target)
     change = DriverChange({}, going, "")
     if going:
         refuse_more_than_the_driver(going, manager.simulation(change))
@@ -76,6 +76,6 @@ def refuse_more_than_the_driver(going: Sequence[str], simulation: Simulation) ->
     if simulation.errors or others:
         what = shortened("; ".join(simulation.errors)) or f"{', '.join(others[:8])} would go or come with them"
         raise OperationRefused(
-            f"driver: its packages cannot be removed alone: {what}; nothing was changed. Look at what needs "
-            f"{', '.join(going[:3])} on the node, and remove it yourself if it is to go"
+            f"driver: its packages cannot be removed alone: {what}; nothing was changed"
+            f". Remedy: look at what needs {', '.join(going[:3])} on the node, and remove it yourself if it is to go"
         )

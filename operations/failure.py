@@ -19,6 +19,7 @@ from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.operation import OperationMeta, PyinfraOperation
 from pyinfra.context import ctx_host
 
+from gpunode.base.comparison import RUN_AGAIN
 from gpunode.base.decision import Decision
 from gpunode.base.errors import in_words
 from gpunode.base.explanations import ENDING
@@ -119,7 +120,7 @@ def require(reading: T | Unknown, what: str) -> T:
     """Return `reading`; raise OperationRefused where the node did not answer."""
     if isinstance(reading, Unknown):
         raise OperationRefused(
-            f"{what} is unknown ({reading.reason}); nothing was changed. Look at the node, run again."
+            f"{what} is unknown ({reading.reason}); nothing was changed. Remedy: look at the node, and {RUN_AGAIN}"
         )
     return reading
 

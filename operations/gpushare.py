@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
 
+from gpunode.base.decision import target_digest
 from gpunode.base.shell_file import script_file
 from gpunode.facts.scheduler import Scheduler
 from gpunode.kubernetes.gpushare.configuration import FOLDER, Extender
@@ -27,7 +28,7 @@ from gpunode.operations.failure import OperationRefused, failed, node_operation,
 from gpunode.operations.keeping import digest_as_read, digest_of_text
 from gpunode.operations.script import encoded
 from gpunode.operations.shared_once import once_per_run
-from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
+from gpunode.operations.transaction import Transaction, refuse_failed, settled, transaction_command
 from gpunode.settings.gpushare import GpushareSettings
 from gpunode.settings.repositories import ProxySettings
 

@@ -118,6 +118,7 @@ def _state(desired: Desired) -> tuple[Imex, DriverState] | None:
     if is_executing():
         raise OperationRefused(
             "imex: nvidia-imex is not installed; it comes with the driver of NVIDIA's repository, for GPUs whose "
-            "NVLink reaches other machines. Nothing was changed"
+            "NVLink reaches other machines; nothing was changed. Remedy: install it at the driver's version, or set "
+            "imex.enabled = False"
         )
     return None

@@ -12,8 +12,7 @@ from gpunode.facts.boot import INITRAMFS, LOOKED_INTO
 from gpunode.facts.boot import Boot as BootFact
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.files import write_command
-from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
-from gpunode.system.boot import Boot
+from gpunode.operations.transaction import Transaction, refuse_failed, settled, transaction_command
 
 _REBUILD = Transaction("initramfs", INITRAMFS + script_file("initramfs"))
 
@@ -29,27 +28,16 @@ def without_nouveau(blacklist: str) -> Iterator[Any]:
     stale = boot.with_nouveau
     if stale:
         # A newer blacklist or image is a new try: whatever stood in the way may be gone.
-        written = (line for line in _images(boot) if line.split(" ")[0] in stale)
-        target = target_digest(*written, str(boot.blacklist_written))
-        refuse_failed(_REBUILD, target)
-        yield transaction_command(_REBUILD, target, releases=" ".join(stale), blacklist=blacklist)
+        refuse_failed(_REBUILD, boot.new_images)
+        yield transaction_command(_REBUILD, boot.new_images, releases=" ".join(stale), blacklist=blacklist)
         boot = require(host.get_fact(BootFact), "what boots next")
         if boot.with_nouveau:
             raise OperationRefused(
                 f"the initial file systems of {', '.join(boot.with_nouveau)} were made anew, and still would load "
-                f"nouveau; look into them, and whether {blacklist} is in /etc/modprobe.d"
+                f"nouveau. Remedy: look into them (`lsinitramfs`), and whether {blacklist} is in /etc/modprobe.d"
             )
     if any(kernel.initramfs_read for kernel in boot.kernels):
-        lines = _images(boot)
+        lines = boot.images
         yield write_command(LOOKED_INTO, "".join(f"{line}\n" for line in lines))
     elif not stale:
-        host.noop("no initial file system loads nouveau" if _images(boot) else "there is no initial file system")
-
-
-def _images(boot: Boot) -> list[str]:
-    """Return "RELEASE TIME" of each image that is there and could be read."""
-    return [
-        f"{kernel.release} {kernel.initramfs_written:.0f}"
-        for kernel in boot.kernels
-        if kernel.initramfs_written is not None and kernel.initramfs_nouveau is not None
-    ]
+        host.noop("no initial file system loads nouveau" if boot.images else "there is no initial file system")

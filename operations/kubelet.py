@@ -15,7 +15,7 @@ from gpunode.operations.failure import node_operation, require
 from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.runtime import to_carry_out
 from gpunode.operations.script import encoded
-from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
+from gpunode.operations.transaction import Transaction, refuse_failed, settled, transaction_command
 from gpunode.settings.kubernetes import KubeletSettings
 from gpunode.system.kubelet import NOTED, Kubelet
 
@@ -41,14 +41,12 @@ def configuration(settings: KubeletSettings, allowed: str, drain: Drain | None =
         return
     files = dict(state.files or ())
     cleared, of_cleared = change.cleared or ("", "")
-    by_files = "" if change.path or cleared else f"by {sorted(files.items())}"
-    target = target_digest(change.path, change.text or "", by_files, *(change.cleared or ()))
-    refuse_failed(_CHANGE, target)
+    refuse_failed(_CHANGE, change.target)
     if drain is not None and change.felt and state.pods:
         yield from drain("the kubelet is to admit its pods anew")
     yield transaction_command(
         _CHANGE,
-        target,
+        change.target,
         path=change.path,
         read=digest_of_text(files.get(change.path)) if change.path else "",
         text="-" if change.text is None else encoded(change.text),

@@ -10,7 +10,7 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
-from gpunode.base.decision import Decision
+from gpunode.base.decision import Decision, target_digest
 from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.reading import Unknown
 from gpunode.base.shell_file import script_file
@@ -26,11 +26,11 @@ from gpunode.operations.control_plane import containers, unanswered, wait_withou
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, WaitsForCluster, node_operation, require
 from gpunode.operations.keeping import UNREAD, digest_as_read
-from gpunode.operations.mig_in_cluster import followed, set_aside, unsettled
+from gpunode.operations.mig_in_cluster import followed, refuse_held, set_aside, unsettled
 from gpunode.operations.own_files import keeps, keeps_all
 from gpunode.operations.reboot import FORGET, new_boot
 from gpunode.operations.script import encoded, script_command
-from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
+from gpunode.operations.transaction import Transaction, refuse_failed, settled, transaction_command
 from gpunode.settings import Settings
 from gpunode.settings.mig import MigSettings
 from gpunode.system.pci import PciGpu
@@ -65,7 +65,7 @@ def layout(
     yield from settled(TRANSACTION, gives_up=nobody_asks, meanwhile=partial(unsettled, node_of))
     mig_at_work(False)
     boot = _boot()
-    desired = Desired(settings, tuple(gpus), Disruption[allowed])
+    desired = Desired(settings, tuple(gpus), Disruption[allowed], node_of is not None)
     if nobody_asks:
         for path in (UNIT, SCRIPT):
             keeps(path, None)
@@ -107,7 +107,7 @@ def layout(
         if change is not None and change.said:
             raise OperationRefused(
                 f"mig: the node has rebooted, and still there is to do: {change.said}. It is not rebooted for that "
-                f"again; see `journalctl -u {NAME}` on it"
+                f"again. Remedy: see `journalctl -u {NAME}` on it"
             )
         yield script_command(FORGET, record=REBOOTS)
 
@@ -127,7 +127,7 @@ def _decided(desired: Desired, done: str = "") -> Decision[MigChange]:
     if isinstance(mig_state(desired.settings, desired.gpus, actual.mig), Unknown):
         mig_not_known()
     if not done:
-        raise OperationRefused(f"mig: {decision.refusal}; nothing was changed")
+        raise OperationRefused(f"mig: nothing was changed: {decision.refusal}")
     raise OperationRefused(
         f"mig: {decision.refusal}. What this run has done before stays as it is ({done}). Where a layout has no place, "
         "ask for one by `nvidia-smi mig -lgipp` on the node, or for MIG off there, and run again"
@@ -154,12 +154,12 @@ def _carried_out(
         host.log(f"reset pending: {change.said}, but {waits}")
         return ""
     keeps_all(files)
-    target = target_digest(*change.goals, *desired.settings.stop_units, desired.allowed.name)
-    refuse_failed(TRANSACTION, target)
+    refuse_failed(TRANSACTION, change.target)
     if change.said:
         host.log(change.said)
     if change.takes:
         wait_without_cluster(node_of, "a change of the MIG layout")
+        refuse_held(node_of, change.containers)
     if change.takes and drain is not None:
         yield from drain(f"the GPUs are to be divided anew: {change.said}")
     if change.goal:
@@ -167,7 +167,7 @@ def _carried_out(
     yield from followed(
         transaction_command(
             TRANSACTION,
-            target,
+            change.target,
             goal=change.goal,
             rest=change.rest,
             layout=change.layout or "",

@@ -25,7 +25,7 @@ from gpunode.operations.own_files import keeps, keeps_all
 from gpunode.operations.phase import is_executing
 from gpunode.operations.runtime import to_carry_out
 from gpunode.operations.script import encoded
-from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
+from gpunode.operations.transaction import Transaction, refuse_failed, settled, transaction_command
 from gpunode.settings.mps import MpsSettings
 from gpunode.system.gpu import Gpu
 
@@ -58,15 +58,14 @@ def daemons(
     keeps_all(texts)
     for path in change.removed:
         keeps(path, None)
-    target = target_digest(*(f"{path}\0{text}" for path, text in sorted(texts.items())), *change.gone)
-    refuse_failed(_CHANGE, target)
+    refuse_failed(_CHANGE, change.target)
     if change.felt and drain is not None:
         yield from drain(f"{', '.join(each.unit for each in change.felt)} is to be restarted or to go")
     mode, touched = COMPUTE_MODES[settings.compute_mode], sorted({*change.written, *change.removed})
     written = sorted(change.written.items())
     yield transaction_command(
         _CHANGE,
-        target,
+        change.target,
         read="\n".join(f"{path} {digest_as_read(digests.get(path))}" for path in touched),
         removed=" ".join(change.removed),
         written="\n".join(f"{path} {755 if path == APPLY else 644} {encoded(text)}" for path, text in written),

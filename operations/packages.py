@@ -20,6 +20,7 @@ def installed(
     replaces: Collection[str] = (),
     instead: str = "",
     waits: Callable[[], str | None] | None = None,
+    lost: Callable[[], Collection[str]] = tuple,
 ) -> Iterator[Any]:
     """Install packages at the versions asked for, in one transaction, and check that this is what came.
 
@@ -30,6 +31,8 @@ def installed(
     + instead: how the settings ask for something that removes no other package: what is not told to go stays, and the
       transaction is refused before it is begun
     + waits: what tells by the node as it is why packages that are there stay as they are for now; None: nothing does
+    + lost: what tells by the node as it is which files are lost, as patterns of paths: where the packages are installed
+      all the same, those that own such a file are installed again
     """
     manager = FAMILIES[family]
     names = sorted({*desired, *replaces})
@@ -41,12 +44,16 @@ def installed(
         desired = present.together(desired)
     missing = present.missing(desired)
     going = [name for name, _ in present.installed if name in replaces]
-    if not missing and not going:
+    gone = tuple(lost())
+    if not missing and not going and not gone:
         host.noop(f"installed: {', '.join(f'{name} {version}' for name, version in present.installed)}")
         return
     if waits is not None and (reason := waits()) is not None:
         host.noop(f"restart pending: {reason}")
-        host.log(f"restart pending: {', '.join(missing)} would be upgraded, but {reason}")
+        host.log(f"restart pending: {', '.join(missing or gone)} would be installed, but {reason}")
+        return
+    if not missing and not going:
+        yield manager.reinstall(gone, repository)
         return
     for name, rule in missing.items():
         if rule is not None and not rule.strip():

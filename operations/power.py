@@ -72,7 +72,7 @@ def kept(settings: PowerSettings, allowed: str, timeout: int = 900, drain: Drain
     if any(step.change and step.change.boots for step in _decided(desired).steps):
         raise OperationRefused(
             "power: the node has rebooted, and a GPU still has not changed its mode of ECC. It is not rebooted for "
-            "that again; see `nvidia-smi -q -d ECC` on it"
+            "that again. Remedy: see `nvidia-smi -q -d ECC` on it"
         )
     yield script_command(FORGET, record=RECORD)
 

@@ -24,8 +24,7 @@ from gpunode.operations.failure import node_operation, require
 from gpunode.operations.families import FAMILIES, DriverChange
 from gpunode.operations.runfile_scripts import FETCH
 from gpunode.operations.script import script_command
-from gpunode.operations.transaction import refuse_failed, settled, target_digest, transaction_command
-from gpunode.system.boot import Boot
+from gpunode.operations.transaction import refuse_failed, settled, transaction_command
 
 
 def fetch_command(file: Runfile, proxies: Mapping[str, str], setting: str) -> StringCommand:
@@ -54,6 +53,7 @@ def installed(
     dkms: bool,
     rollback: str,
     kernel: str | None,
+    target: str = "",
     proof: str = "loaded",
     drain: Drain | None = None,
 ) -> Iterator[Any]:
@@ -64,7 +64,7 @@ def installed(
     + dkms: whether DKMS builds the module for each new kernel
     + rollback: required: nothing is changed where what is there cannot be saved; or best-effort
     + kernel: release of the kernel that boots next; None: the running one
-    + proof, drain: as for operations.driver_packages.installed
+    + target, proof, drain: as for operations.driver_packages.installed
     """
     manager = FAMILIES[family]
     transaction = driver_transaction(manager, "driver_runfile")
@@ -86,7 +86,6 @@ def installed(
     if state.interrupted:
         yield from manager.finish()
         state = manager.state()
-    target = target_digest(file.name, file.sha256, flavour, str(dkms), _built_with(boot, driver))
     refuse_failed(transaction, target)
     going = sorted(state.driver)
     # To the packages' part of the transaction: all of them go, and none is to come.
@@ -121,10 +120,3 @@ def _is_there(driver: DriverState, version: str, flavour: str, dkms: bool, waits
     return (driver.module_version, driver.module_flavour) == (version, flavour) or (
         waits and driver.module_version is None
     )
-
-
-def _built_with(boot: Boot, driver: DriverState) -> str:
-    """Return what decides, beside the settings, whether the module can be built: where it changes, it may be."""
-    kernel = boot.next_kernel
-    headers = kernel is not None and kernel.headers
-    return repr((boot.running, boot.next_release, headers, boot.compiler, boot.build_tools, driver.nouveau_bound))

@@ -15,15 +15,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyinfra import host
+from pyinfra.api import StringCommand
 
 from gpunode.base.decision import Change, Decision
 from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
-from gpunode.components.runtime import RuntimeChange
+from gpunode.components.runtime import RuntimeChange, absent_refusal, missing_program
 from gpunode.operations.failure import OperationRefused
 from gpunode.operations.keeping import UNREAD, digest_of_text
+from gpunode.operations.phase import is_executing
 from gpunode.operations.script import encoded
-from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
+from gpunode.operations.transaction import Transaction, refuse_failed, settled, transaction_command
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,6 @@ def changed(
     change: RuntimeChange,
     read: Mapping[str, str | None],
     *,
-    since: str = "",
     loaded: str = "",
     needs: str = "",
     drain: Drain | None = None,
@@ -66,15 +67,13 @@ def changed(
     """Carry out a change as one transaction; a target that was proven not to work is refused.
 
     + read: path -> text of each file as it was read, None where it was not there; another one stops the change
-    + since: tells one restart without new files from a later one: when the files were last written
     + loaded: digest of the configuration that the daemon runs by, where it need not be restarted for the same one
     + drain: how the node is emptied first; None where it is not, or the daemon is not going to be restarted
     + needs: a program without which the new configuration would run no container
     + variables: what the program's own functions need, above all `config`, the path of its file
     """
-    target = target_digest(*(file.text or "" for file in change.files), "" if change.files else since)
     own = transaction(program)
-    refuse_failed(own, target)
+    refuse_failed(own, change.target)
     actual = {path: digest_of_text(text) for path, text in read.items()}
     files = "\n".join(
         f"{file.path} {'-' if file.text is None else encoded(file.text)} {actual.get(file.path, UNREAD)}"
@@ -84,7 +83,7 @@ def changed(
         yield from drain(f"{program.name} is to be restarted")
     yield transaction_command(
         own,
-        target,
+        change.target,
         program=program.name,
         unit=program.unit,
         plugin=program.plugin,
@@ -100,14 +99,15 @@ def changed(
     )
 
 
-def missing(program: Program, binary: str | None) -> OperationRefused:
-    """Return the refusal of a runtime that is not there, by the program that its unit runs, where it has one."""
-    if binary:
-        return OperationRefused(
-            f"{binary}, which the unit {program.unit} runs, is missing; nothing was changed. Install its package "
-            "again, or mend the unit"
-        )
-    return OperationRefused(f"{program.name} is not installed; set {program.name}.source or install it")
+def forecast(program: Program, installs: bool, binary: str | None) -> Iterator[StringCommand]:
+    """Yield a stand-in for the change of a runtime that an earlier operation installs; refuse one that none installs.
+
+    + binary: the program that its unit runs, where it has one
+    """
+    reason = absent_refusal(program.name, installs, binary)
+    if reason is not None or is_executing():
+        raise OperationRefused(reason or missing_program(program.unit, binary or program.name))
+    yield StringCommand("true")
 
 
 def to_carry_out(decision: Decision[Change], as_desired: str, waiting: str) -> Change | None:

@@ -14,11 +14,16 @@ from gpunode.base.shell_file import ENVIRONMENT
 TEXT = '{ IFS= read -r encoded || exit 1; printf %s "$encoded" | base64 -d; }'
 # As a function: standard_input.
 STANDARD_INPUT = f"\nstandard_input() {TEXT}\n"
+# needrestart's hook in apt restarts services that the plan does not name. Hooks of other package managers that call
+# needrestart read its mode alone: with l it lists services.
+QUIET_HOOKS = "export NEEDRESTART_SUSPEND=1 NEEDRESTART_MODE=l"
 
 
 def script(body: str) -> str:
-    """Return `body` as the text of a script that stops at the first error and speaks the C locale."""
-    return f"set -eu\n{ENVIRONMENT}\n{body.strip()}\n"
+    """Return `body` as the text of a script that stops at the first error, speaks the C locale and restarts no service
+    by a hook of the package manager.
+    """
+    return f"set -eu\n{ENVIRONMENT}\n{QUIET_HOOKS}\n{body.strip()}\n"
 
 
 def script_command(body: str, *arguments: str, **variables: str) -> StringCommand:

@@ -21,7 +21,7 @@ from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.own_files import keeps, keeps_all
 from gpunode.operations.runtime import to_carry_out
 from gpunode.operations.script import encoded
-from gpunode.operations.transaction import Transaction, refuse_failed, settled, target_digest, transaction_command
+from gpunode.operations.transaction import Transaction, refuse_failed, settled, transaction_command
 from gpunode.settings.slurm import SlurmSettings
 
 _CHANGE = Transaction("slurm", script_file("slurm"))
@@ -60,12 +60,11 @@ def devices(settings: SlurmSettings, allowed: str) -> Iterator[Any]:
     keeps_all(wanted)
     for path in change.removed:
         keeps(path, None)
-    target = target_digest(*(f"{path}\0{text}" for path, text in sorted(wanted.items())), str(change.included))
-    refuse_failed(_CHANGE, target)
+    refuse_failed(_CHANGE, change.target)
     touched = sorted({*change.written, *change.removed})
     yield transaction_command(
         _CHANGE,
-        target,
+        change.target,
         etc=FOLDER,
         read="\n".join(f"{path} {digest_of_text(there.get(path))}" for path in touched),
         written="\n".join(f"{path} {encoded(text)}" for path, text in sorted(change.written.items())),

@@ -8,7 +8,6 @@ journal, which the next run reads first.
 from __future__ import annotations
 
 import getpass
-import hashlib
 import os
 import shlex
 import socket
@@ -19,13 +18,14 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import StringCommand
 
+from gpunode.base.run_context import RETRIES
 from gpunode.base.shell_file import script_file
 from gpunode.facts.transaction import FOLDER, TransactionJournal
 from gpunode.operations.failure import OperationRefused, require
 from gpunode.operations.keeping import KEEPING
 from gpunode.operations.phase import is_image
 from gpunode.operations.script import STANDARD_INPUT, command_with_input, script, script_command
-from gpunode.system.transaction import Journal
+from gpunode.system.transaction import FailedChange, Journal
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,6 @@ _WAIT = script_file("transaction_wait")
 # What a transaction that failed says, and its name, where its journal says that nothing is left to put back; one that
 # is cut off from the run says nothing.
 ENDED = "gpunode: ended: the transaction"
-
-
-def target_digest(*parts: str) -> str:
-    """Return the digest by which the journal knows what was to be reached: 64 hex digits."""
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def transaction_text(transaction: Transaction, target: str, variables: dict[str, str]) -> str:
@@ -124,15 +119,19 @@ def settled(
         yield script_command(undo, folder=FOLDER, name=name, by=_runner(), image=_image())
 
 
-def refuse_failed(transaction: Transaction, target: str) -> None:
-    """Raise OperationRefused where this very target was tried and proven not to work: runs must not flap."""
-    journal = _journal(transaction.name)
-    if journal.failed_at(target):
-        raise OperationRefused(
-            f"{transaction.name}: this was tried before and put back: {journal.reason or 'no reason is recorded'}. "
-            f"It is not tried again until the settings change; see {FOLDER}/{transaction.name}.log on the node. Where "
-            f"the cause lay elsewhere and is mended, remove {FOLDER}/{transaction.name}.json and run again"
-        )
+def refuse_failed(transaction: Transaction, target: str, version: str | None = None) -> None:
+    """Raise OperationRefused where this very target was tried and proven not to work: runs must not flap.
+
+    version: as in Journal.failed_at
+    """
+    journal, name = _journal(transaction.name), transaction.name
+    if not journal.failed_at(target, version):
+        return
+    record = FailedChange(name, target, journal.reason, journal.version)
+    if RETRIES.of(host):
+        host.log(f"{name}: {record.cause}; it is tried again")
+        return
+    raise OperationRefused(record.refusal)
 
 
 def _journal(name: str) -> Journal:

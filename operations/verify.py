@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import ceil
 from time import sleep
 from typing import Any
 
@@ -15,6 +16,7 @@ from gpunode.base.run_context import Slot
 from gpunode.components.smoke import InContainer
 from gpunode.components.smoke import Smoke as Reading
 from gpunode.facts.node import Node
+from gpunode.facts.packages import OutdatedServices
 from gpunode.facts.smoke import Smoke
 from gpunode.fleet import hooks, run_end, shared_readings
 from gpunode.node import Node as State
@@ -23,6 +25,7 @@ from gpunode.operations.control_plane import unanswered
 from gpunode.operations.failure import OperationRefused, fail, node_operation, require
 from gpunode.operations.own_files import kept
 from gpunode.operations.phase import is_executing
+from gpunode.packages import outdated_services
 from gpunode.settings import Settings
 from gpunode.system.service import seconds_until_steady
 
@@ -78,7 +81,8 @@ def verified(settings: Settings) -> Iterator[Any]:
     if is_executing() and _waited(settings, node):
         node = require(host.get_fact(Node), "the node's state")
     no_cluster = unanswered(settings) is not None
-    findings = with_since(judge(settings, node, files, no_cluster=no_cluster), dict(node.applied.waiting))
+    judged = with_since(judge(settings, node, files, no_cluster=no_cluster), dict(node.applied.waiting))
+    findings = (*judged, *_outdated())
     bad = [item for item in findings if item.is_negative and item.finding_class not in PENDING]
     pending = [item for item in findings if item.finding_class in PENDING]
     if is_executing() and (current := ctx_host.get()) is not None:
@@ -98,6 +102,15 @@ def verified(settings: Settings) -> Iterator[Any]:
         yield fail("\n".join(map(str, bad)))
         return
     host.noop(totals(findings))
+
+
+def _outdated() -> tuple[Finding, ...]:
+    """Return a caution about services that use replaced files, in a run that changed anything."""
+    seconds = hooks.seconds_of_changes(host.state) if is_executing() else 0
+    if not seconds:
+        return ()
+    reading = host.get_fact(OutdatedServices, minutes=ceil(seconds / 60) + 1)
+    return outdated_services.judge(reading)
 
 
 def left() -> tuple[Finding, ...] | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import EXIT_CODES, PENDING, Finding, FindingClass
-from gpunode.base.messages import Kind, Message, Scope, declared, slug
+from gpunode.base.messages import Kind, Message, Scope, declared, slug, split_remedy
 
 AS_DESIRED = "as the settings ask"
 BY_HAND = "mend what the cause names, or change the settings, and run deploys/gpu_node.py again"
@@ -136,8 +136,10 @@ def finding_message(
     """Declare a finding.
 
     name: the second part of its code, where it is not `what` itself
-    cause: that of every difference; causes: those that a call gives
+    cause: that of every difference; causes: those that a call gives, with `REMEDY` and what to do where they have it
     """
+    told = tuple(map(split_remedy, causes))
+    causes, remedies = tuple(each for each, _ in told), (*remedies, *(remedy for _, remedy in told if remedy))
     code = f"{slug(component)}.{name or slug(what)}"
     exits = [f"{each}: {int(EXIT_CODES[each])}" for each in classes if each is not FindingClass.NOT_KNOWN]
     exits.append("not known: 2, 0 where no setting asks for it")
@@ -204,7 +206,7 @@ def configuration(
     """
     if reason is not None:
         actual = "not to be edited by a run"
-        return message.finding(FindingClass.ERROR, actual, AS_DESIRED, cause=reason, remedy=BY_HAND)
+        return by_hand(message.finding(FindingClass.ERROR, actual, AS_DESIRED), reason)
     actual = f"another text in {files}" if files else AS_DESIRED
     return message.compared(actual, AS_DESIRED, not files, cause=message.causes[0], disruption=disruption)
 
@@ -243,8 +245,14 @@ def while_refused(item: Finding) -> Finding:
     return replace(item, remedy=remedy, disruption=None, by_person=True)
 
 
-def by_hand(item: Finding, cause: str) -> Finding:
-    """Return a difference that no run removes as a person's to mend, with what is in the way."""
+def by_hand(item: Finding, cause: str, remedy: str | None = None) -> Finding:
+    """Return a difference that no run removes as a person's to mend.
+
+    cause: what is in the way, and with `REMEDY` what to do about it where `remedy` does not say that
+    """
     if item.finding_class in (FindingClass.OK, FindingClass.NOT_KNOWN):
         return item
-    return replace(item, cause=cause, remedy=BY_HAND, by_person=True)
+    cause, own = split_remedy(cause)
+    if own is not None and RUN not in own:
+        own = f"{own}, and {RUN}"
+    return replace(item, cause=cause, remedy=remedy or own or BY_HAND, by_person=True)

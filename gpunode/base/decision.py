@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from gpunode.base.comparison import by_hand
+from gpunode.base.comparison import RUN, by_hand
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 
 Change = TypeVar("Change")
+
+
+def target_digest(*parts: str) -> str:
+    """Return the digest by which a journal on the node knows what a change was to reach: 64 hex digits."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -25,6 +31,7 @@ class Step(Generic[Change]):
     actual, desired: the two sides of a step that settles no finding: it comes with another step
     packages: what it installs, as far as settings and tables tell
     felt: whether a workload feels what it disturbs: a node is drained for such a step alone
+    target: digest of what its transaction is to reach, where the change does not have it
     """
 
     action: str
@@ -36,6 +43,7 @@ class Step(Generic[Change]):
     desired: str | None = None
     packages: tuple[str, ...] = ()
     felt: bool = True
+    target: str | None = None
 
 
 @dataclass(frozen=True)
@@ -57,10 +65,16 @@ def bad(*findings: Finding) -> tuple[Finding, ...]:
 
 
 def marked(decision: Decision[Change]) -> Decision[Change]:
-    """Return the decision with each difference as a person's that no step settles, or one behind his work alone."""
+    """Return the decision with each difference as a person's that no step settles, or one behind his work alone.
+
+    The run is the remedy of what it removes alone: of the others, the cause says what is in its way.
+    """
     done = {item for step in decision.steps if step.waits is None for item in step.settles}
+    waits = {item: step.waits for step in decision.steps for item in step.settles}
 
     def mark(item: Finding) -> Finding:
+        if item.remedy == RUN and item not in done:
+            item = by_hand(item, "; ".join(filter(None, (item.cause, waits.get(item) or decision.refusal))))
         by_person = item.by_person or (item.finding_class is FindingClass.DRIFT and item not in done)
         return replace(item, by_person=by_person)
 
@@ -69,15 +83,20 @@ def marked(decision: Decision[Change]) -> Decision[Change]:
 
 
 def behind(
-    decision: Decision[Change], reason: str, late: Callable[[Step[Any]], bool] = lambda step: True
+    decision: Decision[Change],
+    reason: str,
+    late: Callable[[Step[Any]], bool] = lambda step: True,
+    remedy: str | None = None,
 ) -> Decision[Change]:
     """Return the decision where a run stops before its steps: they wait, and what they settle is a person's.
 
-    reason: where the run stops, and why; late: which steps come behind that
+    reason: where the run stops, and why; late: which steps come behind that; remedy: what the person does
     """
     steps = [step for step in decision.steps if step.waits is None and late(step)]
     told = {
-        item: by_hand(item, "; ".join(filter(None, (item.cause, reason)))) for step in steps for item in step.settles
+        item: by_hand(item, "; ".join(filter(None, (item.cause, reason))), remedy)
+        for step in steps
+        for item in step.settles
     }
 
     def waiting(step: Step[Change]) -> Step[Change]:

@@ -16,7 +16,10 @@ from gpunode.base.messages import Message, declared, shown, slug
 
 _MOST_NEAR = 3
 # Code of an earlier gpunode: the present one.
-FORMER: Mapping[str, str] = {"preflight.restarts-not-known": "device-plugin.cluster"}
+FORMER: Mapping[str, str] = {
+    "mig.key-twice": "mig.declaration",
+    "preflight.restarts-not-known": "device-plugin.cluster",
+}
 # Modules that declare no message: the lab, what generates the documentation, and the pyinfra modules at the top.
 _WITHOUT = frozenset(("lab", "reference", "facts", "operations", "deploys"))
 

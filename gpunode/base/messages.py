@@ -14,6 +14,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import ClassVar, NewType
 
+# Between cause and remedy, where one text has both.
+REMEDY = ". Remedy: "
 _BEHIND = re.compile(r" \[([a-z0-9-]+\.[a-z0-9-]+)\]$")
 _NO_WORD = re.compile(r"[^a-z0-9]+")
 
@@ -36,6 +38,12 @@ def parted(text: str) -> tuple[str, str | None]:
     """Return a message and the code that `with_code` put at its end; None where there is none."""
     found = _BEHIND.search(text)
     return (text, None) if found is None else (text[: found.start()], found[1])
+
+
+def split_remedy(text: str) -> tuple[str, str | None]:
+    """Return (cause, remedy) of a text, the remedy None where it names none."""
+    cause, found, remedy = text.partition(REMEDY)
+    return cause, remedy if found else None
 
 
 # The code of a declared error, caution or mistake: only a declaration makes one.

@@ -54,6 +54,8 @@ class Slot(Generic[T]):
 
 # Whether the deploys of a host run to announce what they are going to read, and change nothing.
 ANNOUNCING = Slot(bool)
+# Whether a host's changes that failed before are tried again (disruption.retry).
+RETRIES = Slot(bool)
 # Why the operation that runs on a host fails: texts of the operation, outputs of its commands, or a finding.
 FAILURE_REASONS: Slot[list[str | Finding]] = Slot(list)
 # Why the last command on a host failed; empty where it did not.

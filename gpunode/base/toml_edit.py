@@ -78,9 +78,9 @@ def plain(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text.removeprefix(BOM))
     except tomllib.TOMLDecodeError as error:
-        raise ConfigurationRefused(f"the file is not TOML: {error}; mend it by hand or move it away") from error
+        raise ConfigurationRefused(f"the file is not TOML: {error}. Remedy: correct it, or move it away") from error
     except RecursionError as error:
-        raise ConfigurationRefused("the file is nested too deeply; mend it by hand or move it away") from error
+        raise ConfigurationRefused("the file is nested too deeply. Remedy: correct it, or move it away") from error
 
 
 def edited(text: str, edit: Callable[[Table], None]) -> str:
@@ -105,7 +105,7 @@ def edited(text: str, edit: Callable[[Table], None]) -> str:
     if rendered is None or not same(_read(rendered), desired):
         raise ConfigurationRefused(
             f"{where(text, _difference(before, desired))}the file's spelling does not allow an edit that keeps the "
-            "rest; write this table under a header of its own, such as [plugins], in place of dotted keys and braces"
+            f"rest. Remedy: write this table under a header of its own, such as [plugins]: no dotted keys, no braces"
         )
     return ended_like(rendered, text)
 
@@ -122,7 +122,7 @@ def table_in(parent: Table, key: str, hidden: bool = False) -> Table:
             parent[key] = {} if type(parent) is dict else tomlkit.table(is_super_table=hidden)
     table = parent[key]
     if not isinstance(table, MutableMapping):
-        raise ConfigurationRefused(f"{key!r} is no table in this file, but {table!r}; mend it by hand", key)
+        raise ConfigurationRefused(f"{key!r} is no table in this file, but {table!r}. Remedy: correct it", key)
     return cast(Table, table)
 
 

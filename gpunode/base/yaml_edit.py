@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from gpunode.base import unique_keys
 from gpunode.base.folding import in_one_line
 from gpunode.base.toml_edit import ConfigurationRefused
 
@@ -27,7 +28,7 @@ _Entry = tuple[yaml.ScalarNode, yaml.Node]
 def plain(text: str) -> dict[str, Any]:
     """Return what a file says, {} where it is empty; raise ConfigurationRefused where it is no mapping."""
     try:
-        found = yaml.safe_load(text)
+        found = unique_keys.load_yaml(text)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise ConfigurationRefused(f"is no YAML: {in_one_line(error)}") from None
     if found is None:
@@ -78,7 +79,7 @@ def edited(text: str, changes: Mapping[Path, Value]) -> str:
     except ConfigurationRefused:
         right = False
     if not right:
-        raise ConfigurationRefused("cannot be edited without losing what it says; write plain block YAML in it")
+        raise ConfigurationRefused("cannot be edited without losing what it says. Remedy: write plain block YAML in it")
     return text
 
 
@@ -93,8 +94,6 @@ def _entries(node: yaml.Node | None) -> dict[str, _Entry]:
     found: dict[str, _Entry] = {}
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
-            if key.value in found:
-                raise ConfigurationRefused(f"says {key.value} twice")
             if isinstance(key, yaml.ScalarNode):
                 found[key.value] = key, value
     return found
@@ -105,7 +104,9 @@ def _root(text: str) -> yaml.MappingNode | None:
     if not isinstance(root, yaml.MappingNode):
         return None
     if root.flow_style:
-        raise ConfigurationRefused("is JSON or one mapping in braces, which gpunode does not edit; write block YAML")
+        raise ConfigurationRefused(
+            "is JSON or one mapping in braces, which gpunode does not edit. Remedy: write block YAML"
+        )
     return root
 
 

@@ -20,7 +20,7 @@ from gpunode.cli.errors import NOT_READ, NOTHING_TO_CHANGE, complain, end, end_b
 from gpunode.cli.interruption import NOTHING_DONE, Interruption, end_line, interruptible
 from gpunode.cli.output import Mode, columns, is_json, is_quiet, mode, output_option, say_document, talk
 from gpunode.cli.recording import history_option, recorded
-from gpunode.cli.selection import called, inventory_argument, limit_option, set_option
+from gpunode.cli.selection import called, inventory_argument, limit_option, retry_option, set_option
 
 if TYPE_CHECKING:
     from gpunode.cli.plan import Plans
@@ -116,12 +116,13 @@ _LEFT = "what a node was in the middle of ends or is undone there"
 @engine_option
 @limit_option
 @set_option
+@retry_option
 def apply(inventory: Path, yes: bool, scheduler: Scheduler | None, limit: tuple[str, ...]) -> None:
     """Bring the nodes of INVENTORY to what its settings ask, all at once: show the plan, ask, run, say how they are.
 
     It is `pyinfra INVENTORY deploys/gpu_node.py` with a plan before it; `gpunode rollout` does the same in waves, and
-    is not run beside. Exits 0 where all is as desired, 2 where something is not, waits or is refused, 1 where a node
-    did not answer or the run failed, 3 on wrong settings, 64 usage.
+    is not run beside. Exits 0 where all is as desired, 2 where something is not, waits or is refused, or the answer was
+    no, 1 where a node did not answer or the run failed, 3 on wrong settings, 64 usage.
     """
     from gpunode.cli.plan import live_plans
 
@@ -181,13 +182,20 @@ def _shown(plans: Plans, call: Call, yes: bool) -> None:
 
 
 def _allowed(plans: Plans, yes: bool, call: Call) -> None:
-    """Go on where a node can be changed, and a person, or --yes, wants it."""
+    """Go on where a node can be changed, and a person, or --yes, wants it; where nothing is to do, without a question.
+
+    A run of nodes with nothing to do verifies them.
+    """
+    from gpunode.node.plan import Plan
+
     nodes = _nodes(plans)
     if not nodes:
         told_of = "" if yes and is_quiet() else ": see above"
         complain(f"no node can be changed{told_of}", NOTHING_TO_CHANGE)
         end_of_no_run(call, plans)
-    if not yes:
+    if all(isinstance(each, Plan) and each.verdict == "nothing to do" for each in plans.values()):
+        talk("nothing to do: this run verifies the nodes", err=True)
+    elif not yes:
         _ask(nodes, plans, call)
 
 
@@ -224,11 +232,11 @@ def _ask(nodes: Sequence[str], plans: Plans, call: Call) -> None:
         end(NOTHING_DONE, INTERRUPTED, ExitCode.ERROR)
     if not agreed:
         if is_json():
-            # The one document: nobody looked again at a node that nothing was done to.
-            no = dict.fromkeys(nodes, "nothing was done: somebody said no")
-            say_document(document(call, [], no, ExitCode.GOOD))
+            # The one document: no node was read again.
+            no = dict.fromkeys(nodes, "nothing was done: the question was answered with no")
+            say_document(document(call, [], no, ExitCode.NEGATIVE))
         talk("nothing was done")
-        sys.exit(ExitCode.GOOD)
+        sys.exit(ExitCode.NEGATIVE)
 
 
 def _run(

@@ -15,7 +15,7 @@ from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.host_names import folded_in_a_line
 from gpunode.base.importing import uncollected
 from gpunode.base.terminal import say
-from gpunode.cli.errors import complain, end_by, refuse_limit
+from gpunode.cli.errors import complain, end_by, refuse_limit, say_cautions
 from gpunode.cli.output import columns, error_columns, is_json, is_quiet, output_option, say_document
 from gpunode.cli.selection import called, inventory_argument, limit_option, set_option
 
@@ -33,7 +33,7 @@ SCHEMA = 1
 
 @click.command()
 @inventory_argument()
-@output_option("the verdict, with every host's settings (docs/output.md)", "what is refused", short=True)
+@output_option("the verdict, with every host's settings (docs/output.md)", "what is refused")
 @click.option("--all", "show_all", is_flag=True, help="Name every host, however many are alike.")
 @limit_option
 @set_option
@@ -45,18 +45,18 @@ def check(inventory: Path, show_all: bool, limit: tuple[str, ...]) -> None:
 
     Refused is also what no node can become: a CUDA release that the driver is too old for, a branch that no repository
     has. Exit status: 0 all are right, 1 the inventory cannot be read, 3 settings are refused (one message names every
-    mistake), 64 usage.
+    mistake) or the inventory's Python fails, 64 usage.
     """
     # Late, because reading inventories imports pyinfra.
     with uncollected():
         from gpunode.fleet.inventory import (
-            InventoryError,
             LimitError,
             foreign_names,
             layered_data,
             limited,
             load_inventory,
         )
+        from gpunode.fleet.inventory_files import InventoryError
         from gpunode.settings import SettingsError, check_hosts
         from gpunode.settings.layers import REPLACE
         from gpunode.settings.set_option import OverrideError
@@ -69,9 +69,10 @@ def check(inventory: Path, show_all: bool, limit: tuple[str, ...]) -> None:
     except LimitError as error:
         refuse_limit(error)
     except InventoryError as error:
-        end_by(error, ExitCode.ERROR, "cannot read the inventory: ", **_nothing())
+        end_by(error, error.status, "cannot read the inventory: ", **_nothing())
     except (OverrideError, SettingsError) as error:
         end_by(error, ExitCode.INPUT_REFUSED, **_nothing())
+    say_cautions()
     refused, told = _anywhere(hosts)
     code = ExitCode.INPUT_REFUSED if refused else ExitCode.GOOD
     dropped = {name: found.dropped for name, found in layered.items() if found.dropped}

@@ -24,9 +24,10 @@ from gpunode.cli.drift import print_reports
 from gpunode.cli.errors import complain, told
 from gpunode.cli.output import Mode, is_json, is_quiet, mode, no_color, output_option, talk
 from gpunode.cli.report_file import REPORT, finish, unwritten, writable
-from gpunode.cli.selection import called, inventory_argument
+from gpunode.cli.selection import called, inventory_argument, limit_option, set_option
 
 if TYPE_CHECKING:
+    from gpunode.fleet.call import Call
     from gpunode.fleet.reports.run_end import HostEnd
     from gpunode.system.readiness import Outcome, Readiness
 
@@ -48,10 +49,13 @@ _LAST = 20
 )
 @click.option("--junit", type=REPORT, callback=writable, help="Write a JUnit report to this file.")
 @output_option("every finding (docs/output.md)", "what is not as desired, and the end of a run that failed")
-def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
+@limit_option
+@set_option
+def ci(inventory: Path, seconds: int, junit: Path | None, limit: tuple[str, ...]) -> None:
     """Wait for ssh and cloud-init on every machine of INVENTORY, provision them, and verify them.
 
-    INVENTORY is inventories/ci.py unless given: its machines are named by the environment. Run it in the checkout.
+    INVENTORY is inventories/ci.py unless given: its machines are named by the environment. With --limit the others are
+    neither waited for nor changed. Run it in the checkout.
 
     Exits 0 where every machine is as desired, 1 where one did not come up or its provisioning failed, 2 where one is
     not as desired afterwards, or something desired is not known, 3 on wrong settings.
@@ -64,7 +68,8 @@ def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
         raise click.UsageError(f"there is no {_DEPLOY} here: run `gpunode ci` in the checkout of gpunode")
     began = time.monotonic()
     with told():
-        up = came_up(_awaited(inventory, seconds), seconds)
+        call = called(inventory, limit)
+        up = came_up(_awaited(call, seconds), seconds)
     steps = {"machine": time.monotonic() - began}
     late = {name: item for name, item in up.items() if item.finding_class is not FindingClass.OK}
     if late:
@@ -73,11 +78,11 @@ def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
         reports = tuple(NodeReport(name, (item,) if name in late else (item, skipped)) for name, item in up.items())
         for said, names in _alike(late).items():
             complain(f"{folded(names)}: {said}")
-        _finish(reports, inventory, junit, ExitCode.ERROR, steps)
-    status, ends = _provisioned(inventory, up)
+        _finish(reports, call, junit, ExitCode.ERROR, steps)
+    status, ends = _provisioned(call, up)
     steps["run"] = time.monotonic() - began - sum(steps.values())
     with told():
-        reports = inspect(inventory)
+        reports = inspect(inventory, limit=limit)
     steps["read"] = time.monotonic() - began - sum(steps.values())
     cluster = cluster_of(reports)
     whole = tuple(
@@ -86,20 +91,20 @@ def ci(inventory: Path, seconds: int, junit: Path | None) -> None:
     )
     # Of the run a person has read the output; of a program's document it is a finding.
     if not is_json():
-        print_reports(reports, show_all=False, call=called(inventory))
+        print_reports(reports, show_all=False, call=call)
     code = ExitCode.ERROR if status else verdict(item for one in whole for item in one.findings)
-    _finish(whole, inventory, junit, code, steps)
+    _finish(whole, call, junit, code, steps)
 
 
 def _finish(
-    reports: tuple[NodeReport, ...], inventory: Path, junit: Path | None, status: ExitCode, steps: Mapping[str, float]
+    reports: tuple[NodeReport, ...], call: Call, junit: Path | None, status: ExitCode, steps: Mapping[str, float]
 ) -> NoReturn:
     """Write the reports, and end the program; steps: as of write_junit."""
     # Late, as all that the help does not need.
     from gpunode.fleet.reports.document import document
     from gpunode.fleet.reports.junit import write_junit
 
-    found = document(reports, called(inventory))
+    found = document(reports, call)
     if "read" not in steps:
         del found["cluster"]
     why_not = unwritten(junit, lambda file: write_junit(reports, file, "gpunode ci", steps))
@@ -114,7 +119,7 @@ def _alike(late: Mapping[str, Finding]) -> dict[str, list[str]]:
     return found
 
 
-def _awaited(inventory: Path, seconds: int) -> dict[str, Outcome]:
+def _awaited(call: Call, seconds: int) -> dict[str, Outcome]:
     from gpunode.facts.readiness import LONGEST
     from gpunode.facts.readiness import Readiness as ReadinessFact
     from gpunode.fleet import nodes as fleet
@@ -122,6 +127,7 @@ def _awaited(inventory: Path, seconds: int) -> dict[str, Outcome]:
     from gpunode.fleet.inventory import host_data
     from gpunode.system.readiness import Answer, Unconnectable, awaited
 
+    inventory = Path(call.name)
     known_hosts_made(host_data(inventory).values())
 
     def answered(answer: fleet.Answer[Readiness]) -> Answer:
@@ -131,26 +137,29 @@ def _awaited(inventory: Path, seconds: int) -> dict[str, Outcome]:
 
     def read(left: float) -> dict[str, Answer]:
         # A look at a machine that is up must not fail for want of time.
-        limit = min(fleet.ANSWER_SECONDS, max(left, LONGEST))
-        return {answer.name: answered(answer) for answer in fleet.read(inventory, ReadinessFact, seconds=limit)}
+        answers = fleet.read(
+            inventory, ReadinessFact, seconds=min(fleet.ANSWER_SECONDS, max(left, LONGEST)), limit=call.limit
+        )
+        return {answer.name: answered(answer) for answer in answers}
 
     return awaited(read, seconds, lambda name, outcome: talk(f"{name}: {outcome.stage}: {outcome.why}", err=True))
 
 
-def _provisioned(inventory: Path, names: Collection[str]) -> tuple[int, dict[str, HostEnd]]:
+def _provisioned(call: Call, names: Collection[str]) -> tuple[int, dict[str, HostEnd]]:
     """Run the main job as a user would, its output ours; return its exit status, and how it ended on each machine."""
     from gpunode.fleet.reports.run_end import run_ends
     from gpunode.fleet.run import events
     from gpunode.fleet.run.child import ended_with_us
     from gpunode.fleet.run.progress import Progress, after
 
-    words = [str(Path(sys.executable).with_name("pyinfra")), "-y", str(inventory), str(_DEPLOY)]
+    limit = [word for pattern in call.limit for word in ("--limit", pattern)]
+    words = [str(Path(sys.executable).with_name("pyinfra")), "-y", *limit, call.name, str(_DEPLOY)]
     # Through a pipe pyinfra writes no colours and moves no cursor.
     is_shown, last = mode() in (Mode.AUTO, Mode.TTY) and not no_color(), deque[str](maxlen=_LAST)
     pipes = (None, None) if is_shown else (subprocess.PIPE, subprocess.STDOUT)
     with tempfile.NamedTemporaryFile() as told_of, subprocess.Popen(
         words, stdin=subprocess.DEVNULL, stdout=pipes[0], stderr=pipes[1], encoding="utf-8", errors="replace",
-        env={**os.environ, events.EVENTS: told_of.name},
+        env={**os.environ, **call.environment(), events.EVENTS: told_of.name},
     ) as run, ended_with_us(run):  # fmt: skip
         for line in run.stdout or ():
             last.append(line.rstrip("\n"))

@@ -14,7 +14,7 @@ from gpunode.base.findings import ExitCode
 from gpunode.base.folding import fold_lines
 from gpunode.base.messages import Code, command_caution, command_error, parted, with_code
 from gpunode.base.terminal import printable, say
-from gpunode.cli.output import error_columns, is_json, is_said, say_document
+from gpunode.cli.output import error_columns, is_json, is_said, say_document, talk
 from gpunode.cli.selection import told_of
 
 NOT_WRITTEN = command_error(
@@ -151,16 +151,28 @@ def told() -> Iterator[None]:
     # Late, so that the commands' help needs none of it.
     from gpunode.fleet.ci.machines import MachinesError
     from gpunode.fleet.engine.parts import EngineError, PartError
-    from gpunode.fleet.inventory import InventoryError, LimitError
+    from gpunode.fleet.inventory import LimitError
+    from gpunode.fleet.inventory_files import InventoryError
     from gpunode.node.recorded import FactsError
     from gpunode.settings import SettingsError
     from gpunode.settings.set_option import OverrideError
 
     try:
         yield
+        say_cautions()
     except (SettingsError, OverrideError, FactsError, PartError) as error:
         end_by(error, ExitCode.INPUT_REFUSED)
     except LimitError as error:
         refuse_limit(error)
-    except (InventoryError, MachinesError, EngineError) as error:
+    except InventoryError as error:
+        end_by(error, error.status)
+    except (MachinesError, EngineError) as error:
         end_by(error, ExitCode.ERROR)
+
+
+def say_cautions() -> None:
+    """Print each new caution about the inventory's files to standard error."""
+    from gpunode.fleet.inventory import new_cautions
+
+    for caution in new_cautions():
+        talk(f"caution: {caution}", err=True)

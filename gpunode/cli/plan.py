@@ -35,9 +35,14 @@ Plans = dict[str, "Plan | Finding"]
 
 @click.command()
 @inventory_argument(required=False)
-@click.option("--facts", "facts_file", type=click.Path(path_type=Path), help="Decide from a file of `gpunode facts`.")
-@click.option("--settings", "settings_file", type=click.Path(path_type=Path), help="Settings as YAML, for --facts.")
-@output_option("every plan (docs/plan.md)", "the nodes that are refused, gave no answer or are not known", short=True)
+@click.option("--facts", "facts_file", type=click.Path(path_type=Path), help="Plan from a file of `gpunode facts`.")
+@click.option(
+    "--settings",
+    "settings_file",
+    type=click.Path(path_type=Path),
+    help="With --facts: settings as YAML, in place of an inventory's.",
+)
+@output_option("every plan (docs/plan.md)", "the nodes that are refused, gave no answer or are not known")
 @click.option("--all", "show_all", is_flag=True, help="Name every node, however many have the same plan.")
 @html_option
 @engine_option
@@ -54,16 +59,19 @@ def plan(
 ) -> None:
     """Say what a run would do to every node of INVENTORY, or why it refuses one; nothing is changed.
 
-    With --facts and --settings no machine is asked. Exits 0 where a run would end with 0, 2 where a node is refused, a
-    run would fail or leave something pending, or something desired is not known, 1 where a node could not be read, 3 on
-    wrong settings or facts.
+    With --facts no machine is contacted; the settings are those of INVENTORY or of --settings. Exits 0 where a run
+    would end with 0, 2 where a node is refused, a run would fail or leave something pending, or something desired is
+    not known, 1 where a node could not be read or has no facts, 3 on wrong settings or facts.
     """
-    if bool(inventory) == bool(facts_file) or bool(facts_file) != bool(settings_file):
-        raise click.UsageError("give either INVENTORY, or both --facts FILE and --settings FILE")
+    if bool(inventory) == bool(settings_file) or (settings_file and not facts_file):
+        raise click.UsageError("give INVENTORY, or --facts FILE with either INVENTORY or --settings FILE")
     if limit and not inventory:
-        raise click.UsageError("--limit names hosts of an inventory; of --facts all hosts are planned")
+        raise click.UsageError("--limit names hosts of an inventory; with --settings all hosts are planned")
     with told():
-        plans = live_plans(inventory, limit, scheduler) if inventory else _offline(facts_file, settings_file)  # type: ignore[arg-type]
+        if facts_file:
+            plans = _offline(facts_file, settings_file, inventory, limit)
+        else:
+            plans = live_plans(inventory, limit, scheduler)  # type: ignore[arg-type]
     call = called(inventory, limit)
     document = as_json(plans, call)
     if not is_json():
@@ -107,16 +115,30 @@ def _of(answer: Answer[Node]) -> Plan | Finding:
     return planned(answer.settings, answer.reading, answer.refusal, no_cluster=answer.no_cluster)
 
 
-def _offline(facts_file: Path, settings_file: Path) -> Plans:
+def _offline(facts_file: Path, settings_file: Path | None, inventory: Path | None, limit: tuple[str, ...]) -> Plans:
+    """Return the plan of each host of a file of facts, and the finding of a host that it or the inventory lacks."""
     from gpunode.fleet.access import errors
     from gpunode.node.recorded import read_facts, read_settings
 
-    hosts = read_facts(facts_file)
-    settings = read_settings(settings_file, tuple(host.name for host in hosts))
-    plans = {
-        host.name: errors.unreached(host.reason) if host.node is None else planned(settings[host.name], host.node)
-        for host in hosts
-    }
+    hosts = {host.name: host for host in read_facts(facts_file)}
+    if inventory is None:
+        settings = read_settings(settings_file, tuple(hosts))  # type: ignore[arg-type]
+    else:
+        with uncollected():
+            from gpunode.fleet.inventory import checked, limited, load_inventory
+        found = load_inventory(inventory)
+        names, every = limited(found, limit), checked(found)[1]
+        settings = {name: every[name] for name in names}
+    plans: Plans = {}
+    for name in settings:
+        if (host := hosts.get(name)) is None:
+            plans[name] = errors.unmatched("no facts", f"{facts_file} has no such host")
+        elif host.node is None:
+            plans[name] = errors.unreached(host.reason)
+        else:
+            plans[name] = planned(settings[name], host.node)
+    others = () if limit else (name for name in hosts if name not in settings)
+    plans |= {name: errors.unmatched("no settings", f"{inventory} has no such host") for name in others}
     if not any(each.kubernetes.enabled for each in settings.values()):
         return plans
     from gpunode.fleet.plan_cluster import not_asked

@@ -19,7 +19,7 @@ from gpunode.cli.output import output_option
 from gpunode.cli.recording import history_option, recorded
 from gpunode.cli.report_file import finish, html_option, unwritten_page
 from gpunode.cli.rollout_run import carried_out, planned, say_end
-from gpunode.cli.selection import called, inventory_argument, set_option
+from gpunode.cli.selection import called, inventory_argument, limit_option, retry_option, set_option
 from gpunode.fleet.rollout.amount import Amount, AmountError, amount
 
 if TYPE_CHECKING:
@@ -70,9 +70,11 @@ def _amount(context: click.Context, option: click.Parameter, text: str | None) -
 @click.option("--resume", is_flag=True, help="Go on with the last rollout: paused, interrupted, killed or stopped.")
 @click.option("--anew", is_flag=True, help="Begin another rollout, though the last one was broken off.")
 @click.option("--dry", is_flag=True, help="Print the waves, and touch nothing.")
-@output_option("the result (docs/rollout.md)", "the nodes that failed or cannot be done", short=True)
+@output_option("the result (docs/rollout.md)", "the nodes that failed or cannot be done")
 @engine_option
+@limit_option
 @set_option
+@retry_option
 @html_option
 @history_option
 @click.pass_context
@@ -90,6 +92,7 @@ def rollout(
     anew: bool,
     dry: bool,
     html: Path | None,
+    limit: tuple[str, ...],
 ) -> None:
     """Bring the nodes of INVENTORY to what its settings ask, in waves.
 
@@ -111,7 +114,7 @@ def rollout(
         raise click.UsageError(f"--resume goes on as the rollout was begun: leave out {', '.join(given)}")
     request = None if resume else Request(canary, most, budget, everyone)
     with told():
-        call = called(inventory)
+        call = called(inventory, limit)
     files: Path | None = None
     with told(), _refused(), interruptible() as interruption:
         if dry:

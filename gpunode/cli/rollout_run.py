@@ -112,12 +112,12 @@ def planned(inventory: Path, scheduler: Scheduler | None, call: Call, request: R
     from gpunode.fleet.rollout.place import latest, place
     from gpunode.fleet.rollout.progress import Progress, waves_to_come
 
-    name, found, ours = str(inventory), asked(inventory), version("gpunode")
+    name, found, ours = str(inventory), asked(inventory, call.limit), version("gpunode")
     if request is None:
         _, last = resumable(latest(place(name)), call, found, ours)
         progress = last.after(Resumed(at=now()))
     else:
-        progress = Progress(begun(call, request, found, _everybody(inventory, scheduler), ours))
+        progress = Progress(begun(call, request, found, _every_node(inventory, scheduler, call), ours))
     say_head(progress)
     waves, end = waves_to_come(progress)
     for wave in waves:
@@ -148,7 +148,7 @@ def carried_out(
     from gpunode.fleet.rollout.place import controller_lock, place
     from gpunode.fleet.run.child import program
 
-    pyinfra, found = program(), asked(inventory)
+    pyinfra, found = program(), asked(inventory, call.limit)
     folder = place(str(inventory))
     with controller_lock(folder, str(inventory)):
         journal = _journal(inventory, scheduler, call, request, anew, found, folder)
@@ -177,7 +177,7 @@ def carried_out(
             with live(tell) as watch:
                 return WaveRunner(pyinfra, str(inventory), found.groups, folder, files, tell, watch).run(wave)
 
-        hands = Hands(run, read, lambda: difference(hosts, asked(inventory).hosts), tell, against)
+        hands = Hands(run, read, lambda: difference(hosts, asked(inventory, call.limit).hosts), tell, against)
         interruption.said = f"interrupted; `{call.of('rollout', '--resume')}` goes on"
         return conduct(journal, hands, interval, pauses), files
 
@@ -204,14 +204,14 @@ def _journal(
     if not anew:
         refuse_beside(latest(folder), call)
     # Before there is a journal all nodes are read: nothing is begun where that cannot be done.
-    entry = begun(call, request, found, _everybody(inventory, scheduler), ours)
+    entry = begun(call, request, found, _every_node(inventory, scheduler, call), ours)
     journal = begin(folder)
     journal.append(entry)
     return journal
 
 
-def _everybody(inventory: Path, scheduler: Scheduler | None) -> tuple[NodeReport, ...]:
+def _every_node(inventory: Path, scheduler: Scheduler | None, call: Call) -> tuple[NodeReport, ...]:
     from gpunode.cli.drift import watched
 
     with watched() as watch:
-        return inspected(inventory, scheduler, watch, whole=True)
+        return inspected(inventory, scheduler, watch, limit=call.limit, whole=True)

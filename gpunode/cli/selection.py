@@ -69,6 +69,17 @@ set_option = click.option(
 )
 
 
+retry_option = click.option(
+    "--retry",
+    "settings",
+    multiple=True,
+    flag_value="disruption.retry=true",
+    callback=_set,
+    expose_value=False,
+    help="Try changes again that failed on a node before and were put back, after their cause was corrected.",
+)
+
+
 def called(inventory: str | Path | None, limit: tuple[str, ...] = ()) -> Call:
     """Return how a command was called, for its document and the commands that it suggests."""
     # Late, as above.

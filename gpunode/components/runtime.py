@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gpunode.base.comparison import RESTART, RUN, Classes, FindingMessage, finding_message
-from gpunode.base.decision import Step, bad, is_forbidden
+from gpunode.base.decision import Step, bad, is_forbidden, target_digest
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.system.service import RESTARTING, Daemon
@@ -58,8 +58,32 @@ def _masked(unit: str) -> ServiceVerdict:
 def masked_refusal(unit: str) -> str:
     """Return why a run starts no unit that somebody masked: that is no fault of what is desired."""
     return (
-        f"{unit} is masked: somebody forbade that it is started; nothing was changed. Undo that by {unmask(unit)}, and "
-        "run again"
+        f"{unit} is masked: somebody forbade that it is started; nothing was changed"
+        f". Remedy: undo that by {unmask(unit)}, and {RUN}"
+    )
+
+
+def absent_refusal(runtime: str, installs: bool, binary: str | None) -> str | None:
+    """Return why a run cannot bring a runtime that is not on the node; None where its packages bring it.
+
+    installs: whether the settings have a run install packages
+    binary: the missing program that the runtime's unit runs; None: there is no such unit
+    """
+    if binary and not (installs and binary.startswith(("/usr/bin/", "/usr/sbin/"))):
+        return missing_program(f"{runtime}.service", binary)
+    if installs:
+        return None
+    return (
+        f"{runtime} is not installed, and {runtime}.source is 'present', so that no run installs it; nothing was "
+        f"changed. Remedy: install it, or set {runtime}.source to 'distribution' or 'docker-repository'"
+    )
+
+
+def missing_program(unit: str, binary: str) -> str:
+    """Return why a run stops at a unit whose program is missing."""
+    return (
+        f"{binary}, which the unit {unit} runs, is missing; nothing was changed. Remedy: install its package again, or "
+        "correct the unit"
     )
 
 
@@ -171,9 +195,16 @@ class RuntimeChange:
     staged: the text that the program's own check reads before any file is in its place; None: nothing to check
     expected: `KEY=VALUE` lines that the program must then say of itself
     act: what the daemon needs
+    since: tells a restart without new files from a later one: when the files were last written
     """
 
     files: tuple[WrittenFile, ...]
     staged: str | None
     expected: tuple[str, ...]
     act: Act
+    since: str = ""
+
+    @property
+    def target(self) -> str:
+        """Return the digest of what is to be reached."""
+        return target_digest(*(file.text or "" for file in self.files), "" if self.files else self.since)

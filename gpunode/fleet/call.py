@@ -21,16 +21,18 @@ _DEPLOY = "deploys/gpu_node.py"
 
 @dataclass(frozen=True)
 class Call:
-    """Hold what a command was given: the inventory's name, the patterns behind --limit, the words behind --set.
+    """Hold what a command was given: the inventory's name, the patterns of --limit, the words of --set.
 
     inventory: None of no inventory, such as a file of facts; settings: as they may be shown
-    (gpunode.settings.overrides.shown); operations: what pyinfra's own command line was to carry out
+    (gpunode.settings.overrides.shown); operations: what pyinfra's own command line was to carry out; options: its
+    words that gpunode's commands do not have (--data, --sudo)
     """
 
     inventory: str | None = None
     limit: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     operations: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -39,13 +41,19 @@ class Call:
 
     @property
     def run(self) -> str:
-        """Return the command of a run on these hosts; `gpunode apply` where pyinfra's own would undo what --set set."""
-        return self.of("apply") if self.settings else shlex.join(["pyinfra", self.name, _DEPLOY, *self._limit])
+        """Return the command of a run on these hosts: pyinfra's own where that was called, and `gpunode apply` else.
+
+        pyinfra's own has no --set, and would put back what that sets.
+        """
+        return self._pyinfra(_DEPLOY) if self.operations and not self.settings else self.of("apply")
 
     @property
     def again(self) -> str:
         """Return the command whose verdict is told: pyinfra's own may have been of another deploy."""
-        return shlex.join(["pyinfra", self.name, *self.operations, *self._limit]) if self.operations else self.run
+        return self._pyinfra(*self.operations) if self.operations else self.run
+
+    def _pyinfra(self, *operations: str) -> str:
+        return shlex.join(["pyinfra", self.name, *operations, *self._limit, *self.options])
 
     def pasted(self, text: str) -> str:
         """Return a text with its run as a command between backquotes, which can be pasted."""
@@ -53,8 +61,8 @@ class Call:
 
     @property
     def waves(self) -> str | None:
-        """Return the command of a rollout; None where some hosts are looked at alone, for it takes the others, too."""
-        return None if self.limit else self.of("rollout")
+        """Return the command of a rollout; None where pyinfra was given options that it does not have."""
+        return None if self.options else self.of("rollout")
 
     @property
     def of_all(self) -> Call:

@@ -125,6 +125,7 @@ def install() -> None:
     # Its command line's own name for it: whatever becomes of a run, it ends there.
     if (command_line := sys.modules.get("pyinfra_cli.cli")) is not None:
         _wrap(command_line, "disconnect_all", _ended)
+        _wrap(command_line, "make_inventory", _explained)
     if os.environ.get("GPUNODE_HOOKS") == "off":
         return
     _wrap(State, "init", parallel, "_parallel")
@@ -201,6 +202,25 @@ def _validated(init: Method, self: State, inventory: Inventory, *args: Any, **kw
         raise SettingsRefused(str(error)) from None
     run_end.watch(self)
     return result
+
+
+def _explained(make_inventory: Method, name: str, *args: Any, **kwargs: Any) -> Inventory:
+    """Read an inventory; an exception in it ends pyinfra with file and line instead of a traceback."""
+    from pyinfra_cli.exceptions import CliError
+
+    from gpunode.base.messages import with_code
+    from gpunode.fleet.inventory_files import reading_error, unused_group_data
+
+    try:
+        found: Inventory = make_inventory(name, *args, **kwargs)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        read = reading_error(name, error)
+        raise CliError(with_code(str(read), read.code)) from None
+    for caution in unused_group_data(name, found.groups):
+        logger.warning(f"caution: {caution}")
+    return found
 
 
 def _ended(disconnect_all: Method, state: State) -> Any:

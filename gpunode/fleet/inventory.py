@@ -24,6 +24,7 @@ from gpunode.base.messages import command_error
 from gpunode.base.run_context import Slot
 from gpunode.base.standard_output import kept_for_results
 from gpunode.fleet.engine.parts import expected
+from gpunode.fleet.inventory_files import InventoryError, reading_error, unused_group_data
 from gpunode.fleet.known import recognised
 from gpunode.settings import Settings, check_hosts
 from gpunode.settings.host_data import HostData, data_of
@@ -132,16 +133,6 @@ _GLOB = frozenset("*?[")
 _WITHOUT_CLASS = frozenset({"chroot_directory"})
 
 
-class InventoryError(CodedError):
-    """Say why an inventory could not be read."""
-
-    code = command_error(
-        "inventory.unreadable", "The inventory cannot be read, or has no host.",
-        "An inventory is a Python file, or a connector of pyinfra such as @docker. No host was contacted.",
-        remedy="correct what the message names; `gpunode init --from-…` makes one from Ansible, Terraform or a cluster",
-    )  # fmt: skip
-
-
 @cache
 def foreign_names() -> frozenset[str]:
     """Return the names in host data that are pyinfra's own: the data keys of every installed connector."""
@@ -213,11 +204,25 @@ def load_inventory(inventory: str | os.PathLike[str]) -> Inventory:
         raise
     except BaseException as error:
         # It may raise anything, SystemExit too, and none may become a traceback here.
-        raise InventoryError(f"{name}: {_said(error)}") from error
+        raise reading_error(name, error) from error
     finally:
         context.set(before)
     if not len(found):
         raise InventoryError(f"{name}: the inventory holds no host")
+    if part is None:
+        for caution in unused_group_data(name, found.groups):
+            _cautions.setdefault(caution, False)
+    return found
+
+
+# Cautions about files of inventories that this process has read, and whether they were reported.
+_cautions: dict[str, bool] = {}
+
+
+def new_cautions() -> list[str]:
+    """Return the cautions about inventories' files that were not returned yet."""
+    found = [text for text, is_reported in _cautions.items() if not is_reported]
+    _cautions.update(dict.fromkeys(found, True))
     return found
 
 
@@ -253,9 +258,3 @@ def host_data(inventory: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
 def layered_data(inventory: str | os.PathLike[str]) -> dict[str, HostData]:
     """Return host -> data of an inventory, with what a host's own mappings drop; raise InventoryError."""
     return {host.name: data_of(host) for host in load_inventory(inventory)}
-
-
-def _said(error: BaseException) -> str:
-    cause: BaseException = getattr(error, "exception", None) or error
-    text = " ".join(str(cause).split()) or "gave no reason"
-    return text if isinstance(cause, SystemExit) else f"{type(cause).__name__}: {text}"

@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from glob import escape
@@ -19,6 +19,7 @@ from shutil import get_terminal_size
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from paramiko import SSHException
 from pyinfra import logger
 from pyinfra.api.command import PyinfraCommand, StringCommand
@@ -42,9 +43,12 @@ from gpunode.fleet.reports.run_end import HostEnd, failure_of, refusal_finding, 
 from gpunode.fleet.run import events
 from gpunode.fleet.run.events import is_part, stops
 from gpunode.settings import overrides
+from gpunode.settings.problems import SECRET
 
 # What pyinfra's command line may be asked for that is no deploy.
 _NO_DEPLOY = ("debug-inventory", "fact", "exec")
+# Options of pyinfra's command line that a command to be pasted has in its own form, or leaves out.
+_OF_ONE_RUN = ("limit", "exclude", "verbosity", "dry", "diff", "yes", "debug", "debug_all", "json_output")
 # What is known of a host so far.
 _ends: Slot[HostEnd | None] = Slot(lambda: None)
 # The operation that a run carries out.
@@ -285,7 +289,22 @@ def _call(hosts: Iterable[Host]) -> Call:
     # gpunode's commands have no --exclude: the hosts that were left stand by their names.
     limit = [escape(host.name) for host in hosts] if words.get("exclude") else words.get("limit") or ()
     operations = tuple(map(str, words.get("operations") or ()))
-    return Call(str(words.get("inventory") or "") or None, tuple(limit), overrides.shown(), operations)
+    options = tuple(_options(context)) if context else ()
+    return Call(str(words.get("inventory") or "") or None, tuple(limit), overrides.shown(), operations, options)
+
+
+def _options(context: click.Context) -> Iterator[str]:
+    """Yield the words of pyinfra's command line that say how hosts are reached and with which data."""
+    for option in context.command.params:
+        name = str(option.name)
+        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if not given or not isinstance(option, click.Option) or name in _OF_ONE_RUN:
+            continue
+        value = context.params[name]
+        for each in value if option.multiple else (value,):
+            yield option.opts[0]
+            if not option.is_flag:
+                yield overrides.shown_word(str(each)) if name == "data" else SECRET if "password" in name else str(each)
 
 
 def _end(host: Host) -> HostEnd:

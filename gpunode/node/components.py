@@ -60,7 +60,7 @@ def _driver(settings: Settings, node: Node) -> Decision[Any]:
 
 
 def _cuda(settings: Settings, node: Node) -> Decision[Any]:
-    return cuda.decide(cuda.desired_of(settings, node.operating_system), node.cuda)
+    return cuda.decide(cuda.desired_of(settings), node.cuda)
 
 
 def _toolkit(settings: Settings, node: Node) -> Decision[Any]:
@@ -148,9 +148,16 @@ def _driver_comes(settings: Settings, node: Node) -> bool:
 
 
 def _mig(settings: Settings, node: Node) -> Decision[Any]:
-    desired = mig.Desired(settings.mig, node.pci.gpus, Disruption[settings.disruption.allow])
+    allowed = Disruption[settings.disruption.allow]
+    desired = mig.Desired(settings.mig, node.pci.gpus, allowed, settings.kubernetes.enabled)
     pending, comes = node.driver.reboot_pending, settings.driver.enabled
-    return mig.decide(desired, mig.Actual(node.mig, node.mig_boot, node.containers, pending, driver_comes=comes))
+    # What a run ends before it comes to MIG holds no GPU any more: MPS that is to go, everything where it boots.
+    early = _driver(settings, node).steps if allowed is Disruption.reboot and comes else ()
+    boots = any(step.disruption is Disruption.reboot and step.waits is None for step in early)
+    goes = "nvidia-mps" if not settings.mps.enabled else "-"
+    stays = () if boots else tuple(each for each in node.mig.holders if not (each.unit or "").startswith(goes))
+    actual = replace(node.mig, holders=stays)
+    return mig.decide(desired, mig.Actual(actual, node.mig_boot, node.containers, pending, driver_comes=comes))
 
 
 class Files(Protocol):
@@ -266,6 +273,8 @@ def decisions(
                 if unjudged is None:
                     raise
                 own = Decision((unjudged(name, error),), refusal=f"{name} cannot be judged")
+            if not settings.disruption.retry:
+                own = transaction.refuse_failed(own, node.interrupted.failed)
             own = _without_cluster(name, settings, node, own) if no_cluster else own
             stop = _stop(decided)
             decided[name] = marked(own if stop is None or name == "node" else behind(own, stop[1]))

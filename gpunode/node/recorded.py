@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from gpunode.base import unique_keys
 from gpunode.base.document import UPDATE, head, newer
 from gpunode.base.errors import CodedError
 from gpunode.base.findings import ExitCode
@@ -151,8 +151,10 @@ def read_settings(path: Path, hosts: tuple[str, ...]) -> dict[str, Settings]:
 def _loaded(path: Path) -> Any:
     try:
         text = path.read_text(encoding="utf-8")
-        return json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+        return unique_keys.load_json(text) if path.suffix == ".json" else unique_keys.load_yaml(text)
     except OSError as error:
         raise FactsError(f"{path}: {error.strerror}") from error
+    except unique_keys.KeyTwiceError as error:
+        raise FactsError(f"{path}: {error}") from None
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise FactsError(f"{path}: is neither JSON nor YAML that can be read: {in_one_line(error)}") from error

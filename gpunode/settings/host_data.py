@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpunode.settings import component_models, set_option
 from gpunode.settings.layers import Merge, layers_of
+from gpunode.settings.model import RETRY
 
 if TYPE_CHECKING:
     from pyinfra.api import Host
@@ -31,6 +32,8 @@ def merged(layers: Sequence[Mapping[str, Any]], plain: Mapping[str, Any]) -> Hos
     for name in component_models():
         if (value := merge.component(name, layers)) is not None:
             data[name] = value
+    if str(plain.get(RETRY, "")).lower() in ("1", "true", "yes"):
+        data["disruption"] = merge.of(data.get("disruption"), {"retry": True}, ("disruption",))
     return HostData(data, tuple(sorted(merge.dropped)))
 
 

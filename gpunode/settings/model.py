@@ -44,6 +44,8 @@ from gpunode.settings.slurm import SlurmSettings
 from gpunode.settings.toolkit import ToolkitSettings
 
 OWN_DATA_PREFIX = "x_"
+# pyinfra's `--data gpunode_retry=1`: disruption.retry for one run.
+RETRY = "gpunode_retry"
 _NEED_THE_DRIVER = (
     *((name, "enabled") for name in ("cuda", "toolkit", "mps", "imex", "slurm", "dcgm", "dcgm_exporter_chart")),
     ("mig", "config"),
@@ -100,7 +102,10 @@ class Settings(BaseModel):
 
     def digest(self) -> str:
         """Return the SHA-256 (hex) of the settings as canonical JSON: equal settings, equal digest."""
-        canonical = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+        found = self.to_json()
+        # It is of a run, and changes nothing about a node that is as desired.
+        del found["disruption"]["retry"]
+        canonical = json.dumps(found, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
 
@@ -181,7 +186,7 @@ def _same_release(parts: Mapping[str, Component]) -> Iterator[Problem]:
 def _unknown_names(data: Mapping[str, Any], foreign: Collection[str]) -> Iterator[Problem]:
     ours = tuple(Settings.model_fields)
     for name in sorted(name for name in data if isinstance(name, str)):
-        if name in ours or name in foreign or name.startswith(("_", OWN_DATA_PREFIX)):
+        if name in (*ours, *foreign, RETRY) or name.startswith(("_", OWN_DATA_PREFIX)):
             continue
         near = nearest(name, (*ours, *foreign))
         message = f"unknown name{f'; did you mean {near!r}?' if near else ''}"

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, get_args, get_origin
 
+from gpunode.base.unique_keys import KeyTwiceError, load_json
 from gpunode.settings import set_option
 from gpunode.settings.component import Component, alternatives, annotation_at, component_of, settings_or_mapping
 from gpunode.settings.model import component_models
@@ -45,7 +46,10 @@ def parse(words: Iterable[str]) -> dict[str, Any]:
             target = target.setdefault(name, {})
             if not isinstance(target, dict):
                 raise OverrideError(f"{key}: another --set gives {name} a value of its own; leave out one of them")
-        target[path[-1]] = _value(component_models()[component], path, text)
+        try:
+            target[path[-1]] = _value(component_models()[component], path, text)
+        except KeyTwiceError as error:
+            raise OverrideError(f"{key}: {error}") from None
     return found
 
 
@@ -68,7 +72,7 @@ def give(words: Iterable[str], limit: Collection[str] = ()) -> Iterator[None]:
 def shown() -> tuple[str, ...]:
     """Return the words behind --set that give what was given, in one order; what may be secret is not shown."""
     words = [
-        f"{word.partition('=')[0]}={SECRET}" if _hides(word.partition("=")[0], value) else word
+        shown_word(word, value)
         for component, settings in set_option.given().items()
         if component in component_models() and isinstance(settings, dict)
         for word, value in _words(component, (), settings)
@@ -76,9 +80,13 @@ def shown() -> tuple[str, ...]:
     return tuple(sorted(words))
 
 
-def _hides(key: str, value: Any) -> bool:
+def shown_word(word: str, value: Any = None) -> str:
+    """Return KEY=VALUE as it may be shown; value: as it counts where that is no text."""
+    key, _, text = word.partition("=")
+    value = text if value is None else value
     is_pinned = isinstance(value, str) and _PINNED.fullmatch(value) is not None
-    return any(map(is_secret, key.split("."))) or (hides(value) and not is_pinned)
+    secret = any(map(is_secret, key.split("."))) or (hides(value) and not is_pinned)
+    return f"{key}={SECRET}" if secret else word
 
 
 def _words(component: str, path: tuple[str, ...], value: Any) -> Iterator[tuple[str, Any]]:
@@ -133,7 +141,9 @@ def _value(model: type[Component], path: list[str], text: str) -> Any:
     if texts and not (text == "null" and type(None) in alternatives(annotation)):
         return text
     try:
-        return json.loads(text)
+        return load_json(text)
+    except KeyTwiceError:
+        raise
     except (ValueError, RecursionError):
         # The settings' own message says what is allowed.
         return text

@@ -53,6 +53,9 @@ class DisruptionSettings(Component):
     """The gravest allowed: nothing < restart (a service) < reset (a GPU) < reboot (the node)."""
     max_parallel: int = Field(1, ge=1)
     """How many nodes may be disturbed at the same time."""
+    retry: bool = False
+    """Whether a change that failed on a node and was put back is tried again. For one run: `gpunode apply --retry`, or
+    pyinfra's `--data gpunode_retry=1`."""
     reboot_timeout: int = Field(900, ge=10, le=7200)
     """Seconds within which a rebooted node must answer from its new boot, or it failed."""
 

@@ -1,7 +1,8 @@
 # Prints of each change that was begun and not ended interrupted=NAME, or running=NAME where its unit is at work; of one
-# that was cut off before it began stale=NAME; left=PATH of what was left beside a file that was being written; and
-# pulls=yes where an agent is installed; newer=NAME of a change whose journal a newer gpunode wrote. Takes FOLDER, where
-# the journals are; LOCK, the agent's; LEFT, globs of what is left next to files; AGED, what find gets of its age.
+# that failed and was put back failed=NAME JOURNAL; of one that was cut off before it began stale=NAME; left=PATH of
+# what was left beside a file that was being written; and pulls=yes where an agent is installed; newer=NAME of a change
+# whose journal a newer gpunode wrote. Takes FOLDER, where the journals are; LOCK, the agent's; LEFT, globs of what is
+# left next to files; AGED, what find gets of its age.
 
 [ ! -e "$LOCK" ] || echo pulls=yes
 busy=
@@ -19,7 +20,11 @@ for journal in "$FOLDER"/*.json; do
   # A journal without a version is of the first one; gpunode/system/transaction.py has the newest that is known.
   version=${state#*'"schema": '}; version=${version%%[!0-9]*}
   [ "${version:-1}" -le 1 ] || { echo "newer=$name"; continue; }
-  case "$state" in *'"state": "began"'*) ;; *) continue;; esac
+  case "$state" in
+    *'"state": "began"'*) ;;
+    *'"state": "failed"'*) echo "failed=$name $state"; continue;;
+    *) continue;;
+  esac
   # Rare: else each costs a program.
   if at_work "$name"; then echo "running=$name"; else echo "interrupted=$name"; fi
 done

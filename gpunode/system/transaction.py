@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from gpunode.base.comparison import RUN, finding_message
-from gpunode.base.decision import Decision, Step, bad
+from gpunode.base.decision import Decision, Step, bad, behind
 from gpunode.base.disruption import Disruption
 from gpunode.base.document import newer
 from gpunode.base.probe_output import decoded, repeated, values
@@ -25,8 +26,8 @@ class Journal(Reading):
 
     `state` is None where there was none yet, `began` while it runs or where it was interrupted, `done`, `restored` (it
     was undone for a cause outside it, such as a full disk, and may be tried again) or `failed` (its target was proven
-    not to work; `reason` says how). `target` is the digest of what was to be reached. `running`: its unit is at work;
-    `by` is what that says of itself, with who runs it.
+    not to work; `reason` says how). `target` is the digest of what was to be reached, `version` the one that was to be
+    installed. `running`: its unit is at work; `by` is what that says of itself, with who runs it.
     """
 
     state: str | None
@@ -34,15 +35,19 @@ class Journal(Reading):
     reason: str | None
     running: bool
     by: str | None = None
+    version: str | None = None
 
     @property
     def interrupted(self) -> bool:
         """Say whether it was begun, has not ended and does not run: its checkpoint is to be put back."""
         return self.state == "began" and not self.running
 
-    def failed_at(self, target: str) -> bool:
-        """Say whether this very target was tried and proven not to work."""
-        return self.state == "failed" and self.target == target
+    def failed_at(self, target: str, version: str | None = None) -> bool:
+        """Say whether this very target was tried and proven not to work.
+
+        version: the one that this run would install; None: it is the target's own
+        """
+        return self.state == "failed" and self.target == target and version in (None, self.version)
 
 
 def parse_journal(lines: list[str]) -> Journal:
@@ -60,13 +65,14 @@ def parse_journal(lines: list[str]) -> Journal:
         if reason := newer(journal, SCHEMA):
             raise ParseError(f"the journal {found.get('path')} cannot be read: {reason}")
         state, target, reason = journal["state"], journal["target"], journal.get("reason") or None
+        version = journal.get("version") or None
     except ParseError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ParseError(f"the journal is not readable ({error}); look at {found.get('path')} and remove it") from error
     if state not in STATES:
         raise ParseError(f"the journal says {state!r}, which is none of {', '.join(STATES)}; look at {found['path']}")
-    return Journal(state, target, reason, running, by)
+    return Journal(state, target, reason, running, by, version)
 
 
 # A restore that no run makes by itself may remove what its owner has put there since.
@@ -89,13 +95,52 @@ INTERRUPTED = finding_message(
 )
 
 
+RETRY = (
+    "change the settings; or correct the cause on the node and run `gpunode apply --retry` (pyinfra: `--data "
+    "gpunode_retry=1`)"
+)
+_FAILED = f"it was tried before and put back: {{reason}} ({FOLDER}/{{name}}.log on the node)"
+FAILED = finding_message(
+    "node",
+    "failed change",
+    "A change that the settings ask for failed on this node before, and was put back.",
+    "It was proven not to work, so that no run tries it again: runs would undo it each time. Other settings, another "
+    "kernel or an enrolled key are a new try by themselves.",
+    causes=(_FAILED,),
+    remedies=(RETRY,),
+)
+
+
+@dataclass(frozen=True)
+class FailedChange(Reading):
+    """A change that was proven not to work, by the journal that its transaction left.
+
+    target: digest of what was to be reached; version: the one that was to be installed
+    """
+
+    name: str
+    target: str
+    reason: str | None = None
+    version: str | None = None
+
+    @property
+    def cause(self) -> str:
+        """Return why it is not tried again."""
+        return _FAILED.format(reason=self.reason or "no reason is recorded", name=self.name)
+
+    @property
+    def refusal(self) -> str:
+        """Return why a run stops there, and what a person does."""
+        return f"{self.name}: {self.cause}. Remedy: {RETRY}"
+
+
 @dataclass(frozen=True)
 class Interrupted(Reading):
     """Hold the names of the changes that nobody is at work on any more, and of those that somebody is.
 
     `stale` are those of changes that were cut off before they began, `left` paths of what was left beside files that
     were being written: both are gpunode's own, harm nobody, and go with the next run. `newer` are those whose journal a
-    newer gpunode wrote: their state is not known.
+    newer gpunode wrote: their state is not known. `failed` are the changes that failed and were put back.
     """
 
     names: tuple[str, ...] = ()
@@ -104,13 +149,39 @@ class Interrupted(Reading):
     left: tuple[str, ...] = ()
     pulls: bool = False
     newer: tuple[str, ...] = ()
+    failed: tuple[FailedChange, ...] = ()
 
 
 def parse_interrupted(lines: list[str]) -> Interrupted:
-    """Parse `interrupted=NAME`, `running=NAME`, `newer=NAME`, `stale=NAME` and `left=PATH` lines, and `pulls=yes`."""
+    """Parse the lines of interrupted.sh, which describes them."""
     keys = ("interrupted", "running", "stale", "left", "newer")
     names, running, stale, left, newer = (tuple(dict.fromkeys(repeated(lines, key))) for key in keys)
-    return Interrupted(names, running, stale, left, "yes" in repeated(lines, "pulls"), newer)
+    failed = tuple(_failed(*line.partition(" ")[::2]) for line in repeated(lines, "failed"))
+    return Interrupted(names, running, stale, left, "yes" in repeated(lines, "pulls"), newer, failed)
+
+
+def _failed(name: str, text: str) -> FailedChange:
+    try:
+        journal = json.loads(text)
+        return FailedChange(name, journal["target"], journal.get("reason") or None, journal.get("version") or None)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ParseError(f"{FOLDER}/{name}.json is not readable ({error}); look at it and remove it") from error
+
+
+def refuse_failed(decision: Decision[Any], failed: Collection[FailedChange]) -> Decision[Any]:
+    """Return the decision with a refusal where one of its steps would try again what failed before.
+
+    The steps before it are carried out.
+    """
+    records = {record.target: record for record in failed}
+    targets = [None if step.waits else step.target or getattr(step.change, "target", None) for step in decision.steps]
+    again = next((target for target in targets if target in records), None)
+    if again is None or decision.refusal is not None:
+        return decision
+    record, late = records[again], decision.steps[targets.index(again) :]
+    found = behind(decision, f"the change of {record.name} failed before", lambda step: step in late, RETRY)
+    item = FAILED.compared("put back", "none", False, of=f"of {record.name}", cause=record.cause)
+    return replace(found, findings=(*found.findings, replace(item, by_person=True)), refusal=record.refusal)
 
 
 def decide(actual: Interrupted, unasked: Collection[str] = ()) -> Decision[None]:

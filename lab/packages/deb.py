@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -119,7 +120,12 @@ def _write_tree(deb: Deb, tree: Path) -> None:
         (debian / name).chmod(0o755)
     if deb.conffiles:
         (debian / "conffiles").write_text("".join(f"/{path}\n" for path in deb.conffiles))
-    for file in deb.files:
+    write_files(deb.files, tree)
+
+
+def write_files(files: Iterable[Payload], tree: Path) -> None:
+    """Write a package's files below a folder; every folder there has mode 755 then."""
+    for file in files:
         path = tree / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
         if file.link is not None:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from gpunode.lab.errors import LabError
-from gpunode.lab.packages.deb import Payload
+from gpunode.lab.packages.deb import Payload, write_files
 from gpunode.lab.signing import public_key
 from gpunode.lab.toolbox import run_in
 
@@ -116,14 +116,4 @@ def _write_tree(package: Pkg, tree: Path) -> None:
         (tree / ".INSTALL").write_text(text)
     # bsdtar is given what there is by name, and a package without files would have none.
     (tree / "usr/share/licenses" / package.name).mkdir(parents=True)
-    for file in package.files:
-        path = tree / file.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if file.link is not None:
-            path.symlink_to(file.link)
-        else:
-            path.write_bytes(file.content)
-            path.chmod(file.mode)
-    for path in tree.rglob("*"):
-        if path.is_dir() and not path.is_symlink():
-            path.chmod(0o755)
+    write_files(package.files, tree)

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from gpunode.lab.errors import LabError
-from gpunode.lab.packages.deb import Payload
+from gpunode.lab.packages.deb import Payload, write_files
 from gpunode.lab.signing import public_key
 from gpunode.lab.toolbox import run_in
 
@@ -144,16 +144,6 @@ def _write_group(folder: Path, name: str, packages: Sequence[Rpm]) -> None:
     (folder / "rpms").mkdir(parents=True)
     tree = folder / "tree"
     tree.mkdir()
-    for file in (file for package in packages for file in package.files):
-        path = tree / file.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if file.link is not None:
-            path.symlink_to(file.link)
-        else:
-            path.write_bytes(file.content)
-            path.chmod(file.mode)
-    for path in tree.rglob("*"):
-        if path.is_dir() and not path.is_symlink():
-            path.chmod(0o755)
+    write_files((file for package in packages for file in package.files), tree)
     text = _SPEC.format(group=name) + "".join(package.spec() for package in packages)
     (folder / "group.spec").write_text(text, encoding="utf-8")

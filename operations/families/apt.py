@@ -34,6 +34,7 @@ class _Apt(Family):
 
     name = program = "apt"
     functions = APT_GET + MARK + _FUNCTIONS
+    REINSTALLING = APT_GET + READ_LISTS + REFRESH + script_file("apt_reinstall")
     saved = "debs"
     tools = ("ca-certificates", "curl", "gpg")
     holding = (PREFERENCES, UNATTENDED)

@@ -13,7 +13,7 @@ from gpunode.facts.families.dnf import DRIVER_PACKAGES, VERSIONS, DnfOffers, Dnf
 from gpunode.facts.families.rpm import SKIPPING
 from gpunode.operations.failure import OperationRefused
 from gpunode.operations.families.family import DriverChange
-from gpunode.operations.families.rpm import TRANSACTION, RpmFamily
+from gpunode.operations.families.rpm import OWNED, TRANSACTION, RpmFamily
 from gpunode.operations.files import replace_command
 from gpunode.operations.keeping import UNREAD, digest_of_text
 from gpunode.operations.script import script_command
@@ -45,6 +45,7 @@ class Dnf(RpmFamily):
 
     name = program = "dnf"
     functions = DNF_RUN + _FUNCTIONS
+    REINSTALLING = f'{DNF_RUN}{REFRESH}{OWNED}again() {{ dnf_run --disableplugin=versionlock reinstall "$@"; }}\n'
     # curl is there, as the package curl or curl-minimal. `dnf download` saves what a change takes away.
     tools: tuple[str, ...] = ("ca-certificates", "dnf-plugins-core", "gnupg2")
     holding_tools: tuple[str, ...] = ("python3-dnf-plugin-versionlock",)

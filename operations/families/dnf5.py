@@ -11,7 +11,7 @@ from gpunode.facts.families.dnf5 import DRIVER_PACKAGES, VERSIONS, Dnf5Offers, D
 from gpunode.operations.failure import OperationRefused
 from gpunode.operations.families.dnf import Dnf
 from gpunode.operations.families.family import DriverChange
-from gpunode.operations.families.rpm import TRANSACTION
+from gpunode.operations.families.rpm import OWNED, TRANSACTION
 from gpunode.operations.files import replace_command
 from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.script import script_command
@@ -55,6 +55,7 @@ class _Dnf5(Dnf):
 
     name = "dnf5"
     functions = DNF5_RUN + _FUNCTIONS
+    REINSTALLING = f'{DNF5_RUN}{REFRESH}{OWNED}again() {{ dnf_unlocked reinstall "$@"; }}\n'
     tools = ("ca-certificates", "gnupg2")
     holding_tools = ()
     holding = (LOCKLIST,)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from pyinfra import host
 from pyinfra.api import StringCommand
 
+from gpunode.base.shell_file import script_file
 from gpunode.facts.base import NodeFact
 from gpunode.facts.driver_packages import DriverPackages as DriverPackagesFact
 from gpunode.operations.failure import require
+from gpunode.operations.script import script_command
 from gpunode.packages.driver_packages.choice import Offers
 from gpunode.packages.driver_packages.installed import DriverPackages
 from gpunode.packages.driver_packages.simulation import Simulation
@@ -56,6 +58,8 @@ class Family(Protocol):
       new one instead of removing it, or fail
     + put_back: bring back $files, and remove the packages $added
 
+    `REINSTALLING` is shell text with the functions that reinstall.sh needs, and refresh.
+
     `saved` is the folder's name for the files that are saved, `holding` the files that keep packages still; `tools` are
     packages that gpunode needs on every node of the family, `holding_tools` those that it needs to hold others.
     `otherwise` is what else can be done where the repositories have not the version that is asked for. `program` is the
@@ -65,6 +69,7 @@ class Family(Protocol):
     name: str
     program: str
     functions: str
+    REINSTALLING: str
     saved: str
     tools: tuple[str, ...]
     holding: tuple[str, ...] = ()
@@ -133,3 +138,8 @@ class Family(Protocol):
         `repository` as for `refresh`. With apt and dnf, NAME- is removed in the same transaction. Where others would go
         for it, it ends before it has begun, and says `instead`: how the settings ask for something else.
         """
+
+    def reinstall(self, paths: Iterable[str], repository: str) -> StringCommand:
+        """Return the command that installs packages again which own lost files; paths: shell patterns."""
+        text = f'{self.REINSTALLING}refresh "$repository"\n{script_file("reinstall")}'
+        return script_command(text, *paths, repository=repository)

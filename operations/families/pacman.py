@@ -42,6 +42,7 @@ class _Pacman(Family):
 
     name = program = "pacman"
     functions = _UNLOCKED + _FILES + _FUNCTIONS
+    REINSTALLING = _UNLOCKED + _FILES + _REFRESH + script_file("pacman_reinstall")
     saved = "packages.d"
     tools = ("ca-certificates", "curl", "gnupg")
     packages_fact = PacmanPackages

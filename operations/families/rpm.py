@@ -12,6 +12,7 @@ from gpunode.operations.families.family import Family
 from gpunode.operations.script import script_command
 
 TRANSACTION = script_file("rpm", "rpm_driver")
+OWNED = script_file("rpm_owned")
 INSTALL = script_file("rpm", "refuse_removal", "rpm_install")
 
 

@@ -11,7 +11,7 @@ from gpunode.base.shell_file import script_file
 from gpunode.facts.families.zypper import DRIVER_PACKAGES, ZypperOffers, ZypperSimulation
 from gpunode.operations.failure import OperationRefused
 from gpunode.operations.families.family import DriverChange
-from gpunode.operations.families.rpm import TRANSACTION, RpmFamily
+from gpunode.operations.families.rpm import OWNED, TRANSACTION, RpmFamily
 from gpunode.operations.families.zypper_shell import REFRESH, ZYPP
 from gpunode.operations.files import replace_command, write_command
 from gpunode.operations.keeping import UNREAD, digest_of_text
@@ -33,6 +33,7 @@ class _Zypper(RpmFamily):
 
     name = program = "zypper"
     functions = ZYPP + _FUNCTIONS
+    REINSTALLING = ZYPP + REFRESH + OWNED + script_file("zypper_reinstall")
     tools = ("ca-certificates", "curl", "gpg2")
     holding = (LOCKS, OURS)
     CALLS, REFRESHING, OFFERING = ZYPP, REFRESH, OFFERED

@@ -18,6 +18,11 @@ loaded_version() { cat /sys/module/nvidia/version 2>/dev/null || true; }
 failed_build() {
   for log in /var/lib/dkms/nvidia*/"$upstream"/build/make.log; do
     [ -f "$log" ] || continue
+    if grep -qE 'No space left on device|annot allocate memory|Killed' "$log"; then
+      echo "gpunode: cause: DKMS ran out of room or memory: $(grep -m 1 -E 'No space|annot allocate|Killed' "$log")" >&2
+      echo "gpunode: remedy: see \`df\` and \`free -m\` on the node, make room, and run again" >&2
+      exit 1
+    fi
     echo "gpunode: DKMS could not build the module; the end of $log:" >&2
     tail -n 15 "$log" | sed 's/^/  /' >&2
     reject "DKMS could not build the module $upstream ($(head -n 1 "$log")): $(grep -m 1 -iE 'error' "$log" || true)" \
@@ -44,13 +49,17 @@ prove() {
   # nouveau gives the GPU up at a boot alone, and a module that is built for another kernel waits for that kernel.
   if [ "$proof" = loaded ] && [ -z "$(loaded_version)" ] && ! nouveau_bound &&
     [ "$(modinfo -F version "$module" 2>/dev/null)" = "$upstream" ]; then
-    said=$(modprobe nvidia 2>&1) || { dmesg 2>/dev/null | grep -iE 'nvrm|nvidia|rejected' | tail -n 5 >&2 || true
-      name_other_drivers || :
-      reject "the module $upstream is installed and does not load: $said"; }
-    [ "$(loaded_version)" = "$upstream" ] || reject "the module on disk is $upstream and loaded is $(loaded_version)"
-    code=0; said=$(timeout -k 5 60 nvidia-smi -L 2>&1) || code=$?
-    # Not of the driver's doing: a GPU that is lost (15), or that nvidia-smi itself is none of its packages (127).
-    case "$code" in 9|12|18|124|137) reject "the module $upstream is loaded, and nvidia-smi exits $code: $said";; esac
+    code=0; said=$(modprobe nvidia 2>&1) || code=$?
+    # No version loads while the node itself prevents it: the driver stays, for operations/driver.py to load.
+    if [ "$(loaded_version)" = "$upstream" ] || ! name_load_blocker "$said"; then
+      [ "$code" -eq 0 ] || { dmesg 2>/dev/null | grep -iE 'nvrm|nvidia|rejected' | tail -n 5 >&2 || true
+        reject "the module $upstream is installed and does not load: $said"; }
+      [ "$(loaded_version)" = "$upstream" ] || reject "the module on disk is $upstream and loaded is $(loaded_version)"
+      code=0; said=$(timeout -k 5 60 nvidia-smi -L 2>&1) || code=$?
+      # Not of the driver's doing: a GPU that is lost (15), or that nvidia-smi itself is none of its packages (127).
+      case "$code" in 9|12|18|124|137) name_other_drivers ||
+        reject "the module $upstream is loaded, and nvidia-smi exits $code: $said";; esac
+    fi
   fi
   # What only a reboot can load is not proven yet: operations/driver.py takes the mark away, or undoes the change.
   if [ "$(loaded_version)" != "$upstream" ]; then : > "$checkpoint/unproven"; fi
@@ -155,8 +164,9 @@ restore() {
   restore_choices
   if [ -s "$checkpoint/names" ] || [ -s "$checkpoint/runfile" ]; then
     if [ -z "$(loaded_version)" ] && ! nouveau_bound; then
-      modprobe nvidia && modprobe nvidia_uvm ||
-        echo "gpunode: the earlier driver is back, and its module does not load now" >&2
+      if ! { modprobe nvidia && modprobe nvidia_uvm; }; then
+        echo "gpunode: the earlier driver is back, and its module does not load now" >&2; not_to_blame
+      fi
     fi
     for unit in nvidia-fabricmanager nvidia-persistenced nvidia-imex; do
       ! grep -qx "$unit" "$checkpoint/units" || systemctl enable --quiet "$unit"

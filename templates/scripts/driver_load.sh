@@ -6,22 +6,29 @@
 
 # shellcheck disable=SC2154  # set by whoever sends it
 
-modprobe nvidia || {
+code=0; said=$(modprobe nvidia 2>&1) || code=$?
+[ "$code" -eq 0 ] && [ -r /sys/module/nvidia/version ] || {
+  [ -z "$said" ] || printf '%s\n' "$said" >&2
   printed=$(dmesg 2>/dev/null | grep -iE 'nvrm|nvidia|rejected' | tail -n 5 | tr '\n' ';') || :
   echo "gpunode: the nvidia module on disk ($wanted) cannot be loaded${printed:+; the kernel printed: $printed}" >&2
-  name_other_drivers || echo "gpunode: remedy: look for secure boot (\`mokutil --sb-state\`), for a driver.flavour or" \
-    "version that does not support this GPU, and at \`dmesg\` on the node; correct that, and run again" >&2
+  # No version would load: the driver stays, whether it was proven or not.
+  ! name_load_blocker "$said" || exit 1
+  echo "gpunode: remedy: look for secure boot (\`mokutil --sb-state\`), for a driver.flavour or version that does" \
+    "not support this GPU, and at \`dmesg\` on the node; correct that, and run again" >&2
+  reason=$(printf '%s' "$said" | tr '\n' ' ' | tr -cd 'A-Za-z0-9 .,:;_/()-')
   before=$(cat "$folder/$transaction/packages" "$folder/$transaction/runfile" 2>/dev/null | cut -d' ' -f2)
   if grep -qF '"state": "done"' "$folder/$transaction.json" 2>/dev/null && [ -n "$before" ] &&
     [ -e "$folder/$transaction/unproven" ] && ! nouveau_bound &&
     ! printf '%s\n' "$before" | grep -qE "^([0-9]+:)?$wanted([-~+]|\$)"; then
     echo "gpunode: it came with the last change of the driver, which is undone" >&2
+    reason="the module $wanted does not load: $reason"
     # A unit of systemd's, so that a cut connection does not end it.
     systemd-run --quiet --wait --collect --unit="gpunode-$transaction" \
       --property=TimeoutStopSec=900 /bin/sh -c \
-      "exec /bin/sh $folder/$transaction.sh undo 'the module $wanted does not load' > $folder/$transaction.log 2>&1" &&
+      "exec /bin/sh $folder/$transaction.sh undo '$reason' > $folder/$transaction.log 2>&1" &&
       echo "gpunode: the driver of before is back; loaded is $(cat /sys/module/nvidia/version || echo NONE)." \
-        "Ask for another driver: $wanted is not tried again until the settings change" >&2 ||
+        "Set another driver: $wanted is not tried again until the settings change, or with \`gpunode apply --retry\`" \
+        "(pyinfra: --data gpunode_retry=1)" >&2 ||
       echo "gpunode: that did not succeed; see $folder/$transaction.log" >&2
   fi
   exit 1; }

@@ -101,5 +101,6 @@ restore() {
     echo "gpunode: the kubelet is DOWN: it is not well with its old files either" >&2
     echo "gpunode: remedy: see \`journalctl -u kubelet -n 50\` on the node, correct what it names, start the kubelet" \
       "(\`systemctl restart kubelet\`), and run again" >&2
+    not_to_blame
   fi
 }

@@ -6,13 +6,27 @@
 # shellcheck disable=SC2154,SC2034  # set by whoever sends it; read by what stands beside it
 
 proc=/proc
+# unseen: add to $why what may hold the GPU though no process is seen on it: a console by nvidia_drm, NVIDIA's services
+unseen() {
+  [ -z "$(holders)" ] || return 0
+  may=''
+  [ ! -d /sys/module/nvidia_drm ] || may='the kernel module nvidia_drm'
+  for each in nvidia-fabricmanager nvidia-persistenced nvidia-dcgm; do
+    ! systemctl is-active --quiet "$each.service" || may="${may:+$may, }$each.service"
+  done
+  [ -z "$may" ] || why="$why; no process is seen on it, but these may hold it: $may"
+}
 gave_up() {
+  case "$why" in *' refuses a reset '*) unseen;; esac
   if [ -n "$blame" ]; then reject "$why"; fi
   echo "gpunode: $why" >&2; advise_mig; exit 1
 }
 advise_mig() {
   case "$why" in
     *' in use '*) way='end these processes, or name their units in mig.stop_units, and run again';;
+    *' may hold it: '*)
+      way="stop these services (\`systemctl stop\`), unload nvidia_drm where no screen needs it"
+      way="$way (\`modprobe -r nvidia_drm\`), and run again; or set disruption.allow to 'reboot', which boots the node for the mode";;
     *) way="look at the GPU (\`nvidia-smi\` and \`journalctl -k | grep -i xid\` on the node), and run again";;
   esac
   echo "gpunode: remedy: $way" >&2

@@ -9,6 +9,12 @@ apply() {
   number=$(instance "$1")
   CUDA_MPS_PIPE_DIRECTORY=/run/nvidia-mps${number:+/$number} "$script" "$folder_of_settings/${number:-node}.settings"
 }
+# Without an answer of the GPUs no daemon runs, whatever its settings.
+blame() {
+  [ -z "$(compute_modes)" ] || reject "$1"
+  echo "gpunode: $1, and nvidia-smi does not answer" >&2
+  echo "gpunode: remedy: see what \`nvidia-smi\` prints on the node, correct that, and run again" >&2; exit 1
+}
 said() { journalctl -u "$1" -n 8 --no-pager -o cat >&2 2>/dev/null || true; }
 
 save() {
@@ -37,11 +43,16 @@ change() {
   for unit in $units; do systemctl is-enabled --quiet "$unit" 2>/dev/null || systemctl enable --quiet "$unit"; done
   for unit in $restart; do
     systemctl reset-failed "$unit" 2>/dev/null || true
-    systemctl restart "$unit" || { said "$unit"; reject "$unit does not start, or its settings are not taken"; }
+    systemctl restart "$unit" || { said "$unit"; blame "$unit does not start, or its settings are not taken"; }
   done
-  for unit in $told; do apply "$unit" || reject "the daemon of $unit does not take its settings"; done
+  for unit in $told; do apply "$unit" || blame "the daemon of $unit does not take its settings"; done
   for index in $modes; do
-    set_mode "$index" "$mode" || reject "GPU $index does not take the compute mode $mode"
+    set_mode "$index" "$mode" || case "$code" in
+      4|9|12|15|18|124|137)
+        echo "gpunode: GPU $index does not answer: nvidia-smi exits $code" >&2
+        echo "gpunode: remedy: see what \`nvidia-smi\` prints on the node, correct that, and run again" >&2; exit 1;;
+      *) reject "GPU $index does not take the compute mode $mode";;
+    esac
   done
   # The unit goes on where a GPU does not take the mode, and nvidia-smi may call it a success.
   if [ -n "$units" ]; then
@@ -66,7 +77,7 @@ restore() {
       systemctl reset-failed "$unit" 2>/dev/null; systemctl restart "$unit" ||
         { echo "gpunode: $unit is DOWN: it does not come back with its old settings either"
           echo "gpunode: remedy: see \`journalctl -u $unit -n 50\` on the node, correct what it names, and run" \
-            "again"; } >&2;;
+            "again"; not_to_blame; } >&2;;
     esac
   done
   for index in $modes; do

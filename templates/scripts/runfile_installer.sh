@@ -26,10 +26,10 @@ run_installer() {
   echo "gpunode: remedy: ${advice:-see all of $log on the node, correct what it names, and run again}" >&2
   return "$code"
 }
-# Says whether the last one cannot be blamed: a disk that is full, or somebody who stopped it (128 and more).
+# Says whether the last one cannot be blamed: a disk or memory that is full, or a signal that ended it (128 and more).
 blameless() {
   case "$code:$(tail -n 40 "$log")" in
-    *'No space left on device'*) return 0;;
+    *'No space left on device'*|*'annot allocate memory'*|*'Killed'*) return 0;;
     [0-9]:*|[0-9][0-9]:*|1[01][0-9]:*|12[0-7]:*) return 1;;
   esac
 }

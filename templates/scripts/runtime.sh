@@ -142,5 +142,6 @@ restore() {
     echo "gpunode: $program is DOWN: it does not come up with the old files either ($service, $plugin '$state')" >&2
     echo "gpunode: remedy: see \`journalctl -u $unit -n 50\` on the node, correct what it names, start it" \
       "(\`systemctl restart $unit\`), and run again" >&2
+    not_to_blame
   fi
 }

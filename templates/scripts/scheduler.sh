@@ -92,7 +92,8 @@ restore() {
     put_file_back "$manifest" || return 1
     [ -n "$same" ] || well "$(cat "$checkpoint/by")" ||
       { echo "gpunode: kube-scheduler is DOWN: the old manifest is back, and no scheduler is well by it in $timeout s"
-        echo "gpunode: remedy: see \`crictl ps -a --name kube-scheduler\` and its logs on the host; run again"; } >&2
+        echo "gpunode: remedy: see \`crictl ps -a --name kube-scheduler\` and its logs on the host; run again"
+        not_to_blame; } >&2
     [ -z "$path" ] || put_file_back "$path" || return 1
   fi
   true

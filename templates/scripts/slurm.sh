@@ -106,6 +106,7 @@ restore() {
     else
       echo "gpunode: $unit is DOWN: it does not come back with its old files either" >&2
       echo "gpunode: remedy: see \`journalctl -u $unit -n 50\` on the node, correct what it names, and run again" >&2
+      not_to_blame
     fi
   done
   true

@@ -2,7 +2,8 @@
 # It stands behind the transaction's own functions: save, change, restore, afterwards. It takes $folder, $name, $target.
 # The journal is written beside itself, flushed and renamed: it is never half a journal. `reject` writes what a settled
 # target needs to be blamed for its failure: where not even that can be written, it was the disk. `undo REASON` blames
-# the target for a fault that showed after the transaction had ended.
+# the target for a fault that showed after the transaction had ended. `restore` calls `not_to_blame` where what was
+# there before does not work any more either: the cause lies elsewhere, and the target may be tried again.
 # What an earlier change saved, and its script, may still be needed (operations/driver.py): they make room only for a
 # change that begins, in three renames, not for one that refuses to.
 
@@ -11,7 +12,8 @@
 umask 077
 checkpoint=$folder/$name; journal=$folder/$name.json
 note() {
-  printf '{"schema": 1, "state": "%s", "target": "%s", "reason": "%s"}\n' "$1" "$target" "${2:-}" > "$journal.new" &&
+  printf '{"schema": 1, "state": "%s", "target": "%s", "reason": "%s", "version": "%s"}\n' "$1" "$target" "${2:-}" \
+    "${upstream:-}" > "$journal.new" &&
     sync "$journal.new"
 }
 record() { note "$@" && mv -f "$journal.new" "$journal"; }
@@ -23,13 +25,17 @@ reject() {
   else echo "gpunode: nothing can be written to $folder: the disk is to blame, not what was asked" >&2; fi
   rm -f "$folder/.room"; exit 1
 }
+not_to_blame() {
+  : > "$checkpoint/outside"
+  echo "gpunode: it does not work as before either: the cause lies elsewhere, and the next run tries again" >&2
+}
 undo() {
   echo "gpunode: the transaction $name did not succeed; putting back what was there before" >&2
   if (set +e; restore); then
-    if [ -n "$rejected" ]; then
+    if [ -n "$rejected" ] && [ ! -e "$checkpoint/outside" ]; then
       record failed "$rejected"
-      echo "gpunode: remedy: ask for something else in the settings: this is not tried again until they change, or," \
-        "where the cause lay elsewhere and is mended, until $journal is removed" >&2
+      echo "gpunode: remedy: run it with \`gpunode apply --retry\` (pyinfra: --data gpunode_retry=1): without that no" \
+        "run tries this change again until the settings differ" >&2
     else record restored; fi
   else echo "gpunode: it could NOT be put back; the next run tries again" >&2; return 1; fi
 }
@@ -61,6 +67,8 @@ if [ -e "$checkpoint" ]; then
 fi
 mv -T "$checkpoint.new" "$checkpoint"
 case "$0" in "$folder/$name.sh."*) mv -f "$0" "$folder/$name.sh";; esac
+# The record of a change that failed is kept: a run tries its target again, or another one.
+! grep -qF '"state": "failed"' "$journal" 2>/dev/null || ln -f "$journal" "$folder/$name.given-up.json"
 mv -f "$journal.new" "$journal"
 # /var may be another file system than what is changed: without this a power cut could leave the change and no journal.
 sync -f "$folder"

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpunode.base.comparison import BY_HAND
+from gpunode.base.comparison import RUN
 from tests.molecule.conftest import CHECKOUT, Run, command
 from tests.support.changed_settings import Change
 
@@ -64,7 +64,9 @@ def _differences(inventory: str) -> list[str]:
         steps = {step["component"] for step in plan["steps"]} | {each["component"] for each in plan["refusals"]}
         now = {step["component"] for step in plan["steps"] if not step["pending"]}
         # Where only a person can go on, a runtime's configuration is refused, which a dry run shows as a change.
-        by_hand = {item["component"] for item in drift.findings[host] if item["remedy"] == BY_HAND}
+        by_hand = {
+            item["component"] for item in drift.findings[host] if item["class"] == "drift" and item["remedy"] != RUN
+        }
         does = _changed(run, host, tuple(f"Configure {name}" for name in by_hand))
         told = f"{host}: drift {sorted(found)}, plan {sorted(steps)}, now {sorted(now)}, run {sorted(does)}"
         if host == _BASE:

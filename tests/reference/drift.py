@@ -31,7 +31,9 @@ gpunode drift --html drift.html inventories/prod.py          # a page to look at
 gpunode drift --prometheus gpunode.prom inventories/prod.py  # for node_exporter's textfile collector
 ```
 
-[Output](output.md) says how it prints at a terminal, in a log, quietly, or as JSON.
+[Output](output.md) says how it prints at a terminal, in a log, quietly, or as JSON. The text has a remedy that several
+findings share once, after the last of them, unless `--all` is given; JSON has it with each. The first line names the
+nodes that differ and have no record of a complete run.
 
 Nothing is changed on any node. Each node is read in one round trip; how many have answered is shown on a terminal. A
 node that has not answered after `--timeout` seconds (120) counts as unreachable, and holds up no other. Large

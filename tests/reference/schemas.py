@@ -292,6 +292,7 @@ def rollout_schema() -> dict[str, Any]:
         "schema": {"const": ROLLOUT_SCHEMA},
         "gpunode": text,
         "inventory": text,
+        "limit": names,
         "set": names,
         "begun": text,
         "at": text,

@@ -33,18 +33,19 @@ driver = {{"branch": "580", "flavour": "open"}}
 cuda = {{"version": "12.9"}}
 ```
 
-`--set driver.version=580.95.05` gives `gpunode check`, `plan`, `drift`, `apply` and `rollout` a setting above what the
-inventory says; it may be given more than once. Lists and mappings are JSON. Behind a setting that is a mapping by names
-of your own, the rest is one name, dots and all: `--set kubernetes.expected_resources.nvidia.com/gpu=8`; in a chart's
-`values` a dot leads into a mapping, as with helm's own `--set`, and a key with a dot is given as JSON.
+`--set driver.version=580.95.05` gives `gpunode check`, `plan`, `drift`, `apply`, `rollout` and `ci` a setting above
+what the inventory says; it may be given more than once. Lists and mappings are JSON. Behind a setting that is a mapping
+by names of your own, the rest is one name, dots and all: `--set kubernetes.expected_resources.nvidia.com/gpu=8`; in a
+chart's `values` a dot leads into a mapping, as with helm's own `--set`, and a key with a dot is given as JSON.
 
 The setting is for all hosts of the inventory, with `--limit` for those hosts alone: no other is judged by it. What
 hosts must have alike (a cluster's release, the driver of an IMEX domain) is then refused, with the way out: without
 `--limit`, or in the inventory. `disruption.max_parallel`, of which a run has one, is for all hosts in any case.
-Commands that are suggested carry `--limit` and `--set`; a run without them, `pyinfra INVENTORY deploys/gpu_node.py`
-too, puts back what was set. Logs, the journal of a rollout and reports name what was set, but for values that may be
-secret (names such as `password` or `token`, addresses with an `@`): there stands `<not shown>`, which is refused
-where it is pasted.
+Commands that are suggested carry `--limit` and `--set`, after a run by pyinfra's own command line its options, too
+(`--data`, `--sudo`, `--ssh-user` …; a password is shown as `<not shown>`). A run without `--set`, `pyinfra INVENTORY
+deploys/gpu_node.py` too, puts back what was set. Logs, the journal of a rollout and reports name what was set, but for
+values that may be secret (names such as `password` or `token`, addresses with an `@`): there stands `<not shown>`,
+which is refused where it is pasted.
 """
 
 

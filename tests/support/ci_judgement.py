@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -39,9 +40,11 @@ class Machines:
         monkeypatch.chdir(CHECKOUT)
         monkeypatch.setattr(fleet, "read", self.read)
 
-    def read(self, *_: Any, seconds: float = fleet.ANSWER_SECONDS, **__: Any) -> tuple[fleet.Answer[Readiness], ...]:
+    def read(
+        self, *_: Any, seconds: float = fleet.ANSWER_SECONDS, limit: Collection[str] = ()
+    ) -> tuple[fleet.Answer[Readiness], ...]:
         self.seconds.append(seconds)
-        return self.answers
+        return tuple(each for each in self.answers if not limit or each.name in limit)
 
     def ci(self, *options: str) -> Result:
         return CliRunner().invoke(ci, [*options, "--junit", str(self.junit), str(self.inventory)])

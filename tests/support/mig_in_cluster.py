@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +17,7 @@ from pyinfra.context import ctx_host
 from gpunode.components.crio.state import Crio
 from gpunode.components.docker.state import Docker
 from gpunode.components.mig.boot import MigBoot
-from gpunode.components.mig.state import DISABLED, ENABLED, Mig, MigGpu
+from gpunode.components.mig.state import DISABLED, ENABLED, Holder, Mig, MigGpu
 from gpunode.facts.containerd import Containerd as ContainerdFact
 from gpunode.facts.crio import Crio as CrioFact
 from gpunode.facts.docker import Docker as DockerFact
@@ -58,6 +59,11 @@ def _set(name: str, **pod: Any) -> dict[str, Any]:
     return {"metadata": {"namespace": "plugin", "name": name}, "spec": {"template": {"spec": pod}}}
 
 
+def container(pod: str) -> str:
+    """Return the ID of a pod's one container."""
+    return sha256(pod.encode()).hexdigest()
+
+
 class Cluster:
     """Hold a node, DaemonSets and their pods, which go some looks after the DaemonSet takes the node no more."""
 
@@ -96,7 +102,8 @@ class Cluster:
     @staticmethod
     def _pod(name: str) -> dict[str, Any]:
         owner = {"kind": "DaemonSet", "name": name.removesuffix("-x")}
-        return {"metadata": {"namespace": "plugin", "name": name, "ownerReferences": [owner]}}
+        status = {"containerStatuses": [{"containerID": f"containerd://{container(name)}"}]}
+        return {"metadata": {"namespace": "plugin", "name": name, "ownerReferences": [owner]}, "status": status}
 
 
 class State:
@@ -126,6 +133,7 @@ class Ask:
         self.said: list[str] = []
         # What the connection says of the transaction, and whether it succeeded; it does, where nothing is here.
         self.answers: tuple[bool, str] = (True, "")
+        self.holders: tuple[Holder, ...] = ()
         host.state = State()
         host.log = self.said.append  # type: ignore[method-assign,assignment]
         host.run_shell_command = self._executed  # type: ignore[attr-defined]
@@ -135,7 +143,7 @@ class Ask:
     ) -> list[str]:
         self.patch.setattr(control_plane, "runner", lambda _: cluster)
         self.host.readings |= {
-            MigFact: Mig(status, None, (there,)), MigBootFact: MigBoot(), ContainerdFact: GOOD.containerd,
+            MigFact: Mig(status, None, (there,), self.holders), MigBootFact: MigBoot(), ContainerdFact: GOOD.containerd,
             DockerFact: Docker(None),
             CrioFact: Crio(),
         }  # fmt: skip
@@ -215,11 +223,12 @@ def divided(
     journal: tuple[str, bool] | None = None,
     then: tuple[str, ...] = (),
     status: str = "ok",
+    holds: str | None = None,
 ) -> Outcome:
     """Return what becomes of a change of a node's layout, and of what happens then: it fails, silence, or labels.
 
     cluster: labels that are others, None where one is gone; `note` on gpunode's labels; `silent`
-    status: how nvidia-smi answers
+    status: how nvidia-smi answers; holds: the pod that has the GPU open
     answer: what the connection says of a transaction that fails; journal: the state of an earlier one, and if it runs
     """
     settings = {"helm": ASKED, "manifest": MANIFEST, "operator": OPERATOR}[method]
@@ -232,6 +241,9 @@ def divided(
             ask.answers = (False, answer)
         if journal is not None:
             ask.host.readings[TransactionJournal] = Journal(journal[0], "target", None, journal[1])
+        if holds is not None:
+            short = container(holds)[:12]
+            ask.holders = (Holder("GPU-0", 77, "nvidia-device-p", "root", None, None, short, in_pod=True),)
         ran = ask(there, mig_gpu(0, ENABLED if gpu == "on" else DISABLED), settings, part, status)
         for step in then:
             if step == "silence":

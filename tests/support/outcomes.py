@@ -56,7 +56,11 @@ def decided(component: str, data: dict[str, Any], node: Node, names: Iterable[st
         [[item.code for item in step.settles], step.disruption.name, "waits" if step.waits else "now", step.change]
         for step in decision.steps
     ]
-    words = [decision.refusal, *(step.waits for step in decision.steps), *(item.cause for item in differs)]
+    words = [
+        decision.refusal,
+        *(step.waits for step in decision.steps),
+        *(text for item in differs for text in (item.cause, item.remedy)),
+    ]
     return {
         "differs": [[item.code, item.finding_class.value, _by(item), _value(item.actual)] for item in differs],
         "steps": steps,

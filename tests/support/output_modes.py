@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,11 +43,15 @@ class Job(Machines):
         event = json.dumps({"kind": "ended", "hosts": [end.to_json() for end in ends]})
         (folder / "events").write_text(f"{event}\n")
         (folder / "pyinfra").write_text(
-            f"#!/bin/sh\necho SIMULATED pyinfra on $#\necho more >&2\n"
+            f'#!/bin/sh\necho "$@" "$GPUNODE_SET" > {folder}/words\n'
+            f"echo SIMULATED pyinfra on $#\necho more >&2\n"
             f"cat {folder}/events >> $GPUNODE_EVENTS\nexit {status}\n"
         )
         (folder / "pyinfra").chmod(0o755)
         monkeypatch.setattr(sys, "executable", str(folder / "python"))
-        reports = tuple(NodeReport(end.name, (*end.refused, GOOD)) for end in ends)
-        monkeypatch.setattr(drift, "inspect", lambda *_, **__: reports)
+        self.reports = tuple(NodeReport(end.name, (*end.refused, GOOD)) for end in ends)
+        monkeypatch.setattr(drift, "inspect", self._inspect)
         monkeypatch.setattr(fleet, "read", self.read)
+
+    def _inspect(self, *_: Any, limit: Collection[str] = ()) -> tuple[NodeReport, ...]:
+        return tuple(each for each in self.reports if not limit or each.name in limit)

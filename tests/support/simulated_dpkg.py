@@ -90,6 +90,8 @@ case "$*" in
     rm -rf "$ROOT/sys/module/nvidia";;
   nvidia) version=$(modinfo -F version nvidia) || exit 1
     ! grep -qx "$version" "$STATE/does-not-load" 2>/dev/null || { echo "modprobe: ERROR: No such device" >&2; exit 1; }
+    [ ! -e "$STATE/modprobe-says" ] || { cat "$STATE/modprobe-says" >&2; exit 1; }
+    [ ! -e "$STATE/loads-nothing" ] || exit 0
     mkdir -p "$ROOT/sys/module/nvidia"; echo "$version" > "$ROOT/sys/module/nvidia/version";;
 esac
 """,
@@ -117,6 +119,7 @@ fi
 }
 PLACES = (
     "/sys/module", "/sys/bus/pci", "/var/cache/apt", "/etc/apt", "/usr/bin/nvidia-", "/usr/lib", "/var/log/nvidia-",
+    "/etc/modprobe.d", "/proc/cmdline",
 )  # fmt: skip
 
 

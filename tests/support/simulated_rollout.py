@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Collection
+from fnmatch import fnmatch
 from pathlib import Path
 
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.cli.plan import Plans
 from gpunode.fleet.engine.parts import Scheduler
 from gpunode.fleet.nodes import Watch, unwatched
-from gpunode.node.plan import Plan
+from gpunode.node.plan import Plan, PlannedStep
 
 # A program of its own, as pyinfra is; --limit by pyinfra's own rules for a host that is no group.
 PYINFRA = """#!{python} -IS
@@ -98,6 +100,7 @@ class Lab:
     ) -> tuple[NodeReport, ...]:
         """Stand in for gpunode.fleet.drift.inspect."""
         found = json.loads((self.folder / "nodes.json").read_text())
+        those = [name for name in found if not limit or any(fnmatch(name, each) for each in limit)]
         return tuple(
             NodeReport(
                 name,
@@ -114,12 +117,13 @@ class Lab:
                 ),
             )
             for name, each in found.items()
-            if only is None or name in only
+            if name in (those if only is None else only)
         )
 
     def plans(self, inventory: Path, limit: Collection[str], scheduler: Scheduler | None = None) -> Plans:
         """Stand in for gpunode.cli.plan.live_plans: each node can be changed."""
-        return {name: Plan((), (), ()) for name in json.loads((self.folder / "nodes.json").read_text())}
+        can = Plan((), (), (PlannedStep("driver", "load the kernel module", None, None, Disruption.nothing),))
+        return {name: can for name in json.loads((self.folder / "nodes.json").read_text())}
 
 
 if __name__ == "__main__":

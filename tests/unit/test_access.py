@@ -17,6 +17,7 @@ from pyinfra.connectors.sshuserclient.client import StrictPolicy
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from gpunode.base.findings import FindingClass
+from gpunode.base.messages import REMEDY
 from gpunode.base.reading import Unknown
 from gpunode.base.run_context import COMMAND_ERROR
 from gpunode.fleet.access import connecting, connection, errors
@@ -64,7 +65,7 @@ def test_who_is_not_reached_is_told_with_what_to_do_by_drift_and_at_the_end_of_a
 
 
 def test_drift_has_the_remedy_beside_the_cause() -> None:
-    known = (f"sudo asks{errors.REMEDY}stop it", "sudo asks", "stop it")
+    known = (f"sudo asks{REMEDY}stop it", "sudo asks", "stop it")
     for reason, cause, remedy in (known, ("bad ELF", "bad ELF", None)):
         (finding,) = contained_report(Answer("gpu-1", settings_from({}), Unknown(), reason)).findings
         assert (finding.finding_class, finding.cause) == (FindingClass.ERROR, cause)
@@ -85,7 +86,7 @@ def test_a_failure_to_run_anything_ends_with_its_explanation_and_a_success_does_
     run = partial(connection.explained, lambda self: answers.pop(0))
     connector = SimpleNamespace(host=SimpleNamespace())
     good, said = run(connector)
-    assert not good and said.stderr_lines[0] == words and errors.REMEDY in said.stderr_lines[1]
+    assert not good and said.stderr_lines[0] == words and REMEDY in said.stderr_lines[1]
     # It is the reason of the reading that failed, until a command succeeds.
     assert COMMAND_ERROR.of(connector.host) == said.stderr_lines[1]
     assert run(connector)[1].output_lines == [words] and COMMAND_ERROR.of(connector.host) == ""

@@ -26,6 +26,7 @@ from gpunode.fleet.rollout import place as rollouts
 from gpunode.node.plan import Plan, PlannedStep
 from tests.support.apply import (
     CAN,
+    DONE,
     GOOD,
     REFUSED,
     WAITS,
@@ -74,9 +75,28 @@ def test_without_yes_and_without_a_terminal_nothing_is_run(lab: Lab) -> None:
 def test_a_person_is_asked_and_may_say_no(lab: Lab, monkeypatch: pytest.MonkeyPatch, answer: str, runs: int) -> None:
     at_a_terminal(monkeypatch)
     done = apply(answer=answer)
-    assert (done.exit_code, len(lab.runs)) == (0, runs)
+    # No node is as desired by this command: a script that goes on behind `apply` must not.
+    assert (done.exit_code, len(lab.runs)) == (0 if runs else 2, runs)
     assert unnamed(done.output, "4 nodes", "(gpu-1 to gpu-4)?") == []
     assert ("nothing was done" in done.output) is not bool(runs)
+
+
+@pytest.mark.parametrize(("other", "runs"), [(DONE, 1), (CAN, 0), (REFUSED, 0), (errors.unreached("timed out"), 0)])
+def test_where_nothing_is_to_do_nobody_is_asked_and_the_nodes_are_verified(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, other: Plan | Finding, runs: int
+) -> None:
+    _plan(monkeypatch, {"gpu-1": DONE, "gpu-2": other})
+    at_a_terminal(monkeypatch)
+    done = apply(answer="n\n")
+    assert (done.exit_code, len(lab.runs)) == (0 if runs else 2, runs)
+
+
+def test_a_no_is_in_the_document_and_its_exit_code(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_a_terminal(monkeypatch)
+    done = apply("--json", answer="n\n")
+    document = json.loads(done.stdout)
+    assert (done.exit_code, document["exit_code"], lab.runs) == (2, 2, [])
+    assert list(document["left_alone"]) == ["gpu-1", "gpu-2", "gpu-3", "gpu-4"]
 
 
 def test_a_refused_and_a_silent_node_are_left_out_and_told_at_the_end(
@@ -167,8 +187,8 @@ def test_a_setting_of_the_command_line_reaches_the_run_and_how_it_was_called(lab
     assert apply(*BRANCH).exit_code == 0
     assert '{"driver": {"branch": "580"}}' in log_of(lab)
     assert (
-        '{"inventory": "fleet.py", "limit": ["gpu-*"], "settings": ["driver.branch=580"], "operations": []}'
-        in log_of(lab)
+        '{"inventory": "fleet.py", "limit": ["gpu-*"], "settings": ["driver.branch=580"], "operations": [], '
+        '"options": []}' in log_of(lab)
     )
 
 
@@ -260,7 +280,7 @@ def test_behind_another_run_the_same_plan_is_not_shown_again(lab: Lab, monkeypat
     _waiting(monkeypatch, {"gpu-1": CAN}, {"gpu-1": CAN})
     done = apply("--yes")
     assert (done.exit_code, lab.runs) == (0, [["gpu-1"]])
-    assert done.stdout.count("gpu-1: nothing") == 1 and "same" in done.stderr
+    assert done.stdout.count("gpu-1: can be done") == 1 and "same" in done.stderr
 
 
 @pytest.mark.parametrize(("answers", "runs"), [("y\nn\n", 0), ("y\ny\n", 1)])

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyinfra_cli.cli import cli as pyinfra_command
 
 from gpunode.base.comparison import RUN
 from gpunode.base.findings import Finding, FindingClass, NodeReport
@@ -29,6 +29,7 @@ from tests.support.simulated_host import Host
 pytestmark = pytest.mark.pure
 SET = ("driver.branch=580",)
 RACK = Call("prod.py", ("rack1",), SET)
+PLAIN = "pyinfra prod.py deploys/gpu_node.py"
 HOSTILE = "my $(rm -rf ~) inventories/prod's.py"
 TEXTS = st.text(st.characters(exclude_characters="\0"), min_size=1, max_size=8)
 
@@ -52,7 +53,7 @@ def test_no_command_is_folded_at_any_width(columns: int) -> None:
     ends = [HostEnd("gpu-1", findings=(RUNTIME,)), HostEnd("gpu-2", findings=(MODULE,)), HostEnd("gpu-3")]
     told = verdict_text(ends, columns, call).splitlines()
     assert any(f"`{call.run}`" in line for line in told), "the remedy's"
-    assert told.count(f"  {call.run}") == 2, "of what is wrong, and of what waits"
+    assert f"  {call.run}" in told and f"  {call.waves}" in told, "of what is wrong, and of what waits"
     assert f"  {call.of('drift')}" in told
 
 
@@ -60,29 +61,38 @@ def test_no_command_is_folded_at_any_width(columns: int) -> None:
     ("call", "command"),
     [
         (Call("prod.py", settings=SET), "gpunode rollout prod.py --set driver.branch=580"),
-        # A rollout takes all hosts.
-        (Call("prod.py", ("gpu-1",)), "pyinfra prod.py deploys/gpu_node.py --limit gpu-1"),
+        (Call("prod.py", ("gpu-1",)), "gpunode rollout prod.py --limit gpu-1"),
+        # gpunode's commands do not have pyinfra's options.
+        (
+            Call("prod.py", (), (), ("deploys/mig.py",), ("--sudo",)),
+            "pyinfra prod.py deploys/gpu_node.py --sudo",
+        ),
     ],
 )
-def test_what_waits_is_let_go_by_waves_only_where_all_hosts_are_looked_at(call: Call, command: str) -> None:
+def test_what_waits_is_done_by_the_command_that_keeps_all_that_was_given(call: Call, command: str) -> None:
     told = verdict_text([HostEnd("gpu-1", findings=(MODULE,))], call=call).splitlines()
-    assert told[-1] == f"  {command}" and ("wave by wave" in told[-2]) is not bool(call.limit)
+    assert told[-1] == f"  {command}" and ("wave by wave" in told[-2]) is (call.waves is not None)
 
 
 @pytest.mark.parametrize(
     ("words", "started_by", "command"),
     [
-        ({"limit": ("gpu-1",)}, None, "pyinfra prod.py deploys/gpu_node.py --limit gpu-1"),
-        # gpunode's commands have no --exclude: who was left stands there.
-        ({"limit": (), "exclude": ("gpu-2",)}, None, "pyinfra prod.py deploys/gpu_node.py --limit gpu-1"),
-        ({"limit": ()}, None, "pyinfra prod.py deploys/gpu_node.py"),
-        ({"limit": ("gpu-1", "gpu-2")}, Call("prod.py", (), SET), "gpunode apply prod.py --set driver.branch=580"),
+        ("--limit gpu-1", None, f"{PLAIN} --limit gpu-1"),
+        # gpunode's commands have no --exclude: the hosts that were left are named.
+        ("--exclude gpu-2", None, f"{PLAIN} --limit gpu-1"),
+        ("-y --dry -vv --json --debug", None, PLAIN),
+        ("--sudo --user root --port 2222", None, f"{PLAIN} --sudo --ssh-user root --ssh-port 2222"),
+        ("--data a=1 --data 'b=x y'", None, f"{PLAIN} --data a=1 --data 'b=x y'"),
+        ("--data ssh_password=hunter2", None, f"{PLAIN} --data 'ssh_password=<not shown>'"),
+        ("--ssh-password hunter2", None, f"{PLAIN} --ssh-password '<not shown>'"),
+        ("--limit gpu-1 --limit gpu-2", Call("prod.py", (), SET), "gpunode apply prod.py --set driver.branch=580"),
     ],
 )
-def test_a_run_tells_the_command_with_its_limit_or_as_gpunode_was_called(
-    lines: list[str], monkeypatch: pytest.MonkeyPatch, words: dict[str, Any], started_by: Call | None, command: str
+def test_a_run_suggests_the_command_with_all_that_was_given(
+    lines: list[str], monkeypatch: pytest.MonkeyPatch, words: str, started_by: Call | None, command: str
 ) -> None:
-    context = SimpleNamespace(params={"inventory": "prod.py", **words})
+    arguments = ["prod.py", "deploys/gpu_node.py", *shlex.split(words)]
+    context = pyinfra_command.make_context("pyinfra", arguments, resilient_parsing=False)
     monkeypatch.setattr(click, "get_current_context", lambda silent: context)
     if started_by:
         monkeypatch.setenv(CALL, started_by.environment()[CALL])
@@ -133,7 +143,7 @@ def test_a_page_names_the_run_of_the_same_hosts_and_settings() -> None:
     assert of_plan.view({**told, "hosts": {}}).heal == RACK.of_all.run
     # A document of a former version.
     del told["limit"], told["set"]
-    assert of_drift.view(told).heal == "pyinfra prod.py deploys/gpu_node.py"
+    assert of_drift.view(told).heal == "gpunode apply prod.py"
 
 
 def test_the_page_of_a_rollout_names_the_run_with_its_settings() -> None:

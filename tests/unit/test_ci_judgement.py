@@ -165,6 +165,17 @@ def test_each_machine_has_its_own_end_of_the_run(tmp_path: Path, monkeypatch: py
     assert float(run.get("time") or 0) > 0
 
 
+def test_a_limit_and_settings_are_those_of_waiting_run_and_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(tmp_path, monkeypatch, 0, HostEnd("one", findings=(GOOD,)), HostEnd("two", findings=(GOOD,)))
+    document = json.loads(job.ci("--limit", "one", "--set", "driver.branch=580", "--output", "json").stdout)
+    assert (document["exit_code"], list(document["hosts"])) == (0, ["one"])
+    assert (document["limit"], document["set"]) == (["one"], ["driver.branch=580"])
+    words = f'-y --limit one {job.inventory} deploys/gpu_node.py {{"driver": {{"branch": "580"}}}}'
+    assert (tmp_path / "words").read_text().strip() == words
+
+
 def test_a_run_that_is_broken_off_passes_on_no_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = Job(tmp_path, monkeypatch, 0, HostEnd("one", findings=(GOOD,)), HostEnd("two", findings=(GOOD,)))
     (tmp_path / "events").write_text("")

@@ -12,7 +12,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyinfra.context import ctx_host
 
-from gpunode.base.comparison import BY_HAND
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass
 from gpunode.base.toml_edit import plain
@@ -126,7 +125,7 @@ def test_of_crio_drift_plan_verdict_and_run_say_the_same(actual: Crio, allow: st
         if item.finding_class is FindingClass.NOT_KNOWN:
             assert item.what not in settled and item.cause, item
         else:
-            assert item.what in settled or item.remedy == BY_HAND or item.actual == "masked", item
+            assert item.what in settled or item.by_person, item
     waiting = {item.what for item in bad if item.finding_class is FindingClass.RESTART_PENDING}
     made = next((step for step in decision.steps if not step.action.startswith("start")), None)
     assert waiting == ({item.what for item in made.settles} if made is not None and made.waits else set())

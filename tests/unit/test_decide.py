@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyinfra.context import ctx_host
 
-from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass, NodeReport
@@ -111,7 +110,7 @@ def _agree(component: str, node: Node, allow: str, cdi: bool | None, operation: 
     settled = {item.what for step in decision.steps for item in step.settles}
     # Every difference is a step's, or says that a person is to mend it; what a step settles is a difference.
     for item in bad:
-        told_to_a_person = item.remedy == BY_HAND or item.actual == "masked"
+        told_to_a_person = item.by_person
         if item.finding_class is FindingClass.NOT_KNOWN:
             assert item.what not in settled and item.cause, item
         else:
@@ -205,7 +204,7 @@ def _refuses(component: str, node: Node, own: Any) -> list[str]:
         DockerFact: node.docker, TransactionJournal: Journal(None, None, None, False),
     })  # fmt: skip
     every: dict[str, list[tuple[Any, dict[str, Any]]]] = {
-        "cuda": [(cuda.none_half_installed, {"desired": cuda_desired(own, node.operating_system)})],
+        "cuda": [(cuda.none_half_installed, {"desired": cuda_desired(own)})],
         "toolkit": [
             (toolkit.configuration, {"desired": asked_of(own.toolkit)}), (toolkit.specification, {"generate": True}),
         ],

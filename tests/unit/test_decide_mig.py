@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyinfra.context import ctx_host
 
-from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.mig.boot import UNIT, MigBoot
@@ -113,7 +112,7 @@ def test_of_mig_drift_plan_verdict_and_run_say_the_same(
         if item.finding_class is FindingClass.NOT_KNOWN:
             assert item.what not in settled and item.cause, item
         else:
-            assert item.what in settled or item.remedy == BY_HAND, item
+            assert item.what in settled or item.by_person, item
     assert settled <= {item.what for item in bad}
     assert decision.refusal is None or (bad and not decision.steps)
     steps = [step for step in plan(settings, node).steps if step.component == "mig"]
@@ -144,7 +143,7 @@ def test_of_mig_drift_plan_verdict_and_run_say_the_same(
         return
     assert (given_commands != []) == (waits == {None} and change is not None)
     if decision.refusal:
-        assert host.refusals == [f"mig: {decision.refusal}; nothing was changed"]
+        assert host.refusals == [f"mig: nothing was changed: {decision.refusal}"]
     if waits == {None} and change is not None:
         after = _applied(node, change)
         assert not _bad(settings, after)

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyinfra.context import ctx_host
 
-from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport
@@ -134,7 +133,7 @@ def test_of_mps_drift_plan_verdict_and_run_say_the_same(
     bad = _bad(settings, node)
     settled_by_steps = {item.what for step in decision.steps for item in step.settles}
     # Every difference is a step's, or says that a person is to mend it; what a step settles is a difference.
-    assert all(item.what in settled_by_steps or item.remedy == BY_HAND for item in bad)
+    assert all(item.what in settled_by_steps or item.by_person for item in bad)
     assert settled_by_steps <= {item.what for item in bad}
     assert decision.refusal is None or (bad and not decision.steps)
     steps = [step for step in plan(settings, node).steps if step.component == "mps"]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pyinfra.context import ctx_host
 
 from gpunode.base.decision import Decision, bad
+from gpunode.base.messages import split_remedy
 from gpunode.components.driver.state import DriverState
 from gpunode.components.toolkit.configuration import asked_of
 from gpunode.components.toolkit.decide import Configuration, Desired, Links, decide, desired_of, hold_text, moves
@@ -165,8 +166,7 @@ def test_the_operations_of_the_toolkit_do_what_the_decision_promises(
         assert not (host.refusals and any(step.waits is None for step in steps))
         refusals += host.refusals
     told = " ".join(item.cause or "" for item in bad(*decision.findings))
-    assert all(refusal.removeprefix("/etc/nvidia-container-runtime/config.toml: ").split(";")[0] in told
-               for refusal in refusals)  # fmt: skip
+    assert all(split_remedy(refusal)[0] in told for refusal in refusals)
 
 
 def test_dnf_s_lock_that_nobody_asks_for_any_more_is_drift() -> None:

@@ -78,6 +78,55 @@ def test_a_driver_that_does_not_load_is_put_back_and_the_old_one_loaded(node: Si
     assert "does not load: modprobe: ERROR: No such device" in done.stderr
 
 
+OTHER = "sys/bus/pci/devices/0000:1a:00.0"
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "said"),
+    [
+        ("etc/modprobe.d/site.conf", "alias nvidia off\n", "modprobe: FATAL: Module off not found."),
+        ("etc/modprobe.d/site.conf", "# of ours\ninstall nvidia /bin/false\n", "modprobe: ERROR: install command"),
+        ("etc/modprobe.d/site.conf", "install nvidia /bin/true\n", None),
+        ("proc/cmdline", "quiet module_blacklist=nouveau,nvidia ro\n", "Operation not permitted"),
+        ("sys/bus/pci/drivers/vfio-pci/x", "", "modprobe: ERROR: could not insert 'nvidia': No such device"),
+        ("sys/bus/pci/drivers/NovaCore/x", "", "modprobe: ERROR: could not insert 'nvidia': No such device"),
+        ("unused", "", "modprobe: ERROR: could not insert 'nvidia': Cannot allocate memory"),
+    ],
+)
+def test_what_keeps_every_version_from_loading_neither_undoes_nor_blames_one(
+    node: SimulatedDpkg, path: str, text: str, said: str | None
+) -> None:
+    file = node.root / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    if "drivers" in path:
+        (node.root / OTHER).mkdir(parents=True)
+        for name, value in (("vendor", "0x10de"), ("class", "0x030200")):
+            (node.root / OTHER / name).write_text(f"{value}\n")
+        (node.root / OTHER / "driver").symlink_to(file.parent)
+    node.write("loads-nothing") if said is None else node.write("modprobe-says", said)
+    done = node.change(NEW, *AFTER)
+    assert (done.returncode, node.journal, node.loaded) == (0, "done", None), done.stderr
+    assert node.packages == {"nvidia-open": f"{NEW}-1 hold", "nvidia-smi": f"{NEW}-1 hold"}
+    assert (node.state / "driver/unproven").exists() and "gpunode: remedy: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    "text", ["blacklist nvidia\n", "install nvidia modprobe -i nvidia-current\n", "#alias nvidia off"]
+)
+def test_lines_that_keep_no_module_from_loading_excuse_no_version(node: SimulatedDpkg, text: str) -> None:
+    (node.root / "etc/modprobe.d").mkdir()
+    (node.root / "etc/modprobe.d/site.conf").write_text(text)
+    node.write("does-not-load", NEW)
+    assert (node.change(NEW, *AFTER).returncode, node.journal, node.loaded) == (1, "failed", OLD)
+
+
+def test_a_version_is_not_blamed_where_the_driver_of_before_does_not_load_any_more_either(node: SimulatedDpkg) -> None:
+    node.write("does-not-load", NEW, OLD)
+    done = node.change(NEW, *AFTER)
+    assert (done.returncode, node.journal, node.packages, node.loaded) == (1, "restored", BEFORE, None)
+
+
 def test_an_apt_that_dies_halfway_is_undone_and_may_be_tried_again(node: SimulatedDpkg) -> None:
     (node.state / "apt-dies").touch()
     done = node.change(NEW, *AFTER)

@@ -17,7 +17,7 @@ from gpunode.fleet.access import errors
 from gpunode.fleet.engine import apply, readings, remote
 from gpunode.fleet.engine.parts import EngineError, Member, Scheduler
 from gpunode.fleet.engine.remote import Outcome
-from gpunode.fleet.inventory import InventoryError
+from gpunode.fleet.inventory_files import InventoryError
 from gpunode.fleet.reports.document import document
 from gpunode.fleet.reports.run_end import HostEnd, report_of
 from gpunode.node.plan import Plan, PlannedStep, plan_from

@@ -40,6 +40,7 @@ from gpunode.fleet.shared_readings import Changes, as_output
 from gpunode.operations import files
 from gpunode.operations.phase import announcing, is_announcing
 from tests.support import warm
+from tests.support.messages import unnamed
 
 pytestmark = pytest.mark.pure
 
@@ -325,6 +326,8 @@ _DEPLOY = """
 from pyinfra.context import ctx_host
 from gpunode.fleet import hooks
 from gpunode.operations import files
+from tests.support import warm
+from tests.support.messages import unnamed
 from gpunode.operations.phase import announcing
 
 def body():
@@ -347,3 +350,19 @@ def test_each_operation_of_a_run_sees_what_the_one_before_it_did(tmp_path: Path,
     done = warm.run("pyinfra", "-y", "@local", deploy, env={"PATH": "/usr/bin:/bin", "GPUNODE_HOOKS": switch})
     assert done.returncode == 0, done.stdout + done.stderr
     assert target.read_text() == "x" and not (tmp_path / "target-gone").exists()
+
+
+@pytest.mark.parametrize("text", ["driver = {\n", "import sys\nsys.exit()\n", "1 / 0\n"])
+def test_an_exception_in_group_data_ends_pyinfra_with_file_and_line(text: str, tmp_path: Path) -> None:
+    (tmp_path / "config.py").write_text("from gpunode.fleet import hooks\n\nhooks.install()\n")
+    (tmp_path / "site.py").write_text("gpus = ['a']\n")
+    (tmp_path / "group_data").mkdir()
+    (tmp_path / "group_data" / "gpus.py").write_text(text)
+    (tmp_path / "group_data" / "gpu.py").write_text("")
+    done = warm.run("pyinfra", "site.py", "debug-inventory", cwd=tmp_path)
+    line = len(text.splitlines())
+    assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
+    assert unnamed(done.stdout + done.stderr, f"group_data/gpus.py, line {line}", "[inventory.python]") == []
+    (tmp_path / "group_data" / "gpus.py").write_text("")
+    done = warm.run("pyinfra", "site.py", "debug-inventory", cwd=tmp_path)
+    assert unnamed(done.stdout + done.stderr, "group_data/gpu.py", "[inventory.group-data-unused]") == []

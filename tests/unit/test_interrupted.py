@@ -10,26 +10,31 @@ from typing import Any
 
 import pytest
 
+from gpunode.base.comparison import BY_HAND, RUN
 from gpunode.base.findings import FindingClass
 from gpunode.base.probe import shell_text
 from gpunode.components.containerd.drop_in import PATH as DROP_IN
+from gpunode.components.driver.sides import desired
 from gpunode.components.mig.boot import RECORD, UNIT
 from gpunode.components.mps.daemon import FOLDER as MPS
 from gpunode.components.toolkit.specification import OWN_SPECIFICATION as CDI
 from gpunode.facts.interrupted import LEFT
 from gpunode.facts.interrupted import Interrupted as InterruptedFact
 from gpunode.facts.transaction import TransactionJournal
+from gpunode.node.components import decisions
 from gpunode.node.own_files.containerd import PROXY
 from gpunode.node.own_files.driver import SOFTDEP
 from gpunode.node.own_files.holds import PREFERENCES
 from gpunode.node.plan import plan
 from gpunode.node.verdict import judge
 from gpunode.operations import interrupted as operation
+from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.packages.families.dnf import LOCKLIST
 from gpunode.packages.families.zypper import LOCKS
 from gpunode.settings import settings_from
 from gpunode.system.applied import PATH as APPLIED
-from gpunode.system.transaction import Interrupted, Journal, decide, parse_interrupted
+from gpunode.system.boot import Boot, Kernel
+from gpunode.system.transaction import FAILED, FOLDER, FailedChange, Interrupted, Journal, decide, parse_interrupted
 from tests.support.messages import unnamed
 from tests.support.simulated_host import Host, commands
 from tests.support.verify import GOOD
@@ -79,12 +84,13 @@ def test_a_journal_that_began_counts_unless_somebody_is_at_work_on_it(tmp_path: 
     journal = '{"schema": 1, "state": "%s", "target": "x", "reason": ""}\n'
     for name, state in (("containerd", "done"), ("mig", "failed"), ("driver", "restored")):
         (folder / f"{name}.json").write_text(journal % state)
-    assert read(tmp_path, {}) == Interrupted()
+    failed = (FailedChange("mig", "x"),)
+    assert read(tmp_path, {}) == Interrupted(failed=failed)
     # No program is started where nothing was interrupted.
     assert not (tmp_path / "asked").exists()
     for name in ("cuda", "mps", "scheduler.given-up"):
         (folder / f"{name}.json").write_text(journal % "began")
-    assert read(tmp_path, {"mps": "activating"}) == Interrupted(("cuda",), ("mps",))
+    assert read(tmp_path, {"mps": "activating"}) == Interrupted(("cuda",), ("mps",), failed=failed)
 
 
 @pytest.mark.real
@@ -105,6 +111,65 @@ def test_a_change_that_was_cut_off_is_a_finding_and_a_step_of_the_plan() -> None
     (step,) = [step for step in plan(settings, node).steps if step.component == "node"]
     assert (step.code, step.actual, step.desired) == ("node.interrupted-changes", "containerd, mig", "none")
     assert not step.pending and unnamed(step.action, "containerd", "mig") == []
+
+
+DRIVER = {"version": "580.105.08"}
+RUNFILE = {"source": "runfile", "runfile_sha256": "a" * 64}
+
+
+@pytest.mark.parametrize(
+    ("component", "asked"),
+    [
+        ("driver", {"driver": DRIVER}),
+        ("driver", {"driver": {**DRIVER, **RUNFILE, "migrate": True}}),
+        ("cuda", {"cuda": {**RUNFILE, "version": "13.0", "release": "13.0.2"}}),
+        ("containerd", {"driver": {"version": "580.95.05"}, "containerd": {"default_runtime": "runc"}}),
+    ],
+)
+def test_the_target_that_failed_is_refused_by_plan_and_drift_until_it_is_retried(
+    component: str, asked: dict[str, Any]
+) -> None:
+    given = {"disruption": {"allow": "reboot"}, **asked}
+    settings = resolve_for_os(settings_from(given), GOOD.operating_system)
+    good = replace(GOOD, driver=replace(GOOD.driver, packages=(("nvidia-open", "580.95.05-1"),)))
+    steps = decisions(settings, good)[component].steps
+    (target,) = {target for step in steps if (target := step.target or getattr(step.change, "target", None))}
+    failed = (FailedChange("x", "other"), FailedChange("t", target, "why"))
+    node = replace(good, interrupted=Interrupted(failed=failed))
+    decision = decisions(settings, node)[component]
+    assert decision.refusal is not None
+    assert unnamed(decision.refusal, "why", "gpunode apply --retry", f"{FOLDER}/t.log") == []
+    assert not any(step.waits is None and (step.target or step.change) for step in decision.steps)
+    assert not any(item.remedy in (RUN, BY_HAND) for step in decision.steps for item in step.settles)
+    (bad,) = [item for item in judge(settings, node) if item.code == FAILED.code]
+    assert bad.finding_class is FindingClass.DRIFT and bad.by_person and "why" in str(bad.cause)
+    planned = plan(settings, node)
+    rows = [
+        step.pending and "gpunode apply --retry" in step.action for step in planned.steps if step.code == FAILED.code
+    ]
+    assert planned.refusals or rows == [True]
+    again = {**given, "disruption": {"allow": "reboot", "retry": True}}
+    retried = resolve_for_os(settings_from(again), GOOD.operating_system)
+    assert decisions(retried, node)[component] == decisions(settings, good)[component]
+    # A record of another target, and one whose state is reached, are history.
+    assert decisions(settings_from({"driver": {"version": "580.95.05"}}), node)[component].refusal is None
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"next_release": "6.1.0-99-amd64", "kernels": (Kernel("6.1.0-99-amd64", headers=True),)},
+        {"secure_boot": True, "key_enrolled": False},
+        {"compiler": "12"},
+    ],
+)
+def test_another_kernel_its_headers_or_a_key_are_a_new_try(changed: dict[str, Any]) -> None:
+    settings = resolve_for_os(settings_from({"driver": DRIVER}), GOOD.operating_system)
+
+    def target(boot: Boot) -> str:
+        return desired(settings, GOOD.operating_system, boot, GOOD.pci).target(boot, GOOD.driver)
+
+    assert target(replace(GOOD.boot, **changed)) != target(GOOD.boot) == target(replace(GOOD.boot, running="x"))
 
 
 @pytest.mark.real

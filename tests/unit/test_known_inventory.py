@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyinfra.connectors.sshuserclient.client import get_ssh_config
 
-from gpunode.fleet.inventory import InventoryError, load_inventory
+from gpunode.fleet.inventory import load_inventory
+from gpunode.fleet.inventory_files import InventoryError
 from gpunode.fleet.known import recognised
 from gpunode.fleet.known.machines import Known, KnownHost
 from gpunode.fleet.known.written import files

@@ -52,10 +52,12 @@ def test_check_tells_of_these_hosts_alone_and_judges_all(inventory: Path, tmp_pa
     assert done.returncode == 3 and "gpu-2" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["check", "plan", "drift", "facts", "apply --yes"])
+@pytest.mark.parametrize("command", ["check", "plan", "drift", "facts", "apply --yes", "rollout --dry", "ci"])
 def test_a_pattern_without_hosts_is_wrong_usage_before_any_connection(
     command: str, inventory: Path, tmp_path: Path
 ) -> None:
+    (tmp_path / "deploys").mkdir()
+    (tmp_path / "deploys/gpu_node.py").touch()
     done = warm.run("gpunode", *command.split(), str(inventory), "--limit", "gpu-3", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (64, "")
     assert unnamed(done.stderr, "--limit", "gpu-3", "fleet", "left", "right", "limit.no-host") == []
@@ -67,7 +69,7 @@ def test_no_command_takes_limit_that_is_not_tried_here() -> None:
         if any(each.name == "limit" for each in getattr(importlib.import_module(module), attribute).params)
     }  # fmt: skip
     # Of init it chooses among the hosts of a document: tests/unit/test_known_inventory.py.
-    assert taking - {"init"} == {"check", "plan", "drift", "facts", "apply"}
+    assert taking - {"init"} == {"check", "plan", "drift", "facts", "apply", "rollout", "ci"}
 
 
 def test_hosts_of_recorded_facts_cannot_be_limited(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from gpunode.settings.mig_parted.profile import ProfileError, parse_profile
 pytestmark = pytest.mark.pure
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "mig-declarations.json").read_text())
+# nvidia-mig-parted takes the last one of a key given twice; gpunode refuses the file.
+KEY_TWICE = "version: v2\nversion: v1"
 HEAD = "version: v1\nmig-configs:\n  a:\n  - "
 
 
@@ -48,7 +50,7 @@ def test_every_profile_and_document_is_judged_as_nvidia_mig_parted_does(accepted
     entry = "{devices: all, mig-enabled: true, mig-devices: {%s: 1}}"
     profiles = [HEAD + entry % json.dumps(profile) for profile in GOLDEN["profiles"][verdict]]
     for content in (*profiles, *GOLDEN["documents"][verdict]):
-        assert _accepted(content) is accepted, content
+        assert _accepted(content) is (accepted and content != KEY_TWICE), content
 
 
 def test_a_profile_is_the_same_in_every_spelling() -> None:

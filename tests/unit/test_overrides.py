@@ -168,6 +168,11 @@ def test_a_setting_that_is_wrong_is_refused_by_its_key_and_a_word_that_is_none_i
     assert unnamed(done.stderr, word.partition("=")[0] if code == 3 else "COMPONENT.SETTING=VALUE") == []
 
 
+def test_a_key_given_twice_in_its_json_is_refused() -> None:
+    with pytest.raises(OverrideError):
+        parse(['driver={"branch": "580", "branch": "590"}'])
+
+
 @pytest.mark.parametrize("variable", [set_option.SET, set_option.LIMIT])
 @pytest.mark.parametrize(
     "command",

@@ -199,6 +199,26 @@ def test_the_command_decides_offline_and_its_exit_code_says(files: tuple[Path, P
     assert unnamed(done.stdout, "gpu-2: can be done", "580.95.05") == []
 
 
+def test_recorded_facts_are_planned_by_the_inventory_s_settings(files: tuple[Path, Path], tmp_path: Path) -> None:
+    inventory = tmp_path / "fleet.py"
+    inventory.write_text(
+        'new = [("gpu-1", {"driver": {"version": "580.95.05"}}), ("gpu-2", {"driver": {"branch": "570"}}), "gpu-9"]\n'
+    )
+    done = _command("--facts", files[0], inventory, "--set", "cuda.version=13.0", "--json")
+    hosts = json.loads(done.stdout)["hosts"]
+    assert done.returncode == 1
+    # gpu-3 has facts alone, gpu-9 settings alone.
+    assert {name: found.get("code", found["verdict"]) for name, found in hosts.items()} == {
+        "gpu-1": "can be done", "gpu-2": "refused", "gpu-9": "node.recorded", "gpu-3": "node.recorded",
+    }  # fmt: skip
+    assert hosts["gpu-2"]["refusals"][0]["code"] == "preflight.cuda-driver-too-old"
+    done = _command("--facts", files[0], inventory, "--limit", "gpu-1", "--limit", "gpu-2", "--json")
+    document = json.loads(done.stdout)
+    assert (list(document["hosts"]), document["inventory"]) == (["gpu-1", "gpu-2"], str(inventory))
+    assert _command("--facts", files[0], "--settings", files[1], inventory).returncode == 64
+    assert _command("--facts", files[0], inventory, "--limit", "gpu-3").returncode == 64
+
+
 def test_no_cluster_is_asked_offline_and_that_is_not_known(tmp_path: Path) -> None:
     facts, settings = tmp_path / "facts.json", tmp_path / "settings.yaml"
     facts.write_text(json.dumps(facts_json({"gpu-1": BARE})))
@@ -214,6 +234,9 @@ def test_wrong_input_is_refused_with_exit_code_3_and_wrong_usage_with_64(files: 
     settings.write_text("driver: {branch: 580}\n")
     wrong = _command("--facts", facts, "--settings", settings)
     assert wrong.returncode == 3 and "driver.branch" in wrong.stderr and "Traceback" not in wrong.stderr
+    settings.write_text("driver: {branch: '580'}\ncuda: {enabled: true}\ndriver: {branch: '590'}\n")
+    twice = _command("--facts", facts, "--settings", settings)
+    assert twice.returncode == 3 and unnamed(twice.stderr, settings, "'driver'", "lines 1 and 3", "facts.refused") == []
     assert _command("--facts", facts, "--settings", "nowhere.yaml").returncode == 3
     assert _command("--facts", facts).returncode == 64
     assert _command().returncode == 64

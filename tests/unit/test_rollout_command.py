@@ -93,6 +93,21 @@ def test_what_is_as_asked_and_what_does_not_answer_is_left_out(lab: Lab) -> None
     assert verdicts == {"gpu-1": True, "gpu-2": True, "gpu-3": False}
 
 
+def test_a_limit_takes_these_hosts_alone_and_is_resumed_with_the_same(lab: Lab) -> None:
+    lab.find({"gpu-1": FindingClass.UNREACHABLE})
+    words = ("--limit", "gpu-[23]", "--set", "driver.branch=580")
+    found = document(*words, "--max-unavailable", "50%", "--pause")
+    assert (found["exit_code"], found["limit"], found["left_out"]) == (0, ["gpu-[23]"], {})
+    for other in ((), ("--limit", "gpu-*"), words[2:]):
+        refused = rollout("--resume", *other)
+        again = "gpunode rollout --resume fleet.py --limit 'gpu-[23]' --set driver.branch=580"
+        assert (refused.exit_code, unnamed(refused.stderr, "rollout.changed", f"`{again}`")) == (3, [])
+    assert document("--resume", *words)["state"] == "finished" and lab.runs == [["gpu-2"], ["gpu-3"]]
+    lab.find({"gpu-1": FindingClass.DRIFT})
+    # A rollout without a limit, which a former gpunode began, too, goes on without one.
+    assert document("--pause")["limit"] == [] and rollout("--resume", "--limit", "gpu-4").exit_code == 3
+
+
 @pytest.mark.parametrize("kind", [FindingClass.OK, FindingClass.UNREACHABLE])
 def test_nodes_that_are_left_out_for_one_reason_share_a_line(lab: Lab, kind: FindingClass) -> None:
     lab.find(dict.fromkeys(("gpu-1", "gpu-2", "gpu-3"), kind))
@@ -206,7 +221,7 @@ def test_the_commands_of_the_page_do_what_it_says(tmp_path: Path, enter: Callabl
         assert done.exit_code == 0, done.output
         runs.append(len(lab.runs))
     # --dry, the canary, waves of two; then nothing is left to do but by --all: a canary and single nodes.
-    assert runs == [0, 1, 5, 5, 13]
+    assert runs == [0, 1, 5, 5, 5, 13]
     assert len(lab.runs[1]) == 2 and len(lab.runs[-1]) == 1
 
 

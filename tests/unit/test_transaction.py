@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pyinfra.api import StringCommand
 
+from gpunode.base.decision import target_digest
 from gpunode.base.reading import ParseError
 from gpunode.facts.transaction import FOLDER, TransactionJournal
 from gpunode.operations import transaction
@@ -24,7 +25,6 @@ from gpunode.operations.transaction import (
     Transaction,
     refuse_failed,
     settled,
-    target_digest,
     transaction_command,
     transaction_text,
 )
@@ -93,6 +93,8 @@ def mode(path: Path) -> int:
         # What cannot be put back stays begun for the next run.
         (f"{CHANGE}; reject x", "exit 1", 1, ("began", "new")),
         (f'{CHANGE}; reject "it does not work"', PUT_BACK, 1, ("failed", "old")),
+        # What was there before does not work any more either.
+        (f'{CHANGE}; reject "it does not start"', f"{PUT_BACK}; not_to_blame", 1, ("restored", "old")),
         *((f"{CHANGE}; kill -{name} $$; sleep 5; echo went on", PUT_BACK, 143, ("restored", "old"))
           for name in ("TERM", "INT", "HUP")),
         # A second request does not stop the putting back.
@@ -113,7 +115,8 @@ def test_how_it_ends_is_in_the_journal(
 @pytest.mark.real
 def test_a_reason_of_any_characters_is_one_line_of_a_journal_that_can_be_read(folder: Path) -> None:
     done = run(folder, 'reject "$(printf \'it\\nsays "no" \\\\ {é}\')"')
-    assert journal(folder) == {"schema": 1, "state": "failed", "target": "target-1", "reason": "it says no  "}
+    found = {"schema": 1, "state": "failed", "target": "target-1", "reason": "it says no  ", "version": ""}
+    assert journal(folder) == found
     assert 'says "no"' in done.stderr
 
 
@@ -530,7 +533,7 @@ def test_the_very_target_that_failed_is_refused_with_its_reason_and_another_is_n
     refuse_failed(T, "other")
     with pytest.raises(OperationRefused) as refused:
         refuse_failed(T, "one")
-    assert unnamed(str(refused.value), "t", "no start", f"{FOLDER}/t.log", f"{FOLDER}/t.json") == []
+    assert unnamed(str(refused.value), "t", "no start", f"{FOLDER}/t.log", "gpunode apply --retry") == []
     host.readings[TransactionJournal] = Journal("failed", "one", None, False)
     with pytest.raises(OperationRefused) as refused:
         refuse_failed(T, "one")

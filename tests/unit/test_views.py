@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode import cli
-from gpunode.base.findings import Finding, FindingClass, NodeReport
+from gpunode.base.findings import Finding, FindingClass, NodeReport, NodeSummary
 from gpunode.base.folding import UNBOUND, fold, fold_lines
 from gpunode.base.host_names import folded, folded_in_a_line
 from gpunode.cli.errors import complain
@@ -66,12 +66,20 @@ def _fleet() -> dict[str, Plan | Finding]:
 
 
 FINDINGS = _data(Finding, "findings_text/findings.yaml")
-# Three with one difference, one with another, two with a caution, and two of which something is not known.
+# Three with one difference, one with another, two with a caution, two of which something is not known, and one with
+# a remedy that others have, too.
 DIFFERENT = {
     3: "runtime", 4: "runtime", 5: "runtime", 9: "module", 11: "kernel", 12: "kernel", 14: "unknown", 15: "unknown",
+    17: "boot",
 }  # fmt: skip
+# Of a node on which no run was recorded; gpu-17 is one, and so is gpu-16, which is as desired.
+BARE = NodeSummary("Debian GNU/Linux 13", "6.12.0", None, None, None, None, ("H100",), 1, 0, None)
 FLEET = tuple(
-    NodeReport(f"gpu-{number}", tuple(FINDINGS[name] for name in ("good", DIFFERENT.get(number)) if name))
+    NodeReport(
+        f"gpu-{number}",
+        tuple(FINDINGS[name] for name in ("good", DIFFERENT.get(number)) if name),
+        BARE if number in (16, 17) else replace(BARE, gpunode="1.0"),
+    )
     for number in range(1, 25)
 )
 
@@ -176,15 +184,44 @@ ANY_FINDING = st.builds(
 )  # fmt: skip
 
 
-@given(st.lists(st.lists(ANY_FINDING, max_size=3), min_size=1, max_size=4), st.integers(40, 160))
+def test_a_remedy_is_printed_once_and_where_all_is_shown_with_each_finding() -> None:
+    runtime, boot, module = (FINDINGS[name] for name in ("runtime", "boot", "module"))
+    reports = (NodeReport("gpu-1", (runtime, module)), NodeReport("gpu-2", (replace(runtime, actual="crun"), boot)))
+    command = CALL.of("apply")
+    short, every = (report_text(reports, show_all, call=CALL).split("\n") for show_all in (False, True))
+    assert [sum(command in line for line in lines) for lines in (short, every)] == [1, 3]
+    # The three that have it come together, and the other one keeps its own.
+    heads = [line.partition(":")[0] for line in short if line.endswith("]")]
+    assert heads == ["containerd", "containerd", "containerd", "driver"]
+    assert any(line.split()[:1] == ["remedy"] and str(module.remedy) in line for line in short)
+
+
+@pytest.mark.parametrize(
+    ("report", "first"),
+    [
+        (NodeReport("gpu-1", (FINDINGS["boot"],), BARE), True),
+        (NodeReport("gpu-1", (FINDINGS["boot"],), replace(BARE, gpunode="1.0")), False),
+        (NodeReport("gpu-1", (FINDINGS["good"],), BARE), False),
+        # No run is made on a node that is refused or did not answer.
+        (NodeReport("gpu-1", (errors.unreached("timed out"),)), False),
+        (NodeReport("gpu-1", (replace(FINDINGS["boot"], finding_class=FindingClass.UNSUPPORTED),), BARE), False),
+    ],
+)
+def test_a_node_that_differs_and_has_no_record_begins_with_the_command_of_a_run(
+    report: NodeReport, first: bool
+) -> None:
+    assert (f"`{CALL.of('apply')}`" in report_text((report,), False, call=CALL).split("\n")[0]) is first
+
+
+@given(st.lists(st.lists(ANY_FINDING, max_size=3), min_size=1, max_size=4), st.integers(40, 160), st.booleans())
 def test_no_word_is_cut_or_lost_and_only_a_long_word_is_wider_than_the_terminal(
-    found: list[list[Finding]], columns: int
+    found: list[list[Finding]], columns: int, show_all: bool
 ) -> None:
     reports = tuple(NodeReport(f"gpu-{number}", tuple(items)) for number, items in enumerate(found))
-    text = report_text(reports, show_all=True, columns=columns)
+    text = report_text(reports, show_all, columns)
     words = set(text.split())
     for item in (item for items in found for item in items):
-        told = [item.actual, item.cause, item.remedy] if item.is_caution else [item.actual]
+        told = [item.actual, item.cause, item.remedy] if item.is_caution else [item.actual] * show_all
         if item.finding_class is not FindingClass.OK:
             told = [item.actual, item.desired, item.cause, item.remedy]
         for text_of in told:

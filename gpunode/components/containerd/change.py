@@ -27,7 +27,8 @@ def needed_change(state: Containerd, desired: Runtimes, placement: Placement = "
     if not (files or state.stale or unhealthy):
         return None
     expected = tuple(f"{key}={value}" for key, value in desired_values(desired).items())
-    return RuntimeChange(files, _staged(state, files, place), expected, "restart")
+    since = f"{state.configured_at} {state.unit_written_at}"
+    return RuntimeChange(files, _staged(state, files, place), expected, "restart", since)
 
 
 def placement_of(state: Containerd, desired: Runtimes, placement: Placement) -> Literal["root", "drop-in"]:

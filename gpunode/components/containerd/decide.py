@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpunode.base import versions
 from gpunode.base.comparison import AS_DESIRED, RUN, by_hand, pending, unrecorded
-from gpunode.base.decision import Decision, Step, bad
+from gpunode.base.decision import Decision, Step, bad, behind
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.toml_edit import ConfigurationRefused
@@ -20,6 +20,7 @@ from gpunode.components.containerd.merged import DEFAULT_RUNTIME, differing, nee
 from gpunode.components.containerd.state import DEFAULT_TABLE, Containerd
 from gpunode.components.runtime import (
     RuntimeChange,
+    absent_refusal,
     blocked_reason,
     masked_refusal,
     refused_start,
@@ -82,7 +83,12 @@ def decide(desired: Desired, actual: Containerd, sysctls: KubernetesSysctls) -> 
         steps.append(Step("set what Kubernetes needs of the kernel", missing, Disruption.nothing))
     # A run ends at a refused change, before it starts anything.
     steps += running_steps(runs, starts, refusal)
-    return Decision((version, runs, starts, *kernel, *configured.findings), tuple(steps), refusal)
+    decision = Decision((version, runs, starts, *kernel, *configured.findings), tuple(steps), refusal)
+    absent = None if actual.version else absent_refusal("containerd", bool(desired.packages), actual.binary)
+    if absent is None:
+        return decision
+    # A run sets the kernel settings before it comes to the daemon.
+    return replace(behind(decision, absent, lambda step: not set(step.settles) & set(kernel)), refusal=absent)
 
 
 def decide_version(desired: Desired, actual: Containerd) -> tuple[Finding, str | None]:
@@ -163,18 +169,18 @@ def _change(desired: Desired, actual: Containerd) -> tuple[RuntimeChange | None,
     writes = change is not None and bool(change.files)
     if overriding := [*overrides(actual, desired.runtimes, in_drop_in)]:
         return change, (
-            f"a drop-in overrides what {actual.config_path} sets: {'; '.join(map(str, overriding))}. Correct that "
-            "drop-in, or remove it (and its import, where it is imported by name), then run again"
+            f"a drop-in overrides what {actual.config_path} sets: {'; '.join(map(str, overriding))}"
+            f". Remedy: correct that drop-in, or remove it (and its import, where it is imported by name), and {RUN}"
         )
     if not writes and (wrong := [*differing(actual, desired.runtimes)]):
         return change, (
-            f"{actual.config_path} is right, but the merged configuration is not: {'; '.join(map(str, wrong))}. Look "
-            "at its `imports` and at `containerd config dump`"
+            f"{actual.config_path} is right, but the merged configuration is not: {'; '.join(map(str, wrong))}"
+            f". Remedy: look at its `imports` and at `containerd config dump`, correct the file that wins, and {RUN}"
         )
     if actual.active and actual.cri_plugin is None and not (writes or actual.stale):
         return change, (
-            "containerd runs, but `ctr plugins ls` does not report its CRI plugin; nothing was changed. Look at "
-            "`journalctl -u containerd` and run again"
+            "containerd runs, but `ctr plugins ls` does not report its CRI plugin; nothing was changed"
+            f". Remedy: look at `journalctl -u containerd` on the node, and {RUN}"
         )
     return change, None
 

@@ -35,7 +35,7 @@ def drop_in(root: str | None, containerd_version: str, desired: Runtimes) -> str
     # A drop-in of a lower version would lose its runtimes; with one of a higher version containerd does not start.
     if document.get("version", 1) == 1:
         raise ConfigurationRefused(
-            "the root file has schema version 1 (no `version` key), and a drop-in would need the same version; change "
+            "the root file has schema version 1 (no `version` key), and a drop-in needs the same one. Remedy: change "
             "the root file instead, or convert it with `containerd config migrate`"
         )
     version = schema_version(document, schema, containerd_version)
@@ -68,7 +68,7 @@ def with_import(root: str | None, containerd_version: str, path: str = PATH) -> 
             document["version"] = schema.default_version
         imports = document.get("imports", [])
         if not isinstance(imports, list):
-            raise ConfigurationRefused(f"'imports' is no list in this file, but {imports!r}; correct it", "imports")
+            raise ConfigurationRefused(f"'imports' is no list here, but {imports!r}. Remedy: correct it", "imports")
         if _imports(imports, path):
             return
         if "imports" in document:
@@ -111,6 +111,6 @@ def _refuse_disabled(document: Table) -> None:
     disabled = document.get("disabled_plugins")
     if isinstance(disabled, list) and {"cri", cri_plugin(2), cri_plugin(3)} & {str(name) for name in disabled}:
         raise ConfigurationRefused(
-            "the root file's `disabled_plugins` name the CRI plugin, which no drop-in can undo; change the root file "
-            "instead"
+            "the root file's `disabled_plugins` name the CRI plugin, which no drop-in can undo. Remedy: change the "
+            "root file instead"
         )

@@ -39,7 +39,7 @@ def schema_of(containerd_version: str) -> ContainerdSchema:
         if first <= minor <= int(match["last"] or (first if match["first"] else minor)):
             return schema
     known = ", ".join(schema.containerd for schema in tables.containerd().schemas)
-    raise ConfigurationRefused(f"containerd {major}.{minor} is not supported; supported: {known}")
+    raise ConfigurationRefused(f"containerd {major}.{minor} is not supported. Remedy: install one that is: {known}")
 
 
 def cri_plugin(file_version: int) -> str:
@@ -114,7 +114,7 @@ def add_runtimes(
     root: the root file's table of that plugin, where containerd merges it with `plugin`, which is of a drop-in
     """
     if desired.cdi and not versions.at_least(versions.major_minor(containerd_version), _CDI_SINCE):
-        raise ConfigurationRefused(f"containerd {containerd_version} has no CDI; {_CDI_SINCE} is the first that has")
+        raise ConfigurationRefused(f"containerd {containerd_version} has no CDI. Remedy: install {_CDI_SINCE} or newer")
     if desired.cdi is not None:
         put(plugin, "enable_cdi", desired.cdi)
     containerd = table_in(plugin, "containerd", hidden=True)
@@ -148,8 +148,8 @@ def schema_version(document: Table, schema: ContainerdSchema, containerd_version
     if isinstance(version, bool) or not isinstance(version, int) or version not in schema.accepts:
         raise ConfigurationRefused(
             f"the file has version = {version!r}, but containerd {containerd_version} reads "
-            f"{', '.join(str(accepted) for accepted in schema.accepts)}; convert it with `containerd config migrate` "
-            "or move it away",
+            f"{', '.join(str(accepted) for accepted in schema.accepts)}"
+            ". Remedy: convert it with `containerd config migrate`, or move it away",
             "version",
         )
     if version == 1:
@@ -158,7 +158,7 @@ def schema_version(document: Table, schema: ContainerdSchema, containerd_version
     if version == 2 and isinstance(plugins, Mapping) and cri_plugin(3) in plugins:
         raise ConfigurationRefused(
             f"the file has version = 2, but its section {cri_plugin(3)} belongs to version 3, and containerd reads "
-            f"{cri_plugin(2)} instead; set version = 3 where containerd is 2.0 or newer, else rename the section",
+            f"{cri_plugin(2)} instead. Remedy: set version = 3 where containerd is 2.0 or newer, else rename it",
             cri_plugin(3),
         )
     return int(version)
@@ -175,11 +175,11 @@ def _of_version_1(document: Table, schema: ContainerdSchema, containerd_version:
     if not schema.version_1_plugins:
         raise ConfigurationRefused(
             f"the file has schema version 1 (no `version` key) and names plugins, which containerd "
-            f"{containerd_version} ignores; convert it with `containerd config migrate`, or move it away"
+            f"{containerd_version} ignores. Remedy: convert it with `containerd config migrate`, or move it away"
         )
     if isinstance(plugins, MutableMapping) and (newer := sorted({cri_plugin(2), cri_plugin(3)} & set(plugins))):
         raise ConfigurationRefused(
-            f"the file has no `version` key, so containerd ignores its section {newer[0]}; write `version = "
+            f"the file has no `version` key, so containerd ignores its section {newer[0]}. Remedy: write `version = "
             f"{2 if newer[0] == cri_plugin(2) else 3}` at its top, or move it away"
         )
     return 1

@@ -96,7 +96,7 @@ def change(state: Crio, desired: Runtimes) -> RuntimeChange | None:
         found, where = _said(after, key)
         if found != value:
             raise ConfigurationRefused(
-                f"{where} is read after {path} and says {key} = {found!r}; mend or remove that file, and run again"
+                f"{where} is read after {path} and says {key} = {found!r}. Remedy: correct or remove that file"
             )
     said, writes = effective(state), text != files.get(path, "")
     differ = any(said[key] != value for key, value in wanted(desired).items())
@@ -109,6 +109,7 @@ def change(state: Crio, desired: Runtimes) -> RuntimeChange | None:
         text if writes else None,
         tuple(f"{key}={value}" for key, value in wanted(desired).items()),
         "restart" if differ else "nothing",
+        state.default_runtime or "",
     )
 
 
@@ -116,13 +117,13 @@ def _in_the_way(state: Crio, names: set[str], desired: Runtimes) -> str | None:
     """Return why no drop-in would help, with what to do; names: the runtimes that CRI-O knows."""
     if state.flags:
         return (
-            f"crio is started with {', '.join(state.flags)}, which counts more than its files; take the flag out of "
-            "its unit (or of /etc/sysconfig/crio, /etc/default/crio), and run again"
+            f"crio is started with {', '.join(state.flags)}, which counts more than its files. Remedy: take the flag "
+            "out of its unit (or of /etc/sysconfig/crio, /etc/default/crio)"
         )
     if state.answers and desired.default not in names:
         return (
-            f"CRI-O knows no runtime {desired.default}, but {', '.join(sorted(names))}: set crio.default_runtime to "
-            "one of them, or write its table [crio.runtime.runtimes]"
+            f"CRI-O knows no runtime {desired.default}, but {', '.join(sorted(names))}. Remedy: set "
+            "crio.default_runtime to one of them, or write its table [crio.runtime.runtimes]"
         )
     return None
 

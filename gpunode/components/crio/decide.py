@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 _SILENT = "CRI-O runs, but `crio status config` gives no answer"
 INSTALL = "install CRI-O as your cluster does (https://github.com/cri-o/packaging), or set crio.enabled = False"
 
-_MISSING = "{binary}, which the unit crio.service runs, is missing: install it again, or correct the unit"
-_ABSENT = f"there is no CRI-O, and gpunode installs none: {INSTALL}"
-_OTHER = "crio.version is {rule}, and gpunode installs no CRI-O"
-_OLD = "{version} is the first with CDI"
+_MISSING = "{binary}, which the unit crio.service runs, is missing. Remedy: install it again, or correct the unit"
+_ABSENT = f"there is no CRI-O, and gpunode installs none. Remedy: {INSTALL}"
+_OTHER = "crio.version is {rule}, and gpunode installs no CRI-O. Remedy: install that version, or set crio.version"
+_OLD = "{version} is the first with CDI. Remedy: install that version or a newer one"
 SERVICE = runtime_finding("crio", "service", remedies=MEND_SERVICE, classes=DRIFT)
 STARTS_AT_BOOT = runtime_finding("crio", "starts at boot", remedies=MEND_BOOT, classes=DRIFT)
 VERSION = runtime_finding("crio", "version", _MISSING, _ABSENT, _OTHER, _OLD, remedies=(BY_HAND,), classes=DRIFT)
@@ -139,7 +139,7 @@ def _to_come(desired: Desired, actual: Crio) -> tuple[RuntimeChange | None, str 
     except ConfigurationRefused as refusal:
         return None, str(refusal)
     if actual.active and not actual.answers:
-        return to_come, f"{_SILENT}; nothing was changed. Look at `journalctl -u crio` and run again"
+        return to_come, f"{_SILENT}; nothing was changed. Remedy: look at `journalctl -u crio` on the node, and {RUN}"
     return to_come, None
 
 

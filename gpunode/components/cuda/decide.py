@@ -7,18 +7,15 @@ from functools import partial
 
 from gpunode.base import versions
 from gpunode.base.comparison import RUN, by_hand, finding_message
-from gpunode.base.decision import Decision, Step, bad
+from gpunode.base.decision import Decision, Step, bad, target_digest
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.components.cuda.state import ARCH_HOME, CudaToolkits
-from gpunode.packages.families.wording import wording
 from gpunode.settings import Settings
-from gpunode.system.operating_system import OperatingSystem
 
 LINK = "/usr/local/cuda"
 
 _LOST = "the toolkit is there, and its compiler is gone or does not run"
-_AGAIN = "install its package again: `{again} {package}` on the node, or the one that has it"
 _declared = partial(finding_message, "cuda")
 TOOLKIT = _declared(
     "toolkit",
@@ -35,7 +32,6 @@ NVCC = _declared(
     "CUDA's compiler nvcc does not run.",
     "The toolkit is installed, and its compiler is gone or does not start: a file was removed or overwritten.",
     causes=(_LOST,),
-    remedies=(RUN, _AGAIN),
 )
 PROFILE = _declared(
     "profile script",
@@ -56,14 +52,14 @@ class Desired:
 
     version: major.minor; source: as `cuda.source` says
     release: major.minor.patch of a .run file; profile: whether a script puts it on the PATH
-    again: the command by which the node's package manager installs a package again
+    sha256: of the .run file
     """
 
     version: str
     source: str = "cuda-repository"
     release: str | None = None
     profile: bool = True
-    again: str = ""
+    sha256: str = ""
 
     @property
     def home(self) -> str:
@@ -73,9 +69,10 @@ class Desired:
 
 @dataclass(frozen=True)
 class Install:
-    """Hold the release of a toolkit that a .run file installs."""
+    """Hold the release of a toolkit that a .run file installs, and the digest of what that is to reach."""
 
     release: str
+    target: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,10 +82,11 @@ class Link:
     folder: str
 
 
-def desired_of(settings: Settings, system: OperatingSystem) -> Desired:
+def desired_of(settings: Settings) -> Desired:
     """Return what the settings desire, which are resolved for the node's operating system."""
     desired = settings.cuda
-    return Desired(desired.version, desired.source, desired.release, desired.profile, wording(system).again)
+    sha256 = desired.runfile_sha256 or ""
+    return Desired(desired.version, desired.source, desired.release, desired.profile, sha256)
 
 
 def decide(desired: Desired, actual: CudaToolkits) -> Decision[Install | Link]:
@@ -107,37 +105,35 @@ def decide(desired: Desired, actual: CudaToolkits) -> Decision[Install | Link]:
             toolkit.append(RELEASE.compared(release, desired.release, release == desired.release))
     link = _link(desired, actual)
     works = nvcc is not None and versions.in_branch(nvcc, version)
-    # Whose package the manager holds for installed, a run does not install again.
-    lost = now and not bad(link) and not works and desired.source != "runfile"
-    package = "cuda" if desired.source == "distribution" else f"cuda-nvcc-{version.replace('.', '-')}"
-    again = _AGAIN.format(again=desired.again, package=package)
-    compiler = NVCC.compared(
-        nvcc,
-        version,
-        works,
-        cause=_LOST if lost else None,
-        remedy=again if lost else RUN,
-    )
+    incomplete = now and not bad(link) and not works and desired.source != "runfile"
+    compiler = NVCC.compared(nvcc, version, works, cause=_LOST if incomplete else None)
     script = PROFILE.compared("yes" if actual.profile else None, "yes", actual.profile)
     findings = (*toolkit, link, compiler, *((script,) if desired.profile else ()))
     if refusal := _refusal(desired, actual):
         return Decision(tuple(by_hand(item, refusal) for item in findings), (), refusal)
     steps: list[Step[Install | Link]] = []
     # Which compiler answers is a matter of the link, unless the link is right.
-    missing = bad(*toolkit, *(() if lost or bad(link) else (compiler,)))
+    missing = bad(*toolkit, *(() if bad(link) else (compiler,)))
     # The first toolkit brings the link.
     brings = bad(link, compiler) if missing and actual.default_path is None else ()
     if missing:
         by_runfile = desired.source == "runfile"
         how = f" by its runfile ({desired.release})" if by_runfile else ""
-        change = Install(desired.release or "") if by_runfile else None
-        action = f"install CUDA toolkit {version}{how}"
+        change = Install(desired.release or "", target_digest(desired.sha256)) if by_runfile else None
+        action = f"{'reinstall the packages of' if incomplete else 'install'} CUDA toolkit {version}{how}"
         steps.append(Step(action, (*missing, *brings), Disruption.nothing, change=change))
     if bad(link) and not brings:
         steps.append(_to_link(desired, bad(link, compiler)))
     if desired.profile and bad(script):
         steps.append(Step("write the profile script", (script,), Disruption.nothing))
     return Decision(findings, tuple(steps))
+
+
+def lost(desired: Desired, actual: CudaToolkits) -> tuple[str, ...]:
+    """Return which files of installed packages a run brings back, as patterns; none where the toolkit works."""
+    due = (item.code for step in decide(desired, actual).steps if step.change is None for item in step.settles)
+    is_due = not {TOOLKIT.code, NVCC.code}.isdisjoint(due)
+    return (f"{desired.home}/bin/nvcc", f"{desired.home}/*") if is_due else ()
 
 
 def decide_link(desired: Desired, actual: CudaToolkits) -> Decision[Install | Link]:
@@ -168,11 +164,11 @@ def _to_link(desired: Desired, settles: tuple[Finding, ...]) -> Step[Install | L
 def _refusal(desired: Desired, actual: CudaToolkits) -> str | None:
     """Return why a run neither installs nor links; what an interrupted one left is undone first, and judged then."""
     if actual.default_path == LINK:
-        return f"{LINK} is no link, and is left alone; move it away, and run again"
+        return f"{LINK} is no link, and is left alone. Remedy: move it away, and {RUN}"
     version, folder = desired.version, f"{LINK}-{desired.version}"
     if desired.source == "cuda-repository" and version in actual.by_runfile and version != actual.interrupted:
         return (
-            f"{folder} was installed by a runfile, and packages would be mixed with it; remove it "
+            f"{folder} was installed by a runfile, and packages would be mixed with it. Remedy: remove it "
             f"(`{folder}/bin/cuda-uninstaller`), or set cuda.source = 'runfile'"
         )
     return None

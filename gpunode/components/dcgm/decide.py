@@ -27,14 +27,14 @@ _LOOK = "look at `dcgmi health -c` on the node, drain it and run `dcgmi diag -r 
 _FORMER = "{packages} is installed (DCGM 3), which excludes DCGM 4"
 _TWO = (
     "the cluster's exporter is on this node, and the host runs DCGM that gpunode did not bring: of two engines one "
-    "alone gets the profiles; `systemctl disable --now {units}`, or set dcgm_exporter_chart.enabled = False"
+    "alone gets the profiles. Remedy: `systemctl disable --now {units}`, or set dcgm_exporter_chart.enabled = False"
 )
 _IN_PODS = (
-    "the cluster has DCGM on this node, and the host has its own: both query the GPUs, and one gets their profiles; "
-    "set dcgm.enabled = False, or leave the node out of the cluster's exporter"
+    "the cluster has DCGM on this node, and the host has its own: both query the GPUs, and one gets their profiles"
+    ". Remedy: set dcgm.enabled = False, or leave the node out of the cluster's exporter"
 )
-_FLAGS = "the command line of {unit} says {flags}, which counts more: take it out there"
-_OTHER_DROP_IN = "another drop-in of {unit} overrides {names} (`systemctl cat {unit}`)"
+_FLAGS = "the command line of {unit} says {flags}, which win. Remedy: take it out there (`systemctl cat {unit}`)"
+_OTHER_DROP_IN = "another drop-in of {unit} overrides {names}. Remedy: take it out there (`systemctl cat {unit}`)"
 _NO_ANSWER = "dcgmi gives no answer"
 _LOOK_AGAIN = f"look at `dcgmi health -c` and `journalctl -u {ENGINE}` on the node, and {RUN}"
 _declared = partial(finding_message, "dcgm")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpunode.base import versions
 from gpunode.base.comparison import DRIFT, RUN, by_hand, configuration, configuration_files, pending, unrecorded
-from gpunode.base.decision import Decision, Step, bad, is_forbidden
+from gpunode.base.decision import Decision, Step, bad, behind, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.base.toml_edit import ConfigurationRefused
@@ -20,6 +20,7 @@ from gpunode.components.runtime import (
     Act,
     RuntimeChange,
     WrittenFile,
+    absent_refusal,
     masked_refusal,
     refused_start,
     restart_of,
@@ -70,8 +71,8 @@ def change(state: Docker, desired: Daemon) -> RuntimeChange | None:
     if writes and (flags := [flag for flag in state.flags if flag in _FLAGS]):
         raise ConfigurationRefused(
             f"dockerd is started with {', '.join(flags)}, and does not start where the file says "
-            f"{', '.join(_FLAGS[flag] for flag in flags)} as well; take the flag out of its unit (or of "
-            "/etc/default/docker), and run again"
+            f"{', '.join(_FLAGS[flag] for flag in flags)} as well. Remedy: take the flag out of its unit (or of "
+            "/etc/default/docker)"
         )
     if not writes and (not reasons or not state.active):
         return None
@@ -81,7 +82,8 @@ def change(state: Docker, desired: Daemon) -> RuntimeChange | None:
         tells_of_cdi(actual) for actual in (state.version, state.daemon_version) if actual
     ):
         expected.append(f"CDI={str(desired.cdi).lower()}")
-    return RuntimeChange(files, text if writes else None, tuple(expected), _act(state, reasons))
+    since = state.default_runtime or ""
+    return RuntimeChange(files, text if writes else None, tuple(expected), _act(state, reasons), since)
 
 
 def act(state: Docker, desired: Daemon) -> Act:
@@ -123,18 +125,23 @@ _ORDER = tuple(each.code for each in (CGROUP_DRIVER, CDI, DEFAULT_RUNTIME, RUNTI
 
 @dataclass(frozen=True)
 class Desired:
-    """Hold what docker is to be, and what a change of it may disturb; version: itself or its branch, None: any."""
+    """Hold what docker is to be, and what a change of it may disturb.
+
+    version: a version or a branch; None: any
+    installs: whether a run installs its packages
+    """
 
     daemon: Daemon
     allowed: Disruption = Disruption.restart
     version: str | None = None
+    installs: bool = True
 
 
 def desired_of(settings: Settings) -> Desired:
     """Return the docker that the settings describe: for the deploy, its operation, drift and plan."""
     own = settings.docker
     daemon = Daemon(own.default_runtime, own.systemd_cgroup, settings.toolkit.enabled, own.cdi)
-    return Desired(daemon, Disruption[settings.disruption.allow], own.version)
+    return Desired(daemon, Disruption[settings.disruption.allow], own.version, own.source != "present")
 
 
 def decide(desired: Desired, actual: Docker) -> Decision[RuntimeChange]:
@@ -154,7 +161,9 @@ def decide(desired: Desired, actual: Docker) -> Decision[RuntimeChange]:
     # Behind a change that is refused the run comes to nothing else.
     steps += [step for step in own.steps if step.settles]
     steps += running_steps(runs, starts, refusal)
-    return Decision((version, runs, starts, *own.findings), tuple(steps), refusal)
+    absent = None if actual.daemon_version else absent_refusal("docker", desired.installs, actual.binary)
+    decision = Decision((version, runs, starts, *own.findings), tuple(steps), refusal)
+    return decision if absent is None else replace(behind(decision, absent), refusal=absent)
 
 
 def decide_version(desired: Desired, actual: Docker) -> tuple[Finding, str | None]:
@@ -218,8 +227,8 @@ def _to_come(daemon: Daemon, actual: Docker) -> tuple[RuntimeChange | None, str 
         return None, f"{actual.config_path}: {refusal}"
     if actual.active and not actual.answers:
         return to_come, (
-            "docker runs, but `docker info` gives no answer; nothing was changed. Look at `journalctl -u docker` and "
-            "run again"
+            "docker runs, but `docker info` gives no answer; nothing was changed"
+            f". Remedy: look at `journalctl -u docker` on the node, and {RUN}"
         )
     return to_come, None
 

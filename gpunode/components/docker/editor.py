@@ -14,6 +14,7 @@ from typing import Any
 
 from gpunode.base import versions
 from gpunode.base.toml_edit import ConfigurationRefused, bare, ended_like, not_utf8, where
+from gpunode.base.unique_keys import KeyTwiceError, unique_pairs
 
 NVIDIA_RUNTIME = "/usr/bin/nvidia-container-runtime"
 _CGROUP_DRIVER = "native.cgroupdriver="
@@ -78,7 +79,7 @@ def _written(document: dict[str, Any], indent: int | str) -> str:
     except UnicodeEncodeError:  # half of a pair of surrogates, which only an escape can write
         text = json.dumps(document, indent=indent) + "\n"
     if json.dumps(_parsed(text)) != json.dumps(document):
-        raise ConfigurationRefused("the file holds values that do not outlive an edit; mend it by hand")
+        raise ConfigurationRefused("the file holds values that do not outlive an edit. Remedy: correct it")
     return text
 
 
@@ -88,42 +89,33 @@ def _check_version(docker_version: str, desired: Daemon) -> None:
     except versions.VersionError as error:
         raise ConfigurationRefused(f"{docker_version!r} is not a docker version such as 26.1.5") from error
     if not versions.at_least(actual, _OLDEST):
-        raise ConfigurationRefused(f"docker {actual} is not supported; {_OLDEST} is the first that reads runtimes")
+        raise ConfigurationRefused(f"docker {actual} reads no runtimes. Remedy: install {_OLDEST} or newer")
     if desired.cdi and not versions.at_least(actual, _CDI_SINCE):
-        raise ConfigurationRefused(f"docker {actual} has no CDI; {_CDI_SINCE} is the first that has")
+        raise ConfigurationRefused(f"docker {actual} has no CDI. Remedy: install {_CDI_SINCE} or newer")
 
 
 def _parsed(text: str) -> dict[str, Any]:
     """Return what a file says; `null` says nothing, as to docker."""
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
-            names = [name for name, _ in pairs]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ConfigurationRefused(
-                f"{where(text, [json.dumps(twice)])}the file says {twice!r} twice, and docker takes one of them; mend "
-                "it by hand"
-            )
-        return found
-
     try:
-        document = json.loads(text, object_pairs_hook=once, parse_constant=_constant)
+        document = json.loads(text, object_pairs_hook=unique_pairs, parse_constant=_constant)
     except ConfigurationRefused:
         raise
+    except KeyTwiceError as error:
+        raise ConfigurationRefused(f"{where(text, [json.dumps(error.key)])}{error}. Remedy: correct it") from None
     except ValueError as error:
-        raise ConfigurationRefused(f"the file is not JSON: {error}; mend it by hand or move it away") from error
+        raise ConfigurationRefused(f"the file is not JSON: {error}. Remedy: correct it, or move it away") from error
     except RecursionError as error:
-        raise ConfigurationRefused("the file is nested too deeply; mend it by hand or move it away") from error
+        raise ConfigurationRefused("the file is nested too deeply. Remedy: correct it, or move it away") from error
     if document is None:
         return {}
     if not isinstance(document, dict):
-        raise ConfigurationRefused(f"the file is no JSON object, but {type(document).__name__}; mend it by hand")
+        raise ConfigurationRefused(f"the file is no JSON object, but {type(document).__name__}. Remedy: correct it")
     return document
 
 
 def _constant(name: str) -> Any:
-    raise ConfigurationRefused(f"the file is not JSON: {name} is no number of JSON's; mend it by hand")
+    raise ConfigurationRefused(f"the file is not JSON: {name} is no number of JSON's. Remedy: correct it")
 
 
 def _table(parent: dict[str, Any], key: str, made: bool = True) -> dict[str, Any]:
@@ -135,7 +127,7 @@ def _table(parent: dict[str, Any], key: str, made: bool = True) -> dict[str, Any
     table = parent[key]
     if not isinstance(table, dict):
         raise ConfigurationRefused(
-            f"{key!r} is no object in this file, but {json.dumps(table)[:80]}; mend it by hand", key
+            f"{key!r} is no object in this file, but {json.dumps(table)[:80]}. Remedy: correct it", key
         )
     return table
 
@@ -172,7 +164,7 @@ def _cgroup_driver(document: dict[str, Any], driver: str) -> None:
     options = [] if options is None else options
     if not isinstance(options, list):
         raise ConfigurationRefused(
-            f"{key!r} is no list in this file, but {json.dumps(options)[:80]}; mend it by hand", key
+            f"{key!r} is no list in this file, but {json.dumps(options)[:80]}. Remedy: correct it", key
         )
     desired = f"{_CGROUP_DRIVER}{driver}"
     said = [option for option in options if isinstance(option, str) and option.startswith(_CGROUP_DRIVER)]

@@ -156,13 +156,16 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         *others,
     )
     steps: list[Step[Any]] = []
+    target = desired.target(actual.boot, driver)
     if settings.installs:
         after = bad(*answers, *_module_to_boot(boots))
         steps += bring(desired, actual, (*coming, *lacking) if coming else (), bad(*serving), after)
         steps += bring_back(desired, actual, () if coming else lacking)
+        # Steps that settle nothing install headers and tools, by operations of their own.
+        steps = [replace(step, target=target) if step.settles else step for step in steps]
         steps += fabric_steps(serving, with_packages=bool(coming))
         steps += hold(settings, held, bool(coming or lacking))
-    steps += nouveau_steps(boots)
+    steps += nouveau_steps(boots, actual.boot.new_images)
     if settings.installs:
         if coming and driver.module_version is None and actual.has_gpu:
             steps += fresh_steps(actual.pci)
@@ -172,7 +175,8 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     steps += (replace(step, settles=(*step.settles, *own)) for step in loading.steps)
     steps += peermem.steps
     if settings.installs and not coming:
-        steps += bring_modules(desired, actual, bad(*_module_to_boot(boots)))
+        modules = bring_modules(desired, actual, bad(*_module_to_boot(boots)))
+        steps += (replace(step, target=target) for step in modules)
     told = _judged(settings, findings, steps)
     return Decision((*told, *health(actual.health, actual.gpus, actual.pci)), tuple(steps))
 
@@ -183,7 +187,7 @@ def _judged(desired: DriverSettings, findings: Iterable[Finding], steps: Iterabl
     only_verified = _ONLY_VERIFIED if desired.source == "present" else None
     judged = []
     for item in findings:
-        if item not in settled and RUN in (item.remedy or ""):
+        if item not in settled and item.remedy == RUN:
             item = by_hand(item, "; ".join(filter(None, (item.cause, only_verified))))
         judged.append(replace(item, by_person=item not in settled and bool(bad(item))))
     return tuple(judged)

@@ -117,14 +117,14 @@ def _build(kernel: Kernel, system: OperatingSystem) -> str:
     return build if kernel.headers else f"install {headers_package(system, kernel)}, then {build}"
 
 
-def nouveau_steps(found: Iterable[Finding]) -> Iterator[Step[Any]]:
-    """Yield what keeps nouveau out of the next boot."""
+def nouveau_steps(found: Iterable[Finding], target: str) -> Iterator[Step[Any]]:
+    """Yield what keeps nouveau out of the next boot; target: digest of the new initial file systems."""
     for item in bad(*found):
         if item.code == NOUVEAU.code:
             yield Step("keep nouveau out, in effect at the next boot", (item,), Disruption.nothing)
         elif item.code == INITRAMFS.code:
             action = "make the initial file systems anew without nouveau, in effect at the next boot"
-            yield Step(action, (item,), Disruption.nothing)
+            yield Step(action, (item,), Disruption.nothing, target=target)
 
 
 def _nouveau(boot: Boot) -> Iterator[Finding]:

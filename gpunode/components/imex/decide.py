@@ -27,14 +27,14 @@ from gpunode.settings.imex import ImexSettings, known
 
 STOPPED = "stopped, does not start at boot"
 _NOT_INSTALLED = (
-    "nvidia-imex is not installed: it comes with the driver of NVIDIA's repository (driver.source = "
-    "'cuda-repository'), at its version; of another source's driver install it yourself, or set imex.enabled = False"
+    "nvidia-imex is not installed. Remedy: take the driver from NVIDIA's repository, which brings it (driver.source = "
+    "'cuda-repository'); with another source's driver install it yourself, or set imex.enabled = False"
 )
 _MOST = 6
 
 _NODES = "the domain's nodes are {nodes}, and each needs the same list"
 _MASKED = (
-    "it was masked (the DRA driver's ComputeDomains need that): `systemctl unmask nvidia-imex`, or set "
+    "it was masked (the DRA driver's ComputeDomains need that). Remedy: `systemctl unmask nvidia-imex`, or set "
     "imex.enabled = False"
 )
 _OTHER_LIST = "{file} has IMEX_NODE_CONFIG_FILE={named}: take that line back"
@@ -175,11 +175,11 @@ def _is_foreign(settings: ImexSettings, actual: Imex) -> bool:
 
 def _foreign(findings: tuple[Finding, ...], done: tuple[Finding, ...]) -> Decision[ImexChange]:
     reason = (
-        f"{known().nodes_file} has another list of nodes, and is not of gpunode's making: have imex.domain, or "
+        f"{known().nodes_file} has another list of nodes, and is not of gpunode's making. Remedy: have imex.domain, or "
         "imex.nodes, name all of them, or move the file away"
     )
     told = tuple(by_hand(item, reason) if item in done else item for item in findings)
-    return Decision(told, (), f"imex: {reason}; nothing was changed")
+    return Decision(told, (), f"imex: {reason}")
 
 
 def _file(settings: ImexSettings, actual: Imex) -> Finding:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gpunode.base.decision import target_digest
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.base.yaml_edit import Path, Value, edited, plain, scalar, value_at
 from gpunode.settings.kubernetes import KubeletSettings
@@ -113,6 +114,7 @@ class KubeletChange:
     felt: whether pods feel the start: a kubelet that starts admits them anew
     cpu_manager: the policy by which it is to start where its cpu_manager_state has to go first
     settings: what it goes by then, by the names that Kubelet.settings has; reads: the files that say so
+    target: digest of what is to be reached
     """
 
     path: str
@@ -122,6 +124,7 @@ class KubeletChange:
     cpu_manager: str | None
     settings: Mapping[str, str]
     reads: tuple[str, ...]
+    target: str = ""
 
 
 def path_of(state: Kubelet) -> str | None:
@@ -140,9 +143,11 @@ def change(state: Kubelet, settings: KubeletSettings) -> KubeletChange | None:
     if path is None:
         if not desired:
             return None
-        raise ConfigurationRefused(f"the kubelet runs by flags alone: start it with --config=FILE ({_WHERE})")
+        raise ConfigurationRefused(f"the kubelet runs by flags alone. Remedy: start it with --config=FILE ({_WHERE})")
     if not path.startswith("/"):
-        raise ConfigurationRefused(f"the kubelet is told of {path}, which is no absolute path: name it so ({_WHERE})")
+        raise ConfigurationRefused(
+            f"the kubelet is told of {path}, which is no absolute path. Remedy: give one ({_WHERE})"
+        )
     cleared = _cleared(state, files)
     after = {**files, **dict([cleared] if cleared else ())}
     text = _text(state, path, after, desired)
@@ -166,6 +171,7 @@ def change(state: Kubelet, settings: KubeletSettings) -> KubeletChange | None:
         or before["cpuManagerPolicy"] != then["cpuManagerPolicy"]
         or (then["cpuManagerPolicy"] == "static" and any(before.get(key) != then.get(key) for key in _CPU))
     )
+    by_files = "" if writes or cleared else f"by {sorted(files.items())}"
     return KubeletChange(
         path if writes else "",
         text if writes else None,
@@ -174,6 +180,7 @@ def change(state: Kubelet, settings: KubeletSettings) -> KubeletChange | None:
         then["cpuManagerPolicy"] if resets else None,
         then,
         tuple(_order(state, after)),
+        target_digest(path if writes else "", (text if writes else None) or "", by_files, *(cleared or ())),
     )
 
 
@@ -193,14 +200,14 @@ def _text(state: Kubelet, path: str, files: Mapping[str, str], desired: Mapping[
     actual = files.get(path)
     by_drop_in = state.config_dir is not None
     if by_drop_in and actual is not None and not actual.startswith(OURS):
-        raise ConfigurationRefused(f"{path} is not of gpunode's making, and would be written over; move it away")
+        raise ConfigurationRefused(f"{path} is not of gpunode's making, and would be replaced. Remedy: move it away")
     without = {name: text for name, text in files.items() if name != path}
     try:
         if not by_drop_in:
             without[path] = in_file(actual or "", {})
         others = merged(without[name] for name in _order(state, without))
         if others is None:
-            raise ConfigurationRefused("or a file beside it cannot be read by a kubelet: mend that first")
+            raise ConfigurationRefused("or a file beside it cannot be read by a kubelet. Remedy: correct that first")
         if any(name == "evictionHard" for name, *_ in desired) and not others.get("evictionHard"):
             # One that is said takes the place of all defaults.
             rest: dict[Path, str | int] = {
@@ -234,10 +241,10 @@ def _obeyed(
         if flag in flags:
             raise ConfigurationRefused(
                 f"the kubelet is started with --{flag}={flags[flag]}, which counts before any file, and {name} is "
-                f"asked for: take the flag out of {_WHERE}, or leave the setting out"
+                f"asked for. Remedy: take the flag out of {_WHERE}, or leave the setting out"
             )
         later = ", ".join(order[order.index(path) + 1 :])
-        raise ConfigurationRefused(f"{later} counts after {path} and says otherwise than {name}: mend it there")
+        raise ConfigurationRefused(f"{later} counts after {path} and overrides {name}. Remedy: correct it there")
 
 
 def _can_start(
@@ -249,13 +256,13 @@ def _can_start(
         where = f"--{by_list.flag}={listed}" if by_list.flag in flags else f"{by_list.key}: {listed}"
         setting = "system_reserved" if taken == _CPU[0] else "kube_reserved"
         raise ConfigurationRefused(
-            f"the kubelet is told {where}, which takes the place of {taken}: leave cpu out of "
+            f"the kubelet is told {where}, which takes the place of {taken}. Remedy: leave cpu out of "
             f"kubernetes.kubelet.{setting}, or take that out of the kubelet's flags and files"
         )
     reserved = any(then.get(key, "0").strip("0.m") for key in _CPU) or listed
     if then["cpuManagerPolicy"] == "static" and not reserved:
         raise ConfigurationRefused(
-            "a kubelet with cpuManagerPolicy static does not start without reserved CPUs: set cpu in "
+            "a kubelet with cpuManagerPolicy static does not start without reserved CPUs. Remedy: set cpu in "
             "kubernetes.kubelet.system_reserved or kube_reserved"
         )
 

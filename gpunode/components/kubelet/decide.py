@@ -30,7 +30,7 @@ UNIT = "kubelet.service"
 
 _NONE = "no kubelet runs on this node: join the node to its cluster, see `journalctl -u kubelet`, and run again"
 _UNREAD = "a kubelet runs, and {files} cannot be read"
-_RESTORE = "restore or correct what the cause names, see `journalctl -u kubelet`, and run again"
+_RESTORE = f"restore or correct what the cause names, see `journalctl -u kubelet`, and {RUN}"
 _PODS = "{pods} pods run and disruption.allow is nothing"
 _MOVED = "the kubelet was given a folder of drop-ins, where they belong"
 SERVICE = finding_message(
@@ -83,7 +83,7 @@ def decide(desired: Desired, actual: Kubelet) -> Decision[KubeletChange]:
     try:
         to_come = change(actual, desired.settings) if desired.settings.asks or _is_ours(actual) else None
     except ConfigurationRefused as refusal:
-        reason = f"kubelet: {refusal}; nothing was changed"
+        reason = f"kubelet: {refusal}"
         item = configuration(CONFIGURATION, None, str(refusal))
         return Decision((*(by_hand(each, str(refusal)) for each in said), item), (), reason)
     findings = (*said, *_of_files(desired.settings, actual, to_come))
@@ -97,7 +97,7 @@ def _unread(settings: KubeletSettings, actual: Kubelet) -> Decision[KubeletChang
     desired = {"/".join(path): str(value) for path, value in wanted(settings).items()}
     items = tuple(SETTING.not_known(value, cause, _RESTORE, of=name) for name, value in desired.items())
     # Before it joins, systemd starts the kubelet again and again without its file: that fails no run.
-    refusal = f"kubelet: {cause}; nothing was changed: {_RESTORE}" if any(text for _, text in files) else None
+    refusal = f"kubelet: {cause}; nothing was changed. Remedy: {_RESTORE}" if any(text for _, text in files) else None
     return Decision(items, (), refusal)
 
 

@@ -47,7 +47,7 @@ _OVERLAP = command_caution(
 
 def cautions_of(declaration: Declaration) -> tuple[Mistake, ...]:
     """Return what is odd in a declaration, by the order in which it stands there."""
-    found = list(declaration.doubled)
+    found: list[Mistake] = []
     for entries in declaration.configs.values():
         for entry in entries:
             found += _filters(entry)

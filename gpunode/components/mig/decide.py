@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -19,12 +19,12 @@ from gpunode.base.comparison import (
     finding_message,
     pending,
 )
-from gpunode.base.decision import Decision, Step, bad, is_forbidden
+from gpunode.base.decision import Decision, Step, bad, behind, is_forbidden, target_digest
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.components.mig.boot import NAME, MigBoot, desired_files, lines_of
 from gpunode.components.mig.device_filter import Match
-from gpunode.components.mig.state import Mig
+from gpunode.components.mig.state import Holder, Mig
 from gpunode.components.mig.target import StateNotKnown, Target, TargetError, chosen, instance, targets
 from gpunode.settings.mig import MigSettings
 from gpunode.system.pci import PciGpu
@@ -38,6 +38,7 @@ _ON_DISK, _BOOT = "it is applied by the driver on disk", "boot the node, and run
 _CHANGES, _CONTAINERS = "instances or modes are to change", "{containers} containers run"
 _ALLOW_RESET = "set disruption.allow to 'reset', or run when the node is drained"
 _NOT_RESTORED = f"it did not bring the layout back; see `journalctl -u {NAME}`"
+IN_USE = "GPU {index} is in use by {others}. End these processes, or name their units in mig.stop_units, and run again"
 _declared = partial(finding_message, "mig", classes=RESTART, remedies=(RUN, _ALLOW_RESET))
 SERVICE = _declared(
     "service",
@@ -82,11 +83,15 @@ INSTANCES = _declared(
 
 @dataclass(frozen=True)
 class Desired:
-    """Hold which configuration a node is to have, its GPUs by PCI address, and what a change may disturb."""
+    """Hold which configuration a node is to have, its GPUs by PCI address, and what a change may disturb.
+
+    in_cluster: whether the run may take pods off the node for a change; which of them leave, the cluster knows
+    """
 
     settings: MigSettings
     gpus: tuple[PciGpu, ...]
     allowed: Disruption = Disruption.restart
+    in_cluster: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,8 @@ class MigChange:
     goals: what is desired of each GPU, wherever its instances stand; said: what becomes of them, for people
     takes: whether anything is taken from a GPU; resets: whether one may be reset
     learns: where instances may stand is known only then: another change comes after it
-    waits: a mode is set, and comes with a reset or a boot
+    waits: a mode is set, and comes with a reset or a boot; target: digest of what is to be reached
+    containers: the short IDs of the pods' containers that hold what it takes
     """
 
     layout: str | None = None
@@ -124,6 +130,8 @@ class MigChange:
     resets: bool = False
     learns: bool = False
     waits: bool = False
+    target: str = ""
+    containers: tuple[str, ...] = ()
 
 
 def decide(desired: Desired, actual: Actual) -> Decision[MigChange]:
@@ -155,18 +163,39 @@ def decide(desired: Desired, actual: Actual) -> Decision[MigChange]:
     if is_forbidden(cost, desired.allowed, actual.containers):
         waits = f"containers run, and disruption.allow is {desired.allowed.name}"
         findings = tuple(_waiting(item, actual.containers) for item in findings)
+    goals = tuple(each.goal for each in every)
+    stops = desired.settings.stop_units
+    users = [(each.gpu.index, user) for each in ahead for user in _users(each, actual.mig.holders, stops)]
     change = MigChange(
         layout=layout,
         goal="\n".join(each.record for each in ahead),
         rest="\n".join(each.record for each in every if each not in ahead),
-        goals=tuple(each.goal for each in every),
+        goals=goals,
         said="; ".join(f"GPU {each.gpu.index}: {each.steps}" for each in ahead),
         takes=cost >= Disruption.reset,
         resets=desired.allowed >= Disruption.reset or not actual.containers,
         learns=any(each.learns for each in every),
         waits=any(each.waits for each in every),
+        target=target_digest(*goals, *desired.settings.stop_units, desired.allowed.name),
+        containers=tuple(each.container for _, each in users if each.in_pod and each.container),
     )
-    return Decision(findings, tuple(_steps(ahead, findings, waits, change, desired.allowed)))
+    decision = Decision(findings, tuple(_steps(ahead, findings, waits, change, desired.allowed)))
+    stay = [(index, each) for index, each in users if not (each.in_pod and desired.in_cluster)]
+    if waits or not stay:
+        return decision
+    first = stay[0][0]
+    others = dict.fromkeys(str(each) for index, each in stay if index == first)
+    refusal = IN_USE.format(index=first, others="; ".join(others))
+    return replace(behind(decision, refusal), refusal=refusal)
+
+
+def _users(target: Target, holders: Sequence[Holder], stops: Collection[str]) -> Iterator[Holder]:
+    """Yield who holds what a change takes of a GPU, the units left out that a run stops for it."""
+    changes, gone = target.gpu.current != target.mode, {each.identity for each in target.change.destroyed}
+    for each in holders:
+        is_taken = changes if each.instance is None else not changes and str(each.instance) in gone
+        if each.gpu == target.gpu.uuid and is_taken and each.unit not in stops:
+            yield each
 
 
 def _untold(desired: Desired, actual: Actual, error: TargetError) -> Decision[MigChange]:

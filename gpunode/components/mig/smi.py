@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gpunode.base.probe_output import repeated, values
+from gpunode.base.probe_output import cells, number, repeated, values
 from gpunode.base.reading import ParseError
 from gpunode.components.mig.state import (
     ComputeInstance,
     GpuInstance,
+    Holder,
     Mig,
     MigGpu,
     OwnProfile,
@@ -36,11 +37,16 @@ _GPU = re.compile(r"GPU (?P<gpu>\d+): .*\(UUID: GPU-[0-9A-Fa-f-]+\)", re.ASCII)
 # Nobody recorded a name that fills its column (1c.2g.12gb+me): it may leave no blank behind it.
 _DEVICE = re.compile(r"MIG (?P<name>\S+?)\s*Device\s+\d+: \(UUID: (?P<uuid>MIG-[0-9A-Za-z/-]+)\)", re.ASCII)
 
+_CAPABILITY = re.compile(r"/gpu(?P<gpu>\d+)/mig/gi(?P<instance>\d+)/", re.ASCII)
+_CONTAINER = re.compile(r"[0-9a-f]{64}")
+_NOT_PLAIN = re.compile(r"[^A-Za-z0-9._@:\\-]")
+
 
 def parse_mig(lines: list[str]) -> Mig:
     """Parse nvidia-smi's answer (gpunode.system.smi.parse_answer), and for each of LISTS `KEY.rc=N` with `KEY=` lines.
 
-    `lost=ADDRESS` names a GPU that does not answer for itself.
+    What holds the GPUs is in `minor=`, `capability=` and `holder=` lines. `lost=ADDRESS` names a GPU that does not
+    answer for itself.
     """
     found = values(lines)
     answer = parse_answer(lines)
@@ -50,8 +56,9 @@ def parse_mig(lines: list[str]) -> Mig:
     if answer.message is not None:
         return Mig("ok", answer.message)
     gpus = tuple(map(_gpu, answer.rows))
+    holders = tuple(dict.fromkeys(_holders(lines)))
     if not any(gpu.enabled for gpu in gpus):
-        return Mig("ok", None, gpus)
+        return Mig("ok", None, gpus, holders)
     if trouble := _trouble(lines, found):
         unread = tuple(replace(gpu, instances=None) if gpu.enabled else gpu for gpu in gpus)
         return Mig("unreadable", trouble, unread)
@@ -69,7 +76,26 @@ def parse_mig(lines: list[str]) -> Mig:
         own = sorted((instance for index, instance in instances if index == gpu.index), key=lambda each: each.start)
         named = _with_uuids(own, devices.get(gpu.index, []))
         every.append(replace(gpu, instances=named, profiles=profiles[gpu.index]))
-    return Mig("ok", None, tuple(every))
+    return Mig("ok", None, tuple(every), holders)
+
+
+def _holders(lines: list[str]) -> Iterator[Holder]:
+    """Yield the processes that have a GPU or an instance open; a device of no GPU that is known is left out."""
+    uuids = {f"/dev/nvidia{minor}": uuid for uuid, minor in (cells(line, 2) for line in repeated(lines, "minor"))}
+    devices: dict[str, tuple[str, int | None]] = {device: (uuid, None) for device, uuid in uuids.items()}
+    for file, minor in (cells(line, 2) for line in repeated(lines, "capability")):
+        match = _CAPABILITY.search(file)
+        if match and (uuid := uuids.get(f"/dev/nvidia{match['gpu']}")):
+            devices[f"/dev/nvidia-caps/nvidia-cap{minor}"] = uuid, int(match["instance"])
+    for line in repeated(lines, "holder"):
+        pid, user, device, group, program = (*line.split("\t", 4), *[""] * 5)[:5]
+        if device not in devices:
+            continue
+        parts = group.split("/")
+        units = [_NOT_PLAIN.sub("", part) for part in parts if part.endswith((".service", ".scope"))]
+        container = next((each[:12] for each in _CONTAINER.findall(parts[-1])), None)
+        names, (uuid, instance) = [_NOT_PLAIN.sub("", each) for each in (program, user)], devices[device]
+        yield Holder(uuid, number(pid), *names, instance, units[-1] if units else None, container, "kubepods" in group)
 
 
 def _trouble(lines: list[str], found: dict[str, str]) -> str | None:

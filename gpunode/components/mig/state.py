@@ -151,8 +151,32 @@ class MigGpu(Reading):
 
 
 @dataclass(frozen=True)
+class Holder(Reading):
+    """A process that has a GPU, or one of its GPU instances, open.
+
+    gpu: UUID; instance: the id of the GPU instance, None: the whole GPU
+    container: the short ID of its container; in_pod: whether that is a pod's
+    """
+
+    gpu: str
+    pid: int
+    program: str
+    user: str
+    instance: int | None = None
+    unit: str | None = None
+    container: str | None = None
+    in_pod: bool = False
+
+    def __str__(self) -> str:
+        """Describe the process as the transaction does (templates/scripts/mig_holders.sh)."""
+        where = f", container {self.container}" if self.container else ""
+        unit = f", unit {self.unit}" if self.unit else ""
+        return f"process {self.pid} ({self.program}) of {self.user}{where}{unit}"
+
+
+@dataclass(frozen=True)
 class Mig(Reading):
-    """Hold every GPU that nvidia-smi lists.
+    """Hold every GPU that nvidia-smi lists, and who has them open.
 
     `status` is ok; or why there is no answer, in the words of gpunode.system.gpu: absent (no nvidia-smi), no driver, no
     library, lost, mismatch, hangs, error; or unreadable: modes are known, instances are not. `message` says more.
@@ -161,6 +185,7 @@ class Mig(Reading):
     status: str
     message: str | None = None
     gpus: tuple[MigGpu, ...] = ()
+    holders: tuple[Holder, ...] = ()
 
     def gpu(self, uuid: str) -> MigGpu | None:
         """Return the GPU of that UUID."""

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from gpunode.base.decision import target_digest
 from gpunode.base.template import rendered
 from gpunode.components.mps.daemon import COMPUTE_MODES, FOLDER, NODE, UNITS, Daemon, control_text
 from gpunode.components.mps.state import Mps, MpsDaemon
@@ -21,6 +22,7 @@ class MpsChange:
     gone, restart, told: units that go, that are restarted, and that are told their settings anew
     modes: indices of the GPUs whose compute mode is set beside that
     felt: the daemons with clients among those that go or are restarted; one that does not say how many may have some
+    target: digest of what is to be reached
     """
 
     written: Mapping[str, str]
@@ -30,6 +32,7 @@ class MpsChange:
     told: tuple[str, ...]
     modes: tuple[int, ...]
     felt: tuple[MpsDaemon, ...]
+    target: str = ""
 
 
 def change(daemons: Sequence[Daemon], settings: MpsSettings, actual: Mps, gpus: Sequence[Gpu]) -> MpsChange:
@@ -58,6 +61,7 @@ def change(daemons: Sequence[Daemon], settings: MpsSettings, actual: Mps, gpus: 
         told=tuple(each.unit for each in daemons if each.unit not in restart and _is_told(each, actual, written)),
         modes=tuple(each.index for each in gpus if daemons and each.index not in by_unit and each.compute_mode != mode),
         felt=tuple(each for each in actual.daemons if each.unit in (*restart, *gone) and each.clients != 0),
+        target=target_digest(*(f"{path}\0{text}" for path, text in sorted(texts.items())), *gone),
     )
 
 

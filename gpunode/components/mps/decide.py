@@ -280,8 +280,8 @@ def _refusal(desired: Desired, actual: Mps, gpus: Sequence[Gpu]) -> str | None:
     if theirs := _of_others(desired, actual):
         setting = "mps.environment" if set(theirs) <= set(PATHS) else "mps.enabled"
         return (
-            f"{', '.join(theirs)} is not of gpunode's making, and would be written over; nothing was changed. Stop "
-            f"that service and remove it, or leave {setting} out"
+            f"{', '.join(theirs)} is not of gpunode's making, and would be written over; nothing was changed"
+            f". Remedy: stop that service and remove it, or leave {setting} out"
         )
     if desired.daemons and actual.program is None and not desired.driver_comes:
         return (

@@ -19,7 +19,7 @@ from gpunode.base.comparison import (
     pending,
     running_configuration,
 )
-from gpunode.base.decision import Decision, Step, bad, is_forbidden
+from gpunode.base.decision import Decision, Step, bad, is_forbidden, target_digest
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.components.mig.state import Mig
@@ -31,10 +31,10 @@ UNIT = "slurmd.service"
 _SITE = {GRES: f"{FOLDER}/gres.conf", NODES: f"{FOLDER}/slurm.conf"}
 
 _OLD = "slurmd {version} knows no MultipleFiles, by which a MIG device is one resource"
-_NOT_READ = "Slurm does not read it: add the line `include {path}` to {file}"
-_NO_ANSWER = "slurmctld does not answer `scontrol show node` of this node: see to it, and to munge"
-_SITE_LINE = "the site's own NodeName line differs: correct it, and restart slurmctld"
-_ELSEWHERE = "slurmctld, on another machine, reads another line: restart it there"
+_NOT_READ = "Slurm does not read it. Remedy: add the line `include {path}` to {file}"
+_NO_ANSWER = "slurmctld does not answer `scontrol show node` of this node. Remedy: see to it, and to munge"
+_SITE_LINE = "the site's own NodeName line differs. Remedy: correct it, and restart slurmctld"
+_ELSEWHERE = "slurmctld, on another machine, reads another line. Remedy: restart it there"
 _STEPS = "steps of jobs run ({steps}), which other devices may end, and disruption.allow is below reset"
 _DRAIN = f"drain the node (scontrol update State=DRAIN), or set disruption.allow = 'reset', and {RUN}"
 _declared = partial(finding_message, "slurm", remedies=(RUN, _DRAIN))
@@ -87,6 +87,7 @@ class SlurmChange:
     slurm.conf that says nothing else; restart: whether slurmd is restarted; controller: whether slurmctld, which runs
     on this very node, is, too; resume: whether the node gets jobs again that slurmctld took out for its devices
     gres: what slurmctld is to count then; empty: nothing of GPUs. by_nvml: whether slurmd finds the types
+    target: digest of what is to be reached
     """
 
     written: Mapping[str, str]
@@ -98,6 +99,7 @@ class SlurmChange:
     controller: bool = False
     resume: bool = False
     by_nvml: bool = False
+    target: str = ""
 
 
 def lacks(settings: SlurmSettings, actual: Slurm) -> tuple[str, str] | None:
@@ -130,7 +132,7 @@ def decide(desired: Desired, actual: Slurm, mig: Mig) -> Decision[SlurmChange]:
     if (lacking := lacks(desired.settings, actual)) is not None:
         reason, remedy = lacking
         item = SERVICE.compared("cannot be configured", AS_DESIRED, False, of=UNIT)
-        return Decision((by_hand(item, f"{reason}: {remedy}"),), (), f"slurm: {reason}; nothing was changed. {remedy}")
+        return Decision((by_hand(item, f"{reason}. Remedy: {remedy}"),), (), f"slurm: {reason}. Remedy: {remedy}")
     try:
         every, wanted = devices(desired.settings, actual, mig), texts(desired.settings, actual, mig)
     except Untold as untold:
@@ -155,8 +157,8 @@ def _kept(desired: Desired, actual: Slurm, wanted: Mapping[str, str], gres: str)
     settings, there = desired.settings, dict(actual.texts)
     if foreign := [path for path in wanted if path in there and not there[path].startswith(OURS)]:
         items = tuple(FILE.compared("somebody else's", AS_DESIRED, False, of=path) for path in foreign)
-        reason = f"{', '.join(foreign)} is not of gpunode's making, and would be written over; move it away"
-        return Decision(tuple(by_hand(item, reason) for item in items), (), f"slurm: {reason}; nothing was changed")
+        reason = f"{', '.join(foreign)} is not of gpunode's making, and would be written over. Remedy: move it away"
+        return Decision(tuple(by_hand(item, reason) for item in items), (), f"slurm: {reason}")
     extra = [path for path in FILES if there.get(path, "").startswith(OURS) and path not in wanted]
     files = (*_files(wanted, there), *(_gone(path, actual) for path in extra))
     to_come = tuple(item for item in bad(*files) if not item.by_person)
@@ -179,6 +181,7 @@ def _kept(desired: Desired, actual: Slurm, wanted: Mapping[str, str], gres: str)
         controller=included and here and bool(to_come or bad(*counted)),
         resume=(actual.reason or "").startswith(known().reason_of_devices),
         by_nvml=settings.autodetect == "nvml",
+        target=target_digest(*(f"{path}\0{text}" for path, text in sorted(wanted.items())), str(included)),
     )
     unread = bool(to_come) or (actual.slurmd is not None and actual.slurmd.stale)
     return _with_steps(desired, actual, findings, done, change, unread)
@@ -275,7 +278,8 @@ def _removal(actual: Slurm) -> Decision[SlurmChange]:
     for path in ours:
         item = _gone(path, actual)
         if not item.by_person:
-            change = SlurmChange({}, tuple(path for path in ours if not actual.included_in(path)))
+            removed = tuple(path for path in ours if not actual.included_in(path))
+            change = SlurmChange({}, removed, target=target_digest(str(False)))
             steps.append(Step(f"remove {path}", (item,), Disruption.nothing, None, change))
         findings.append(item)
     return Decision(tuple(findings), tuple(steps))

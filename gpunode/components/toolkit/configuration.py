@@ -172,13 +172,15 @@ def _value(table: Mapping[str, Any], key: Key) -> Any:
         inner = table.get(name, {})
         if not isinstance(inner, Mapping):
             raise ConfigurationRefused(
-                f"{'.'.join(key[: position + 1])} is no table, but {inner!r}; mend it by hand", name
+                f"{'.'.join(key[: position + 1])} is no table, but {inner!r}. Remedy: correct it", name
             )
         table = inner
     value = table.get(key[-1])
     if isinstance(value, Mapping) or (isinstance(value, list) and any(isinstance(each, Mapping) for each in value)):
         # With a table would go what stands in it, and the comments behind it.
-        raise ConfigurationRefused(f"{'.'.join(key)} is a table, where a value has its place; mend it by hand", key[-1])
+        raise ConfigurationRefused(
+            f"{'.'.join(key)} is a table, where a value has its place. Remedy: correct it", key[-1]
+        )
     return value
 
 

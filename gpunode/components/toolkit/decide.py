@@ -30,7 +30,6 @@ from gpunode.components.toolkit.configuration import (
 from gpunode.components.toolkit.specification import Specification, decide_specification
 from gpunode.components.toolkit.state import ContainerToolkit
 from gpunode.packages.families import dnf, dnf5
-from gpunode.packages.families.wording import wording
 from gpunode.packages.installed_packages import satisfies
 from gpunode.settings import Settings
 from gpunode.system.operating_system import OperatingSystem
@@ -64,8 +63,9 @@ def decide_links(actual: ContainerToolkit) -> Decision[Any]:
     return Decision((item,), (Step(action, (item,), Disruption.nothing, change=change),) if lacking else ())
 
 
-_LOST = "its packages are there, and the program is gone, does not run, or is another one"
-_AGAIN = "install its packages again: `{again} {packages}` on the node"
+_LOST = "its packages are there, and the program is gone or does not run"
+_OTHER = "its packages are there, and the program is of another version: another one comes first on the PATH"
+_FIND = "remove what `command -v nvidia-ctk` names on the node, if no package owns it, or set toolkit.version to it"
 _MEND = f"correct {PATH} by hand, or move it away and {RUN}"
 _MIGRATE = f"set toolkit.migrate = True and {RUN}"
 _declared = partial(finding_message, "toolkit")
@@ -73,8 +73,8 @@ TOOLKIT = _declared(
     "nvidia-container-toolkit",
     "NVIDIA's container toolkit is not of the version that the settings ask for.",
     "Containers get GPUs by it. It is missing, of another version, or its program does not run.",
-    causes=(_LOST,),
-    remedies=(RUN, _AGAIN),
+    causes=(_LOST, _OTHER),
+    remedies=(RUN, _FIND),
 )
 PACKAGES = _declared(
     "packages",
@@ -87,7 +87,6 @@ RUNTIME = _declared(
     "The program nvidia-container-runtime does not run.",
     "Runtimes start GPU containers by it. Its package is there; the program is gone or does not run.",
     causes=(_LOST,),
-    remedies=(RUN, _AGAIN),
 )
 LEGACY = _declared(
     "nvidia-docker2",
@@ -121,7 +120,7 @@ class Desired:
     hold: whether its packages are kept still; configuration: key of config.toml -> value
     cdi: whether there is to be a CDI specification; device_links: whether devices have their links in /dev/char
     boots: whether a run boots the node into the driver on its disk before it comes to this
-    family, again: the node's package manager, and how that installs a package again
+    family: the node's package manager
     """
 
     version: str | None = None
@@ -132,7 +131,6 @@ class Desired:
     device_links: bool = True
     boots: bool = False
     family: str = "apt"
-    again: str = ""
 
 
 @dataclass(frozen=True)
@@ -157,7 +155,6 @@ def desired_of(settings: Settings, system: OperatingSystem) -> Desired:
         desired.device_links,
         settings.disruption.allow == "reboot",
         distribution.family if distribution else "apt",
-        wording(system).again,
     )
 
 
@@ -165,6 +162,12 @@ def moves(actual: ContainerToolkit, version: str | None) -> bool:
     """Say whether packages come: one is missing, they are not at one version, or not at the one that is desired."""
     fits = all(satisfies(each, version) for each in actual.to_hold.values())
     return bool(actual.missing_packages) or len(actual.package_versions) > 1 or not fits
+
+
+def lost(actual: ContainerToolkit) -> tuple[str, ...]:
+    """Return the paths of the programs that are lost while their packages are installed, or were."""
+    programs = {"nvidia-ctk": actual.version, "nvidia-container-runtime": actual.runtime_path}
+    return tuple(f"/usr/bin/{name}" for name, found in programs.items() if found is None)
 
 
 def decide(desired: Desired, actual: ContainerToolkit, driver: DriverState) -> Decision[Change]:
@@ -176,6 +179,9 @@ def decide(desired: Desired, actual: ContainerToolkit, driver: DriverState) -> D
     if coming and bad(*packages):
         version = f" {desired.version}" if desired.version else ""
         steps.append(Step(f"install the NVIDIA container toolkit{version}", bad(*packages), Disruption.nothing))
+    elif lost(actual):
+        again = tuple(item for item in bad(*packages) if item.cause == _LOST)
+        steps.append(Step("reinstall the packages of the container toolkit", again, Disruption.nothing))
     if legacy and desired.migrate:
         steps.append(Step(f"remove {legacy[0].actual}", legacy, Disruption.nothing))
     if bad(*held):
@@ -197,18 +203,19 @@ def decide(desired: Desired, actual: ContainerToolkit, driver: DriverState) -> D
 
 
 def _packages(desired: Desired, actual: ContainerToolkit, coming: bool) -> Iterator[Finding]:
-    """Judge the packages, and the programs that they bring: no run brings one again that is there."""
-    version, lost = desired.version, not coming
-    remedy = _AGAIN.format(again=desired.again, packages=" ".join(actual.names)) if lost else RUN
-    cause = _LOST if lost else None
+    """Judge the packages, and the programs that they bring."""
+    version = desired.version
+    other_program = not coming and actual.version is not None
+    cause = None if coming else _LOST
     good = actual.version is not None and (version is None or versions.in_branch(actual.version, version))
-    yield TOOLKIT.compared(actual.version, version or "any version", good, cause=cause, remedy=remedy)
+    why, remedy = (_OTHER, _FIND) if other_program else (cause, RUN)
+    yield TOOLKIT.compared(actual.version, version or "any version", good, cause=why, remedy=remedy)
     packages = (*actual.package_versions, *(f"no {name}" for name in actual.missing_packages))
     # One version that is not the program's is told here; one that is, above.
     other = version if good and coming and len(packages) == 1 else None
     yield PACKAGES.compared(", ".join(packages), other or "one version", len(packages) == 1 and other is None)
     path = actual.runtime_path
-    yield RUNTIME.compared(path, "on the PATH", path is not None, cause=cause, remedy=remedy)
+    yield RUNTIME.compared(path, "on the PATH", path is not None, cause=cause)
 
 
 def _legacy(desired: Desired, actual: ContainerToolkit) -> tuple[Finding, ...]:
@@ -241,12 +248,13 @@ def decide_configuration(settings: Asked, actual: ContainerToolkit, coming: bool
     try:
         items, new = differences(text, settings), render(text, settings)
     except ConfigurationRefused as error:
-        item = CONFIGURATION.compared("unreadable", "as desired", False, cause=str(error), remedy=_MEND)
-        return Decision((item,), (), f"{PATH}: {error}; nothing was changed")
+        item = CONFIGURATION.compared("unreadable", "as desired", False)
+        return Decision((by_hand(item, f"{PATH}: {error}"),), (), f"{PATH}: {error}")
     if (root := others_root(text, settings)) is not None:
         refusal = (
-            f"{PATH} has nvidia-container-cli.root {root!r}, which gpunode did not write: set driver.root = {root!r} "
-            "(with driver.source = 'present') where the driver stands there, or take the line out; nothing was changed"
+            f"{PATH} has nvidia-container-cli.root {root!r}, which gpunode did not write; nothing was changed"
+            f". Remedy: set driver.root = {root!r} (with driver.source = 'present') where the driver is there, or take "
+            "the line out"
         )
         item = CONFIGURATION.compared(f"nvidia-container-cli.root {root!r}", "the driver at '/'", False)
         return Decision((by_hand(item, refusal),), (), refusal)
@@ -258,8 +266,8 @@ def decide_configuration(settings: Asked, actual: ContainerToolkit, coming: bool
     item = CONFIGURATION.compared(found, desired, not items and not unknown)
     if unknown:
         refusal = (
-            f"toolkit.mode {mode!r} is known from the container toolkit {first} on, and {actual.version} is installed: "
-            f"set toolkit.version to {first} or newer, or toolkit.mode = 'auto'; nothing was changed"
+            f"toolkit.mode {mode!r} is known from the container toolkit {first} on, and {actual.version} is installed; "
+            f"nothing was changed. Remedy: set toolkit.version to {first} or newer, or toolkit.mode = 'auto'"
         )
         return Decision((by_hand(item, refusal),), (), refusal)
     if new == (text or ""):
@@ -276,7 +284,7 @@ def judge_values(settings: Asked, actual: ContainerToolkit, coming: bool = False
             yield CONFIGURATION.compared(*sides, False, of=each.key, cause=_FAULT, remedy=_CORRECT)
     except ConfigurationRefused as error:
         if not settings:
-            yield CONFIGURATION.compared("unreadable", "as TOML", False, cause=str(error), remedy=_MEND)
+            yield by_hand(CONFIGURATION.compared("unreadable", "as TOML", False), f"{PATH}: {error}")
 
 
 # Family -> what its versionlock's list is to say.

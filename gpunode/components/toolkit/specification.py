@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gpunode.base.comparison import REBOOT, by_hand, finding_message
+from gpunode.base.comparison import REBOOT, REBOOT_NODE, RUN, by_hand, finding_message
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
@@ -82,8 +82,8 @@ def decide_specification(
         return Decision(())
     if generate and loaded is not None and by_unit and is_masked(actual.cdi_refresh):
         refusal = (
-            f"{_UNIT}, by which the toolkit keeps its CDI specification, is masked; nothing was changed. Undo that by "
-            f"{unmask(_UNIT)}, or set toolkit.cdi = 'off', and run again"
+            f"{_UNIT}, by which the toolkit keeps its CDI specification, is masked; nothing was changed"
+            f". Remedy: undo that by {unmask(_UNIT)}, or set toolkit.cdi = 'off', and {RUN}"
         )
         return Decision((by_hand(item, refusal),), (), refusal)
     waits = None
@@ -91,7 +91,8 @@ def decide_specification(
         # Drafts go all the same.
         change = replace(change, target=None)
         if item is made:
-            item = replace(item, finding_class=FindingClass.REBOOT_PENDING, cause=_WAITS)
+            remedy = RUN if boots else f"{REBOOT_NODE}, and {RUN}"
+            item = replace(item, finding_class=FindingClass.REBOOT_PENDING, cause=_WAITS, remedy=remedy)
             waits = None if boots else f"{driver.runs} is loaded, {driver.to_come} is to come"
     if not bad(item):
         return Decision((item,))

@@ -27,7 +27,7 @@ from pyinfra.api.exceptions import ConnectError, PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.connectors.ssh import SSHConnector
 
-from gpunode.fleet.access import errors
+from gpunode.base.messages import REMEDY
 from gpunode.fleet.access.proxy import ProxySocket
 
 # pyinfra's words. `[HOST]:PORT` where the port is not 22, as in the file.
@@ -127,7 +127,7 @@ def _failure(self: SSHConnector, error: Exception) -> ConnectError:
     # A socket's error names no file; that of a key that may not be read does.
     of_file = isinstance(cause := error.__context__, OSError) and cause.filename is not None
     kind = ConnectError if isinstance(error, ConnectError) and not of_file else Unconnectable
-    return kind(f"{said}{errors.REMEDY}{remedy}" if remedy else said)
+    return kind(f"{said}{REMEDY}{remedy}" if remedy else said)
 
 
 def is_broken(connector: Any) -> bool:

@@ -11,9 +11,8 @@ from gpunode.base.comparison import finding_message
 from gpunode.base.errors import in_words
 from gpunode.base.explanations import Explanation, rules
 from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.messages import REMEDY, split_remedy
 
-# Between cause and remedy, where both stand in one text.
-REMEDY = ". Remedy: "
 # sudo asks within the first lines; a long output is a command's own.
 _LINES = 40
 
@@ -21,6 +20,7 @@ _LINES = 40
 _NOT_REACHED, _NOT_READ = "check address, key and known hosts", "look at the node"
 _RUN_AGAIN = "run the command again when the node answers; a run waits for a change that goes on there, or undoes it"
 _BROKE = "the connection broke"
+_RECORD_AGAIN = "record the facts with `gpunode facts` of the same inventory, or name the hosts to plan with --limit"
 CONNECTION = finding_message(
     "node",
     "connection",
@@ -44,6 +44,14 @@ STATE = finding_message(
     "The node answered, and its state cannot be judged.",
     "An answer was cut off or not understood, sudo is not allowed, or the judging failed. Nothing was changed.",
     remedies=(_NOT_READ,),
+    classes=(FindingClass.ERROR,),
+)
+UNMATCHED = finding_message(
+    "node",
+    "recorded",
+    "The host is in the file of facts or in the inventory, and not in both.",
+    "A plan needs the facts and the settings of a host. Nothing was planned for this one.",
+    remedies=(_RECORD_AGAIN,),
     classes=(FindingClass.ERROR,),
 )
 
@@ -73,10 +81,7 @@ def sentence(explanation: Explanation) -> str:
 
 def parted(reason: str | None) -> tuple[str | None, str | None]:
     """Return (cause, remedy) of a text, the remedy None where it names none."""
-    if reason is None:
-        return None, None
-    cause, found, remedy = reason.partition(REMEDY)
-    return cause, remedy if found else None
+    return (None, None) if reason is None else split_remedy(reason)
 
 
 def broken(when: str) -> str:
@@ -100,3 +105,8 @@ def unreadable(reason: str | None) -> Finding:
 def unjudged(error: Exception) -> Finding:
     """Return the finding on a node whose odd answer nobody thought of: it is that node's trouble and no other's."""
     return STATE.finding(FindingClass.ERROR, "cannot be judged", cause=in_words(error), remedy=_NOT_READ)
+
+
+def unmatched(actual: str, cause: str) -> Finding:
+    """Return the finding on a host that a file of facts or the inventory lacks."""
+    return UNMATCHED.finding(FindingClass.ERROR, actual, "facts and settings", cause=cause, remedy=_RECORD_AGAIN)

@@ -27,17 +27,24 @@ def report_text(
 ) -> str:
     """Return the report: what is not as desired (or all), what to know, then how the nodes are, each in a line.
 
-    Equal findings of several nodes are one entry, and nodes that are alike one line. A name is never cut: a line that
-    is one long word is longer than the columns. Where many names would take more than a line, the first stand there,
-    and how many follow; all of them where all is shown.
+    Equal findings of several nodes are one entry, and nodes that are alike one line. Entries with the same remedy come
+    together, and the remedy once after them, unless all is shown. A name is never cut: a line that is one long word is
+    longer than the columns. Where many names would take more than a line, the first are named, and how many follow; all
+    of them where all is shown. Nodes with differences and without a recorded run come first, with the command of a run.
 
     call: how the command was called, for those that a remedy names; style: how a class is written; quiet: leave out the
     nodes that are as desired, what to know, and the totals
     """
     room = UNBOUND if show_all else columns
     reports = tuple(replace(each, findings=tuple(_pasted(item, call) for item in each.findings)) for each in reports)
-    parts = [
-        *(_entry(item, _of(names, room), columns, style) for item, names in _grouped(reports, show_all)),
+    parts = []
+    if (bare := _without_run(reports)) and not quiet:
+        said = f"{folded_in_a_line(bare, room)}: no complete run recorded yet: `{call.of('apply')}`"
+        parts.append(fold(said, columns, "  "))
+    for found, remedy in _by_remedy(_grouped(reports, show_all), show_all):
+        parts += [_entry(item, _of(names, room), columns, style) for item, names in found]
+        parts += [fold(f"remedy of these {len(found)}: {printable(remedy)}", columns, "  ")] if remedy else []
+    parts += [
         *(_caution(item, _of(names, room), columns) for item, names in _cautions(() if quiet else reports)),
         *_lines(reports, columns, room, style, quiet),
     ]
@@ -46,6 +53,24 @@ def report_text(
 
 def _pasted(item: Finding, call: Call) -> Finding:
     return replace(item, remedy=call.pasted(item.remedy)) if item.remedy else item
+
+
+def _without_run(reports: Iterable[NodeReport]) -> list[str]:
+    """Return the nodes that differ, can be judged, and have no record of a run."""
+    bare = (each for each in reports if each.summary is not None and each.summary.gpunode is None)
+    return [each.title for each in bare if worst(each.findings) not in (FindingClass.OK, *_UNJUDGED)]
+
+
+def _by_remedy(
+    grouped: Iterable[tuple[Finding, list[str]]], show_all: bool
+) -> Iterable[tuple[list[tuple[Finding, list[str]]], str | None]]:
+    """Yield the findings that have one remedy, and that; (one finding, None) where it has its own, or all is shown."""
+    alike: dict[object, list[tuple[Finding, list[str]]]] = {}
+    for item, names in grouped:
+        alike.setdefault(item if show_all else item.remedy or item, []).append((item, names))
+    for found in alike.values():
+        remedy = found[0][0].remedy if len(found) > 1 else None
+        yield [(replace(item, remedy=None), names) for item, names in found] if remedy else found, remedy
 
 
 def _grouped(reports: Iterable[NodeReport], show_all: bool) -> Iterable[tuple[Finding, list[str]]]:

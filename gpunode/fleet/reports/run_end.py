@@ -15,7 +15,7 @@ from gpunode.base.explanations import OWN_CAUSE, OWN_REMEDY
 from gpunode.base.findings import PENDING, ExitCode, Finding, FindingClass, NodeReport, finding_from, verdict, worst
 from gpunode.base.folding import UNBOUND, fold, shortened
 from gpunode.base.host_names import folded_in_a_line
-from gpunode.base.messages import Scope, command_error, declared, parted
+from gpunode.base.messages import REMEDY, Scope, command_error, declared, parted
 from gpunode.base.verdicts import Refusal
 from gpunode.fleet.access import errors
 from gpunode.fleet.call import SOME_CALL, Call
@@ -40,7 +40,7 @@ BROKEN_OFF = command_error(
 )  # fmt: skip
 # How scripts and operations of gpunode write why they fail.
 _CAUSE = re.compile(rf"^{OWN_CAUSE} (.+)$", re.MULTILINE)
-_REMEDY = re.compile(rf"(?:^{OWN_REMEDY} |{re.escape(errors.REMEDY)})(.+)$", re.MULTILINE)
+_REMEDY = re.compile(rf"(?:^{OWN_REMEDY} |{re.escape(REMEDY)})(.+)$", re.MULTILINE)
 
 
 def failure_of(operation: str, reasons: Collection[str | Finding]) -> Finding:
@@ -70,7 +70,7 @@ class HostEnd:
     unreached: why no connection came about; refused: what preflight says; left_alone: why nothing was done to it;
     failure: what stopped it; findings: of the verdict on the node, None where the run came to none; cut_off: how the
     run itself ended before its last operation on the host; unverified: why a run that did all comes to no verdict;
-    log: where the whole output of the run is
+    log: where the whole output of the run is; cordon: of a node that the run drained and has not given back
     """
 
     name: str
@@ -83,6 +83,7 @@ class HostEnd:
     unverified: str | None = None
     scope: Scope = Scope.NODE
     log: str | None = None
+    cordon: Finding | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as plain JSON types."""
@@ -92,17 +93,19 @@ class HostEnd:
             "failure": None if self.failure is None else self.failure.to_json(),
             "findings": None if self.findings is None else [item.to_json() for item in self.findings],
             "scope": self.scope.value,
+            "cordon": None if self.cordon is None else self.cordon.to_json(),
         }
 
 
 def host_end_from(found: Mapping[str, Any]) -> HostEnd:
     """Return the end of which `to_json` gave this; raise KeyError, TypeError or ValueError where it did not."""
-    failure, findings = found["failure"], found["findings"]
+    failure, findings, cordon = found["failure"], found["findings"], found.get("cordon")
     read = {
         "refused": tuple(map(finding_from, found["refused"])),
         "failure": None if failure is None else finding_from(failure),
         "findings": None if findings is None else tuple(map(finding_from, findings)),
         "scope": Scope(found["scope"]),
+        "cordon": None if cordon is None else finding_from(cordon),
     }
     return HostEnd(**{**found, **read})
 
@@ -134,6 +137,8 @@ def report_of(end: HostEnd) -> NodeReport | None:
         remedy = f"correct what the cause and the last lines of the log say, and {RUN_AGAIN}"
         cut_off = replace(failure_of("", [end.cut_off]), what="cut off", remedy=remedy, code=BROKEN_OFF, log=end.log)
         findings = (*findings, cut_off)
+    if end.cordon is not None:
+        findings = (*findings, end.cordon)
     return None if not findings and end.findings is None else NodeReport(end.name, findings, scope=end.scope)
 
 
@@ -199,7 +204,9 @@ def _next(reports: Collection[NodeReport], call: Call, columns: int) -> Iterable
     pending = [name for name, gravest in classes.items() if gravest in PENDING]
     wrong = [report.title for report in reports if any(map(_is_wrong, report.findings))]
     if wrong:
-        yield f"Next: correct what is reported of {folded_in_a_line(wrong, columns)} above, then run", call.again
+        retries = any("apply --retry" in (item.remedy or "") for report in reports for item in report.findings)
+        command = call.of("apply", "--retry") if retries else call.again
+        yield f"Next: correct what is reported of {folded_in_a_line(wrong, columns)} above, then run", command
     if pending:
         wait = f"{folded_in_a_line(pending, columns)} {'waits' if len(pending) == 1 else 'wait'}"
         how = ", wave by wave, run" if call.waves else " run"

@@ -114,6 +114,7 @@ def document(progress: Progress, files: Path | None) -> dict[str, Any]:
         "schema": SCHEMA,
         "gpunode": begun.gpunode,
         "inventory": begun.inventory,
+        "limit": list(begun.limit),
         "set": list(begun.settings or ()),
         "begun": begun.at.isoformat(),
         "at": _latest(progress).isoformat(),

@@ -57,8 +57,9 @@ class Outcome(_Part):
 
 
 class Begun(_Part):
-    """Open a journal. `hosts` maps each host of the inventory to its fingerprint, `nodes` are taken in their order.
+    """Open a journal. `hosts` maps each host of the inventory, or of --limit, to its fingerprint.
 
+    `nodes` are taken in their order.
     `cluster` is how the cluster was, which passes where it is as desired or a wave mends it; null without one.
     Of `together` each group goes in one wave, or not at all.
     `settings` are the words behind --set as they may be shown; null in a journal of a gpunode that did not note them.
@@ -75,6 +76,7 @@ class Begun(_Part):
     nodes: tuple[str, ...]
     left_out: dict[str, LeftOut]
     together: tuple[tuple[str, ...], ...] = ()
+    limit: tuple[str, ...] = ()
     settings: tuple[str, ...] | None = None
     cluster: Outcome | None = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from gpunode.base.errors import CodedError
 from gpunode.base.findings import NodeReport, cluster_of, nodes_of
 from gpunode.base.messages import command_error
 from gpunode.fleet.call import Call
-from gpunode.fleet.inventory import checked, fingerprints, load_inventory
+from gpunode.fleet.inventory import checked, fingerprints, limited, load_inventory
 from gpunode.fleet.rollout.amount import Amount
 from gpunode.fleet.rollout.choice import canaries, cluster_outcome, left_out, sorted_out
 from gpunode.fleet.rollout.entries import Begun, LeftOut, Outcome, Policy, now
@@ -26,10 +26,10 @@ ANOTHER = "Begin another one when they answer again, or with a larger --max-unav
 
 @dataclass(frozen=True)
 class Asked:
-    """Hold what a rollout needs of an inventory: its hosts' fingerprints, its groups, its bounds on disruption.
+    """Hold what a rollout needs of its hosts: their fingerprints, groups, and bounds on disruption.
 
-    `allowed` is host -> disruption.allow, `domains` host -> all hosts of its IMEX domain, `members` are the nodes of a
-    cluster.
+    `hosts` are those of --limit, `groups` those of the whole inventory, `allowed` is host -> disruption.allow,
+    `domains` host -> all hosts of its IMEX domain, `members` are the nodes of a cluster.
     """
 
     hosts: dict[str, str]
@@ -40,10 +40,11 @@ class Asked:
     members: tuple[str, ...] = ()
 
 
-def asked(inventory: Path) -> Asked:
-    """Read an inventory anew, without connecting; raise InventoryError or SettingsError."""
+def asked(inventory: Path, limit: Collection[str] = ()) -> Asked:
+    """Read an inventory again, without connecting; raise InventoryError, SettingsError or LimitError."""
     found = load_inventory(inventory)
-    data, settings = checked(found)
+    data, every = checked(found)
+    settings = {name: every[name] for name in limited(found, limit)}
     # One for all hosts of a run, which check_hosts sees to.
     bound = next(iter(settings.values())).disruption.max_parallel
     allowed = {host: Disruption[each.disruption.allow] for host, each in settings.items()}
@@ -86,15 +87,15 @@ class ChangedError(CodedError):
         )
 
 
-def _way_back(call: Call, begun_with: tuple[str, ...] | None) -> str:
-    """Return how to resume as the rollout was begun, where --set may be what differs.
-
-    begun_with: the words behind --set then; None where nobody noted them
-    """
+def _way_back(call: Call, begun: Begun) -> str:
+    """Return how to resume as the rollout was begun, where --limit or --set may be what differs."""
+    begun_with = begun.settings
+    if begun.limit != call.limit:
+        return f"Give the same --limit and --set as when it was begun: `{resumption(call, begun)}`"
     if begun_with is None:
         return "Put it back, with the same --set as when it was begun if there was one, and --resume"
     if begun_with != call.settings:
-        again = replace(call, settings=begun_with).of("rollout", "--resume")
+        again = resumption(call, begun)
         words = "the same --set as when it was begun" if begun_with else "no --set, as when it was begun"
         return f"Give {words}: `{again}`"
     if any(word.endswith(f"={SECRET}") for word in begun_with):
@@ -115,8 +116,8 @@ class Request:
 def begun(call: Call, request: Request, desired: Asked, reports: Iterable[NodeReport], gpunode: str) -> Begun:
     """Return the entry that opens a rollout's journal, by a reading of every node.
 
-    Percentages are of all the inventory's hosts; gpunode is its version. Raises CanaryError, and TogetherError where a
-    wave has no room for nodes that go together.
+    Percentages are of all hosts of the inventory or of --limit; gpunode is its version. Raises CanaryError, and
+    TogetherError where a wave has no room for nodes that go together.
     """
     reports = tuple(reports)
     nodes, left = sorted_out(nodes_of(reports), request.everyone, desired.allowed)
@@ -139,6 +140,7 @@ def begun(call: Call, request: Request, desired: Asked, reports: Iterable[NodeRe
         nodes=nodes,
         left_out=left,
         together=groups,
+        limit=call.limit,
         settings=call.settings,
         cluster=cluster,
     )
@@ -177,8 +179,9 @@ def refuse_beside(last: Journal | None, call: Call) -> None:
 
 
 def resumption(call: Call, begun: Begun) -> str:
-    """Return the command that goes on with a rollout, with the --set that it was begun with where that is known."""
-    return (call if begun.settings is None else replace(call, settings=begun.settings)).of("rollout", "--resume")
+    """Return the command that goes on with a rollout, with the --limit and --set that it was begun with."""
+    settings = call.settings if begun.settings is None else begun.settings
+    return replace(call, limit=begun.limit, settings=settings).of("rollout", "--resume")
 
 
 def resumable(last: Journal | None, call: Call, desired: Asked, gpunode: str) -> tuple[Journal, Progress]:
@@ -194,8 +197,11 @@ def resumable(last: Journal | None, call: Call, desired: Asked, gpunode: str) ->
     if reason := stopped_for_good(progress):
         raise JournalError(f"the last rollout of {inventory} cannot be gone on with: {reason}. {ANOTHER}")
     changes = [difference(progress.begun.hosts, desired.hosts)]
+    if progress.begun.limit != call.limit:
+        given, before = (", ".join(each) or "none" for each in (call.limit, progress.begun.limit))
+        changes = [f"--limit is {given}, and was {before}"]
     if progress.begun.gpunode != gpunode:
         changes.insert(0, f"gpunode is {gpunode}, and was {progress.begun.gpunode}")
     if changed := "; ".join(change for change in changes if change):
-        raise ChangedError(changed, _way_back(call, progress.begun.settings))
+        raise ChangedError(changed, _way_back(call, progress.begun))
     return last, progress

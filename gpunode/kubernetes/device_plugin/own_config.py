@@ -11,8 +11,10 @@ from typing import Any
 
 import yaml
 
+from gpunode.base import unique_keys
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
+from gpunode.base.folding import in_one_line
 from gpunode.kubernetes.nodes.cluster_nodes import kubectl
 from gpunode.kubernetes.nodes.component import cluster_finding
 from gpunode.kubernetes.nodes.cordon import told
@@ -92,9 +94,9 @@ def _refusal(where: str, entry: str | None, entries: Mapping[str, str] | None) -
             "these, or add the entry"
         )
     try:
-        content = yaml.safe_load(entries[entry])
-    except (yaml.YAMLError, RecursionError, ValueError):
-        return f"sharing.config {entry!r}: the entry of {where} is no YAML; correct it"
+        content = unique_keys.load_yaml(entries[entry])
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        return f"sharing.config {entry!r}: the entry of {where} is no YAML: {in_one_line(error)}; correct it"
     if not isinstance(content, dict | None):
         return (
             f"sharing.config {entry!r}: the entry of {where} must be a mapping, such as `version: {_VERSION}`; mend it"

@@ -165,11 +165,10 @@ def noted(note: Note) -> dict[str, Any]:
     return {"metadata": {"annotations": {ANNOTATION: note.text}}}
 
 
-_RELEASES, _LOOK = (
-    f"{RUN}: it gives the node back once it is well",
-    "look at kubernetes.kubeconfig and kubernetes.run_on",
-)
+_RELEASES = RUN + ": it gives the node back once it is well; to have it back in any state: `kubectl uncordon {node}`"
+_LOOK = "look at kubernetes.kubeconfig and kubernetes.run_on"
 _CUT_OFF = "a run that drained the node did not come to its end"
+_STAYS = "this run drained the node, and did not end well on it"
 CORDON = finding_message(
     "kubernetes",
     "cordon",
@@ -177,7 +176,7 @@ CORDON = finding_message(
     "The node takes no new pods. A run that drained it was cut off, or failed on it; the next run gives the node "
     "back once it is well. As an error: the cluster did not answer.",
     remedies=(_RELEASES, _LOOK),
-    causes=(_CUT_OFF,),
+    causes=(_CUT_OFF, _STAYS),
     classes=(FindingClass.DRIFT, FindingClass.ERROR),
 )
 
@@ -194,7 +193,14 @@ def judged(cordon: Cordon) -> Finding:
         "none of gpunode's",
         False,
         cause=cause,
+        remedy=_RELEASES.format(node=cordon.name),
     )
+
+
+def left_by_run(node: str, reason: str) -> Finding:
+    """Return the finding on a node that the run which drained it has not given back."""
+    actual, remedy = f"{DRAINED}, for: {reason}", _RELEASES.format(node=node)
+    return CORDON.compared(actual, "none of gpunode's", False, cause=_STAYS, remedy=remedy)
 
 
 def unknown(reason: str) -> Finding:

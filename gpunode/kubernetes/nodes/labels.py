@@ -81,7 +81,8 @@ def _by_helm(settings: Settings) -> dict[str, str]:
         found[CONFIG] = settings.sharing.config
     # The chart's own node feature discovery names GPUs as the chart looks for them, a cluster's own may do so otherwise
     # (by class and vendor is its default); beside an operator the label is the operator's.
-    if plugin.nfd == "none" or (plugin.nfd == "present" and plugin.method == "helm"):
+    is_selected_by = PRESENT in (plugin.values.get("nodeSelector") or {})
+    if plugin.nfd == "none" or (plugin.method == "helm" and (plugin.nfd == "present" or is_selected_by)):
         found[PRESENT] = "true"
     # GPU feature discovery sets it itself, and would take ours away.
     if settings.sharing.strategy == "mps" and not plugin.gfd:

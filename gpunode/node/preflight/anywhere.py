@@ -10,7 +10,7 @@ from gpunode.base import tables
 from gpunode.base.tables.sources import Distribution
 from gpunode.base.verdicts import Caution, CautionMessage, Refusal
 from gpunode.components.driver.flavour import WantedDriver, chosen_flavour
-from gpunode.node.preflight import cuda, driver, platform
+from gpunode.node.preflight import cuda, driver, mps, platform, runtimes
 from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import Settings, component_models
 from gpunode.system.operating_system import OperatingSystem
@@ -56,12 +56,13 @@ def cautions_anywhere(settings: Settings, today: date) -> tuple[Caution, ...]:
     """Return what a person should know of the settings on every supported distribution."""
     by_system = [list(_cautions(settings, system, today)) for _, system in _systems()]
     everywhere = (item for item in by_system[0] if all(item in found for found in by_system))
-    return (*former_names(settings), *everywhere)
+    return (*former_names(settings), *runtimes.containerd_cautions(settings), *everywhere)
 
 
 def _refusals(settings: Settings, row: Distribution, system: OperatingSystem) -> Iterator[Refusal]:
     resolved = resolve_for_os(settings, system)
     yield from platform.source_refusals(resolved, row)
+    yield from mps.refused_anywhere(resolved)
     yield from cuda.offered_refusals(resolved, system)
     # A driver that gpunode does not install is the node's.
     if resolved.driver.installs:

@@ -207,7 +207,7 @@ BEYOND = CautionMessage(
 def _declared(settings: Settings, declaration: Declaration, count: int) -> Iterator[Caution]:
     name = settings.mig.config or ""
     configs = {name: declaration.configs[name]}
-    for oddity in cautions_of(Declaration(declaration.source, configs, declaration.doubled)):
+    for oddity in cautions_of(Declaration(declaration.source, configs)):
         yield ODDITY(source=declaration.source, oddity=oddity)
     for entry in configs[name]:
         beyond = sorted({index for index in entry.devices or () if index >= count})

@@ -11,7 +11,9 @@ from gpunode.components.mig.target import chosen
 from gpunode.components.mps.change import VARIABLE
 from gpunode.components.mps.decide import without_room
 from gpunode.settings import Settings
+from gpunode.settings.cluster.contradictions import declarations
 from gpunode.settings.cluster.features import known
+from gpunode.settings.mig_parted.declaration import Declaration
 from gpunode.settings.mig_parted.mistakes import DeclarationError
 from gpunode.settings.mps import MOST_CLIENTS
 from gpunode.system.pci import PciGpu
@@ -54,6 +56,23 @@ WITH_MIG = RefusalMessage(
     source=_MPS,
     remedy="leave mps.enabled or mig.config out, or set mig.config to 'all-disabled'",
 )
+
+
+def refused_anywhere(settings: Settings) -> Iterator[Refusal]:
+    """Refuse MPS with a configuration that divides the first GPU of any node; of another one a node's GPUs decide."""
+    found = declarations(settings) if settings.mps.enabled and settings.mig.config is not None else ()
+    if found and all(_divides_first(each, settings.mig.config or "") for each in found):
+        yield WITH_MIG(config=settings.mig.config)
+
+
+def _divides_first(declaration: Declaration, name: str) -> bool:
+    divided = False
+    # Of several entries for a GPU the last one counts, where its filter matches.
+    for each in (entry for entry in declaration.configs[name] if entry.has_index(0)):
+        divided = each.mig_enabled and (divided or not each.device_filter)
+    return divided
+
+
 BEYOND = RefusalMessage(
     "mps-beyond",
     "A memory limit of MPS is set for a GPU that the node does not have.",

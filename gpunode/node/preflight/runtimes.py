@@ -48,6 +48,23 @@ BELOW_MINIMUM = RefusalMessage(
     source=_MINIMUMS,
     remedy=_UPGRADE,
 )
+CONTAINERD_TOO = CautionMessage(
+    "containerd-too",
+    "docker is enabled, and containerd is managed as well.",
+    component="containerd",
+    reason="docker.enabled does not replace containerd: containerd.enabled is True by default, and gpunode configures "
+    "both, with '{default_runtime}' as containerd's default runtime",
+    source="docs/settings.md, containerd",
+    remedy="set containerd.enabled = False to leave containerd's configuration alone, or True if both are meant",
+    detail="Any setting of containerd ends the caution. It is not given for a node of a Kubernetes cluster.",
+)
+
+
+def containerd_cautions(settings: Settings) -> Iterator[Caution]:
+    """Warn where docker is enabled and no setting says whether containerd is."""
+    desired = settings.containerd
+    if settings.docker.enabled and not settings.kubernetes.enabled and not desired.model_fields_set:
+        yield CONTAINERD_TOO(default_runtime=desired.default_runtime)
 
 
 def toolkit_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:

@@ -107,7 +107,7 @@ def _mig(settings: Settings) -> Iterator[Problem]:
         yield _MIG_SEVERAL_PROFILES(settings, several=several)
 
 
-def _declared(settings: Settings) -> tuple[Declaration, ...]:
+def declarations(settings: Settings) -> tuple[Declaration, ...]:
     """Return the declarations in which the node's configuration may stand: the file, else each product's."""
     try:
         if settings.mig.file is not None:
@@ -128,13 +128,13 @@ def _has_instances(settings: Settings) -> bool:
     name = settings.mig.config
     if name is None:
         return False
-    return any(entry.mig_enabled for each in _declared(settings) for entry in each.configs[name])
+    return any(entry.mig_enabled for each in declarations(settings) for entry in each.configs[name])
 
 
 def _several_profiles(settings: Settings) -> str:
     """Return the profiles of a configuration that has several wherever it is published; empty where it has one."""
     name, found = settings.mig.config or "", []
-    for each in _declared(settings):
+    for each in declarations(settings):
         profiles = {
             profile for entry in each.configs[name] for profile, count in (entry.mig_devices or {}).items() if count
         }

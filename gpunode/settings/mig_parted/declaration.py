@@ -51,11 +51,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Declaration:
-    """Hold a declaration: its source (a file), configurations by name, and keys that stand twice."""
+    """Hold a declaration: its source (a file), and configurations by name."""
 
     source: str
     configs: Mapping[str, tuple[Entry, ...]]
-    doubled: tuple[Mistake, ...] = ()
 
 
 def read_declaration(file: Path) -> Declaration:
@@ -85,12 +84,12 @@ def load_declaration(opened: BinaryIO, source: str) -> Declaration:
 
 def parse_declaration(content: str, source: str) -> Declaration:
     """Return the declaration that a text holds; raise DeclarationError with every mistake in it."""
-    value, doubled = read_document(content, source)
+    value = read_document(content, source)
     parser = _Parser()
     configs = parser.document(value)
     if parser.mistakes:
         raise DeclarationError(source, parser.mistakes)
-    return Declaration(source, configs, doubled)
+    return Declaration(source, configs)
 
 
 def selected(declaration: Declaration, name: str | None) -> str:

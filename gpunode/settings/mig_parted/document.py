@@ -1,7 +1,7 @@
 """Read YAML as nvidia-mig-parted does: by sigs.k8s.io/yaml, which reads YAML 1.1 and hands it on as JSON.
 
 PyYAML's own loader differs where it matters: it takes `1:30` for a number and refuses a second document, it knows no
-`y` and `n`, and it says nothing of a key that stands twice.
+`y` and `n`. A key given twice is refused, where that tool silently takes the last one.
 """
 
 from __future__ import annotations
@@ -14,14 +14,8 @@ from math import isfinite, isnan
 
 import yaml
 
-from gpunode.base.messages import command_caution
 from gpunode.settings.mig_parted.mistakes import DeclarationError, KeyPath, Mistake, shown
 
-_KEY_TWICE = command_caution(
-    "mig.key-twice", "A file of MIG configurations has a key twice.",
-    "The last one counts, as for nvidia-mig-parted; the first one is ignored.",
-    remedy="remove one of the two",
-)  # fmt: skip
 # What JSON can hold, with keys that are strings.
 Value = None | bool | int | float | str | list["Value"] | dict[str, "Value"]
 
@@ -62,11 +56,10 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Reader:
-    """Turn nodes into values, collecting mistakes and doubled keys with their paths."""
+    """Turn nodes into values, collecting mistakes with their paths."""
 
     def __init__(self) -> None:
         self.mistakes: list[Mistake] = []
-        self.doubled: list[Mistake] = []
         self._values = 0
         self._open: set[int] = set()
 
@@ -89,21 +82,20 @@ class _Reader:
 
     def _mapping(self, node: yaml.Node, path: KeyPath) -> dict[str, Value]:
         found: dict[str, Value] = {}
-        merged: set[str] = set()
+        lines: dict[str, int] = {}
         for key_node, value_node in node.value:
             if _merges(key_node):
                 for inherited in self._inherited(value_node, path):
                     found.update(inherited)
-                    merged |= set(inherited)
                 continue
             key = self._key(key_node, path)
             if key is None:
                 continue
-            if key in found and key not in merged:
-                self.doubled.append(
-                    Mistake(str(path.key(key)), None, "the key stands twice; the last one counts", code=_KEY_TWICE)
-                )
-            merged.discard(key)
+            line = key_node.start_mark.line + 1
+            if key in lines:
+                message = f"the key is given twice, in lines {lines[key]} and {line}; remove one of the two"
+                self.mistakes.append(Mistake(str(path.key(key)), None, message))
+            lines[key] = line
             found[key] = self.read(value_node, path.key(key))
         return found
 
@@ -194,8 +186,8 @@ def _integer(text: str) -> int:
     return -value if text.startswith("-") else value
 
 
-def read_document(content: str, source: str) -> tuple[Value, tuple[Mistake, ...]]:
-    """Return the first YAML document's value and its doubled keys; raise DeclarationError."""
+def read_document(content: str, source: str) -> Value:
+    """Return the first YAML document's value; raise DeclarationError."""
     reader = _Reader()
     try:
         loader = _Loader(content)
@@ -215,4 +207,4 @@ def read_document(content: str, source: str) -> tuple[Value, tuple[Mistake, ...]
         raise DeclarationError(source, [Mistake("(document)", None, "is nested too deeply")]) from None
     if reader.mistakes:
         raise DeclarationError(source, reader.mistakes)
-    return value, tuple(reader.doubled)
+    return value

@@ -1,0 +1,81 @@
+"""What a printed remedy comes to when it is followed, for the files of tests/cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from gpunode.base.comparison import RUN
+from gpunode.base.findings import Finding, FindingClass
+from gpunode.components.kubelet.change import drop_in, wanted
+from gpunode.node import Node
+from gpunode.node.components import decisions
+from gpunode.node.plan import plan
+from gpunode.node.verdict import judged
+from gpunode.packages.driver_packages.sources import resolve_for_os
+from gpunode.settings import Settings, settings_from
+from tests.support import kubelet, mps, power
+from tests.support.cases import _hints, build
+from tests.support.messages import unnamed
+from tests.support.verify import DATA, GOOD
+
+MPS = mps.settled(mps.asked())
+POWER = power.right(power.FULL)
+KUBELET = kubelet.with_folder(**{"90-gpunode": drop_in(wanted(kubelet.asked(max_pods=64)))})
+
+
+def _node(parts: dict[str, Any], of: Node = GOOD) -> Node:
+    """Return a node with parts of other fields; a part may be `like` another object than this node's own."""
+    hints = _hints(Node)
+    changes = {}
+    for name, values in parts.items():
+        if isinstance(values, dict) and not {"like", "make"} & set(values):
+            known = _hints(hints[name])
+            changes[name] = replace(
+                getattr(of, name), **{key: build(known[key], value) for key, value in values.items()}
+            )
+        else:
+            changes[name] = build(hints[name], values)
+    return replace(of, **changes)
+
+
+def _judged(code: str, settings: Settings, node: Node) -> tuple[list[Finding], set[Finding]]:
+    """Return the findings of a code that are not as desired, and those that a run of these settings removes now."""
+    resolved = resolve_for_os(settings, node.operating_system)
+    decided = decisions(resolved, node)
+    findings, files = judged(settings, node, decided=decided)
+    steps = [step for each in (*decided.values(), files) for step in each.steps]
+    done = {item for step in steps if step.waits is None for item in step.settles}
+    bad = [item for item in findings if item.code == code and (item.finding_class is not FindingClass.OK or item.cause)]
+    return bad, set() if plan(settings, node).refusals else done
+
+
+def followed(
+    code: str,
+    node: dict[str, Any],
+    data: dict[str, Any] | None = None,
+    names: Iterable[str] = (),
+    settings: dict[str, Any] | None = None,
+    after: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return who removes a finding, what its cause and remedy do not name, and what follows when it is done.
+
+    names: commands, paths and settings that cause or remedy have to name
+    settings: what the remedy asks to set; after: the parts of the node as they are when a person has followed it
+    """
+    asked, actual = settings_from({**DATA, **(data or {})}), _node(node)
+    bad, done = _judged(code, asked, actual)
+    by = {"run" if item in done else "person" for item in bad}
+    for item in bad:
+        # The run alone is the remedy of nothing else than what a run removes.
+        assert item.remedy and (item.remedy != RUN or item in done), item
+        assert item.cause or not item.remedy.startswith("mend what the cause"), item
+    found: dict[str, Any] = {"by": "".join(sorted(by))}
+    if names:
+        found["unnamed"] = [each for each in names if any(unnamed(f"{item.cause} {item.remedy}", each) for item in bad)]
+    if settings is not None or after is not None:
+        then = settings_from({**DATA, **(data or {}), **(settings or {})})
+        left, removed = _judged(code, then, _node(after or {}, actual))
+        found["then"] = "gone" if not left else "run" if all(item in removed for item in left) else "left"
+    return found
