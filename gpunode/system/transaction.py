@@ -182,7 +182,7 @@ def refuse_failed(decision: Decision[Any], failed: Collection[FailedChange]) -> 
     reason = f"the change of {record.name} failed before"
     found = behind(decision, reason, lambda step: step in late, record.remedy)
     item = FAILED.compared("put back", "none", False, of=f"of {record.name}", cause=record.cause, remedy=record.remedy)
-    refusal = f"{record.name}: {record.cause}. {record.remedy}"
+    refusal = f"{record.name}: {record.cause}. Remedy: {record.remedy}"
     return replace(found, findings=(*found.findings, replace(item, by_person=True)), refusal=refusal)
 
 
@@ -205,7 +205,7 @@ def decide(actual: Interrupted, unasked: Collection[str] = ()) -> Decision[None]
     ]
     if not left:
         return Decision((item,), tuple(steps))
-    switched_off = INTERRUPTED.compared(
-        left, "none", False, of="of what is switched off", cause=_NOT_RESTORED, remedy=BY_HAND
-    )
+    remedy = "; ".join(BY_HAND.replace("NAME", name) for name in left.split(", "))
+    what = "of what is switched off"
+    switched_off = INTERRUPTED.compared(left, "none", False, of=what, cause=_NOT_RESTORED, remedy=remedy)
     return Decision((item, switched_off), tuple(steps))

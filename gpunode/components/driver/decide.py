@@ -38,6 +38,7 @@ from gpunode.components.driver.services import decide_peermem, fabric_steps, fre
 from gpunode.components.driver.sides import Actual, Desired
 from gpunode.components.driver.state import DriverState, driver_finding
 from gpunode.components.driver.target import initramfs_target, removal_target, target
+from gpunode.packages.families.wording import wording
 from gpunode.settings.driver import DriverSettings
 from gpunode.system.health import health
 
@@ -122,8 +123,8 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         no_gpu = GPU.finding(FindingClass.UNSUPPORTED, "no GPU", bus, cause=GPU.cause, remedy=GPU.remedies[0])
         loading = Decision[Any]((no_gpu,))
     else:
-        what = Loading(desired.rule, desired.parameters, desired.allowed)
-        loading = decide_loading(what, driver, actual.boot.running, another[0] if another else None)
+        what = Loading(desired.rule, desired.parameters, desired.allowed, wording(actual.system).initramfs)
+        loading = decide_loading(what, driver, actual.boot, another[0] if another else None)
     if settings.is_elsewhere:
         # Whoever brings that driver loads it, and boots nothing for it.
         loading = replace(loading, steps=())

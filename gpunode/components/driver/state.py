@@ -55,6 +55,7 @@ class DriverState(Reading):
     `cuda_library`: the file that the dynamic loader loads as libcuda.so.1; None: there is none; empty: an older
     reading, which does not have it. `loader_unknown`: the loader's cache could not be read. `session_libraries` are
     (file, library): what the LD_LIBRARY_PATH of that file puts in front, in login shells.
+    `module_changed`: when the module on disk came, in Unix seconds, where another one is loaded.
     """
 
     packages: tuple[tuple[str, str], ...]
@@ -85,6 +86,7 @@ class DriverState(Reading):
     cuda_library: str | None = ""
     loader_unknown: bool = False
     session_libraries: tuple[tuple[str, str], ...] = ()
+    module_changed: float | None = None
 
     @property
     def module_flavour(self) -> str | None:
@@ -265,4 +267,5 @@ def parse_driver(lines: list[str]) -> DriverState:
         cuda_library=libraries.get("libcuda"),
         loader_unknown=found.get("loader") == "unknown",
         session_libraries=tuple((origin, file) for origin, _, file in session),
+        module_changed=float(found["changed"]) if found.get("changed", "").isdecimal() else None,
     )
