@@ -7,7 +7,7 @@ of the one host.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial, wraps
@@ -31,8 +31,8 @@ from gpunode.fleet.inventory import validate_state
 from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster, desired_cluster
 from gpunode.kubernetes.drain.commands import Drain as DrainSettings
 from gpunode.kubernetes.drain.commands import drain_of
+from gpunode.kubernetes.foreign_cordon import FOREIGN_CORDON, left_alone
 from gpunode.kubernetes.foreign_cordon import asks as asks_for_cordon
-from gpunode.kubernetes.foreign_cordon import left_alone
 from gpunode.kubernetes.mig_label import asks, by_label
 from gpunode.node import Node
 from gpunode.node.components import desired_files
@@ -40,7 +40,7 @@ from gpunode.node.machine import Machine
 from gpunode.node.preflight import Refusal, cautions, refusals
 from gpunode.node.verdict import judge_apart
 from gpunode.operations import applied, files
-from gpunode.operations.control_plane import cluster_nodes
+from gpunode.operations.control_plane import cluster_nodes, unanswered, wait_without_cluster
 from gpunode.operations.drain import drain_before
 from gpunode.operations.failure import has_work, leave_alone, reason_of, refuse
 from gpunode.operations.own_files import keeps_no_others
@@ -97,13 +97,13 @@ def accepted() -> bool:
         reasons: Sequence[Refusal | str]
         run_end.takes_part(current)
         try:
-            if isinstance(why := _left_alone(), Refusal):
+            if (why := _left_alone()) is not None and why.code == FOREIGN_CORDON.code:
                 known.is_judged = True
                 run_end.note(current, left_alone=f"{why.reason}; {why.remedy}")
                 host.log(f"left alone: {why.reason}; {why.remedy}")
                 leave_alone(name="Leave this node alone", reason=why.reason)
                 return False
-            reading, reasons = _judged() if why is None else (None, [f"kubernetes: {why.reason}"])
+            reading, reasons = _judged() if why is None else (None, [why])
         except Exception as error:
             reasons = [reason_of(error)]
         known.is_judged, known.machine = True, None if reasons else reading
@@ -122,7 +122,7 @@ def accepted() -> bool:
     return known.machine is not None
 
 
-def _left_alone() -> Refusal | Unknown | None:
+def _left_alone() -> Refusal | None:
     """Return why the node is left to whoever has cordoned it; the cluster is asked once in a run, for all hosts."""
     found = _own()
     if not asks_for_cordon(found):
@@ -135,8 +135,8 @@ def _judged() -> tuple[Machine | None, Sequence[Refusal | str]]:
     reading = host.get_fact(MachineFact)
     if isinstance(reading, Unknown):
         return None, [reading.reason]
-    if isinstance(desired := _asked(), Refusal | Unknown):
-        return None, [desired if isinstance(desired, Refusal) else f"mig: {desired.reason}"]
+    if isinstance(desired := _asked(), Refusal):
+        return None, [desired]
     actual = refusals(settings(), reading)
     for item in cautions(settings(), reading):
         host.log(f"caution: {item}")
@@ -146,15 +146,18 @@ def _judged() -> tuple[Machine | None, Sequence[Refusal | str]]:
 def settings() -> Settings:
     """Return this host's validated settings, with what its label in the cluster says where that is asked for."""
     found = _asked()
-    if isinstance(found, Refusal | Unknown):
+    if isinstance(found, Refusal):
         raise RuntimeError(f"{host.name} was not accepted")
     return found
 
 
-def _asked() -> Settings | Refusal | Unknown:
+def _asked() -> Settings | Refusal:
     found = _own()
-    # The cluster is asked once in a run, and only where somebody leaves something to it.
-    return by_label(host.name, found, cluster_nodes(found.kubernetes, found.proxy)) if asks(found) else found
+    if not asks(found):
+        return found
+    # The cluster is asked once in a run. Where it does not answer, MIG alone waits for it.
+    named = by_label(host.name, found, cluster_nodes(found.kubernetes, found.proxy))
+    return found if isinstance(named, Unknown) else named
 
 
 def _own() -> Settings:
@@ -197,7 +200,13 @@ def drain_settings() -> DrainSettings | None:
 def drain() -> Drain | None:
     """Return what empties this host's node before a step that its pods would feel; None where nothing does."""
     found = drain_settings()
-    return None if found is None else partial(drain_before, found)
+    return None if found is None else partial(_emptied, found, settings())
+
+
+def _emptied(how: DrainSettings, own: Settings, reason: str) -> Iterator[Any]:
+    wait_without_cluster(own, f"a drain ({reason})")
+    if unanswered(own) is None:
+        yield from drain_before(how, reason)
 
 
 def distribution() -> Distribution:

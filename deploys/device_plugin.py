@@ -12,6 +12,8 @@ from gpunode.kubernetes.other_plugins.desired import releases
 from gpunode.operations import device_plugin as plugin
 from gpunode.operations import gpushare, helm, methods, other_plugins
 from gpunode.operations.cluster_labels import takes_part
+from gpunode.operations.control_plane import unanswered
+from gpunode.operations.failure import reports_cluster
 from gpunode.operations.phase import is_image
 from gpunode.settings.cluster import BY_CHART
 
@@ -26,6 +28,11 @@ def device_plugin() -> None:
     cluster_of, desired = cluster()
     hosts = everyone()
     if is_image() or cluster_of is None or not (settings().kubernetes.enabled or host.name in schedulers(hosts)):
+        return
+    # Nothing else is to be done, or shown by a dry run, in a cluster that does not answer.
+    if unanswered(cluster_of) is not None:
+        reports_cluster.set(host, True)
+        methods.answering(name="Ask the cluster for its nodes", cluster_of=cluster_of)
         return
     takes_part(settings(), cluster_of)
     methods.right_cluster(name="Refuse a cluster that is another one", everyone=hosts, cluster_of=cluster_of)

@@ -1,12 +1,13 @@
 """The way back into the cluster."""
 
-from gpunode.deploys.component import component, drain_settings
+from gpunode.deploys.component import component, drain_settings, settings
 from gpunode.operations import drain as node
+from gpunode.operations.control_plane import unanswered
 
 
 @component("Return")
 def uncordon() -> None:
     """Give a node that was drained back to its cluster; a node that failed does not come as far as this."""
     how = drain_settings()
-    if how is not None:
+    if how is not None and unanswered(settings()) is None:
         node.uncordon(name="Give the node back to its cluster", drain=how)

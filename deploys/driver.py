@@ -5,7 +5,6 @@ from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.tables.sources import DriverSource
 from gpunode.components.driver.loading import removal_waits
 from gpunode.components.driver.sides import Desired, desired
-from gpunode.components.driver.target import packages_target
 from gpunode.components.runfile import build_packages, driver_runfile
 from gpunode.deploys.component import component, distribution, drain, needed, node, own_file, run_alone, settings
 from gpunode.deploys.drain import uncordon
@@ -132,7 +131,7 @@ def _packages(desired: Desired, source: DriverSource) -> None:
         branch_change=chosen.allow_branch_change,
         rollback=chosen.rollback,
         kernel=machine.boot.next_release,
-        target=packages_target(desired, machine.boot, machine.operating_system),
+        target=desired.target(machine.boot, machine.driver),
         source=source,
         stream=module_stream(chosen, source, desired.flavour),
         proof=_proof(),
@@ -192,6 +191,7 @@ def _runfile(desired: Desired) -> None:
         dkms=chosen.dkms,
         rollback=chosen.rollback,
         kernel=machine.boot.next_release,
+        target=desired.target(machine.boot, machine.driver),
         proof=_proof(),
         drain=_drain(),
     )

@@ -4,6 +4,7 @@ from gpunode.deploys.component import component, everyone, node, run_alone, sett
 from gpunode.kubernetes.dcgm_exporter import exporter_namespace
 from gpunode.kubernetes.device_plugin.methods import nodes_by
 from gpunode.operations import verify_cluster as verdict
+from gpunode.operations.control_plane import unanswered
 from gpunode.operations.phase import is_image
 from gpunode.settings.cluster import expected_resources
 
@@ -15,7 +16,8 @@ def verify_cluster() -> None:
         return
     counted = settings().kubernetes.extended_resources, expected_resources(settings())
     promises = settings().device_plugin.method != "none" or any(counted) or settings().dcgm_exporter_chart.enabled
-    if settings().kubernetes.enabled and promises:
+    # One that does not answer has been reported before.
+    if settings().kubernetes.enabled and promises and unanswered(settings()) is None:
         verdict.verified(
             name="Verify the node in the cluster",
             settings=settings(),

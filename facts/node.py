@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gpunode.base.probe import Probe, shell_text
-from gpunode.base.probe_output import repeated, sections, values
+from gpunode.base.probe import Probe, Text, shell_text
+from gpunode.base.probe_output import repeated, sections, timestamp, values
 from gpunode.base.reading import ParseError
 from gpunode.facts.applied import Applied
 from gpunode.facts.base import NodeFact, driver_root
@@ -17,6 +17,7 @@ from gpunode.facts.cuda import CudaToolkits
 from gpunode.facts.dcgm import Dcgm
 from gpunode.facts.docker import Docker
 from gpunode.facts.driver import Driver
+from gpunode.facts.families import by_manager
 from gpunode.facts.gpu import Gpus, Health
 from gpunode.facts.imex import Imex
 from gpunode.facts.interrupted import Interrupted
@@ -108,17 +109,38 @@ class Node(NodeFact[Reading]):
         return Probe([(name, fact.probe) for name, fact in PARTS.items()], driver_root())
 
 
-def parse_candidates(lines: list[str]) -> dict[str, tuple[tuple[str, str], ...]]:
-    """Parse `candidate=PACKAGE VERSION` and `offer=PACKAGE VERSION` lines."""
-    found = {}
-    for field, key in (("candidates", "candidate"), ("offers", "offer")):
+def parse_candidates(lines: list[str]) -> dict[str, Any]:
+    """Parse `candidate=`, `offer=` and `available=PACKAGE VERSION`, `now=SECONDS` and `fetched=SECONDS` lines."""
+    found: dict[str, Any] = {}
+    for field, key in (("candidates", "candidate"), ("offers", "offer"), ("available", "available")):
         pairs = (line.partition(" ") for line in repeated(lines, key))
-        found[field] = tuple((name, version) for name, _, version in pairs)
+        found[field] = tuple(dict.fromkeys((name, version) for name, _, version in pairs if version))
+    times = [timestamp(line) for key in ("now", "fetched") for line in repeated(lines, key)]
+    # Where a repository's lists are older than another's, the oldest count.
+    found["lists_age"] = max(0, int(times[0] - min(times[1:]))) if len(times) > 1 else None
     return found
 
 
+# One package of each component that a version is asked for.
+_PINNED = (
+    "nvidia-container-toolkit", "datacenter-gpu-manager-4-core", "datacenter-gpu-manager-exporter", "docker-ce",
+    "docker.io", "containerd.io", "containerd", "podman", "nvidia-open", "cuda-drivers", "nvidia-imex",
+)  # fmt: skip
+# Names with a number in them, as package managers and as regular expressions have them.
+_NAMES = " ".join((*_PINNED, "cuda-toolkit-*", "nvidia-compute-utils-G0?"))
+_NUMBERED = ("cuda-toolkit-[0-9]+-[0-9]+", "nvidia-compute-utils-G0[0-9]")
+_EXPRESSION = "|".join((*(name.replace(".", "[.]") for name in _PINNED), *_NUMBERED))
+
+
+def _offered(manager: str) -> Text:
+    return shell_text("packages/families/offered", MANAGER=manager, NAMES=_NAMES, PACKAGES=_EXPRESSION)
+
+
 class _Candidates(NodeFact[Any]):
-    probe = shell_text("packages/families/candidates")
+    probe = "date +now=%s\n" + by_manager(
+        apt=shell_text("packages/families/candidates", PACKAGES=_EXPRESSION),
+        **{name: _offered(name) for name in ("dnf", "dnf5", "zypper", "pacman")},
+    )
     parse = staticmethod(parse_candidates)
 
 
@@ -126,7 +148,7 @@ _WITH_CANDIDATES: dict[str, type[NodeFact[Any]]] = {**PARTS, "candidates": _Cand
 
 
 class NodeWithCandidates(NodeFact[Reading]):
-    """Read a whole node and the candidates of the driver's packages; for a plan alone, since apt is slow."""
+    """Read a whole node and what its package lists have; for a plan alone, since package managers are slow."""
 
     @staticmethod
     def parse(lines: list[str]) -> Any:

@@ -21,7 +21,7 @@ NAMES = (
     "munge", "nftables", "nvidia-cuda-mps", "nvidia-kernel-dkms", "nvidia-kernel-support", "nvidia-open-kernel-dkms",
     "nvidia-open-kernel-support", "nvidia-persistenced", "nvidia-smi", "pciutils", "podman", "python3-apt",
     "python3-grpcio", "python3-protobuf", "runc", "slurm-client", "slurmctld", "slurmd",
-    "strace", "tcsh",
+    "needrestart", "strace", "tcsh",
 )  # fmt: skip
 _ALONG = ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")
 

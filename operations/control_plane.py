@@ -15,11 +15,15 @@ from pyinfra.api.exceptions import NoHostError
 
 from gpunode.base.decision import Decision
 from gpunode.base.reading import ParseError, Unknown
+from gpunode.facts.containerd import Containerd
+from gpunode.facts.crio import Crio
+from gpunode.facts.docker import Docker
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError, nodes_or_unknown
 from gpunode.kubernetes.helm.session import Run
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.run_on import here, over_ssh
-from gpunode.operations.failure import OperationRefused, failed
+from gpunode.operations.failure import OperationRefused, WaitsForCluster, failed, require
+from gpunode.operations.phase import is_image
 from gpunode.operations.shared_once import asked_once
 from gpunode.settings import Settings
 from gpunode.settings.kubernetes import LOCAL, KubernetesSettings
@@ -29,9 +33,31 @@ T = TypeVar("T")
 
 
 def cluster_nodes(kubernetes: KubernetesSettings, proxy: ProxySettings) -> Mapping[str, ClusterNode] | Unknown:
-    """Return name -> node of the whole cluster, asked once in a phase of a run, however many hosts want to know."""
+    """Return name -> node of the whole cluster, asked once in a run, however many hosts want to know."""
     cluster = Cluster(kubernetes, proxy, runner(kubernetes))
-    return asked_once("what the nodes' labels say", partial(nodes_or_unknown, cluster))
+    return asked_once("the cluster's nodes as the run began", partial(nodes_or_unknown, cluster), again=False)
+
+
+def unanswered(settings: Settings | None) -> str | None:
+    """Return why the cluster of a node with these settings does not answer; None where it does, or there is none."""
+    if settings is None or not settings.kubernetes.enabled or is_image():
+        return None
+    nodes = cluster_nodes(settings.kubernetes, settings.proxy)
+    return nodes.reason if isinstance(nodes, Unknown) else None
+
+
+def containers() -> int:
+    """Return how many containers run on the host, by whichever runtime; raise OperationRefused."""
+    containerd = require(host.get_fact(Containerd), "containerd's state")
+    docker = require(host.get_fact(Docker), "docker's state")
+    crio = require(host.get_fact(Crio), "CRI-O's state")
+    return int(containerd.shims + docker.containers + crio.containers)
+
+
+def wait_without_cluster(settings: Settings | None, what: str) -> None:
+    """Raise WaitsForCluster where containers run on a node whose cluster does not answer; what: needs the cluster."""
+    if (reason := unanswered(settings)) is not None and containers():
+        raise WaitsForCluster(f"{what} waits for the cluster, which does not answer: {reason.partition(chr(10))[0]}")
 
 
 def cluster_for(settings: Settings) -> Cluster:

@@ -55,7 +55,7 @@ def installed(
     + kernel: release of the kernel for which the module must be there afterwards; None: the running one
     + source: where they come from, whose list must be refreshed where gpunode wrote its entry. Of a distribution's
       archive nothing else is in apt's sight
-    + target: digest of what is to be reached (gpunode/components/driver/target.py)
+    + target: digest of what is to be reached (Desired.target)
     + proof: what is asked of the change: that the module is `loaded`, or on `disk`, or of the `packages` alone
     + stream: the module stream that holds them (MODULE:STREAM), where the repository has streams
     + migrate: whether a driver of NVIDIA's .run installer may be replaced; without it preflight has refused the node

@@ -11,15 +11,15 @@ from typing import Any
 
 from pyinfra import host
 
+from gpunode.base.decision import target_digest
 from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.folding import shortened
 from gpunode.components.driver.loading import removal_waits
-from gpunode.components.driver.target import removal_target
 from gpunode.facts.driver import Driver
 from gpunode.operations.driver_transaction import driver_transaction, driver_variables, emptied_for_driver
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.families import FAMILIES, DriverChange
-from gpunode.operations.transaction import refuse_failed, settled, transaction_command
+from gpunode.operations.transaction import settled, transaction_command
 from gpunode.packages.driver_packages.names import belongs
 from gpunode.packages.driver_packages.simulation import Simulation
 
@@ -49,8 +49,7 @@ def removed(family: str, rollback: str, allowed: bool, drain: Drain | None = Non
         yield from manager.finish()
         state = manager.state()
     going = sorted(state.driver)
-    target = removal_target(driver)
-    refuse_failed(transaction, target)
+    target = target_digest("absent", *(f"{name}={version}" for name, version in sorted(state.driver.items())))
     change = DriverChange({}, going, "")
     if going:
         refuse_more_than_the_driver(going, manager.simulation(change))

@@ -24,7 +24,7 @@ from gpunode.base.decision import Decision
 from gpunode.base.errors import in_words
 from gpunode.base.explanations import ENDING
 from gpunode.base.reading import Unknown
-from gpunode.base.run_context import COMMAND_ERROR, FAILURE_REASONS
+from gpunode.base.run_context import COMMAND_ERROR, FAILURE_REASONS, Slot
 from gpunode.operations.phase import announced, is_announcing
 
 P = ParamSpec("P")
@@ -34,6 +34,17 @@ Command = StringCommand | FunctionCommand | str
 
 class OperationRefused(Exception):
     """Say why an operation does nothing on this node, and what to do about it."""
+
+
+class WaitsForCluster(OperationRefused):
+    """Say what an operation leaves as it is because the node's cluster does not answer.
+
+    A run that reports the cluster at its end goes on with the node, and fails there.
+    """
+
+
+# Whether a later operation of the run fails the host by the cluster.
+reports_cluster = Slot(bool)
 
 
 def fail(reason: str) -> FunctionCommand:
@@ -73,6 +84,11 @@ def node_operation(function: Callable[P, Iterator[Any]]) -> PyinfraOperation[P]:
         try:
             for command in function(*args, **kwargs):
                 yield explained_command(command) if isinstance(command, StringCommand) else command
+        except WaitsForCluster as refusal:
+            if host.state.is_executing and not reports_cluster.of(ctx_host.get()):
+                yield fail(str(refusal))
+            else:
+                host.noop(str(refusal))
         except OperationRefused as refusal:
             yield fail(str(refusal))
         except Exception as error:

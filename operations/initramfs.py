@@ -8,7 +8,6 @@ from typing import Any
 from pyinfra import host
 
 from gpunode.base.shell_file import script_file
-from gpunode.components.driver.target import images, initramfs_target
 from gpunode.facts.boot import INITRAMFS, LOOKED_INTO
 from gpunode.facts.boot import Boot as BootFact
 from gpunode.operations.failure import OperationRefused, node_operation, require
@@ -29,9 +28,8 @@ def without_nouveau(blacklist: str) -> Iterator[Any]:
     stale = boot.with_nouveau
     if stale:
         # A newer blacklist or image is a new try: whatever stood in the way may be gone.
-        target = initramfs_target(boot)
-        refuse_failed(_REBUILD, target)
-        yield transaction_command(_REBUILD, target, releases=" ".join(stale), blacklist=blacklist)
+        refuse_failed(_REBUILD, boot.new_images)
+        yield transaction_command(_REBUILD, boot.new_images, releases=" ".join(stale), blacklist=blacklist)
         boot = require(host.get_fact(BootFact), "what boots next")
         if boot.with_nouveau:
             raise OperationRefused(
@@ -39,7 +37,7 @@ def without_nouveau(blacklist: str) -> Iterator[Any]:
                 f"nouveau. Remedy: look into them (`lsinitramfs`), and whether {blacklist} is in /etc/modprobe.d"
             )
     if any(kernel.initramfs_read for kernel in boot.kernels):
-        lines = images(boot)
+        lines = boot.images
         yield write_command(LOOKED_INTO, "".join(f"{line}\n" for line in lines))
     elif not stale:
-        host.noop("no initial file system loads nouveau" if images(boot) else "there is no initial file system")
+        host.noop("no initial file system loads nouveau" if boot.images else "there is no initial file system")

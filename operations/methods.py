@@ -8,7 +8,9 @@ from typing import Any
 
 from pyinfra import host
 
-from gpunode.kubernetes.components import decide_alone, decide_right
+from gpunode.base.findings import cluster_title
+from gpunode.fleet import run_end
+from gpunode.kubernetes.components import decide_alone, decide_right, unreached
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.methods import leaving
 from gpunode.kubernetes.helm.commands import Command, explained
@@ -16,10 +18,10 @@ from gpunode.kubernetes.helm.manifest import Identity
 from gpunode.kubernetes.objects import own_objects
 from gpunode.kubernetes.objects.own_objects import Document
 from gpunode.operations.cluster_labels import relabelled
-from gpunode.operations.control_plane import asked, cluster_for, decided, told
+from gpunode.operations.control_plane import asked, cluster_for, decided, told, unanswered
 from gpunode.operations.device_plugin import nodes, ours
 from gpunode.operations.failure import OperationRefused, node_operation
-from gpunode.operations.shared_once import once_per_run
+from gpunode.operations.shared_once import asked_once, once_per_run
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
 
@@ -40,6 +42,21 @@ def admitted(namespaces: Mapping[str, str], cluster_of: Settings) -> Iterator[An
             yield told(partial(cluster.told, f"kubectl {step.action}", *step.change))
     if not decision.steps:
         host.noop("; ".join(f"{item.what} as desired" for item in decision.findings) or "no namespace of gpunode's")
+
+
+@node_operation
+def answering(cluster_of: Settings) -> Iterator[Any]:
+    """Fail where the cluster does not answer; the run's report of the cluster has cause and remedy, once.
+
+    + cluster_of: settings of a node of the cluster, which say where it is
+    """
+    if (reason := unanswered(cluster_of)) is not None:
+        name = cluster_of.kubernetes.cluster_name
+        run_end.cluster_judged(host.state, name, [unreached(reason)])
+        asked_once("the report of the cluster", partial(host.log, f"{cluster_title(name)}: {reason}"), again=False)
+        raise OperationRefused(f"nothing was changed in {cluster_title(name)}: it does not answer")
+    host.noop("the cluster answers")
+    yield from ()
 
 
 @node_operation

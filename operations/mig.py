@@ -18,15 +18,13 @@ from gpunode.components.mig.boot import FUNCTIONS, NAME, RECORD, SCRIPT, UNIT, M
 from gpunode.components.mig.decide import MODE, Actual, Desired, MigChange, decide
 from gpunode.components.mig.state import Mig
 from gpunode.components.toolkit.specification import CDI_MARK, OWN_SPECIFICATION
-from gpunode.facts.containerd import Containerd
-from gpunode.facts.crio import Crio
-from gpunode.facts.docker import Docker
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig import MigBoot as MigBootFact
 from gpunode.kubernetes.device_plugin.promise import mig_state
 from gpunode.operations.cluster_labels import mig_at_work, mig_not_known
+from gpunode.operations.control_plane import containers, unanswered, wait_without_cluster
 from gpunode.operations.driver import driver_state
-from gpunode.operations.failure import OperationRefused, node_operation, require
+from gpunode.operations.failure import OperationRefused, WaitsForCluster, node_operation, require
 from gpunode.operations.keeping import UNREAD, digest_as_read
 from gpunode.operations.mig_in_cluster import followed, refuse_held, set_aside, unsettled
 from gpunode.operations.own_files import keeps, keeps_all
@@ -77,6 +75,8 @@ def layout(
             host.noop("MIG is no concern of gpunode's")
         return
     if settings.config is None:
+        if unanswered(node_of) is not None:
+            raise WaitsForCluster("the MIG configuration of the node's label waits for the cluster")
         host.noop("the node has no label nvidia.com/mig.config: MIG is left as it is")
         return
     decision = _decided(desired)
@@ -121,7 +121,7 @@ def _decided(desired: Desired, done: str = "") -> Decision[MigChange]:
     if decision.refusal is not None:
         decision = decide(desired, replace(actual, reboot_pending=driver_state().reboot_pending))
     elif _change(decision) is not None and desired.allowed < Disruption.reset:
-        decision = decide(desired, replace(actual, containers=_containers()))
+        decision = decide(desired, replace(actual, containers=containers()))
     if decision.refusal is None:
         return decision
     if isinstance(mig_state(desired.settings, desired.gpus, actual.mig), Unknown):
@@ -158,6 +158,7 @@ def _carried_out(
     if change.said:
         host.log(change.said)
     if change.takes:
+        wait_without_cluster(node_of, "a change of the MIG layout")
         refuse_held(node_of, change.containers)
     if change.takes and drain is not None:
         yield from drain(f"the GPUs are to be divided anew: {change.said}")
@@ -192,10 +193,3 @@ def _carried_out(
 def _boot() -> MigBoot:
     boot: MigBoot = require(host.get_fact(MigBootFact), "what brings MIG back at a boot")
     return boot
-
-
-def _containers() -> int:
-    containerd = require(host.get_fact(Containerd), "containerd's state")
-    docker = require(host.get_fact(Docker), "docker's state")
-    crio = require(host.get_fact(Crio), "CRI-O's state")
-    return int(containerd.shims + docker.containers + crio.containers)

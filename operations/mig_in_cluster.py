@@ -18,7 +18,7 @@ from pyinfra.connectors.util import CommandOutput
 
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
-from gpunode.kubernetes.device_plugin.others import DaemonSet, asking, holding, leaving, left, pods_on, taking
+from gpunode.kubernetes.device_plugin.others import DaemonSet, asking, leaving, left, pods_on, taking
 from gpunode.kubernetes.nodes.labels import PRESENT, LabelChange, before_mig
 from gpunode.operations.cluster_labels import is_taking_part, labels_changed, mig_at_work
 from gpunode.operations.control_plane import cluster_for, told
@@ -74,21 +74,19 @@ def refuse_held(node_of: Settings | None, containers: Collection[str]) -> None:
     """
     if node_of is None or not containers:
         return
-    cluster = cluster_for(node_of)
+    cluster, name = cluster_for(node_of), node_name(host.name, node_of)
     try:
-        node = cluster.node(node_name(host.name, node_of))
-        if node is None:
+        if (node := cluster.node(name)) is None:
             return
-        by = taking(node.labels, node.ours)
-        kept = {name: value for name, value in node.labels.items() if name not in by}
+        kept = dict(node.labels.items() - taking(node.labels, node.ours).items())
         sets = cluster.told("kubectl get daemonsets", asking(cluster.kubernetes))
-        pods = cluster.told("kubectl get pods", pods_on(cluster.kubernetes, node.name))
-        staying = sorted(map(str, holding(sets, pods, kept, containers)))
+        pods = cluster.told("kubectl get pods", pods_on(cluster.kubernetes, name))
+        stays = [each for each in sorted(leaving(sets, kept, None)) if left(pods, {each}, containers)]
     except (ClusterError, ParseError):
         return
-    if staying:
+    if stays:
         raise OperationRefused(
-            f"mig: pods of DaemonSet {', '.join(staying)} hold GPUs of node {node.name}, and labels that are not "
+            f"mig: pods of DaemonSet {', '.join(map(str, stays))} hold GPUs of node {name}, and labels that are not "
             f"gpunode's keep them there ({NFD} of node feature discovery, for example); nothing was changed. "
             f"Have the DaemonSet select the node by {PRESENT} as well, which gpunode takes off for the change (its own "
             f"release: device_plugin.values = {{'nodeSelector': {{'{PRESENT}': 'true'}}}}), and run again"

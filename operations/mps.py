@@ -19,9 +19,10 @@ from gpunode.components.mps.decide import Desired, decide
 from gpunode.components.mps.state import Mps
 from gpunode.facts.gpu import Gpus
 from gpunode.facts.mps import Mps as MpsFact
-from gpunode.operations.failure import OperationRefused, node_operation, require
+from gpunode.operations.failure import node_operation, require
 from gpunode.operations.keeping import digest_as_read
 from gpunode.operations.own_files import keeps, keeps_all
+from gpunode.operations.phase import is_executing
 from gpunode.operations.runtime import to_carry_out
 from gpunode.operations.script import encoded
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, transaction_command
@@ -41,12 +42,7 @@ def daemons(
     """
     yield from settled(_CHANGE)
     state: Mps = require(host.get_fact(MpsFact), "the state of MPS")
-    if desired and state.program is None:
-        if host.state is not None and host.state.is_executing:
-            raise OperationRefused(
-                "mps: nvidia-cuda-mps-control is not installed. Remedy: install it; NVIDIA's repository and its .run "
-                "file bring it with the driver, and in Debian's archive it is the package nvidia-cuda-mps"
-            )
+    if desired and state.program is None and not is_executing():
         yield StringCommand("true")  # a forecast: it comes with an operation before this one
         return
     gpus: tuple[Gpu, ...] = require(host.get_fact(Gpus), "the GPUs").gpus if desired else ()

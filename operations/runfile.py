@@ -14,7 +14,6 @@ from pyinfra.api import StringCommand
 
 from gpunode.base.disruption import Drain
 from gpunode.components.driver.state import DriverState
-from gpunode.components.driver.target import runfile_target
 from gpunode.components.runfile import Runfile, install_arguments, uninstall_arguments
 from gpunode.facts.boot import Boot as BootFact
 from gpunode.facts.driver import Driver
@@ -54,6 +53,7 @@ def installed(
     dkms: bool,
     rollback: str,
     kernel: str | None,
+    target: str = "",
     proof: str = "loaded",
     drain: Drain | None = None,
 ) -> Iterator[Any]:
@@ -64,7 +64,7 @@ def installed(
     + dkms: whether DKMS builds the module for each new kernel
     + rollback: required: nothing is changed where what is there cannot be saved; or best-effort
     + kernel: release of the kernel that boots next; None: the running one
-    + proof, drain: as for operations.driver_packages.installed
+    + target, proof, drain: as for operations.driver_packages.installed
     """
     manager = FAMILIES[family]
     transaction = driver_transaction(manager, "driver_runfile")
@@ -86,7 +86,6 @@ def installed(
     if state.interrupted:
         yield from manager.finish()
         state = manager.state()
-    target = runfile_target(version, file.sha256, flavour, dkms, boot, driver)
     refuse_failed(transaction, target)
     going = sorted(state.driver)
     # To the packages' part of the transaction: all of them go, and none is to come.

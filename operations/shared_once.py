@@ -43,24 +43,25 @@ class Task:
 _tasks: Slot[dict[tuple[bool, str], Task]] = Slot(dict)
 
 
-def _task(name: str) -> tuple[Task, bool]:
+def _task(name: str, again: bool = True) -> tuple[Task, bool]:
     """Return the task of this phase of the run, and whether this host is the one to do it."""
     tasks = _tasks.of(host.state)
-    key = (is_executing(), name)
+    key = (again and is_executing(), name)
     mine = key not in tasks
     return tasks.setdefault(key, Task(host.name)), mine
 
 
-def asked_once(name: str, ask: Callable[[], T]) -> T:
+def asked_once(name: str, ask: Callable[[], T], again: bool = True) -> T:
     """Return what `ask` gives, which is called by the first host of a phase alone; it raises what it raises for all.
 
     + name: of the question; a phase asks it once
+    + again: whether it is asked again when the run is carried out
     """
-    answer = _tasks.of(host.state).get((is_executing(), name))
+    answer = _tasks.of(host.state).get((again and is_executing(), name))
     if is_announcing(ctx_host.get()) and (answer is None or not answer.done.is_set()):
         # No node is asked, so that nothing is announced.
         raise Announced
-    task, mine = _task(name)
+    task, mine = _task(name, again)
     if mine:
         try:
             task.end(True, ask())

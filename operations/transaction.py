@@ -131,7 +131,7 @@ def refuse_failed(transaction: Transaction, target: str, version: str | None = N
     if RETRIES.of(host):
         host.log(f"{name}: {record.cause}; it is tried again")
         return
-    raise OperationRefused(f"{name}: {record.cause}. Remedy: {record.remedy}")
+    raise OperationRefused(record.refusal)
 
 
 def _journal(name: str) -> Journal:

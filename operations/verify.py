@@ -21,6 +21,7 @@ from gpunode.facts.smoke import Smoke
 from gpunode.fleet import hooks, run_end, shared_readings
 from gpunode.node import Node as State
 from gpunode.node.verdict import judge
+from gpunode.operations.control_plane import unanswered
 from gpunode.operations.failure import OperationRefused, fail, node_operation, require
 from gpunode.operations.own_files import kept
 from gpunode.operations.phase import is_executing
@@ -79,7 +80,9 @@ def verified(settings: Settings) -> Iterator[Any]:
     node = require(host.get_fact(Node), "the node's state")
     if is_executing() and _waited(settings, node):
         node = require(host.get_fact(Node), "the node's state")
-    findings = (*with_since(judge(settings, node, files), dict(node.applied.waiting)), *_outdated())
+    no_cluster = unanswered(settings) is not None
+    judged = with_since(judge(settings, node, files, no_cluster=no_cluster), dict(node.applied.waiting))
+    findings = (*judged, *_outdated())
     bad = [item for item in findings if item.is_negative and item.finding_class not in PENDING]
     pending = [item for item in findings if item.finding_class in PENDING]
     if is_executing() and (current := ctx_host.get()) is not None:

@@ -181,9 +181,7 @@ def _deploy(inventory: Path, limit: tuple[str, ...], environment: dict[str, str]
 @click.option(
     "--silent-after", type=_TIME, default="1d", show_default=True, help="How old the last pull, and success, may be."
 )
-@output_option(
-    "what the agents found, as `gpunode drift` tells it (docs/drift.md)", "what is not as desired", short=True
-)
+@output_option("what the agents found, as `gpunode drift` tells it (docs/drift.md)", "what is not as desired")
 @click.option("--all", "show_all", is_flag=True, help="Show what is as desired, too, and each node's name.")
 @history_option
 @limit_option

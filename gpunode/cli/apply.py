@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from gpunode.base.errors import INTERRUPTED, CodedError
-from gpunode.base.findings import ExitCode, NodeReport
+from gpunode.base.findings import CLUSTER, ExitCode, NodeReport
 from gpunode.base.host_names import folded
 from gpunode.base.terminal import say, say_coloured
 from gpunode.cli.engine import engine_option
@@ -155,7 +155,8 @@ def _by_engine(
     with _refused(), told(), rollouts.run_lock(rollouts.place(call.name), partial(talk, err=True), what):
         asked = f"interrupted: the workers were asked to end; {_LEFT}"
         interruption.said = f"{asked}; `{again}` goes on"
-        found = ends(scheduler, inventory, plans, _nodes(plans), partial(talk, err=True))
+        of_nodes = {name: each for name, each in plans.items() if name != CLUSTER}
+        found = ends(scheduler, inventory, of_nodes, _nodes(plans), partial(talk, err=True))
         if gone := lost(found):
             talk(f"looking again, by other workers, how {folded(gone)} {'is' if len(gone) == 1 else 'are'}", err=True)
             found = looked_again(scheduler, inventory, found)
@@ -182,13 +183,20 @@ def _shown(plans: Plans, call: Call, yes: bool) -> None:
 
 
 def _allowed(plans: Plans, yes: bool, call: Call) -> None:
-    """Go on where a node can be changed, and a person, or --yes, wants it."""
+    """Go on where a node can be changed, and a person, or --yes, wants it; where nothing is to do, without a question.
+
+    A run of nodes with nothing to do verifies them.
+    """
+    from gpunode.node.plan import Plan
+
     nodes = _nodes(plans)
     if not nodes:
         told_of = "" if yes and is_quiet() else ": see above"
         complain(f"no node can be changed{told_of}", NOTHING_TO_CHANGE)
         end_of_no_run(call, plans)
-    if not yes:
+    if all(isinstance(each, Plan) and each.verdict == "nothing to do" for each in plans.values()):
+        talk("nothing to do: this run verifies the nodes", err=True)
+    elif not yes:
         _ask(nodes, plans, call)
 
 
@@ -196,7 +204,7 @@ def _nodes(plans: Plans) -> list[str]:
     """Return the nodes that the run is made on: those that answered and are not refused."""
     from gpunode.node.plan import Plan
 
-    return [name for name, found in plans.items() if isinstance(found, Plan) and not found.refusals]
+    return [name for name, each in plans.items() if name != CLUSTER and isinstance(each, Plan) and not each.refusals]
 
 
 def _somebody_is_there() -> None:
@@ -208,7 +216,7 @@ def _somebody_is_there() -> None:
 def _ask(nodes: Sequence[str], plans: Plans, call: Call) -> None:
     from gpunode.fleet.reports.plan_text import verdicts
 
-    others = len(plans) - len(nodes)
+    others = sum(name != CLUSTER for name in plans) - len(nodes)
     left = f"; {others} stay as they are" if others else ""
     failing = verdicts(plans).get("would fail", 0)
     some = f", of which {failing} would fail" if failing else ""

@@ -33,7 +33,7 @@ SCHEMA = 1
 
 @click.command()
 @inventory_argument()
-@output_option("the verdict, with every host's settings (docs/output.md)", "what is refused", short=True)
+@output_option("the verdict, with every host's settings (docs/output.md)", "what is refused")
 @click.option("--all", "show_all", is_flag=True, help="Name every host, however many are alike.")
 @limit_option
 @set_option

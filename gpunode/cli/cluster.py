@@ -21,7 +21,7 @@ SCHEMA = 1
 @click.command()
 @inventory_argument()
 @click.option("--values", "values_alone", is_flag=True, help="Print the chart's values alone, for `helm --values`.")
-@output_option("the same in JSON (docs/output.md), with --values the values alone", "nothing but --values", short=True)
+@output_option("the same in JSON (docs/output.md), with --values the values alone", "nothing but --values")
 def cluster(inventory: Path, values_alone: bool) -> None:
     """Print charts, values, RuntimeClass, own objects and node labels for the hosts of INVENTORY; nothing is contacted.
 

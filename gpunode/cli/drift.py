@@ -42,7 +42,7 @@ _COLOURS = {FindingClass.OK: "green", **_WAITS}
 
 @click.command()
 @inventory_argument()
-@output_option("every finding (docs/drift.md)", "what is not as desired", short=True)
+@output_option("every finding (docs/drift.md)", "what is not as desired")
 @click.option("--all", "show_all", is_flag=True, help="Show what is as desired, too, and each node's name.")
 @click.option("--junit", type=REPORT, callback=writable, help="Write a JUnit report to this file, too.")
 @click.option(

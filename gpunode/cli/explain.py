@@ -23,7 +23,7 @@ _COLUMN = max(map(len, _LABELS)) + 2
 
 @click.command()
 @click.argument("words", metavar="[CODE]", nargs=-1)
-@output_option("the pages, all of them where no CODE is given (docs/output.md)", "the same text", short=True)
+@output_option("the pages, all of them where no CODE is given (docs/output.md)", "the same text")
 def explain(words: tuple[str, ...]) -> None:
     """Say what a message means that ends in [CODE], why it comes, and what to do.
 

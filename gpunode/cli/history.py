@@ -75,7 +75,7 @@ def _asked(command: F) -> F:
 @history.command()
 @_asked
 @click.option("--at", metavar="TIME", callback=_moment, help="How it was then; by default, how it was last.")
-@output_option("the findings (docs/output.md)", "the findings alone", short=True)
+@output_option("the findings (docs/output.md)", "the findings alone")
 def findings(
     inventory: str | None, hosts: tuple[str, ...], components: tuple[str, ...], codes: tuple[str, ...],
     at: datetime | None,
@@ -105,7 +105,7 @@ def findings(
 @_asked
 @click.option("--since", metavar="TIME", callback=_moment, default="24h", show_default=True, help="From then on.")
 @click.option("--until", metavar="TIME", callback=_moment, default="now", show_default=True, help="Up to then.")
-@output_option("the changes (docs/output.md)", "the changes alone", short=True)
+@output_option("the changes (docs/output.md)", "the changes alone")
 def changes(
     inventory: str | None, hosts: tuple[str, ...], components: tuple[str, ...], codes: tuple[str, ...],
     since: datetime, until: datetime,
@@ -136,7 +136,7 @@ def changes(
 
 @history.command()
 @history_option
-@output_option("the inventories (docs/output.md)", "the same", short=True)
+@output_option("the inventories (docs/output.md)", "the same")
 def inventories() -> None:
     """List the inventories that the history has, with their hosts and reports."""
     from gpunode.history.asking import asking, known
@@ -157,7 +157,7 @@ def inventories() -> None:
 @click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option("--inventory", metavar="NAME", help="Whose hosts they tell of; by default as each document has it.")
 @history_option
-@output_option("what was read (docs/output.md)", "nothing", short=True)
+@output_option("what was read (docs/output.md)", "nothing")
 def import_(files: tuple[Path, ...], inventory: str | None) -> None:
     """Take JSON documents of drift, apply and agent collect, and agents' own reports, into the history.
 
@@ -198,7 +198,7 @@ def import_(files: tuple[Path, ...], inventory: str | None) -> None:
 @history.command()
 @click.option("--older-than", metavar="AGE", callback=_age, required=True, help="What ended that long ago: 90d, say.")
 @history_option
-@output_option("how much was removed (docs/output.md)", "nothing", short=True)
+@output_option("how much was removed (docs/output.md)", "nothing")
 def prune(older_than: timedelta) -> None:
     """Remove what is old from the history; what is so still stays, however long it has been so.
 

@@ -23,7 +23,7 @@ Next, in {directory}:
   put your machines into inventories/prod.py, and what they shall be into inventories/group_data/prod.py
   gpunode check inventories/prod.py
   gpunode plan inventories/prod.py
-  pyinfra inventories/prod.py deploys/gpu_node.py"""
+  gpunode apply inventories/prod.py"""
 _SHELL = """\
 For your shell:
   gpunode completion --help             how TAB completes commands, options and files"""

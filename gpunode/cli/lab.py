@@ -125,7 +125,7 @@ def up(
 
 
 @lab.command("list")
-@output_option("the lab's nodes (docs/output.md)", "the nodes that do not run", short=True)
+@output_option("the lab's nodes (docs/output.md)", "the nodes that do not run")
 @_of_a_lab
 def list_nodes(lab_asked: str | None) -> None:
     """List the lab's nodes."""

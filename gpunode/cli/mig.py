@@ -30,7 +30,7 @@ def mig() -> None:
 @click.option("--config", "name", metavar="NAME", help="The configuration to judge, where the file holds several.")
 @click.option("--all", "wants_all", is_flag=True, help="Judge every configuration of the file.")
 @click.option("--gpu", metavar="PRODUCT", help="Also judge whether it can be placed on H100-80GB, say, or 0x2330.")
-@output_option("the verdict (docs/mig.md)", "the configurations that cannot be placed", short=True)
+@output_option("the verdict (docs/mig.md)", "the configurations that cannot be placed")
 def check(file: Path | None, name: str | None, wants_all: bool, gpu: str | None) -> None:
     """Judge the MIG declaration in FILE (- is standard input); no GPU is asked.
 

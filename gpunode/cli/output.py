@@ -37,8 +37,8 @@ class Mode(StrEnum):
     JSON = "json"
 
 
-def output_option(json: str, quiet: str, short: bool = False) -> Callable[[F], F]:
-    """Give a command the option --output, and `--json` where that is `short` for one of its modes.
+def output_option(json: str, quiet: str) -> Callable[[F], F]:
+    """Give a command the option --output, and --json, which is short for one of its modes.
 
     json, quiet: what the command prints then, as its help says it
     """
@@ -55,11 +55,7 @@ def output_option(json: str, quiet: str, short: bool = False) -> Callable[[F], F
         "--json", is_flag=True, expose_value=False, callback=_set_short, is_eager=True,
         help="The same as --output json.",
     )  # fmt: skip
-
-    def give(command: F) -> F:
-        return modes(alone(command) if short else command)
-
-    return give
+    return lambda command: modes(alone(command))
 
 
 def _set_mode(context: click.Context, option: click.Parameter, value: str) -> None:

@@ -42,7 +42,7 @@ Plans = dict[str, "Plan | Finding"]
     type=click.Path(path_type=Path),
     help="With --facts: settings as YAML, in place of an inventory's.",
 )
-@output_option("every plan (docs/plan.md)", "the nodes that are refused, gave no answer or are not known", short=True)
+@output_option("every plan (docs/plan.md)", "the nodes that are refused, gave no answer or are not known")
 @click.option("--all", "show_all", is_flag=True, help="Name every node, however many have the same plan.")
 @html_option
 @engine_option
@@ -90,16 +90,18 @@ def live_plans(inventory: Path, limit: tuple[str, ...], scheduler: Scheduler | N
     with uncollected():
         from gpunode.fleet import nodes as fleet  # isort: skip
         from gpunode.facts.node import NodeWithCandidates
-        from gpunode.fleet.cluster import with_cluster_nodes
 
-    answers = with_cluster_nodes(inventory, fleet.read(inventory, NodeWithCandidates, limit=limit))
-    plans = {answer.name: _of(answer) for answer in answers}
+    answers = fleet.read(inventory, NodeWithCandidates, limit=limit)
     if not any(answer.settings.kubernetes.enabled for answer in answers):
-        return plans
+        return {answer.name: _of(answer) for answer in answers}
     # Late: what is in no cluster needs none of it.
-    from gpunode.fleet.plan_cluster import with_restarts
+    from gpunode.fleet.cluster import cluster_nodes, with_cluster_nodes
+    from gpunode.fleet.plan_cluster import with_cluster
 
-    return with_restarts(inventory, answers, plans)
+    nodes = cluster_nodes(inventory, (answer.settings for answer in answers))
+    assert nodes is not None
+    found: list[Answer[Node]] = with_cluster_nodes(answers, nodes)
+    return with_cluster(inventory, found, {answer.name: _of(answer) for answer in found}, nodes)
 
 
 def _of(answer: Answer[Node]) -> Plan | Finding:
@@ -110,7 +112,7 @@ def _of(answer: Answer[Node]) -> Plan | Finding:
         return errors.unreached(answer.reason)
     if not isinstance(answer.reading, Node):
         return errors.unreadable(answer.reason)
-    return planned(answer.settings, answer.reading, answer.refusal)
+    return planned(answer.settings, answer.reading, answer.refusal, no_cluster=answer.no_cluster)
 
 
 def _offline(facts_file: Path, settings_file: Path | None, inventory: Path | None, limit: tuple[str, ...]) -> Plans:
@@ -136,21 +138,33 @@ def _offline(facts_file: Path, settings_file: Path | None, inventory: Path | Non
         else:
             plans[name] = planned(settings[name], host.node)
     others = () if limit else (name for name in hosts if name not in settings)
-    return plans | {name: errors.unmatched("no settings", f"{inventory} has no such host") for name in others}
+    plans |= {name: errors.unmatched("no settings", f"{inventory} has no such host") for name in others}
+    if not any(each.kubernetes.enabled for each in settings.values()):
+        return plans
+    from gpunode.fleet.plan_cluster import not_asked
+
+    return not_asked(plans, settings)
 
 
 def planned(
-    settings: Settings, node: Node, refusal: Refusal | None = None, today: date | None = None
+    settings: Settings,
+    node: Node,
+    refusal: Refusal | None = None,
+    today: date | None = None,
+    no_cluster: bool = False,
 ) -> Plan | Finding:
-    """Return the plan of a node, with what else is found of one that is refused; refusal: the cluster's."""
+    """Return the plan of a node, with what else is found of one that is refused.
+
+    refusal: the cluster's; no_cluster: whether its cluster does not answer
+    """
     from gpunode.fleet.access import errors
     from gpunode.node.plan import Plan
     from gpunode.node.plan import plan as plan_of
     from gpunode.node.verdict import judge_apart
 
     try:
-        made = Plan((refusal,), (), ()) if refusal else plan_of(settings, node, today)
-        found = judge_apart(settings, node, made.refusals, errors.unjudged) if made.refusals else ()
+        made = Plan((refusal,), (), ()) if refusal else plan_of(settings, node, today, no_cluster)
+        found = judge_apart(settings, node, made.refusals, errors.unjudged, no_cluster) if made.refusals else ()
     except Exception as error:
         return errors.unjudged(error)
     return replace(made, findings=found)
@@ -175,13 +189,16 @@ def as_json(
     given; at: when it was planned, now where it is not given
     """
     from gpunode.base.document import head
+    from gpunode.base.findings import CLUSTER
     from gpunode.fleet.call import SOME_CALL
     from gpunode.fleet.reports.plan_text import verdicts
     from gpunode.node.plan import SCHEMA, Plan
 
     hosts = {name: found.to_json() if isinstance(found, Plan) else _silent(found) for name, found in plans.items()}
+    cluster = hosts.pop(CLUSTER, None)
     of, counts = (call or SOME_CALL).to_json(), {"hosts": verdicts(plans)}
-    return {**head(SCHEMA, counts, _exit_code(plans), of, version, at), "errors": [], "hosts": hosts}
+    code = _exit_code(plans)
+    return {**head(SCHEMA, counts, code, of, version, at), "errors": [], "cluster": cluster, "hosts": hosts}
 
 
 def _silent(found: Finding) -> dict[str, Any]:

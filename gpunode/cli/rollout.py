@@ -70,7 +70,7 @@ def _amount(context: click.Context, option: click.Parameter, text: str | None) -
 @click.option("--resume", is_flag=True, help="Go on with the last rollout: paused, interrupted, killed or stopped.")
 @click.option("--anew", is_flag=True, help="Begin another rollout, though the last one was broken off.")
 @click.option("--dry", is_flag=True, help="Print the waves, and touch nothing.")
-@output_option("the result (docs/rollout.md)", "the nodes that failed or cannot be done", short=True)
+@output_option("the result (docs/rollout.md)", "the nodes that failed or cannot be done")
 @engine_option
 @limit_option
 @set_option

@@ -5,7 +5,7 @@ Operations ask by operations/control_plane.py, within their run; this drives pyi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,10 +19,9 @@ from gpunode.fleet.inventory import load_inventory
 from gpunode.fleet.nodes import Answer, connected
 from gpunode.kubernetes.device_plugin.cluster import Cluster, nodes_or_unknown
 from gpunode.kubernetes.drain.commands import Drain, drain_of
-from gpunode.kubernetes.foreign_cordon import asks as asks_for_cordon
 from gpunode.kubernetes.foreign_cordon import left_alone
 from gpunode.kubernetes.helm.session import Run
-from gpunode.kubernetes.mig_label import asks, by_label
+from gpunode.kubernetes.mig_label import by_label
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.cordon import Cordon, judged, parse_cordons, unknown
 from gpunode.kubernetes.run_on import here, over_ssh
@@ -70,28 +69,31 @@ def _asked(inventory: Path, drain: Drain) -> Mapping[str, Cordon] | str:
         return str(error)
 
 
-def with_cluster_nodes(inventory_path: Path, answers: tuple[Answer[T], ...]) -> tuple[Answer[T], ...]:
-    """Return the answers with what the cluster's nodes say beforehand; it is asked once, where any host asks.
+def cluster_nodes(inventory: Path, settings: Iterable[Settings]) -> Mapping[str, ClusterNode] | Unknown | None:
+    """Return the nodes of the hosts' cluster; Unknown says why it does not answer. None: no host is in a cluster."""
+    first = next((each for each in settings if each.kubernetes.enabled), None)
+    if first is None:
+        return None
+    with reached(inventory, first.kubernetes) as run:
+        return nodes_or_unknown(Cluster(first.kubernetes, first.proxy, run))
 
-    Settings hold what the labels say. A host whose label cannot be had, or whose node is left to whoever cordoned it,
-    has a `refusal`; where the cluster does not answer, its reading is Unknown.
+
+def with_cluster_nodes(answers: Iterable[Answer[T]], nodes: Mapping[str, ClusterNode] | Unknown) -> list[Answer[T]]:
+    """Return the answers with what the cluster's nodes say beforehand; nodes: Unknown where it does not answer.
+
+    Settings hold what the labels say. A host whose label is not possible, or whose node is left as it was cordoned, has
+    a `refusal`.
     """
-    asking = [each.settings for each in answers if asks(each.settings) or asks_for_cordon(each.settings)]
-    if not asking:
-        return answers
-    kubernetes = asking[0].kubernetes
-    with reached(inventory_path, kubernetes) as run:
-        nodes = nodes_or_unknown(Cluster(kubernetes, asking[0].proxy, run))
-    return tuple(_with_node(answer, nodes) for answer in answers)
+    return [_with_node(answer, nodes) for answer in answers]
 
 
 def _with_node(answer: Answer[T], nodes: Mapping[str, ClusterNode] | Unknown) -> Answer[T]:
+    if isinstance(nodes, Unknown) and answer.settings.kubernetes.enabled:
+        answer = replace(answer, no_cluster=True)
     for of_node in (left_alone, by_label):
         found = of_node(answer.name, answer.settings, nodes)
         if isinstance(found, Refusal):
             return replace(answer, refusal=found)
         if isinstance(found, Settings):
             answer = replace(answer, settings=found)
-        elif found is not None and answer.reading is not None:
-            answer = replace(answer, reading=found, reason=found.reason)
     return answer

@@ -39,17 +39,21 @@ def inspect(
         return tuple(contained_report(answer) for answer in answers)
     # Late: what is in no cluster needs none of it.
     from gpunode.fleet import drift_cluster
-    from gpunode.fleet.cluster import held_back, with_cluster_nodes
+    from gpunode.fleet.cluster import cluster_nodes, held_back, with_cluster_nodes
 
-    answers = tuple(with_cluster_nodes(inventory_path, answers))
+    of_cluster = cluster_nodes(inventory_path, (answer.settings for answer in answers))
+    assert of_cluster is not None
+    answers = tuple(with_cluster_nodes(answers, of_cluster))
     reports = {answer.name: contained_report(answer) for answer in answers}
-    cordons = held_back(inventory_path, {answer.name: answer.settings for answer in answers})
+    # One that does not answer is reported once, as the cluster's.
+    drained = {answer.name: answer.settings for answer in answers if not answer.no_cluster}
+    cordons = held_back(inventory_path, drained)
     refused = {name for name, each in reports.items() if any(item.what == "preflight" for item in each.findings)}
     cordons = {name: while_refused(item) if name in refused else item for name, item in cordons.items()}
     nodes = {answer.name: _judged(answer, reports[answer.name]) for answer in answers}
     # The whole inventory says what the release is to be, and the answers what their labels add to a node's settings.
     hosts = host_settings(inventory_path) | {each.name: each.settings for each in answers}
-    found, cluster = drift_cluster.findings(inventory_path, hosts, nodes)
+    found, cluster = drift_cluster.findings(inventory_path, hosts, nodes, of_cluster)
     every = [
         replace(each, findings=(*each.findings, *([cordons[name]] if name in cordons else ()), *found.get(name, ())))
         for name, each in reports.items()
@@ -80,7 +84,7 @@ def _report(answer: Answer[Node]) -> NodeReport:
     if not isinstance(answer.reading, Node):
         return NodeReport(answer.name, (unread(answer),))
     refused = (answer.refusal,) if answer.refusal else refusals(answer.settings, answer.reading.machine)
-    found = judge_apart(answer.settings, answer.reading, refused, errors.unjudged)
+    found = judge_apart(answer.settings, answer.reading, refused, errors.unjudged, answer.no_cluster)
     findings = (*map(refusal_finding, refused), *found)
     waiting = dict(answer.reading.applied.waiting)
     return NodeReport(answer.name, with_since(findings, waiting), summary(answer.reading))

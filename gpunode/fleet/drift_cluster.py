@@ -12,17 +12,16 @@ from gpunode.base.decision import marked
 from gpunode.base.findings import Finding, NodeReport
 from gpunode.base.messages import Scope
 from gpunode.base.probe import Probe
-from gpunode.base.reading import ParseError
+from gpunode.base.reading import ParseError, Unknown
 from gpunode.facts.scheduler import Scheduler
 from gpunode.fleet.cluster import reached
 from gpunode.fleet.nodes import read
-from gpunode.kubernetes.components import Whole, decide_alone, decide_exporter_alone, unknown, unreached
-from gpunode.kubernetes.components import findings as findings_of_cluster
+from gpunode.kubernetes.components import Whole, decide_alone, decide_exporter_alone, decisions, unknown, unreached
 from gpunode.kubernetes.dcgm_exporter import SECOND_EXPORTER, exporter_namespace, nodes_with_exporter
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_restart import NONE
 from gpunode.kubernetes.device_plugin.methods import extender, leaving, members, nodes_by, schedulers
-from gpunode.kubernetes.device_plugin.others import SECOND_PLUGIN, Plugin
+from gpunode.kubernetes.device_plugin.others import SECOND_PLUGIN
 from gpunode.kubernetes.device_plugin.own_config import CONFIG_ENTRY, decide_own_config
 from gpunode.kubernetes.device_plugin.promise import TAKEN, asking_taken, judge_taken, mig_state, parse_taken
 from gpunode.kubernetes.device_plugin.verdict import judge_node
@@ -38,12 +37,16 @@ T = TypeVar("T")
 
 
 def findings(
-    inventory: Path, hosts: Mapping[str, Settings], nodes: Mapping[str, Node | None]
+    inventory: Path,
+    hosts: Mapping[str, Settings],
+    nodes: Mapping[str, Node | None],
+    known: Mapping[str, ClusterNode] | Unknown | None = None,
 ) -> tuple[dict[str, list[Finding]], NodeReport | None]:
     """Return host -> what the cluster says of it, and the cluster's own report; None where no node of it is judged.
 
     + hosts: settings of the whole inventory, which say what the release is to be
     + nodes: the hosts that are judged, as they were read, None where they could not be
+    + known: the cluster's nodes; Unknown where it does not answer, None where they are to be read here
     """
     found: dict[str, list[Finding]] = {}
     read_nodes = {host: node for host, node in nodes.items() if node is not None}
@@ -55,30 +58,28 @@ def findings(
     judged = {host: each for host, each in of_cluster.items() if host in read_nodes}
     of_first = next(iter({**members(hosts), **of_cluster}.values()))
     name = of_first.kubernetes.cluster_name
+    if isinstance(known, Unknown):
+        return found, NodeReport(name, (unreached(known.reason),), scope=Scope.CLUSTER)
     with reached(inventory, of_first.kubernetes) as run:
-        cluster = Cluster(of_first.kubernetes, of_first.proxy, run)
+        cluster = Cluster(of_first.kubernetes, of_first.proxy, run, known)
         namespace, shared = of_first.device_plugin.namespace, bool(nodes_by("gpushare", hosts))
         view = _answer(lambda: cluster.view(namespace, shared, exporter_namespace(hosts)))
         if isinstance(view, str):
-            item = unreached(view)
-            # Nothing is known of any of them then.
-            found |= {host: [*found.get(host, ()), item] for host in judged}
-            return found, NodeReport(name, (item,), scope=Scope.CLUSTER)
+            return found, NodeReport(name, (unreached(view),), scope=Scope.CLUSTER)
         # As a run of these hosts would label them.
         relabelled = frozenset(node_name(host, settings) for host, settings in judged.items())
-        plugins, gone = _answer(cluster.plugins), leaving(hosts, view.nodes, relabelled)
         restarts = Restarts(Whole(hosts, cluster, view, relabelled))
         for host, settings in judged.items():
-            found.setdefault(host, []).extend(_of_node(host, settings, read_nodes[host], restarts, plugins, gone))
-        of_hosts = _exporters(cluster, view, judged), _taken(cluster, judged, view.nodes), _entries(cluster, judged)
-        for host, item in chain(*of_hosts):
+            found.setdefault(host, []).extend(_of_node(host, settings, read_nodes[host], restarts))
+        of_all = alone(restarts.whole, judged), exporters(cluster, view, judged)
+        for host, item in chain(*of_all, _taken(cluster, judged, view.nodes), entries(cluster, judged)):
             found[host].append(item)
         by_nodes: dict[str, Finding] = {}
         for host, items in found.items():
             parts = by_scope(items)
             found[host] = list(parts[Scope.NODE])
             by_nodes |= {item.what: item for item in parts[Scope.CLUSTER]}
-        own = tuple(findings_of_cluster(restarts.whole, restarts.deciding()))
+        own = tuple(item for each in decisions(restarts.whole, restarts.deciding()) for item in each.findings)
     return found, NodeReport(name, _once(own, by_nodes), scope=Scope.CLUSTER)
 
 
@@ -114,29 +115,32 @@ def _reason(node: ClusterNode | None) -> str | None:
     return "the node is still cordoned, by gpunode" if node.is_held_back else None
 
 
-def _of_node(
-    host: str,
-    settings: Settings,
-    node: Node,
-    restarts: Restarts,
-    plugins: tuple[Plugin, ...] | str,
-    gone: frozenset[str],
-) -> Iterator[Finding]:
+def _of_node(host: str, settings: Settings, node: Node, restarts: Restarts) -> Iterator[Finding]:
     name, state, view = node_name(host, settings), mig_state(settings.mig, node.pci.gpus, node.mig), restarts.whole.view
     restart = restarts.of_node(host, settings, state)
     release = restarts.of_release if settings.device_plugin.method in BY_CHART else NONE
     yield from judge_node(
         settings, name, state, node.mig, view, node.gpus, node.mig_boot, restart, node.plugin_mps, release
     )
-    if settings.device_plugin.method == "none" or name not in view.nodes:
-        return
-    if isinstance(plugins, str):
-        yield unknown(SECOND_PLUGIN, words=plugins)
-    else:
-        yield from marked(decide_alone(settings, view.nodes[name], plugins, gone)).findings
 
 
-def _exporters(cluster: Cluster, view: View, judged: Mapping[str, Settings]) -> Iterator[tuple[str, Finding]]:
+def alone(whole: Whole, judged: Mapping[str, Settings]) -> Iterator[tuple[str, Finding]]:
+    """Yield whether nodes have no device plugin but their own; the cluster is asked where one is to have any."""
+    nodes, with_plugin = whole.view.nodes, {}
+    for host, settings in judged.items():
+        if settings.device_plugin.method != "none" and node_name(host, settings) in nodes:
+            with_plugin[host] = settings
+    plugins = _answer(whole.cluster.plugins) if with_plugin else ()
+    gone = leaving(whole.hosts, nodes, frozenset(whole.relabelled))
+    for host, settings in with_plugin.items():
+        if isinstance(plugins, str):
+            yield host, unknown(SECOND_PLUGIN, words=plugins)
+            continue
+        for item in marked(decide_alone(settings, nodes[node_name(host, settings)], plugins, gone)).findings:
+            yield host, item
+
+
+def exporters(cluster: Cluster, view: View, judged: Mapping[str, Settings]) -> Iterator[tuple[str, Finding]]:
     """Yield whether nodes that are to have DCGM's exporter have another one, too; nothing is asked where none is."""
     nodes = nodes_with_exporter(judged)
     exporters = _answer(cluster.exporters) if nodes else ()
@@ -148,7 +152,7 @@ def _exporters(cluster: Cluster, view: View, judged: Mapping[str, Settings]) -> 
                 yield host, item
 
 
-def _entries(cluster: Cluster, judged: Mapping[str, Settings]) -> Iterator[tuple[str, Finding]]:
+def entries(cluster: Cluster, judged: Mapping[str, Settings]) -> Iterator[tuple[str, Finding]]:
     """Yield whether the ConfigMap of the user's own has the nodes' entries; it is read once."""
     named = {host: each for host, each in judged.items() if each.device_plugin.config_name is not None}
     named = {host: each for host, each in named.items() if each.device_plugin.method in BY_CHART}

@@ -44,9 +44,9 @@ T = TypeVar("T", bound=Reading)
 class Answer(Generic[T]):
     """Hold one host's settings and what it answered; `reason` says why it was not reached, or not understood.
 
-    `reading` is None where the host was not reached, and Unknown where its answer cannot be used. `refusal` is what the
-    cluster's label of it asks for and nobody can have (gpunode/fleet/cluster.py). `lasting`: no later attempt reaches
-    it, for what is wrong is on this side.
+    `reading` is None where the host was not reached, and Unknown where its answer cannot be used. `refusal`: why the
+    cluster forbids a run on it, and `no_cluster`: its cluster does not answer (gpunode/fleet/cluster.py). `lasting`: no
+    later attempt reaches it, for what is wrong is on this side.
     """
 
     name: str
@@ -55,6 +55,7 @@ class Answer(Generic[T]):
     reason: str | None
     refusal: Refusal | None = None
     lasting: bool = False
+    no_cluster: bool = False
 
 
 # Seconds within which a node answers everything that is asked of it. Each command of a probe ends sooner; this is for a

@@ -1,77 +1,136 @@
-"""What the plan reports of the cluster: changes that restart the device plugin's MPS daemons under their clients.
+"""What the plan reports of the cluster: one row for all that it has once, and its part of each node's plan.
 
-What else a run changes in the cluster disturbs no workload, and drift reports it.
+The decisions are drift's (drift_cluster.py), made from one reading of the cluster.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
-from gpunode.base.decision import Decision
+from gpunode.base.decision import Decision, marked
 from gpunode.base.disruption import Disruption
-from gpunode.base.findings import Finding
-from gpunode.base.reading import ParseError
+from gpunode.base.findings import CLUSTER, Finding, FindingClass
+from gpunode.base.reading import ParseError, Unknown
 from gpunode.base.verdicts import RefusalMessage
+from gpunode.components.mig import decide as mig
 from gpunode.fleet.cluster import reached
+from gpunode.fleet.drift_cluster import alone, entries, exporters
 from gpunode.fleet.inventory import host_settings
 from gpunode.fleet.nodes import Answer
-from gpunode.kubernetes.components import CLUSTER, Whole, unknown
+from gpunode.kubernetes import components
+from gpunode.kubernetes.components import Whole, unknown, unreached
+from gpunode.kubernetes.dcgm_exporter import exporter_namespace
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
-from gpunode.kubernetes.device_plugin.decide_restart import WAYS_OUT, waits, with_daemon
+from gpunode.kubernetes.device_plugin.decide_pods import decide_current, decide_outdated, decide_registered
+from gpunode.kubernetes.device_plugin.decide_restart import WAYS_OUT, with_restart
+from gpunode.kubernetes.device_plugin.methods import members, nodes_by
 from gpunode.kubernetes.device_plugin.promise import mig_state
+from gpunode.kubernetes.device_plugin.verdict import daemon_sets_of, resources_of
+from gpunode.kubernetes.device_plugin.view import View
+from gpunode.kubernetes.mig_label import asks
 from gpunode.kubernetes.mps_restarts import Restarts, named
+from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.component import COMPONENT
+from gpunode.kubernetes.nodes.labels import LabelChange
 from gpunode.node import Node
-from gpunode.node.plan import Plan, PlannedStep, step_of
+from gpunode.node.plan import STOP, Plan, PlannedStep, step_of
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
 
 _SOURCE = "the cluster's answer"
 
 
-def with_restarts(
-    inventory: Path, answers: Collection[Answer[Node]], plans: Mapping[str, Plan | Finding]
+def with_cluster(
+    inventory: Path,
+    answers: Collection[Answer[Node]],
+    plans: Mapping[str, Plan | Finding],
+    known: Mapping[str, ClusterNode] | Unknown,
 ) -> dict[str, Plan | Finding]:
-    """Return the plans with what a run of these hosts disturbs by restarting MPS daemons of the plugin's.
-
-    The cluster is not read where none of the hosts is in it, and only its nodes where none has such a daemon. What does
-    not answer is a step of each plan that is not known.
+    """Return the plans with what a run of these hosts changes in the cluster: its own, under CLUSTER, and each node's.
 
     + answers: the hosts that were read; plans: theirs, by name
+    + known: the cluster's nodes; Unknown where it does not answer
     """
     judged = {each.name: each.settings for each in answers if _is_in(each, plans)}
     if not judged:
         return dict(plans)
     hosts = host_settings(inventory) | {each.name: each.settings for each in answers}
     readings = {each.name: each.reading for each in answers if isinstance(each.reading, Node)}
-    first = next(iter(judged.values()))
+    first = next(iter({**members(hosts), **judged}.values()))
+    name = first.kubernetes.cluster_name
+    if isinstance(known, Unknown):
+        return {**plans, CLUSTER: _unreached(name, known.reason)}
     with reached(inventory, first.kubernetes) as run:
-        cluster = Cluster(first.kubernetes, first.proxy, run)
+        cluster = Cluster(first.kubernetes, first.proxy, run, known)
         try:
-            nodes = cluster.nodes()
-            if not with_daemon(nodes):
-                return dict(plans)
-            view = cluster.view(first.device_plugin.namespace)
+            view = cluster.view(
+                first.device_plugin.namespace, bool(nodes_by("gpushare", hosts)), exporter_namespace(hosts)
+            )
         except (ClusterError, ParseError) as error:
-            step = step_of(unknown(CLUSTER, words=str(error)))
-            return {**plans, **{host: _and(plans[host], step) for host in judged}}
+            return {**plans, CLUSTER: _unreached(name, str(error))}
         relabelled = frozenset(node_name(host, settings) for host, settings in judged.items())
         restarts = Restarts(Whole(hosts, cluster, view, relabelled))
-        return {
-            **plans,
-            **{host: _with(plans[host], host, each, readings[host], restarts) for host, each in judged.items()},
-        }
+        made = {host: _with(plans[host], host, each, readings[host], restarts) for host, each in judged.items()}
+        by_others = chain(alone(restarts.whole, judged), exporters(cluster, view, judged), entries(cluster, judged))
+        for host, item in by_others:
+            if item.finding_class is not FindingClass.OK:
+                made[host] = _and(made[host], step_of(item))
+        decided = components.decisions(restarts.whole, restarts.deciding())
+        steps = tuple(step for each in decided for step in _rows(each))
+        only_then = ("what helm and the cluster answer",) if any(not step.pending for step in steps) else ()
+        return {**plans, **made, CLUSTER: Plan((), (), steps, known_after_run=only_then, cluster=name)}
+
+
+def not_asked(plans: Mapping[str, Plan | Finding], hosts: Mapping[str, Settings]) -> dict[str, Plan | Finding]:
+    """Return the plans by recorded facts, with what is not known because no cluster was asked."""
+    first = next((each for host, each in hosts.items() if each.kubernetes.enabled and host in plans), None)
+    if first is None:
+        return dict(plans)
+    cause, remedy = "recorded facts say nothing of the cluster", "ask it: `gpunode plan INVENTORY`"
+    label = step_of(mig.CONFIGURATION.not_known("by the node's label", cause, remedy))
+    found = {host: _and(each, label) if asks(hosts[host]) else each for host, each in plans.items()}
+    step = step_of(unknown(components.CLUSTER, words=f"{cause}\n{remedy}"))
+    return {**found, CLUSTER: Plan((), (), (step,), cluster=first.kubernetes.cluster_name)}
 
 
 def _is_in(answer: Answer[Node], plans: Mapping[str, Plan | Finding]) -> bool:
-    found = plans.get(answer.name)
-    return answer.settings.kubernetes.enabled and isinstance(found, Plan) and not found.refusals
+    found, is_image = plans.get(answer.name), isinstance(answer.reading, Node) and answer.reading.is_image
+    return answer.settings.kubernetes.enabled and isinstance(found, Plan) and not (found.refusals or is_image)
 
 
 def _and(found: Plan | Finding, *steps: PlannedStep) -> Plan | Finding:
     return found if isinstance(found, Finding) else replace(found, steps=(*found.steps, *steps))
+
+
+def _unreached(name: str, words: str) -> Plan:
+    return Plan((), (), (step_of(unreached(words)),), cluster=name)
+
+
+def _rows(decision: Decision[Any], action: str | None = None) -> Iterator[PlannedStep]:
+    """Yield the steps of a decision, and what keeps a run from others; action: None: as each step has it."""
+    for step in decision.steps:
+        first = next(iter(step.settles), None)
+        yield PlannedStep(
+            COMPONENT,
+            action or step.action,
+            *((first.actual, first.desired) if first else (step.actual, step.desired)),
+            step.disruption,
+            step.waits is not None,
+            step.packages,
+            what=first.what if first else None,
+            code=first.code if first else None,
+            cause=step.waits,
+        )
+    settled = {item for step in decision.steps for item in step.settles}
+    left = [item for item in decision.findings if item.finding_class is not FindingClass.OK and item not in settled]
+    for item in left:
+        yield replace(step_of(item), fails=True) if decision.refusal else step_of(item)
+    if decision.refusal and not left:
+        yield PlannedStep(COMPONENT, STOP, None, None, Disruption.nothing, True, cause=decision.refusal, fails=True)
 
 
 CLIENTS_WOULD_END = RefusalMessage(
@@ -88,41 +147,53 @@ def _with(found: Plan | Finding, host: str, settings: Settings, node: Node, rest
     if isinstance(found, Finding):
         return found
     name = node_name(host, settings)
-    release, label = (
-        restarts.of_release,
-        restarts.of_node(host, settings, mig_state(settings.mig, node.pci.gpus, node.mig)),
-    )
+    # What the run divides is what the labels then report.
+    comes = any(step.component == "mig" and not step.pending for step in found.steps)
+    state = "success" if comes else mig_state(settings.mig, node.pci.gpus, node.mig)
+    release, label = restarts.of_release, restarts.of_node(host, settings, state)
     # An MPS daemon restarts there, and its clients are not known.
     clients = dict.fromkeys(item for each in (release, label) for item in each.findings)
     not_known = [replace(item, disruption=Disruption.restart) for item in clients]
-    not_known += [
-        unknown(message, of, words=str(each))
-        for (message, of), each in restarts.releases.items()
-        if isinstance(each, Exception)
-    ]
     reasons = dict.fromkeys(each.refusal for each in (release, label) if each.refusal is not None)
     refused = tuple(CLIENTS_WOULD_END(reason=reason) for reason in reasons)
     with_refusals = replace(found, refusals=(*found.refusals, *refused))
-    return _and(with_refusals, *_steps(settings, name, release, label), *map(step_of, not_known))
+    labels = restarts.labels(host, settings, state)
+    changes = _changes(settings, node, restarts.whole.view, name, labels, label)
+    return _and(with_refusals, *_restarts(settings, name, release, label), *changes, *map(step_of, not_known))
 
 
-def _steps(settings: Settings, name: str, release: Decision[str], label: Decision[str]) -> Iterator[PlannedStep]:
-    """Yield the restart of the node's daemon, and what waits on this node for others'."""
-    own = (*named(release, name), *(() if label is release else named(label, name)))
-    for step in own[:1]:
+def _restarts(settings: Settings, name: str, release: Decision[str], label: Decision[str]) -> Iterator[PlannedStep]:
+    """Yield the restart of the node's MPS daemon."""
+    for step in (*named(release, name), *(() if label is release else named(label, name)))[:1]:
         pending = step.waits is not None
         action = step.action if step.waits is None else f"{step.action}; not now: {step.waits}"
-        yield PlannedStep(
-            COMPONENT,
-            action,
-            step.actual,
-            step.desired,
-            Disruption.restart,
-            pending,
-            (),
-            settings.kubernetes.drains and not pending,
-        )
-    reason = waits(label)
-    if reason is not None and not own:
-        action = f"label node {name} for another configuration; not now: {reason}"
-        yield PlannedStep(COMPONENT, action, "as it is", "as the settings ask", Disruption.restart, True)
+        drains = settings.kubernetes.drains and not pending
+        yield PlannedStep(COMPONENT, action, step.actual, step.desired, Disruption.restart, pending, (), drains)
+
+
+def _changes(
+    settings: Settings, node: Node, view: View, name: str, labels: Decision[LabelChange], restart: Decision[str]
+) -> Iterator[PlannedStep]:
+    """Yield what a run changes of one node in the cluster, and what keeps it from that.
+
+    + labels: what is to be done about the node's labels; restart: what comes before that
+    """
+    change, action = next((step.change for step in labels.steps), None), None
+    if change is not None:
+        said = (*map("=".join, change.to_set.items()), *(f"no {label}" for label in change.to_remove))
+        action = f"label the node in the cluster: {', '.join(said) or 'which labels are of gpunode'}"
+    # What is not known of MIG is a step of MIG.
+    decided = marked(replace(with_restart(labels, restart), refusal=labels.refusal))
+    yield from (step for step in _rows(decided, action) if not step.not_known)
+    if (actual := view.nodes.get(name)) is None:
+        return
+    yield from _rows(marked(resources_of(settings, actual)), "count the node's extended resources in the cluster")
+    if settings.device_plugin.method == "none":
+        return
+    sets = daemon_sets_of(settings, view)
+    for pods in (
+        decide_outdated(settings, actual, view, change),
+        decide_current(settings, name, sets, view, node.mig_boot),
+        decide_registered(settings, actual, sets, view, node.mig, node.gpus),
+    ):
+        yield from _rows(replace(pods, findings=()))

@@ -52,12 +52,12 @@ _ANOTHER = (
     "the cluster has none of the inventory's nodes ({nodes}): set kubernetes.kubeconfig and kubernetes.context to the "
     "cluster that is meant, kubernetes.node_name to a node's name there, or let it join"
 )
-_LOOK = "look at kubernetes.kubeconfig, and whether its user may read that: `kubectl auth can-i --list`"
+LOOK = "look at kubernetes.kubeconfig, and whether its user may read that: `kubectl auth can-i --list`"
 CLUSTER = cluster_finding(
     "cluster",
     "The cluster is not the one of these nodes, or does not answer.",
     "Nothing is changed in a cluster that has none of the nodes; of one that does not answer nothing is known.",
-    remedies=(BY_HAND, _LOOK),
+    remedies=(BY_HAND, LOOK),
     scope=Scope.CLUSTER,
     causes=(_ANOTHER,),
     classes=(FindingClass.DRIFT, FindingClass.ERROR),
@@ -168,24 +168,27 @@ def _extender(whole: Whole) -> Deciding:
         yield (DEPLOYMENT, None), lambda: Decision((judge_extender(whole.view),))
 
 
-# In the order in which drift tells of them; the scheduler is a host's, and labels and pods are a node's.
-COMPONENTS = (_runtime_class, _namespaces, _operator, _monitor, _other_releases, _objects, _extender)
+# In the order of a run, before and after the device plugin's release. The scheduler is a host's, and labels and pods are
+# a node's.
+BEFORE, AFTER = (_monitor, _namespaces, _operator, _runtime_class), (_other_releases, _objects, _extender)
 
 
-def findings(whole: Whole, release: Deciding) -> Iterator[Finding]:
-    """Yield what is found of all that the cluster has one of; what cannot be decided on is not known.
+def decisions(whole: Whole, release: Deciding) -> Iterator[Decision[Any]]:
+    """Yield what is to be done about all that the cluster has one of; what cannot be decided on is not known.
 
     release: the one of the device plugin, which is decided on together with the nodes' labels (mps_restarts.py)
     """
     right = marked(decide_right(whole.hosts, whole.view.nodes))
-    yield from right.findings
-    for what, decide in (*release, *(each for component in COMPONENTS for each in component(whole))):
+    yield right
+    before, after = ((each for component in some for each in component(whole)) for some in (BEFORE, AFTER))
+    for what, decide in (*before, *release, *after):
         try:
             decision = decide()
             # A run refuses all of it in another cluster.
-            yield from marked(decision if right.refusal is None else replace(decision, steps=())).findings
+            yield marked(decision if right.refusal is None else replace(decision, steps=(), refusal=None))
         except (ClusterError, HelmError, ParseError) as error:
-            yield unknown(*what, words=str(error))
+            item = unknown(*what, words=str(error))
+            yield Decision((item,), refusal=item.cause)
 
 
 def decide_right(hosts: Mapping[str, Settings], nodes: Collection[str]) -> Decision[None]:
@@ -227,4 +230,4 @@ def unknown(message: FindingMessage, of: str | None = None, *, words: str, desir
     words: why; the last line is the remedy, where there are several. desired: None where no setting asks for it
     """
     cause, _, remedy = words.partition("\n")
-    return message.not_known(desired, cause, remedy or _LOOK, of=of)
+    return message.not_known(desired, cause, remedy or LOOK, of=of)

@@ -26,7 +26,17 @@ FOREIGN_CORDON = RefusalMessage(
 )
 
 
-def left_alone(host: str, settings: Settings, nodes: Mapping[str, ClusterNode] | Unknown) -> Refusal | Unknown | None:
+CORDON_NOT_KNOWN = RefusalMessage(
+    "cordon-not-known",
+    "The cluster does not answer, and kubernetes.drain.foreign_cordon is 'skip'.",
+    component="kubernetes",
+    reason="kubernetes.drain.foreign_cordon is 'skip', and the cluster does not report whether the node is cordoned",
+    source="kubectl get nodes",
+    remedy="let the cluster answer (`gpunode drift` reports why it does not), or set it to 'drain'",
+)
+
+
+def left_alone(host: str, settings: Settings, nodes: Mapping[str, ClusterNode] | Unknown) -> Refusal | None:
     """Return why a host is not changed; None where its node has no cordon, or one that does not keep it.
 
     nodes: name -> node, of the whole cluster; Unknown where it did not answer: nothing may be done then, either
@@ -34,10 +44,7 @@ def left_alone(host: str, settings: Settings, nodes: Mapping[str, ClusterNode] |
     if not asks(settings):
         return None
     if isinstance(nodes, Unknown):
-        reason = (
-            f"kubernetes.drain.foreign_cordon is 'skip', and it is not known what cordoned the node: {nodes.reason}"
-        )
-        return Unknown(f"{reason}; look at kubernetes.kubeconfig and kubernetes.run_on, or set it to 'drain'")
+        return CORDON_NOT_KNOWN()
     node = nodes.get(node_name(host, settings))
     if node is None or not node.unschedulable or node.is_held_back:
         return None

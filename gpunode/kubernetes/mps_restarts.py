@@ -88,6 +88,11 @@ class Restarts:
         changes = (step.change for each in self.releases.values() if isinstance(each, Decision) for step in each.steps)
         return any(change is not None and release_outdates(change) for change in changes)
 
+    def labels(self, host: str, settings: Settings, state: str | Unknown | None) -> Decision[LabelChange]:
+        """Return what is to be done about the labels of a host's node; state: as `desired_labels` has it."""
+        name = node_name(host, settings)
+        return decide_labels(desired_labels(name, settings, state), self.whole.view.nodes.get(name))
+
     def of_node(self, host: str, settings: Settings, state: str | Unknown | None) -> Decision[str]:
         """Return what comes before the labels of a host's node change, or its pods begin anew.
 
@@ -97,8 +102,7 @@ class Restarts:
         node = view.nodes.get(name)
         if node is None:
             return NONE
-        decision: Decision[LabelChange] = decide_labels(desired_labels(name, settings, state), node)
-        label = next((step.change for step in decision.steps), None)
+        label = next((step.change for step in self.labels(host, settings, state).steps), None)
         pods = next((step.change or () for step in decide_outdated(settings, node, view, label).steps), ())
         outdated = bool(with_daemon({name: node})) and self.outdates
         restarts = outdated or restarts_daemon(pods, view) or (label is not None and label_restarts(label, node))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from gpunode.base.decision import Decision, Step, behind, is_forbidden, marked
+from gpunode.base.decision import Decision, Step, bad, behind, is_forbidden, marked
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.components.containerd import decide as containerd
@@ -17,6 +17,7 @@ from gpunode.components.dcgm import drop_ins as dcgm_files
 from gpunode.components.docker import decide as docker
 from gpunode.components.driver import decide as driver
 from gpunode.components.driver.flavour import wanted_driver
+from gpunode.components.driver.loading import MODULE_ON_DISK
 from gpunode.components.driver.sides import Actual, desired
 from gpunode.components.imex import decide as imex
 from gpunode.components.kubelet import decide as kubelet
@@ -28,6 +29,7 @@ from gpunode.components.power import decide as power
 from gpunode.components.rdma import decide as rdma
 from gpunode.components.slurm import decide as slurm
 from gpunode.components.toolkit import decide as toolkit
+from gpunode.kubernetes.mig_label import asks
 from gpunode.node import Node
 from gpunode.node.machine import Machine
 from gpunode.node.own_files import containerd as containerd_files
@@ -135,28 +137,27 @@ def _mps(settings: Settings, node: Node) -> Decision[Any]:
     desired, allowed = settings.mps, Disruption[settings.disruption.allow]
     every = daemons(desired, range(len(node.pci.gpus))) if desired.enabled else ()
     by_plugin = settings.kubernetes.enabled and settings.sharing.strategy == "mps"
-    to_be = mps.Desired(every, desired, allowed, by_plugin)
+    # Without the control program a run can only bring it with a driver.
+    comes = node.mps.program is None and bool(every) and settings.driver.installs and _driver_comes(settings, node)
+    to_be = mps.Desired(every, desired, allowed, by_plugin, comes)
     return mps.decide(to_be, node.mps, node.gpus.gpus, node.plugin_mps.mps_processes)
 
 
+def _driver_comes(settings: Settings, node: Node) -> bool:
+    return any(item.code == MODULE_ON_DISK.code for item in bad(*_driver(settings, node).findings))
+
+
 def _mig(settings: Settings, node: Node) -> Decision[Any]:
-    containers = node.containerd.shims + node.docker.containers + node.crio.containers
     allowed = Disruption[settings.disruption.allow]
     desired = mig.Desired(settings.mig, node.pci.gpus, allowed, settings.kubernetes.enabled)
     pending, comes = node.driver.reboot_pending, settings.driver.enabled
     # What a run ends before it comes to MIG holds no GPU any more: MPS that is to go, everything where it boots.
-    boots = (
-        allowed is Disruption.reboot
-        and comes
-        and any(step.disruption is Disruption.reboot and step.waits is None for step in _driver(settings, node).steps)
-    )
-    stays = [
-        each
-        for each in node.mig.holders
-        if not boots and (settings.mps.enabled or not (each.unit or "").startswith("nvidia-mps"))
-    ]
-    actual = replace(node.mig, holders=tuple(stays))
-    return mig.decide(desired, mig.Actual(actual, node.mig_boot, containers, pending, driver_comes=comes))
+    early = _driver(settings, node).steps if allowed is Disruption.reboot and comes else ()
+    boots = any(step.disruption is Disruption.reboot and step.waits is None for step in early)
+    goes = "nvidia-mps" if not settings.mps.enabled else "-"
+    stays = () if boots else tuple(each for each in node.mig.holders if not (each.unit or "").startswith(goes))
+    actual = replace(node.mig, holders=stays)
+    return mig.decide(desired, mig.Actual(actual, node.mig_boot, node.containers, pending, driver_comes=comes))
 
 
 class Files(Protocol):
@@ -221,14 +222,47 @@ def in_order(settings: Settings) -> tuple[str, ...]:
     return tuple(names)
 
 
+NO_CLUSTER = "it waits for the cluster, which does not answer"
+_ASK_CLUSTER = "let the cluster answer (`gpunode drift` reports why it does not), then run deploys/gpu_node.py again"
+
+
+def _without_cluster(name: str, settings: Settings, node: Node, decision: Decision[Any]) -> Decision[Any]:
+    """Return the decision of a node whose cluster does not answer: what needs the cluster waits.
+
+    A drain needs it, and so does MIG: its configuration may be a label, and the device plugin's pods hold the GPUs.
+    Where no container runs, there is nothing to drain.
+    """
+    if name == "mig" and asks(settings):
+        return Decision((mig.CONFIGURATION.not_known("by the node's label", NO_CLUSTER, _ASK_CLUSTER),))
+    if not node.containers:
+        return decision
+    drains = settings.kubernetes.drains and is_felt(name, decision)
+
+    def late(step: Step[Any]) -> bool:
+        if name == "mig" and (step.change is None or step.change.takes):
+            return True
+        return drains and step.disruption > Disruption.nothing
+
+    return behind(decision, NO_CLUSTER, late)
+
+
+def is_felt(name: str, decision: Decision[Any]) -> bool:
+    """Return whether workloads feel what a component's steps disturb: a node is drained for such steps alone."""
+    return name not in ("imex", "mps", "slurm") or any(step.felt for step in decision.steps)
+
+
 def decisions(
-    settings: Settings, node: Node, unjudged: Callable[[str, Exception], Finding] | None = None
+    settings: Settings,
+    node: Node,
+    unjudged: Callable[[str, Exception], Finding] | None = None,
+    no_cluster: bool = False,
 ) -> dict[str, Decision[Any]]:
     """Return component -> decision, in order, of each that is enabled; settings resolved for the node's system.
 
     A run stops at the first that is refused, and comes to no component after it.
 
     unjudged: makes the finding of a component, by its name, whose decision raises an error; None: raise the error
+    no_cluster: whether the node is in a cluster that does not answer
     """
     decided: dict[str, Decision[Any]] = {}
     for name in in_order(settings):
@@ -241,6 +275,7 @@ def decisions(
                 own = Decision((unjudged(name, error),), refusal=f"{name} cannot be judged")
             if not settings.disruption.retry:
                 own = transaction.refuse_failed(own, node.interrupted.failed)
+            own = _without_cluster(name, settings, node, own) if no_cluster else own
             stop = _stop(decided)
             decided[name] = marked(own if stop is None or name == "node" else behind(own, stop[1]))
     return decided

@@ -31,7 +31,8 @@ class Machine(Reading):
     earlier runs recorded.
 
     `candidates` are (package, the version that would be installed) and `offers` (package, a version that the
-    distribution's archive has), where somebody asked for them.
+    distribution's archive has), where somebody asked for them. So are `available`, (package, a version that any
+    repository has), and `lists_age`, the seconds since the package lists were read; None: not known.
     """
 
     operating_system: OperatingSystem
@@ -44,6 +45,8 @@ class Machine(Reading):
     toolkit: ContainerToolkit = field(default_factory=lambda: ContainerToolkit((), None, None))
     candidates: tuple[tuple[str, str], ...] = ()
     offers: tuple[tuple[str, str], ...] = ()
+    available: tuple[tuple[str, str], ...] = ()
+    lists_age: int | None = None
     runtime_packages: RuntimePackages = field(default_factory=RuntimePackages)
     podman: Podman = field(default_factory=Podman)
     crio: Crio = field(default_factory=Crio)

@@ -16,7 +16,7 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import PENDING, Finding, FindingClass, finding_from, with_since
 from gpunode.base.reading import Reading
 from gpunode.node import Node
-from gpunode.node.components import decisions, in_order
+from gpunode.node.components import decisions, in_order, is_felt
 from gpunode.node.preflight import Caution, Refusal, cautions, refusals
 from gpunode.node.verdict import judged
 from gpunode.packages.driver_packages.sources import resolve_for_os
@@ -70,6 +70,7 @@ class Plan(Reading):
     """Hold what is to become of one node.
 
     findings: what else is found of a node that is refused; of any other node its steps say that
+    cluster: the name of the cluster whose plan it is; None: a node's
     known_after_run: what a run may fail by that no reading of the node tells before
     """
 
@@ -78,6 +79,7 @@ class Plan(Reading):
     steps: tuple[PlannedStep, ...]
     findings: tuple[Finding, ...] = ()
     known_after_run: tuple[str, ...] = ()
+    cluster: str | None = None
 
     @property
     def verdict(self) -> str:
@@ -109,8 +111,10 @@ class Plan(Reading):
 
     def to_json(self) -> dict[str, Any]:
         """Return verdict and gravest disruption beside the fields."""
-        findings = [item.to_json() for item in self.findings]
-        return {"verdict": self.verdict, "disruption": self.disruption.name, **super().to_json(), "findings": findings}
+        name, fields = {} if self.cluster is None else {"name": self.cluster}, super().to_json()
+        fields["findings"] = [item.to_json() for item in self.findings]
+        del fields["cluster"]
+        return {**name, "verdict": self.verdict, "disruption": self.disruption.name, **fields}
 
 
 def plan_from(found: Mapping[str, Any]) -> Plan:
@@ -126,15 +130,19 @@ def plan_from(found: Mapping[str, Any]) -> Plan:
         # A plan of an earlier version has none.
         tuple(map(finding_from, found.get("findings", ()))),
         tuple(found.get("known_after_run", ())),
+        found.get("name"),
     )
 
 
-def plan(settings: Settings, node: Node, today: date | None = None) -> Plan:
-    """Return the plan for one node; a refused node has no steps, for nothing will be done to it."""
+def plan(settings: Settings, node: Node, today: date | None = None, no_cluster: bool = False) -> Plan:
+    """Return the plan for one node; a refused node has no steps, for nothing will be done to it.
+
+    no_cluster: as in `decisions`
+    """
     settings = resolve_for_os(settings, node.operating_system)
     refused = refusals(settings, node.machine)
     told = cautions(settings, node.machine, today)
-    steps = () if refused else tuple(_steps(settings, node))
+    steps = () if refused else tuple(_steps(settings, node, no_cluster))
     return Plan(refused, told, steps, known_after_run=tuple(_known_after_run(steps)))
 
 
@@ -147,15 +155,16 @@ def _known_after_run(steps: tuple[PlannedStep, ...]) -> Iterator[str]:
         yield "whether the kernel accepts the driver's module"
 
 
-def _steps(settings: Settings, node: Node) -> Iterator[PlannedStep]:
-    decided = decisions(settings, node)
+def _steps(settings: Settings, node: Node, no_cluster: bool) -> Iterator[PlannedStep]:
+    decided = decisions(settings, node, no_cluster=no_cluster)
+    drains = settings.kubernetes.drains and not no_cluster
     is_stopped = any(each.refusal is not None for each in decided.values())
     findings, files = judged(settings, node, decided=decided)
     differences = {(item.component, item.what): item for item in findings if item.finding_class is not FindingClass.OK}
     for component in in_order(settings):
         own = decided.get(component, Decision(()))
         of_files = [step for step in files.steps if step.settles[0].component == component]
-        felt = component not in ("imex", "mps", "slurm") or any(step.felt for step in own.steps)
+        felt = is_felt(component, own)
         for step in (*of_files, *own.steps):
             for item in step.settles:
                 differences.pop((item.component, item.what), None)
@@ -169,7 +178,7 @@ def _steps(settings: Settings, node: Node) -> Iterator[PlannedStep]:
                 step.disruption,
                 pending,
                 step.packages,
-                drains=settings.kubernetes.drains and step.disruption > Disruption.nothing and felt and not pending,
+                drains=drains and step.disruption > Disruption.nothing and felt and not pending,
                 since=_since(node, step.settles) if pending else None,
                 what=str(first.what) if first else None,
                 code=first.code if first else None,

@@ -42,21 +42,27 @@ def judge(
     node: Node,
     kept: Mapping[str, OwnFile] | None = None,
     decided: Mapping[str, Decision[Any]] | None = None,
+    no_cluster: bool = False,
 ) -> tuple[Finding, ...]:
     """Return one finding per thing that the settings ask of a node, good ones included; arguments as for `judged`."""
-    return judged(settings, node, kept, decided)[0]
+    return judged(settings, node, kept, decided, no_cluster)[0]
 
 
 def judge_apart(
-    settings: Settings, node: Node, refused: Collection[Refusal], unjudged: Callable[[Exception], Finding]
+    settings: Settings,
+    node: Node,
+    refused: Collection[Refusal],
+    unjudged: Callable[[Exception], Finding],
+    no_cluster: bool = False,
 ) -> tuple[Finding, ...]:
     """Return what `judge` returns; a component that cannot be judged has one finding that says so.
 
     refused: why preflight refuses the node: what is found of it then has no remedy that begins with a run
     unjudged: makes the finding of the error that a component's judge raised
+    no_cluster: as in `decisions`
     """
     resolved = resolve_for_os(settings, node.operating_system)
-    decided = decisions(resolved, node, lambda name, error: replace(unjudged(error), component=name))
+    decided = decisions(resolved, node, lambda name, error: replace(unjudged(error), component=name), no_cluster)
     try:
         findings = judge(settings, node, decided=decided)
     except Exception as error:
@@ -73,14 +79,16 @@ def judged(
     node: Node,
     kept: Mapping[str, OwnFile] | None = None,
     decided: Mapping[str, Decision[Any]] | None = None,
+    no_cluster: bool = False,
 ) -> tuple[tuple[Finding, ...], Decision[Any]]:
     """Return the findings, and what is to be done about gpunode's own files, which follows from the others.
 
     kept: the own files that the run under way keeps; None outside of one, where the node's record tells
     decided: component -> decision, where that was made already
+    no_cluster: as in `decisions`
     """
     desired, settings = settings, resolve_for_os(settings, node.operating_system)
-    decided = decisions(settings, node) if decided is None else decided
+    decided = decisions(settings, node, no_cluster=no_cluster) if decided is None else decided
     findings = [item for decision in decided.values() for item in decision.findings]
     files = own_files(desired, node, decided, kept)
     return (*findings, *files.findings), files

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from packaging.version import InvalidVersion, Version
 
+from gpunode.base.decision import target_digest
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError, Reading
 
@@ -88,6 +89,21 @@ class Boot(Reading):
     def with_nouveau(self) -> tuple[str, ...]:
         """Return the kernels whose initial file systems would load nouveau."""
         return tuple(kernel.release for kernel in self.kernels if kernel.initramfs_nouveau)
+
+    @property
+    def images(self) -> list[str]:
+        """Return "RELEASE TIME" of each initial file system that is there and could be read."""
+        return [
+            f"{kernel.release} {kernel.initramfs_written:.0f}"
+            for kernel in self.kernels
+            if kernel.initramfs_written is not None and kernel.initramfs_nouveau is not None
+        ]
+
+    @property
+    def new_images(self) -> str:
+        """Return the digest of what new initial file systems are to be; a newer image or blacklist is a new try."""
+        written = (line for line in self.images if line.split(" ")[0] in self.with_nouveau)
+        return target_digest(*written, str(self.blacklist_written))
 
     def dkms_state(self, module: str, release: str) -> str | None:
         """Return how far DKMS is with a module (its name begins so) for a kernel: installed, built, added or None."""

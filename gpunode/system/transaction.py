@@ -97,9 +97,9 @@ INTERRUPTED = finding_message(
 
 RETRY = (
     "change the settings; or correct the cause on the node and run `gpunode apply --retry` (pyinfra: `--data "
-    f"gpunode_retry=1`); {FOLDER}/NAME.log has the whole output"
+    "gpunode_retry=1`)"
 )
-_FAILED = "it was tried before and put back: {reason}"
+_FAILED = f"it was tried before and put back: {{reason}} ({FOLDER}/{{name}}.log on the node)"
 FAILED = finding_message(
     "node",
     "failed change",
@@ -126,12 +126,12 @@ class FailedChange(Reading):
     @property
     def cause(self) -> str:
         """Return why it is not tried again."""
-        return _FAILED.format(reason=self.reason or "no reason is recorded")
+        return _FAILED.format(reason=self.reason or "no reason is recorded", name=self.name)
 
     @property
-    def remedy(self) -> str:
-        """Return what a person does about it."""
-        return RETRY.replace("NAME", self.name)
+    def refusal(self) -> str:
+        """Return why a run stops there, and what a person does."""
+        return f"{self.name}: {self.cause}. Remedy: {RETRY}"
 
 
 @dataclass(frozen=True)
@@ -179,11 +179,9 @@ def refuse_failed(decision: Decision[Any], failed: Collection[FailedChange]) -> 
     if again is None or decision.refusal is not None:
         return decision
     record, late = records[again], decision.steps[targets.index(again) :]
-    reason = f"the change of {record.name} failed before"
-    found = behind(decision, reason, lambda step: step in late, record.remedy)
-    item = FAILED.compared("put back", "none", False, of=f"of {record.name}", cause=record.cause, remedy=record.remedy)
-    refusal = f"{record.name}: {record.cause}. Remedy: {record.remedy}"
-    return replace(found, findings=(*found.findings, replace(item, by_person=True)), refusal=refusal)
+    found = behind(decision, f"the change of {record.name} failed before", lambda step: step in late, RETRY)
+    item = FAILED.compared("put back", "none", False, of=f"of {record.name}", cause=record.cause)
+    return replace(found, findings=(*found.findings, replace(item, by_person=True)), refusal=record.refusal)
 
 
 def decide(actual: Interrupted, unasked: Collection[str] = ()) -> Decision[None]:

@@ -164,8 +164,9 @@ restore() {
   restore_choices
   if [ -s "$checkpoint/names" ] || [ -s "$checkpoint/runfile" ]; then
     if [ -z "$(loaded_version)" ] && ! nouveau_bound; then
-      modprobe nvidia && modprobe nvidia_uvm ||
-        echo "gpunode: the earlier driver is back, and its module does not load now" >&2
+      if ! { modprobe nvidia && modprobe nvidia_uvm; }; then
+        echo "gpunode: the earlier driver is back, and its module does not load now" >&2; not_to_blame
+      fi
     fi
     for unit in nvidia-fabricmanager nvidia-persistenced nvidia-imex; do
       ! grep -qx "$unit" "$checkpoint/units" || systemctl enable --quiet "$unit"

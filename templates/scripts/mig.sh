@@ -25,8 +25,8 @@ advise_mig() {
   case "$why" in
     *' in use '*) way='end these processes, or name their units in mig.stop_units, and run again';;
     *' may hold it: '*)
-      way='stop these services (`systemctl stop`), unload nvidia_drm where no screen needs it (`modprobe -r nvidia_drm`),'
-      way="$way and run again; or set disruption.allow to 'reboot', which boots the node for the mode";;
+      way="stop these services (\`systemctl stop\`), unload nvidia_drm where no screen needs it"
+      way="$way (\`modprobe -r nvidia_drm\`), and run again; or set disruption.allow to 'reboot', which boots the node for the mode";;
     *) way="look at the GPU (\`nvidia-smi\` and \`journalctl -k | grep -i xid\` on the node), and run again";;
   esac
   echo "gpunode: remedy: $way" >&2

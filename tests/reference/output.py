@@ -89,7 +89,7 @@ they are what a person reads). `--output MODE`, or `{VARIABLE}=MODE` for all com
 | `quiet` | what is not as desired, and errors; nothing else. The exit status says the rest |
 | `json` | one JSON document on standard output, all talk on standard error |
 
-`--json` is short for `--output json` where a command has it. What the command line says counts before the variable.
+`--json` is short for `--output json`. What the command line says counts before the variable.
 `NO_COLOR`, set to anything but nothing, takes the colours out of every mode ([no-color.org](https://no-color.org)).
 
 Nodes of which the same is to be said stand in one entry. Names that are numbered in a row are told by the first and the
@@ -98,7 +98,8 @@ more nodes`; `--all` (of `drift`, `plan` and `check`) and `json` have every name
 A name or a word is never cut: a word that is longer than the line stands whole.
 
 `apply` shows the plan and asks, unless `--yes` is given: in `quiet` and `json`, too, on standard error. Where the
-answer is no, nothing is done and the exit status is 2; after Ctrl-C at the question it is 1.
+answer is no, nothing is done and the exit status is 2; after Ctrl-C at the question it is 1. Where the plan has nothing
+to do on any node, it does not ask: the run verifies the nodes.
 `facts` prints its document in every mode, since that is the file that `plan --facts` reads. `cluster --values` prints
 chart values for helm, in YAML or JSON, and no document of gpunode's.
 """

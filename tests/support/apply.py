@@ -18,7 +18,7 @@ from gpunode.cli import plan as plans
 from gpunode.fleet import drift
 from gpunode.fleet.reports.run_end import HostEnd
 from gpunode.fleet.run import child
-from gpunode.node.plan import Plan
+from gpunode.node.plan import Plan, PlannedStep
 from gpunode.settings import set_option
 from tests.support.simulated_rollout import Lab
 
@@ -36,7 +36,8 @@ WAITS = Finding(
 )
 
 
-CAN = Plan((), (), ())
+CAN = Plan((), (), (PlannedStep("driver", "load the kernel module", None, None, Disruption.nothing),))
+DONE = Plan((), (), ())
 
 
 REFUSED = Plan(

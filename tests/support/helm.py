@@ -170,5 +170,5 @@ def explanation(
 ) -> list[int | str]:
     """Return how many lines explain what helm said, and what they do not name of `names`, and hold of `absent`."""
     text = explained("helm upgrade", said, settings)
-    assert text.startswith("helm upgrade: Error: "), text
+    assert text.startswith("helm upgrade: "), text
     return [text.count("\n") + 1, *unnamed(text, *names), *(each for each in absent if each in text)]

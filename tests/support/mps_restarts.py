@@ -19,6 +19,7 @@ from gpunode.cli.plan import as_json
 from gpunode.components.mig.state import Mig, MigGpu
 from gpunode.components.mps.plugin import PluginDaemon, PluginMps
 from gpunode.fleet import drift_cluster, plan_cluster
+from gpunode.fleet.cluster import cluster_nodes
 from gpunode.fleet.nodes import Answer
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, OURS, PRESENT
 from gpunode.node.plan import Plan, PlannedStep
@@ -52,17 +53,19 @@ READING = replace(
 
 @dataclass(frozen=True)
 class Told:
-    """Hold what the plan and drift say of two nodes, by host."""
+    """Hold what the plan and drift say of two nodes, by host, and the plan of their cluster."""
 
+    cluster: Plan
     plans: Mapping[str, Plan]
     drift: Mapping[str, dict[str, Finding]]
 
 
 @dataclass(frozen=True)
 class Planned:
-    """Hold gpunode's plan of the first node, the nodes by verdict, and the exit code."""
+    """Hold gpunode's plan of the first node and of the cluster, the nodes by verdict, and the exit code."""
 
     plan: Plan
+    cluster: Plan
     counts: dict[str, int]
     exit_code: int
 
@@ -81,9 +84,9 @@ def planned(
         hosts = {name: _settings(made, count) for name, count in zip(NODES, replicas, strict=True)}
         own = PlannedStep("containerd", "configure its runtimes", "runc", "nvidia", Disruption.restart)
         no = (Refusal("driver", "it has none", "a table", "replace it", "preflight.driver-none"),) if refused else ()
-        plans = told(hosts, own={"gpu-1": Plan(no, (), (own,) * steps)}).plans
-    document = as_json(dict(plans))
-    return Planned(plans["gpu-1"], document["counts"]["hosts"], document["exit_code"])
+        found = told(hosts, own={"gpu-1": Plan(no, (), (own,) * steps)})
+    document = as_json({**found.plans, CLUSTER: found.cluster})
+    return Planned(found.plans["gpu-1"], found.cluster, document["counts"]["hosts"], document["exit_code"])
 
 
 @pytest.fixture
@@ -133,9 +136,12 @@ def told(hosts: Mapping[str, Settings], only: tuple[str, ...] = NODES, own: Mapp
     answers = [Answer(name, hosts[name], READING, None) for name in only]
     with patch.object(plan_cluster, "host_settings", lambda _: dict(hosts)):
         before: dict[str, Plan | Finding] = {name: (own or {}).get(name, Plan((), (), ())) for name in only}
-        plans = plan_cluster.with_restarts(Path("none.py"), answers, before)
+        known = cluster_nodes(Path("none.py"), hosts.values())
+        assert known is not None
+        plans = plan_cluster.with_cluster(Path("none.py"), answers, before, known)
     found, cluster = drift_cluster.findings(Path("none.py"), hosts, dict.fromkeys(only, READING))
     made = {name: each for name, each in plans.items() if isinstance(each, Plan)}
+    of_cluster = made.pop(CLUSTER)
     assert cluster is not None
     every = {**found, CLUSTER: cluster.findings}
-    return Told(made, {name: {item.what: item for item in each} for name, each in every.items()})
+    return Told(of_cluster, made, {name: {item.what: item for item in each} for name, each in every.items()})

@@ -100,9 +100,9 @@ class RecordedNode:
                 return TypeAdapter(kind).validate_python(self.packages["driver"])
             case "AptRepository" | "DnfRepository":
                 label = arguments["source"].rpartition("gpunode-")[2].partition(".")[0]
-                key, text = dict(self.node.keyrings.keys)[label], self.files.get(arguments["source"])
-                return AptRepository((key,), text, "same", "same", "amd64", permissions=PERMISSIONS)
-        return getattr(self.node, next(part for part, fact in PARTS.items() if fact.__name__ == name))
+                key, text = dict(self.node.keyrings.keys).get(label), self.files.get(arguments["source"])
+                return AptRepository((key,) if key else (), text, "same", "same", "amd64", permissions=PERMISSIONS)
+        return getattr(self.node, {fact.__name__: part for part, fact in PARTS.items()}[name])
 
     def run(self, patched: pytest.MonkeyPatch, deploy: str = "gpu_node") -> tuple[list[str], list[str]]:
         """Run a deploy to its end; return the names of its operations, and its commands."""

@@ -12,11 +12,12 @@ from collections.abc import Collection
 from fnmatch import fnmatch
 from pathlib import Path
 
+from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.cli.plan import Plans
 from gpunode.fleet.engine.parts import Scheduler
 from gpunode.fleet.nodes import Watch, unwatched
-from gpunode.node.plan import Plan
+from gpunode.node.plan import Plan, PlannedStep
 
 # A program of its own, as pyinfra is; --limit by pyinfra's own rules for a host that is no group.
 PYINFRA = """#!{python} -IS
@@ -121,7 +122,8 @@ class Lab:
 
     def plans(self, inventory: Path, limit: Collection[str], scheduler: Scheduler | None = None) -> Plans:
         """Stand in for gpunode.cli.plan.live_plans: each node can be changed."""
-        return {name: Plan((), (), ()) for name in json.loads((self.folder / "nodes.json").read_text())}
+        can = Plan((), (), (PlannedStep("driver", "load the kernel module", None, None, Disruption.nothing),))
+        return {name: can for name in json.loads((self.folder / "nodes.json").read_text())}
 
 
 if __name__ == "__main__":

@@ -17,14 +17,16 @@ from typing import Any
 
 import pytest
 
-from gpunode.base.findings import Finding
+from gpunode.base.disruption import Disruption
+from gpunode.base.findings import CLUSTER, Finding
 from gpunode.cli import plan as plans
 from gpunode.fleet.access import errors
 from gpunode.fleet.reports.run_end import HostEnd, failure_of
 from gpunode.fleet.rollout import place as rollouts
-from gpunode.node.plan import Plan
+from gpunode.node.plan import Plan, PlannedStep
 from tests.support.apply import (
     CAN,
+    DONE,
     GOOD,
     REFUSED,
     WAITS,
@@ -77,6 +79,24 @@ def test_a_person_is_asked_and_may_say_no(lab: Lab, monkeypatch: pytest.MonkeyPa
     assert (done.exit_code, len(lab.runs)) == (0 if runs else 2, runs)
     assert unnamed(done.output, "4 nodes", "(gpu-1 to gpu-4)?") == []
     assert ("nothing was done" in done.output) is not bool(runs)
+
+
+@pytest.mark.parametrize(("other", "runs"), [(DONE, 1), (CAN, 0), (REFUSED, 0), (errors.unreached("timed out"), 0)])
+def test_where_nothing_is_to_do_nobody_is_asked_and_the_nodes_are_verified(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, other: Plan | Finding, runs: int
+) -> None:
+    _plan(monkeypatch, {"gpu-1": DONE, "gpu-2": other})
+    at_a_terminal(monkeypatch)
+    done = apply(answer="n\n")
+    assert (done.exit_code, len(lab.runs)) == (0 if runs else 2, runs)
+
+
+def test_a_no_is_in_the_document_and_its_exit_code(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_a_terminal(monkeypatch)
+    done = apply("--json", answer="n\n")
+    document = json.loads(done.stdout)
+    assert (done.exit_code, document["exit_code"], lab.runs) == (2, 2, [])
+    assert list(document["left_alone"]) == ["gpu-1", "gpu-2", "gpu-3", "gpu-4"]
 
 
 def test_a_refused_and_a_silent_node_are_left_out_and_told_at_the_end(
@@ -227,6 +247,14 @@ def test_while_a_rollout_of_the_inventory_is_at_work_nothing_is_run(
     assert apply("--yes").exit_code == 0
 
 
+def test_the_cluster_s_plan_is_shown_and_is_no_node(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = PlannedStep("device_plugin", "ask", "not known", "known", Disruption.nothing, True, fails=True)
+    _plan(monkeypatch, {"gpu-1": CAN, CLUSTER: Plan((), (), (step,), cluster="prod")})
+    done = apply("--yes")
+    assert lab.runs == [["gpu-1"]] and done.exit_code == 0
+    assert unnamed(done.stdout, "the cluster prod: would fail") == []
+
+
 def _waiting(
     monkeypatch: pytest.MonkeyPatch, before: dict[str, Plan | Finding], now: dict[str, Plan | Finding]
 ) -> None:
@@ -252,7 +280,7 @@ def test_behind_another_run_the_same_plan_is_not_shown_again(lab: Lab, monkeypat
     _waiting(monkeypatch, {"gpu-1": CAN}, {"gpu-1": CAN})
     done = apply("--yes")
     assert (done.exit_code, lab.runs) == (0, [["gpu-1"]])
-    assert done.stdout.count("gpu-1: nothing") == 1 and "same" in done.stderr
+    assert done.stdout.count("gpu-1: can be done") == 1 and "same" in done.stderr
 
 
 @pytest.mark.parametrize(("answers", "runs"), [("y\nn\n", 0), ("y\ny\n", 1)])

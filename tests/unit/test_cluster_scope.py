@@ -147,11 +147,11 @@ def test_a_refused_node_decides_nothing_in_the_cluster_and_no_run_gives_it_back(
         assert ({"cuda", "device_plugin"} & components == {"cuda"}) is refused
 
 
-def test_a_cluster_that_does_not_answer_is_one_finding_of_its_own_and_not_known_of_its_nodes(lacking: Fleet) -> None:
+def test_a_cluster_that_does_not_answer_is_one_finding_of_its_own(lacking: Fleet) -> None:
     lacking.cluster.write(failures={"kubectl": "The connection to the server 192.0.2.1:6443 was refused"})
     *nodes, cluster = lacking.inspect()
     assert [(report.scope, _bad(report.findings)) for report in (*nodes, cluster)] == [
-        *[(Scope.NODE, ["cluster"])] * 3,
+        *[(Scope.NODE, [])] * 3,
         (Scope.CLUSTER, ["cluster"]),
     ]
     assert [item.actual for item in cluster.findings] == ["not known"]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gpunode.base.decision import Decision
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.components import Whole, findings
+from gpunode.kubernetes.components import Whole, decisions
 from gpunode.kubernetes.dcgm_exporter import (
     parse_exporters,
 )
@@ -85,7 +85,12 @@ def test_drift_asks_for_the_kind_only_where_a_service_monitor_is_asked_for() -> 
         hosts = check_hosts({"gpu-1": _asked(**chart)})
         cluster = Cluster(hosts["gpu-1"].kubernetes, hosts["gpu-1"].proxy, run)
         whole = Whole(hosts, cluster, View({"gpu-1": OF_CLUSTER}, (), ()), ())
-        found = [item.actual or "" for item in findings(whole, iter(())) if item.what == "kind ServiceMonitor"]
+        found = [
+            item.actual or ""
+            for each in decisions(whole, iter(()))
+            for item in each.findings
+            if item.what == "kind ServiceMonitor"
+        ]
         return found, any("api-resources" in words for words in asked)
 
     assert told(service_monitor=True) == (["none"], True) and told() == ([], False)

@@ -42,7 +42,7 @@ def test_a_cluster_gets_all_once_for_all_nodes(cluster: SimulatedCluster, tmp_pa
         "time-slicing-5-renamed",
     }
     # However many nodes there are.
-    assert [cluster.called(words) for words in ("helm upgrade", "kubectl get nodes", "kubectl patch")] == [1, 1, 2]
+    assert [cluster.called(words) for words in ("helm upgrade", "kubectl get nodes", "kubectl patch")] == [1, 2, 2]
 
 
 def test_the_second_run_and_a_dry_one_change_nothing(cluster: SimulatedCluster, tmp_path: Path) -> None:
@@ -210,6 +210,13 @@ def test_what_ends_the_run_for_all(
     assert all(done.said.count(words) == 1 for words in state.get("failures", {}).values())
     assert cluster.labels("gpu-1") == cluster.labels("gpu-2") == {} and not cluster.state()["revisions"]
     assert (cluster.state()["runtime_class"] or {}).get("handler") == handler
+
+
+def test_a_dry_run_shows_one_thing_of_a_cluster_that_does_not_answer(cluster: SimulatedCluster, tmp_path: Path) -> None:
+    cluster.write(failures={"kubectl": "connection refused"})
+    done = run(tmp_path, two(cluster), "--dry")
+    assert done.changes == ["Device plugin | Ask the cluster for its nodes"]
+    assert done.said.count("connection refused") == 1 and cluster.called("kubectl") == 1
 
 
 def test_a_host_that_never_joined_the_cluster_fails_alone(cluster: SimulatedCluster, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig import MigBoot as MigBootFact
 from gpunode.facts.system import OperatingSystem
 from gpunode.fleet import run_end
-from gpunode.fleet.reports.run_end import report_of
+from gpunode.fleet.reports.run_end import HostEnd, failure_of, report_of
 from gpunode.kubernetes.drain import WAVE
 from gpunode.kubernetes.drain.commands import Drain as NodeDrain
 from gpunode.kubernetes.drain.commands import drain_of
@@ -111,6 +111,10 @@ def done(commands: Iterator[Any], host: Host) -> list[str]:
     return found
 
 
+def _end_of(host: Any) -> HostEnd:
+    return run_end._end(host)
+
+
 def restart(host: Host, name: str = "gpu-1", desired: Desired = DESIRED, **settings: Any) -> list[str]:
     """Have a containerd restarted that runs by another configuration."""
     host.readings[ContainerdFact] = replace(SPARE, loaded="other")
@@ -125,14 +129,14 @@ def test_a_restart_of_containerd_comes_after_the_drain_and_leaves_the_node_cordo
     assert cluster.cordoned and cluster.note is not None
     assert unnamed(cluster.note["reason"], "containerd") == []
     # Whatever fails after it: the end of the run names the cordon, until the node is given back.
-    end = replace(run_end._end(host), failure=run_end.failure_of("X", ["it failed"]))
+    end = replace(_end_of(host), failure=failure_of("X", ["it failed"]))
     report = report_of(end)
     assert report is not None and [item.code for item in report.findings] == [
         "run.operation-failed",
         "kubernetes.cordon",
     ]
     assert unnamed(str(report.findings[1].remedy), "kubectl uncordon gpu-1") == []
-    assert _returned(host) == [] and not cluster.cordoned and run_end._end(host).cordon is None
+    assert _returned(host) == [] and not cluster.cordoned and _end_of(host).cordon is None
 
 
 def test_nothing_is_asked_of_the_cluster_for_a_change_that_takes_no_restart(host: Host, cluster: Cluster) -> None:

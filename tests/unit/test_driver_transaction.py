@@ -121,6 +121,12 @@ def test_lines_that_keep_no_module_from_loading_excuse_no_version(node: Simulate
     assert (node.change(NEW, *AFTER).returncode, node.journal, node.loaded) == (1, "failed", OLD)
 
 
+def test_a_version_is_not_blamed_where_the_driver_of_before_does_not_load_any_more_either(node: SimulatedDpkg) -> None:
+    node.write("does-not-load", NEW, OLD)
+    done = node.change(NEW, *AFTER)
+    assert (done.returncode, node.journal, node.packages, node.loaded) == (1, "restored", BEFORE, None)
+
+
 def test_an_apt_that_dies_halfway_is_undone_and_may_be_tried_again(node: SimulatedDpkg) -> None:
     (node.state / "apt-dies").touch()
     done = node.change(NEW, *AFTER)

@@ -17,7 +17,7 @@ from gpunode.base.reading import Unknown
 from gpunode.base.verdicts import Refusal
 from gpunode.cli.plan import _of
 from gpunode.facts.node import Machine as MachineFact
-from gpunode.fleet.cluster import with_cluster_nodes
+from gpunode.fleet.cluster import cluster_nodes, with_cluster_nodes
 from gpunode.fleet.drift import contained_report
 from gpunode.fleet.nodes import Answer
 from gpunode.fleet.rollout.choice import left_out
@@ -68,7 +68,7 @@ def test_only_a_node_that_somebody_else_cordoned_is_left_alone(
 
 def test_nothing_is_done_where_nobody_knows_of_the_cordon() -> None:
     found = left_alone("gpu-1", settings_from(_settings()), Unknown("no route"))
-    assert isinstance(found, Unknown) and unnamed(found.reason, "no route", "'drain'") == []
+    assert found is not None and found.code == "preflight.cordon-not-known" and unnamed(found.remedy, "'drain'") == []
 
 
 class _Kubectl:
@@ -88,6 +88,12 @@ class _Kubectl:
         return self.calls.read_text().splitlines() if self.calls.exists() else []
 
 
+def _with_nodes(inventory: Path, answers: tuple[Answer[Node], ...]) -> list[Answer[Node]]:
+    nodes = cluster_nodes(inventory, [each.settings for each in answers])
+    assert nodes is not None
+    return with_cluster_nodes(answers, nodes)
+
+
 @pytest.fixture
 def kubectl(tmp_path: Path) -> _Kubectl:
     return _Kubectl(tmp_path)
@@ -97,7 +103,7 @@ def test_drift_plan_and_rollout_say_so_and_the_cluster_is_asked_once(kubectl: _K
     kubectl.prints(**{"gpu-1": True, "gpu-2": False})
     settings = settings_from(_settings(kubectl=str(kubectl.program)))
     answers = tuple(Answer[Node](name, settings, GOOD, None) for name in ("gpu-1", "gpu-2"))
-    first, second = with_cluster_nodes(tmp_path / "unread.py", answers)
+    first, second = _with_nodes(tmp_path / "unread.py", answers)
     assert kubectl.asked == [ASKED]
     report = contained_report(first)
     finding, *others = report.findings
@@ -109,16 +115,16 @@ def test_drift_plan_and_rollout_say_so_and_the_cluster_is_asked_once(kubectl: _K
     assert second == answers[1]
 
 
-def test_a_cluster_that_does_not_answer_is_an_error_of_the_nodes_that_are_read(
-    kubectl: _Kubectl, tmp_path: Path
-) -> None:
+def test_where_the_cluster_does_not_answer_the_nodes_are_refused_and_judged(kubectl: _Kubectl, tmp_path: Path) -> None:
     kubectl.program.write_text("#!/bin/sh\necho 'The connection to the server was refused' >&2\nexit 1\n")
     settings = settings_from(_settings(kubectl=str(kubectl.program)))
     answers = (Answer[Node]("gpu-1", settings, GOOD, None), Answer[Node]("gpu-2", settings, None, "no route"))
-    first, second = with_cluster_nodes(tmp_path / "unread.py", answers)
-    (finding,) = contained_report(first).findings
-    assert finding.finding_class is FindingClass.ERROR
-    assert second == answers[1]
+    first, second = _with_nodes(tmp_path / "unread.py", answers)
+    finding, *others = contained_report(first).findings
+    assert (finding.finding_class, finding.code) == (FindingClass.UNSUPPORTED, "preflight.cordon-not-known") and others
+    plan = _of(first)
+    assert isinstance(plan, Plan) and [each.code for each in plan.refusals] == ["preflight.cordon-not-known"]
+    assert second.reading is None and second.reason == "no route"
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from gpunode.base.findings import FindingClass
 from gpunode.base.probe import shell_text
 from gpunode.components.containerd.drop_in import PATH as DROP_IN
 from gpunode.components.driver.sides import desired
-from gpunode.components.driver.target import packages_target
 from gpunode.components.mig.boot import RECORD, UNIT
 from gpunode.components.mps.daemon import FOLDER as MPS
 from gpunode.components.toolkit.specification import OWN_SPECIFICATION as CDI
@@ -114,7 +113,6 @@ def test_a_change_that_was_cut_off_is_a_finding_and_a_step_of_the_plan() -> None
     assert not step.pending and unnamed(step.action, "containerd", "mig") == []
 
 
-OFF = {"enabled": False}
 DRIVER = {"version": "580.105.08"}
 RUNFILE = {"source": "runfile", "runfile_sha256": "a" * 64}
 
@@ -124,7 +122,6 @@ RUNFILE = {"source": "runfile", "runfile_sha256": "a" * 64}
     [
         ("driver", {"driver": DRIVER}),
         ("driver", {"driver": {**DRIVER, **RUNFILE, "migrate": True}}),
-        ("driver", {"driver": {"source": "absent"}, **dict.fromkeys(("cuda", "toolkit", "containerd"), OFF)}),
         ("cuda", {"cuda": {**RUNFILE, "version": "13.0", "release": "13.0.2"}}),
         ("containerd", {"driver": {"version": "580.95.05"}, "containerd": {"default_runtime": "runc"}}),
     ],
@@ -163,13 +160,14 @@ def test_the_target_that_failed_is_refused_by_plan_and_drift_until_it_is_retried
     [
         {"next_release": "6.1.0-99-amd64", "kernels": (Kernel("6.1.0-99-amd64", headers=True),)},
         {"secure_boot": True, "key_enrolled": False},
+        {"compiler": "12"},
     ],
 )
 def test_another_kernel_its_headers_or_a_key_are_a_new_try(changed: dict[str, Any]) -> None:
     settings = resolve_for_os(settings_from({"driver": DRIVER}), GOOD.operating_system)
 
     def target(boot: Boot) -> str:
-        return packages_target(desired(settings, GOOD.operating_system, boot, GOOD.pci), boot, GOOD.operating_system)
+        return desired(settings, GOOD.operating_system, boot, GOOD.pci).target(boot, GOOD.driver)
 
     assert target(replace(GOOD.boot, **changed)) != target(GOOD.boot) == target(replace(GOOD.boot, running="x"))
 

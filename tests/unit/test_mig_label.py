@@ -15,14 +15,14 @@ from pyinfra.context import ctx_host
 
 import gpunode.deploys.component
 import gpunode.fleet.cluster
-from gpunode.base.findings import FindingClass
+from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.probe import Announced
 from gpunode.base.reading import Unknown
 from gpunode.base.run_context import ANNOUNCING
 from gpunode.cli.plan import _of
 from gpunode.components.mig.boot import MigBoot
 from gpunode.facts.node import Machine as MachineFact
-from gpunode.fleet.cluster import with_cluster_nodes
+from gpunode.fleet.cluster import cluster_nodes, with_cluster_nodes
 from gpunode.fleet.drift import contained_report
 from gpunode.fleet.nodes import Answer
 from gpunode.kubernetes.mig_label import by_label
@@ -93,6 +93,18 @@ def kubectl(tmp_path: Path) -> Kubectl:
     return Kubectl(tmp_path)
 
 
+def _with_nodes(inventory: Path, answers: tuple[Answer[Node], ...]) -> list[Answer[Node]]:
+    nodes = cluster_nodes(inventory, [each.settings for each in answers])
+    assert nodes is not None
+    return with_cluster_nodes(answers, nodes)
+
+
+def _apart(findings: tuple[Finding, ...]) -> tuple[list[Finding], list[Finding]]:
+    """Return the findings that are not as desired, and the others."""
+    bad = [item for item in findings if item.finding_class is not FindingClass.OK]
+    return bad, [item for item in findings if item not in bad]
+
+
 def test_a_label_that_names_no_configuration_of_the_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mig.yaml").write_text("version: v1\nmig-configs:\n  half:\n  - {devices: all, mig-enabled: false}\n")
     file = {"file": str(tmp_path / "mig.yaml")}
@@ -157,27 +169,30 @@ def test_what_the_cluster_said_is_known_where_operations_are_announced_and_is_no
     assert seen == ["all-balanced"] and kubectl.asked == [ASKED]
 
 
-@pytest.mark.parametrize(
-    ("way", "named"), [("silent", "kubectl get nodes"), ("no nodes", "nodes"), ("not there", "node gpu-1")]
-)
-def test_a_run_is_refused_with_the_reason_where_the_cluster_does_not_tell(
-    kubectl: Kubectl, patched: Any, way: str, named: str
+def test_a_run_refuses_a_node_that_the_cluster_does_not_have(kubectl: Kubectl, patched: Any) -> None:
+    kubectl.prints()
+    patched.refused = True
+    (reason,) = patched("gpu-1", kubectl.data(), _Run())
+    assert reason.code == "preflight.label-of-no-node"
+
+
+@pytest.mark.parametrize("way", ["silent", "no nodes"])
+def test_a_run_goes_on_without_the_label_where_the_cluster_does_not_answer(
+    kubectl: Kubectl, patched: Any, way: str
 ) -> None:
     kubectl.prints()
     if way == "silent":
         kubectl.fails()
-    elif way == "no nodes":
+    else:
         kubectl.answer.write_text("{}")
-    patched.refused = True
-    (reason,) = patched("gpu-1", kubectl.data(), _Run())
-    assert str(reason).startswith("mig: ") and unnamed(str(reason), named) == []
+    assert patched("gpu-1", kubectl.data(), _Run()).mig.config is None
 
 
 def test_drift_and_plan_judge_by_the_label(kubectl: Kubectl, tmp_path: Path) -> None:
     kubectl.prints(**{"gpu-1": "all-balanced", "gpu-2": "nonsense"})
     settings = settings_from(kubectl.data())
     answers = tuple(Answer[Node](name, settings, GOOD, None) for name in ("gpu-1", "gpu-2", "gpu-3"))
-    first, second, third = with_cluster_nodes(tmp_path / "unread.py", answers)
+    first, second, third = _with_nodes(tmp_path / "unread.py", answers)
     assert kubectl.asked == [ASKED]
     assert first.settings.mig.config == "all-balanced" and first.refusal is None
     for each, said in ((second, "'nonsense'"), (third, "no node gpu-3")):
@@ -189,14 +204,18 @@ def test_drift_and_plan_judge_by_the_label(kubectl: Kubectl, tmp_path: Path) -> 
         assert isinstance(plan, Plan) and plan.verdict == "refused" and said in plan.refusals[0].reason
 
 
-def test_drift_and_plan_call_a_cluster_that_does_not_answer_an_error(kubectl: Kubectl, tmp_path: Path) -> None:
+def test_of_a_node_whose_cluster_does_not_answer_mig_alone_is_not_known(kubectl: Kubectl, tmp_path: Path) -> None:
     kubectl.fails()
     settings = settings_from(kubectl.data())
     answers = (Answer[Node]("gpu-1", settings, GOOD, None), Answer[Node]("gpu-2", settings, None, "no route"))
-    first, second = with_cluster_nodes(tmp_path / "unread.py", answers)
-    (finding,) = contained_report(first).findings
-    assert finding.finding_class is FindingClass.ERROR and finding.cause and finding.cause in str(_of(first))
-    assert second == answers[1]
+    first, second = _with_nodes(tmp_path / "unread.py", answers)
+    unknown, others = _apart(contained_report(first).findings)
+    assert [item.code for item in unknown] == ["mig.mig-configuration"]
+    assert {item.component for item in others} > {"driver", "containerd"}
+    plan = _of(first)
+    assert isinstance(plan, Plan) and plan.verdict == "not known" and plan.is_negative
+    assert [step.code for step in plan.steps] == ["mig.mig-configuration"]
+    assert second == replace(answers[1], no_cluster=True)
 
 
 def test_the_cluster_is_asked_by_its_control_plane_host_where_that_runs_kubectl(
@@ -207,7 +226,7 @@ def test_the_cluster_is_asked_by_its_control_plane_host_where_that_runs_kubectl(
     inventory.write_text('nodes = ["@local"]\n')
     # pyinfra's own connector to this machine stands for a control-plane host: it is one of the inventory then.
     monkeypatch.setattr(gpunode.fleet.cluster, "LOCAL", "elsewhere")
-    (found,) = with_cluster_nodes(inventory, (Answer("gpu-1", settings_from(kubectl.data()), GOOD, None),))
+    (found,) = _with_nodes(inventory, (Answer("gpu-1", settings_from(kubectl.data()), GOOD, None),))
     assert found.settings.mig.config == "all-balanced" and kubectl.asked == [ASKED]
 
 

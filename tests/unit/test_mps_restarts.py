@@ -26,7 +26,18 @@ from gpunode.operations import verify_cluster
 from gpunode.settings import settings_from
 from tests.support.messages import unnamed
 from tests.support.mps_clients import gpu_pod
-from tests.support.mps_restarts import CLUSTER, NODES, READING, RELEASE, SET, _settings, cluster, installed, told
+from tests.support.mps_restarts import (
+    CLUSTER,
+    NODES,
+    READING,
+    RELEASE,
+    SET,
+    Told,
+    _settings,
+    cluster,
+    installed,
+    told,
+)
 from tests.support.simulated_cluster import SimulatedCluster
 from tests.support.simulated_host import Host
 
@@ -42,7 +53,8 @@ def test_a_restart_that_may_be_is_in_the_plan_of_its_node_and_drift_says_whom_it
     (step,) = found.plans["gpu-1"].steps
     assert unnamed(step.action, "gpu-1", "team/training") == []
     assert (step.disruption, step.pending, step.drains) == (Disruption.restart, False, True)
-    assert found.plans["gpu-1"].drains and found.plans["gpu-2"].steps == ()
+    assert found.plans["gpu-1"].drains and _rows(found, "gpu-2") == [f"label {CONFIG}"]
+    assert (found.cluster.verdict, [step.what for step in found.cluster.steps]) == ("can be done", [RELEASE])
     item = found.drift[CLUSTER][RELEASE]
     assert (item.finding_class, item.disruption) == (FindingClass.DRIFT, Disruption.restart)
     assert unnamed(item.cause, "team/training") == [] and not item.by_person
@@ -60,7 +72,7 @@ def test_what_the_settings_forbid_is_pending_in_plan_and_drift_down_to_what_foll
     # What the settings forbid fails no run, which leaves it pending.
     assert _exit_code(dict(found.plans)) is ExitCode.NEGATIVE
     assert {each.verdict for each in found.plans.values()} == {"waits"}
-    assert label.pending and unnamed(label.action, *named) == []
+    assert label.pending and unnamed(label.cause, *named) == []
     pending = {(host, item.what) for host, each in found.drift.items() for item in each.values() if _pending(item)}
     assert pending == {
         (CLUSTER, RELEASE),
@@ -72,6 +84,10 @@ def test_what_the_settings_forbid_is_pending_in_plan_and_drift_down_to_what_foll
     assert found.drift["gpu-1"][THREADS].finding_class is FindingClass.OK
     assert unnamed(found.drift[CLUSTER][RELEASE].cause, *named) == []
     assert not any(item.by_person for each in found.drift.values() for item in each.values() if _pending(item))
+
+
+def _rows(found: Told, host: str) -> list[str | None]:
+    return [step.what for step in found.plans[host].steps]
 
 
 def _pending(item: Finding) -> bool:
@@ -86,7 +102,7 @@ def test_two_nodes_with_clients_are_drained_where_two_may_be_empty_and_else_the_
     cluster.write(objects={**cluster.state()["objects"], "pods": pods})
     bound = {"max_parallel": most}
     found = told({name: _settings(cluster, 8, drain=True, disruption=bound) for name in NODES})
-    steps = [step for each in found.plans.values() for step in each.steps]
+    steps = [step for each in found.plans.values() for step in each.steps if step.code is None]
     assert [step.pending for step in steps] == [most == 1] * 2 and [step.drains for step in steps] == [most == 2] * 2
     assert all((unnamed(step.action, "gpu-1, gpu-2") == []) is (most == 1) for step in steps)
     assert _pending(found.drift[CLUSTER][RELEASE]) is (most == 1)
@@ -97,7 +113,7 @@ def test_two_nodes_with_clients_are_drained_where_two_may_be_empty_and_else_the_
 def test_a_look_at_some_hosts_tells_that_the_others_are_in_the_way(cluster: SimulatedCluster) -> None:
     found = told({"gpu-1": _settings(cluster, 4), "gpu-2": _settings(cluster, 8)}, only=("gpu-2",))
     (step,) = found.plans["gpu-2"].steps
-    assert step.pending and unnamed(step.action, "gpu-1", "1 GPU pod") == []
+    assert step.pending and unnamed(step.cause, "gpu-1", "1 GPU pod") == []
     (refused,) = found.plans["gpu-2"].refusals
     assert unnamed(refused.reason, "gpu-1") == []
     assert _pending(found.drift[CLUSTER][RELEASE])
@@ -144,8 +160,8 @@ def test_a_label_alone_restarts_its_own_node_s_daemon(cluster: SimulatedCluster)
     hosts = {"gpu-1": _settings(cluster, 8), "gpu-2": _settings(cluster, 4)}
     installed(cluster, hosts["gpu-1"], hosts["gpu-2"])
     found = told(hosts)
-    (step,) = found.plans["gpu-1"].steps
-    assert unnamed(step.action, "gpu-1", "team/training") == []
+    step, label = found.plans["gpu-1"].steps
+    assert unnamed(step.action, "gpu-1", "team/training") == [] and label.what == f"label {CONFIG}"
     assert found.drift["gpu-1"][f"label {CONFIG}"].disruption is Disruption.restart
     assert found.drift[CLUSTER][RELEASE].finding_class is FindingClass.OK
 
@@ -160,7 +176,7 @@ def test_nothing_is_said_where_nobody_feels_it_and_pods_are_not_asked_for_where_
     assert found.drift[CLUSTER][RELEASE].finding_class is FindingClass.OK
     cluster.write(objects={**cluster.state()["objects"], "pods": []})
     found = told({"gpu-1": _settings(cluster, 4), "gpu-2": _settings(cluster, 8)})
-    assert all(each.steps == () for each in found.plans.values())
+    assert (_rows(found, "gpu-1"), _rows(found, "gpu-2")) == ([], [f"label {CONFIG}"])
     assert found.drift[CLUSTER][RELEASE].disruption is Disruption.nothing
 
 

@@ -154,7 +154,7 @@ def test_a_crash_is_a_message_and_a_document_where_json_is_asked_for(monkeypatch
 
 def test_a_crash_behind_the_document_prints_no_other() -> None:
     @click.command()
-    @output_option("", "", short=True)
+    @output_option("", "")
     @click.pass_context
     def command(context: click.Context) -> None:
         with documented(context, ()):

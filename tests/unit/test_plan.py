@@ -219,6 +219,16 @@ def test_recorded_facts_are_planned_by_the_inventory_s_settings(files: tuple[Pat
     assert _command("--facts", files[0], inventory, "--limit", "gpu-3").returncode == 64
 
 
+def test_no_cluster_is_asked_offline_and_that_is_not_known(tmp_path: Path) -> None:
+    facts, settings = tmp_path / "facts.json", tmp_path / "settings.yaml"
+    facts.write_text(json.dumps(facts_json({"gpu-1": BARE})))
+    settings.write_text("kubernetes: {enabled: true}\nmig: {config_from_label: true}\nsharing: {mig_strategy: mixed}\n")
+    done = _command("--facts", facts, "--settings", settings, "--json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["cluster"]["verdict"]) == (2, "not known")
+    assert [step["not_known"] for step in found["hosts"]["gpu-1"]["steps"] if step["component"] == "mig"] == [True]
+
+
 def test_wrong_input_is_refused_with_exit_code_3_and_wrong_usage_with_64(files: tuple[Path, Path]) -> None:
     facts, settings = files
     settings.write_text("driver: {branch: 580}\n")

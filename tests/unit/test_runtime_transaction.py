@@ -41,7 +41,8 @@ esac
 _CONTAINERD = '#!/bin/sh\n[ ! -e "$LAB/refuses" ] || exit 1\ngrep -v "^#" "$2"\n'
 # The plugin that does not come up with NVIDIA's runtime, where that is the fault.
 _CTR = """#!/bin/sh
-state=ok; if [ -e "$LAB/fails" ] && grep -q nvidia "$LAB/config.toml"; then state=error; fi
+state=ok; [ ! -e "$LAB/never" ] || state=error
+if [ -e "$LAB/fails" ] && grep -q nvidia "$LAB/config.toml"; then state=error; fi
 echo "io.containerd.grpc.v1 cri linux/amd64 $state"
 """
 # A clock that somebody sets by hours each time it is looked at, and a node that is five seconds older after each sleep.
@@ -185,6 +186,13 @@ def test_what_does_not_work_is_undone_and_the_daemon_runs_by_the_old_file(
     assert (done.returncode, lab.journal, lab.restarts) == (1, journal, restarts), done.stderr
     assert unnamed(done.stderr, *names) == [] and (fault != "ends" or "'error'" not in done.stderr)
     assert lab.config.read_text() == OLD and lab.noted == (lab.digest() if restarts else None)
+
+
+def test_the_target_is_not_blamed_where_the_daemon_does_not_work_by_its_old_file_either(lab: Lab) -> None:
+    (lab.folder / "never").touch()
+    done = lab.run(RIGHT)
+    assert (done.returncode, lab.journal, lab.restarts, lab.config.read_text()) == (1, "restored", 2, OLD)
+    assert unnamed(done.stderr, "containerd is DOWN", "the cause lies elsewhere") == []
 
 
 def test_a_change_that_must_not_restart_is_put_back_where_it_turns_out_to_take_a_restart(lab: Lab) -> None:

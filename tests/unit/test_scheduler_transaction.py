@@ -126,8 +126,8 @@ def test_the_scheduler_runs_by_its_new_configuration(lab: Lab) -> None:
     ("fault", "state", "said"),
     [
         ("broken", "failed", "no kind registered"),
-        ("silent", "failed", ""),
-        # A kubelet that reads another folder is not the target's fault.
+        # Neither the old scheduler's answer nor a kubelet that reads another folder is the target's fault.
+        ("silent", "restored", ""),
         ("deaf", "restored", "staticPodPath"),
     ],
 )

@@ -69,15 +69,10 @@ class Desired:
 
 @dataclass(frozen=True)
 class Install:
-    """Hold the release of a toolkit that a .run file installs, and the file's SHA-256."""
+    """Hold the release of a toolkit that a .run file installs, and the digest of what that is to reach."""
 
     release: str
-    sha256: str = ""
-
-    @property
-    def target(self) -> str:
-        """Return the digest of what is to be reached."""
-        return target_digest(self.release, self.sha256)
+    target: str = ""
 
 
 @dataclass(frozen=True)
@@ -124,7 +119,7 @@ def decide(desired: Desired, actual: CudaToolkits) -> Decision[Install | Link]:
     if missing:
         by_runfile = desired.source == "runfile"
         how = f" by its runfile ({desired.release})" if by_runfile else ""
-        change = Install(desired.release or "", desired.sha256) if by_runfile else None
+        change = Install(desired.release or "", target_digest(desired.sha256)) if by_runfile else None
         action = f"{'reinstall the packages of' if incomplete else 'install'} CUDA toolkit {version}{how}"
         steps.append(Step(action, (*missing, *brings), Disruption.nothing, change=change))
     if bad(link) and not brings:

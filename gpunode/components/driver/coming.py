@@ -21,8 +21,6 @@ from gpunode.packages.driver_packages.sources import leftovers
 from gpunode.packages.families.wording import headers_package, wording
 from gpunode.packages.installed_packages import satisfies
 from gpunode.settings.driver import DriverSettings
-from gpunode.system.boot import Boot
-from gpunode.system.operating_system import OperatingSystem
 
 
 def bring(
@@ -38,7 +36,9 @@ def bring(
     """
     settings, driver = desired.settings, actual.driver
     by_runfile = settings.source == "runfile"
-    if coming and (tools := ", ".join(tools_to_come(desired, actual.boot))):
+    needed = ("gcc", "make", "dkms") if settings.dkms else ("gcc", "make")
+    tools = ", ".join(tool for tool in needed if tool not in actual.boot.build_tools)
+    if by_runfile and coming and tools and settings.kernel_headers == "install":
         yield Step(f"install {tools}", (), Disruption.nothing, desired="what builds the module")
     other_way = tuple(item for item in coming if item.code == INSTALLED_BY.code)
     if other_way and (driver.packages if by_runfile else driver.runfile):
@@ -56,23 +56,13 @@ def bring(
             Disruption.nothing,
             packages=tuple(sorted(name if rule is None else f"{name} {rule}" for name, rule in names)),
         )
-    if headers := headers_to_come(desired, actual.boot, actual.system):
+    if headers := _headers(desired, actual):
         what = "headers of the kernel that boots next"
         yield Step(f"install {headers}", (), Disruption.nothing, actual="none", desired=what)
 
 
-def tools_to_come(desired: Desired, boot: Boot) -> tuple[str, ...]:
-    """Return the programs that a run installs to build the .run file's module."""
-    settings = desired.settings
-    if settings.source != "runfile" or settings.kernel_headers != "install":
-        return ()
-    needed = ("gcc", "make", "dkms") if settings.dkms else ("gcc", "make")
-    return tuple(tool for tool in needed if tool not in boot.build_tools)
-
-
-def headers_to_come(desired: Desired, boot: Boot, system: OperatingSystem) -> str | None:
-    """Return the package with the next kernel's headers that a run installs; None where it installs none."""
-    kernel, source = boot.next_kernel, desired.source
+def _headers(desired: Desired, actual: Actual) -> str | None:
+    kernel, source, system = actual.boot.next_kernel, desired.source, actual.system
     if kernel is None or kernel.headers or desired.settings.kernel_headers != "install":
         return None
     if source is None:

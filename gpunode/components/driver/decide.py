@@ -37,7 +37,6 @@ from gpunode.components.driver.next_boot import NEXT_BOOT, next_boot, nouveau_st
 from gpunode.components.driver.services import decide_peermem, fabric_steps, fresh_steps, service_steps, services
 from gpunode.components.driver.sides import Actual, Desired
 from gpunode.components.driver.state import DriverState, driver_finding
-from gpunode.components.driver.target import initramfs_target, removal_target, target
 from gpunode.packages.families.wording import wording
 from gpunode.settings.driver import DriverSettings
 from gpunode.system.health import health
@@ -97,8 +96,6 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         return Decision(tuple(replace(item, remedy=_REPAIR) for item in wrong))
     if settings.removes:
         removal = decide_removal(desired.allowed, driver)
-        removes = tuple(replace(step, target=removal_target(driver)) for step in removal.steps if driver.ways)
-        removal = replace(removal, steps=removes or removal.steps)
         return replace(removal, findings=_judged(settings, removal.findings, removal.steps))
     way, dkms = tuple(_installed_by(settings, driver)), tuple(_dkms(settings, driver))
     module, flavour = tuple(_module(desired, actual)), tuple(_flavour(desired, driver))
@@ -160,15 +157,16 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         *others,
     )
     steps: list[Step[Any]] = []
+    target = desired.target(actual.boot, driver)
     if settings.installs:
         after = bad(*answers, *_module_to_boot(boots))
         steps += bring(desired, actual, (*coming, *lacking) if coming else (), bad(*serving), after)
         steps += bring_back(desired, actual, () if coming else lacking)
         # Steps that settle nothing install headers and tools, by operations of their own.
-        steps = [replace(step, target=target(desired, actual)) if step.settles else step for step in steps]
+        steps = [replace(step, target=target) if step.settles else step for step in steps]
         steps += fabric_steps(serving, with_packages=bool(coming))
         steps += hold(settings, held, bool(coming or lacking))
-    steps += nouveau_steps(boots, initramfs_target(actual.boot))
+    steps += nouveau_steps(boots, actual.boot.new_images)
     if settings.installs:
         if coming and driver.module_version is None and actual.has_gpu:
             steps += fresh_steps(actual.pci)
@@ -179,7 +177,7 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     steps += peermem.steps
     if settings.installs and not coming:
         modules = bring_modules(desired, actual, bad(*_module_to_boot(boots)))
-        steps += (replace(step, target=target(desired, actual)) for step in modules)
+        steps += (replace(step, target=target) for step in modules)
     told = _judged(settings, findings, steps)
     return Decision((*told, *health(actual.health, actual.gpus, actual.pci)), tuple(steps))
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from gpunode.base.decision import target_digest
 from gpunode.base.disruption import Disruption
 from gpunode.base.tables import DriverSource
 from gpunode.components.driver.flavour import chosen_flavour
@@ -47,6 +48,19 @@ class Desired:
     def rule(self) -> str | None:
         """Return the version, else the branch; None where any will do."""
         return self.settings.version or self.settings.branch
+
+    def target(self, boot: Boot, driver: DriverState) -> str:
+        """Return the digest of what a change of the driver is to reach, with what decides whether that can work.
+
+        Another kernel, its headers, what builds the module, a GPU that nouveau gave up, or a key are a new try.
+        """
+        settings, kernel = self.settings, boot.next_kernel
+        lacks_headers = kernel is not None and not kernel.headers
+        lacking = (lacks_headers, boot.build_tools) if settings.kernel_headers != "install" else ()
+        unknown_key = bool(boot.secure_boot) and not boot.key_enrolled
+        asked = (self.rule, self.flavour, sorted(self.packages.items()), settings.runfile_sha256, settings.dkms)
+        node = (boot.next_release, boot.compiler, lacking, unknown_key, driver.nouveau_bound)
+        return target_digest(repr((asked, node)))
 
     def lacks(self, actual: DriverState) -> bool:
         """Say whether a package of the driver's is missing, by its name, so that a run brings it."""

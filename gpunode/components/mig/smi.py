@@ -91,20 +91,11 @@ def _holders(lines: list[str]) -> Iterator[Holder]:
         pid, user, device, group, program = (*line.split("\t", 4), *[""] * 5)[:5]
         if device not in devices:
             continue
-        uuid, instance = devices[device]
         parts = group.split("/")
-        units = [part for part in parts if part.endswith((".service", ".scope"))]
-        container = _CONTAINER.findall(parts[-1])
-        yield Holder(
-            uuid,
-            number(pid),
-            _NOT_PLAIN.sub("", program),
-            _NOT_PLAIN.sub("", user) or "nobody",
-            instance,
-            _NOT_PLAIN.sub("", units[-1]) if units else None,
-            container[-1][:12] if container else None,
-            "kubepods" in group,
-        )
+        units = [_NOT_PLAIN.sub("", part) for part in parts if part.endswith((".service", ".scope"))]
+        container = next((each[:12] for each in _CONTAINER.findall(parts[-1])), None)
+        names, (uuid, instance) = [_NOT_PLAIN.sub("", each) for each in (program, user)], devices[device]
+        yield Holder(uuid, number(pid), *names, instance, units[-1] if units else None, container, "kubepods" in group)
 
 
 def _trouble(lines: list[str], found: dict[str, str]) -> str | None:

@@ -1,6 +1,7 @@
 # Prints MIG's modes, of what gpunode/system/smi.sh asked; where MIG mode is on somewhere, instances and the GPUs' own
 # lists; where a GPU has MIG, who has GPUs or instances open: holder=PID USER DEVICE CGROUP PROGRAM, divided by tabs,
-# minor=UUID NUMBER of a GPU's device, and capability=FILE NUMBER of an instance's. Takes LISTS: lines KEY ARGUMENT... of what nvidia-smi is asked for then.
+# minor=UUID NUMBER of a GPU's device, and capability=FILE NUMBER of an instance's. Takes LISTS: lines KEY ARGUMENT...
+# of what nvidia-smi is asked for then.
 #
 # The lists are asked for one after the other: they must tell of one state. Each call has a limit of 15 seconds; after
 # one that hung, none is made. Where a GPU is lost, it is told which. $smi and $library are gpunode/system/smi.sh's.
@@ -38,7 +39,8 @@ held() {
   set -f; IFS=$NL
   for line in $holders; do
     folder=${line%%/fd*}; group=; program=
-    [ -r "$folder/comm" ] && read -r program < "$folder/comm" || continue
+    [ -r "$folder/comm" ] || continue
+    read -r program < "$folder/comm" || continue
     # It is gone before a run begins: a monitor, or another reading.
     [ "$program" != nvidia-smi ] || continue
     while IFS=: read -r number names path; do

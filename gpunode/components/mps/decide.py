@@ -103,12 +103,14 @@ class Desired:
     """Hold the daemons that a node is to have (none: what gpunode set up goes), and what a change may disturb.
 
     by_plugin: whether the device plugin's MPS daemon sets the compute mode
+    driver_comes: whether the run brings a driver before it comes to MPS, and the control program with it
     """
 
     daemons: tuple[Daemon, ...]
     settings: MpsSettings
     allowed: Disruption = Disruption.restart
     by_plugin: bool = False
+    driver_comes: bool = False
 
 
 def decide(desired: Desired, actual: Mps, gpus: Sequence[Gpu], mps_pids: Sequence[int] = ()) -> Decision[MpsChange]:
@@ -280,6 +282,12 @@ def _refusal(desired: Desired, actual: Mps, gpus: Sequence[Gpu]) -> str | None:
         return (
             f"{', '.join(theirs)} is not of gpunode's making, and would be written over; nothing was changed"
             f". Remedy: stop that service and remove it, or leave {setting} out"
+        )
+    if desired.daemons and actual.program is None and not desired.driver_comes:
+        return (
+            "mps: nvidia-cuda-mps-control is not installed; nothing was changed. Install it, or leave mps.enabled out: "
+            "it comes with the driver's packages of NVIDIA's repository and with its .run file, and is the package "
+            "nvidia-cuda-mps in Debian's archive"
         )
     reason = _no_room(desired, gpus)
     return None if reason is None else f"{reason}; nothing was changed"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gpunode.base.findings import Finding, FindingClass, NodeReport, finding_from, summary_from, worst
+from gpunode.base.findings import CLUSTER, Finding, FindingClass, NodeReport, finding_from, summary_from, worst
 from gpunode.base.host_names import folded
 from gpunode.base.messages import Scope, command_error, with_code
 from gpunode.fleet.access import errors
@@ -101,11 +101,15 @@ def plans(
     scheduler: Scheduler, inventory: Path, watch: Watch, *, limit: Collection[str] = ()
 ) -> dict[str, Plan | Finding]:
     """Return the plan of each host, or why there is none, as `gpunode plan` on a worker has it."""
-    return {
-        name: _plan(host, why)
-        for outcome in _outcomes(scheduler, inventory, ("plan", "--output", "json"), watch, limit, None)[1]
-        for name, host, why in _hosts(outcome)
-    }
+    outcomes = _outcomes(scheduler, inventory, ("plan", "--output", "json"), watch, limit, None)[1]
+    found = {name: _plan(host, why) for outcome in outcomes for name, host, why in _hosts(outcome)}
+    clusters = [plan_from(each) for outcome in outcomes if (each := (outcome.document or {}).get("cluster"))]
+    if clusters:
+        # Each part has seen the whole cluster, and its own nodes.
+        refusals = dict.fromkeys(item for each in clusters for item in each.refusals)
+        steps = dict.fromkeys(step for each in clusters for step in each.steps)
+        found[CLUSTER] = replace(clusters[0], refusals=tuple(refusals), steps=tuple(steps))
+    return found
 
 
 def _outcomes(

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
+from gpunode.base.findings import cluster_title
+from gpunode.base.messages import Scope
 from gpunode.fleet.page.view import (
     CAUTION,
     COSTS,
@@ -43,16 +46,19 @@ def view(document: Mapping[str, Any]) -> View:
     """Return what the page of a plan document shows."""
     call = call_of(document)
     hosts = tuple(_host(name, plan) for name, plan in document["hosts"].items())
+    shown, cluster = hosts, document.get("cluster")
+    if cluster is not None:
+        shown = (replace(_host(cluster_title(cluster["name"]), cluster), scope=Scope.CLUSTER), *hosts)
     verdicts = Counter(plan["verdict"] for plan in document["hosts"].values())
     done = f"{verdicts['can be done']:,} of {counted(len(hosts), 'host')} can be done"
     others = (f"{each}: {verdicts[each]:,}" for each in _OTHERS if verdicts[each])
     return View(
         "Plan",
         document.get("inventory"),
-        "; ".join((done, *others)) + ".",
+        "; ".join((done, *others, *(() if cluster is None else (f"the cluster: {cluster['verdict']}",)))) + ".",
         KINDS,
-        columns(hosts),
-        hosts,
+        columns(shown),
+        shown,
         document.get("gpunode"),
         document.get("at"),
         "A run, by host",

@@ -37,9 +37,14 @@ def report_text(
     """
     room = UNBOUND if show_all else columns
     reports = tuple(replace(each, findings=tuple(_pasted(item, call) for item in each.findings)) for each in reports)
-    parts = [
-        *(_without_run(reports, columns, room, call) if not quiet else ()),
-        *_entries(_grouped(reports, show_all), columns, room, style, show_all),
+    parts = []
+    if (bare := _without_run(reports)) and not quiet:
+        said = f"{folded_in_a_line(bare, room)}: no complete run recorded yet: `{call.of('apply')}`"
+        parts.append(fold(said, columns, "  "))
+    for found, remedy in _by_remedy(_grouped(reports, show_all), show_all):
+        parts += [_entry(item, _of(names, room), columns, style) for item, names in found]
+        parts += [fold(f"remedy of these {len(found)}: {printable(remedy)}", columns, "  ")] if remedy else []
+    parts += [
         *(_caution(item, _of(names, room), columns) for item, names in _cautions(() if quiet else reports)),
         *_lines(reports, columns, room, style, quiet),
     ]
@@ -50,36 +55,22 @@ def _pasted(item: Finding, call: Call) -> Finding:
     return replace(item, remedy=call.pasted(item.remedy)) if item.remedy else item
 
 
-def _without_run(reports: Iterable[NodeReport], columns: int, room: int, call: Call) -> Iterable[str]:
-    """Yield the line of the nodes that differ, can be judged, and have no record of a run."""
-    names = [
-        each.title
-        for each in reports
-        if each.summary is not None and each.summary.gpunode is None
-        if worst(each.findings) not in (FindingClass.OK, *_UNJUDGED)
-    ]
-    if names:
-        yield fold(
-            f"{folded_in_a_line(names, room)}: no complete run recorded yet: `{call.of('apply')}`", columns, "  "
-        )
+def _without_run(reports: Iterable[NodeReport]) -> list[str]:
+    """Return the nodes that differ, can be judged, and have no record of a run."""
+    bare = (each for each in reports if each.summary is not None and each.summary.gpunode is None)
+    return [each.title for each in bare if worst(each.findings) not in (FindingClass.OK, *_UNJUDGED)]
 
 
-def _entries(
-    grouped: Iterable[tuple[Finding, list[str]]],
-    columns: int,
-    room: int,
-    style: Callable[[FindingClass], str],
-    show_all: bool,
-) -> Iterable[str]:
+def _by_remedy(
+    grouped: Iterable[tuple[Finding, list[str]]], show_all: bool
+) -> Iterable[tuple[list[tuple[Finding, list[str]]], str | None]]:
+    """Yield the findings that have one remedy, and that; (one finding, None) where it has its own, or all is shown."""
     alike: dict[object, list[tuple[Finding, list[str]]]] = {}
-    for number, (item, names) in enumerate(grouped):
-        alike.setdefault(number if show_all or not item.remedy else item.remedy, []).append((item, names))
+    for item, names in grouped:
+        alike.setdefault(item if show_all else item.remedy or item, []).append((item, names))
     for found in alike.values():
-        shared = found[0][0].remedy if len(found) > 1 else None
-        for item, names in found:
-            yield _entry(replace(item, remedy=None) if shared else item, _of(names, room), columns, style)
-        if shared:
-            yield fold(f"remedy of these {len(found)}: {printable(shared)}", columns, "  ")
+        remedy = found[0][0].remedy if len(found) > 1 else None
+        yield [(replace(item, remedy=None), names) for item, names in found] if remedy else found, remedy
 
 
 def _grouped(reports: Iterable[NodeReport], show_all: bool) -> Iterable[tuple[Finding, list[str]]]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.findings import CLUSTER, Finding, FindingClass, cluster_title
 from gpunode.base.folding import UNBOUND, fold
 from gpunode.base.host_names import folded_in_a_line
 from gpunode.base.messages import with_code
@@ -35,7 +35,8 @@ def plan_text(
     for found, names, since in _alike(plans):
         if quiet and isinstance(found, Plan) and not found.is_negative:
             continue
-        who = folded_in_a_line(names, room)
+        cluster = found.cluster if isinstance(found, Plan) else None
+        who = folded_in_a_line(names, room) if cluster is None else cluster_title(cluster)
         told = _silent(who, found) if isinstance(found, Finding) else _lines(who, found, since)
         for line in told:
             # A folded line stands under the text of the first: behind `  3. `, or two columns in.
@@ -126,10 +127,18 @@ def _step(number: int, step: PlannedStep, since: str | None) -> str:
 
 
 def _totals(plans: Mapping[str, Plan | Finding]) -> str:
-    counts = verdicts(plans)
-    return f"{len(plans):,} nodes: " + ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
+    counts, cluster = verdicts(plans), plans.get(CLUSTER)
+    nodes = len(plans) - (cluster is not None)
+    said = f"{nodes:,} node{'' if nodes == 1 else 's'}: "
+    said += ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
+    return (
+        f"{said}; {cluster_title(cluster.cluster)}: {cluster.verdict}"
+        if isinstance(cluster, Plan) and cluster.cluster
+        else said
+    )
 
 
 def verdicts(plans: Mapping[str, Plan | Finding]) -> dict[str, int]:
     """Return verdict -> how many nodes have it; unreachable where there is none."""
-    return dict(Counter("unreachable" if isinstance(each, Finding) else each.verdict for each in plans.values()))
+    nodes = [each for name, each in plans.items() if name != CLUSTER]
+    return dict(Counter("unreachable" if isinstance(each, Finding) else each.verdict for each in nodes))

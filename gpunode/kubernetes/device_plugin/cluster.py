@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpunode.base.decision import Decision
-from gpunode.base.folding import in_one_line
 from gpunode.base.reading import ParseError, Unknown
 from gpunode.kubernetes import dcgm_exporter
 from gpunode.kubernetes.dcgm_exporter import Exporter, parse_exporters
@@ -45,14 +44,20 @@ class ClusterError(Exception):
 
 @dataclass(frozen=True)
 class Cluster:
-    """Ask and tell one cluster; every method raises ClusterError or ParseError."""
+    """Ask and tell one cluster; every method raises ClusterError or ParseError.
+
+    known: its nodes, where they were read a moment ago and nothing was changed since
+    """
 
     kubernetes: KubernetesSettings
     proxy: ProxySettings
     run: Run
+    known: Mapping[str, ClusterNode] | None = None
 
     def nodes(self) -> dict[str, ClusterNode]:
-        """Return every node by name, in one question."""
+        """Return every node by name, in one question; those that are known already, without any."""
+        if self.known is not None:
+            return dict(self.known)
         return parse_nodes(self.told("kubectl get nodes", listing(self.kubernetes)))
 
     def node(self, name: str) -> ClusterNode | None:
@@ -190,4 +195,4 @@ def nodes_or_unknown(cluster: Cluster) -> Mapping[str, ClusterNode] | Unknown:
     try:
         return cluster.nodes()
     except (ClusterError, ParseError) as error:
-        return Unknown(f"the cluster does not tell its nodes: {in_one_line(error)}")
+        return Unknown(str(error))

@@ -233,51 +233,35 @@ def pods_on(kubernetes: KubernetesSettings, node: str) -> tuple[str, ...]:
     return kubectl(kubernetes, "get", "pods", "--all-namespaces", *here, "--output", "json")
 
 
-def leaving(text: str, before: Mapping[str, str], after: Mapping[str, str]) -> frozenset[DaemonSet]:
+def leaving(text: str, before: Mapping[str, str], after: Mapping[str, str] | None) -> frozenset[DaemonSet]:
     """Return the DaemonSets that take a node with its labels `before`, and with those `after` no more.
 
-    + text: what `others.asking` printed
+    + text: what `others.asking` printed; after: None: whatever they do then
     """
-    return told(
-        text, "list of DaemonSets", lambda found: _taking(found["items"], before) - _taking(found["items"], after)
-    )
+    return told(text, "list of DaemonSets", lambda found: frozenset(_leaving(found["items"], before, after)))
 
 
-def _taking(items: Any, labels: Mapping[str, str]) -> frozenset[DaemonSet]:
-    return frozenset(
-        DaemonSet(str(item["metadata"]["namespace"]), str(item["metadata"]["name"]))
-        for item in items
-        if selected(item["spec"]["template"]["spec"], labels)
-    )
-
-
-def left(text: str, sets: Collection[DaemonSet]) -> tuple[str, ...]:
-    """Return the pods of these DaemonSets, as NAMESPACE/NAME; `text` is what `pods_on` printed."""
-    return told(text, "list of pods", lambda found: tuple(_left(found["items"], sets)))
-
-
-def _left(items: Any, sets: Collection[DaemonSet]) -> Iterator[str]:
+def _leaving(items: Any, before: Mapping[str, str], after: Mapping[str, str] | None) -> Iterator[DaemonSet]:
     for item in items:
-        metadata = item["metadata"]
-        for owner in metadata.get("ownerReferences") or []:
-            if owner["kind"] == "DaemonSet" and DaemonSet(metadata["namespace"], owner["name"]) in sets:
-                yield f"{metadata['namespace']}/{metadata['name']}"
+        pod = item["spec"]["template"]["spec"]
+        if selected(pod, before) and (after is None or not selected(pod, after)):
+            yield DaemonSet(str(item["metadata"]["namespace"]), str(item["metadata"]["name"]))
 
 
-def holding(sets: str, pods: str, labels: Mapping[str, str], containers: Collection[str]) -> frozenset[DaemonSet]:
-    """Return the DaemonSets that take a node with these labels and have one of the containers on it.
+def left(text: str, sets: Collection[DaemonSet], containers: Collection[str] = ("",)) -> tuple[str, ...]:
+    """Return the pods of these DaemonSets, as NAMESPACE/NAME; `text` is what `pods_on` printed.
 
-    + sets, pods: what `others.asking` and `pods_on` printed; containers: short IDs
+    + containers: how the ID of one of a pod's containers begins
     """
-    names = told(pods, "list of pods", lambda found: frozenset(_owners(found["items"], containers)))
-    return names & told(sets, "list of DaemonSets", lambda found: _taking(found["items"], labels))
+    return told(text, "list of pods", lambda found: tuple(_left(found["items"], sets, tuple(containers))))
 
 
-def _owners(items: Any, containers: Collection[str]) -> Iterator[DaemonSet]:
+def _left(items: Any, sets: Collection[DaemonSet], containers: tuple[str, ...]) -> Iterator[str]:
     for item in items:
-        status = item.get("status") or {}
-        ids = [str(each.get("containerID")).rpartition("/")[2] for each in status.get("containerStatuses") or []]
-        if any(each.startswith(tuple(containers)) for each in ids):
-            for owner in item["metadata"].get("ownerReferences") or []:
-                if owner["kind"] == "DaemonSet":
-                    yield DaemonSet(str(item["metadata"]["namespace"]), str(owner["name"]))
+        metadata, states = item["metadata"], (item.get("status") or {}).get("containerStatuses") or [{}]
+        ids = (str(each.get("containerID")).rpartition("/")[2] for each in states)
+        if any(each.startswith(containers) for each in ids):
+            owners = (each for each in metadata.get("ownerReferences") or [] if each["kind"] == "DaemonSet")
+            for owner in owners:
+                if DaemonSet(metadata["namespace"], owner["name"]) in sets:
+                    yield f"{metadata['namespace']}/{metadata['name']}"

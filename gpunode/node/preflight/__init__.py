@@ -23,6 +23,7 @@ from gpunode.node.preflight import (
     kubelet,
     mig,
     mps,
+    offered,
     platform,
     podman,
     rdma,
@@ -61,6 +62,7 @@ def refusals(settings: Settings, machine: Machine, today: date | None = None) ->
     found += driver.branch_change_refusals(settings, actual)
     found += driver.candidate_refusals(settings, system, dict(machine.candidates))
     found += archive.archive_refusals(settings, machine)
+    found += offered.offered_refusals(settings, machine)
     found += cuda.cuda_refusals(settings, gpus, desired)
     found += cuda.offered_refusals(settings, system)
     found += cuda.mixing_refusals(settings, system, machine.cuda)
@@ -94,6 +96,7 @@ def cautions(settings: Settings, machine: Machine, today: date | None = None) ->
         *driver.end_of_life(settings, desired, today),
         *driver.proprietary_cautions(settings, desired, machine.driver, today),
         *archive.archive_cautions(settings, machine),
+        *offered.offered_cautions(settings, machine),
         *cuda.cuda_cautions(settings, desired),
         *mig.mig_cautions(settings, machine.pci.gpus),
         *mps.mps_cautions(settings),

@@ -15,7 +15,7 @@ from gpunode.fleet.access import connection
 from gpunode.lab import access
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
-from tests.molecule.conftest import CHECKOUT, LAB, Run, command, converge, inventory_with
+from tests.molecule.conftest import CHECKOUT, LAB, Run, command, converge, inventory_with, out
 from tests.support.answering import answering, inventory, recorded
 
 WRONG: dict[str, dict[str, object]] = {
@@ -82,6 +82,31 @@ def test_a_key_with_the_wrong_fingerprint_is_refused_and_nothing_installed(
     assert installed(nodes[0]) == before
 
 
+# What Ubuntu's server images have, and a user's service that holds a library which an earlier upgrade replaced.
+AUTOMATIC = """
+set -e
+export NEEDRESTART_SUSPEND=1 DEBIAN_FRONTEND=noninteractive
+apt-get install -q -y --no-install-recommends needrestart
+mkdir -p /etc/needrestart/conf.d
+echo '$nrconf{restart} = q(a);' > /etc/needrestart/conf.d/50-auto.conf
+printf '%s\\n' '[Service]' 'ExecStart=/usr/bin/python3 -c "import ssl, time; time.sleep(1e5)"' \\
+  > /etc/systemd/system/users-job.service
+systemctl daemon-reload
+systemctl start users-job
+until grep -q libssl /proc/$(systemctl show -P MainPID users-job)/maps; do sleep 0.1; done
+apt-get install -q -y --reinstall libssl3
+needrestart -b -l -r l | grep -q users-job
+"""
+# The units that a plan names.
+_NAMED = ("containerd", "nvidia", "gpunode")
+
+
+def units(node: Node) -> set[str]:
+    """Return unit, time and invocation of the start of each active unit that no plan names."""
+    shown = out(node, "systemctl show --state=active -p Id,ActiveEnterTimestampMonotonic,InvocationID '*'")
+    return {each for each in shown.split("\n\n") if not each.partition("Id=")[2].startswith(_NAMED)}
+
+
 def test_the_good_node_converges_beside_a_refused_and_an_unreachable_one(
     tmp_path: Path, nodes: tuple[Node, ...]
 ) -> None:
@@ -92,9 +117,13 @@ def test_the_good_node_converges_beside_a_refused_and_an_unreachable_one(
         "gpu-3": {"ssh_port": 1, "ssh_connect_retries": 0},
     }
     before = installed(nodes[1])
+    out(nodes[0], AUTOMATIC)
+    started = units(nodes[0])
     run = converge(inventory=inventory_with(tmp_path, data))
     assert run.code == 1
     assert "Traceback" not in run.printed
+    assert "users-job.service" in str(started) and started <= units(nodes[0])
+    assert "node.outdated-services" in run.printed and "users-job.service" in run.printed
     assert run.payload["results"]["failed_hosts"] == ["gpu-2", "gpu-3"]
     assert run.operations("error") == {"Refuse this node": ["gpu-2"]}
     assert "CUDA 13.0 needs driver 580" in run.stderr
@@ -263,3 +292,17 @@ def test_of_a_hundred_hosts_two_down_one_hanging_and_one_with_a_broken_shell_are
     assert [item["cause"] for item in run.findings[hangs]] == ["no answer within 30 s"]
     # Connections are made before the clock of an answer runs.
     assert seconds < 60
+
+
+def test_neither_an_upgrade_nor_a_removal_restarts_a_service_of_others(tmp_path: Path, nodes: tuple[Node, ...]) -> None:
+    node = nodes[0]
+    started = units(node)
+    upgraded = inventory_with(tmp_path, {node.name: {"toolkit": {"version": "1.18.0"}}})
+    run = command("pyinfra", "-y", "--json", "--limit", node.name, upgraded, "deploys.toolkit.toolkit")
+    assert run.code == 0 and "Install NVIDIA container toolkit 1.18.0" in run.operations("success"), run.printed
+    out(node, "systemctl stop nvidia-persistenced; rmmod nvidia_uvm; rmmod nvidia")
+    off: dict[str, object] = {name: {"enabled": False} for name in ("cuda", "toolkit", "containerd")}
+    removed = inventory_with(tmp_path, {node.name: {**off, "driver": {"source": "absent"}}})
+    run = command("pyinfra", "-y", "--json", "--limit", node.name, removed, "deploys.driver.driver")
+    assert run.code == 0 and "Remove the NVIDIA driver" in run.operations("success"), run.printed
+    assert "users-job.service" in str(started) and started <= units(node)
