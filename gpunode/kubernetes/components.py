@@ -168,8 +168,8 @@ def _extender(whole: Whole) -> Deciding:
         yield (DEPLOYMENT, None), lambda: Decision((judge_extender(whole.view),))
 
 
-# In the order of a run, before and after the device plugin's release. The scheduler is a host's, and labels and pods are
-# a node's.
+# In the order of a run, before and after the device plugin's release. The scheduler is a host's; labels and pods are a
+# node's.
 BEFORE, AFTER = (_monitor, _namespaces, _operator, _runtime_class), (_other_releases, _objects, _extender)
 
 

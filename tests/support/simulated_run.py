@@ -43,7 +43,7 @@ from tests.support.docker_change import RIGHT
 from tests.support.recorded_node import RecordedNode
 
 # The deploy of a component -> the component, and the parts of a node that are as recorded after it.
-_DEPLOYS = {
+_DEPLOYS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Driver": ("driver", ("driver", "gpus", "boot")),
     "CUDA": ("cuda", ("cuda",)),
     "Container toolkit": ("toolkit", ("toolkit",)),
@@ -161,19 +161,19 @@ def ended(node: BrokenNode, data: dict[str, Any]) -> Ended:
     at_work: set[str] = set()
 
     def kept(connector: FakeConnector, command: StringCommand, *_: Any, **__: Any) -> tuple[bool, CommandOutput]:
-        deploy, _, name = (run_end._operation.of(connector.state) or "").partition(" | ")
+        deploy, name = (run_end._operation.of(connector.state) or "").partition(" | ")[::2]
         at_work.add(deploy)
-        component, parts = _DEPLOYS[deploy] if deploy in _DEPLOYS else ("", ())
+        component, parts = _DEPLOYS.get(deploy, ("", ()))
         if name.startswith("Trust the"):
             node.mend(("keyrings",))
         elif component not in left:
             node.mend(parts)
         return True, CommandOutput([])
 
-    def seen(*arguments: Any) -> tuple[Finding, ...]:
+    def seen(*arguments: Any, **more: Any) -> tuple[Finding, ...]:
         of = {
             item: (item.component, item.what) in settled and _deploy_of(item.component) in {*at_work, None}
-            for item in judge(*arguments)
+            for item in judge(*arguments, **more)
         }
         return tuple(replace(item, finding_class=FindingClass.OK) if done else item for item, done in of.items())
 
