@@ -88,7 +88,7 @@ def refuse_held(node_of: Settings | None, containers: Collection[str]) -> None:
         raise OperationRefused(
             f"mig: pods of DaemonSet {', '.join(map(str, stays))} hold GPUs of node {name}, and labels that are not "
             f"gpunode's keep them there ({NFD} of node feature discovery, for example); nothing was changed. "
-            f"Have the DaemonSet select the node by {PRESENT} as well, which gpunode takes off for the change (its own "
+            f"Remedy: have the DaemonSet select the node by {PRESENT} as well, which gpunode takes off for it (its own "
             f"release: device_plugin.values = {{'nodeSelector': {{'{PRESENT}': 'true'}}}}), and run again"
         )
 
