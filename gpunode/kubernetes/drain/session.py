@@ -68,7 +68,7 @@ class Session:
         if output.status != 0:
             raise DrainError(
                 f"the cluster does not tell of node {self.node}: {_words(output.err)}. Remedy: look at "
-                "kubernetes.kubeconfig and kubernetes.run_on; where there is no cluster yet, set kubernetes.drain = {'enabled': False}"
+                "kubernetes.kubeconfig and kubernetes.run_on; without a cluster, set kubernetes.drain.enabled = False"
             )
         try:
             return parse_cordon(output.out)
