@@ -128,13 +128,10 @@ def _service(actual: DriverState, name: str) -> Finding:
     found = "not installed" if service is None else state_of(service.active, service.enabled)
     # It needs the module that is on disk: what it lacks comes with the boot.
     waits = actual.reboot_pending and service is not None and service.enabled
-    good = found == RUNS or waits
-    if service is None or good or not (service.masked or service.failed):
-        return SERVICE.compared(found, RUNS, good, of=name)
     ended, masked = (text.format(unit=f"{name}.service") for text in MEND_SERVICE[1:])
-    if service.masked:
-        return by_hand(SERVICE.compared(found, RUNS, False, of=name), _MASKED, masked)
-    return SERVICE.compared(found, RUNS, False, of=name, cause=_ENDED, remedy=ended)
+    cause, remedy = (_ENDED, ended) if service is not None and service.failed else (None, None)
+    item = SERVICE.compared(found, RUNS, found == RUNS or waits, of=name, cause=cause, remedy=remedy)
+    return by_hand(item, _MASKED, masked) if service is not None and service.masked else item
 
 
 # It comes with the driver's other modules. It needs an interface for peers' memory, which the ib_core of MOFED and
