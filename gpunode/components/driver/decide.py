@@ -8,7 +8,7 @@ from typing import Any
 
 from gpunode.base import versions
 from gpunode.base.comparison import RUN, by_hand
-from gpunode.base.decision import Decision, Step, bad
+from gpunode.base.decision import Decision, Step, bad, behind
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.driver.coming import (
@@ -28,7 +28,9 @@ from gpunode.components.driver.loading import (
     MIXED,
     MODULE_ON_DISK,
     UVM,
+    Act,
     Loading,
+    blocked,
     decide_loading,
     decide_removal,
     gpus,
@@ -178,7 +180,16 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         modules = bring_modules(desired, actual, bad(*_module_to_boot(boots)))
         steps += (replace(step, target=target) for step in modules)
     told = _judged(settings, findings, steps)
-    return Decision((*told, *health(actual.health, actual.gpus, actual.pci)), tuple(steps))
+    obstacles = tuple(blocked(driver)) if actual.has_gpu and by_node else ()
+    decision = Decision((*told, *obstacles, *health(actual.health, actual.gpus, actual.pci)), tuple(steps))
+    no_gpu_left = len(driver.bound) >= len(actual.pci.gpus)
+    loads = driver.loaded_version is None and any(step.change is Act.LOAD for step in steps)
+    if not obstacles or not loads or not (driver.blockers or no_gpu_left):
+        return decision
+    # The packages come before that, and stay.
+    cause, remedy = str(obstacles[0].cause), str(obstacles[0].remedy)
+    stopped = behind(decision, cause, lambda step: step.change is Act.LOAD or step.action.startswith("run "), remedy)
+    return replace(stopped, refusal=f"driver: {cause}. Remedy: {remedy}")
 
 
 def _judged(desired: DriverSettings, findings: Iterable[Finding], steps: Iterable[Step[Any]]) -> tuple[Finding, ...]:
