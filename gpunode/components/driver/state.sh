@@ -122,12 +122,15 @@ done
 for bound in /sys/bus/pci/drivers/nouveau/*:*; do
   [ ! -e "$bound" ] || { echo nouveau=yes; break; }
 done
-for device in /sys/bus/pci/drivers/*/*:*:*; do
-  owner=${device%/*}; owner=${owner##*/}
-  case "$owner" in nvidia|nouveau) continue;; esac
-  [ -r "$device/class" ] || continue
+set --; gpus=
+for device in /sys/bus/pci/devices/*; do
+  [ -h "$device/driver" ] || continue
   read -r vendor < "$device/vendor"; read -r class < "$device/class"
-  case "$vendor $class" in '0x10de 0x03'*) echo "bound=${device##*/} $owner";; esac
+  case "$vendor $class" in '0x10de 0x03'*) set -- "$@" "$device/driver"; gpus="$gpus${device##*/} ";; esac
+done
+[ "$#" -eq 0 ] || for owner in $(readlink "$@"); do
+  case "$owner" in */nvidia|*/nouveau) ;; *) echo "bound=${gpus%% *} ${owner##*/}";; esac
+  gpus=${gpus#* }
 done
 set --
 for file in /etc/modprobe.d/*.conf /run/modprobe.d/*.conf /usr/lib/modprobe.d/*.conf /lib/modprobe.d/*.conf; do
