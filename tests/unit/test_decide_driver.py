@@ -329,7 +329,7 @@ def test_a_rollout_takes_no_node_for_what_no_run_mends(asked: str, parts: dict[s
 
 
 LINE = "/etc/modprobe.d/site.conf:2:alias nvidia off"
-VFIO = ((GOOD.pci.gpus[0].address, "vfio-pci"),)
+VFIO = f"vfio-pci has the GPU {GOOD.pci.gpus[0].address}"
 
 
 @pytest.mark.parametrize(
@@ -338,18 +338,20 @@ VFIO = ((GOOD.pci.gpus[0].address, "vfio-pci"),)
         ({"blockers": (LINE,), "loaded_version": None}, True, LINE),
         # Told before the boot; what is loaded works.
         ({"blockers": (LINE,)}, False, LINE),
-        ({"bound": VFIO, "loaded_version": None}, True, "vfio-pci"),
-        ({"bound": VFIO}, False, "vfio-pci"),
+        ({"blockers": (VFIO,), "loaded_version": None}, True, VFIO),
+        ({"blockers": (VFIO,)}, False, VFIO),
+        ({"blockers": (VFIO,), "loaded_version": None, "second": True}, False, VFIO),
     ],
 )
 def test_what_keeps_the_module_from_loading_is_named_and_stops_only_a_run_that_would_load_it(
     parts: dict[str, Any], refused: bool, said: str
 ) -> None:
-    node = replace(GOOD, driver=replace(GOOD.driver, **parts))
+    gpus = GOOD.pci.gpus * (2 if parts.pop("second", False) else 1)
+    node = replace(GOOD, driver=replace(GOOD.driver, **parts), pci=replace(GOOD.pci, gpus=gpus))
     decision = decisions(settings({"source": "cuda-repository"}, "reboot"), node)["driver"]
     assert (decision.refusal is not None) is refused and said in str(decision.refusal or said)
     (item,) = [item for item in decision.findings if item.code == BLOCKED.code]
-    assert item.by_person and said in str(item.cause) and item.remedy != BY_HAND
+    assert item.by_person and said in str(item.actual) and item.remedy != BY_HAND
     assert not refused or not any(step.waits is None and step.change is Act.LOAD for step in decision.steps)
 
 

@@ -23,6 +23,7 @@ from gpunode.components.driver.coming import (
     told_lost,
 )
 from gpunode.components.driver.loading import (
+    BLOCKED,
     INSTALLED_BY,
     MIGRATE,
     MIXED,
@@ -30,7 +31,6 @@ from gpunode.components.driver.loading import (
     UVM,
     Act,
     Loading,
-    blocked,
     decide_loading,
     decide_removal,
     gpus,
@@ -180,16 +180,24 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         modules = bring_modules(desired, actual, bad(*_module_to_boot(boots)))
         steps += (replace(step, target=target) for step in modules)
     told = _judged(settings, findings, steps)
-    obstacles = tuple(blocked(driver)) if actual.has_gpu and by_node else ()
-    decision = Decision((*told, *obstacles, *health(actual.health, actual.gpus, actual.pci)), tuple(steps))
-    no_gpu_left = len(driver.bound) >= len(actual.pci.gpus)
-    loads = driver.loaded_version is None and any(step.change is Act.LOAD for step in steps)
-    if not obstacles or not loads or not (driver.blockers or no_gpu_left):
+    decision = Decision((*told, *health(actual.health, actual.gpus, actual.pci)), tuple(steps))
+    return _unless_blocked(decision, actual) if actual.has_gpu and by_node else decision
+
+
+def _unless_blocked(decision: Decision[Any], actual: Actual) -> Decision[Any]:
+    """Return the decision with what keeps the module from GPUs; a run that would load it stops behind the packages."""
+    blockers = actual.driver.blockers
+    if not blockers:
         return decision
-    # The packages come before that, and stay.
-    cause, remedy = str(obstacles[0].cause), str(obstacles[0].remedy)
-    stopped = behind(decision, cause, lambda step: step.change is Act.LOAD or step.action.startswith("run "), remedy)
-    return replace(stopped, refusal=f"driver: {cause}. Remedy: {remedy}")
+    item = replace(BLOCKED.compared("; ".join(blockers), "none", False), by_person=True)
+    # A line is for all GPUs, another driver for the one that it has.
+    for_all = blockers[-1].startswith("/") or len(blockers) >= len(actual.pci.gpus)
+    if actual.driver.loaded_version is None and for_all:
+        cause, remedy = f"{item.actual}: {item.cause}", str(item.remedy)
+        decision = behind(decision, cause, lambda step: step.change is Act.LOAD or step.action[:4] == "run ", remedy)
+        if any(step.change is Act.LOAD for step in decision.steps):
+            decision = replace(decision, refusal=f"driver: {cause}. Remedy: {remedy}")
+    return replace(decision, findings=(*decision.findings, item))
 
 
 def _judged(desired: DriverSettings, findings: Iterable[Finding], steps: Iterable[Step[Any]]) -> tuple[Finding, ...]:

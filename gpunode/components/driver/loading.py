@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gpunode.base import versions
@@ -65,15 +65,15 @@ UVM = driver_finding(
     causes=(_NO_UVM, _NO_UVM_DEVICE),
 )
 
-_BY_LINE, _BY_DRIVER = "{line} keeps nvidia from loading", "{owner} has the GPU {gpu}"
-_REMOVE_LINE = f"remove that line, and {RUN}"
-_GIVE_UP = "leave this GPU to {owner}, or keep {owner} from taking it, in modprobe.d and on the kernel's command line"
 BLOCKED = driver_finding(
     "module blocked",
     "A line of modprobe's configuration, or another driver, keeps NVIDIA's module from a GPU.",
     "No version of the driver helps. A module that is loaded now works until the next boot.",
-    causes=(_BY_LINE, _BY_DRIVER),
-    remedies=(_REMOVE_LINE, _GIVE_UP),
+    cause="it keeps nvidia from loading, or from a GPU",
+    remedies=(
+        "remove that line; keep that driver from the GPU, in modprobe.d and on the kernel's command line, and boot the "
+        "node; or leave the GPU to it",
+    ),
 )
 
 
@@ -109,17 +109,6 @@ def decide_loading(
     uvm = () if actual.reboot_pending or actual.loaded_version is None else (_uvm(actual),)
     steps = _steps(desired, actual, loaded, bad(*parameters), bad(*uvm), coming)
     return Decision((loaded, *parameters, *uvm), tuple(steps))
-
-
-def blocked(actual: DriverState) -> Iterator[Finding]:
-    """Yield what keeps any version of the module from a GPU."""
-    for line in actual.blockers[:1]:
-        cause = _BY_LINE.format(line=line)
-        yield replace(BLOCKED.compared(line, "none", False, cause=cause, remedy=_REMOVE_LINE), by_person=True)
-    for gpu, owner in actual.bound:
-        cause, remedy = _BY_DRIVER.format(owner=owner, gpu=gpu), _GIVE_UP.format(owner=owner)
-        item = BLOCKED.compared(owner, "nvidia", False, of=gpu, cause=cause, remedy=remedy)
-        yield replace(item, by_person=True)
 
 
 def step_of(decision: Decision[Act], act: Act) -> Step[Act] | None:

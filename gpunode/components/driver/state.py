@@ -45,8 +45,8 @@ class DriverState(Reading):
     `pinned` are (name, version) of what gpunode keeps as it is by apt or dnf, whether it is still there or not.
     `unproven`: the last change of packages has not been followed by a load of its module yet.
     `nouveau_bound`: nouveau has GPUs, and gives them up at a boot alone; loaded without any, it is in nobody's way.
-    `blockers` are FILE:LINE:TEXT of modprobe's configuration that keep nvidia from loading, `bound` (GPU, driver) where
-    another driver than nvidia and nouveau has a GPU.
+    `blockers` say what keeps nvidia from GPUs: FILE:LINE:TEXT of modprobe's configuration, or which driver has which
+    GPU (nouveau apart).
     `services` are those of fabric manager and the persistence daemon whose units are installed.
     `waits_for_kernel`: only this kernel, which boots next, has a module, and it is its version that is told.
     `booted_for`: what gpunode last booted the node for, of which no run has seen yet whether it helped.
@@ -88,7 +88,6 @@ class DriverState(Reading):
     loader_unknown: bool = False
     session_libraries: tuple[tuple[str, str], ...] = ()
     blockers: tuple[str, ...] = ()
-    bound: tuple[tuple[str, str], ...] = ()
 
     @property
     def module_flavour(self) -> str | None:
@@ -270,5 +269,4 @@ def parse_driver(lines: list[str]) -> DriverState:
         loader_unknown=found.get("loader") == "unknown",
         session_libraries=tuple((origin, file) for origin, _, file in session),
         blockers=tuple(repeated(lines, "blocker")),
-        bound=tuple((gpu, owner) for gpu, _, owner in (line.partition(" ") for line in repeated(lines, "bound"))),
     )

@@ -129,7 +129,7 @@ for device in /sys/bus/pci/devices/*; do
   case "$vendor $class" in '0x10de 0x03'*) set -- "$@" "$device/driver"; gpus="$gpus${device##*/} ";; esac
 done
 [ "$#" -eq 0 ] || for owner in $(readlink "$@"); do
-  case "$owner" in */nvidia|*/nouveau) ;; *) echo "bound=${gpus%% *} ${owner##*/}";; esac
+  case "$owner" in */nvidia|*/nouveau) ;; *) echo "blocker=${owner##*/} has the GPU ${gpus%% *}";; esac
   gpus=${gpus#* }
 done
 set --
