@@ -12,7 +12,7 @@ import os
 import shlex
 import socket
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyinfra import host
@@ -25,7 +25,7 @@ from gpunode.operations.failure import OperationRefused, require
 from gpunode.operations.keeping import KEEPING
 from gpunode.operations.phase import is_image
 from gpunode.operations.script import STANDARD_INPUT, command_with_input, script, script_command
-from gpunode.system.transaction import FailedChange, Journal
+from gpunode.system.transaction import Journal
 
 
 @dataclass(frozen=True)
@@ -124,14 +124,12 @@ def refuse_failed(transaction: Transaction, target: str, version: str | None = N
 
     version: as in Journal.failed_at
     """
-    journal, name = _journal(transaction.name), transaction.name
+    journal = replace(_journal(transaction.name), name=transaction.name)
     if not journal.failed_at(target, version):
         return
-    record = FailedChange(name, target, journal.reason, journal.version)
-    if RETRIES.of(host):
-        host.log(f"{name}: {record.cause}; it is tried again")
-        return
-    raise OperationRefused(record.refusal)
+    if not RETRIES.of(host):
+        raise OperationRefused(journal.refusal)
+    host.log(f"{journal.name}: {journal.cause}; it is tried again")
 
 
 def _journal(name: str) -> Journal:

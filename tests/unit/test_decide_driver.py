@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyinfra.context import ctx_host
 
+from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.findings import Finding, FindingClass, NodeReport
-from gpunode.components.driver.loading import Act, step_of
+from gpunode.components.driver.loading import BLOCKED, Act, step_of
 from gpunode.components.driver.services import FORMER, MODULE
 from gpunode.components.driver.state import DriverState, Service
 from gpunode.facts.boot import Boot as BootFact
@@ -325,6 +326,33 @@ def test_a_rollout_takes_no_node_for_what_no_run_mends(asked: str, parts: dict[s
     left = left_out(report, everyone=False)
     assert (left is None) is (what is None)
     assert left is None or f"driver: {what}" in left.reason
+
+
+LINE = "/etc/modprobe.d/site.conf:2:alias nvidia off"
+VFIO = f"vfio-pci has the GPU {GOOD.pci.gpus[0].address}"
+
+
+@pytest.mark.parametrize(
+    ("parts", "refused", "said"),
+    [
+        ({"blockers": (LINE,), "loaded_version": None}, True, LINE),
+        # Told before the boot; what is loaded works.
+        ({"blockers": (LINE,)}, False, LINE),
+        ({"blockers": (VFIO,), "loaded_version": None}, True, VFIO),
+        ({"blockers": (VFIO,)}, False, VFIO),
+        ({"blockers": (VFIO,), "loaded_version": None, "second": True}, False, VFIO),
+    ],
+)
+def test_what_keeps_the_module_from_loading_is_named_and_stops_only_a_run_that_would_load_it(
+    parts: dict[str, Any], refused: bool, said: str
+) -> None:
+    gpus = GOOD.pci.gpus * (2 if parts.pop("second", False) else 1)
+    node = replace(GOOD, driver=replace(GOOD.driver, **parts), pci=replace(GOOD.pci, gpus=gpus))
+    decision = decisions(settings({"source": "cuda-repository"}, "reboot"), node)["driver"]
+    assert (decision.refusal is not None) is refused and said in str(decision.refusal or said)
+    (item,) = [item for item in decision.findings if item.code == BLOCKED.code]
+    assert item.by_person and said in str(item.actual) and item.remedy != BY_HAND
+    assert not refused or not any(step.waits is None and step.change is Act.LOAD for step in decision.steps)
 
 
 @pytest.mark.parametrize(

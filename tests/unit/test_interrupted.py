@@ -34,7 +34,7 @@ from gpunode.packages.families.zypper import LOCKS
 from gpunode.settings import settings_from
 from gpunode.system.applied import PATH as APPLIED
 from gpunode.system.boot import Boot, Kernel
-from gpunode.system.transaction import FAILED, FOLDER, FailedChange, Interrupted, Journal, decide, parse_interrupted
+from gpunode.system.transaction import FAILED, FOLDER, Interrupted, Journal, decide, parse_interrupted
 from tests.support.messages import unnamed
 from tests.support.simulated_host import Host, commands
 from tests.support.verify import GOOD
@@ -84,7 +84,7 @@ def test_a_journal_that_began_counts_unless_somebody_is_at_work_on_it(tmp_path: 
     journal = '{"schema": 1, "state": "%s", "target": "x", "reason": ""}\n'
     for name, state in (("containerd", "done"), ("mig", "failed"), ("driver", "restored")):
         (folder / f"{name}.json").write_text(journal % state)
-    failed = (FailedChange("mig", "x"),)
+    failed = (Journal("failed", "x", None, False),)
     assert read(tmp_path, {}) == Interrupted(failed=failed)
     # No program is started where nothing was interrupted.
     assert not (tmp_path / "asked").exists()
@@ -134,7 +134,7 @@ def test_the_target_that_failed_is_refused_by_plan_and_drift_until_it_is_retried
     good = replace(GOOD, driver=replace(GOOD.driver, packages=(("nvidia-open", "580.95.05-1"),)))
     steps = decisions(settings, good)[component].steps
     (target,) = {target for step in steps if (target := step.target or getattr(step.change, "target", None))}
-    failed = (FailedChange("x", "other"), FailedChange("t", target, "why"))
+    failed = (Journal("failed", "other", None, False), Journal("failed", target, "why", False, name="t"))
     node = replace(good, interrupted=Interrupted(failed=failed))
     decision = decisions(settings, node)[component]
     assert decision.refusal is not None

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpunode.base import versions
 from gpunode.base.comparison import RUN, by_hand
-from gpunode.base.decision import Decision, Step, bad
+from gpunode.base.decision import Decision, Step, bad, behind
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.driver.coming import (
@@ -23,11 +23,13 @@ from gpunode.components.driver.coming import (
     told_lost,
 )
 from gpunode.components.driver.loading import (
+    BLOCKED,
     INSTALLED_BY,
     MIGRATE,
     MIXED,
     MODULE_ON_DISK,
     UVM,
+    Act,
     Loading,
     decide_loading,
     decide_removal,
@@ -186,7 +188,24 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         # The node is booted after its services were started.
         steps = [replace(step, waits=refusal) if step.disruption is Disruption.reboot else step for step in steps]
         steps.sort(key=lambda step: step.waits is not None)
-    return Decision((*told, *health(actual.health, actual.gpus, actual.pci)), tuple(steps), refusal)
+    decision = Decision((*told, *health(actual.health, actual.gpus, actual.pci)), tuple(steps), refusal)
+    return _unless_blocked(decision, actual) if actual.has_gpu and by_node else decision
+
+
+def _unless_blocked(decision: Decision[Any], actual: Actual) -> Decision[Any]:
+    """Return the decision with what keeps the module from GPUs; a run that would load it stops behind the packages."""
+    blockers = actual.driver.blockers
+    if not blockers:
+        return decision
+    item = replace(BLOCKED.compared("; ".join(blockers), "none", False), by_person=True)
+    # A line is for all GPUs, another driver for the one that it has.
+    for_all = blockers[-1].startswith("/") or len(blockers) >= len(actual.pci.gpus)
+    if actual.driver.loaded_version is None and for_all:
+        cause, remedy = f"{item.actual}: {item.cause}", str(item.remedy)
+        decision = behind(decision, cause, lambda step: step.change is Act.LOAD or step.action[:4] == "run ", remedy)
+        if any(step.change is Act.LOAD for step in decision.steps):
+            decision = replace(decision, refusal=f"driver: {cause}. Remedy: {remedy}")
+    return replace(decision, findings=(*decision.findings, item))
 
 
 def _judged(desired: DriverSettings, findings: Iterable[Finding], steps: Iterable[Step[Any]]) -> tuple[Finding, ...]:

@@ -47,6 +47,8 @@ class DriverState(Reading):
     `pinned` are (name, version) of what gpunode keeps as it is by apt or dnf, whether it is still there or not.
     `unproven`: the last change of packages has not been followed by a load of its module yet.
     `nouveau_bound`: nouveau has GPUs, and gives them up at a boot alone; loaded without any, it is in nobody's way.
+    `blockers` say what keeps nvidia from GPUs: FILE:LINE:TEXT of modprobe's configuration, or which driver has which
+    GPU (nouveau apart).
     `services` are those of fabric manager and the persistence daemon whose units are installed.
     `waits_for_kernel`: only this kernel, which boots next, has a module, and it is its version that is told.
     `booted_for`: what gpunode last booted the node for, of which no run has seen yet whether it helped.
@@ -89,6 +91,7 @@ class DriverState(Reading):
     loader_unknown: bool = False
     session_libraries: tuple[tuple[str, str], ...] = ()
     module_changed: float | None = None
+    blockers: tuple[str, ...] = ()
 
     @property
     def module_flavour(self) -> str | None:
@@ -271,4 +274,5 @@ def parse_driver(lines: list[str]) -> DriverState:
         loader_unknown=found.get("loader") == "unknown",
         session_libraries=tuple((origin, file) for origin, _, file in session),
         module_changed=float(found["changed"]) if found.get("changed", "").isdecimal() else None,
+        blockers=tuple(repeated(lines, "blocker")),
     )
