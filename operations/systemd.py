@@ -8,11 +8,15 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
+from gpunode.base.shell_file import script_file
 from gpunode.components.runtime import masked_refusal
 from gpunode.facts.system import Unit
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.phase import is_image
+from gpunode.operations.script import script_command
 from gpunode.system.unit import Unit as State
+
+_RUN = script_file("service_state", "service_run")
 
 
 @node_operation
@@ -49,10 +53,7 @@ def running(unit: str) -> Iterator[Any]:
     if is_image():
         yield StringCommand("systemctl", "enable", "--quiet", QuoteString(unit))
         return
-    # reset-failed: a unit that hit its start limit would refuse, whatever the cause that has been mended since.
-    yield StringCommand("systemctl", "reset-failed", QuoteString(unit), "2>/dev/null;", "systemctl", "daemon-reload")
-    for step in steps:
-        yield StringCommand("systemctl", QuoteString(step), QuoteString(unit))
+    yield script_command(_RUN, unit=unit, steps=" ".join(steps))
 
 
 def _refuse_masked(unit: str, present: State) -> None:

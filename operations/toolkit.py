@@ -28,7 +28,7 @@ from gpunode.operations.files import replace_command
 from gpunode.operations.script import script_command
 
 _GENERATE = script_file("cdi", "cdi_generate")
-_REFRESH = script_file("cdi", "cdi_refresh")
+_REFRESH = script_file("service_state", "cdi", "cdi_refresh")
 _LINK = script_file("device_links")
 
 

@@ -9,7 +9,6 @@ apply() {
   number=$(instance "$1")
   CUDA_MPS_PIPE_DIRECTORY=/run/nvidia-mps${number:+/$number} "$script" "$folder_of_settings/${number:-node}.settings"
 }
-said() { journalctl -u "$1" -n 8 --no-pager -o cat >&2 2>/dev/null || true; }
 
 save() {
   printf '%s\n' "$read" | while read -r path was; do [ -z "$path" ] || keep_file "$path" "$was" || exit 1; done
@@ -37,7 +36,7 @@ change() {
   for unit in $units; do systemctl is-enabled --quiet "$unit" 2>/dev/null || systemctl enable --quiet "$unit"; done
   for unit in $restart; do
     systemctl reset-failed "$unit" 2>/dev/null || true
-    systemctl restart "$unit" || { said "$unit"; reject "$unit does not start, or its settings are not taken"; }
+    systemctl restart "$unit" || { service_state "$unit"; reject "$unit does not start, or its settings are not taken"; }
   done
   for unit in $told; do apply "$unit" || reject "the daemon of $unit does not take its settings"; done
   for index in $modes; do

@@ -41,10 +41,14 @@ IMEX = driver_finding(
     "An IMEX daemon of another version ends when it starts, and GPUs of several machines share no memory.",
     cause="an IMEX of another version than the driver ends when it starts",
 )
+_ENDED = "systemd reports it as failed; its journal ends: {words}"
+_MEND = f"see `journalctl -u {{name}} -n 50` on the node, correct what it names, and {RUN}"
 SERVICE = driver_finding(
     "service",
     "A service that belongs to the driver is not in the state that the settings ask for.",
     "It is the persistence daemon, fabric manager or a similar service. It does not run although it is needed.",
+    causes=(_ENDED,),
+    remedies=(RUN, _MEND),
 )
 _STEPS: dict[str, str] = {
     FABRIC_MANAGER.code: "install fabric manager at the driver's version",
@@ -122,9 +126,11 @@ def state_of(active: bool, enabled: bool) -> str:
 def _service(actual: DriverState, name: str) -> Finding:
     service = actual.service(name)
     found = "not installed" if service is None else state_of(service.active, service.enabled)
+    ended = None if service is None else service.ended
     # It needs the module that is on disk: what it lacks comes with the boot.
     waits = actual.reboot_pending and service is not None and service.enabled
-    return SERVICE.compared(found, RUNS, found == RUNS or waits, of=name)
+    cause, remedy = (None, None) if ended is None else (_ENDED.format(words=ended), _MEND.format(name=name))
+    return SERVICE.compared(found, RUNS, found == RUNS or waits, of=name, cause=cause, remedy=remedy)
 
 
 # It comes with the driver's other modules. It needs an interface for peers' memory, which the ib_core of MOFED and

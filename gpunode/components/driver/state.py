@@ -24,11 +24,15 @@ _VERSION = re.compile(r"\b(\d{3}\.\d{2,3}(?:\.\d{2})?)\b")
 
 @dataclass(frozen=True)
 class Service(Reading):
-    """Hold how a service of the driver's is: whether it runs, and whether it starts at boot."""
+    """Hold how a service of the driver's is: whether it runs, and whether it starts at boot.
+
+    ended: the last lines of its journal, where it failed
+    """
 
     name: str
     active: bool
     enabled: bool
+    ended: str | None = None
 
 
 @dataclass(frozen=True)
@@ -231,11 +235,12 @@ def parse_driver(lines: list[str]) -> DriverState:
         elif brings_kernels(name):
             kernels.append(name)
     parameters = (line.partition(" ") for line in repeated(lines, "parameter"))
-    services = []
+    services, ended = [], dict(line.split(" ", 1) for line in repeated(lines, "ended"))
     for line in repeated(lines, "service"):
         name, _, states = line.partition(" ")
         active, _, enabled = states.partition(" ")
-        services.append(Service(name, active in ("active", "activating", "reloading"), starts_at_boot(enabled)))
+        runs, boots = active in ("active", "activating", "reloading"), starts_at_boot(enabled)
+        services.append(Service(name, runs, boots, ended.get(name)))
     return DriverState(
         packages=tuple(sorted(packages)),
         module_version=module_version,
