@@ -101,6 +101,7 @@ case "$1" in
   -W) shift 2; for each; do echo "$each=1.0-1"; done;;
 esac
 """
+_MARK = 'case "$1" in showhold) echo a;; *) echo "$*" > held;; esac'
 _RPM = r"""
 case "$*" in
   *FILENAMES*) printf '%s\n' 'a-1.0-1.x86_64 /gone/x' 'b-1.0-1.x86_64 /else/x';;
@@ -114,7 +115,7 @@ case "$1" in
 esac
 """
 FAMILY = {
-    "apt": ("apt_reinstall", {"dpkg-query": _DPKG}, "apt_get", "a:amd64=1.0-1"),
+    "apt": ("apt_reinstall", {"dpkg-query": _DPKG, "apt-mark": _MARK}, "apt_get", "a:amd64=1.0-1"),
     "rpm": ("rpm_owned", {"rpm": _RPM}, "again", "a-1.0-1.x86_64"),
     "zypper": ("zypper_reinstall", {"rpm": _RPM}, "zypp", "a=1.0-1"),
     "pacman": ("pacman_reinstall", {"pacman": _PACMAN}, "pacman_run", "a-1.0-1"),
@@ -133,3 +134,4 @@ def test_each_manager_installs_the_same_version_again(tmp_path: Path, family: st
     assert done.returncode == 0, done.stderr
     assert [line.split()[1] for line in (tmp_path / "owned").read_text().splitlines()] == ["/gone/x"]
     assert (tmp_path / "asked").read_text().split()[-1] == named
+    assert family != "apt" or (tmp_path / "held").read_text() == "hold a\n"

@@ -19,6 +19,7 @@ from gpunode.components.driver.coming import (
     hold,
     installs_nothing,
     libraries,
+    lost_files,
     packages,
     told_lost,
 )
@@ -106,8 +107,11 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         (gpus(len(actual.pci.gpus), actual.gpus),) if actual.has_gpu and not driver.reboot_pending else ()
     )
     coming = (*bad(*way), *another, *lost, *bad(*dkms)) if settings.installs else ()
+    again: tuple[Finding, ...] = ()
     if coming and coming == lost and installs_nothing(desired, actual):
-        coming, loaded = (), tuple(told_lost(each, desired, actual) if each in lost else each for each in loaded)
+        coming, again = (), tuple(item for item in lost if item.actual == "none" and lost_files(driver))
+        others_lost = [item for item in lost if item not in again]
+        loaded = tuple(told_lost(each, desired, actual) if each in others_lost else each for each in loaded)
     lacking = bad(*packages(desired, actual))
     if not coming and driver.loaded_version is not None and desired.lacks(driver):
         # What a GPU does not answer by may be the package that is missing.
@@ -159,6 +163,8 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     if settings.installs:
         after = bad(*answers, *_module_to_boot(boots))
         steps += bring(desired, actual, (*coming, *lacking) if coming else (), bad(*serving), after)
+        if again:
+            steps.append(Step("reinstall the driver's packages that lost libraries", again, Disruption.nothing))
         steps += bring_back(desired, actual, () if coming else lacking)
         steps += fabric_steps(serving, with_packages=bool(coming))
         steps += hold(settings, held, bool(coming or lacking))
