@@ -55,7 +55,7 @@ def test_installed_packages_are_reinstalled_and_others_installed(
             host,
             family="apt",
             desired={"containerd": None},
-            lost=lambda: ("/usr/bin/containerd",),
+            lost=("/usr/bin/containerd",),
         )
     assert word in command and command.endswith("gpunode /usr/bin/containerd" if installed else "gpunode containerd")
 
