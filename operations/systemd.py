@@ -14,7 +14,6 @@ from gpunode.facts.system import Unit
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.phase import is_image
 from gpunode.operations.script import script_command
-from gpunode.system.unit import Unit as State
 
 _RUN = script_file("service_state", "service_run")
 
@@ -25,13 +24,7 @@ def at_boot(unit: str) -> Iterator[Any]:
 
     + unit: the unit's full name
     """
-    present = require(host.get_fact(Unit, unit=unit), unit)
-    if present.enabled:
-        host.noop(f"{unit} is enabled")
-        return
-    _refuse_masked(unit, present)
-    reload = () if is_image() else ("systemctl", "daemon-reload", "&&")
-    yield StringCommand(*reload, "systemctl", "enable", "--quiet", QuoteString(unit))
+    yield from _kept(unit, start=False)
 
 
 @node_operation
@@ -40,22 +33,22 @@ def running(unit: str) -> Iterator[Any]:
 
     + unit: the unit's full name, such as containerd.service
     """
+    yield from _kept(unit, start=not is_image())
+
+
+def _kept(unit: str, start: bool) -> Iterator[StringCommand]:
     present = require(host.get_fact(Unit, unit=unit), unit)
     steps = []
     if not present.enabled:
         steps.append("enable")
-    if not present.running and not is_image():
+    if start and not present.running:
         steps.append("start")
     if not steps:
-        host.noop(f"{unit} starts at boot" if is_image() else f"{unit} runs and starts at boot")
+        host.noop(f"{unit} runs and starts at boot" if start else f"{unit} starts at boot")
         return
-    _refuse_masked(unit, present)
+    if present.masked:
+        raise OperationRefused(masked_refusal(unit))
     if is_image():
         yield StringCommand("systemctl", "enable", "--quiet", QuoteString(unit))
         return
     yield script_command(_RUN, unit=unit, steps=" ".join(steps))
-
-
-def _refuse_masked(unit: str, present: State) -> None:
-    if present.masked:
-        raise OperationRefused(masked_refusal(unit))

@@ -110,8 +110,7 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     again: tuple[Finding, ...] = ()
     if coming and coming == lost and installs_nothing(desired, actual):
         coming, again = (), tuple(item for item in lost if item.actual == "none" and lost_files(driver))
-        others_lost = [item for item in lost if item not in again]
-        loaded = tuple(told_lost(each, desired, actual) if each in others_lost else each for each in loaded)
+        loaded = tuple(told_lost(each, desired, actual) if each in {*lost} - {*again} else each for each in loaded)
     lacking = bad(*packages(desired, actual))
     if not coming and driver.loaded_version is not None and desired.lacks(driver):
         # What a GPU does not answer by may be the package that is missing.
