@@ -20,8 +20,10 @@ from gpunode.components.driver.state import parse_driver
 from gpunode.facts.containerd import Containerd as ContainerdFact
 from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.node import Node as NodeFact
+from gpunode.facts.packages import OutdatedServices
 from gpunode.fleet import hooks, shared_readings
 from gpunode.operations.verify import verified
+from gpunode.packages import outdated_services
 from gpunode.settings.driver import DriverSettings
 from gpunode.system.pci import PciGpus
 from gpunode.system.service import ServiceState
@@ -130,7 +132,7 @@ def test_the_verdict_looks_again_at_what_this_run_started(
     changed: float, then: ServiceState, slept: list[float], told: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = [replace(GOOD, containerd=replace(GOOD.containerd, service=each)) for each in (YOUNG, then)]
-    host: Any = Reading({NodeFact: node})
+    host: Any = Reading({NodeFact: node, OutdatedServices: [outdated_services.OutdatedServices()]})
     waited: list[float] = []
     forgotten: list[Any] = []
     monkeypatch.setattr(hooks, "seconds_of_changes", lambda _: changed)
@@ -144,7 +146,7 @@ def test_the_verdict_looks_again_at_what_this_run_started(
 
 
 # SIMULATED: a unit that does not start, and what systemd and the journal have of it.
-_SYSTEMCTL = """
+_STOPPED_UNIT = """
 case "$*" in
   *InvocationID*) echo "InvocationID=$INVOCATION";;
   show*) printf '%s\\n' Result=exit-code ActiveState=failed SubState=failed;;
@@ -168,7 +170,7 @@ case "$*" in *_SYSTEMD_INVOCATION_ID=abc*) printf "$WORDS";; *) echo 'Failed to 
 def test_a_service_that_does_not_start_shows_its_state_and_its_last_words(
     tmp_path: Path, invocation: str, words: str, named: str
 ) -> None:
-    programs(tmp_path, {"systemctl": _SYSTEMCTL, "journalctl": _JOURNAL})
+    programs(tmp_path, {"systemctl": _STOPPED_UNIT, "journalctl": _JOURNAL})
     variables = {"unit": "x.service", "steps": "enable start", "INVOCATION": invocation, "WORDS": words}
     done = sh(tmp_path, f"set -eu\n{script_file('service_state', 'service_run')}", **variables)
     assert done.returncode == 1
