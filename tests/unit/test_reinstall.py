@@ -132,7 +132,7 @@ esac
 FAMILY = {
     "apt": ("apt_reinstall", {"dpkg-query": _DPKG, "apt-mark": _MARK}, "apt_get", "a:amd64=1.0-1"),
     "rpm": ("rpm_owned", {"rpm": _RPM}, "again", "a-1.0-1.x86_64"),
-    "zypper": ("zypper_reinstall", {"rpm": _RPM}, "zypp", "a=1.0-1"),
+    "zypper": ("zypper_reinstall", {"rpm": _RPM, "find": ":"}, "zypp", "a=1.0-1"),
     "pacman": ("pacman_reinstall", {"pacman": _PACMAN}, "pacman_run", "a-1.0-1"),
 }
 
