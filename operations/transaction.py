@@ -40,7 +40,8 @@ class Transaction:
     `afterwards`, which need not be there, is what has time once the change has ended for good: an interruption of it
     undoes nothing
 
-    They have the functions of placing.sh and keeping.sh in templates/scripts, by which `save` keeps the files that
+    They have `service_state`, and the functions of placing.sh and keeping.sh in templates/scripts, by which `save`
+    keeps the files that
     `change` writes and removes, and `restore` puts them back.
     """
 
@@ -49,6 +50,7 @@ class Transaction:
 
 
 _MECHANISM = script_file("transaction")
+SERVICE_STATE = script_file("service_state").strip()
 _RUN = script_file("transaction_unit") + STANDARD_INPUT + script_file("transaction_run")
 _UNDO = script_file("transaction_unit", "transaction_undo")
 _GIVE_UP = script_file("transaction_give_up")
@@ -65,6 +67,7 @@ def transaction_text(transaction: Transaction, target: str, variables: dict[str,
         [
             *(f"{name}={shlex.quote(value)}" for name, value in settings.items()),
             KEEPING,
+            SERVICE_STATE,
             "afterwards() { :; }",
             transaction.functions.strip(),
             _MECHANISM.strip(),

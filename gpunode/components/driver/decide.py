@@ -19,6 +19,7 @@ from gpunode.components.driver.coming import (
     hold,
     installs_nothing,
     libraries,
+    lost_files,
     packages,
     told_lost,
 )
@@ -110,8 +111,10 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         (gpus(len(actual.pci.gpus), actual.gpus),) if actual.has_gpu and not driver.reboot_pending else ()
     )
     coming = (*bad(*way), *another, *lost, *bad(*dkms)) if settings.installs else ()
+    again: tuple[Finding, ...] = ()
     if coming and coming == lost and installs_nothing(desired, actual):
-        coming, loaded = (), tuple(told_lost(each, desired, actual) if each in lost else each for each in loaded)
+        coming, again = (), tuple(item for item in lost if item.actual == "none" and lost_files(driver))
+        loaded = tuple(told_lost(each, desired, actual) if each in {*lost} - {*again} else each for each in loaded)
     lacking = bad(*packages(desired, actual))
     if not coming and driver.loaded_version is not None and desired.lacks(driver):
         # What a GPU does not answer by may be the package that is missing.
@@ -164,6 +167,8 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     if settings.installs:
         after = bad(*answers, *_module_to_boot(boots))
         steps += bring(desired, actual, (*coming, *lacking) if coming else (), bad(*serving), after)
+        if again:
+            steps.append(Step("reinstall the driver's packages that lost libraries", again, Disruption.nothing))
         steps += bring_back(desired, actual, () if coming else lacking)
         # Steps that settle nothing install headers and tools, by operations of their own.
         steps = [replace(step, target=target) if step.settles else step for step in steps]

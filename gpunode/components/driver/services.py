@@ -17,7 +17,7 @@ from gpunode.settings.driver import DriverSettings
 from gpunode.system.pci import PciGpus
 
 RUNS = "running, starts at boot"
-_ENDED, _MASKED = "it ended by itself, or does not start", "it is masked, which forbids to start it"
+_MASKED = "it is masked, which forbids to start it"
 
 FABRIC_MANAGER = driver_finding(
     "fabric manager",
@@ -43,6 +43,7 @@ IMEX = driver_finding(
     "An IMEX daemon of another version ends when it starts, and GPUs of several machines share no memory.",
     cause="an IMEX of another version than the driver ends when it starts",
 )
+_ENDED = "systemd reports it as failed; its journal ends: {words}"
 SERVICE = driver_finding(
     "service",
     "A service that belongs to the driver is not in the state that the settings ask for.",
@@ -125,13 +126,14 @@ def state_of(active: bool, enabled: bool) -> str:
 
 def _service(actual: DriverState, name: str) -> Finding:
     service = actual.service(name)
-    ended, unmasked = (text.format(unit=f"{name}.service") for text in MEND_SERVICE[1:])
+    mend, unmasked = (text.format(unit=f"{name}.service") for text in MEND_SERVICE[1:])
     if service is not None and service.masked:
         return by_hand(SERVICE.compared(MASKED, RUNS, False, of=name), _MASKED, unmasked)
     found = "not installed" if service is None else state_of(service.active, service.enabled)
+    ended = None if service is None else service.ended
     # It needs the module that is on disk: what it lacks comes with the boot.
     waits = actual.reboot_pending and service is not None and service.enabled
-    cause, remedy = (_ENDED, ended) if service is not None and service.failed else (None, None)
+    cause, remedy = (None, None) if ended is None else (_ENDED.format(words=ended), mend)
     return SERVICE.compared(found, RUNS, found == RUNS or waits, of=name, cause=cause, remedy=remedy)
 
 

@@ -24,12 +24,15 @@ _VERSION = re.compile(r"\b(\d{3}\.\d{2,3}(?:\.\d{2})?)\b")
 
 @dataclass(frozen=True)
 class Service(Reading):
-    """Hold how a service of the driver's is: whether it runs, starts at boot, ended by itself, or is masked."""
+    """Hold how a service of the driver's is: whether it runs, starts at boot, or is masked.
+
+    ended: the last lines of its journal, where it failed
+    """
 
     name: str
     active: bool
     enabled: bool
-    failed: bool = False
+    ended: str | None = None
     masked: bool = False
 
 
@@ -238,12 +241,13 @@ def parse_driver(lines: list[str]) -> DriverState:
         elif brings_kernels(name):
             kernels.append(name)
     parameters = (line.partition(" ") for line in repeated(lines, "parameter"))
-    services = []
+    services, ended = [], dict(line.split(" ", 1) for line in repeated(lines, "ended"))
     for line in repeated(lines, "service"):
         name, _, states = line.partition(" ")
         active, _, enabled = states.partition(" ")
-        runs = active in ("active", "activating", "reloading")
-        services.append(Service(name, runs, starts_at_boot(enabled), active == "failed", is_masked(enabled)))
+        runs, boots = active in ("active", "activating", "reloading"), starts_at_boot(enabled)
+        words = ended.get(name, "no line") if active == "failed" else None
+        services.append(Service(name, runs, boots, words, is_masked(enabled)))
     return DriverState(
         packages=tuple(sorted(packages)),
         module_version=module_version,

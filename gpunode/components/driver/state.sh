@@ -149,5 +149,7 @@ for service in $SERVICES; do
   [ -e "/lib/systemd/system/$service.service" ] || [ -e "/usr/lib/systemd/system/$service.service" ] || continue
   unit "$service.service"
   says ActiveState; active=$SAID
+  [ "$active" != failed ] ||
+    printed ended "$service $(timeout -k 2 10 journalctl -q -u "$service" -n 5 -o cat | paste -s -d '|' -)"
   says UnitFileState; echo "service=$service $active $SAID"
 done
