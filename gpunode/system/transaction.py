@@ -10,6 +10,7 @@ from gpunode.base.comparison import RUN, finding_message
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.document import newer
+from gpunode.base.messages import command_error
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError, Reading
 
@@ -17,6 +18,12 @@ FOLDER = "/var/lib/gpunode/transactions"
 # Of the journal, as templates/scripts/transaction.sh writes it.
 SCHEMA = 1
 STATES = ("began", "done", "restored", "failed")
+NODE_LOCKED = command_error(
+    "run.node-locked", "The lock of a node could not be taken.",
+    "One run at a time changes a node, from whichever controller and inventory. The message has who holds the lock, "
+    "since when (by the node's clock), and which process on the node holds it. Nothing was changed.",
+    remedy="wait until the other run has ended, and plan again; end that process where its controller is gone for good",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -102,15 +109,14 @@ class Interrupted(Reading):
     running: tuple[str, ...] = ()
     stale: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
-    pulls: bool = False
     newer: tuple[str, ...] = ()
 
 
 def parse_interrupted(lines: list[str]) -> Interrupted:
-    """Parse `interrupted=NAME`, `running=NAME`, `newer=NAME`, `stale=NAME` and `left=PATH` lines, and `pulls=yes`."""
+    """Parse `interrupted=NAME`, `running=NAME`, `newer=NAME`, `stale=NAME` and `left=PATH` lines."""
     keys = ("interrupted", "running", "stale", "left", "newer")
     names, running, stale, left, newer = (tuple(dict.fromkeys(repeated(lines, key))) for key in keys)
-    return Interrupted(names, running, stale, left, "yes" in repeated(lines, "pulls"), newer)
+    return Interrupted(names, running, stale, left, newer)
 
 
 def decide(actual: Interrupted, unasked: Collection[str] = ()) -> Decision[None]:

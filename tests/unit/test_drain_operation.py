@@ -13,6 +13,7 @@ from pyinfra.api import FunctionCommand
 
 from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.reading import Unknown
+from gpunode.base.run_context import WAVE
 from gpunode.components.containerd.decide import Desired
 from gpunode.components.crio.state import Crio
 from gpunode.components.docker.decide import Desired as DesiredDocker
@@ -30,7 +31,6 @@ from gpunode.facts.driver_packages import DriverOffers, DriverPackages, DriverSi
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig import MigBoot as MigBootFact
 from gpunode.facts.system import OperatingSystem
-from gpunode.kubernetes.drain import WAVE
 from gpunode.kubernetes.drain.commands import Drain as NodeDrain
 from gpunode.kubernetes.drain.commands import drain_of
 from gpunode.operations import containerd, docker, driver_packages, driver_removal, mig, reboot
