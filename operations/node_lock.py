@@ -71,10 +71,15 @@ def refusal() -> str | None:
     # What is not carried out yet changes nothing. Another connector's node, an image that is made, say, has one user.
     if not host.state.is_executing or not isinstance(host.connector, SSHConnector | LocalConnector):
         return None
-    held = _held.of(host)
-    if held is not None and (held.poll() is None if isinstance(held, subprocess.Popen) else not held[1].channel.closed):
-        return None
-    return _take(host)
+    return None if _is_held(host, _held.of(host)) else _take(host)
+
+
+def _is_held(host: Host, held: Any) -> bool:
+    if held is None or isinstance(held, subprocess.Popen):
+        return held is not None and held.poll() is None
+    channel, client = held[1].channel, host.connector.client  # type: ignore[attr-defined]
+    # A boot within the run ends one connection and begins another.
+    return not channel.closed and client is not None and channel.get_transport() is client.get_transport()
 
 
 def _take(host: Host) -> str | None:
