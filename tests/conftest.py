@@ -9,5 +9,3 @@ pytest.register_assert_rewrite("tests.support.cases")
 
 # Findings of tests belong to no history; tests of the history name their own.
 os.environ["GPUNODE_HISTORY"] = "none"
-# This machine is the node of runs of several tests at once; tests of the lock have files of their own.
-os.environ["GPUNODE_LOCKED"] = "1"
