@@ -7,10 +7,7 @@ journal, which the next run reads first.
 
 from __future__ import annotations
 
-import getpass
-import os
 import shlex
-import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +20,7 @@ from gpunode.base.shell_file import script_file
 from gpunode.facts.transaction import FOLDER, TransactionJournal
 from gpunode.operations.failure import OperationRefused, require
 from gpunode.operations.keeping import KEEPING
+from gpunode.operations.node_lock import runner
 from gpunode.operations.phase import is_image
 from gpunode.operations.script import STANDARD_INPUT, command_with_input, script, script_command
 from gpunode.system.transaction import Journal
@@ -82,22 +80,13 @@ def transaction_command(transaction: Transaction, target: str, **variables: str)
     """
     # By standard input: it holds a daemon's configuration, and that may hold registry credentials.
     run = script_command(
-        _RUN, folder=FOLDER, name=transaction.name, target=target, ended=ENDED, by=_runner(), image=_image()
+        _RUN, folder=FOLDER, name=transaction.name, target=target, ended=ENDED, by=runner(), image=_image()
     )
     return command_with_input(run, script(transaction_text(transaction, target, variables)))
 
 
 def _image() -> str:
     return "yes" if is_image() else ""
-
-
-def _runner() -> str:
-    """Return who runs this, as another run on the same node shall name them: user and machine."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a container's user need not have a name
-        user = f"user {os.getuid()}"
-    return f"{user}@{socket.gethostname()}"
 
 
 def settled(
@@ -119,7 +108,7 @@ def settled(
         host.log(f"the transaction {name} of an earlier run was interrupted; it is undone first")
         yield from meanwhile()
         undo = f'{_UNDO}{_GIVE_UP if gives_up else ""}exit "$code"'
-        yield script_command(undo, folder=FOLDER, name=name, by=_runner(), image=_image())
+        yield script_command(undo, folder=FOLDER, name=name, by=runner(), image=_image())
 
 
 def refuse_failed(transaction: Transaction, target: str, version: str | None = None) -> None:

@@ -11,6 +11,7 @@ from gpunode.base.comparison import RUN, finding_message
 from gpunode.base.decision import Decision, Step, bad, behind
 from gpunode.base.disruption import Disruption
 from gpunode.base.document import newer
+from gpunode.base.messages import command_error
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError, Reading
 
@@ -18,6 +19,12 @@ FOLDER = "/var/lib/gpunode/transactions"
 # Of the journal, as templates/scripts/transaction.sh writes it.
 SCHEMA = 1
 STATES = ("began", "done", "restored", "failed")
+NODE_LOCKED = command_error(
+    "run.node-locked", "The lock of a node could not be taken.",
+    "One run at a time changes a node, from whichever controller and inventory. The message has who holds the lock, "
+    "since when (by the node's clock), and which process on the node holds it. Nothing was changed.",
+    remedy="wait until the other run has ended, and plan again; end that process where its controller is gone for good",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -140,7 +147,6 @@ class Interrupted(Reading):
     running: tuple[str, ...] = ()
     stale: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
-    pulls: bool = False
     newer: tuple[str, ...] = ()
     failed: tuple[Journal, ...] = ()
 
@@ -152,7 +158,7 @@ def parse_interrupted(lines: list[str]) -> Interrupted:
     failed = tuple(
         _journal(text, name) for name, _, text in (line.partition(" ") for line in repeated(lines, "failed"))
     )
-    return Interrupted(names, running, stale, left, "yes" in repeated(lines, "pulls"), newer, failed)
+    return Interrupted(names, running, stale, left, newer, failed)
 
 
 def refuse_failed(decision: Decision[Any], failed: Collection[Journal]) -> Decision[Any]:

@@ -51,8 +51,7 @@ def read(folder: Path, units: dict[str, str], left: str = "", aged: str = "") ->
     systemctl = folder / "systemctl"
     systemctl.write_text(f'#!/bin/sh\necho "$*" >> {folder}/asked\ncase "$2" in\n{table}  *) echo inactive;;\nesac\n')
     systemctl.chmod(0o755)
-    lock = str(folder / "agent.lock")
-    text = shell_text("system/interrupted", FOLDER=str(folder / "transactions"), LEFT=left, AGED=aged, LOCK=lock)
+    text = shell_text("system/interrupted", FOLDER=str(folder / "transactions"), LEFT=left, AGED=aged)
     done = subprocess.run(
         ["sh", "-c", text], env={"PATH": f"{folder}:/usr/bin:/bin"}, capture_output=True, text=True, check=True
     )
@@ -73,10 +72,8 @@ def gone() -> str:
 
 
 @pytest.mark.real
-def test_a_node_that_was_never_changed_has_none_and_one_with_an_agent_changes_by_itself(tmp_path: Path) -> None:
+def test_a_node_that_was_never_changed_has_none(tmp_path: Path) -> None:
     assert read(tmp_path, {}) == Interrupted()
-    (tmp_path / "agent.lock").touch()
-    assert read(tmp_path, {}) == Interrupted(pulls=True)
 
 
 @pytest.mark.real

@@ -37,7 +37,14 @@ from gpunode.components.driver.loading import (
     gpus,
 )
 from gpunode.components.driver.next_boot import NEXT_BOOT, next_boot, nouveau_steps, other_kernels
-from gpunode.components.driver.services import SERVICE, decide_peermem, fabric_steps, fresh_steps, service_steps, services
+from gpunode.components.driver.services import (
+    SERVICE,
+    decide_peermem,
+    fabric_steps,
+    fresh_steps,
+    service_steps,
+    services,
+)
 from gpunode.components.driver.sides import Actual, Desired
 from gpunode.components.driver.state import DriverState, driver_finding
 from gpunode.components.runtime import MASKED, masked_refusal
