@@ -119,7 +119,7 @@ fi
 }
 PLACES = (
     "/sys/module", "/sys/bus/pci", "/var/cache/apt", "/etc/apt", "/usr/bin/nvidia-", "/usr/lib", "/var/log/nvidia-",
-    "/etc/modprobe.d", "/proc/cmdline",
+    "/etc/modprobe.d", "/proc/cmdline", "/var/lib/dkms",
 )  # fmt: skip
 
 

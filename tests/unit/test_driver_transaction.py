@@ -142,6 +142,22 @@ def test_a_module_that_was_not_built_is_named_and_the_old_driver_comes_back(node
     assert unnamed(done.stderr, "none", "dkms status") == []
 
 
+@pytest.mark.parametrize(
+    ("log", "journal"),
+    [
+        ("error: implicit declaration of function", "failed"),
+        ("write error: No space left on device", "restored"),
+        ("gcc: fatal error: Killed signal terminated program cc1", "restored"),
+    ],
+)
+def test_a_build_that_ran_out_of_room_or_memory_blames_no_version(node: SimulatedDpkg, log: str, journal: str) -> None:
+    (node.state / "no-module").touch()
+    file = node.root / f"var/lib/dkms/nvidia/{NEW}/build/make.log"
+    file.parent.mkdir(parents=True)
+    file.write_text(f"DKMS make.log for nvidia\n{log}\n")
+    assert (node.change(NEW, *AFTER).returncode, node.journal, node.packages) == (1, journal, BEFORE)
+
+
 def test_what_cannot_be_put_back_stays_journalled_until_a_later_run_has_done_it(node: SimulatedDpkg) -> None:
     node.write("does-not-load", NEW)
     node.write("repository", f"nvidia-open {OLD}-1", f"nvidia-open {NEW}-1", f"nvidia-smi {NEW}-1")
