@@ -112,6 +112,30 @@ def test_what_keeps_every_version_from_loading_neither_undoes_nor_blames_one(
 
 
 @pytest.mark.parametrize(
+    ("line", "said", "journal"),
+    [
+        ("alias nvidia off", "modprobe: FATAL: Module off not found.", "done"),
+        ("", None, "failed"),
+        # Neither the earlier driver loads: it is not the version.
+        ("", "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service", "restored"),
+    ],
+)
+def test_after_the_boot_a_driver_is_undone_unless_no_version_would_load(
+    node: SimulatedDpkg, line: str, said: str | None, journal: str
+) -> None:
+    node.load()
+    assert node.change(NEW, *AFTER).returncode == 0 and (node.state / "driver/unproven").exists()
+    (node.root / "etc/modprobe.d").mkdir()
+    (node.root / "etc/modprobe.d/site.conf").write_text(f"{line}\n")
+    node.write("does-not-load", NEW) if said is None else node.write("modprobe-says", said)
+    done = node.load_next(NEW)
+    assert (done.returncode, node.journal) == (1, journal), done.stderr
+    assert (node.packages == BEFORE) is (journal != "done")
+    assert ("--retry" in done.stderr) is (journal == "failed")
+    assert ("No such device" in (node.state / "driver.json").read_text()) is (journal == "failed")
+
+
+@pytest.mark.parametrize(
     "text", ["blacklist nvidia\n", "install nvidia modprobe -i nvidia-current\n", "#alias nvidia off"]
 )
 def test_lines_that_keep_no_module_from_loading_excuse_no_version(node: SimulatedDpkg, text: str) -> None:
