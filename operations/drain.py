@@ -142,8 +142,8 @@ def _count(drain: Drain, reason: str, session: Session, cordon: Cordon) -> None:
         told += [f"{', '.join(sorted(left))} since an earlier run, which did not give it back"] if left else []
         raise OperationRefused(
             f"not drained, and nothing was changed: {reason}, but gpunode holds empty {'; '.join(told)}, and "
-            f"disruption.max_parallel is {drain.at_once}. Run again when these are well (`kubectl uncordon` gives one "
-            "back as it is), take the nodes in waves (`gpunode rollout`), or allow more"
+            f"disruption.max_parallel is {drain.at_once}. Remedy: run again when these are well (`kubectl uncordon` "
+            "gives one back as it is), take the nodes in waves (`gpunode rollout`), or allow more"
         )
     held.add(session.node)
 

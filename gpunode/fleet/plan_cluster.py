@@ -36,7 +36,9 @@ from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.component import COMPONENT
 from gpunode.kubernetes.nodes.labels import LabelChange
 from gpunode.node import Node
+from gpunode.node.components import decisions
 from gpunode.node.plan import STOP, Plan, PlannedStep, step_of
+from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
 
@@ -143,7 +145,16 @@ def _with(found: Plan | Finding, host: str, settings: Settings, node: Node, rest
     not_known = [replace(item, disruption=Disruption.restart) for item in clients]
     labels = restarts.labels(host, settings, state)
     changes = _changes(settings, node, restarts.whole.view, name, labels, label)
-    return _and(found, *_restarts(settings, name, release, label), *changes, *map(step_of, not_known))
+    stays = _stays(settings, node, name, restarts.whole.cluster) if comes else ()
+    return _and(found, *stays, *_restarts(settings, name, release, label), *changes, *map(step_of, not_known))
+
+
+def _stays(settings: Settings, node: Node, name: str, cluster: Cluster) -> Iterator[PlannedStep]:
+    """Yield where a run stops because pods hold GPUs that MIG is to change, and do not leave the node for it."""
+    for step in decisions(resolve_for_os(settings, node.operating_system), node)["mig"].steps[:1]:
+        containers = step.change.containers if step.change is not None and step.change.takes else ()
+        if containers and (reason := cluster.why_pods_stay(name, containers)) is not None:
+            yield PlannedStep("mig", STOP, None, None, Disruption.nothing, True, cause=reason, fails=True)
 
 
 def _restarts(settings: Settings, name: str, release: Decision[str], label: Decision[str]) -> Iterator[PlannedStep]:

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from gpunode.base.comparison import AS_DESIRED, BY_HAND, FindingMessage
-from gpunode.base.decision import Decision, marked
+from gpunode.base.decision import Decision, behind, marked
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.folding import in_one_line
 from gpunode.base.messages import Scope
@@ -186,7 +186,9 @@ def decisions(whole: Whole, release: Deciding) -> Iterator[Decision[Any]]:
         try:
             decision = decide()
             # A run refuses all of it in another cluster.
-            yield marked(decision if right.refusal is None else replace(decision, steps=(), refusal=None))
+            if right.refusal is not None:
+                decision = replace(behind(decision, right.refusal), steps=(), refusal=None)
+            yield marked(decision)
         except (ClusterError, HelmError, ParseError) as error:
             item = unknown(*what, words=str(error))
             yield Decision((item,), refusal=item.cause)

@@ -203,7 +203,7 @@ def decide(actual: Interrupted, unasked: Collection[str] = ()) -> Decision[None]
     ]
     if not left:
         return Decision((item,), tuple(steps))
-    switched_off = INTERRUPTED.compared(
-        left, "none", False, of="of what is switched off", cause=_NOT_RESTORED, remedy=BY_HAND
-    )
+    remedy = "; ".join(BY_HAND.replace("NAME", name) for name in left.split(", "))
+    what = "of what is switched off"
+    switched_off = INTERRUPTED.compared(left, "none", False, of=what, cause=_NOT_RESTORED, remedy=remedy)
     return Decision((item, switched_off), tuple(steps))

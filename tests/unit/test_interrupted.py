@@ -241,7 +241,7 @@ def test_a_change_of_what_is_switched_off_since_is_left_to_a_person_with_both_wa
     # A newer driver may be there by now, which an undoing would take away.
     assert found == [] and noops == []
     _, bad = decide(Interrupted(("driver",)), ["driver"]).findings
-    assert "NAME.sh undo`" in str(bad.remedy) and "given-up.json`" in str(bad.remedy)
+    assert "driver.sh undo`" in str(bad.remedy) and "given-up.json`" in str(bad.remedy)
     for reading in (Interrupted(), Interrupted(running=("mps",))):
         found, noops = run(monkeypatch, reading)
         assert (found, len(noops)) == ([], 1)

@@ -34,9 +34,11 @@ from gpunode.components.driver.loading import (
     gpus,
 )
 from gpunode.components.driver.next_boot import NEXT_BOOT, next_boot, nouveau_steps, other_kernels
-from gpunode.components.driver.services import decide_peermem, fabric_steps, fresh_steps, service_steps, services
+from gpunode.components.driver.services import SERVICE, decide_peermem, fabric_steps, fresh_steps, service_steps, services
 from gpunode.components.driver.sides import Actual, Desired
 from gpunode.components.driver.state import DriverState, driver_finding
+from gpunode.components.runtime import MASKED, masked_refusal
+from gpunode.packages.families.wording import wording
 from gpunode.settings.driver import DriverSettings
 from gpunode.system.health import health
 
@@ -119,8 +121,8 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         no_gpu = GPU.finding(FindingClass.UNSUPPORTED, "no GPU", bus, cause=GPU.cause, remedy=GPU.remedies[0])
         loading = Decision[Any]((no_gpu,))
     else:
-        what = Loading(desired.rule, desired.parameters, desired.allowed)
-        loading = decide_loading(what, driver, actual.boot.running, another[0] if another else None)
+        what = Loading(desired.rule, desired.parameters, desired.allowed, wording(actual.system).initramfs)
+        loading = decide_loading(what, driver, actual.boot, another[0] if another else None)
     if settings.is_elsewhere:
         # Whoever brings that driver loads it, and boots nothing for it.
         loading = replace(loading, steps=())
@@ -178,7 +180,13 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         modules = bring_modules(desired, actual, bad(*_module_to_boot(boots)))
         steps += (replace(step, target=target) for step in modules)
     told = _judged(settings, findings, steps)
-    return Decision((*told, *health(actual.health, actual.gpus, actual.pci)), tuple(steps))
+    masked = (f"{SERVICE.named(item)}.service" for item in serving if item.actual == MASKED)
+    refusal = next(map(masked_refusal, masked), None)
+    if refusal is not None:
+        # The node is booted after its services were started.
+        steps = [replace(step, waits=refusal) if step.disruption is Disruption.reboot else step for step in steps]
+        steps.sort(key=lambda step: step.waits is not None)
+    return Decision((*told, *health(actual.health, actual.gpus, actual.pci)), tuple(steps), refusal)
 
 
 def _judged(desired: DriverSettings, findings: Iterable[Finding], steps: Iterable[Step[Any]]) -> tuple[Finding, ...]:

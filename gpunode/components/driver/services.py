@@ -6,16 +6,18 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gpunode.base import versions
-from gpunode.base.comparison import BY_HAND, RUN
+from gpunode.base.comparison import BY_HAND, RUN, by_hand
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.components.driver.state import DriverState, driver_finding
+from gpunode.components.runtime import MASKED, MEND_SERVICE
 from gpunode.packages.driver_packages.names import is_imex
 from gpunode.settings.driver import DriverSettings
 from gpunode.system.pci import PciGpus
 
 RUNS = "running, starts at boot"
+_ENDED, _MASKED = "it ended by itself, or does not start", "it is masked, which forbids to start it"
 
 FABRIC_MANAGER = driver_finding(
     "fabric manager",
@@ -45,6 +47,8 @@ SERVICE = driver_finding(
     "service",
     "A service that belongs to the driver is not in the state that the settings ask for.",
     "It is the persistence daemon, fabric manager or a similar service. It does not run although it is needed.",
+    causes=(_ENDED, _MASKED),
+    remedies=MEND_SERVICE,
 )
 _STEPS: dict[str, str] = {
     FABRIC_MANAGER.code: "install fabric manager at the driver's version",
@@ -110,7 +114,7 @@ def fresh_steps(pci: PciGpus) -> Iterator[Step[Any]]:
 def service_steps(found: Iterable[Finding]) -> Iterator[Step[Any]]:
     """Yield what has the services run."""
     for item in bad(*found):
-        if name := SERVICE.named(item):
+        if (name := SERVICE.named(item)) and not item.by_person:
             yield Step(f"run {name}, now and at boot", (item,), item.disruption or Disruption.nothing)
 
 
@@ -121,10 +125,14 @@ def state_of(active: bool, enabled: bool) -> str:
 
 def _service(actual: DriverState, name: str) -> Finding:
     service = actual.service(name)
+    ended, unmasked = (text.format(unit=f"{name}.service") for text in MEND_SERVICE[1:])
+    if service is not None and service.masked:
+        return by_hand(SERVICE.compared(MASKED, RUNS, False, of=name), _MASKED, unmasked)
     found = "not installed" if service is None else state_of(service.active, service.enabled)
     # It needs the module that is on disk: what it lacks comes with the boot.
     waits = actual.reboot_pending and service is not None and service.enabled
-    return SERVICE.compared(found, RUNS, found == RUNS or waits, of=name)
+    cause, remedy = (_ENDED, ended) if service is not None and service.failed else (None, None)
+    return SERVICE.compared(found, RUNS, found == RUNS or waits, of=name, cause=cause, remedy=remedy)
 
 
 # It comes with the driver's other modules. It needs an interface for peers' memory, which the ib_core of MOFED and

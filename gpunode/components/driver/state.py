@@ -14,7 +14,7 @@ from gpunode.packages.driver_packages.installed import pinned_by_apt
 from gpunode.packages.driver_packages.names import belongs, brings_kernels, is_fabric_manager, is_imex
 from gpunode.packages.families import dnf, dnf5
 from gpunode.system.boot import Boot
-from gpunode.system.unit import starts_at_boot
+from gpunode.system.unit import is_masked, starts_at_boot
 
 driver_finding = partial(finding_message, "driver")
 
@@ -24,11 +24,13 @@ _VERSION = re.compile(r"\b(\d{3}\.\d{2,3}(?:\.\d{2})?)\b")
 
 @dataclass(frozen=True)
 class Service(Reading):
-    """Hold how a service of the driver's is: whether it runs, and whether it starts at boot."""
+    """Hold how a service of the driver's is: whether it runs, starts at boot, ended by itself, or is masked."""
 
     name: str
     active: bool
     enabled: bool
+    failed: bool = False
+    masked: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class DriverState(Reading):
     `cuda_library`: the file that the dynamic loader loads as libcuda.so.1; None: there is none; empty: an older
     reading, which does not have it. `loader_unknown`: the loader's cache could not be read. `session_libraries` are
     (file, library): what the LD_LIBRARY_PATH of that file puts in front, in login shells.
+    `module_changed`: when the module on disk came, in Unix seconds, where another one is loaded.
     """
 
     packages: tuple[tuple[str, str], ...]
@@ -85,6 +88,7 @@ class DriverState(Reading):
     cuda_library: str | None = ""
     loader_unknown: bool = False
     session_libraries: tuple[tuple[str, str], ...] = ()
+    module_changed: float | None = None
 
     @property
     def module_flavour(self) -> str | None:
@@ -235,7 +239,8 @@ def parse_driver(lines: list[str]) -> DriverState:
     for line in repeated(lines, "service"):
         name, _, states = line.partition(" ")
         active, _, enabled = states.partition(" ")
-        services.append(Service(name, active in ("active", "activating", "reloading"), starts_at_boot(enabled)))
+        runs = active in ("active", "activating", "reloading")
+        services.append(Service(name, runs, starts_at_boot(enabled), active == "failed", is_masked(enabled)))
     return DriverState(
         packages=tuple(sorted(packages)),
         module_version=module_version,
@@ -265,4 +270,5 @@ def parse_driver(lines: list[str]) -> DriverState:
         cuda_library=libraries.get("libcuda"),
         loader_unknown=found.get("loader") == "unknown",
         session_libraries=tuple((origin, file) for origin, _, file in session),
+        module_changed=float(found["changed"]) if found.get("changed", "").isdecimal() else None,
     )

@@ -30,16 +30,21 @@ if [ -n "$pins" ] && [ -r "$file" ]; then
 fi
 if [ -f "$RECORD" ]; then attempt=; read -r attempt < "$RECORD"; echo "attempt=$attempt"; fi
 # Debian's own packages name the module nvidia-current or nvidia-current-open; the first that is there counts.
-there=
+there=; on_disk=
 set -f; IFS=$NL
 for line in $([ -n "$DRIVER_ROOT" ] || modinfo nvidia nvidia-current nvidia-current-open); do
   case "$line" in
-    filename:*) [ -z "$there" ] || break; there=yes;;
-    version:*|license:*) printf 'modinfo=%s\n' "$line";;
+    filename:*) [ -z "$there" ] || break; there=${line##* };;
+    version:*) on_disk=${line##* }; printf 'modinfo=%s\n' "$line";;
+    license:*) printf 'modinfo=%s\n' "$line";;
   esac
 done
 unset IFS; set +f
-if [ -r /sys/module/nvidia/version ]; then read -r version < /sys/module/nvidia/version; echo "loaded=$version"; fi
+if [ -r /sys/module/nvidia/version ]; then
+  read -r version < /sys/module/nvidia/version; echo "loaded=$version"
+  # A package's file has the date of its build; its inode's time is when it came.
+  [ -z "$on_disk" ] || [ "$on_disk" = "$version" ] || echo "changed=$(stat -c %Z "$there")"
+fi
 if [ -d /sys/module/nvidia_uvm ]; then
   echo uvm=loaded
   [ -c /dev/nvidia-uvm ] || echo uvm_device=missing

@@ -205,7 +205,7 @@ def _next(reports: Collection[NodeReport], call: Call, columns: int) -> Iterable
     wrong = [report.title for report in reports if any(map(_is_wrong, report.findings))]
     if wrong:
         retries = any("apply --retry" in (item.remedy or "") for report in reports for item in report.findings)
-        command = call.of("apply", "--retry") if retries else call.again
+        command = call.retry if retries else call.again
         yield f"Next: correct what is reported of {folded_in_a_line(wrong, columns)} above, then run", command
     if pending:
         wait = f"{folded_in_a_line(pending, columns)} {'waits' if len(pending) == 1 else 'wait'}"
