@@ -60,6 +60,7 @@ class Ask:
             CrioFact: Crio(),
         })  # fmt: skip
         self.patched.setattr(operation, "host", self.host)
+        self.patched.setattr("gpunode.operations.control_plane.host", self.host)
         self.patched.setattr("gpunode.operations.transaction.host", self.host)
         self.patched.setattr(operation, "driver_state", lambda: GOOD.driver)
         settings = self.settings(config, by_label)
