@@ -88,7 +88,7 @@ What a step disturbs: `nothing` < `restart` (a service) < `reset` (a GPU) < `reb
 not affect any container is always allowed.
 
 ### Hooks of package managers
-Nothing restarts that the plan does not name. These programs hook into package managers:
+A run restarts no service that its plan does not name. These programs hook into package managers:
 
 - needrestart (apt; Ubuntu's server images have it): in automatic mode it restarts each service that uses a replaced
   file, also one that an earlier upgrade replaced. A run suspends it (`NEEDRESTART_SUSPEND`, since 3.0); the next change
