@@ -89,6 +89,7 @@ def node_operation(function: Callable[P, Iterator[Any]]) -> PyinfraOperation[P]:
                 yield fail(str(refusal))
             else:
                 host.noop(str(refusal))
+                host.log(f"pending: {refusal}")
         except OperationRefused as refusal:
             yield fail(str(refusal))
         except Exception as error:

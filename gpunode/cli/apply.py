@@ -39,7 +39,7 @@ def end_of_no_run(call: Call, plans: Plans) -> NoReturn:
     from gpunode.fleet.reports.run_end import ends_of, status_of
     from gpunode.fleet.run.progress import Progress
 
-    ends = ends_of(plans, Progress(0), 0)
+    ends = ends_of(_of_nodes(plans), Progress(0), 0)
     if is_json() or is_quiet():
         _say_ends(ends, call)
     sys.exit(status_of(ends))
@@ -58,7 +58,7 @@ def end_of_run(call: Call, plans: Plans, code: int, progress: Progress, files: F
     from gpunode.fleet.reports.run_end import BROKEN_OFF, ends_of, how_it_ended, is_lost, status_of
     from gpunode.fleet.run.child import last_lines
 
-    ends = ends_of(plans, progress, code, str(files.log))
+    ends = ends_of(_of_nodes(plans), progress, code, str(files.log))
     before = " before it could say how the nodes are" if progress.ends is None else ""
     lost = f"{how_it_ended(code)}{before}" if is_lost(ends, progress, nodes) else None
     _say_ends(ends, call, files, lost)
@@ -155,8 +155,7 @@ def _by_engine(
     with _refused(), told(), rollouts.run_lock(rollouts.place(call.name), partial(talk, err=True), what):
         asked = f"interrupted: the workers were asked to end; {_LEFT}"
         interruption.said = f"{asked}; `{again}` goes on"
-        of_nodes = {name: each for name, each in plans.items() if name != CLUSTER}
-        found = ends(scheduler, inventory, of_nodes, _nodes(plans), partial(talk, err=True))
+        found = ends(scheduler, inventory, _of_nodes(plans), _nodes(plans), partial(talk, err=True))
         if gone := lost(found):
             talk(f"looking again, by other workers, how {folded(gone)} {'is' if len(gone) == 1 else 'are'}", err=True)
             found = looked_again(scheduler, inventory, found)
@@ -204,7 +203,11 @@ def _nodes(plans: Plans) -> list[str]:
     """Return the nodes that the run is made on: those that answered and are not refused."""
     from gpunode.node.plan import Plan
 
-    return [name for name, each in plans.items() if name != CLUSTER and isinstance(each, Plan) and not each.refusals]
+    return [name for name, found in _of_nodes(plans).items() if isinstance(found, Plan) and not found.refusals]
+
+
+def _of_nodes(plans: Plans) -> Plans:
+    return {name: found for name, found in plans.items() if name != CLUSTER}
 
 
 def _somebody_is_there() -> None:
@@ -216,7 +219,7 @@ def _somebody_is_there() -> None:
 def _ask(nodes: Sequence[str], plans: Plans, call: Call) -> None:
     from gpunode.fleet.reports.plan_text import verdicts
 
-    others = sum(name != CLUSTER for name in plans) - len(nodes)
+    others = len(_of_nodes(plans)) - len(nodes)
     left = f"; {others} stay as they are" if others else ""
     failing = verdicts(plans).get("would fail", 0)
     some = f", of which {failing} would fail" if failing else ""

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -81,11 +82,21 @@ def test_a_person_is_asked_and_may_say_no(lab: Lab, monkeypatch: pytest.MonkeyPa
     assert ("nothing was done" in done.output) is not bool(runs)
 
 
-@pytest.mark.parametrize(("other", "runs"), [(DONE, 1), (CAN, 0), (REFUSED, 0), (errors.unreached("timed out"), 0)])
+@pytest.mark.parametrize(
+    ("name", "other", "runs"),
+    [
+        ("gpu-2", DONE, 1),
+        ("gpu-2", CAN, 0),
+        ("gpu-2", REFUSED, 0),
+        ("gpu-2", errors.unreached("timed out"), 0),
+        (CLUSTER, replace(DONE, cluster="prod"), 1),
+        (CLUSTER, replace(CAN, cluster="prod"), 0),
+    ],
+)
 def test_where_nothing_is_to_do_nobody_is_asked_and_the_nodes_are_verified(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, other: Plan | Finding, runs: int
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, name: str, other: Plan | Finding, runs: int
 ) -> None:
-    _plan(monkeypatch, {"gpu-1": DONE, "gpu-2": other})
+    _plan(monkeypatch, {"gpu-1": DONE, name: other})
     at_a_terminal(monkeypatch)
     done = apply(answer="n\n")
     assert (done.exit_code, len(lab.runs)) == (0 if runs else 2, runs)

@@ -176,7 +176,16 @@ def test_a_key_given_twice_in_its_json_is_refused() -> None:
 @pytest.mark.parametrize("variable", [set_option.SET, set_option.LIMIT])
 @pytest.mark.parametrize(
     "command",
-    [["check"], ["check", "--json"], ["plan"], ["drift"], ["apply", "--yes"], ["rollout", "--dry"], ["facts"]],
+    [
+        ["check"],
+        ["check", "--json"],
+        ["plan"],
+        ["drift"],
+        ["apply", "--yes"],
+        ["rollout", "--dry"],
+        ["facts"],
+        ["cluster"],
+    ],
 )
 def test_every_command_refuses_it_in_a_message(
     command: list[str], variable: str, inventory: Path, monkeypatch: pytest.MonkeyPatch

@@ -37,6 +37,7 @@ from gpunode.components.driver.next_boot import NEXT_BOOT, next_boot, nouveau_st
 from gpunode.components.driver.services import decide_peermem, fabric_steps, fresh_steps, service_steps, services
 from gpunode.components.driver.sides import Actual, Desired
 from gpunode.components.driver.state import DriverState, driver_finding
+from gpunode.components.runtime import MASKED
 from gpunode.packages.families.wording import wording
 from gpunode.settings.driver import DriverSettings
 from gpunode.system.health import health
@@ -179,7 +180,12 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         modules = bring_modules(desired, actual, bad(*_module_to_boot(boots)))
         steps += (replace(step, target=target) for step in modules)
     told = _judged(settings, findings, steps)
-    return Decision((*told, *health(actual.health, actual.gpus, actual.pci)), tuple(steps))
+    refusal = next((f"{item.cause}. Remedy: {item.remedy}" for item in serving if item.actual == MASKED), None)
+    if refusal is not None:
+        # The node is booted after its services were started.
+        steps = [replace(step, waits=refusal) if step.disruption is Disruption.reboot else step for step in steps]
+        steps.sort(key=lambda step: step.waits is not None)
+    return Decision((*told, *health(actual.health, actual.gpus, actual.pci)), tuple(steps), refusal)
 
 
 def _judged(desired: DriverSettings, findings: Iterable[Finding], steps: Iterable[Step[Any]]) -> tuple[Finding, ...]:

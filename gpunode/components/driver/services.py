@@ -11,13 +11,13 @@ from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.components.driver.state import DriverState, driver_finding
-from gpunode.components.runtime import MEND_SERVICE
+from gpunode.components.runtime import MASKED, MEND_SERVICE, masked_refusal
 from gpunode.packages.driver_packages.names import is_imex
 from gpunode.settings.driver import DriverSettings
 from gpunode.system.pci import PciGpus
 
 RUNS = "running, starts at boot"
-_ENDED, _MASKED = "it ended by itself, or does not start", "it is masked, which forbids to start it"
+_ENDED = "it ended by itself, or does not start"
 
 FABRIC_MANAGER = driver_finding(
     "fabric manager",
@@ -47,7 +47,7 @@ SERVICE = driver_finding(
     "service",
     "A service that belongs to the driver is not in the state that the settings ask for.",
     "It is the persistence daemon, fabric manager or a similar service. It does not run although it is needed.",
-    causes=(_ENDED, _MASKED),
+    causes=(_ENDED,),
     remedies=MEND_SERVICE,
 )
 _STEPS: dict[str, str] = {
@@ -114,7 +114,7 @@ def fresh_steps(pci: PciGpus) -> Iterator[Step[Any]]:
 def service_steps(found: Iterable[Finding]) -> Iterator[Step[Any]]:
     """Yield what has the services run."""
     for item in bad(*found):
-        if (name := SERVICE.named(item)) and not item.by_person:
+        if (name := SERVICE.named(item)) and item.actual != MASKED:
             yield Step(f"run {name}, now and at boot", (item,), item.disruption or Disruption.nothing)
 
 
@@ -125,13 +125,14 @@ def state_of(active: bool, enabled: bool) -> str:
 
 def _service(actual: DriverState, name: str) -> Finding:
     service = actual.service(name)
+    if service is not None and service.masked:
+        return by_hand(SERVICE.compared(MASKED, RUNS, False, of=name), masked_refusal(f"{name}.service"))
     found = "not installed" if service is None else state_of(service.active, service.enabled)
     # It needs the module that is on disk: what it lacks comes with the boot.
     waits = actual.reboot_pending and service is not None and service.enabled
-    ended, masked = (text.format(unit=f"{name}.service") for text in MEND_SERVICE[1:])
-    cause, remedy = (_ENDED, ended) if service is not None and service.failed else (None, None)
-    item = SERVICE.compared(found, RUNS, found == RUNS or waits, of=name, cause=cause, remedy=remedy)
-    return by_hand(item, _MASKED, masked) if service is not None and service.masked else item
+    ended = (_ENDED, MEND_SERVICE[1].format(unit=f"{name}.service"))
+    cause, remedy = ended if service is not None and service.failed else (None, None)
+    return SERVICE.compared(found, RUNS, found == RUNS or waits, of=name, cause=cause, remedy=remedy)
 
 
 # It comes with the driver's other modules. It needs an interface for peers' memory, which the ib_core of MOFED and

@@ -24,13 +24,13 @@ _VERSION = re.compile(r"\b(\d{3}\.\d{2,3}(?:\.\d{2})?)\b")
 
 @dataclass(frozen=True)
 class Service(Reading):
-    """Hold how a service of the driver's is: whether it runs, starts at boot, ended by itself, or is masked."""
+    """Hold how a service of the driver's is: whether it runs, starts at boot, is masked, or ended by itself."""
 
     name: str
     active: bool
     enabled: bool
-    failed: bool = False
     masked: bool = False
+    failed: bool = False
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ def parse_driver(lines: list[str]) -> DriverState:
         name, _, states = line.partition(" ")
         active, _, enabled = states.partition(" ")
         runs = active in ("active", "activating", "reloading")
-        services.append(Service(name, runs, starts_at_boot(enabled), active == "failed", is_masked(enabled)))
+        services.append(Service(name, runs, starts_at_boot(enabled), is_masked(enabled), active == "failed"))
     return DriverState(
         packages=tuple(sorted(packages)),
         module_version=module_version,

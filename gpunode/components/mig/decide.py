@@ -38,7 +38,10 @@ _ON_DISK, _BOOT = "it is applied by the driver on disk", f"boot the node, and {R
 _CHANGES, _CONTAINERS = "instances or modes are to change", "{containers} containers run"
 _ALLOW_RESET = "set disruption.allow to 'reset', or run when the node is drained"
 _NOT_RESTORED = f"it did not bring the layout back; see `journalctl -u {NAME}`"
-IN_USE = "GPU {index} is in use by {others}. End these processes, or name their units in mig.stop_units, and run again"
+IN_USE = (
+    "GPU {index} is in use by {others}. Remedy: end these processes, or name their units in mig.stop_units, and run "
+    "again"
+)
 _declared = partial(finding_message, "mig", classes=RESTART, remedies=(RUN, _ALLOW_RESET))
 SERVICE = _declared(
     "service",

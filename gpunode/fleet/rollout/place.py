@@ -100,10 +100,14 @@ def refuse_beside_rollout(folder: Path, inventory: str) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
+        from gpunode.fleet.rollout.opening import resumption
+
+        last, call = latest(folder), Call(inventory)
+        again = resumption(call, last.known.begun) if last else call.of("rollout", "--resume")
         raise LockedError(
             f"a rollout of {inventory} is at work {_holder(descriptor)}, and says how many nodes may be unavailable at "
             "once: a run on all of them beside it is refused. Wait until it has ended, or end it with Ctrl-C, run, and "
-            f"go on with it by `{Call(inventory).of('rollout', '--resume')}`"
+            f"go on with it by `{again}`"
         ) from None
     finally:
         os.close(descriptor)
