@@ -15,11 +15,10 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
 from pyinfra.api.state import BaseStateCallback
 
-from gpunode.base.run_context import Slot
+from gpunode.base.run_context import WAVE, Slot
 from gpunode.facts.boot import RunningBoot as RunningBootFact
 from gpunode.fleet import run_end
 from gpunode.fleet.run.events import stops
-from gpunode.kubernetes.drain import WAVE
 from gpunode.kubernetes.drain.commands import Drain
 from gpunode.kubernetes.drain.session import DrainError, Session
 from gpunode.kubernetes.nodes.cordon import Cordon, left_by_run

@@ -18,7 +18,7 @@ from gpunode.node.verdict import judged
 from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import Settings, settings_from
 from gpunode.system.applied import Applied, OwnFile, PresentFile
-from gpunode.system.transaction import FailedChange, Interrupted
+from gpunode.system.transaction import Interrupted, Journal
 from tests.support import kubelet, mig_target, mps, power
 from tests.support.cases import _hints, build
 from tests.support.messages import unnamed
@@ -39,7 +39,8 @@ KUBELET = kubelet.with_folder(**{"90-gpunode": drop_in(wanted(kubelet.asked(max_
 _MIG_CHANGE = decisions(settings_from({**DATA, "mig": {"config": "all-1g.10gb"}}), replace(GOOD, mig=MIG))["mig"].steps[
     0
 ]
-FAILED = Interrupted(failed=(FailedChange("mig", str(getattr(_MIG_CHANGE.change, "target", None)), "it did not fit"),))
+_TARGET = str(getattr(_MIG_CHANGE.change, "target", None))
+FAILED = Interrupted(failed=(Journal("failed", _TARGET, "it did not fit", False, name="mig"),))
 
 
 def _node(parts: dict[str, Any], of: Node = GOOD) -> Node:

@@ -76,6 +76,17 @@ UVM = driver_finding(
     causes=(_NO_UVM, _NO_UVM_DEVICE),
 )
 
+BLOCKED = driver_finding(
+    "module blocked",
+    "A line of modprobe's configuration, or another driver, keeps NVIDIA's module from a GPU.",
+    "No version of the driver helps. A module that is loaded now works until the next boot.",
+    cause="it keeps nvidia from loading, or from a GPU",
+    remedies=(
+        "remove that line; keep that driver from the GPU, in modprobe.d and on the kernel's command line, and boot the "
+        "node; or leave the GPU to it",
+    ),
+)
+
 
 class Act(StrEnum):
     """Name what a run does about the module in memory."""

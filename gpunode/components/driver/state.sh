@@ -127,9 +127,29 @@ done
 for bound in /sys/bus/pci/drivers/nouveau/*:*; do
   [ ! -e "$bound" ] || { echo nouveau=yes; break; }
 done
+set --; gpus=
+for device in /sys/bus/pci/devices/*; do
+  [ -h "$device/driver" ] || continue
+  read -r vendor < "$device/vendor"; read -r class < "$device/class"
+  case "$vendor $class" in '0x10de 0x03'*) set -- "$@" "$device/driver"; gpus="$gpus${device##*/} ";; esac
+done
+[ "$#" -eq 0 ] || for owner in $(readlink "$@"); do
+  case "$owner" in */nvidia|*/nouveau) ;; *) echo "blocker=${owner##*/} has the GPU ${gpus%% *}";; esac
+  gpus=${gpus#* }
+done
+set --
+for file in /etc/modprobe.d/*.conf /run/modprobe.d/*.conf /usr/lib/modprobe.d/*.conf /lib/modprobe.d/*.conf; do
+  [ ! -e "$file" ] || set -- "$@" "$file"
+done
+# Where /lib is a link, a line shows twice. It is the pattern of templates/scripts/nouveau.sh.
+[ "$#" -eq 0 ] ||
+  grep -HnE '^\s*(alias\s+nvidia\s+off|install\s+nvidia\s+([^ ]*/)?(false|true|:))(\s|$)' "$@" |
+  while IFS= read -r line; do echo "blocker=$line"; done
 for service in $SERVICES; do
   [ -e "/lib/systemd/system/$service.service" ] || [ -e "/usr/lib/systemd/system/$service.service" ] || continue
   unit "$service.service"
   says ActiveState; active=$SAID
+  [ "$active" != failed ] ||
+    printed ended "$service $(timeout -k 2 10 journalctl -q -u "$service" -n 5 -o cat | paste -s -d '|' -)"
   says UnitFileState; echo "service=$service $active $SAID"
 done

@@ -50,7 +50,7 @@ def _undebugged(words: str) -> str:
 
 
 def explained(what: str, words: str, settings: str = "device_plugin") -> str:
-    """Return what failed, helm's last words and their cause; the last line is the remedy, by settings of a component."""
+    """Return what failed, helm's last words and their cause; the last line is the remedy, by a component's settings."""
     late, words = not_ready(words), _undebugged(words)
     message = f"{what}: {shortened(_told(words)) or 'helm said nothing'}"
     # What the last `Error` says counts, else all.
