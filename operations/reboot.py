@@ -20,15 +20,7 @@ from pyinfra.connectors.util import clear_askpass_cache
 from gpunode.base.disruption import Drain
 from gpunode.base.errors import in_words
 from gpunode.base.shell_file import script_file
-from gpunode.components.driver.loading import (
-    PARAMETERS,
-    Act,
-    Loading,
-    decide_loading,
-    decide_removal,
-    is_outlived,
-    step_of,
-)
+from gpunode.components.driver.loading import PARAMETERS, Act, Loading, decide_loading, decide_removal, step_of
 from gpunode.components.driver.state import DriverState
 from gpunode.facts.base import parsed
 from gpunode.facts.boot import Boot
@@ -70,7 +62,7 @@ def rebooted(
         host.noop(f"reboot pending: {difference}, and disruption.allow is not reboot")
         return
     words = wording(require(host.get_fact(OperatingSystem), "the operating system"))
-    if is_outlived(driver, require(host.get_fact(Boot), "what boots next")):
+    if driver.is_outlived(require(host.get_fact(Boot), "what boots next")):
         host.noop(f"reboot pending: {difference}, as the boot before left it; one more would not change that")
         return
     yield from new_boot(target(driver), timeout, absent, drain)

@@ -157,18 +157,10 @@ def gpus(on_bus: int, actual: Gpus) -> Finding:
     return GPUS.compared(told, on_bus, good, cause=cause)
 
 
-def is_outlived(actual: DriverState, boot: Boot | None) -> bool:
-    """Say whether this boot loaded another module than the one on disk, which was there before: one more would, too."""
-    if boot is None or boot.started is None or actual.module_changed is None:
-        return False
-    kernel = boot.next_kernel
-    return max(actual.module_changed, (kernel and kernel.initramfs_written) or 0.0) < boot.started
-
-
 def _loaded(desired: Loading, actual: DriverState, boot: Boot | None) -> Finding:
     if actual.reboot_pending:
         running, item = boot.running if boot else "", LOADED_MODULE.compared(actual.runs, actual.to_come, False)
-        if is_outlived(actual, boot):
+        if boot is not None and actual.is_outlived(boot):
             return awaits_boot(item, _STAYED, _LOOK_FOR_OLD.format(release=running, initramfs=desired.initramfs))
         return awaits_boot(item, _ON_OLD_KERNEL.format(running=running) if actual.waits_for_kernel else _ON_OLD_MODULE)
     version, rule = actual.loaded_version, desired.rule
