@@ -6,6 +6,8 @@ was recorded, if the plan leaves none of it; the verdict then finds what no step
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Collection
 from copy import copy
 from dataclasses import dataclass, replace
@@ -38,6 +40,7 @@ from gpunode.packages.driver_packages.choice import Offers
 from gpunode.packages.driver_packages.simulation import Simulation
 from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import Settings, settings_from
+from gpunode.system.transaction import Journal
 from gpunode.system.unit import Unit
 from tests.support.docker_change import RIGHT
 from tests.support.recorded_node import RecordedNode
@@ -56,6 +59,9 @@ _DEPLOYS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 # What nvidia-smi answers of the recorded GPU, without MIG.
 _WHOLE = MigGpu(0, "GPU-1", "0000:1a:00.0", "2330", "H100", "Disabled", "Disabled", ())
+_TARGET = re.compile(r"\bname=(\S+) target=([0-9a-f]{64})")
+_VERSION = re.compile(r"^upstream='?([0-9.]+)'?$", re.MULTILINE)
+_NONE: tuple[str, tuple[str, ...]] = ("", ())
 _UNITS = {"containerd.service": "containerd", "docker.service": "docker"}
 
 
@@ -72,7 +78,7 @@ class Broken:
 class BrokenNode(RecordedNode):
     """Hold a recorded node of which something is broken."""
 
-    def __init__(self, recorded: RecordedNode, broken: Collection[Broken]) -> None:
+    def __init__(self, recorded: RecordedNode, broken: Collection[Broken], failed: Collection[Journal] = ()) -> None:
         vars(self).update(vars(copy(recorded)))
         # Recordings of an earlier gpunode do not have them.
         driver = tuple(tuple(each) for each in self.packages["driver"]["packages"] if "nvidia" in each[0])
@@ -88,10 +94,23 @@ class BrokenNode(RecordedNode):
         for each in broken:
             self.node = replace(self.node, **{each.part: replace(getattr(self.node, each.part), **each.fields)})
 
+        self.node = replace(self.node, interrupted=replace(self.node.interrupted, failed=tuple(failed)))
+        self.failed = {each.name: each for each in failed}
+
     def mend(self, parts: Collection[str]) -> None:
         """Make the parts what was recorded."""
         self.node = replace(self.node, **{part: getattr(self.recorded, part) for part in parts})
         self.lost = [each for each in self.lost if each.part not in parts]
+
+    def _unit(self, name: str) -> Unit | None:
+        of_driver = self.node.driver.service(name.removesuffix(".service"))
+        service = getattr(self.node, _UNITS[name]) if name in _UNITS else self.node.dcgm.units.get(name) or of_driver
+        if service is None:
+            return None
+        if service.masked:
+            return Unit("masked", "inactive", "dead", "masked")
+        active, enabled = "active" if service.active else "inactive", "enabled" if service.enabled else "disabled"
+        return Unit("loaded", active, "", enabled)
 
     def fact(self, name: str, **arguments: Any) -> Any:
         """Return the reading of a fact."""
@@ -106,12 +125,10 @@ class BrokenNode(RecordedNode):
         match name:
             case "File" if any(arguments["path"] in each.files for each in self.lost):
                 return File(None, None, None, None)
-            case "Unit" if (part := _UNITS.get(arguments["unit"])) is not None:
-                service = getattr(self.node, part)
-                if service.masked:
-                    return Unit("masked", "inactive", "dead", "masked")
-                active, enabled = (service.active, service.enabled)
-                return Unit("loaded", "active" if active else "inactive", "", "enabled" if enabled else "disabled")
+            case "TransactionJournal" if arguments["transaction"] in self.failed:
+                return self.failed[arguments["transaction"]]
+            case "Unit" if (unit := self._unit(arguments["unit"])) is not None:
+                return unit
             case "DebPackages" | "RpmPackages":
                 left = [each for each in found.installed if not each[0].startswith(tuple(starts))]
                 return replace(found, installed=tuple(left))
@@ -123,11 +140,15 @@ class BrokenNode(RecordedNode):
 
 @dataclass(frozen=True)
 class Ended:
-    """Hold how a run ended: `good`, `waits`, `failed` or `refused`; why; and the deploys that ran a command."""
+    """Hold how a run ended: `good`, `waits`, `failed` or `refused`; why; and the deploys that ran a command.
+
+    changes: the transactions that it ran, as records of changes that failed
+    """
 
     how: str
     why: tuple[str, ...]
     deploys: frozenset[str]
+    changes: tuple[Journal, ...] = ()
 
 
 def promised(plan: Plan) -> str:
@@ -159,11 +180,18 @@ def ended(node: BrokenNode, data: dict[str, Any]) -> Ended:
     settled = _settled(settings, node, plan) if not plan.refusals else set()
     left = {step.component for step in plan.steps if step.pending}
     at_work: set[str] = set()
+    changes: list[Journal] = []
 
     def kept(connector: FakeConnector, command: StringCommand, *_: Any, **__: Any) -> tuple[bool, CommandOutput]:
-        deploy, name = (run_end._operation.of(connector.state) or "").partition(" | ")[::2]
+        operation = run_end._operation.of(connector.state) or ""
+        deploy, name = operation.partition(" | ")[::2]
         at_work.add(deploy)
-        component, parts = _DEPLOYS.get(deploy, ("", ()))
+        if begun := _TARGET.search(command.get_raw_value()):
+            (script,) = command.connector_arguments["_stdin"]
+            installed = _VERSION.search(base64.b64decode(script).decode())
+            version = installed[1] if installed else None
+            changes.append(Journal("failed", begun[2], "it does not work", False, None, version, begun[1]))
+        component, parts = _DEPLOYS.get(deploy, _NONE)
         if name.startswith("Trust the"):
             node.mend(("keyrings",))
         elif component not in left:
@@ -198,11 +226,11 @@ def ended(node: BrokenNode, data: dict[str, Any]) -> Ended:
         (host,) = state.inventory
         end = run_end._end(host)
         if end.refused:
-            return Ended("refused", tuple(map(str, end.refused)), frozenset(at_work))
+            return Ended("refused", tuple(map(str, end.refused)), frozenset(at_work), tuple(changes))
         if host in state.failed_hosts:
-            return Ended("failed", (str(end.failure),), frozenset(at_work))
+            return Ended("failed", (str(end.failure),), frozenset(at_work), tuple(changes))
         waits = tuple(str(item) for item in end.findings or () if item.finding_class in PENDING)
-        return Ended("waits" if waits else "good", waits, frozenset(at_work))
+        return Ended("waits" if waits else "good", waits, frozenset(at_work), tuple(changes))
 
 
 def idle(plan: Plan, end: Ended) -> list[str]:

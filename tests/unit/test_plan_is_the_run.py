@@ -11,6 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base.disruption import Disruption
+from gpunode.components.dcgm.state import DcgmUnit
+from gpunode.components.driver.state import Service
+from gpunode.components.mig.state import Holder
 from gpunode.node.plan import plan
 from gpunode.settings import SettingsError, settings_from
 from gpunode.system.health import GpuHealth
@@ -65,6 +68,7 @@ BROKEN = (
     Broken("docker", {"default_runtime": None}),
     Broken("keyrings", {"keys": (), "permissions": ()}),
     Broken("mig", {"status": "hangs", "message": None, "gpus": ()}),
+    Broken("mig", {"holders": tuple(Holder(gpu, 4615, "trainer", "root") for gpu in ("GPU-0", "GPU-1"))}),
     Broken("mig_boot", {"enabled": False}),
     Broken("mig_boot", {"failed": True}),
     Broken("mps", {"daemons": ()}),
@@ -72,8 +76,13 @@ BROKEN = (
     Broken("dcgm", {"packages": ()}, "datacenter-gpu"),
     Broken("boot", {"secure_boot": True}),
     Broken("apt_sources", {"errors": ("the signature of the list is not valid",)}),
+    Broken("driver", {"services": (Service("nvidia-persistenced", active=False, enabled=False, masked=True),)}),
+    Broken("driver", {"services": (Service("nvidia-persistenced", active=False, enabled=False),)}),
+    *(Broken("dcgm", {unit: DcgmUnit(masked=True)}) for unit in ("engine", "exporter")),
+    *(Broken("dcgm", {unit: DcgmUnit()}) for unit in ("engine", "exporter")),
     Broken("power", {"enabled": False}),
 )
+UNREACHABLE = {"enabled": True, "node_name": "gpu-1", "kubeconfig": "/nowhere/admin.conf"}
 CHANGED: tuple[dict[str, Any], ...] = (
     *({"disruption": {"allow": each.name}} for each in Disruption),
     *({"driver": each} for each in ({"branch": "575"}, {"hold": False}, {"source": "present"}, {"enabled": False})),
@@ -97,14 +106,17 @@ def nodes() -> dict[str, RecordedNode]:
     name=st.sampled_from(["containerd-mig", "docker-mps", "rocky"]),
     broken=st.lists(st.sampled_from(BROKEN), max_size=3, unique_by=lambda each: (each.part, *each.fields)),
     changed=st.lists(st.sampled_from(CHANGED), max_size=2),
+    in_cluster=st.sampled_from([False, False, True]),
 )
 def test_a_run_ends_as_the_plan_promises(
-    nodes: dict[str, RecordedNode], name: str, broken: list[Broken], changed: list[dict[str, Any]]
+    nodes: dict[str, RecordedNode], name: str, broken: list[Broken], changed: list[dict[str, Any]], in_cluster: bool
 ) -> None:
     data = deepcopy(nodes[name].data)
     for change in changed:
         for component, settings in change.items():
             data[component] = {**data.get(component, {}), **settings}
+    if in_cluster:
+        data |= {"kubernetes": {**UNREACHABLE, **data.get("kubernetes", {})}, "sharing": {"mig_strategy": "mixed"}}
     with pytest.MonkeyPatch.context() as patched:
         # The settings name files.
         patched.chdir(RECORDED)
@@ -114,7 +126,16 @@ def test_a_run_ends_as_the_plan_promises(
             # Checked before any node is read.
             return
         node = BrokenNode(nodes[name], broken)
-        made = plan(desired, node.node)
+        made = plan(desired, node.node, no_cluster=in_cluster)
         end = ended(node, data)
-    assert promised(made) == end.how, (end.why, made.steps)
-    assert end.how in ("failed", "refused") or idle(made, end) == []
+        if in_cluster and promised(made) in ("good", "waits"):
+            # What the cluster is needed for fails behind all that the node itself needs.
+            assert end.how == "failed" and "Device plugin" in end.why[0], (end.why, made.steps)
+        else:
+            assert promised(made) == end.how, (end.why, made.steps)
+        assert promised(made) in ("failed", "refused") or idle(made, end) == []
+        for failed in end.changes[:1]:
+            # A run refuses what failed before, and its plan says so.
+            node = BrokenNode(nodes[name], broken, [failed])
+            made = plan(desired, node.node, no_cluster=in_cluster)
+            assert promised(made) == ended(node, data).how == "failed"

@@ -14,7 +14,7 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.dcgm.drop_ins import ENGINE, EXPORTER, variables
 from gpunode.components.dcgm.state import HEALTHY, WARNING, Dcgm, DcgmUnit
-from gpunode.components.runtime import MEND_BOOT, MEND_SERVICE, running_steps, service_findings
+from gpunode.components.runtime import MEND_BOOT, MEND_SERVICE, refused_start, running_steps, service_findings
 from gpunode.packages.installed_packages import satisfies
 from gpunode.settings.dcgm import DcgmSettings, known
 
@@ -202,7 +202,8 @@ def decide(desired: Desired, actual: Dcgm) -> Decision[Change]:
         read = UNIT_FILES.compared(shown, "read", not state.outdated, of=unit)
         findings += (runs, starts, read)
         steps += (_step("have systemd read its files", item, Change("read", unit)) for item in bad(read))
-        steps += running_steps(runs, starts)
+        refusal = refusal or refused_start(unit, runs, starts)
+        steps += running_steps(runs, starts, refusal)
     if EXPORTER in desired.units and actual.exporter is not None and actual.exporter.active:
         runs_by = tuple(_runs_by(desired, actual))
         findings += runs_by
@@ -213,7 +214,10 @@ def decide(desired: Desired, actual: Dcgm) -> Decision[Change]:
             findings.append(item)
             if item.code == HEALTH_WATCHES.code and bad(item):
                 steps.append(_step("have the GPUs' health watched", item, Change("watch")))
-    return Decision(tuple(findings), tuple(steps))
+    # The run has them run before it does anything else to them.
+    steps = [step if step.change is None else replace(step, waits=refusal) for step in steps]
+    steps.sort(key=lambda step: step.waits is not None)
+    return Decision(tuple(findings), tuple(steps), refusal)
 
 
 def _step(action: str, item: Finding, change: Change) -> Step[Change]:
@@ -234,6 +238,7 @@ def _packages(desired: Desired, actual: Dcgm) -> Iterator[Finding]:
     good = core is not None and satisfies(core, rule)
     yield VERSION.compared(core, rule or "any version of DCGM 4", good)
     lacking = [name for name in desired.packages if core is None or not _is_of(there.get(name), core)]
+    lacking += actual.lost
     shown = f"without {', '.join(lacking)}" if lacking else "complete"
     yield PACKAGES.compared(shown, "complete", not lacking)
     exporter = desired.settings.exporter

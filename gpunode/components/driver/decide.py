@@ -8,7 +8,7 @@ from typing import Any
 
 from gpunode.base import versions
 from gpunode.base.comparison import RUN, by_hand
-from gpunode.base.decision import Decision, Step, bad
+from gpunode.base.decision import Decision, Step, bad, behind
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.driver.coming import (
@@ -19,24 +19,36 @@ from gpunode.components.driver.coming import (
     hold,
     installs_nothing,
     libraries,
+    lost_files,
     packages,
     told_lost,
 )
 from gpunode.components.driver.loading import (
+    BLOCKED,
     INSTALLED_BY,
     MIGRATE,
     MIXED,
     MODULE_ON_DISK,
     UVM,
+    Act,
     Loading,
     decide_loading,
     decide_removal,
     gpus,
 )
 from gpunode.components.driver.next_boot import NEXT_BOOT, next_boot, nouveau_steps, other_kernels
-from gpunode.components.driver.services import decide_peermem, fabric_steps, fresh_steps, service_steps, services
+from gpunode.components.driver.services import (
+    SERVICE,
+    decide_peermem,
+    fabric_steps,
+    fresh_steps,
+    service_steps,
+    services,
+)
 from gpunode.components.driver.sides import Actual, Desired
 from gpunode.components.driver.state import DriverState, driver_finding
+from gpunode.components.runtime import MASKED, masked_refusal
+from gpunode.packages.families.wording import wording
 from gpunode.settings.driver import DriverSettings
 from gpunode.system.health import health
 
@@ -106,8 +118,10 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         (gpus(len(actual.pci.gpus), actual.gpus),) if actual.has_gpu and not driver.reboot_pending else ()
     )
     coming = (*bad(*way), *another, *lost, *bad(*dkms)) if settings.installs else ()
+    again: tuple[Finding, ...] = ()
     if coming and coming == lost and installs_nothing(desired, actual):
-        coming, loaded = (), tuple(told_lost(each, desired, actual) if each in lost else each for each in loaded)
+        coming, again = (), tuple(item for item in lost if item.actual == "none" and lost_files(driver))
+        loaded = tuple(told_lost(each, desired, actual) if each in {*lost} - {*again} else each for each in loaded)
     lacking = bad(*packages(desired, actual))
     if not coming and driver.loaded_version is not None and desired.lacks(driver):
         # What a GPU does not answer by may be the package that is missing.
@@ -119,8 +133,8 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         no_gpu = GPU.finding(FindingClass.UNSUPPORTED, "no GPU", bus, cause=GPU.cause, remedy=GPU.remedies[0])
         loading = Decision[Any]((no_gpu,))
     else:
-        what = Loading(desired.rule, desired.parameters, desired.allowed)
-        loading = decide_loading(what, driver, actual.boot.running, another[0] if another else None)
+        what = Loading(desired.rule, desired.parameters, desired.allowed, wording(actual.system).initramfs)
+        loading = decide_loading(what, driver, actual.boot, another[0] if another else None)
     if settings.is_elsewhere:
         # Whoever brings that driver loads it, and boots nothing for it.
         loading = replace(loading, steps=())
@@ -160,6 +174,8 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     if settings.installs:
         after = bad(*answers, *_module_to_boot(boots))
         steps += bring(desired, actual, (*coming, *lacking) if coming else (), bad(*serving), after)
+        if again:
+            steps.append(Step("reinstall the driver's packages that lost libraries", again, Disruption.nothing))
         steps += bring_back(desired, actual, () if coming else lacking)
         # Steps that settle nothing install headers and tools, by operations of their own.
         steps = [replace(step, target=target) if step.settles else step for step in steps]
@@ -178,7 +194,30 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         modules = bring_modules(desired, actual, bad(*_module_to_boot(boots)))
         steps += (replace(step, target=target) for step in modules)
     told = _judged(settings, findings, steps)
-    return Decision((*told, *health(actual.health, actual.gpus, actual.pci)), tuple(steps))
+    masked = (f"{SERVICE.named(item)}.service" for item in serving if item.actual == MASKED)
+    refusal = next(map(masked_refusal, masked), None)
+    if refusal is not None:
+        # The node is booted after its services were started.
+        steps = [replace(step, waits=refusal) if step.disruption is Disruption.reboot else step for step in steps]
+        steps.sort(key=lambda step: step.waits is not None)
+    decision = Decision((*told, *health(actual.health, actual.gpus, actual.pci)), tuple(steps), refusal)
+    return _unless_blocked(decision, actual) if actual.has_gpu and by_node else decision
+
+
+def _unless_blocked(decision: Decision[Any], actual: Actual) -> Decision[Any]:
+    """Return the decision with what keeps the module from GPUs; a run that would load it stops behind the packages."""
+    blockers = actual.driver.blockers
+    if not blockers:
+        return decision
+    item = replace(BLOCKED.compared("; ".join(blockers), "none", False), by_person=True)
+    # A line is for all GPUs, another driver for the one that it has.
+    for_all = blockers[-1].startswith("/") or len(blockers) >= len(actual.pci.gpus)
+    if actual.driver.loaded_version is None and for_all:
+        cause, remedy = f"{item.actual}: {item.cause}", str(item.remedy)
+        decision = behind(decision, cause, lambda step: step.change is Act.LOAD or step.action[:4] == "run ", remedy)
+        if any(step.change is Act.LOAD for step in decision.steps):
+            decision = replace(decision, refusal=f"driver: {cause}. Remedy: {remedy}")
+    return replace(decision, findings=(*decision.findings, item))
 
 
 def _judged(desired: DriverSettings, findings: Iterable[Finding], steps: Iterable[Step[Any]]) -> tuple[Finding, ...]:
