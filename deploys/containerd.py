@@ -19,8 +19,7 @@ def containerd() -> None:
     desired = desired_of(settings())
     packages: dict[str, str | None] = dict.fromkeys(desired.packages, desired.version)
     source = settings().containerd.source
-    waits, lost = (lambda: runtime.packages_wait(desired)), (lambda: runtime.lost())
-    runtime_packages.installed("containerd", source, packages, waits, lost)
+    runtime_packages.installed("containerd", source, packages, lambda: runtime.packages_now(desired))
     own_file(MODULES_LOAD, keep="Persist the kernel modules that containers need")
     if not is_image():
         kernel.loaded(name="Load the kernel modules that containers need", modules=MODULES)

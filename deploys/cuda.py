@@ -1,6 +1,6 @@
 """The CUDA toolkit, from NVIDIA's package repository or by NVIDIA's own installer, the .run file."""
 
-from gpunode.components.cuda.decide import Desired, decide, desired_of
+from gpunode.components.cuda.decide import Desired, decide, desired_of, lost
 from gpunode.components.runfile import cuda_runfile
 from gpunode.deploys.component import component, distribution, node, own_file, run_alone, settings
 from gpunode.deploys.repositories import trust
@@ -42,7 +42,7 @@ def _packages(chosen: CudaSettings, toolkit: Desired) -> None:
         family=distribution().family,
         desired=desired,
         repository=repository,
-        lost=lambda: toolkits.lost_files(toolkit),
+        lost=lost(toolkit, node().cuda),
     )
 
 

@@ -45,6 +45,7 @@ def _packages(desired: Desired) -> None:
         one_version=True,
         repository="cuda",
         replaces=names.former if desired.settings.migrate else (),
+        lost=node().dcgm.lost,
         instead="set dcgm.migrate = True to have DCGM 3 replaced",
     )
     if EXPORTER in desired.units:

@@ -3,6 +3,8 @@
 from pyinfra import host
 
 from gpunode.deploys.component import cluster, component, everyone, needed, node, run_alone, settings
+from gpunode.fleet import run_end
+from gpunode.kubernetes.components import unreached
 from gpunode.kubernetes.dcgm_exporter import asks_for_monitor, nodes_with_exporter
 from gpunode.kubernetes.device_plugin.desired_cluster import is_node_by_node
 from gpunode.kubernetes.device_plugin.methods import class_alone, extender, schedulers, wanted_objects
@@ -30,7 +32,9 @@ def device_plugin() -> None:
     if is_image() or cluster_of is None or not (settings().kubernetes.enabled or host.name in schedulers(hosts)):
         return
     # Nothing else is to be done, or shown by a dry run, in a cluster that does not answer.
-    if unanswered(cluster_of) is not None:
+    if (reason := unanswered(cluster_of)) is not None:
+        # Also where a node fails before it comes to this.
+        run_end.cluster_judged(host.state, cluster_of.kubernetes.cluster_name, [unreached(reason)])
         reports_cluster.set(host, True)
         methods.answering(name="Ask the cluster for its nodes", cluster_of=cluster_of)
         return

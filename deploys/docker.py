@@ -16,8 +16,7 @@ def docker() -> None:
         return
     desired, source = desired_of(settings()), settings().docker.source
     packages: dict[str, str | None] = dict.fromkeys(docker_packages(source, distribution()), desired.version)
-    waits, lost = (lambda: runtime.packages_wait(desired)), (lambda: runtime.lost())
-    runtime_packages.installed("docker", source, packages, waits, lost)
+    runtime_packages.installed("docker", source, packages, lambda: runtime.packages_now(desired))
     runtime.configuration(
         name=f"Configure docker: default runtime {desired.daemon.default}",
         desired=desired,

@@ -1,8 +1,9 @@
 """The NVIDIA container toolkit."""
 
 from gpunode.components.toolkit.configuration import asked_of
+from gpunode.components.toolkit.decide import lost
 from gpunode.components.toolkit.state import LEGACY, PACKAGES, PACMAN_PACKAGES
-from gpunode.deploys.component import component, distribution, needed, own_file, run_alone, settings
+from gpunode.deploys.component import component, distribution, needed, node, own_file, run_alone, settings
 from gpunode.deploys.repositories import trust
 from gpunode.node.own_files.toolkit import LINK_RULE
 from gpunode.operations import packages
@@ -56,7 +57,7 @@ def _packages(desired: ToolkitSettings) -> None:
         one_version=True,
         repository="toolkit",
         replaces=LEGACY if desired.migrate else (),
-        lost=container_toolkit.lost_programs,
+        lost=lost(node().toolkit),
     )
     if desired.hold:
         container_toolkit.held(name="Hold the container toolkit", family=family)

@@ -1,6 +1,6 @@
 """The verdict on the nodes' cluster; alone: pyinfra inventories/prod.py deploys/verify_cluster.py"""
 
-from gpunode.deploys.component import component, everyone, node, run_alone, settings
+from gpunode.deploys.component import component, everyone, is_whole_run, node, run_alone, settings
 from gpunode.kubernetes.dcgm_exporter import exporter_namespace
 from gpunode.kubernetes.device_plugin.methods import nodes_by
 from gpunode.operations import verify_cluster as verdict
@@ -16,8 +16,10 @@ def verify_cluster() -> None:
         return
     counted = settings().kubernetes.extended_resources, expected_resources(settings())
     promises = settings().device_plugin.method != "none" or any(counted) or settings().dcgm_exporter_chart.enabled
-    # One that does not answer has been reported before.
-    if settings().kubernetes.enabled and promises and unanswered(settings()) is None:
+    # A whole run has reported a cluster that does not answer.
+    if is_whole_run() and unanswered(settings()) is not None:
+        return
+    if settings().kubernetes.enabled and promises:
         verdict.verified(
             name="Verify the node in the cluster",
             settings=settings(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpunode.agent.files import PLACES
 from gpunode.base.probe import shell_text
 from gpunode.facts.base import NodeFact
 from gpunode.facts.transaction import FOLDER
@@ -59,5 +58,5 @@ LEFT = (
 class Interrupted(NodeFact[Reading]):
     """Read which transactions of gpunode's have begun and not ended, and what others left that were cut off."""
 
-    probe = shell_text("system/interrupted", FOLDER=FOLDER, LEFT=" ".join(LEFT), AGED="-cmin +1", LOCK=str(PLACES.lock))
+    probe = shell_text("system/interrupted", FOLDER=FOLDER, LEFT=" ".join(LEFT), AGED="-cmin +1")
     parse = staticmethod(parse_interrupted)

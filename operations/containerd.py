@@ -56,15 +56,10 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
     )
 
 
-def lost() -> tuple[str, ...]:
-    """Return the path of containerd's program where it is lost, if it was installed."""
-    state = require(host.get_fact(Containerd), "containerd's state")
-    return () if state.version is not None else ("/usr/bin/containerd",)
-
-
-def packages_wait(desired: Desired) -> str | None:
-    """Return why containerd's packages are not upgraded in this run; None where they are.
+def packages_now(desired: Desired) -> tuple[str | None, tuple[str, ...]]:
+    """Return why containerd's packages are not changed in this run, None where they are; and the program that is lost.
 
     An upgrade restarts the daemon.
     """
-    return decide_version(desired, require(host.get_fact(Containerd), "containerd's state"))[1]
+    state = require(host.get_fact(Containerd), "containerd's state")
+    return decide_version(desired, state)[1], () if state.version is not None else ("/usr/bin/containerd",)

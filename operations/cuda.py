@@ -8,7 +8,7 @@ from typing import Any
 from pyinfra import host
 
 from gpunode.base.shell_file import script_file
-from gpunode.components.cuda.decide import LINK, Desired, Install, Link, decide, decide_link, lost
+from gpunode.components.cuda.decide import LINK, Desired, Install, Link, decide, decide_link
 from gpunode.components.cuda.state import CudaToolkits as State
 from gpunode.components.runfile import CUDA_LOG, FOLDER, Runfile
 from gpunode.facts.cuda import CudaToolkits
@@ -60,11 +60,6 @@ def installed(desired: Desired, file: Runfile, proxies: Mapping[str, str]) -> It
         toolkit=desired.home,
         dashed=desired.version.replace(".", "-"),
     )
-
-
-def lost_files(desired: Desired) -> tuple[str, ...]:
-    """Return which files of installed packages a run brings back."""
-    return lost(desired, _state())
 
 
 _LINK = script_file("cuda_link")

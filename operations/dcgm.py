@@ -36,7 +36,7 @@ def services(desired: Desired) -> Iterator[Any]:
         host.noop(f"{units} run as desired" if units else "gpunode runs nothing of DCGM")
         return
     yield script_command(
-        script_file("dcgm"),
+        script_file("service_state", "dcgm"),
         stopped=" ".join(change.unit for change in changes if change.what == "remove"),
         removed=" ".join(FILES[unit] for unit in going),
         restart=" ".join(change.unit for change in changes if change.what == "restart"),

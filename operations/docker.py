@@ -66,12 +66,8 @@ def _told(state: State, act: str) -> str:
     return f"docker is restarted under {state.containers} running containers: {kept}"
 
 
-def lost() -> tuple[str, ...]:
-    """Return the paths of docker's daemon where it is lost, if it was installed."""
+def packages_now(desired: Desired) -> tuple[str | None, tuple[str, ...]]:
+    """Return why docker's packages are not changed in this run, None where they are; and the program that is lost."""
     state = require(host.get_fact(Docker), "docker's state")
-    return () if state.daemon_version is not None else ("/usr/bin/dockerd", "/usr/sbin/dockerd")
-
-
-def packages_wait(desired: Desired) -> str | None:
-    """Return why docker's packages are not upgraded in this run; None where they are."""
-    return decide_version(desired, require(host.get_fact(Docker), "docker's state"))[1]
+    lost = () if state.daemon_version is not None else ("/usr/bin/dockerd", "/usr/sbin/dockerd")
+    return decide_version(desired, state)[1], lost

@@ -15,11 +15,10 @@ from pyinfra import host
 from pyinfra.api import FunctionCommand, Host, State
 from pyinfra.api.state import BaseStateCallback
 
-from gpunode.base.run_context import Slot
+from gpunode.base.run_context import WAVE, Slot
 from gpunode.facts.boot import RunningBoot as RunningBootFact
 from gpunode.fleet import run_end
 from gpunode.fleet.run.events import stops
-from gpunode.kubernetes.drain import WAVE
 from gpunode.kubernetes.drain.commands import Drain
 from gpunode.kubernetes.drain.session import DrainError, Session
 from gpunode.kubernetes.nodes.cordon import Cordon, left_by_run
@@ -142,8 +141,8 @@ def _count(drain: Drain, reason: str, session: Session, cordon: Cordon) -> None:
         told += [f"{', '.join(sorted(left))} since an earlier run, which did not give it back"] if left else []
         raise OperationRefused(
             f"not drained, and nothing was changed: {reason}, but gpunode holds empty {'; '.join(told)}, and "
-            f"disruption.max_parallel is {drain.at_once}. Run again when these are well (`kubectl uncordon` gives one "
-            "back as it is), take the nodes in waves (`gpunode rollout`), or allow more"
+            f"disruption.max_parallel is {drain.at_once}. Remedy: run again when these are well (`kubectl uncordon` "
+            "gives one back as it is), take the nodes in waves (`gpunode rollout`), or allow more"
         )
     held.add(session.node)
 

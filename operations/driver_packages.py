@@ -17,6 +17,7 @@ from gpunode.base import versions
 from gpunode.base.disruption import Drain
 from gpunode.base.tables import driver_sources
 from gpunode.base.tables.sources import DriverSource
+from gpunode.components.driver.coming import lost_files
 from gpunode.facts.driver import Driver
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.operations import apt_archive
@@ -79,6 +80,10 @@ def installed(
     unproven = journal.state == "restored"
     over_runfile = migrate and require(host.get_fact(Driver), "the driver's state").runfile
     if not missing and not obsolete and not unproven and not over_runfile:
+        repository = "cuda" if source.origin is None else "distribution"
+        if lost := lost_files(require(host.get_fact(Driver), "the driver's state")):
+            yield family.reinstall(lost, repository)
+            return
         actual = dict(state.packages)
         host.noop(f"installed: {', '.join(f'{name} {actual[name]}' for name in desired if name in actual)}")
         return

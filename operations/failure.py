@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Generator, Iterator
 from copy import copy
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
 from pyinfra import host
@@ -25,6 +25,7 @@ from gpunode.base.errors import in_words
 from gpunode.base.explanations import ENDING
 from gpunode.base.reading import Unknown
 from gpunode.base.run_context import COMMAND_ERROR, FAILURE_REASONS, Slot
+from gpunode.operations import node_lock
 from gpunode.operations.phase import announced, is_announcing
 
 P = ParamSpec("P")
@@ -75,13 +76,19 @@ def explained_command(command: StringCommand) -> StringCommand:
     return ending
 
 
-def node_operation(function: Callable[P, Iterator[Any]]) -> PyinfraOperation[P]:
-    """Make a pyinfra operation whose errors fail the one host that they happen on."""
+def node_operation(function: Callable[P, Iterator[Any]], changes: bool = True) -> PyinfraOperation[P]:
+    """Make a pyinfra operation whose errors fail the one host that they happen on.
+
+    changes: whether it may change the node, for which it needs the node's lock
+    """
 
     @operation()
     @wraps(function)
     def contained(*args: P.args, **kwargs: P.kwargs) -> Generator[Any, None, None]:
         try:
+            if changes and (reason := node_lock.refusal()) is not None:
+                yield fail(reason)
+                return
             for command in function(*args, **kwargs):
                 yield explained_command(command) if isinstance(command, StringCommand) else command
         except WaitsForCluster as refusal:
@@ -89,6 +96,7 @@ def node_operation(function: Callable[P, Iterator[Any]]) -> PyinfraOperation[P]:
                 yield fail(str(refusal))
             else:
                 host.noop(str(refusal))
+                host.log(f"pending: {refusal}")
         except OperationRefused as refusal:
             yield fail(str(refusal))
         except Exception as error:
@@ -136,13 +144,13 @@ def change_now(kind: type[T], decision: Decision[Any]) -> T | None:
     return None
 
 
-@node_operation
+@partial(node_operation, changes=False)
 def refuse(reasons: list[str]) -> Iterator[Any]:
     """Fail this host with its reasons, and no other host."""
     yield fail("\n".join(f"refused: {reason}" for reason in reasons))
 
 
-@node_operation
+@partial(node_operation, changes=False)
 def leave_alone(reason: str) -> Iterator[Any]:
     """Say why nothing is done to this host, which is no failure."""
     host.noop(reason)

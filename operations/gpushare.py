@@ -50,7 +50,7 @@ def extended(extender: Extender | None, manifest: str, version: str | None, time
     state: SchedulerState = require(host.get_fact(Scheduler, manifest=manifest), "the scheduler")
     decision = decide(DesiredScheduler(extender, manifest, version), state)
     if decision.refusal is not None:
-        raise OperationRefused(f"{decision.refusal}; nothing was changed on this host")
+        raise OperationRefused(f"nothing was changed on this host: {decision.refusal}")
     change = next((step.change for step in decision.steps), None)
     if change is None:
         said = f"the scheduler {decision.findings[0].actual}"

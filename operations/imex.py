@@ -27,7 +27,7 @@ from gpunode.operations.runtime import to_carry_out
 from gpunode.operations.script import script_command
 from gpunode.settings.imex import ImexSettings, known
 
-_STOP, _START = script_file("imex_stop"), script_file("imex_start")
+_STOP, _START = script_file("imex_stop"), script_file("service_state", "imex_start")
 _WAITING = "the node's IMEX is to change"
 
 

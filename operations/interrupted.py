@@ -29,7 +29,7 @@ def ended() -> Iterator[Any]:
     """
     found: Reading = require(host.get_fact(Interrupted), "what earlier runs began and did not end")
     for name in found.names:
-        host.log(f"caution: an earlier run began a change of {name} and did not end; {BY_HAND}")
+        host.log(f"caution: an earlier run began a change of {name} and did not end; {BY_HAND.replace('NAME', name)}")
     if found.stale:
         yield script_command(_CLEAR, *found.stale, folder=FOLDER)
     # What is left of a change that is still to be undone may be its way back.

@@ -9,8 +9,7 @@ from typing import Any
 from pyinfra import host
 
 from gpunode.base.findings import cluster_title
-from gpunode.fleet import run_end
-from gpunode.kubernetes.components import decide_alone, decide_right, unreached
+from gpunode.kubernetes.components import decide_alone, decide_right
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.methods import leaving
 from gpunode.kubernetes.helm.commands import Command, explained
@@ -52,7 +51,6 @@ def answering(cluster_of: Settings) -> Iterator[Any]:
     """
     if (reason := unanswered(cluster_of)) is not None:
         name = cluster_of.kubernetes.cluster_name
-        run_end.cluster_judged(host.state, name, [unreached(reason)])
         asked_once("the report of the cluster", partial(host.log, f"{cluster_title(name)}: {reason}"), again=False)
         raise OperationRefused(f"nothing was changed in {cluster_title(name)}: it does not answer")
     host.noop("the cluster answers")

@@ -129,8 +129,8 @@ def _decided(desired: Desired, done: str = "") -> Decision[MigChange]:
     if not done:
         raise OperationRefused(f"mig: nothing was changed: {decision.refusal}")
     raise OperationRefused(
-        f"mig: {decision.refusal}. What this run has done before stays as it is ({done}). Where a layout has no place, "
-        "ask for one by `nvidia-smi mig -lgipp` on the node, or for MIG off there, and run again"
+        f"mig: {decision.refusal}. What this run has done before stays as it is ({done}). Remedy: where a layout has "
+        "no place, ask for one by `nvidia-smi mig -lgipp` on the node, or for MIG off there, and run again"
     )
 
 

@@ -19,7 +19,7 @@ from pyinfra.connectors.util import CommandOutput
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.others import DaemonSet, asking, leaving, left, pods_on, taking
-from gpunode.kubernetes.nodes.labels import PRESENT, LabelChange, before_mig
+from gpunode.kubernetes.nodes.labels import LabelChange, before_mig
 from gpunode.operations.cluster_labels import is_taking_part, labels_changed, mig_at_work
 from gpunode.operations.control_plane import cluster_for, told
 from gpunode.operations.failure import OperationRefused
@@ -29,7 +29,6 @@ from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
 
 _PAUSE = 1.0
-NFD = "feature.node.kubernetes.io/pci-10de.present"
 
 
 def set_aside(node_of: Settings | None, clears: bool) -> Iterator[Any]:
@@ -67,30 +66,13 @@ def set_aside(node_of: Settings | None, clears: bool) -> Iterator[Any]:
 def refuse_held(node_of: Settings | None, containers: Collection[str]) -> None:
     """Refuse a change before the node is drained for it where the pod of a DaemonSet that stays holds a GPU.
 
-    A cluster that does not answer refuses nothing here: the change itself finds out who holds a GPU.
-
     + node_of: the host's settings; None where it is in no cluster
     + containers: the short IDs of the pods' containers that hold a GPU
     """
-    if node_of is None or not containers:
-        return
-    cluster, name = cluster_for(node_of), node_name(host.name, node_of)
-    try:
-        if (node := cluster.node(name)) is None:
-            return
-        kept = dict(node.labels.items() - taking(node.labels, node.ours).items())
-        sets = cluster.told("kubectl get daemonsets", asking(cluster.kubernetes))
-        pods = cluster.told("kubectl get pods", pods_on(cluster.kubernetes, name))
-        stays = [each for each in sorted(leaving(sets, kept, None)) if left(pods, {each}, containers)]
-    except (ClusterError, ParseError):
-        return
-    if stays:
-        raise OperationRefused(
-            f"mig: pods of DaemonSet {', '.join(map(str, stays))} hold GPUs of node {name}, and labels that are not "
-            f"gpunode's keep them there ({NFD} of node feature discovery, for example); nothing was changed. "
-            f"Have the DaemonSet select the node by {PRESENT} as well, which gpunode takes off for the change (its own "
-            f"release: device_plugin.values = {{'nodeSelector': {{'{PRESENT}': 'true'}}}}), and run again"
-        )
+    if node_of is not None and containers:
+        reason = cluster_for(node_of).why_pods_stay(node_name(host.name, node_of), containers)
+        if reason is not None:
+            raise OperationRefused(f"mig: nothing was changed: {reason}")
 
 
 def _carried_out(cluster: Cluster, name: str, change: LabelChange, sets: Collection[DaemonSet]) -> None:

@@ -11,12 +11,11 @@ from pyinfra import host
 
 from gpunode.base.decision import Decision
 from gpunode.base.reading import ParseError, Unknown
-from gpunode.base.run_context import Slot
+from gpunode.base.run_context import WAVE, Slot
 from gpunode.kubernetes.components import Whole
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_restart import NONE, Bounds, asking, decide_restart, parse_clients, waits
 from gpunode.kubernetes.device_plugin.view import View
-from gpunode.kubernetes.drain import WAVE
 from gpunode.kubernetes.drain.commands import drain_of
 from gpunode.kubernetes.mps_restarts import Restarts
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode

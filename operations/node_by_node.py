@@ -121,7 +121,7 @@ def begun_anew(change: Change, view: View) -> Iterator[Any]:
         if turns.failed is not None:
             raise OperationRefused(
                 f"the plugin's pods on {change.name} stay as they are: the release came to {turns.failed} before, and "
-                "that failed; see what it is told, and run again"
+                "that failed. Remedy: see what is reported of it, and run again"
             )
         for command in _steps(change, _seen_now(change)):
             begun = True
@@ -146,7 +146,7 @@ def _steps(change: Change, view: View) -> Iterator[Any]:
     settings, cluster, name, what = change.settings, change.cluster, change.name, f"the plugin's pods on {change.name}"
     node = view.nodes.get(name)
     if node is None:
-        raise OperationRefused(f"the cluster has no node {name} any more: let it join the cluster, and run again")
+        raise OperationRefused(f"the cluster has no node {name} any more. Remedy: let it join it, and run again")
     names = next((step.change or () for step in change.decide(node, view).steps), ())
     labels_restart = change.labels is not None and label_restarts(change.labels, node)
     restarting = (name,) if labels_restart or restarts_daemon(names, view) else ()

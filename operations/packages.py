@@ -10,6 +10,9 @@ from pyinfra import host
 from gpunode.operations.failure import OperationRefused, node_operation
 from gpunode.operations.families import FAMILIES
 
+# Why packages that are there stay as they are for now, None where nothing keeps them; and which files are lost.
+Now = Callable[[], tuple[str | None, Collection[str]]]
+
 
 @node_operation
 def installed(
@@ -19,8 +22,8 @@ def installed(
     repository: str = "",
     replaces: Collection[str] = (),
     instead: str = "",
-    waits: Callable[[], str | None] | None = None,
-    lost: Callable[[], Collection[str]] = tuple,
+    lost: Collection[str] = (),
+    now: Now | None = None,
 ) -> Iterator[Any]:
     """Install packages at the versions asked for, in one transaction, and check that this is what came.
 
@@ -30,9 +33,8 @@ def installed(
     + replaces: packages that are removed in the same transaction
     + instead: how the settings ask for something that removes no other package: what is not told to go stays, and the
       transaction is refused before it is begun
-    + waits: what tells by the node as it is why packages that are there stay as they are for now; None: nothing does
-    + lost: what tells by the node as it is which files are lost, as patterns of paths: where the packages are installed
-      all the same, those that own such a file are installed again
+    + lost: files that are lost, as patterns of paths: installed packages that own such a file are installed again
+    + now: what tells by the node as it is why packages stay as they are for now, and which files are lost
     """
     manager = FAMILIES[family]
     names = sorted({*desired, *replaces})
@@ -44,16 +46,16 @@ def installed(
         desired = present.together(desired)
     missing = present.missing(desired)
     going = [name for name, _ in present.installed if name in replaces]
-    gone = tuple(lost())
-    if not missing and not going and not gone:
+    reason, lost = now() if now is not None else (None, lost)
+    if not missing and not going and not lost:
         host.noop(f"installed: {', '.join(f'{name} {version}' for name, version in present.installed)}")
         return
-    if waits is not None and (reason := waits()) is not None:
+    if reason is not None:
         host.noop(f"restart pending: {reason}")
-        host.log(f"restart pending: {', '.join(missing or gone)} would be installed, but {reason}")
+        host.log(f"restart pending: {', '.join(missing or lost)} would be installed, but {reason}")
         return
     if not missing and not going:
-        yield manager.reinstall(gone, repository)
+        yield manager.reinstall(lost, repository)
         return
     for name, rule in missing.items():
         if rule is not None and not rule.strip():

@@ -27,9 +27,9 @@ from gpunode.facts.boot import Boot
 from gpunode.facts.boot import RunningBoot as RunningBootFact
 from gpunode.facts.system import OperatingSystem
 from gpunode.node.reboot import NotBack, awaited, obstacles, target
-from gpunode.operations.agent_turn import is_pull, retaken
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, failed, node_operation, require
+from gpunode.operations.node_lock import is_pull
 from gpunode.operations.script import script_command
 from gpunode.packages.families.wording import wording
 from gpunode.system.running_boot import RECORD, RunningBoot, parse_running_boot
@@ -126,7 +126,7 @@ def _wait(state: State, host: Host, connector: SSHConnector, before: RunningBoot
         return failed(host, str(reason))
     host.connected = True
     host.log(f"answers from a new boot after {time.monotonic() - began:.0f} s")
-    return retaken(state, host)
+    return True
 
 
 def _go_down(state: State, host: Host, timeout: int) -> bool:

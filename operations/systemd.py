@@ -8,11 +8,14 @@ from typing import Any
 from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
+from gpunode.base.shell_file import script_file
 from gpunode.components.runtime import masked_refusal
 from gpunode.facts.system import Unit
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.phase import is_image
-from gpunode.system.unit import Unit as State
+from gpunode.operations.script import script_command
+
+_RUN = script_file("service_state", "service_run")
 
 
 @node_operation
@@ -21,13 +24,7 @@ def at_boot(unit: str) -> Iterator[Any]:
 
     + unit: the unit's full name
     """
-    present = require(host.get_fact(Unit, unit=unit), unit)
-    if present.enabled:
-        host.noop(f"{unit} is enabled")
-        return
-    _refuse_masked(unit, present)
-    reload = () if is_image() else ("systemctl", "daemon-reload", "&&")
-    yield StringCommand(*reload, "systemctl", "enable", "--quiet", QuoteString(unit))
+    yield from _kept(unit, start=False)
 
 
 @node_operation
@@ -36,25 +33,22 @@ def running(unit: str) -> Iterator[Any]:
 
     + unit: the unit's full name, such as containerd.service
     """
+    yield from _kept(unit, start=not is_image())
+
+
+def _kept(unit: str, start: bool) -> Iterator[StringCommand]:
     present = require(host.get_fact(Unit, unit=unit), unit)
     steps = []
     if not present.enabled:
         steps.append("enable")
-    if not present.running and not is_image():
+    if start and not present.running:
         steps.append("start")
     if not steps:
-        host.noop(f"{unit} starts at boot" if is_image() else f"{unit} runs and starts at boot")
+        host.noop(f"{unit} runs and starts at boot" if start else f"{unit} starts at boot")
         return
-    _refuse_masked(unit, present)
+    if present.masked:
+        raise OperationRefused(masked_refusal(unit))
     if is_image():
         yield StringCommand("systemctl", "enable", "--quiet", QuoteString(unit))
         return
-    # reset-failed: a unit that hit its start limit would refuse, whatever the cause that has been mended since.
-    yield StringCommand("systemctl", "reset-failed", QuoteString(unit), "2>/dev/null;", "systemctl", "daemon-reload")
-    for step in steps:
-        yield StringCommand("systemctl", QuoteString(step), QuoteString(unit))
-
-
-def _refuse_masked(unit: str, present: State) -> None:
-    if present.masked:
-        raise OperationRefused(masked_refusal(unit))
+    yield script_command(_RUN, unit=unit, steps=" ".join(steps))

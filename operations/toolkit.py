@@ -15,7 +15,6 @@ from gpunode.components.toolkit.decide import (
     Links,
     decide_configuration,
     decide_links,
-    lost,
     moves,
 )
 from gpunode.components.toolkit.specification import CDI_MARK, Specification, decide_specification
@@ -28,13 +27,8 @@ from gpunode.operations.files import replace_command
 from gpunode.operations.script import script_command
 
 _GENERATE = script_file("cdi", "cdi_generate")
-_REFRESH = script_file("cdi", "cdi_refresh")
+_REFRESH = script_file("service_state", "cdi", "cdi_refresh")
 _LINK = script_file("device_links")
-
-
-def lost_programs() -> tuple[str, ...]:
-    """Return the paths of the programs that are lost."""
-    return lost(_state())
 
 
 def _state() -> State:

@@ -7,12 +7,9 @@ journal, which the next run reads first.
 
 from __future__ import annotations
 
-import getpass
-import os
 import shlex
-import socket
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyinfra import host
@@ -23,9 +20,10 @@ from gpunode.base.shell_file import script_file
 from gpunode.facts.transaction import FOLDER, TransactionJournal
 from gpunode.operations.failure import OperationRefused, require
 from gpunode.operations.keeping import KEEPING
+from gpunode.operations.node_lock import runner
 from gpunode.operations.phase import is_image
 from gpunode.operations.script import STANDARD_INPUT, command_with_input, script, script_command
-from gpunode.system.transaction import FailedChange, Journal
+from gpunode.system.transaction import Journal
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,8 @@ class Transaction:
     `afterwards`, which need not be there, is what has time once the change has ended for good: an interruption of it
     undoes nothing
 
-    They have the functions of placing.sh and keeping.sh in templates/scripts, by which `save` keeps the files that
+    They have `service_state`, and the functions of placing.sh and keeping.sh in templates/scripts, by which `save`
+    keeps the files that
     `change` writes and removes, and `restore` puts them back.
     """
 
@@ -49,6 +48,7 @@ class Transaction:
 
 
 _MECHANISM = script_file("transaction")
+SERVICE_STATE = script_file("service_state").strip()
 _RUN = script_file("transaction_unit") + STANDARD_INPUT + script_file("transaction_run")
 _UNDO = script_file("transaction_unit", "transaction_undo")
 _GIVE_UP = script_file("transaction_give_up")
@@ -65,6 +65,7 @@ def transaction_text(transaction: Transaction, target: str, variables: dict[str,
         [
             *(f"{name}={shlex.quote(value)}" for name, value in settings.items()),
             KEEPING,
+            SERVICE_STATE,
             "afterwards() { :; }",
             transaction.functions.strip(),
             _MECHANISM.strip(),
@@ -79,22 +80,13 @@ def transaction_command(transaction: Transaction, target: str, **variables: str)
     """
     # By standard input: it holds a daemon's configuration, and that may hold registry credentials.
     run = script_command(
-        _RUN, folder=FOLDER, name=transaction.name, target=target, ended=ENDED, by=_runner(), image=_image()
+        _RUN, folder=FOLDER, name=transaction.name, target=target, ended=ENDED, by=runner(), image=_image()
     )
     return command_with_input(run, script(transaction_text(transaction, target, variables)))
 
 
 def _image() -> str:
     return "yes" if is_image() else ""
-
-
-def _runner() -> str:
-    """Return who runs this, as another run on the same node shall name them: user and machine."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a container's user need not have a name
-        user = f"user {os.getuid()}"
-    return f"{user}@{socket.gethostname()}"
 
 
 def settled(
@@ -116,7 +108,7 @@ def settled(
         host.log(f"the transaction {name} of an earlier run was interrupted; it is undone first")
         yield from meanwhile()
         undo = f'{_UNDO}{_GIVE_UP if gives_up else ""}exit "$code"'
-        yield script_command(undo, folder=FOLDER, name=name, by=_runner(), image=_image())
+        yield script_command(undo, folder=FOLDER, name=name, by=runner(), image=_image())
 
 
 def refuse_failed(transaction: Transaction, target: str, version: str | None = None) -> None:
@@ -124,14 +116,12 @@ def refuse_failed(transaction: Transaction, target: str, version: str | None = N
 
     version: as in Journal.failed_at
     """
-    journal, name = _journal(transaction.name), transaction.name
+    journal = replace(_journal(transaction.name), name=transaction.name)
     if not journal.failed_at(target, version):
         return
-    record = FailedChange(name, target, journal.reason, journal.version)
-    if RETRIES.of(host):
-        host.log(f"{name}: {record.cause}; it is tried again")
-        return
-    raise OperationRefused(record.refusal)
+    if not RETRIES.of(host):
+        raise OperationRefused(journal.refusal)
+    host.log(f"{journal.name}: {journal.cause}; it is tried again")
 
 
 def _journal(name: str) -> Journal:

@@ -139,8 +139,6 @@ def texts(desired: Install, host: str) -> dict[str, tuple[str, str]]:
         str(PLACES.signers): (desired.signers, "644"),
         f"{UNITS}/{SERVICE}": (_service(desired), "644"),
         f"{UNITS}/{TIMER}": (_timer(desired), "644"),
-        # A push opens it, too, by whatever user.
-        str(PLACES.lock): ("", "644"),
     }
     if desired.ca is not None:
         found[CA] = (desired.ca, "644")
@@ -159,7 +157,7 @@ def _own(name: str) -> str:
 OPTIONAL = (CA, f"{UNITS}/{GATE}", GATE_CONFIG, GATE_PROGRAM)
 # All that an agent may leave on a node, whatever it was installed with; a folder with all that is in it.
 LEFT = (
-    PROGRAM, str(PLACES.config), str(PLACES.signers), f"{UNITS}/{SERVICE}", f"{UNITS}/{TIMER}", str(PLACES.lock),
+    PROGRAM, str(PLACES.config), str(PLACES.signers), f"{UNITS}/{SERVICE}", f"{UNITS}/{TIMER}",
     str(PLACES.state), str(PLACES.programs), *OPTIONAL, FIRST_PULL,
 )  # fmt: skip
 

@@ -259,9 +259,9 @@ def _forget_others(places: Places, kept: Path) -> None:
 
 @contextmanager
 def turn(places: Places) -> Iterator[bool]:
-    """Hold this node's lock, which a push holds as well (operations/agent_turn.py); wait for it, and yield whether."""
+    """Hold this node's lock (operations/node_lock.py); yield whether another run held it."""
     places.lock.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(places.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(places.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         end = time.monotonic() + PATIENCE
         told = False
@@ -278,6 +278,8 @@ def turn(places: Places) -> Iterator[bool]:
                         "agent.busy", "a push was at work on this node all the time", "look whether it hangs"
                     ) from None
                 time.sleep(1)
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()} {utc(time.time())} gpunode-agent.service\n".encode())
         yield told
     finally:
         os.close(descriptor)

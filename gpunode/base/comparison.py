@@ -252,7 +252,8 @@ def by_hand(item: Finding, cause: str, remedy: str | None = None) -> Finding:
     """
     if item.finding_class in (FindingClass.OK, FindingClass.NOT_KNOWN):
         return item
-    cause, own = split_remedy(cause)
+    # A refusal says so of the run; drift tells of no run.
+    cause, own = split_remedy(cause.replace("; nothing was changed", ""))
     if own is not None and RUN not in own:
         own = f"{own}, and {RUN}"
     return replace(item, cause=cause, remedy=remedy or own or BY_HAND, by_person=True)

@@ -18,6 +18,7 @@ _MOST_NEAR = 3
 # Code of an earlier gpunode: the present one.
 FORMER: Mapping[str, str] = {
     "mig.key-twice": "mig.declaration",
+    "preflight.mps-clients-would-end": "device-plugin.helm-release",
     "preflight.restarts-not-known": "device-plugin.cluster",
 }
 # Modules that declare no message: the lab, what generates the documentation, and the pyinfra modules at the top.

@@ -52,6 +52,9 @@ class Slot(Generic[T]):
         run_context(owner)[self] = value
 
 
+# Variables of the environment: how many nodes the wave of a rollout has, which are unavailable together anyway; and by
+# what name a node's lock has a run that is a command's child.
+WAVE, RUN_NAME = "GPUNODE_WAVE", "GPUNODE_RUN"
 # Whether the deploys of a host run to announce what they are going to read, and change nothing.
 ANNOUNCING = Slot(bool)
 # Whether a host's changes that failed before are tried again (disruption.retry).

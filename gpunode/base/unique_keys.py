@@ -17,33 +17,18 @@ class KeyTwiceError(ValueError):
 
 
 class _Loader(yaml.SafeLoader):
-    def get_single_node(self) -> yaml.Node | None:
-        root: yaml.Node | None = super().get_single_node()
-        seen: set[int] = set()
-        nodes = [] if root is None else [root]
-        while nodes:
-            node = nodes.pop()
-            # An anchor's node is the same object wherever an alias repeats it.
-            if id(node) not in seen and isinstance(node, yaml.CollectionNode):
-                seen.add(id(node))
-                nodes += _children(node)
-        return root
-
-
-def _children(node: yaml.CollectionNode) -> list[yaml.Node]:
-    """Return the nodes within a node; raise KeyTwiceError."""
-    if not isinstance(node, yaml.MappingNode):
-        return list(node.value)
-    lines: dict[tuple[str, str], int] = {}
-    for key, _ in node.value:
-        # Several mappings may be merged, each by a `<<`.
-        if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
-            continue
-        name, line = (key.tag, key.value), key.start_mark.line + 1
-        if name in lines:
-            raise KeyTwiceError(key.value, f", in lines {lines[name]} and {line}")
-        lines[name] = line
-    return [each for pair in node.value for each in pair]
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node: yaml.MappingNode = super().compose_mapping_node(anchor)
+        lines: dict[tuple[str, Any], int] = {}
+        for key, _ in node.value:
+            name, line = (key.tag, key.value), key.start_mark.line + 1
+            # Several mappings may be merged, each by a `<<`; a key that is a list or mapping is refused later.
+            if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
+                continue
+            if name in lines:
+                raise KeyTwiceError(key.value, f", in lines {lines[name]} and {line}")
+            lines[name] = line
+        return node
 
 
 def load_yaml(text: str) -> Any:

@@ -39,7 +39,7 @@ def end_of_no_run(call: Call, plans: Plans) -> NoReturn:
     from gpunode.fleet.reports.run_end import ends_of, status_of
     from gpunode.fleet.run.progress import Progress
 
-    ends = ends_of(plans, Progress(0), 0)
+    ends = ends_of(_of_nodes(plans), Progress(0), 0)
     if is_json() or is_quiet():
         _say_ends(ends, call)
     sys.exit(status_of(ends))
@@ -58,7 +58,7 @@ def end_of_run(call: Call, plans: Plans, code: int, progress: Progress, files: F
     from gpunode.fleet.reports.run_end import BROKEN_OFF, ends_of, how_it_ended, is_lost, status_of
     from gpunode.fleet.run.child import last_lines
 
-    ends = ends_of(plans, progress, code, str(files.log))
+    ends = ends_of(_of_nodes(plans), progress, code, str(files.log))
     before = " before it could say how the nodes are" if progress.ends is None else ""
     lost = f"{how_it_ended(code)}{before}" if is_lost(ends, progress, nodes) else None
     _say_ends(ends, call, files, lost)
@@ -140,7 +140,7 @@ def apply(inventory: Path, yes: bool, scheduler: Scheduler | None, limit: tuple[
         _allowed(plans, yes, call)
         if scheduler is not None:
             end_of_nodes(call, _by_engine(inventory, scheduler, plans, call, interruption))
-        plans, code, progress, files = _run(inventory, yes, plans, call, interruption)
+        code, progress, files = _run(inventory, plans, call, interruption)
     end_of_run(call, plans, code, progress, files, len(_nodes(plans)))
 
 
@@ -149,14 +149,12 @@ def _by_engine(
 ) -> Collection[HostEnd]:
     """Have the workers run on the nodes that can be changed; return how each node is then."""
     from gpunode.fleet.engine.apply import ends, looked_again, lost
-    from gpunode.fleet.rollout import place as rollouts
 
-    what, again = f"`gpunode apply {inventory} --engine {scheduler}`", call.of("apply", "--engine", str(scheduler))
-    with _refused(), told(), rollouts.run_lock(rollouts.place(call.name), partial(talk, err=True), what):
+    again = call.of("apply", "--engine", str(scheduler))
+    with _refused(), told():
         asked = f"interrupted: the workers were asked to end; {_LEFT}"
         interruption.said = f"{asked}; `{again}` goes on"
-        of_nodes = {name: each for name, each in plans.items() if name != CLUSTER}
-        found = ends(scheduler, inventory, of_nodes, _nodes(plans), partial(talk, err=True))
+        found = ends(scheduler, inventory, _of_nodes(plans), _nodes(plans), partial(talk, err=True))
         if gone := lost(found):
             talk(f"looking again, by other workers, how {folded(gone)} {'is' if len(gone) == 1 else 'are'}", err=True)
             found = looked_again(scheduler, inventory, found)
@@ -204,7 +202,11 @@ def _nodes(plans: Plans) -> list[str]:
     """Return the nodes that the run is made on: those that answered and are not refused."""
     from gpunode.node.plan import Plan
 
-    return [name for name, each in plans.items() if name != CLUSTER and isinstance(each, Plan) and not each.refusals]
+    return [name for name, found in _of_nodes(plans).items() if isinstance(found, Plan) and not found.refusals]
+
+
+def _of_nodes(plans: Plans) -> Plans:
+    return {name: found for name, found in plans.items() if name != CLUSTER}
 
 
 def _somebody_is_there() -> None:
@@ -216,7 +218,7 @@ def _somebody_is_there() -> None:
 def _ask(nodes: Sequence[str], plans: Plans, call: Call) -> None:
     from gpunode.fleet.reports.plan_text import verdicts
 
-    others = sum(name != CLUSTER for name in plans) - len(nodes)
+    others = len(_of_nodes(plans)) - len(nodes)
     left = f"; {others} stay as they are" if others else ""
     failing = verdicts(plans).get("would fail", 0)
     some = f", of which {failing} would fail" if failing else ""
@@ -236,54 +238,24 @@ def _ask(nodes: Sequence[str], plans: Plans, call: Call) -> None:
         sys.exit(ExitCode.NEGATIVE)
 
 
-def _run(
-    inventory: Path, yes: bool, plans: Plans, call: Call, interruption: Interruption
-) -> tuple[Plans, int, Progress, Files]:
-    """Run on the nodes that can be changed; return the plans that it was run by, and how that ended."""
+def _run(inventory: Path, plans: Plans, call: Call, interruption: Interruption) -> tuple[int, Progress, Files]:
+    """Run on the nodes that can be changed; return how that ended."""
     from gpunode.cli.live import live
     from gpunode.fleet.inventory import load_inventory
     from gpunode.fleet.rollout import place as rollouts
     from gpunode.fleet.run import child
 
-    name, what = call.name, f"`gpunode apply {inventory}`"
-    folder, waited = rollouts.place(name), False
-
-    def waits(line: str) -> None:
-        nonlocal waited
-        waited = True
-        talk(line, err=True)
-
+    name = call.name
     with told():
         groups = tuple(map(str, load_inventory(inventory).groups))
     with _refused():
         pyinfra = child.program()
         files = child.begin(rollouts.place(name, child.ROOT))
         talk(f"log: {files.log}", err=True)
-        # Another run on the same inventory is waited for, and waits for this.
-        with rollouts.run_lock(folder, waits, what) as lock:
-            # One may have begun since; from now on its waves wait.
-            rollouts.refuse_beside_rollout(folder, name)
-            if waited:
-                plans = _planned_anew(inventory, yes, plans, call)
-            nodes = _nodes(plans)
-            words, started = child.command(pyinfra, name, nodes, groups), partial(rollouts.name_holder, lock, what=what)
-            interruption.said = f"interrupted: {_LEFT}; `{call.of('apply')}` goes on"
-            with live(partial(talk, err=True)) as watch:
-                code, progress = child.run(words, files, lock, len(nodes), call.environment(), watch, started)
-    return plans, code, progress, files
-
-
-def _planned_anew(inventory: Path, yes: bool, shown: Plans, call: Call) -> Plans:
-    """Return what is to be done now that another run has ended; where that is another plan, show it, and ask again."""
-    from gpunode.cli.plan import live_plans
-    from gpunode.fleet.reports.plan_text import plan_text
-
-    with told():
-        plans = live_plans(inventory, call.limit)
-    if plan_text(plans) == plan_text(shown):
-        talk("that has ended; the plan is the same as before", err=True)
-        return plans
-    talk("that has ended, and the plan is another one now:")
-    _shown(plans, call, yes)
-    _allowed(plans, yes, call)
-    return plans
+        # One may have begun since.
+        rollouts.refuse_beside_rollout(rollouts.place(name), name)
+        nodes = _nodes(plans)
+        words = child.command(pyinfra, name, nodes, groups)
+        interruption.said = f"interrupted: {_LEFT}; `{call.of('apply')}` goes on"
+        with live(partial(talk, err=True)) as watch:
+            return *child.run(words, files, f"`gpunode apply {name}`", len(nodes), call.environment(), watch), files

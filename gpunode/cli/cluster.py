@@ -12,7 +12,7 @@ import click
 from gpunode.base.findings import ExitCode
 from gpunode.cli.errors import NO_CLUSTER, end, told
 from gpunode.cli.output import is_json, is_quiet, output_option, say_document
-from gpunode.cli.selection import inventory_argument
+from gpunode.cli.selection import called, inventory_argument, set_option
 
 # Raised when a key of the document goes away or changes its meaning; a new key raises nothing.
 SCHEMA = 1
@@ -22,6 +22,7 @@ SCHEMA = 1
 @inventory_argument()
 @click.option("--values", "values_alone", is_flag=True, help="Print the chart's values alone, for `helm --values`.")
 @output_option("the same in JSON (docs/output.md), with --values the values alone", "nothing but --values")
+@set_option
 def cluster(inventory: Path, values_alone: bool) -> None:
     """Print charts, values, RuntimeClass, own objects and node labels for the hosts of INVENTORY; nothing is contacted.
 
@@ -48,7 +49,7 @@ def cluster(inventory: Path, values_alone: bool) -> None:
     labels = {**by_helm.get("labels", {}), **others.get("labels", {})}
     content: dict[str, Any] = {**by_helm, **others, "labels": labels}
     if is_json() and not values_alone:
-        say_document(document(content, len(hosts), str(inventory)))
+        say_document(document(content, len(hosts), called(inventory).to_json()))
         return
     # The values alone are what was asked for: an empty file would make helm take the chart's own.
     if is_quiet() and not values_alone:
@@ -59,12 +60,12 @@ def cluster(inventory: Path, values_alone: bool) -> None:
     click.echo(json.dumps(content, indent=2) if is_json() else _yaml(content), nl=is_json())
 
 
-def document(content: Mapping[str, Any], hosts: int, inventory: str) -> dict[str, Any]:
+def document(content: Mapping[str, Any], hosts: int, of: Mapping[str, Any]) -> dict[str, Any]:
     """Return what --output json prints: the content, behind what every document begins with."""
     from gpunode.base.document import head
 
     counts = {"hosts": {"inventory": hosts, "labelled": len(content["labels"])}}
-    return {**head(SCHEMA, counts, ExitCode.GOOD, {"inventory": inventory}), **content}
+    return {**head(SCHEMA, counts, ExitCode.GOOD, of), **content}
 
 
 def _yaml(content: Any) -> str:

@@ -175,7 +175,7 @@ def carried_out(
         def run(wave: Wave) -> RunResult:
             # In a log too: a wave may take an hour.
             with live(tell) as watch:
-                return WaveRunner(pyinfra, str(inventory), found.groups, folder, files, tell, watch).run(wave)
+                return WaveRunner(pyinfra, str(inventory), found.groups, files, watch).run(wave)
 
         hands = Hands(run, read, lambda: difference(hosts, asked(inventory, call.limit).hosts), tell, against)
         interruption.said = f"interrupted; `{call.of('rollout', '--resume')}` goes on"

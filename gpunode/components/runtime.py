@@ -75,7 +75,8 @@ def absent_refusal(runtime: str, installs: bool, binary: str | None) -> str | No
         return None
     return (
         f"{runtime} is not installed, and {runtime}.source is 'present', so that no run installs it; nothing was "
-        f"changed. Remedy: install it, or set {runtime}.source to 'distribution' or 'docker-repository'"
+        f"changed. Remedy: install it, or set {runtime}.source to the one of 'distribution' and 'docker-repository' "
+        "that has it for this system"
     )
 
 

@@ -7,6 +7,7 @@ Whatever names a next command takes it from here, so that none forgets `--limit`
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -17,6 +18,8 @@ from gpunode.base.comparison import RUN, RUN_AGAIN
 # Where a run that is a command's child finds how that one was called.
 CALL = "GPUNODE_CALL"
 _DEPLOY = "deploys/gpu_node.py"
+# A command in a message that was written without knowledge of the inventory.
+_COMMAND = re.compile(r"`gpunode (apply|drift|plan|rollout)((?: --(?:resume|anew))?)(?: INVENTORY)?`")
 
 
 @dataclass(frozen=True)
@@ -52,12 +55,21 @@ class Call:
         """Return the command whose verdict is told: pyinfra's own may have been of another deploy."""
         return self._pyinfra(*self.operations) if self.operations else self.run
 
+    @property
+    def retry(self) -> str:
+        """Return the command of the same run that tries failed changes again."""
+        data = ("--data", "gpunode_retry=1")
+        more = () if data[1] in self.options else data
+        return replace(self, options=self.options + more).again if self.operations else self.of("apply", "--retry")
+
     def _pyinfra(self, *operations: str) -> str:
         return shlex.join(["pyinfra", self.name, *operations, *self._limit, *self.options])
 
     def pasted(self, text: str) -> str:
-        """Return a text with its run as a command between backquotes, which can be pasted."""
-        return text.replace(RUN, f"run `{self.run}`").replace(RUN_AGAIN, f"run `{self.again}`")
+        """Return a text with its commands between backquotes, of this inventory, these hosts and settings."""
+        text = text.replace(RUN, f"run `{self.run}`").replace(RUN_AGAIN, f"run `{self.again}`")
+        text = text.replace("`gpunode apply --retry`", f"`{self.retry}`")
+        return _COMMAND.sub(lambda found: f"`{self.of(found[1], *found[2].split())}`", text)
 
     @property
     def waves(self) -> str | None:

@@ -15,7 +15,6 @@ from gpunode.base.decision import Decision, marked
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import CLUSTER, Finding, FindingClass
 from gpunode.base.reading import ParseError, Unknown
-from gpunode.base.verdicts import RefusalMessage
 from gpunode.components.mig import decide as mig
 from gpunode.fleet.cluster import reached
 from gpunode.fleet.drift_cluster import alone, entries, exporters
@@ -26,7 +25,7 @@ from gpunode.kubernetes.components import Whole, unknown, unreached
 from gpunode.kubernetes.dcgm_exporter import exporter_namespace
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_pods import decide_current, decide_outdated, decide_registered
-from gpunode.kubernetes.device_plugin.decide_restart import WAYS_OUT, with_restart
+from gpunode.kubernetes.device_plugin.decide_restart import with_restart
 from gpunode.kubernetes.device_plugin.methods import members, nodes_by
 from gpunode.kubernetes.device_plugin.promise import mig_state
 from gpunode.kubernetes.device_plugin.verdict import daemon_sets_of, resources_of
@@ -37,11 +36,11 @@ from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.component import COMPONENT
 from gpunode.kubernetes.nodes.labels import LabelChange
 from gpunode.node import Node
+from gpunode.node.components import decisions
 from gpunode.node.plan import STOP, Plan, PlannedStep, step_of
+from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import Settings
 from gpunode.settings.cluster import node_name
-
-_SOURCE = "the cluster's answer"
 
 
 def with_cluster(
@@ -55,12 +54,17 @@ def with_cluster(
     + answers: the hosts that were read; plans: theirs, by name
     + known: the cluster's nodes; Unknown where it does not answer
     """
-    judged = {each.name: each.settings for each in answers if _is_in(each, plans)}
-    if not judged:
+    readings = {each.name: each.reading for each in answers if isinstance(each.reading, Node)}
+    images = [host for host, node in readings.items() if node.is_image]
+    of_cluster = {
+        each.name: each.settings for each in answers if each.settings.kubernetes.enabled and each.name not in images
+    }
+    runs = [host for host, found in plans.items() if isinstance(found, Plan) and not found.refusals]
+    judged = {host: settings for host, settings in of_cluster.items() if host in runs}
+    if not (of_cluster if isinstance(known, Unknown) else judged):
         return dict(plans)
     hosts = host_settings(inventory) | {each.name: each.settings for each in answers}
-    readings = {each.name: each.reading for each in answers if isinstance(each.reading, Node)}
-    first = next(iter({**members(hosts), **judged}.values()))
+    first = next(iter({**members(hosts), **of_cluster}.values()))
     name = first.kubernetes.cluster_name
     if isinstance(known, Unknown):
         return {**plans, CLUSTER: _unreached(name, known.reason)}
@@ -97,11 +101,6 @@ def not_asked(plans: Mapping[str, Plan | Finding], hosts: Mapping[str, Settings]
     return {**found, CLUSTER: Plan((), (), (step,), cluster=first.kubernetes.cluster_name)}
 
 
-def _is_in(answer: Answer[Node], plans: Mapping[str, Plan | Finding]) -> bool:
-    found, is_image = plans.get(answer.name), isinstance(answer.reading, Node) and answer.reading.is_image
-    return answer.settings.kubernetes.enabled and isinstance(found, Plan) and not (found.refusals or is_image)
-
-
 def _and(found: Plan | Finding, *steps: PlannedStep) -> Plan | Finding:
     return found if isinstance(found, Finding) else replace(found, steps=(*found.steps, *steps))
 
@@ -133,16 +132,6 @@ def _rows(decision: Decision[Any], action: str | None = None) -> Iterator[Planne
         yield PlannedStep(COMPONENT, STOP, None, None, Disruption.nothing, True, cause=decision.refusal, fails=True)
 
 
-CLIENTS_WOULD_END = RefusalMessage(
-    "mps-clients-would-end",
-    "MPS daemons of the device plugin would restart, which ends their clients.",
-    component=COMPONENT,
-    source=_SOURCE,
-    remedy=WAYS_OUT,
-    detail="Pods that share a GPU by MPS hang or fail where their daemon restarts.",
-)
-
-
 def _with(found: Plan | Finding, host: str, settings: Settings, node: Node, restarts: Restarts) -> Plan | Finding:
     if isinstance(found, Finding):
         return found
@@ -154,12 +143,18 @@ def _with(found: Plan | Finding, host: str, settings: Settings, node: Node, rest
     # An MPS daemon restarts there, and its clients are not known.
     clients = dict.fromkeys(item for each in (release, label) for item in each.findings)
     not_known = [replace(item, disruption=Disruption.restart) for item in clients]
-    reasons = dict.fromkeys(each.refusal for each in (release, label) if each.refusal is not None)
-    refused = tuple(CLIENTS_WOULD_END(reason=reason) for reason in reasons)
-    with_refusals = replace(found, refusals=(*found.refusals, *refused))
     labels = restarts.labels(host, settings, state)
     changes = _changes(settings, node, restarts.whole.view, name, labels, label)
-    return _and(with_refusals, *_restarts(settings, name, release, label), *changes, *map(step_of, not_known))
+    stays = _stays(settings, node, name, restarts.whole.cluster) if comes else ()
+    return _and(found, *stays, *_restarts(settings, name, release, label), *changes, *map(step_of, not_known))
+
+
+def _stays(settings: Settings, node: Node, name: str, cluster: Cluster) -> Iterator[PlannedStep]:
+    """Yield where a run stops because pods hold GPUs that MIG is to change, and do not leave the node for it."""
+    for step in decisions(resolve_for_os(settings, node.operating_system), node)["mig"].steps[:1]:
+        containers = step.change.containers if step.change is not None and step.change.takes else ()
+        if containers and (reason := cluster.why_pods_stay(name, containers)) is not None:
+            yield PlannedStep("mig", STOP, None, None, Disruption.nothing, True, cause=reason, fails=True)
 
 
 def _restarts(settings: Settings, name: str, release: Decision[str], label: Decision[str]) -> Iterator[PlannedStep]:
@@ -183,7 +178,7 @@ def _changes(
         said = (*map("=".join, change.to_set.items()), *(f"no {label}" for label in change.to_remove))
         action = f"label the node in the cluster: {', '.join(said) or 'which labels are of gpunode'}"
     # What is not known of MIG is a step of MIG.
-    decided = marked(replace(with_restart(labels, restart), refusal=labels.refusal))
+    decided = marked(with_restart(labels, restart))
     yield from (step for step in _rows(decided, action) if not step.not_known)
     if (actual := view.nodes.get(name)) is None:
         return

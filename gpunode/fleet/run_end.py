@@ -33,7 +33,7 @@ from gpunode.base.errors import in_words
 from gpunode.base.explanations import ENDING, GPU_OPEN, KEPT, OWN_CAUSE, OWN_REMEDY, explained, failure
 from gpunode.base.findings import Finding
 from gpunode.base.folding import NARROWEST, UNBOUND
-from gpunode.base.messages import Scope
+from gpunode.base.messages import Scope, split_remedy
 from gpunode.base.run_context import FAILURE_REASONS, Slot
 from gpunode.base.terminal import CREDENTIALS, logged, printable
 from gpunode.base.verdicts import Refusal, RefusalMessage
@@ -329,5 +329,5 @@ NOT_JUDGED = RefusalMessage(
 def _finding_of(reason: Refusal | str) -> Finding:
     if isinstance(reason, Refusal):
         return refusal_finding(reason)
-    cause, remedy = errors.parted(reason)
+    cause, remedy = split_remedy(reason)
     return refusal_finding(NOT_JUDGED(reason=cause, remedy=remedy or "look at the node"))

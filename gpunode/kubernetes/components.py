@@ -9,8 +9,9 @@ from functools import cached_property, partial
 from typing import Any
 
 from gpunode.base.comparison import AS_DESIRED, BY_HAND, FindingMessage
-from gpunode.base.decision import Decision, marked
+from gpunode.base.decision import Decision, behind, marked
 from gpunode.base.findings import Finding, FindingClass
+from gpunode.base.folding import in_one_line
 from gpunode.base.messages import Scope
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes import dcgm_exporter, gpu_operator
@@ -185,7 +186,9 @@ def decisions(whole: Whole, release: Deciding) -> Iterator[Decision[Any]]:
         try:
             decision = decide()
             # A run refuses all of it in another cluster.
-            yield marked(decision if right.refusal is None else replace(decision, steps=(), refusal=None))
+            if right.refusal is not None:
+                decision = replace(behind(decision, right.refusal), steps=(), refusal=None)
+            yield marked(decision)
         except (ClusterError, HelmError, ParseError) as error:
             item = unknown(*what, words=str(error))
             yield Decision((item,), refusal=item.cause)
@@ -229,5 +232,5 @@ def unknown(message: FindingMessage, of: str | None = None, *, words: str, desir
 
     words: why; the last line is the remedy, where there are several. desired: None where no setting asks for it
     """
-    cause, _, remedy = words.partition("\n")
-    return message.not_known(desired, cause, remedy or LOOK, of=of)
+    cause, _, remedy = words.rpartition("\n")
+    return message.not_known(desired, in_one_line(cause or remedy), remedy if cause else LOOK, of=of)

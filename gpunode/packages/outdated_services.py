@@ -10,11 +10,6 @@ from gpunode.base.probe_output import repeated, values
 from gpunode.base.reading import Reading, Unknown
 
 _CAUSE = "they use files that a package replaced since they started; a run restarts no service of others"
-_UNREAD = "the tool that knows them gave no answer"
-_REMEDY = (
-    "restart each when its users can do without it (`systemctl restart NAME`; `systemctl daemon-reexec` for "
-    "systemd-manager), or drain and reboot the node"
-)
 OUTDATED = finding_message(
     "node",
     "outdated services",
@@ -23,8 +18,11 @@ OUTDATED = finding_message(
     "changed packages. An earlier upgrade may have replaced the files. While gpunode changes packages, needrestart is "
     "suspended: it would restart services that the plan does not name.",
     cause=_CAUSE,
-    causes=(_UNREAD,),
-    remedies=(_REMEDY, "run the command that the cause names on the node"),
+    remedies=(
+        "restart each when its users can do without it (`systemctl restart NAME`; `systemctl daemon-reexec` for "
+        "systemd-manager), or drain and reboot the node",
+        "run the command that the cause names on the node",
+    ),
     classes=(),
 )
 
@@ -44,9 +42,9 @@ def parse_outdated_services(lines: list[str]) -> OutdatedServices:
 
 def judge(reading: OutdatedServices | Unknown) -> tuple[Finding, ...]:
     """Return a caution with the names of the services; nothing where there are none."""
+    restart, look = OUTDATED.remedies
     unread = reading.reason if isinstance(reading, Unknown) else reading.unread
-    if unread is not None or isinstance(reading, Unknown):
-        return (OUTDATED.not_known(None, f"{_UNREAD}: {unread}", OUTDATED.remedies[1]),)
-    if not reading.names:
-        return ()
-    return (OUTDATED.finding(FindingClass.OK, ", ".join(reading.names), cause=_CAUSE, remedy=_REMEDY),)
+    if isinstance(reading, Unknown) or unread:
+        return (OUTDATED.not_known(None, str(unread), look),)
+    names = ", ".join(reading.names)
+    return (OUTDATED.finding(FindingClass.OK, names, cause=_CAUSE, remedy=restart),) if names else ()

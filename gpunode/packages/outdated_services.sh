@@ -10,7 +10,8 @@ elif command -v dnf5 > /dev/null; then set -- dnf5 -q --disablerepo='*' needs-re
 elif command -v dnf > /dev/null; then set -- dnf -q --disablerepo='*' needs-restarting -s
 else exit 0; fi
 code=0; said=$(timeout -k 2 60 "$@" 2>&1) || code=$?
-case "$said" in *'No such command'*|*'Unknown argument'*) exit 0;; esac
+# zypper has the command by lsof, dnf by a plugin.
+case "$said" in *'No such command'*|*'Unknown argument'*|*"install package 'lsof'"*) exit 0;; esac
 # 102 and 103 of zypper: a restart is due. dnf 5 exits with 1 where a service has to be restarted.
 case "$1 $code" in *' 0'|'zypper 102'|'zypper 103') ;; 'dnf5 1') [ -n "$said" ] || code=;; *) code=;; esac
 [ -n "$code" ] || { echo "unread=$* gives no answer"; exit 0; }

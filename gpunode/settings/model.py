@@ -102,9 +102,8 @@ class Settings(BaseModel):
 
     def digest(self) -> str:
         """Return the SHA-256 (hex) of the settings as canonical JSON: equal settings, equal digest."""
-        found = self.to_json()
-        # It is of a run, and changes nothing about a node that is as desired.
-        del found["disruption"]["retry"]
+        # disruption.retry is of a run, and changes nothing about a node that is as desired.
+        found = self.model_dump(mode="json", exclude={"disruption": {"retry"}})
         canonical = json.dumps(found, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 

@@ -69,7 +69,7 @@ class DockerSettings(Runtime):
     component: ClassVar[str] = "docker"
 
     enabled: bool = False
-    """true: gpunode installs and configures docker."""
+    """true: gpunode installs and configures docker; containerd stays managed, too (`containerd.enabled`)."""
     source: Literal["distribution", "docker-repository", "present"] = "distribution"
     """Where it comes from: the distribution's `docker.io` (Debian, Ubuntu), Docker's `docker-ce`, or `present`: already
     there, only configured."""

@@ -55,6 +55,7 @@ class Boot(Reading):
     whether the key that DKMS signs with is one that the firmware accepts. `blacklist_written` is the time of the
     oldest file that keeps nouveau out. `compiler` is gcc's major version on the node, `build_tools` are those of gcc,
     make and dkms that are there. `running_base` is the running kernel's, as Kernel's `base`.
+    `started`: when this boot began, in Unix seconds.
     """
 
     running: str
@@ -68,6 +69,7 @@ class Boot(Reading):
     compiler: str | None = None
     build_tools: tuple[str, ...] = ()
     running_base: str | None = None
+    started: float | None = None
 
     @property
     def next_kernel(self) -> Kernel | None:
@@ -252,4 +254,5 @@ def parse_boot(lines: list[str]) -> Boot:
         compiler=found.get("gcc"),
         build_tools=tuple(repeated(lines, "tool")),
         running_base=found.get("base"),
+        started=float(found["started"]) if found.get("started", "").isdecimal() else None,
     )

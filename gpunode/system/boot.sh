@@ -7,6 +7,12 @@
 
 read -r running < /proc/sys/kernel/osrelease
 echo "running=$running"
+# When this boot began is when pid 1 did: a container's kernel is its host's. The kernel counts hundredths of a second.
+while read -r name value rest; do [ "$name" != btime ] || break; done < /proc/stat
+read -r line < /proc/1/stat
+# shellcheck disable=SC2086  # The numbers are words.
+set -- ${line##*) }
+[ "$#" -lt 20 ] || { shift 19; echo "started=$((value + $1 / 100))"; }
 file=/usr/lib/modules/$running/pkgbase
 if [ -r "$file" ]; then base=; read -r base < "$file"; echo "base=$base"; fi
 

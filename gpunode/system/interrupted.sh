@@ -1,10 +1,8 @@
 # Prints of each change that was begun and not ended interrupted=NAME, or running=NAME where its unit is at work; of one
 # that failed and was put back failed=NAME JOURNAL; of one that was cut off before it began stale=NAME; left=PATH of
-# what was left beside a file that was being written; and pulls=yes where an agent is installed; newer=NAME of a change
-# whose journal a newer gpunode wrote. Takes FOLDER, where the journals are; LOCK, the agent's; LEFT, globs of what is
-# left next to files; AGED, what find gets of its age.
+# what was left beside a file that was being written; and newer=NAME of a change whose journal a newer gpunode wrote.
+# Takes FOLDER, where the journals are; LEFT, globs of what is left next to files; AGED, what find gets of its age.
 
-[ ! -e "$LOCK" ] || echo pulls=yes
 busy=
 at_work() {
   case "$(systemctl is-active "gpunode-$1.service")" in

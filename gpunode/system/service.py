@@ -118,7 +118,10 @@ def parse_service(lines: list[str]) -> ServiceState:
 def seconds_until_steady(services: Iterable[ServiceState], since: float) -> float:
     """Return how long to wait until each daemon that was started of late has shown that it stays up; 0: not at all.
 
-    since: seconds ago; what was started before that is not waited for
+    since: seconds ago; of what was started before that, only what systemd started again is waited for: a person may
+    have mended and restarted it a moment ago
     """
-    waits = (STEADY - each.young for each in services if each.young is not None and each.young < since)
+    waits = (
+        STEADY - each.young for each in services if each.young is not None and (each.restarts or each.young < since)
+    )
     return max(waits, default=0.0)

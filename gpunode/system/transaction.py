@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpunode.base.comparison import RUN, finding_message
 from gpunode.base.decision import Decision, Step, bad, behind
 from gpunode.base.disruption import Disruption
 from gpunode.base.document import newer
+from gpunode.base.messages import command_error
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError, Reading
 
@@ -18,6 +19,12 @@ FOLDER = "/var/lib/gpunode/transactions"
 # Of the journal, as templates/scripts/transaction.sh writes it.
 SCHEMA = 1
 STATES = ("began", "done", "restored", "failed")
+NODE_LOCKED = command_error(
+    "run.node-locked", "The lock of a node could not be taken.",
+    "One run at a time changes a node, from whichever controller and inventory. The message has who holds the lock, "
+    "since when (by the node's clock), and which process on the node holds it. Nothing was changed.",
+    remedy="wait until the other run has ended, and plan again; end that process where its controller is gone for good",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -27,7 +34,8 @@ class Journal(Reading):
     `state` is None where there was none yet, `began` while it runs or where it was interrupted, `done`, `restored` (it
     was undone for a cause outside it, such as a full disk, and may be tried again) or `failed` (its target was proven
     not to work; `reason` says how). `target` is the digest of what was to be reached, `version` the one that was to be
-    installed. `running`: its unit is at work; `by` is what that says of itself, with who runs it.
+    installed. `running`: its unit is at work; `by` is what that says of itself, with who runs it. `name`: the
+    transaction's.
     """
 
     state: str | None
@@ -36,6 +44,7 @@ class Journal(Reading):
     running: bool
     by: str | None = None
     version: str | None = None
+    name: str = field(default="", compare=False)
 
     @property
     def interrupted(self) -> bool:
@@ -49,6 +58,16 @@ class Journal(Reading):
         """
         return self.state == "failed" and self.target == target and version in (None, self.version)
 
+    @property
+    def cause(self) -> str:
+        """Return why it is not tried again."""
+        return _FAILED.format(reason=self.reason or "no reason is recorded", name=self.name)
+
+    @property
+    def refusal(self) -> str:
+        """Return why a run stops there, and what a person does."""
+        return f"{self.name}: {self.cause}. Remedy: {RETRY}"
+
 
 def parse_journal(lines: list[str]) -> Journal:
     """Parse the transaction probe's lines (facts/transaction.py)."""
@@ -60,19 +79,23 @@ def parse_journal(lines: list[str]) -> Journal:
     text = decoded(found, "journal")
     if text is None:
         return Journal(None, None, None, running, by)
+    return _journal(text, found.get("path", ""), running, by)
+
+
+def _journal(text: str, path: str, running: bool = False, by: str | None = None) -> Journal:
     try:
         journal = json.loads(text)
         if reason := newer(journal, SCHEMA):
-            raise ParseError(f"the journal {found.get('path')} cannot be read: {reason}")
-        state, target, reason = journal["state"], journal["target"], journal.get("reason") or None
-        version = journal.get("version") or None
+            raise ParseError(f"the journal {path} cannot be read: {reason}")
+        state, target = journal["state"], journal["target"]
+        reason, version = journal.get("reason") or None, journal.get("version") or None
     except ParseError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ParseError(f"the journal is not readable ({error}); look at {found.get('path')} and remove it") from error
+        raise ParseError(f"the journal is not readable ({error}); look at {path} and remove it") from error
     if state not in STATES:
-        raise ParseError(f"the journal says {state!r}, which is none of {', '.join(STATES)}; look at {found['path']}")
-    return Journal(state, target, reason, running, by, version)
+        raise ParseError(f"the journal says {state!r}, which is none of {', '.join(STATES)}; look at {path}")
+    return Journal(state, target, reason, running, by, version, path.rpartition("/")[2].removesuffix(".json"))
 
 
 # A restore that no run makes by itself may remove what its owner has put there since.
@@ -112,29 +135,6 @@ FAILED = finding_message(
 
 
 @dataclass(frozen=True)
-class FailedChange(Reading):
-    """A change that was proven not to work, by the journal that its transaction left.
-
-    target: digest of what was to be reached; version: the one that was to be installed
-    """
-
-    name: str
-    target: str
-    reason: str | None = None
-    version: str | None = None
-
-    @property
-    def cause(self) -> str:
-        """Return why it is not tried again."""
-        return _FAILED.format(reason=self.reason or "no reason is recorded", name=self.name)
-
-    @property
-    def refusal(self) -> str:
-        """Return why a run stops there, and what a person does."""
-        return f"{self.name}: {self.cause}. Remedy: {RETRY}"
-
-
-@dataclass(frozen=True)
 class Interrupted(Reading):
     """Hold the names of the changes that nobody is at work on any more, and of those that somebody is.
 
@@ -147,28 +147,21 @@ class Interrupted(Reading):
     running: tuple[str, ...] = ()
     stale: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
-    pulls: bool = False
     newer: tuple[str, ...] = ()
-    failed: tuple[FailedChange, ...] = ()
+    failed: tuple[Journal, ...] = ()
 
 
 def parse_interrupted(lines: list[str]) -> Interrupted:
     """Parse the lines of interrupted.sh, which describes them."""
     keys = ("interrupted", "running", "stale", "left", "newer")
     names, running, stale, left, newer = (tuple(dict.fromkeys(repeated(lines, key))) for key in keys)
-    failed = tuple(_failed(*line.partition(" ")[::2]) for line in repeated(lines, "failed"))
-    return Interrupted(names, running, stale, left, "yes" in repeated(lines, "pulls"), newer, failed)
+    failed = tuple(
+        _journal(text, name) for name, _, text in (line.partition(" ") for line in repeated(lines, "failed"))
+    )
+    return Interrupted(names, running, stale, left, newer, failed)
 
 
-def _failed(name: str, text: str) -> FailedChange:
-    try:
-        journal = json.loads(text)
-        return FailedChange(name, journal["target"], journal.get("reason") or None, journal.get("version") or None)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ParseError(f"{FOLDER}/{name}.json is not readable ({error}); look at it and remove it") from error
-
-
-def refuse_failed(decision: Decision[Any], failed: Collection[FailedChange]) -> Decision[Any]:
+def refuse_failed(decision: Decision[Any], failed: Collection[Journal]) -> Decision[Any]:
     """Return the decision with a refusal where one of its steps would try again what failed before.
 
     The steps before it are carried out.
@@ -203,7 +196,7 @@ def decide(actual: Interrupted, unasked: Collection[str] = ()) -> Decision[None]
     ]
     if not left:
         return Decision((item,), tuple(steps))
-    switched_off = INTERRUPTED.compared(
-        left, "none", False, of="of what is switched off", cause=_NOT_RESTORED, remedy=BY_HAND
-    )
+    remedy = "; ".join(BY_HAND.replace("NAME", name) for name in left.split(", "))
+    what = "of what is switched off"
+    switched_off = INTERRUPTED.compared(left, "none", False, of=what, cause=_NOT_RESTORED, remedy=remedy)
     return Decision((item, switched_off), tuple(steps))

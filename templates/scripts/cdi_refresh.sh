@@ -5,7 +5,7 @@
 systemctl enable --now nvidia-cdi-refresh.path
 systemctl enable nvidia-cdi-refresh.service
 systemctl restart nvidia-cdi-refresh.service || {
-  journalctl -u nvidia-cdi-refresh.service -n 8 --no-pager -o cat >&2
+  service_state nvidia-cdi-refresh.service
   echo "gpunode: the toolkit's own nvidia-cdi-refresh.service failed" >&2
   echo "gpunode: remedy: see \`systemctl status nvidia-cdi-refresh.service\` on the node; where nvidia-smi fails," \
     "correct" \

@@ -10,7 +10,13 @@ for file in $removed; do
   rmdir "${file%/*}" 2> /dev/null || :
 done
 systemctl daemon-reload
-for unit in $restart; do systemctl restart "$unit"; done
+for unit in $restart; do
+  systemctl restart "$unit" || {
+    service_state "$unit"
+    echo "gpunode: cause: $unit does not start" >&2
+    echo "gpunode: remedy: see \`journalctl -u $unit -n 50\` on the node, correct what it names, and run again" >&2
+    exit 1; }
+done
 [ -n "$watch" ] || exit 0
 # The host engine does not answer at once.
 for each in 1 2 3 4 5 6 7 8 9 10; do

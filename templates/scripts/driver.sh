@@ -165,7 +165,9 @@ restore() {
   if [ -s "$checkpoint/names" ] || [ -s "$checkpoint/runfile" ]; then
     if [ -z "$(loaded_version)" ] && ! nouveau_bound; then
       if ! { modprobe nvidia && modprobe nvidia_uvm; }; then
-        echo "gpunode: the earlier driver is back, and its module does not load now" >&2; not_to_blame
+        echo "gpunode: the earlier driver is back, and its module does not load now" >&2
+        # A module that is built for another kernel says nothing about this one.
+        [ -z "$(modinfo -F version nvidia 2>/dev/null)" ] || case "$rejected" in *load*) not_to_blame;; esac
       fi
     fi
     for unit in nvidia-fabricmanager nvidia-persistenced nvidia-imex; do

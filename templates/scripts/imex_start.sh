@@ -7,7 +7,7 @@ systemctl daemon-reload
 systemctl reset-failed "$unit" 2>/dev/null || true
 systemctl enable --quiet "$unit"
 systemctl start "$unit" || {
-  journalctl -u "$unit" -n 12 --no-pager -o cat >&2 2>/dev/null || true
+  service_state "$unit"
   echo "gpunode: cause: $unit does not start: its words stand above, more in /var/log/nvidia-imex.log" >&2
   echo "gpunode: remedy: see that its version is the loaded driver's, and the node's address in the list; run again" >&2
   exit 1; }
@@ -20,7 +20,7 @@ while [ "$waited" -lt "$ready_seconds" ]; do
   sleep 1; waited=$((waited + 1))
 done
 systemctl is-active --quiet "$unit" || {
-  journalctl -u "$unit" -n 12 --no-pager -o cat >&2 2>/dev/null || true
+  service_state "$unit"
   echo "gpunode: $unit does not stay up: its words stand above, more in /var/log/nvidia-imex.log" >&2
   echo "gpunode: remedy: see that its version is the loaded driver's, and the node's address in the list; run again" >&2
   exit 1; }

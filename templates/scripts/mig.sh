@@ -26,7 +26,8 @@ advise_mig() {
     *' in use '*) way='end these processes, or name their units in mig.stop_units, and run again';;
     *' may hold it: '*)
       way="stop these services (\`systemctl stop\`), unload nvidia_drm where no screen needs it"
-      way="$way (\`modprobe -r nvidia_drm\`), and run again; or set disruption.allow to 'reboot', which boots the node for the mode";;
+      way="$way (\`modprobe -r nvidia_drm\`), and run again; or set disruption.allow to 'reboot', by which the node is"
+      way="$way booted for the mode";;
     *) way="look at the GPU (\`nvidia-smi\` and \`journalctl -k | grep -i xid\` on the node), and run again";;
   esac
   echo "gpunode: remedy: $way" >&2

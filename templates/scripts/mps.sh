@@ -15,7 +15,6 @@ blame() {
   echo "gpunode: $1, and nvidia-smi does not answer" >&2
   echo "gpunode: remedy: see what \`nvidia-smi\` prints on the node, correct that, and run again" >&2; exit 1
 }
-said() { journalctl -u "$1" -n 8 --no-pager -o cat >&2 2>/dev/null || true; }
 
 save() {
   printf '%s\n' "$read" | while read -r path was; do [ -z "$path" ] || keep_file "$path" "$was" || exit 1; done
@@ -43,7 +42,7 @@ change() {
   for unit in $units; do systemctl is-enabled --quiet "$unit" 2>/dev/null || systemctl enable --quiet "$unit"; done
   for unit in $restart; do
     systemctl reset-failed "$unit" 2>/dev/null || true
-    systemctl restart "$unit" || { said "$unit"; blame "$unit does not start, or its settings are not taken"; }
+    systemctl restart "$unit" || { service_state "$unit"; blame "$unit does not start, or its settings are not taken"; }
   done
   for unit in $told; do apply "$unit" || blame "the daemon of $unit does not take its settings"; done
   for index in $modes; do

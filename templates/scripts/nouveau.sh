@@ -15,7 +15,8 @@ name_other_drivers() {
       nvidia|'') continue;;
       vfio*|pci-stub) way="a virtual machine is to have it: leave this GPU to it, or take its ID out of vfio's options
 (\`grep -rs vfio /etc/modprobe.d /proc/cmdline\` on the node), and boot the node";;
-      *) way="boot the node with $owner blacklisted (/etc/modprobe.d), and run again";;
+      *) module=$(readlink "$device/driver/module") || module=$owner
+        way="boot the node with ${module##*/} blacklisted (/etc/modprobe.d), and run again";;
     esac
     named=yes
     echo "gpunode: the driver $owner has the GPU ${device##*/}, so that nvidia cannot use it" >&2

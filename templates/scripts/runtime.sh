@@ -25,7 +25,7 @@ healthy() {
     sleep 0.5
   done
   service=$(systemctl is-active "$unit" || true)
-  journalctl -u "$unit" -n 8 --no-pager -o cat >&2 2>/dev/null || true
+  service_state "$unit"
   return 1
 }
 note_loaded() {

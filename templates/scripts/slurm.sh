@@ -4,8 +4,6 @@
 
 # shellcheck disable=SC2154  # set by whoever sends it
 
-said() { journalctl -u "$1" -n 12 --no-pager -o cat >&2 2>/dev/null || true; }
-
 save() {
   printf '%s\n' "$read" | while read -r path was; do [ -z "$path" ] || keep_file "$path" "$was" || exit 1; done
   for unit in slurmd slurmctld; do ! systemctl is-active --quiet $unit || echo $unit >> "$checkpoint/active"; done
@@ -75,10 +73,10 @@ change() {
   if [ -n "$controller" ]; then
     # It keeps its jobs; a reconfigure would leave counts and types as they were.
     systemctl reset-failed slurmctld 2>/dev/null || true
-    systemctl restart slurmctld || { said slurmctld; reject "slurmctld does not start with these devices"; }
+    systemctl restart slurmctld || { service_state slurmctld; reject "slurmctld does not start with these devices"; }
   fi
   [ -z "$restart" ] || proven
-  [ -z "$controller" ] || answers || { said slurmctld; reject "slurmctld does not answer with these devices"; }
+  [ -z "$controller" ] || answers || { service_state slurmctld; reject "slurmctld does not answer with these devices"; }
   if [ -n "$resume" ]; then
     # Whose devices are not there yet is refused again.
     for _ in 1 2 3 4 5 6 7 8 9 10; do
@@ -90,10 +88,10 @@ change() {
 }
 proven() {
   systemctl reset-failed slurmd 2>/dev/null || true
-  systemctl restart slurmd || { said slurmd; reject "slurmd does not start with these devices"; }
+  systemctl restart slurmd || { service_state slurmd; reject "slurmd does not start with these devices"; }
   # Its unit is simple: it counts as started before it has read anything.
   sleep 2
-  systemctl is-active --quiet slurmd || { said slurmd; reject "slurmd does not stay up with these devices"; }
+  systemctl is-active --quiet slurmd || { service_state slurmd; reject "slurmd does not stay up with these devices"; }
 }
 
 restore() {

@@ -34,8 +34,8 @@ undo() {
   if (set +e; restore); then
     if [ -n "$rejected" ] && [ ! -e "$checkpoint/outside" ]; then
       record failed "$rejected"
-      echo "gpunode: remedy: run it with \`gpunode apply --retry\` (pyinfra: --data gpunode_retry=1): without that no" \
-        "run tries this change again until the settings differ" >&2
+      echo "gpunode: remedy: run it with \`gpunode apply --retry\` (pyinfra: --data gpunode_retry=1): without that it" \
+        "is not tried again until the settings change" >&2
     else record restored; fi
   else echo "gpunode: it could NOT be put back; the next run tries again" >&2; return 1; fi
 }

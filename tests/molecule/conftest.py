@@ -167,8 +167,8 @@ def write(node: lab_nodes.Node, path: str, text: str) -> None:
 
 
 def tried_before(run: Run, transaction: str) -> bool:
-    """Say whether a run refused to try again what was put back: it names the file that would have to go."""
-    return run.code != 0 and f"{FOLDER}/{transaction}.json" in run.printed
+    """Say whether a run refused to try again what was put back: it names the log of the change."""
+    return run.code != 0 and f"{FOLDER}/{transaction}.log" in run.printed and "--retry" in run.printed
 
 
 @pytest.fixture

@@ -114,7 +114,7 @@ def cluster_schema() -> dict[str, Any]:
     counts = {"hosts": objects({"inventory": COUNT, "labelled": COUNT})}
     objects_of = {name: {"type": "object"} for name in ("values", "gpu_operator")}
     keys = {"labels": each({"type": "object"}), **objects_of}
-    return document_schema(cluster.SCHEMA, counts, (0,), keys, {"inventory": TEXT}, optional=objects_of)
+    return document_schema(cluster.SCHEMA, counts, (0,), keys, OF_CALL, optional=objects_of)
 
 
 def explain_schema() -> dict[str, Any]:

@@ -33,7 +33,7 @@ driver = {{"branch": "580", "flavour": "open"}}
 cuda = {{"version": "12.9"}}
 ```
 
-`--set driver.version=580.95.05` gives `gpunode check`, `plan`, `drift`, `apply`, `rollout` and `ci` a setting above
+`--set driver.version=580.95.05` gives `check`, `plan`, `drift`, `apply`, `rollout`, `ci` and `cluster` a setting above
 what the inventory says; it may be given more than once. Lists and mappings are JSON. Behind a setting that is a mapping
 by names of your own, the rest is one name, dots and all: `--set kubernetes.expected_resources.nvidia.com/gpu=8`; in a
 chart's `values` a dot leads into a mapping, as with helm's own `--set`, and a key with a dot is given as JSON.

@@ -24,7 +24,7 @@ from pyinfra import host
 
 import gpunode.deploys.component
 import gpunode.deploys.device_plugin
-from gpunode.operations.failure import fail, node_operation
+from gpunode.operations.failure import WaitsForCluster, fail, node_operation
 
 # Preflight has its own tests, and a @fake host is no GPU node.
 gpunode.deploys.component.accepted = lambda: not host.data.get("x_refused")
@@ -36,6 +36,8 @@ def own_work():
     if host.data.get("x_fails") and host.state.is_executing:
         yield fail("broken on purpose")
         return
+    if host.data.get("x_waits"):
+        raise WaitsForCluster("a drain waits for the cluster")
     host.noop("done")
 
 

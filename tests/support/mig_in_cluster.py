@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from types import SimpleNamespace
 from typing import Any
@@ -130,6 +130,7 @@ class Ask:
 
     def __init__(self, host: Host, patch: pytest.MonkeyPatch) -> None:
         self.host, self.patch = host, patch
+        self.shims = 0
         self.said: list[str] = []
         # What the connection says of the transaction, and whether it succeeded; it does, where nothing is here.
         self.answers: tuple[bool, str] = (True, "")
@@ -143,7 +144,8 @@ class Ask:
     ) -> list[str]:
         self.patch.setattr(control_plane, "runner", lambda _: cluster)
         self.host.readings |= {
-            MigFact: Mig(status, None, (there,), self.holders), MigBootFact: MigBoot(), ContainerdFact: GOOD.containerd,
+            MigFact: Mig(status, None, (there,), self.holders), MigBootFact: MigBoot(),
+            ContainerdFact: replace(GOOD.containerd, shims=self.shims),
             DockerFact: Docker(None),
             CrioFact: Crio(),
         }  # fmt: skip
@@ -194,6 +196,8 @@ def asking() -> Iterator[Ask]:
     host, minutes = Host({TransactionJournal: Journal(None, None, None, False)}), iter(range(0, 600_000, 10))
     with pytest.MonkeyPatch.context() as patch, ctx_host.use(host):
         patch.setattr(mig, "driver_state", lambda: GOOD.driver)
+        # Asked when the run began.
+        patch.setattr(control_plane, "unanswered", lambda _: None)
         patch.setattr(mig_in_cluster, "sleep", lambda _: None)
         patch.setattr(mig_in_cluster, "monotonic", lambda: float(next(minutes)))
         yield Ask(host, patch)
@@ -224,11 +228,14 @@ def divided(
     then: tuple[str, ...] = (),
     status: str = "ok",
     holds: str | None = None,
+    unanswered: bool = False,
+    shims: int = 0,
 ) -> Outcome:
     """Return what becomes of a change of a node's layout, and of what happens then: it fails, silence, or labels.
 
     cluster: labels that are others, None where one is gone; `note` on gpunode's labels; `silent`
     status: how nvidia-smi answers; holds: the pod that has the GPU open
+    unanswered: whether the cluster did not answer when the run began; shims: how many containers run
     answer: what the connection says of a transaction that fails; journal: the state of an earlier one, and if it runs
     """
     settings = {"helm": ASKED, "manifest": MANIFEST, "operator": OPERATOR}[method]
@@ -237,6 +244,9 @@ def divided(
     there.labels = {name: value for name, value in {**there.labels, **changes}.items() if value is not None}
     note = there.note
     with asking() as ask:
+        ask.shims = shims
+        if unanswered:
+            ask.patch.setattr(control_plane, "unanswered", lambda _: "kubectl get nodes: connection refused")
         if answer is not None:
             ask.answers = (False, answer)
         if journal is not None:

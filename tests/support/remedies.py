@@ -4,25 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 from gpunode.base.comparison import RUN
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.kubelet.change import drop_in, wanted
+from gpunode.components.mig.state import DISABLED, Mig
 from gpunode.node import Node
-from gpunode.node.components import decisions
+from gpunode.node.components import decisions, desired_files
 from gpunode.node.plan import plan
 from gpunode.node.verdict import judged
 from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import Settings, settings_from
-from tests.support import kubelet, mps, power
+from gpunode.system.applied import Applied, OwnFile, PresentFile
+from gpunode.system.transaction import Interrupted, Journal
+from tests.support import kubelet, mig_target, mps, power
 from tests.support.cases import _hints, build
 from tests.support.messages import unnamed
 from tests.support.verify import DATA, GOOD
 
 MPS = mps.settled(mps.asked())
+MPS_STALE, MPS_NOT_AT_BOOT = mps.settled(mps.asked(), stale=True), mps.settled(mps.asked(), enabled=False)
 POWER = power.right(power.FULL)
+MIG = Mig("ok", None, (mig_target.gpu(0, DISABLED),))
+DIVIDED = Mig("ok", None, (mig_target.gpu(0, "Enabled", "3g.40gb:4"),))
+WAITING = Mig("ok", None, (mig_target.gpu(0, DISABLED, pending="Enabled"),))
+TOOLKIT_1_20 = replace(
+    GOOD.toolkit, packages=tuple((name, "1.20.2-1") for name, _ in GOOD.toolkit.packages), version="1.20.2"
+)
 KUBELET = kubelet.with_folder(**{"90-gpunode": drop_in(wanted(kubelet.asked(max_pods=64)))})
+
+
+_MIG_CHANGE = decisions(settings_from({**DATA, "mig": {"config": "all-1g.10gb"}}), replace(GOOD, mig=MIG))["mig"].steps[
+    0
+]
+_TARGET = str(getattr(_MIG_CHANGE.change, "target", None))
+FAILED = Interrupted(failed=(Journal("failed", _TARGET, "it did not fit", False, name="mig"),))
 
 
 def _node(parts: dict[str, Any], of: Node = GOOD) -> Node:
@@ -38,6 +56,15 @@ def _node(parts: dict[str, Any], of: Node = GOOD) -> Node:
         else:
             changes[name] = build(hints[name], values)
     return replace(of, **changes)
+
+
+def _edited(settings: Settings, node: Node, path: str) -> Node:
+    """Return a node as a run by these settings left it, with another text in one of gpunode's own files."""
+    texts = {each: text for each, text in desired_files(settings, node.machine).items() if text is not None}
+    files = {each: OwnFile(sha256(text.encode()).hexdigest(), "644") for each, text in texts.items()}
+    present = {each: PresentFile("644 root:root", file.sha256) for each, file in files.items()}
+    present[path] = PresentFile("644 root:root", "0" * 64)
+    return replace(node, applied=Applied(True, "0", settings.digest(), tuple(files.items()), tuple(present.items())))
 
 
 def _judged(code: str, settings: Settings, node: Node) -> tuple[list[Finding], set[Finding]]:
@@ -58,13 +85,17 @@ def followed(
     names: Iterable[str] = (),
     settings: dict[str, Any] | None = None,
     after: dict[str, Any] | None = None,
+    edited: str | None = None,
 ) -> dict[str, Any]:
     """Return who removes a finding, what its cause and remedy do not name, and what follows when it is done.
 
     names: commands, paths and settings that cause or remedy have to name
-    settings: what the remedy asks to set; after: the parts of the node as they are when a person has followed it
+    edited: the path of an own file that somebody edited; settings: what the remedy asks to set
+    after: the parts of the node as they are when a person has followed it
     """
     asked, actual = settings_from({**DATA, **(data or {})}), _node(node)
+    if edited is not None:
+        actual = _edited(asked, actual, edited)
     bad, done = _judged(code, asked, actual)
     by = {"run" if item in done else "person" for item in bad}
     for item in bad:

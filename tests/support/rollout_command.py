@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -49,9 +50,13 @@ def until(true: Callable[[], bool]) -> None:
 
 
 def pyinfra_of(lab: Lab) -> int:
-    """Return the process that a wave's run has written into its lock."""
-    (lock,) = lab.folder.glob(".rollout/*/run.lock")
-    return int(lock.read_text().split()[0])
+    """Return the process of the pyinfra that a lab's command has started."""
+    program = f"{lab.folder}/bin/pyinfra".encode()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if program in path.read_bytes().split(b"\0"):
+                return int(path.parent.name)
+    raise AssertionError("no pyinfra runs")
 
 
 def alive(process: int) -> bool:

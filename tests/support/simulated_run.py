@@ -42,7 +42,7 @@ from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import Settings, settings_from
 from gpunode.system.boot import Kernel
 from gpunode.system.running_boot import RunningBoot
-from gpunode.system.transaction import FailedChange, Journal
+from gpunode.system.transaction import Journal
 from gpunode.system.unit import Unit
 from tests.support.docker_change import RIGHT
 from tests.support.recorded_node import RecordedNode
@@ -81,9 +81,7 @@ class Broken:
 class BrokenNode(RecordedNode):
     """Hold a recorded node of which something is broken."""
 
-    def __init__(
-        self, recorded: RecordedNode, broken: Collection[Broken], failed: Collection[FailedChange] = ()
-    ) -> None:
+    def __init__(self, recorded: RecordedNode, broken: Collection[Broken], failed: Collection[Journal] = ()) -> None:
         vars(self).update(vars(copy(recorded)))
         # Recordings of an earlier gpunode do not have them.
         driver = tuple(tuple(each) for each in self.packages["driver"]["packages"] if "nvidia" in each[0])
@@ -103,9 +101,7 @@ class BrokenNode(RecordedNode):
             self.node = replace(self.node, **{each.part: replace(getattr(self.node, each.part), **each.fields)})
 
         self.node = replace(self.node, interrupted=replace(self.node.interrupted, failed=tuple(failed)))
-        self.failed = {
-            each.name: Journal("failed", each.target, each.reason, False, None, each.version) for each in failed
-        }
+        self.failed = {each.name: each for each in failed}
 
     def mend(self, parts: Collection[str]) -> None:
         """Make the parts what was recorded."""
@@ -160,7 +156,7 @@ class Ended:
     how: str
     why: tuple[str, ...]
     deploys: frozenset[str]
-    changes: tuple[FailedChange, ...] = ()
+    changes: tuple[Journal, ...] = ()
 
 
 def promised(plan: Plan) -> str:
@@ -193,7 +189,7 @@ def ended(node: BrokenNode, data: dict[str, Any]) -> Ended:
     settled = _settled(settings, node, plan) if not plan.refusals else set()
     left = {step.component for step in plan.steps if step.pending}
     at_work: set[str] = set()
-    changes: list[FailedChange] = []
+    changes: list[Journal] = []
 
     def kept(connector: FakeConnector, command: StringCommand, *_: Any, **__: Any) -> tuple[bool, CommandOutput]:
         operation = run_end._operation.of(connector.state) or ""
@@ -202,7 +198,8 @@ def ended(node: BrokenNode, data: dict[str, Any]) -> Ended:
         if begun := _TARGET.search(command.get_raw_value()):
             (script,) = command.connector_arguments["_stdin"]
             installed = _VERSION.search(base64.b64decode(script).decode())
-            changes.append(FailedChange(begun[1], begun[2], "it does not work", installed[1] if installed else None))
+            version = installed[1] if installed else None
+            changes.append(Journal("failed", begun[2], "it does not work", False, None, version, begun[1]))
         component, parts = _DEPLOYS.get(deploy, _NONE)
         if name.startswith("Trust the"):
             node.mend(("keyrings",))

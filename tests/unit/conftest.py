@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,9 @@ from tests.support.simulated_host import Host
 
 if TYPE_CHECKING:
     from tests.support import postgresql
+
+# This machine is the node of several tests at once; tests of the lock have files of their own.
+os.environ["GPUNODE_LOCKED"] = "1"
 
 # In a fresh checkout hypothesis first builds its tables of Unicode, which it takes for a slow test; and the time of a
 # busy machine is no property of the code. The inputs are the same ones while a test is the same, lest a change be held

@@ -17,7 +17,7 @@ from pyinfra.connectors.sshuserclient.client import StrictPolicy
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from gpunode.base.findings import FindingClass
-from gpunode.base.messages import REMEDY
+from gpunode.base.messages import REMEDY, split_remedy
 from gpunode.base.reading import Unknown
 from gpunode.base.run_context import COMMAND_ERROR
 from gpunode.fleet.access import connecting, connection, errors
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.pure
 def test_an_explanation_is_parted_again_and_one_far_behind_is_a_command_s_own() -> None:
     said = ["sudo: a password is required"]
     found = errors.explained(said)
-    assert found is not None and errors.parted(errors.sentence(found)) == (found.cause, found.remedy)
+    assert found is not None and split_remedy(errors.sentence(found)) == (found.cause, found.remedy)
     assert errors.explained([*["x"] * 50, *said]) is None
 
 
@@ -55,7 +55,7 @@ def test_who_is_not_reached_is_told_with_what_to_do_by_drift_and_at_the_end_of_a
     said: Callable[[], str], named: list[str]
 ) -> None:
     text = said()
-    cause, remedy = errors.parted(errors.with_remedy(text))
+    cause, remedy = split_remedy(errors.with_remedy(text))
     assert cause == text and (remedy is None) is (not named) and unnamed(remedy, *named) == []
     (of_drift,) = contained_report(Answer("gpu-1", settings_from({}), None, errors.with_remedy(text))).findings
     ended = report_of(HostEnd("gpu-1", unreached=text))
@@ -70,7 +70,6 @@ def test_drift_has_the_remedy_beside_the_cause() -> None:
         (finding,) = contained_report(Answer("gpu-1", settings_from({}), Unknown(), reason)).findings
         assert (finding.finding_class, finding.cause) == (FindingClass.ERROR, cause)
         assert finding.remedy and remedy in (None, finding.remedy)
-    assert errors.parted(None) == (None, None)
 
 
 def output(stdout: str = "", stderr: str = "") -> CommandOutput:

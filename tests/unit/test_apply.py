@@ -11,8 +11,8 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -81,11 +81,21 @@ def test_a_person_is_asked_and_may_say_no(lab: Lab, monkeypatch: pytest.MonkeyPa
     assert ("nothing was done" in done.output) is not bool(runs)
 
 
-@pytest.mark.parametrize(("other", "runs"), [(DONE, 1), (CAN, 0), (REFUSED, 0), (errors.unreached("timed out"), 0)])
+@pytest.mark.parametrize(
+    ("name", "other", "runs"),
+    [
+        ("gpu-2", DONE, 1),
+        ("gpu-2", CAN, 0),
+        ("gpu-2", REFUSED, 0),
+        ("gpu-2", errors.unreached("timed out"), 0),
+        (CLUSTER, replace(DONE, cluster="prod"), 1),
+        (CLUSTER, replace(CAN, cluster="prod"), 0),
+    ],
+)
 def test_where_nothing_is_to_do_nobody_is_asked_and_the_nodes_are_verified(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, other: Plan | Finding, runs: int
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, name: str, other: Plan | Finding, runs: int
 ) -> None:
-    _plan(monkeypatch, {"gpu-1": DONE, "gpu-2": other})
+    _plan(monkeypatch, {"gpu-1": DONE, name: other})
     at_a_terminal(monkeypatch)
     done = apply(answer="n\n")
     assert (done.exit_code, len(lab.runs)) == (0 if runs else 2, runs)
@@ -253,45 +263,6 @@ def test_the_cluster_s_plan_is_shown_and_is_no_node(lab: Lab, monkeypatch: pytes
     done = apply("--yes")
     assert lab.runs == [["gpu-1"]] and done.exit_code == 0
     assert unnamed(done.stdout, "the cluster prod: would fail") == []
-
-
-def _waiting(
-    monkeypatch: pytest.MonkeyPatch, before: dict[str, Plan | Finding], now: dict[str, Plan | Finding]
-) -> None:
-    """Have another run be at work until it has been waited for once; and the plan before, and the one behind it."""
-    at_work = contextlib.ExitStack()
-    at_work.enter_context(rollouts.run_lock(rollouts.place("fleet.py"), print, "`gpunode apply fleet.py`"))
-    monkeypatch.setattr(rollouts, "time", SimpleNamespace(sleep=lambda _: at_work.close()))
-    found = iter([before, now])
-    monkeypatch.setattr(plans, "live_plans", lambda *_: next(found))
-
-
-def test_behind_another_run_the_plan_is_made_anew_and_what_it_says_now_is_run(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _waiting(monkeypatch, {"gpu-1": CAN, "gpu-2": CAN}, {"gpu-1": REFUSED, "gpu-2": CAN})
-    done = apply("--yes")
-    assert lab.runs == [["gpu-2"]]
-    assert "waiting: `gpunode apply fleet.py`" in done.stderr
-    assert done.stdout.index("gpu-1, gpu-2: ") < done.stdout.index(":\ngpu-1: refused") and done.exit_code == 2
-
-
-def test_behind_another_run_the_same_plan_is_not_shown_again(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    _waiting(monkeypatch, {"gpu-1": CAN}, {"gpu-1": CAN})
-    done = apply("--yes")
-    assert (done.exit_code, lab.runs) == (0, [["gpu-1"]])
-    assert done.stdout.count("gpu-1: can be done") == 1 and "same" in done.stderr
-
-
-@pytest.mark.parametrize(("answers", "runs"), [("y\nn\n", 0), ("y\ny\n", 1)])
-def test_a_person_is_asked_again_where_the_plan_is_another_one(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, answers: str, runs: int
-) -> None:
-    _waiting(monkeypatch, {"gpu-1": CAN, "gpu-2": CAN}, {"gpu-1": REFUSED, "gpu-2": CAN})
-    at_a_terminal(monkeypatch)
-    done = apply(answer=answers)
-    assert len(lab.runs) == runs
-    assert unnamed(done.output, "on 2 nodes", "on 1 node (gpu-2); 1 stay") == []
 
 
 @pytest.mark.tier2

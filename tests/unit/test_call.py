@@ -47,6 +47,20 @@ def test_a_shell_takes_each_word_as_it_was_given_and_a_child_is_told_all(
     assert call.to_json() == {"inventory": inventory, "limit": list(limit), "set": list(settings)}
 
 
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("a `gpunode apply --retry` b", "a `gpunode apply --retry prod.py --limit rack1 --set driver.branch=580` b"),
+        ("`gpunode plan INVENTORY`", "`gpunode plan prod.py --limit rack1 --set driver.branch=580`"),
+        # Whole commands, and those of other hosts.
+        ("`gpunode apply --limit gpu-2`", "`gpunode apply --limit gpu-2`"),
+        ("`gpunode explain a.b`", "`gpunode explain a.b`"),
+    ],
+)  # fmt: skip
+def test_a_command_in_a_remedy_gets_the_inventory_and_the_options(text: str, command: str) -> None:
+    assert RACK.pasted(text) == command
+
+
 @pytest.mark.parametrize("columns", range(40, 120, 7))
 def test_no_command_is_folded_at_any_width(columns: int) -> None:
     call = Call(HOSTILE, ("gpu-[0-9]*",), SET)

@@ -132,10 +132,10 @@ def _agree(component: str, node: Node, allow: str, cdi: bool | None, operation: 
     with ctx_host.use(Host({fact: actual})):
         if component == "containerd":
             arguments: dict[str, Any] = {"desired": containerd_desired(asked)}
-            waits = containerd.packages_wait(**arguments)
+            waits, _ = containerd.packages_now(**arguments)
         else:
             arguments = {"desired": docker_desired(asked)}
-            waits = docker.packages_wait(**arguments)
+            waits, _ = docker.packages_now(**arguments)
     assert held in ([], [waits])
     gone = (actual.daemon_version if component == "docker" else actual.version) is None
     if held == [None] or gone or actual.config_text is None:

@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyinfra.context import ctx_host
 
+from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.findings import Finding, FindingClass, NodeReport
-from gpunode.components.driver.loading import Act, step_of
+from gpunode.components.driver.coming import lost_files
+from gpunode.components.driver.loading import BLOCKED, Act, step_of
 from gpunode.components.driver.services import FORMER, MODULE
 from gpunode.components.driver.state import DriverState, Service
 from gpunode.facts.boot import Boot as BootFact
@@ -331,6 +333,33 @@ def test_a_rollout_takes_no_node_for_what_no_run_mends(asked: str, parts: dict[s
     assert left is None or f"driver: {what}" in left.reason
 
 
+LINE = "/etc/modprobe.d/site.conf:2:alias nvidia off"
+VFIO = f"vfio-pci has the GPU {GOOD.pci.gpus[0].address}"
+
+
+@pytest.mark.parametrize(
+    ("parts", "refused", "said"),
+    [
+        ({"blockers": (LINE,), "loaded_version": None}, True, LINE),
+        # Told before the boot; what is loaded works.
+        ({"blockers": (LINE,)}, False, LINE),
+        ({"blockers": (VFIO,), "loaded_version": None}, True, VFIO),
+        ({"blockers": (VFIO,)}, False, VFIO),
+        ({"blockers": (VFIO,), "loaded_version": None, "second": True}, False, VFIO),
+    ],
+)
+def test_what_keeps_the_module_from_loading_is_named_and_stops_only_a_run_that_would_load_it(
+    parts: dict[str, Any], refused: bool, said: str
+) -> None:
+    gpus = GOOD.pci.gpus * (2 if parts.pop("second", False) else 1)
+    node = replace(GOOD, driver=replace(GOOD.driver, **parts), pci=replace(GOOD.pci, gpus=gpus))
+    decision = decisions(settings({"source": "cuda-repository"}, "reboot"), node)["driver"]
+    assert (decision.refusal is not None) is refused and said in str(decision.refusal or said)
+    (item,) = [item for item in decision.findings if item.code == BLOCKED.code]
+    assert item.by_person and said in str(item.actual) and item.remedy != BY_HAND
+    assert not refused or not any(step.waits is None and step.change is Act.LOAD for step in decision.steps)
+
+
 @pytest.mark.parametrize(
     ("loaded", "library", "kernels", "to_be"),
     [
@@ -361,24 +390,28 @@ WHOLE = tuple((name, f"{VERSION}-1") for name in ("nvidia-open", "nvidia-driver-
 
 
 @pytest.mark.parametrize(
-    ("packages", "by_a_run"),
+    ("packages", "library_version", "by_a_run"),
     [
-        (WHOLE, False),
-        ((), True),
-        ((("nvidia-open", f"{OLD}-1"),), True),
-        ((*WHOLE, ("cuda-drivers", f"{OLD}-1")), True),
+        (WHOLE, None, True),
+        # Its package is of another version: to install that again brings nothing.
+        (WHOLE, OLD, False),
+        ((), None, True),
+        ((("nvidia-open", f"{OLD}-1"),), None, True),
+        ((*WHOLE, ("cuda-drivers", f"{OLD}-1")), None, True),
     ],
 )
-def test_a_library_that_is_lost_under_installed_packages_is_a_person_s_and_no_run_is_promised_to_bring_it(
-    packages: tuple[tuple[str, str], ...], by_a_run: bool
+def test_a_run_brings_back_a_library_that_is_lost_and_none_that_is_of_another_version(
+    packages: tuple[tuple[str, str], ...], library_version: str | None, by_a_run: bool
 ) -> None:
-    state = replace(GOOD.driver, packages=packages, held=tuple(name for name, _ in packages), library_version=None)
+    held = tuple(name for name, _ in packages)
+    state = replace(GOOD.driver, packages=packages, held=held, library_version=library_version)
     node, desired = replace(GOOD, driver=state), settings({"source": "cuda-repository"}, "restart")
     (step, *_) = plan(desired, node).steps
     assert step.pending is not by_a_run
     library = next(item for item in judge(desired, node) if item.what == "library")
     assert (library.remedy == "run deploys/gpu_node.py again") is by_a_run
     # What the operation goes by: it finds nothing to install.
+    assert bool(lost_files(state)) == (library_version is None)
     assert by_a_run or DriverPackages(packages).missing({"nvidia-open": VERSION}) == ()
     assert by_a_run or unnamed(f"{library.remedy} {library.cause}", "apt-get install --reinstall", "nvidia-open") == []
 

@@ -219,6 +219,16 @@ def test_a_dry_run_shows_one_thing_of_a_cluster_that_does_not_answer(cluster: Si
     assert done.said.count("connection refused") == 1 and cluster.called("kubectl") == 1
 
 
+@pytest.mark.parametrize(("answers", "reached"), [(False, 1), (True, 0)], ids=["no answer", "no report"])
+def test_what_waits_for_the_cluster_stops_a_node_only_where_no_later_operation_reports_it(
+    cluster: SimulatedCluster, tmp_path: Path, answers: bool, reached: int
+) -> None:
+    cluster.write(failures={} if answers else {"kubectl": "connection refused"})
+    done = run(tmp_path, {"gpu-1": data(cluster, "gpu-1", x_waits=True)})
+    assert done.code == 1 and unnamed(done.said, "a drain waits for the cluster") == []
+    assert done.said.count("it does not answer") == reached
+
+
 def test_a_host_that_never_joined_the_cluster_fails_alone(cluster: SimulatedCluster, tmp_path: Path) -> None:
     done = run(tmp_path, {**two(cluster), "gpu-9": data(cluster, "gpu-9")})
     assert done.code == 1 and done.failed == ["gpu-9"]

@@ -194,7 +194,7 @@ def test_a_host_that_is_no_node_of_the_cluster_is_not_drained() -> None:
 def test_a_cluster_that_does_not_answer_is_none_without_the_node() -> None:
     cluster = Cluster()
     cluster.silent = True
-    with pytest.raises(DrainError, match=r"refused.*\n.*kubernetes\.kubeconfig"):
+    with pytest.raises(DrainError, match=r"refused.*Remedy: .*kubernetes\.kubeconfig"):
         session(cluster).empty("a reboot")
 
 

@@ -13,6 +13,7 @@ from pyinfra.api import FunctionCommand
 
 from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.reading import Unknown
+from gpunode.base.run_context import WAVE
 from gpunode.components.containerd.decide import Desired
 from gpunode.components.crio.state import Crio
 from gpunode.components.docker.decide import Desired as DesiredDocker
@@ -32,7 +33,6 @@ from gpunode.facts.mig import MigBoot as MigBootFact
 from gpunode.facts.system import OperatingSystem
 from gpunode.fleet import run_end
 from gpunode.fleet.reports.run_end import HostEnd, failure_of, report_of
-from gpunode.kubernetes.drain import WAVE
 from gpunode.kubernetes.drain.commands import Drain as NodeDrain
 from gpunode.kubernetes.drain.commands import drain_of
 from gpunode.operations import containerd, docker, driver_packages, driver_removal, mig, reboot

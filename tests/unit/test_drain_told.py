@@ -13,11 +13,11 @@ import pytest
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass
+from gpunode.base.run_context import RUN_NAME, WAVE
 from gpunode.fleet import cluster
 from gpunode.fleet.reports.plan_text import plan_text
 from gpunode.fleet.run import child
 from gpunode.fleet.run.child import Files
-from gpunode.kubernetes.drain import WAVE
 from gpunode.kubernetes.drain.session import DrainError
 from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.session import Output
@@ -95,9 +95,8 @@ def test_a_plan_says_before_which_steps_the_node_is_drained(enabled: bool, drain
 
 
 def test_a_run_has_what_its_wave_tells_it(tmp_path: Path) -> None:
-    script = f"import os; print(os.environ['{WAVE}'])"
+    script = f"import os; print(os.environ['{WAVE}'], os.environ['{RUN_NAME}'])"
     files = Files(tmp_path / "log", tmp_path / "printed", tmp_path / "events")
-    with (tmp_path / "lock").open("wb") as lock:
-        code, _ = child.run([sys.executable, "-c", script], files, lock.fileno(), 3, {WAVE: "3"})
+    code, _ = child.run([sys.executable, "-c", script], files, "a wave", 3, {WAVE: "3"})
     assert code == 0
-    assert (tmp_path / "printed").read_text() == "3\n"
+    assert (tmp_path / "printed").read_text() == "3 a wave\n"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gpunode.base.disruption import Disruption
-from gpunode.base.findings import Finding, FindingClass, NodeReport, NodeSummary
+from gpunode.base.findings import CLUSTER, Finding, FindingClass, NodeReport, NodeSummary
 from gpunode.components.driver.loading import LOADED_MODULE
 from gpunode.fleet.access import errors
 from gpunode.fleet.engine import apply, readings, remote
@@ -129,6 +129,18 @@ def test_plans_survive_their_json(workers: Turns) -> None:
     assert list(read) == ["gpu-1", "gpu-2", "gpu-3"] and read["gpu-1"] == next(iter(plans.values()))
     reasons = [(each.code, each.cause) for each in read.values() if isinstance(each, Finding)]
     assert reasons == [("node.connection", "x"), ("engine.part-lost", "lost")]
+
+
+def test_the_cluster_s_plans_of_several_workers_are_one(workers: Turns) -> None:
+    steps = [PlannedStep("device_plugin", action, None, "there", Disruption.nothing) for action in ("a", "b", "c")]
+    outcomes = []
+    for name, part in (("gpu-1", steps[:2]), ("gpu-2", steps[1:])):
+        cluster = Plan((), (), tuple(part), cluster="prod").to_json()
+        told = {"hosts": {name: Plan((), (), ()).to_json()}, "cluster": cluster}
+        outcomes.append(Outcome((name,), "w", told, 0, None, True))
+    workers.append([*outcomes, failed("gpu-3", "lost")])
+    read = readings.plans(SCHEDULER, Path("fleet.py"), lambda hosts, done: None)
+    assert read[CLUSTER] == Plan((), (), tuple(steps), cluster="prod")
 
 
 QUIET = Plan((), (), (PlannedStep("driver", "install", None, "580", Disruption.nothing),))

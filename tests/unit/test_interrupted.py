@@ -34,7 +34,7 @@ from gpunode.packages.families.zypper import LOCKS
 from gpunode.settings import settings_from
 from gpunode.system.applied import PATH as APPLIED
 from gpunode.system.boot import Boot, Kernel
-from gpunode.system.transaction import FAILED, FOLDER, FailedChange, Interrupted, Journal, decide, parse_interrupted
+from gpunode.system.transaction import FAILED, FOLDER, Interrupted, Journal, decide, parse_interrupted
 from tests.support.messages import unnamed
 from tests.support.simulated_host import Host, commands
 from tests.support.verify import GOOD
@@ -51,8 +51,7 @@ def read(folder: Path, units: dict[str, str], left: str = "", aged: str = "") ->
     systemctl = folder / "systemctl"
     systemctl.write_text(f'#!/bin/sh\necho "$*" >> {folder}/asked\ncase "$2" in\n{table}  *) echo inactive;;\nesac\n')
     systemctl.chmod(0o755)
-    lock = str(folder / "agent.lock")
-    text = shell_text("system/interrupted", FOLDER=str(folder / "transactions"), LEFT=left, AGED=aged, LOCK=lock)
+    text = shell_text("system/interrupted", FOLDER=str(folder / "transactions"), LEFT=left, AGED=aged)
     done = subprocess.run(
         ["sh", "-c", text], env={"PATH": f"{folder}:/usr/bin:/bin"}, capture_output=True, text=True, check=True
     )
@@ -73,10 +72,8 @@ def gone() -> str:
 
 
 @pytest.mark.real
-def test_a_node_that_was_never_changed_has_none_and_one_with_an_agent_changes_by_itself(tmp_path: Path) -> None:
+def test_a_node_that_was_never_changed_has_none(tmp_path: Path) -> None:
     assert read(tmp_path, {}) == Interrupted()
-    (tmp_path / "agent.lock").touch()
-    assert read(tmp_path, {}) == Interrupted(pulls=True)
 
 
 @pytest.mark.real
@@ -84,7 +81,7 @@ def test_a_journal_that_began_counts_unless_somebody_is_at_work_on_it(tmp_path: 
     journal = '{"schema": 1, "state": "%s", "target": "x", "reason": ""}\n'
     for name, state in (("containerd", "done"), ("mig", "failed"), ("driver", "restored")):
         (folder / f"{name}.json").write_text(journal % state)
-    failed = (FailedChange("mig", "x"),)
+    failed = (Journal("failed", "x", None, False),)
     assert read(tmp_path, {}) == Interrupted(failed=failed)
     # No program is started where nothing was interrupted.
     assert not (tmp_path / "asked").exists()
@@ -134,7 +131,7 @@ def test_the_target_that_failed_is_refused_by_plan_and_drift_until_it_is_retried
     good = replace(GOOD, driver=replace(GOOD.driver, packages=(("nvidia-open", "580.95.05-1"),)))
     steps = decisions(settings, good)[component].steps
     (target,) = {target for step in steps if (target := step.target or getattr(step.change, "target", None))}
-    failed = (FailedChange("x", "other"), FailedChange("t", target, "why"))
+    failed = (Journal("failed", "other", None, False), Journal("failed", target, "why", False, name="t"))
     node = replace(good, interrupted=Interrupted(failed=failed))
     decision = decisions(settings, node)[component]
     assert decision.refusal is not None
@@ -241,7 +238,7 @@ def test_a_change_of_what_is_switched_off_since_is_left_to_a_person_with_both_wa
     # A newer driver may be there by now, which an undoing would take away.
     assert found == [] and noops == []
     _, bad = decide(Interrupted(("driver",)), ["driver"]).findings
-    assert "NAME.sh undo`" in str(bad.remedy) and "given-up.json`" in str(bad.remedy)
+    assert "driver.sh undo`" in str(bad.remedy) and "given-up.json`" in str(bad.remedy)
     for reading in (Interrupted(), Interrupted(running=("mps",))):
         found, noops = run(monkeypatch, reading)
         assert (found, len(noops)) == ([], 1)

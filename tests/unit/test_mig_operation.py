@@ -9,24 +9,28 @@ from pathlib import Path
 import pytest
 from pyinfra.api import StringCommand
 
+from gpunode.base.shell_file import script_file
 from gpunode.components.crio.state import Crio
 from gpunode.components.docker.state import Docker
 from gpunode.components.mig import decide
 from gpunode.components.mig.boot import MigBoot
-from gpunode.components.mig.state import DISABLED, ENABLED, Mig, MigGpu
+from gpunode.components.mig.state import DISABLED, ENABLED, Holder, Mig, MigGpu
 from gpunode.facts.containerd import Containerd as ContainerdFact
 from gpunode.facts.crio import Crio as CrioFact
 from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.mig import Mig as MigFact
 from gpunode.facts.mig import MigBoot as MigBootFact
 from gpunode.facts.transaction import TransactionJournal
+from gpunode.fleet import plan_cluster
+from gpunode.kubernetes.device_plugin.cluster import Cluster
 from gpunode.operations import mig as operation
 from gpunode.settings import settings_from
 from gpunode.settings.mig import MigSettings
 from gpunode.system.running_boot import RECORD as REBOOTS
 from gpunode.system.transaction import Journal
+from tests.support import mig_in_cluster
 from tests.support.messages import unnamed
-from tests.support.mig_target import DECLARATION, FILES, H100, MIXED, OWN, RECORD, boot_of, gpu
+from tests.support.mig_target import DECLARATION, FILES, H100, MIXED, OWN, RECORD, boot_of, gpu, node_with
 from tests.support.simulated_host import Host, commands
 from tests.support.verify import GOOD
 
@@ -48,13 +52,15 @@ class Ask:
     def __call__(
         self, *gpus: MigGpu, boot: MigBoot = SETTLED, shims: int = 0, allowed: str = "restart",
         journal: Journal | None = None, config: str | None = "mixed", by_label: bool = False,
+        holders: tuple[Holder, ...] = (),
     ) -> list[str]:  # fmt: skip
         self.host = Host({
-            TransactionJournal: journal or Journal(None, None, None, False), MigFact: Mig("ok", None, gpus),
+            TransactionJournal: journal or Journal(None, None, None, False), MigFact: Mig("ok", None, gpus, holders),
             MigBootFact: boot, ContainerdFact: replace(GOOD.containerd, shims=shims), DockerFact: Docker(None),
             CrioFact: Crio(),
         })  # fmt: skip
         self.patched.setattr(operation, "host", self.host)
+        self.patched.setattr("gpunode.operations.control_plane.host", self.host)
         self.patched.setattr("gpunode.operations.transaction.host", self.host)
         self.patched.setattr(operation, "driver_state", lambda: GOOD.driver)
         settings = self.settings(config, by_label)
@@ -161,3 +167,46 @@ def test_where_nobody_knows_the_places_the_mode_comes_first_and_the_instances_by
     (said,) = ask.host.refusals
     assert seen == ["GPU-0 on"] and unnamed(said, "GPU 0", f"no profile {lacks}", "(GPU 0: turn MIG on") == []
     assert ask(*turned_on.gpus) == [] and unnamed(ask.host.refusals[0], "MIG on") == ["MIG on"]
+
+
+@pytest.mark.parametrize(
+    ("holds", "why", "named"),
+    [
+        ("", "GPU 0 refuses a reset (exit code 19)", ["nvidia-fabricmanager.service", "systemctl stop"]),
+        ("4615", "GPU 0 refuses a reset (exit code 19)", []),
+        ("", "GPU 0 does not answer", []),
+    ],
+)
+def test_a_refused_reset_names_what_may_hold_a_gpu_that_no_process_is_seen_on(
+    holds: str, why: str, named: list[str]
+) -> None:
+    text = (
+        script_file("mig")
+        + f"""
+    holders() {{ echo {holds}; }}
+    systemctl() {{ [ "$3" = nvidia-fabricmanager.service ]; }}
+    blame=''; why='{why}'; gave_up
+    """
+    )
+    done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and ("nvidia-fabricmanager" in done.stderr) is bool(named)
+    assert unnamed(done.stderr, *named) == []
+
+
+def test_a_process_on_the_gpu_refuses_the_change_before_anything_is_begun(ask: Ask) -> None:
+    holder = Holder("GPU-0", 4615, "trainer", "root", unit="trainer.service")
+    assert ask(gpu(0, DISABLED), holders=(holder,)) == []
+    assert unnamed(ask.host.refusals[0], "4615", "trainer.service", "mig.stop_units", "nothing was changed") == []
+
+
+@pytest.mark.parametrize("by_discovery", [True, False])
+def test_the_plan_names_the_daemonset_by_which_the_run_refuses_the_change(by_discovery: bool) -> None:
+    there = mig_in_cluster.Cluster(mig_in_cluster.ASKED, mig_in_cluster.PLUGIN)
+    there.labels |= {"feature.node.kubernetes.io/pci-10de.present": "true"} if by_discovery else {}
+    holder = Holder("GPU-0", 7, "p", "root", container=mig_in_cluster.container("nvdp-x")[:12], in_pod=True)
+    off = gpu(0, DISABLED)
+    node = replace(node_with(off, boot=MigBoot()), mig=Mig("ok", None, (off,), (holder,)))
+    cluster = Cluster(mig_in_cluster.ASKED.kubernetes, mig_in_cluster.ASKED.proxy, there)
+    rows = list(plan_cluster._stays(mig_in_cluster.ASKED, node, "gpu-1", cluster))
+    assert [row.fails for row in rows] == [True] * by_discovery
+    assert all(unnamed(str(row.cause), "plugin/nvdp", "nvidia.com/gpu.present") == [] for row in rows)

@@ -102,20 +102,19 @@ def test_two_nodes_with_clients_are_drained_where_two_may_be_empty_and_else_the_
     cluster.write(objects={**cluster.state()["objects"], "pods": pods})
     bound = {"max_parallel": most}
     found = told({name: _settings(cluster, 8, drain=True, disruption=bound) for name in NODES})
-    steps = [step for each in found.plans.values() for step in each.steps if step.code is None]
+    steps = [step for each in found.plans.values() for step in each.steps if step.code is None and not step.fails]
     assert [step.pending for step in steps] == [most == 1] * 2 and [step.drains for step in steps] == [most == 2] * 2
     assert all((unnamed(step.action, "gpu-1, gpu-2") == []) is (most == 1) for step in steps)
     assert _pending(found.drift[CLUSTER][RELEASE]) is (most == 1)
-    assert [each.verdict for each in found.plans.values()] == ["refused" if most == 1 else "can be done"] * 2
+    assert [each.verdict for each in found.plans.values()] == ["would fail" if most == 1 else "can be done"] * 2
     assert _exit_code(dict(found.plans)) is (ExitCode.NEGATIVE if most == 1 else ExitCode.GOOD)
 
 
 def test_a_look_at_some_hosts_tells_that_the_others_are_in_the_way(cluster: SimulatedCluster) -> None:
     found = told({"gpu-1": _settings(cluster, 4), "gpu-2": _settings(cluster, 8)}, only=("gpu-2",))
-    (step,) = found.plans["gpu-2"].steps
+    step, stop = found.plans["gpu-2"].steps
     assert step.pending and unnamed(step.cause, "gpu-1", "1 GPU pod") == []
-    (refused,) = found.plans["gpu-2"].refusals
-    assert unnamed(refused.reason, "gpu-1") == []
+    assert stop.fails and unnamed(stop.cause, "gpu-1") == [] and found.cluster.verdict == "would fail"
     assert _pending(found.drift[CLUSTER][RELEASE])
 
 

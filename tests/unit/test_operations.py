@@ -26,6 +26,7 @@ from gpunode.settings import settings_from
 from tests.support.operations import Recorder
 from tests.support.shell import programs, sh
 from tests.support.simulated_host import Host
+from tests.support.verify import GOOD
 
 pytestmark = pytest.mark.pure
 
@@ -38,6 +39,7 @@ def deployed(
     monkeypatch.setattr(module, "settings", lambda: settings_from(asked))
     monkeypatch.setattr(module, "trust", lambda name: None, raising=False)
     monkeypatch.setattr(module, "drain", lambda: None, raising=False)
+    monkeypatch.setattr(module, "node", lambda: GOOD, raising=False)
     monkeypatch.setattr(module, "distribution", lambda: tables.distribution("debian", "12"), raising=False)
     for name in ("packages", "runtime_packages", "files", "kernel", "systemd", "runtime", "container_toolkit"):
         monkeypatch.setattr(module, name, recorder, raising=False)

@@ -5,21 +5,25 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode import cli
+from gpunode.cli.selection import retry_option
+from gpunode.cli.selection import set_option as set_option_of_commands
 from gpunode.fleet import hooks
 from gpunode.fleet.inventory import host_data, load_inventory
-from gpunode.settings import overrides, set_option
+from gpunode.settings import overrides, set_option, settings_from
 from gpunode.settings.overrides import parse
 from gpunode.settings.problems import SECRET
 from gpunode.settings.set_option import OverrideError
 from tests.support.messages import unnamed
 
 pytestmark = pytest.mark.pure
+WORD = "driver.version=580.95.05"
 
 
 @given(st.text())
@@ -176,7 +180,16 @@ def test_a_key_given_twice_in_its_json_is_refused() -> None:
 @pytest.mark.parametrize("variable", [set_option.SET, set_option.LIMIT])
 @pytest.mark.parametrize(
     "command",
-    [["check"], ["check", "--json"], ["plan"], ["drift"], ["apply", "--yes"], ["rollout", "--dry"], ["facts"]],
+    [
+        ["check"],
+        ["check", "--json"],
+        ["plan"],
+        ["drift"],
+        ["apply", "--yes"],
+        ["rollout", "--dry"],
+        ["facts"],
+        ["cluster"],
+    ],
 )
 def test_every_command_refuses_it_in_a_message(
     command: list[str], variable: str, inventory: Path, monkeypatch: pytest.MonkeyPatch
@@ -249,3 +262,22 @@ def test_it_counts_above_the_settings_of_recorded_facts_too(inventory: Path) -> 
     assert "12.8" in other.stdout and "12.8" not in plain.stdout
     wrong = CliRunner().invoke(cli.gpunode, [*words, "--set", "driver.flavour=opne"])
     assert wrong.exit_code == 3 and unnamed(wrong.stderr, "driver.flavour", "'opne'") == []
+
+
+RETRIES = [("--retry",), ("--retry", "--set", WORD), ("--set", WORD, "--retry"), ("--set", WORD)]
+
+
+@pytest.mark.parametrize("words", RETRIES)
+def test_a_retry_is_a_setting_of_the_command_line_beside_the_others(words: tuple[str, ...]) -> None:
+    def check() -> None:
+        found = set_option.given()
+        assert found.get("disruption", {}).get("retry", False) is ("--retry" in words)
+        assert ("driver" in found) is (WORD in words)
+
+    command = retry_option(set_option_of_commands(click.Command("apply", callback=check)))
+    assert CliRunner().invoke(command, words, catch_exceptions=False).exit_code == 0
+    assert set_option.given() == {}
+
+
+def test_a_retry_changes_no_digest() -> None:
+    assert settings_from({"disruption": {"retry": True}}).digest() == settings_from({}).digest()

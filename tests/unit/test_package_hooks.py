@@ -48,6 +48,7 @@ NAMED = [("service", "ssh.service"), ("service", "users-job.service")]
         ("needrestart", 2, "Error parsing needrestart.conf", UNREAD),
         ("zypper", 0, "ssh.service\nusers-job.service", NAMED),
         ("zypper", 102, "ssh.service\nusers-job.service", NAMED),
+        ("zypper", 4, 'Check failed: Please install package "lsof" first.'.replace('"', "'\\''"), []),
         ("zypper", 1, "Check failed", UNREAD),
         ("dnf5", 1, "ssh.service\nusers-job.service", NAMED),
         ("dnf5", 2, 'Unknown argument "needs-restarting"', []),

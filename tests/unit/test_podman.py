@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpunode.base.comparison import BY_HAND
 from gpunode.base.findings import FindingClass
 from gpunode.components.podman.decide import NVIDIA, PATH, Desired, decide
 from gpunode.components.podman.state import Podman, parse_podman
@@ -52,7 +51,7 @@ def test_every_difference_is_a_step_s_or_a_person_s_and_the_steps_remove_the_res
     bad = {item.what: item for item in decision.findings if item.finding_class is not FindingClass.OK}
     settled = {item.what for step in decision.steps for item in step.settles}
     assert settled <= set(bad)
-    assert all(bad[what].remedy == BY_HAND for what in set(bad) - settled)
+    assert all(bad[what].by_person for what in set(bad) - settled)
     # Carried out: the package comes, and the drop-in is read.
     after = actual
     for step in decision.steps:

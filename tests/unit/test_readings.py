@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base import probe_output
+from gpunode.base.messages import split_remedy
 from gpunode.base.reading import Reading, Unknown
 from gpunode.components.containerd.state import parse_containerd
 from gpunode.facts.node import PARTS, Node
 from gpunode.facts.node import Machine as MachineFact
-from gpunode.fleet.access import errors
 from gpunode.node import Node as NodeReading
 from gpunode.packages.installed_packages import InstalledPackages
 from tests.support.messages import unnamed
@@ -129,7 +129,7 @@ def test_whoever_is_not_root_gets_no_reading_of_a_node() -> None:
     )
     refused = fact.process(done.stdout.splitlines())
     assert isinstance(refused, Unknown)
-    cause, remedy = errors.parted(refused.reason)
+    cause, remedy = split_remedy(refused.reason)
     assert unnamed(cause, nobody) == [] and unnamed(remedy, "_sudo = True") == []
 
 

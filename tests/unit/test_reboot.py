@@ -29,7 +29,7 @@ from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.system import OperatingSystem
 from gpunode.node.reboot import awaited, target
 from gpunode.operations import driver, reboot
-from gpunode.operations.agent_turn import PULL
+from gpunode.operations.node_lock import PULL
 from gpunode.settings import settings_from
 from gpunode.system.pci import PciGpus
 from gpunode.system.running_boot import RECORD, RunningBoot, parse_running_boot
@@ -151,19 +151,11 @@ def test_a_reboot_is_recorded_and_detached_and_the_record_goes_when_it_has_helpe
     host: RebootingHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     comes_back(monkeypatch, OLD, "refused", NEW)
-    connected: list[bool] = []
-
-    def retaken(_: object, host: RebootingHost) -> bool:
-        connected.append(host.connected)
-        return True
-
-    # The lock that keeps the node's own pull away went with the boot.
-    monkeypatch.setattr(reboot, "retaken", retaken)
     first, last = carried_out(host, boots_into="580.95.05")
     assert first.index("attempt") < first.index("systemd-run") < first.index("systemctl reboot")
     assert OLD.attempt(target(PENDING.driver)) in first
     assert "rm -f" in last and RECORD in last
-    assert connected == [True] and host.connected and not host.refusals
+    assert host.connected and not host.refusals
 
 
 def test_a_node_that_does_not_come_back_has_failed_and_is_not_connected(

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyinfra.context import ctx_host
 
 from gpunode.base.shell_file import script_file
 from gpunode.components.cuda.decide import Desired, lost
+from gpunode.components.dcgm.decide import Desired as DcgmDesired
+from gpunode.components.dcgm.decide import decide as decide_dcgm
+from gpunode.components.dcgm.state import parse_dcgm
 from gpunode.components.toolkit.decide import lost as lost_programs
 from gpunode.facts.deb import DebPackages
 from gpunode.operations import packages
 from gpunode.packages.installed_packages import InstalledPackages
+from gpunode.settings.dcgm import DcgmSettings
 from tests.support.programs import programs, sh
 from tests.support.simulated_host import Host, commands
 from tests.support.verify import GOOD
@@ -34,14 +40,23 @@ NVCC, HOME = "/usr/local/cuda-12.9/bin/nvcc", "/usr/local/cuda-12.9/*"
         ({"profile": False}, "cuda-repository", ()),
     ],
 )
-def test_which_files_of_cuda_are_lost(changes: dict[str, object], source: str, paths: tuple[str, ...]) -> None:
-    there = GOOD.cuda if not changes else type(GOOD.cuda)(**{**vars(GOOD.cuda), **changes})
+def test_which_files_of_cuda_are_lost(changes: dict[str, Any], source: str, paths: tuple[str, ...]) -> None:
+    there = replace(GOOD.cuda, **changes)
     assert lost(Desired("12.9", source), there) == paths
 
 
 def test_which_programs_of_the_toolkit_are_lost() -> None:
-    there = type(GOOD.toolkit)(**{**vars(GOOD.toolkit), "runtime_path": None})
+    there = replace(GOOD.toolkit, runtime_path=None)
     assert (lost_programs(GOOD.toolkit), lost_programs(there)) == ((), ("/usr/bin/nvidia-container-runtime",))
+
+
+def test_a_program_of_dcgm_that_is_lost_is_part_of_the_plan() -> None:
+    found = parse_dcgm(["package=datacenter-gpu-manager-4-core 1:4.5.3-1", "lost=/usr/bin/nv-hostengine"])
+    asked = DcgmDesired(DcgmSettings(enabled=True, diagnostics=False, profiling=False))
+    step = next(step for step in decide_dcgm(asked, found).steps if step.packages)
+    assert found.lost == ("/usr/bin/nv-hostengine",) and "/usr/bin/nv-hostengine" in str(step.settles[0].actual)
+    whole = decide_dcgm(asked, replace(found, lost=()))
+    assert not any(step.packages for step in whole.steps)
 
 
 @pytest.mark.parametrize(("installed", "word"), [((("containerd", "1.6.20"),), "--reinstall"), ((), "madison")])
@@ -55,7 +70,7 @@ def test_installed_packages_are_reinstalled_and_others_installed(
             host,
             family="apt",
             desired={"containerd": None},
-            lost=lambda: ("/usr/bin/containerd",),
+            lost=("/usr/bin/containerd",),
         )
     assert word in command and command.endswith("gpunode /usr/bin/containerd" if installed else "gpunode containerd")
 
@@ -101,6 +116,7 @@ case "$1" in
   -W) shift 2; for each; do echo "$each=1.0-1"; done;;
 esac
 """
+_MARK = 'case "$1" in showhold) echo a;; *) echo "$*" > held;; esac'
 _RPM = r"""
 case "$*" in
   *FILENAMES*) printf '%s\n' 'a-1.0-1.x86_64 /gone/x' 'b-1.0-1.x86_64 /else/x';;
@@ -114,9 +130,9 @@ case "$1" in
 esac
 """
 FAMILY = {
-    "apt": ("apt_reinstall", {"dpkg-query": _DPKG}, "apt_get", "a:amd64=1.0-1"),
+    "apt": ("apt_reinstall", {"dpkg-query": _DPKG, "apt-mark": _MARK}, "apt_get", "a:amd64=1.0-1"),
     "rpm": ("rpm_owned", {"rpm": _RPM}, "again", "a-1.0-1.x86_64"),
-    "zypper": ("zypper_reinstall", {"rpm": _RPM}, "zypp", "a=1.0-1"),
+    "zypper": ("zypper_reinstall", {"rpm": _RPM, "find": ":"}, "zypp", "a=1.0-1"),
     "pacman": ("pacman_reinstall", {"pacman": _PACMAN}, "pacman_run", "a-1.0-1"),
 }
 
@@ -133,3 +149,4 @@ def test_each_manager_installs_the_same_version_again(tmp_path: Path, family: st
     assert done.returncode == 0, done.stderr
     assert [line.split()[1] for line in (tmp_path / "owned").read_text().splitlines()] == ["/gone/x"]
     assert (tmp_path / "asked").read_text().split()[-1] == named
+    assert family != "apt" or (tmp_path / "held").read_text() == "hold a\n"

@@ -8,8 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import yaml
 
 from gpunode.base import tables
+from gpunode.base.comparison import RUN, FindingMessage
+from gpunode.base.explained import load
+from gpunode.base.messages import declared
 from gpunode.components.cuda.state import CudaToolkits
 from gpunode.node.preflight import refusals
 from gpunode.node.reboot import obstacles, target
@@ -17,6 +21,7 @@ from gpunode.settings import settings_from
 from gpunode.system.boot import Boot, Kernel
 from gpunode.system.operating_system import OperatingSystem
 from gpunode.system.running_boot import RunningBoot
+from tests.support.cases import CASES
 from tests.support.preflight import DEBIAN, NO_DRIVER, OPEN_550, machine
 from tests.support.verify import GOOD
 
@@ -97,3 +102,29 @@ def test_a_remedy_names_the_family_s_own_package_manager_and_no_other(system: Op
     own = re.compile(rf"(?<![\w/.-])({WORDS[family]})")
     for name in ("no headers for packages", "runfile over packages", "CUDA by runfile over packages", "reboot"):
         assert own.search(said[name]), said[name]
+
+
+# Findings without a reading of a node: of the connection, of a test machine and of recorded facts; and what a run ends
+# with. Those of the cluster follow from what its API server answers.
+NO_READING = {"machine.came-up", "node.connection", "node.connection-broken", "node.recorded", "node.state"}
+# Declared for every component; nothing of these is written as a whole, or it is judged by what runs.
+NEVER = {"kubelet.file", "node.file"}
+CLUSTER = ("device-plugin.", "kubernetes.")
+
+
+def findings() -> dict[str, FindingMessage]:
+    """Return code -> declaration of each finding."""
+    load()
+    return {code: each for code, each in declared().items() if isinstance(each, FindingMessage)}
+
+
+def test_for_every_kind_of_finding_a_case_follows_its_remedy() -> None:
+    files = (CASES / "tests.support.remedies.followed").glob("*.yaml")
+    followed = {case["arguments"]["code"] for file in files for case in yaml.safe_load(file.read_text())}
+    of_nodes = {code for code in findings() if not code.startswith(CLUSTER)}
+    assert followed == of_nodes - NO_READING - NEVER - {"node.outdated-services"}
+
+
+def test_of_the_cluster_and_of_what_cannot_be_read_no_remedy_is_the_run_of_a_node() -> None:
+    unread = {code: each for code, each in findings().items() if code.startswith(CLUSTER) or code in NO_READING}
+    assert unread and not [code for code, each in unread.items() if RUN in each.remedies]

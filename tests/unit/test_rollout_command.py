@@ -25,6 +25,7 @@ from gpunode.facts.node import Node
 from gpunode.fleet import drift
 from gpunode.fleet import nodes as fleet
 from gpunode.fleet.page.html import document_page
+from gpunode.fleet.rollout import place
 from gpunode.fleet.run import child
 from gpunode.kubernetes.objects.decide import OWN_OBJECTS
 from tests.reference.schemas import rollout_schema
@@ -102,6 +103,10 @@ def test_a_limit_takes_these_hosts_alone_and_is_resumed_with_the_same(lab: Lab) 
         refused = rollout("--resume", *other)
         again = "gpunode rollout --resume fleet.py --limit 'gpu-[23]' --set driver.branch=580"
         assert (refused.exit_code, unnamed(refused.stderr, "rollout.changed", f"`{again}`")) == (3, [])
+    folder = place.place("fleet.py")
+    with place.controller_lock(folder, "fleet.py"), pytest.raises(place.LockedError) as beside:
+        place.refuse_beside_rollout(folder, "fleet.py")
+    assert f"`{again}`" in str(beside.value)
     assert document("--resume", *words)["state"] == "finished" and lab.runs == [["gpu-2"], ["gpu-3"]]
     lab.find({"gpu-1": FindingClass.DRIFT})
     # A rollout without a limit, which a former gpunode began, too, goes on without one.
@@ -315,7 +320,7 @@ def in_wave_two(lab: Lab, started: Callable[..., subprocess.Popen[str]]) -> tupl
 
 
 @pytest.mark.tier2
-def test_killed_in_wave_two_it_waits_for_the_run_that_is_left_and_repeats_that_wave_alone(
+def test_killed_in_wave_two_its_run_goes_on_and_another_rollout_repeats_that_wave_alone(
     lab: Lab, started: Callable[..., subprocess.Popen[str]]
 ) -> None:
     controller, pyinfra = in_wave_two(lab, started)
@@ -323,14 +328,10 @@ def test_killed_in_wave_two_it_waits_for_the_run_that_is_left_and_repeats_that_w
     assert second.exit_code == 1 and f"process {controller.pid}" in second.stderr
     controller.kill()
     controller.communicate(timeout=SECONDS)
+    # The next wave's run waits for it by the nodes' lock.
     assert alive(pyinfra)
-    again = started("--resume")
-    assert again.stdout is not None
-    while "waiting" not in (line := again.stdout.readline()):
-        assert line
-    assert f"process {pyinfra}" in line
-    assert lab.runs == [["gpu-1"], ["gpu-2"]]
     lab.hang(False)
+    again = started("--resume")
     out, err = again.communicate(timeout=SECONDS)
     assert again.returncode == 0, out + err
     assert lab.runs == [["gpu-1"], ["gpu-2"], ["gpu-2"], ["gpu-3"], ["gpu-4"]]

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -22,7 +18,6 @@ from hypothesis import strategies as st
 from gpunode.base.findings import FindingClass, NodeReport
 from gpunode.fleet.call import Call
 from gpunode.fleet.inventory import fingerprints
-from gpunode.fleet.rollout import place as rollouts
 from gpunode.fleet.rollout.choice import RunResult
 from gpunode.fleet.rollout.conduct import Hands, conduct
 from gpunode.fleet.rollout.document import exit_code
@@ -34,10 +29,8 @@ from gpunode.fleet.rollout.place import (
     begin,
     controller_lock,
     latest,
-    name_holder,
     place,
     refuse_beside_rollout,
-    run_lock,
 )
 from gpunode.fleet.rollout.progress import Progress, Wave
 from gpunode.settings import settings_from
@@ -288,42 +281,6 @@ def test_an_inventory_has_one_place_by_whatever_path_and_each_rollout_a_newer_fo
     journals[-1].append(ENTRIES[0])
     found = latest(folder)
     assert found is not None and found.path == journals[-1].path
-
-
-def test_a_run_that_outlives_its_controller_is_waited_for(tmp_path: Path) -> None:
-    told: list[str] = []
-    with run_lock(tmp_path, told.append) as lock:
-        child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(lock,))
-    # The controller's own descriptor is closed; the child's still holds it.
-
-    def waits(line: str) -> None:
-        told.append(line)
-        child.communicate(b"\n", timeout=30)
-
-    with run_lock(tmp_path, waits):
-        assert child.returncode == 0
-    assert len(told) == 1
-
-
-@pytest.mark.parametrize("content", [None, b"", b"4711\n", b"\xff\n\n"])
-def test_whoever_waits_is_told_for_whom_as_far_as_that_is_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
-) -> None:
-    told: list[str] = []
-    with contextlib.ExitStack() as first:
-        lock = first.enter_context(run_lock(tmp_path, told.append, "`gpunode apply x.py`"))
-        name_holder(lock, 4711, "`gpunode apply x.py`")
-        if content is not None:
-            os.ftruncate(lock, 0)
-            os.pwrite(lock, content, 0)
-        monkeypatch.setattr(rollouts, "time", SimpleNamespace(sleep=lambda _: first.close()))
-        with run_lock(tmp_path, told.append):
-            pass
-    (line,) = told
-    assert ("`kill 4711`" in line) is (content is None or content.startswith(b"4711"))
-    if content is None:
-        assert unnamed(line, "`gpunode apply x.py`", "process 4711") == []
-        assert re.search(r" since \d{4}-\d\d-\d\d \d\d:\d\d UTC, ", line)
 
 
 def test_a_run_or_a_rollout_beside_a_rollout_is_refused_and_none_behind_it(tmp_path: Path) -> None:

@@ -169,8 +169,7 @@ def _told_by(tmp_path: Path, watch: child.Watch, end: str = "") -> tuple[int, Pr
         f"{end or '    time.sleep(0.3)'}\n"
     )
     files = Files(tmp_path / "log", tmp_path / "printed", tmp_path / "events")
-    with (tmp_path / "lock").open("wb") as lock:
-        return child.run([sys.executable, "-c", script], files, lock.fileno(), 2, {}, watch)
+    return child.run([sys.executable, "-c", script], files, "a run", 2, {}, watch)
 
 
 def test_what_a_run_told_last_is_read_though_it_has_ended(tmp_path: Path) -> None:

@@ -78,8 +78,8 @@ def test_a_runtime_s_packages_are_not_upgraded_where_containers_would_feel_it_an
     monkeypatch.setattr(runtime_packages, "distribution", lambda: tables.distribution("debian", "12"))
     monkeypatch.setattr("gpunode.operations.packages.installed", lambda **said: calls.append(said))
     desired = desired_of(settings)
-    waits = partial(containerd.packages_wait, desired)
-    runtime_packages.installed("containerd", "distribution", dict.fromkeys(desired.packages, "1.7"), waits)
+    now = partial(containerd.packages_now, desired)
+    runtime_packages.installed("containerd", "distribution", dict.fromkeys(desired.packages, "1.7"), now)
     (arguments,) = calls
     packages_there = InstalledPackages((("containerd", f"{there}-1"),) if there else ())
     manager = SimpleNamespace(installed=lambda _: packages_there, install=lambda names, *_: StringCommand(*names))

@@ -322,18 +322,28 @@ CASES = (
     ),
     Case("keep_beside apt_untrust swap", arguments=("A" * 40,)),
     Case("cdi cdi_generate"),
-    Case("cdi cdi_refresh"),
+    Case("service_state cdi cdi_refresh"),
     Case("placing keeping clear_leftovers", arguments=("driver",)),
     *(Case(f"runtime {name}", transaction=True, variables=FILES) for name in ("containerd", "docker", "crio")),
     Case("runfile_installer owned cuda", INSTALLER + script_file("owned", "cuda"), transaction=True),
     Case("cuda_link"),
-    Case("dcgm", variables={"restart": "nvidia-dcgm", "stopped": "x", "watch": "yes"}),
+    Case("service_state dcgm", variables={"restart": "nvidia-dcgm", "stopped": "x", "watch": "yes"}),
     Case("device_links", variables={"devices": "/dev/null"}),
     Case("dnf_finish", _finish("dnf")),
     Case("dnf5_run dnf5_finish", _finish("dnf5")),
     Case("rpm refuse_removal rpm_install dnf_refresh dnf_install", _install("dnf"), ONE),
     Case("rpm refuse_removal rpm_install dnf5_refresh dnf5_run dnf5_install", _install("dnf5"), ONE),
     Case("rpm refuse_removal rpm_install zypper zypper_read zypper_refresh zypper_install", _install("zypper"), ONE),
+    *(
+        Case(f"{more} reinstall", _sent(FAMILIES[manager].reinstall(["/usr/bin/x"], "")), ("/usr/bin/x",))
+        for manager, more in (
+            ("apt", "apt_reinstall"),
+            ("dnf", "rpm_owned"),
+            ("dnf5", "rpm_owned"),
+            ("zypper", "rpm_owned zypper_reinstall"),
+            ("pacman", "pacman_reinstall"),
+        )
+    ),
     *(
         Case(
             f"{manager}_driver runfile_installer runfile nouveau driver driver_packages" + more,
@@ -352,7 +362,8 @@ CASES = (
     Case("driver_runfile", _driver("apt", "driver_runfile"), transaction=True),
     Case("nouveau driver_load"),
     Case("driver_peermem"),
-    Case("imex_start"),
+    Case("service_state imex_start"),
+    Case("service_state service_run", variables={"unit": "x.service", "steps": "enable start"}),
     Case("imex_stop", variables={"disable": "yes"}),
     Case("initramfs", INITRAMFS + script_file("initramfs"), transaction=True),
     Case("kernel_headers", "add() { rpm --add; }" + script_file("kernel_headers")),

@@ -11,14 +11,24 @@ from typing import Any
 import pytest
 from pyinfra.context import ctx_host
 
+from gpunode.base.comparison import RUN
+from gpunode.base.explanations import failure
 from gpunode.base.probe_output import checked
+from gpunode.base.shell_file import script_file
+from gpunode.components.driver.services import services
+from gpunode.components.driver.state import parse_driver
 from gpunode.facts.containerd import Containerd as ContainerdFact
 from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.node import Node as NodeFact
+from gpunode.facts.packages import OutdatedServices
 from gpunode.fleet import hooks, shared_readings
 from gpunode.operations.verify import verified
+from gpunode.packages import outdated_services
+from gpunode.settings.driver import DriverSettings
+from gpunode.system.pci import PciGpus
 from gpunode.system.service import ServiceState
 from tests.support.messages import unnamed
+from tests.support.programs import programs, sh
 from tests.support.simulated_host import Host, commands
 from tests.support.verify import GOOD, SETTINGS
 
@@ -122,7 +132,7 @@ def test_the_verdict_looks_again_at_what_this_run_started(
     changed: float, then: ServiceState, slept: list[float], told: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = [replace(GOOD, containerd=replace(GOOD.containerd, service=each)) for each in (YOUNG, then)]
-    host: Any = Reading({NodeFact: node})
+    host: Any = Reading({NodeFact: node, OutdatedServices: [outdated_services.OutdatedServices()]})
     waited: list[float] = []
     forgotten: list[Any] = []
     monkeypatch.setattr(hooks, "seconds_of_changes", lambda _: changed)
@@ -133,3 +143,47 @@ def test_the_verdict_looks_again_at_what_this_run_started(
         assert commands(verified, host, settings=SETTINGS) == []
     assert (waited, forgotten) == (slept, [host] * len(slept))
     assert len(host.refusals) == told and all(unnamed(each, "containerd", "restarting") == [] for each in host.refusals)
+
+
+# SIMULATED: a unit that does not start, and what systemd and the journal have of it.
+_STOPPED_UNIT = """
+case "$*" in
+  *InvocationID*) echo "InvocationID=$INVOCATION";;
+  show*) printf '%s\\n' Result=exit-code ActiveState=failed SubState=failed;;
+  start*) echo "Job for $2 failed." >&2; exit 1;;
+esac
+"""
+_JOURNAL = """
+case "$*" in *_SYSTEMD_INVOCATION_ID=abc*) printf "$WORDS";; *) echo 'Failed to start x.service';; esac
+"""
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize(
+    ("invocation", "words", "named"),
+    [
+        ("abc", "cannot open /dev/nvidiactl", "cannot open /dev/nvidiactl"),
+        ("abc", "", "Failed to start x.service"),
+        ("", "", "Failed to start x.service"),
+    ],
+)
+def test_a_service_that_does_not_start_shows_its_state_and_its_last_words(
+    tmp_path: Path, invocation: str, words: str, named: str
+) -> None:
+    programs(tmp_path, {"systemctl": _STOPPED_UNIT, "journalctl": _JOURNAL})
+    variables = {"unit": "x.service", "steps": "enable start", "INVOCATION": invocation, "WORDS": words}
+    done = sh(tmp_path, f"set -eu\n{script_file('service_state', 'service_run')}", **variables)
+    assert done.returncode == 1
+    (found, *_) = failure(done.stderr.splitlines(), "sh")
+    assert unnamed(found.cause, "x.service", "ActiveState=failed", "Result=exit-code", named) == []
+    assert "journalctl -u x.service" in found.remedy
+
+
+@pure
+def test_a_failed_service_of_the_driver_has_its_words_as_cause() -> None:
+    state = parse_driver(["service=nvidia-persistenced failed enabled", "ended=nvidia-persistenced no such user"])
+    (finding,) = services(DriverSettings(), state, PciGpus(()))
+    assert unnamed(str(finding.cause), "no such user") == [] and finding.remedy != RUN
+    stopped = parse_driver(["service=nvidia-persistenced inactive enabled"])
+    (finding,) = services(DriverSettings(), stopped, PciGpus(()))
+    assert finding.cause is None and finding.remedy == RUN

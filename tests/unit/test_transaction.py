@@ -16,7 +16,7 @@ from pyinfra.api import StringCommand
 from gpunode.base.decision import target_digest
 from gpunode.base.reading import ParseError
 from gpunode.facts.transaction import FOLDER, TransactionJournal
-from gpunode.operations import transaction
+from gpunode.operations import node_lock, transaction
 from gpunode.operations.failure import OperationRefused
 from gpunode.operations.keeping import KEEPING
 from gpunode.operations.script import script
@@ -550,14 +550,14 @@ def test_targets_differ_by_where_one_part_ends() -> None:
 def test_who_runs_it_is_named_where_the_user_has_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "bastion")
     monkeypatch.setattr("getpass.getuser", lambda: "anna")
-    assert transaction._runner() == "anna@bastion"
+    assert node_lock.runner() == "anna@bastion"
 
     def none() -> str:
         raise KeyError("getpwuid(): uid not found: 77")
 
     monkeypatch.setattr("getpass.getuser", none)
     monkeypatch.setattr("os.getuid", lambda: 77)
-    assert transaction._runner() == "user 77@bastion"
+    assert node_lock.runner() == "user 77@bastion"
 
 
 @pytest.mark.pure

@@ -149,8 +149,8 @@ def _forecast(desired: Desired, actual: Containerd) -> Decision[RuntimeChange]:
 
 def _as_manual(judged: tuple[Finding, ...], refusal: str, by_drop_in: Mapping[str, str]) -> tuple[Finding, ...]:
     """Return the findings as for a person to mend; a cause that names the overriding drop-in is kept."""
-    causes = by_drop_in.values()
-    return tuple(by_hand(item, item.cause if item.cause and item.cause in causes else refusal) for item in judged)
+    causes = {cause: f"{cause}. Remedy: correct or remove that drop-in" for cause in by_drop_in.values()}
+    return tuple(by_hand(item, causes.get(item.cause or "", refusal)) for item in judged)
 
 
 def _by_drop_in(desired: Desired, actual: Containerd) -> dict[str, str]:

@@ -238,6 +238,7 @@ def _packages(desired: Desired, actual: Dcgm) -> Iterator[Finding]:
     good = core is not None and satisfies(core, rule)
     yield VERSION.compared(core, rule or "any version of DCGM 4", good)
     lacking = [name for name in desired.packages if core is None or not _is_of(there.get(name), core)]
+    lacking += actual.lost
     shown = f"without {', '.join(lacking)}" if lacking else "complete"
     yield PACKAGES.compared(shown, "complete", not lacking)
     exporter = desired.settings.exporter

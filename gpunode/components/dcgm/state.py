@@ -112,7 +112,7 @@ class Dcgm(Reading):
     there is none. `variables` are those by which the exporter that runs was started, `told` those of gpunode's
     drop-in, `configured` those that systemd has read for its next start; `flags` of its command line count more.
     `files` are gpunode's drop-ins that are there. `pods` are NAMESPACE/POD of an exporter or a host engine that a
-    cluster has on this node. `health` is None where dcgmi was not asked.
+    cluster has on this node. `health` is None where dcgmi was not asked. `lost` are programs of installed packages.
     """
 
     packages: tuple[tuple[str, str], ...] = ()
@@ -125,6 +125,7 @@ class Dcgm(Reading):
     files: tuple[str, ...] = ()
     pods: tuple[str, ...] = ()
     health: DcgmHealth | None = None
+    lost: tuple[str, ...] = ()
 
     @property
     def version(self) -> str | None:
@@ -168,6 +169,7 @@ def parse_dcgm(lines: list[str]) -> Dcgm:
         files=tuple(sorted(repeated(lines, "file"))),
         pods=tuple(sorted(set(repeated(lines, "pod")))),
         health=parse_health(printed or "", found["health.rc"]) if asked else None,
+        lost=tuple(repeated(lines, "lost")),
     )
 
 

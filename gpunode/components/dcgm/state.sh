@@ -11,6 +11,8 @@ set -f; IFS=$NL
 for line in $PACKAGES; do
   package=${line#* }
   case "$package" in datacenter-gpu-manager*) echo "package=$package";; esac
+  case "$package" in datacenter-gpu-manager-4-core\ *) ;; *) continue;; esac
+  for program in /usr/bin/nv-hostengine$NL/usr/bin/dcgmi; do [ -x "$program" ] || echo "lost=$program"; done
 done
 unset IFS; set +f
 # NAMESPACE_POD_UID: the kubelet keeps a folder of each pod that is on the node.

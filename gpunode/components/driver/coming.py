@@ -14,7 +14,7 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.driver.loading import GPUS, INSTALLED_BY, MODULE_ON_DISK
 from gpunode.components.driver.services import FABRIC_MANAGER, IMEX, SUBNET_MANAGER
 from gpunode.components.driver.sides import Actual, Desired
-from gpunode.components.driver.state import driver_finding
+from gpunode.components.driver.state import DriverState, driver_finding
 from gpunode.packages.driver_packages.installed import taken_away
 from gpunode.packages.driver_packages.names import belongs, is_fabric_manager, is_imex
 from gpunode.packages.driver_packages.sources import leftovers
@@ -236,6 +236,13 @@ def installs_nothing(desired: Desired, actual: Actual) -> bool:
     missing = _missing(desired, actual) or ([], [])
     lacks = bool(missing[0] or leftovers(source, desired.packages, found, desired.rule))
     return bool(asked) and there and together and not lacks
+
+
+def lost_files(actual: DriverState) -> tuple[str, ...]:
+    """Return which libraries of installed packages a run brings back, as patterns."""
+    cuda = "" if actual.loader_unknown else actual.cuda_library
+    files = {"*/libnvidia-ml.so*": actual.library_version, "*/libcuda.so*": cuda}
+    return tuple(pattern for pattern, found in files.items() if found is None and actual.module_version is not None)
 
 
 def told_lost(item: Finding, desired: Desired, actual: Actual) -> Finding:

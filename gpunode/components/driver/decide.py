@@ -8,7 +8,7 @@ from typing import Any
 
 from gpunode.base import versions
 from gpunode.base.comparison import RUN, by_hand
-from gpunode.base.decision import Decision, Step, bad
+from gpunode.base.decision import Decision, Step, bad, behind
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.driver.coming import (
@@ -20,10 +20,12 @@ from gpunode.components.driver.coming import (
     hold,
     installs_nothing,
     libraries,
+    lost_files,
     packages,
     told_lost,
 )
 from gpunode.components.driver.loading import (
+    BLOCKED,
     INSTALLED_BY,
     MIGRATE,
     MIXED,
@@ -37,10 +39,18 @@ from gpunode.components.driver.loading import (
     gpus,
 )
 from gpunode.components.driver.next_boot import NEXT_BOOT, next_boot, nouveau_steps, other_kernels
-from gpunode.components.driver.services import decide_peermem, fabric_steps, fresh_steps, service_steps, services
+from gpunode.components.driver.services import (
+    SERVICE,
+    decide_peermem,
+    fabric_steps,
+    fresh_steps,
+    service_steps,
+    services,
+)
 from gpunode.components.driver.sides import Actual, Desired
 from gpunode.components.driver.state import DriverState, driver_finding
-from gpunode.components.runtime import MASKED
+from gpunode.components.runtime import MASKED, masked_refusal
+from gpunode.packages.families.wording import wording
 from gpunode.settings.driver import DriverSettings
 from gpunode.system.health import health
 
@@ -112,8 +122,10 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     coming = (*bad(*way), *another, *lost, *bad(*dkms)) if settings.installs else ()
     # Headers that come build the module again.
     builds = another and headers(desired, actual) is not None
+    again: tuple[Finding, ...] = ()
     if coming and not bad(*way, *dkms) and not builds and installs_nothing(desired, actual):
-        coming, loaded = (), tuple(told_lost(each, desired, actual) if each in lost else each for each in loaded)
+        coming, again = (), tuple(item for item in lost if item.actual == "none" and lost_files(driver))
+        loaded = tuple(told_lost(each, desired, actual) if each in {*lost} - {*again} else each for each in loaded)
         module, flavour = (tuple(told_lost(each, desired, actual) for each in found) for found in (module, flavour))
         another = ()
     lacking = bad(*packages(desired, actual))
@@ -127,8 +139,8 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         no_gpu = GPU.finding(FindingClass.UNSUPPORTED, "no GPU", bus, cause=GPU.cause, remedy=GPU.remedies[0])
         loading = Decision[Any]((no_gpu,))
     else:
-        what = Loading(desired.rule, desired.parameters, desired.allowed)
-        loading = decide_loading(what, driver, actual.boot.running, another[0] if another else None)
+        what = Loading(desired.rule, desired.parameters, desired.allowed, wording(actual.system).initramfs)
+        loading = decide_loading(what, driver, actual.boot, another[0] if another else None)
     if settings.is_elsewhere:
         # Whoever brings that driver loads it, and boots nothing for it.
         loading = replace(loading, steps=())
@@ -168,6 +180,8 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     if settings.installs:
         after = bad(*answers, *_module_to_boot(boots))
         steps += bring(desired, actual, (*coming, *lacking) if coming else (), bad(*serving), after)
+        if again:
+            steps.append(Step("reinstall the driver's packages that lost libraries", again, Disruption.nothing))
         steps += bring_back(desired, actual, () if coming else lacking)
         # Steps that settle nothing install headers and tools, by operations of their own.
         steps = [replace(step, target=target) if step.settles else step for step in steps]
@@ -190,13 +204,31 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     told = _judged(settings, findings, steps)
     no_module = driver.module_version is None and not (coming or builds or lacking or modules)
     no_module = no_module and any(step.change is Act.LOAD for step in steps)
-    refusal = NO_MODULE if no_module else next((item.cause for item in serving if item.actual == MASKED), None)
+    masked = (f"{SERVICE.named(item)}.service" for item in serving if item.actual == MASKED)
+    refusal = NO_MODULE if no_module else next(map(masked_refusal, masked), None)
     if refusal is not None:
         # Services are started after the module is loaded, and the node is booted after both.
         late = steps[before:] if no_module else [step for step in steps if step.disruption is Disruption.reboot]
         steps = [replace(step, waits=refusal) if step in late else step for step in steps]
         steps.sort(key=lambda step: step.waits is not None)
-    return Decision((*told, *health(actual.health, actual.gpus, actual.pci)), tuple(steps), refusal)
+    decision = Decision((*told, *health(actual.health, actual.gpus, actual.pci)), tuple(steps), refusal)
+    return _unless_blocked(decision, actual) if actual.has_gpu and by_node else decision
+
+
+def _unless_blocked(decision: Decision[Any], actual: Actual) -> Decision[Any]:
+    """Return the decision with what keeps the module from GPUs; a run that would load it stops behind the packages."""
+    blockers = actual.driver.blockers
+    if not blockers:
+        return decision
+    item = replace(BLOCKED.compared("; ".join(blockers), "none", False), by_person=True)
+    # A line is for all GPUs, another driver for the one that it has.
+    for_all = blockers[-1].startswith("/") or len(blockers) >= len(actual.pci.gpus)
+    if actual.driver.loaded_version is None and for_all:
+        cause, remedy = f"{item.actual}: {item.cause}", str(item.remedy)
+        decision = behind(decision, cause, lambda step: step.change is Act.LOAD or step.action[:4] == "run ", remedy)
+        if any(step.change is Act.LOAD for step in decision.steps):
+            decision = replace(decision, refusal=f"driver: {cause}. Remedy: {remedy}")
+    return replace(decision, findings=(*decision.findings, item))
 
 
 def _judged(desired: DriverSettings, findings: Iterable[Finding], steps: Iterable[Step[Any]]) -> tuple[Finding, ...]:

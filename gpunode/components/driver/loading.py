@@ -12,14 +12,24 @@ from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.driver.state import DriverState, driver_finding
+from gpunode.system.boot import Boot
 from gpunode.system.gpu import Gpus
 
 UVM_DEVICE = "/dev/nvidia-uvm"
 
 _ON_OLD_MODULE = "the driver was changed while the old module was loaded"
+_STAYED = "the driver was changed before this boot, and the boot loaded the old module all the same"
+_LOOK_FOR_OLD = (
+    "look for the old module in the initial file system of kernel {release} (`lsinitramfs`, `lsinitrd`) and below "
+    "/lib/modules/{release}, make the initial file system again (`{initramfs}`), then drain and reboot the node"
+)
 _ON_OLD_KERNEL = "kernel {running} runs, for which there is no module on disk"
 REMOVED = "the driver was removed while its module was in use"
 _CHANGED = "they were changed after the module was loaded"
+_BOOT_OR_LOOK = (
+    f"{REBOOT_NODE}; where that did not help, look for another value in `modprobe --showconfig` and in the initial "
+    "file system"
+)
 _NO_UVM = "CUDA does not start without it"
 _NO_UVM_DEVICE = f"CUDA does not start without {UVM_DEVICE}, in containers neither"
 # nvidia-smi's status -> why, and what to do.
@@ -47,7 +57,8 @@ LOADED_MODULE = driver_finding(
     "The kernel holds an older module, or none, while the right one may already be on disk. A loaded module is "
     "swapped by a boot alone, so that it waits as reboot pending unless disruption.allow is 'reboot'. Libraries "
     "of the new version do not work with the old module.",
-    causes=(_ON_OLD_MODULE, _ON_OLD_KERNEL, REMOVED),
+    causes=(_ON_OLD_MODULE, _STAYED, _ON_OLD_KERNEL, REMOVED),
+    remedies=(RUN, _LOOK_FOR_OLD),
     classes=REBOOT,
 )
 PARAMETERS = driver_finding(
@@ -55,7 +66,7 @@ PARAMETERS = driver_finding(
     "The parameters of the loaded module are not those that the settings ask for.",
     "Parameters count when the module is loaded. They were changed afterwards, and count from the next boot on.",
     cause=_CHANGED,
-    remedies=(REBOOT_NODE,),
+    remedies=(_BOOT_OR_LOOK,),
     classes=(FindingClass.REBOOT_PENDING,),
 )
 UVM = driver_finding(
@@ -63,6 +74,17 @@ UVM = driver_finding(
     "The module nvidia_uvm is not loaded, or has no device file.",
     "CUDA does not start without it, though nvidia-smi works.",
     causes=(_NO_UVM, _NO_UVM_DEVICE),
+)
+
+BLOCKED = driver_finding(
+    "module blocked",
+    "A line of modprobe's configuration, or another driver, keeps NVIDIA's module from a GPU.",
+    "No version of the driver helps. A module that is loaded now works until the next boot.",
+    cause="it keeps nvidia from loading, or from a GPU",
+    remedies=(
+        "remove that line; keep that driver from the GPU, in modprobe.d and on the kernel's command line, and boot the "
+        "node; or leave the GPU to it",
+    ),
 )
 
 
@@ -76,23 +98,27 @@ class Act(StrEnum):
 
 @dataclass(frozen=True)
 class Loading:
-    """Hold what the loaded module is to be; rule: its version or branch, None: the one on disk."""
+    """Hold what the loaded module is to be; rule: its version or branch, None: the one on disk.
+
+    initramfs: the command by which the node makes its initial file systems
+    """
 
     rule: str | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)
     allowed: Disruption = Disruption.reboot
+    initramfs: str = ""
 
 
 def decide_loading(
-    desired: Loading, actual: DriverState, running: str = "", coming: Finding | None = None
+    desired: Loading, actual: DriverState, boot: Boot | None = None, coming: Finding | None = None
 ) -> Decision[Act]:
     """Return what is to be done about the module in memory, on a node with a GPU.
 
     A module goes into memory at once where none is loaded, else by a boot alone.
 
-    running: the kernel that runs, for the words; coming: the difference for which a run brings another module
+    boot: the boot that runs; coming: the difference for which a run brings another module
     """
-    loaded = _loaded(desired, actual, running)
+    loaded = _loaded(desired, actual, boot)
     # Right after the boot that is pending, so that only without one they are told.
     parameters = () if actual.reboot_pending else tuple(_parameters(desired, actual))
     uvm = () if actual.reboot_pending or actual.loaded_version is None else (_uvm(actual),)
@@ -131,10 +157,12 @@ def gpus(on_bus: int, actual: Gpus) -> Finding:
     return GPUS.compared(told, on_bus, good, cause=cause)
 
 
-def _loaded(desired: Loading, actual: DriverState, running: str) -> Finding:
+def _loaded(desired: Loading, actual: DriverState, boot: Boot | None) -> Finding:
     if actual.reboot_pending:
-        cause = _ON_OLD_KERNEL.format(running=running) if actual.waits_for_kernel else _ON_OLD_MODULE
-        return awaits_boot(LOADED_MODULE.compared(actual.runs, actual.to_come, False), cause)
+        running, item = boot.running if boot else "", LOADED_MODULE.compared(actual.runs, actual.to_come, False)
+        if boot and boot.started and actual.module_changed and actual.module_changed < boot.started:
+            return awaits_boot(item, _STAYED, _LOOK_FOR_OLD.format(release=running, initramfs=desired.initramfs))
+        return awaits_boot(item, _ON_OLD_KERNEL.format(running=running) if actual.waits_for_kernel else _ON_OLD_MODULE)
     version, rule = actual.loaded_version, desired.rule
     good = version is not None and (rule is None or versions.in_branch(version, rule))
     # A module that is not loaded yet comes without a boot; one that is loaded goes by a boot alone.
@@ -155,7 +183,7 @@ def _parameters(desired: Loading, actual: DriverState) -> Iterator[Finding]:
         return
     names = [other.partition("=")[0] for other in others]
     to_be = ", ".join(f"{name}={desired.parameters[name]}" for name in names)
-    yield awaits_boot(PARAMETERS.compared(", ".join(others), to_be, False), _CHANGED)
+    yield awaits_boot(PARAMETERS.compared(", ".join(others), to_be, False), _CHANGED, _BOOT_OR_LOOK)
 
 
 def _uvm(actual: DriverState) -> Finding:

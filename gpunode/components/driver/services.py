@@ -6,17 +6,18 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gpunode.base import versions
-from gpunode.base.comparison import BY_HAND, RUN
+from gpunode.base.comparison import BY_HAND, RUN, by_hand
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.components.driver.state import DriverState, driver_finding
-from gpunode.components.runtime import MASKED, masked_refusal
+from gpunode.components.runtime import MASKED, MEND_SERVICE
 from gpunode.packages.driver_packages.names import is_imex
 from gpunode.settings.driver import DriverSettings
 from gpunode.system.pci import PciGpus
 
 RUNS = "running, starts at boot"
+_MASKED = "it is masked, which forbids to start it"
 
 FABRIC_MANAGER = driver_finding(
     "fabric manager",
@@ -42,10 +43,13 @@ IMEX = driver_finding(
     "An IMEX daemon of another version ends when it starts, and GPUs of several machines share no memory.",
     cause="an IMEX of another version than the driver ends when it starts",
 )
+_ENDED = "systemd reports it as failed; its journal ends: {words}"
 SERVICE = driver_finding(
     "service",
     "A service that belongs to the driver is not in the state that the settings ask for.",
     "It is the persistence daemon, fabric manager or a similar service. It does not run although it is needed.",
+    causes=(_ENDED, _MASKED),
+    remedies=MEND_SERVICE,
 )
 _STEPS: dict[str, str] = {
     FABRIC_MANAGER.code: "install fabric manager at the driver's version",
@@ -111,7 +115,7 @@ def fresh_steps(pci: PciGpus) -> Iterator[Step[Any]]:
 def service_steps(found: Iterable[Finding]) -> Iterator[Step[Any]]:
     """Yield what has the services run."""
     for item in bad(*found):
-        if (name := SERVICE.named(item)) and item.actual != MASKED:
+        if (name := SERVICE.named(item)) and not item.by_person:
             yield Step(f"run {name}, now and at boot", (item,), item.disruption or Disruption.nothing)
 
 
@@ -122,12 +126,15 @@ def state_of(active: bool, enabled: bool) -> str:
 
 def _service(actual: DriverState, name: str) -> Finding:
     service = actual.service(name)
+    mend, unmasked = (text.format(unit=f"{name}.service") for text in MEND_SERVICE[1:])
     if service is not None and service.masked:
-        return SERVICE.compared(MASKED, RUNS, False, of=name, cause=masked_refusal(f"{name}.service"), remedy=BY_HAND)
+        return by_hand(SERVICE.compared(MASKED, RUNS, False, of=name), _MASKED, unmasked)
     found = "not installed" if service is None else state_of(service.active, service.enabled)
+    ended = None if service is None else service.ended
     # It needs the module that is on disk: what it lacks comes with the boot.
     waits = actual.reboot_pending and service is not None and service.enabled
-    return SERVICE.compared(found, RUNS, found == RUNS or waits, of=name)
+    cause, remedy = (None, None) if ended is None else (_ENDED.format(words=ended), mend)
+    return SERVICE.compared(found, RUNS, found == RUNS or waits, of=name, cause=cause, remedy=remedy)
 
 
 # It comes with the driver's other modules. It needs an interface for peers' memory, which the ib_core of MOFED and

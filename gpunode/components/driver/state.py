@@ -24,11 +24,15 @@ _VERSION = re.compile(r"\b(\d{3}\.\d{2,3}(?:\.\d{2})?)\b")
 
 @dataclass(frozen=True)
 class Service(Reading):
-    """Hold how a service of the driver's is: whether it runs, starts at boot, and is masked: nothing starts it then."""
+    """Hold how a service of the driver's is: whether it runs, starts at boot, or is masked.
+
+    ended: the last lines of its journal, where it failed
+    """
 
     name: str
     active: bool
     enabled: bool
+    ended: str | None = None
     masked: bool = False
 
 
@@ -46,6 +50,8 @@ class DriverState(Reading):
     `pinned` are (name, version) of what gpunode keeps as it is by apt or dnf, whether it is still there or not.
     `unproven`: the last change of packages has not been followed by a load of its module yet.
     `nouveau_bound`: nouveau has GPUs, and gives them up at a boot alone; loaded without any, it is in nobody's way.
+    `blockers` say what keeps nvidia from GPUs: FILE:LINE:TEXT of modprobe's configuration, or which driver has which
+    GPU (nouveau apart).
     `services` are those of fabric manager and the persistence daemon whose units are installed.
     `waits_for_kernel`: only this kernel, which boots next, has a module, and it is its version that is told.
     `booted_for`: what gpunode last booted the node for, of which no run has seen yet whether it helped.
@@ -56,6 +62,7 @@ class DriverState(Reading):
     `cuda_library`: the file that the dynamic loader loads as libcuda.so.1; None: there is none; empty: an older
     reading, which does not have it. `loader_unknown`: the loader's cache could not be read. `session_libraries` are
     (file, library): what the LD_LIBRARY_PATH of that file puts in front, in login shells.
+    `module_changed`: when the module on disk came, in Unix seconds, where another one is loaded.
     """
 
     packages: tuple[tuple[str, str], ...]
@@ -86,6 +93,8 @@ class DriverState(Reading):
     cuda_library: str | None = ""
     loader_unknown: bool = False
     session_libraries: tuple[tuple[str, str], ...] = ()
+    module_changed: float | None = None
+    blockers: tuple[str, ...] = ()
 
     @property
     def module_flavour(self) -> str | None:
@@ -232,12 +241,13 @@ def parse_driver(lines: list[str]) -> DriverState:
         elif brings_kernels(name):
             kernels.append(name)
     parameters = (line.partition(" ") for line in repeated(lines, "parameter"))
-    services = []
+    services, ended = [], dict(line.split(" ", 1) for line in repeated(lines, "ended"))
     for line in repeated(lines, "service"):
         name, _, states = line.partition(" ")
         active, _, enabled = states.partition(" ")
-        runs = active in ("active", "activating", "reloading")
-        services.append(Service(name, runs, starts_at_boot(enabled), is_masked(enabled)))
+        runs, boots = active in ("active", "activating", "reloading"), starts_at_boot(enabled)
+        words = ended.get(name, "no line") if active == "failed" else None
+        services.append(Service(name, runs, boots, words, is_masked(enabled)))
     return DriverState(
         packages=tuple(sorted(packages)),
         module_version=module_version,
@@ -267,4 +277,6 @@ def parse_driver(lines: list[str]) -> DriverState:
         cuda_library=libraries.get("libcuda"),
         loader_unknown=found.get("loader") == "unknown",
         session_libraries=tuple((origin, file) for origin, _, file in session),
+        module_changed=float(found["changed"]) if found.get("changed", "").isdecimal() else None,
+        blockers=tuple(repeated(lines, "blocker")),
     )

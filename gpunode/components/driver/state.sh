@@ -30,16 +30,21 @@ if [ -n "$pins" ] && [ -r "$file" ]; then
 fi
 if [ -f "$RECORD" ]; then attempt=; read -r attempt < "$RECORD"; echo "attempt=$attempt"; fi
 # Debian's own packages name the module nvidia-current or nvidia-current-open; the first that is there counts.
-there=
+there=; on_disk=
 set -f; IFS=$NL
 for line in $([ -n "$DRIVER_ROOT" ] || modinfo nvidia nvidia-current nvidia-current-open); do
   case "$line" in
-    filename:*) [ -z "$there" ] || break; there=yes;;
-    version:*|license:*) printf 'modinfo=%s\n' "$line";;
+    filename:*) [ -z "$there" ] || break; there=${line##* };;
+    version:*) on_disk=${line##* }; printf 'modinfo=%s\n' "$line";;
+    license:*) printf 'modinfo=%s\n' "$line";;
   esac
 done
 unset IFS; set +f
-if [ -r /sys/module/nvidia/version ]; then read -r version < /sys/module/nvidia/version; echo "loaded=$version"; fi
+if [ -r /sys/module/nvidia/version ]; then
+  read -r version < /sys/module/nvidia/version; echo "loaded=$version"
+  # A package's file has the date of its build; its inode's time is when it came.
+  [ -z "$on_disk" ] || [ "$on_disk" = "$version" ] || echo "changed=$(stat -c %Z "$there")"
+fi
 if [ -d /sys/module/nvidia_uvm ]; then
   echo uvm=loaded
   [ -c /dev/nvidia-uvm ] || echo uvm_device=missing
@@ -122,9 +127,29 @@ done
 for bound in /sys/bus/pci/drivers/nouveau/*:*; do
   [ ! -e "$bound" ] || { echo nouveau=yes; break; }
 done
+set --; gpus=
+for device in /sys/bus/pci/devices/*; do
+  [ -h "$device/driver" ] || continue
+  read -r vendor < "$device/vendor"; read -r class < "$device/class"
+  case "$vendor $class" in '0x10de 0x03'*) set -- "$@" "$device/driver"; gpus="$gpus${device##*/} ";; esac
+done
+[ "$#" -eq 0 ] || for owner in $(readlink "$@"); do
+  case "$owner" in */nvidia|*/nouveau) ;; *) echo "blocker=${owner##*/} has the GPU ${gpus%% *}";; esac
+  gpus=${gpus#* }
+done
+set --
+for file in /etc/modprobe.d/*.conf /run/modprobe.d/*.conf /usr/lib/modprobe.d/*.conf /lib/modprobe.d/*.conf; do
+  [ ! -e "$file" ] || set -- "$@" "$file"
+done
+# Where /lib is a link, a line shows twice. It is the pattern of templates/scripts/nouveau.sh.
+[ "$#" -eq 0 ] ||
+  grep -HnE '^\s*(alias\s+nvidia\s+off|install\s+nvidia\s+([^ ]*/)?(false|true|:))(\s|$)' "$@" |
+  while IFS= read -r line; do echo "blocker=$line"; done
 for service in $SERVICES; do
   [ -e "/lib/systemd/system/$service.service" ] || [ -e "/usr/lib/systemd/system/$service.service" ] || continue
   unit "$service.service"
   says ActiveState; active=$SAID
+  [ "$active" != failed ] ||
+    printed ended "$service $(timeout -k 2 10 journalctl -q -u "$service" -n 5 -o cat | paste -s -d '|' -)"
   says UnitFileState; echo "service=$service $active $SAID"
 done

@@ -32,13 +32,16 @@ from gpunode.system.smi import DRIVERLESS
 
 _MODE_WAITS, _BOOT_OR_FREE = (
     "the mode waits for a reset of the GPU, or a boot",
-    "boot the node, or run again while nothing uses the GPU",
+    f"boot the node, or {RUN} while nothing uses the GPU; where neither helped, see `dmesg` and `nvidia-smi -q -d MIG`",
 )
-_ON_DISK, _BOOT = "it is applied by the driver on disk", "boot the node, and run again"
+_ON_DISK, _BOOT = "it is applied by the driver on disk", f"boot the node, and {RUN}"
 _CHANGES, _CONTAINERS = "instances or modes are to change", "{containers} containers run"
 _ALLOW_RESET = "set disruption.allow to 'reset', or run when the node is drained"
 _NOT_RESTORED = f"it did not bring the layout back; see `journalctl -u {NAME}`"
-IN_USE = "GPU {index} is in use by {others}. End these processes, or name their units in mig.stop_units, and run again"
+IN_USE = (
+    "GPU {index} is in use by {others}. Remedy: end these processes, or name their units in mig.stop_units, and run "
+    "again"
+)
 _declared = partial(finding_message, "mig", classes=RESTART, remedies=(RUN, _ALLOW_RESET))
 SERVICE = _declared(
     "service",

@@ -94,8 +94,9 @@ def _holders(lines: list[str]) -> Iterator[Holder]:
         parts = group.split("/")
         units = [_NOT_PLAIN.sub("", part) for part in parts if part.endswith((".service", ".scope"))]
         container = next((each[:12] for each in _CONTAINER.findall(parts[-1])), None)
-        names, (uuid, instance) = [_NOT_PLAIN.sub("", each) for each in (program, user)], devices[device]
-        yield Holder(uuid, number(pid), *names, instance, units[-1] if units else None, container, "kubepods" in group)
+        name, owner = _NOT_PLAIN.sub("", program), _NOT_PLAIN.sub("", user)
+        unit, in_pod = units[-1] if units else None, "kubepods" in group
+        yield Holder(devices[device][0], number(pid), name, owner, devices[device][1], unit, container, in_pod)
 
 
 def _trouble(lines: list[str], found: dict[str, str]) -> str | None:

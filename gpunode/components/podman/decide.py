@@ -38,7 +38,7 @@ _PROGRAMS = ("crun", "runc")
 _NOT_INSTALLED = "podman.source is 'present', and there is none: install it"
 _OLD = "podman {version} knows no CDI, by which containers get GPUs: {first} does"
 _UNREADABLE_CDI = (
-    "podman {version} cannot read CDI specifications of toolkit {toolkit} and newer (additionalGids): set "
+    "podman {version} cannot read CDI specifications of toolkit {toolkit} and newer (additionalGids). Remedy: set "
     "toolkit.version = '1.18.2', or have podman {first} or newer"
 )
 _NO_PROGRAM = "podman starts no container without {program}"

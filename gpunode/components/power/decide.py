@@ -34,7 +34,7 @@ from gpunode.system.smi import DRIVERLESS
 
 DEFAULT = "default"
 _NO_ANSWER = "no GPU answers: {message}"
-_ON_DISK, _BOOT = "no GPU answers before the node has booted into the driver on disk", "boot the node, and run again"
+_ON_DISK, _BOOT = "no GPU answers before the node has booted into the driver on disk", f"boot the node, and {RUN}"
 _LEFT_OUT = "power.limits has no {name!r}; it has {names}"
 _NAME_IT = "name it there as nvidia-smi does, or set power.limit"
 _BY_BOOT = "a GPU changes its mode of ECC with a boot alone"

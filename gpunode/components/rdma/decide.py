@@ -21,15 +21,15 @@ _NETWORK = "02"
 _FEW = 5
 
 _EXCLUSIVE = (
-    "RDMA devices are each network namespace's own (netns mode exclusive), by which the plugin ends at once: set "
-    "`rdma system set netns shared`, and netns_mode=1 for ib_core at boot"
+    "RDMA devices are each network namespace's own (netns mode exclusive), by which the plugin ends at once. Remedy: "
+    "set `rdma system set netns shared`, and netns_mode=1 for ib_core at boot"
 )
 _LACKS = (
-    "{name}: {lacks}, without which the plugin passes over a device: load ib_umad, ib_uverbs and rdma_ucm, now and at "
-    "boot"
+    "{name}: {lacks}, without which the plugin passes over a device. Remedy: load ib_umad, ib_uverbs and rdma_ucm, now "
+    "and at boot"
 )
 _NONE_FITS = (
-    "{name}: no RDMA device of the node fits {selectors}; it has {devices}. Change the selectors in "
+    "{name}: no RDMA device of the node fits {selectors}; it has {devices}. Remedy: change the selectors in "
     "rdma_shared_device_plugin.resources, set rdma_shared_device_plugin.enabled = False for this host, or load the "
     "devices' driver"
 )
@@ -58,7 +58,7 @@ def decide(desired: RdmaSharedDevicePluginSettings, actual: Rdma) -> Decision[No
         return Decision(())
     mode = MODE.compared("exclusive" if actual.exclusive else "shared", "shared", not actual.exclusive)
     findings = (by_hand(mode, _EXCLUSIVE), *(_resource(name, each, actual) for name, each in desired.resources.items()))
-    refusal = "\n".join(item.cause for item in findings if item.cause is not None)
+    refusal = "\n".join(f"{item.cause}. Remedy: {item.remedy}" for item in findings if item.cause is not None)
     return Decision(findings, (), refusal or None)
 
 

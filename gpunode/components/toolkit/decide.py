@@ -204,11 +204,9 @@ def decide(desired: Desired, actual: ContainerToolkit, driver: DriverState) -> D
 
 def _packages(desired: Desired, actual: ContainerToolkit, coming: bool) -> Iterator[Finding]:
     """Judge the packages, and the programs that they bring."""
-    version = desired.version
-    other_program = not coming and actual.version is not None
-    cause = None if coming else _LOST
+    version, cause = desired.version, None if coming else _LOST
     good = actual.version is not None and (version is None or versions.in_branch(actual.version, version))
-    why, remedy = (_OTHER, _FIND) if other_program else (cause, RUN)
+    why, remedy = (_OTHER, _FIND) if actual.version is not None and not coming else (cause, RUN)
     yield TOOLKIT.compared(actual.version, version or "any version", good, cause=why, remedy=remedy)
     packages = (*actual.package_versions, *(f"no {name}" for name in actual.missing_packages))
     # One version that is not the program's is told here; one that is, above.

@@ -79,11 +79,6 @@ def sentence(explanation: Explanation) -> str:
     return f"{explanation.cause}{REMEDY}{explanation.remedy}"
 
 
-def parted(reason: str | None) -> tuple[str | None, str | None]:
-    """Return (cause, remedy) of a text, the remedy None where it names none."""
-    return (None, None) if reason is None else split_remedy(reason)
-
-
 def broken(when: str) -> str:
     """Return what to print of a connection that broke, with its remedy."""
     return f"{_BROKE} {when}{REMEDY}{_RUN_AGAIN}"
@@ -91,14 +86,14 @@ def broken(when: str) -> str:
 
 def unreached(reason: str | None) -> Finding:
     """Return the finding on a node that was not reached; reason: as pyinfra has it, or with its remedy behind it."""
-    cause, remedy = parted(with_remedy(reason or "no connection"))
+    cause, remedy = split_remedy(with_remedy(reason or "no connection"))
     message, actual = (BROKEN, "broken") if (cause or "").startswith(_BROKE) else (CONNECTION, "none")
     return message.finding(FindingClass.UNREACHABLE, actual, "ssh", cause=cause, remedy=remedy or _NOT_REACHED)
 
 
 def unreadable(reason: str | None) -> Finding:
     """Return the finding on a node whose answer cannot be used; reason: with its remedy behind it where it has one."""
-    cause, remedy = parted(reason)
+    cause, remedy = split_remedy(reason) if reason else (None, None)
     return STATE.finding(FindingClass.ERROR, "unreadable", "readable", cause=cause, remedy=remedy or _NOT_READ)
 
 

@@ -41,14 +41,11 @@ def report_text(
     if (bare := _without_run(reports)) and not quiet:
         said = f"{folded_in_a_line(bare, room)}: no complete run recorded yet: `{call.of('apply')}`"
         parts.append(fold(said, columns, "  "))
-    for found, remedy in _by_remedy(_grouped(reports, show_all), show_all):
-        parts += [_entry(item, _of(names, room), columns, style) for item, names in found]
-        parts += [fold(f"remedy of these {len(found)}: {printable(remedy)}", columns, "  ")] if remedy else []
-    parts += [
-        *(_caution(item, _of(names, room), columns) for item, names in _cautions(() if quiet else reports)),
-        *_lines(reports, columns, room, style, quiet),
-    ]
-    return "\n".join(parts)
+    for items in (_grouped(reports, show_all), () if quiet else _grouped(reports, cautions=True)):
+        for found, remedy in _by_remedy(items, show_all):
+            parts += [_entry(item, _of(names, room), columns, style) for item, names in found]
+            parts += [fold(f"remedy of these {len(found)}: {printable(remedy)}", columns, "  ")] if remedy else []
+    return "\n".join([*parts, *_lines(reports, columns, room, style, quiet)])
 
 
 def _pasted(item: Finding, call: Call) -> Finding:
@@ -73,12 +70,16 @@ def _by_remedy(
         yield [(replace(item, remedy=None), names) for item, names in found] if remedy else found, remedy
 
 
-def _grouped(reports: Iterable[NodeReport], show_all: bool) -> Iterable[tuple[Finding, list[str]]]:
+def _grouped(
+    reports: Iterable[NodeReport], show_all: bool = False, cautions: bool = False
+) -> Iterable[tuple[Finding, list[str]]]:
+    """Yield (finding, its nodes): the cautions, or what is not as desired, with what is where all is shown."""
     found: dict[tuple[Scope, Finding], list[str]] = {}
     since: dict[tuple[Scope, Finding], str] = {}
     for report in reports:
         for item in report.findings:
-            if item.finding_class is not FindingClass.OK or (show_all and not item.is_caution):
+            differs = item.finding_class is not FindingClass.OK
+            if item.is_caution if cautions else differs or (show_all and not item.is_caution):
                 # Neither is shown.
                 shown = report.scope, replace(item, source=None, by_person=False)
                 found.setdefault(shown, []).append(report.title)
@@ -87,18 +88,9 @@ def _grouped(reports: Iterable[NodeReport], show_all: bool) -> Iterable[tuple[Fi
     return ((replace(key[1], since=since[key] or None), list(dict.fromkeys(names))) for key, names in found.items())
 
 
-def _cautions(reports: Iterable[NodeReport]) -> Iterable[tuple[Finding, list[str]]]:
-    found: dict[tuple[Scope, Finding], list[str]] = {}
-    for report in reports:
-        for item in report.findings:
-            if item.is_caution:
-                found.setdefault((report.scope, item), []).append(report.title)
-    return ((item, names) for (_, item), names in found.items())
-
-
 def _entry(item: Finding, names: str, columns: int, style: Callable[[FindingClass], str]) -> str:
     """Return one finding: what it is, then its sides, cause, remedy and cost; in one line where it is as desired."""
-    if item.finding_class is FindingClass.OK:
+    if item.finding_class is FindingClass.OK and not item.is_caution:
         is_so = f": {printable(item.actual)}" if item.actual else ""
         return fold(f"{_what(item)}: {style(item.finding_class)}, {names}{is_so}", columns, "  ")
     told = {
@@ -111,13 +103,12 @@ def _entry(item: Finding, names: str, columns: int, style: Callable[[FindingClas
         "log": item.log,
         "costs": None if item.disruption is None else item.disruption.name,
     }
-    head = fold(with_code(f"{_what(item)}: {style(item.finding_class)}, {names}", item.code), columns, "  ")
+    if item.is_caution:
+        told, kind = {name: told[name] for name in ("actual", "cause", "remedy")}, "caution"
+    else:
+        kind = style(item.finding_class)
+    head = fold(with_code(f"{_what(item)}: {kind}, {names}", item.code), columns, "  ")
     return "\n".join([head, *_fields(told, columns)])
-
-
-def _caution(item: Finding, names: str, columns: int) -> str:
-    head = fold(with_code(f"{_what(item)}: caution, {names}", item.code), columns, "  ")
-    return "\n".join([head, *_fields({"actual": item.actual, "cause": item.cause, "remedy": item.remedy}, columns)])
 
 
 def _fields(told: Mapping[str, str | None], columns: int) -> Iterable[str]:

@@ -130,12 +130,12 @@ def _totals(plans: Mapping[str, Plan | Finding]) -> str:
     counts, cluster = verdicts(plans), plans.get(CLUSTER)
     nodes = len(plans) - (cluster is not None)
     said = f"{nodes:,} node{'' if nodes == 1 else 's'}: "
-    said += ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items())
-    return (
-        f"{said}; {cluster_title(cluster.cluster)}: {cluster.verdict}"
-        if isinstance(cluster, Plan) and cluster.cluster
-        else said
-    )
+    # A host that answered, or has no facts, may have none as well.
+    named = {"unreachable": "without a plan"}
+    said += ", ".join(f"{count:,} {named.get(verdict, verdict)}" for verdict, count in counts.items())
+    if isinstance(cluster, Plan) and cluster.cluster:
+        said += f"; {cluster_title(cluster.cluster)}: {cluster.verdict}"
+    return said
 
 
 def verdicts(plans: Mapping[str, Plan | Finding]) -> dict[str, int]:

@@ -12,17 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpunode.base.comparison import RUN_AGAIN
 from gpunode.base.explanations import OWN_CAUSE, OWN_REMEDY
-from gpunode.base.findings import (
-    CLUSTER,
-    PENDING,
-    ExitCode,
-    Finding,
-    FindingClass,
-    NodeReport,
-    finding_from,
-    verdict,
-    worst,
-)
+from gpunode.base.findings import PENDING, ExitCode, Finding, FindingClass, NodeReport, finding_from, verdict, worst
 from gpunode.base.folding import UNBOUND, fold, shortened
 from gpunode.base.host_names import folded_in_a_line
 from gpunode.base.messages import REMEDY, Scope, command_error, declared, parted
@@ -215,7 +205,7 @@ def _next(reports: Collection[NodeReport], call: Call, columns: int) -> Iterable
     wrong = [report.title for report in reports if any(map(_is_wrong, report.findings))]
     if wrong:
         retries = any("apply --retry" in (item.remedy or "") for report in reports for item in report.findings)
-        command = call.of("apply", "--retry") if retries else call.again
+        command = call.retry if retries else call.again
         yield f"Next: correct what is reported of {folded_in_a_line(wrong, columns)} above, then run", command
     if pending:
         wait = f"{folded_in_a_line(pending, columns)} {'waits' if len(pending) == 1 else 'wait'}"
@@ -230,7 +220,6 @@ def ends_of(
 
     code: pyinfra's exit status, negative for a signal; log: where its output is
     """
-    plans = {name: found for name, found in plans.items() if name != CLUSTER}
     others = {name: end for name, found in plans.items() if (end := not_run(name, found)) is not None}
     nodes = {end.name: end for end in run_ends([name for name in plans if name not in others], progress, code, log)}
     cluster = [end for end in map(host_end_from, progress.ends or ()) if end.scope is Scope.CLUSTER]

@@ -3,42 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gpunode.base.document import ROLLOUT_SCHEMA as SCHEMA
 from gpunode.base.findings import EXIT_CODES, ExitCode, Finding, FindingClass, gravest
+from gpunode.base.run_context import WAVE
 from gpunode.fleet.reports.run_end import how_it_ended, run_ends, why_failed
 from gpunode.fleet.rollout.choice import RUN_FAILED, RunResult
 from gpunode.fleet.rollout.entries import Outcome
 from gpunode.fleet.rollout.journal import JournalError
-from gpunode.fleet.rollout.place import name_holder, run_lock
 from gpunode.fleet.rollout.progress import Progress, Wave, WaveRecord, waves_to_come
 from gpunode.fleet.run import child
 from gpunode.fleet.run.child import Files, Watch, command
 from gpunode.fleet.run.progress import Progress as RunProgress
-from gpunode.kubernetes.drain import WAVE
 
 
 @dataclass(frozen=True)
 class WaveRunner:
     """Run waves of one inventory.
 
-    folder: of the inventory's rollouts, where the lock is; files: where this rollout's logs go; watch: how far a wave
-    is
+    files: where this rollout's logs go; watch: how far a wave is
     """
 
     pyinfra: str
     inventory: str
     groups: Collection[str]
-    folder: Path
     files: Path
-    tell: Callable[[str], None]
     watch: Watch = child.unwatched
 
     def run(self, wave: Wave) -> RunResult:
@@ -46,20 +41,12 @@ class WaveRunner:
         log, output = log_of(self.files, wave.number), self.files / f"wave-{wave.number}.json"
         files = Files(log, output, self.files / f"wave-{wave.number}.events")
         words = command(self.pyinfra, self.inventory, wave.nodes, self.groups)
-        what = f"a wave of `gpunode rollout {self.inventory}`"
-        with run_lock(self.folder, self.tell, what) as lock:
-            try:
-                code, progress = child.run(
-                    words,
-                    files,
-                    lock,
-                    len(wave.nodes),
-                    {WAVE: str(len(wave.nodes))},
-                    self.watch,
-                    partial(name_holder, lock, what=what),
-                )
-            except OSError as error:
-                raise JournalError(f"{error.filename or self.pyinfra}: {error.strerror}") from None
+        name = f"a wave of `gpunode rollout {self.inventory}`"
+        count = len(wave.nodes)
+        try:
+            code, progress = child.run(words, files, name, count, {WAVE: str(count)}, self.watch)
+        except OSError as error:
+            raise JournalError(f"{error.filename or self.pyinfra}: {error.strerror}") from None
         return result(wave.nodes, code, output.read_bytes(), str(log), progress)
 
 

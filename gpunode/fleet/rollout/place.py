@@ -1,7 +1,6 @@
-"""Where a rollout keeps its journal and logs, and the locks that let one rollout of an inventory run at a time.
+"""Where a rollout keeps its journal and logs, and the lock that lets one rollout of an inventory run at a time.
 
 .rollout/prod-1f2e3d4c/lock                          held by the controller
-.rollout/prod-1f2e3d4c/run.lock                      held by pyinfra as well, a wave's or apply's, which may outlive it
 .rollout/prod-1f2e3d4c/20261122T030405Z/journal      one folder for each rollout
 .rollout/prod-1f2e3d4c/20261122T030405Z/wave-1.log
 """
@@ -13,9 +12,7 @@ import fcntl
 import hashlib
 import os
 import re
-import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +24,6 @@ from gpunode.fleet.engine.parts import expected
 from gpunode.fleet.rollout.journal import Journal, JournalError, flush_folder
 
 ROOT = Path(".rollout")
-_SECONDS_BETWEEN_LOOKS = 0.5
 
 
 class LockedError(CodedError):
@@ -73,7 +69,7 @@ def begin(folder: Path) -> Journal:
 @contextmanager
 def controller_lock(folder: Path, inventory: str) -> Iterator[None]:
     """Hold the lock of an inventory's rollouts; raise LockedError where another rollout of it is at work."""
-    descriptor = _opened(folder, "lock")
+    descriptor = _opened(folder / "lock")
     try:
         if not _taken(descriptor):
             raise LockedError(
@@ -100,64 +96,32 @@ def refuse_beside_rollout(folder: Path, inventory: str) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
+        from gpunode.fleet.rollout.opening import resumption
+
+        last, call = latest(folder), Call(inventory)
+        again = resumption(call, last.known.begun) if last else call.of("rollout", "--resume")
         raise LockedError(
             f"a rollout of {inventory} is at work {_holder(descriptor)}, and says how many nodes may be unavailable at "
             "once: a run on all of them beside it is refused. Wait until it has ended, or end it with Ctrl-C, run, and "
-            f"go on with it by `{Call(inventory).of('rollout', '--resume')}`"
+            f"go on with it by `{again}`"
         ) from None
     finally:
         os.close(descriptor)
 
 
-@contextmanager
-def run_lock(folder: Path, waits: Callable[[str], None], what: str = "a run") -> Iterator[int]:
-    """Yield a locked descriptor for pyinfra to inherit: it stays locked as long as either of them lives.
-
-    waits: is told, once, for whom it waits: another run, or one that outlived its controller; what: is about to run,
-    for whoever waits for it
-
-    A part of another command's run (gpunode.fleet.engine) takes none: whoever gave it out holds the inventory's, on
-    the same machine maybe, and gives no host to two.
-    """
-    if expected() is not None:
-        with tempfile.TemporaryFile() as nobodys:
-            yield nobodys.fileno()
-        return
-    descriptor = _opened(folder, "run.lock")
-    try:
-        told = False
-        while not _taken(descriptor, what):
-            if not told:
-                waits(_waiting(descriptor))
-                told = True
-            time.sleep(_SECONDS_BETWEEN_LOOKS)
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _waiting(descriptor: int) -> str:
-    process, _, what = _named(descriptor)
-    hangs = f" Only where you know that it hangs, end it: `kill {process}`" if process.isdecimal() else ""
-    return (
-        f"waiting: {what or 'another run'} is at work on this inventory {_holder(descriptor)}, and nodes may be in the "
-        f"middle of a step. Let it end: this goes on then.{hangs}"
-    )
-
-
-def name_holder(descriptor: int, process: int, what: str = "") -> None:
-    """Write into a lock which process holds it, since now, and what that is."""
+def _name_holder(descriptor: int) -> None:
+    """Write into a lock which process holds it, since now."""
     os.ftruncate(descriptor, 0)
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    os.pwrite(descriptor, "\n".join((str(process), now, what, "")).encode(), 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n{now}\n".encode(), 0)
 
 
-def _opened(folder: Path, name: str) -> int:
+def _opened(path: Path) -> int:
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise _unopened(folder / name, error) from None
+        raise _unopened(path, error) from None
 
 
 def _unopened(path: Path, error: OSError) -> JournalError:
@@ -166,20 +130,15 @@ def _unopened(path: Path, error: OSError) -> JournalError:
     )
 
 
-def _taken(descriptor: int, what: str = "") -> bool:
+def _taken(descriptor: int) -> bool:
     with contextlib.suppress(BlockingIOError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        name_holder(descriptor, os.getpid(), what)
+        _name_holder(descriptor)
         return True
     return False
 
 
 def _holder(descriptor: int) -> str:
-    process, since, _ = _named(descriptor)
+    """Return which process holds a lock, since when; as far as that is written yet."""
+    process, since, *_ = [*os.pread(descriptor, 4096, 0).decode(errors="replace").split("\n"), "", ""]
     return f"(process {process or 'unknown'})" + (f" since {since}" if since else "")
-
-
-def _named(descriptor: int) -> tuple[str, str, str]:
-    """Return the process that holds a lock, since when, and what it is; empty where that is not written yet."""
-    process, since, what, *_ = [*os.pread(descriptor, 4096, 0).decode(errors="replace").split("\n"), "", "", ""]
-    return process, since, what

@@ -19,6 +19,7 @@ from typing import Any
 
 from gpunode.base.errors import CodedError, in_words
 from gpunode.base.messages import command_error
+from gpunode.base.run_context import RUN_NAME
 from gpunode.fleet.call import set_words
 from gpunode.fleet.run.events import EVENTS, read
 from gpunode.fleet.run.progress import Progress, after
@@ -87,17 +88,15 @@ def command(pyinfra: str, inventory: str, nodes: Sequence[str], groups: Collecti
 def run(
     words: Sequence[str],
     files: Files,
-    lock: int,
+    name: str,
     hosts: int,
     environment: Mapping[str, str],
     watch: Watch = unwatched,
-    started: Callable[[int], None] = lambda process: None,
 ) -> tuple[int, Progress]:
     """Run pyinfra to its end; return its exit status, negative for a signal, and all that it told.
 
-    lock: a descriptor for pyinfra to inherit, so that it is held as long as pyinfra lives; hosts: how many it is run
-    on; environment: beside this process's own; watch: not called any more once it raised an Exception; started: called
-    with pyinfra's process id. Raise OSError where a file cannot be written.
+    name: what a node's lock names the run by; hosts: how many it is run on; environment: with this process's own;
+    watch: not called any more once it raised an Exception. Raise OSError where a file cannot be written.
     """
     with files.log.open("ab") as errors, files.output.open("wb") as printed:
         errors.write(f"# {datetime.now(UTC).isoformat(timespec='seconds')} {shlex.join(words)}\n".encode())
@@ -112,12 +111,10 @@ def run(
             stdin=subprocess.DEVNULL,
             stdout=printed,
             stderr=errors,
-            pass_fds=(lock,),
             start_new_session=True,
-            env={**os.environ, **environment, EVENTS: str(files.events.resolve())},
+            env={**os.environ, **environment, RUN_NAME: name, EVENTS: str(files.events.resolve())},
         )
         with ended_with_us(process, os.killpg):
-            started(process.pid)
             return _followed(process, files.events, Progress(hosts), _while_it_shows(watch, errors.fileno()))
 
 

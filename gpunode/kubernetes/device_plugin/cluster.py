@@ -64,6 +64,22 @@ class Cluster:
         """Return one node; None where the cluster has no such node."""
         return parse_nodes(self.told(f"kubectl get node {name}", listing(self.kubernetes, name))).get(name)
 
+    def why_pods_stay(self, name: str, containers: Collection[str]) -> str | None:
+        """Return why pods that hold GPUs stay on a node while its MIG layout changes; None where none is known to.
+
+        + containers: the short IDs of the pods' containers that hold a GPU
+        """
+        with suppress(ClusterError, ParseError):
+            if (node := self.node(name)) is None:
+                return None
+            kept = dict(node.labels.items() - others.taking(node.labels, node.ours).items())
+            sets = self.told("kubectl get daemonsets", others.asking(self.kubernetes))
+            pods = self.told("kubectl get pods", others.pods_on(self.kubernetes, name))
+            stay = [each for each in sorted(others.leaving(sets, kept, None)) if others.left(pods, {each}, containers)]
+            if stay:
+                return others.STAYS.format(sets=", ".join(map(str, stay)), node=name)
+        return None
+
     def view(self, namespace: str, with_gpushare: bool = False, exporter: str | None = None) -> View:
         """Return nodes, and the namespace's DaemonSets and pods, in two questions; gpushare's take a third one.
 

@@ -15,7 +15,7 @@ from gpunode.base.decision import Decision
 from gpunode.kubernetes.nodes.cluster_nodes import kubectl
 from gpunode.kubernetes.nodes.component import cluster_finding
 from gpunode.kubernetes.nodes.cordon import told
-from gpunode.kubernetes.nodes.labels import SELECTING, owned
+from gpunode.kubernetes.nodes.labels import PRESENT, SELECTING, owned
 from gpunode.kubernetes.objects.own_objects import METHOD
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART
@@ -40,6 +40,13 @@ SECOND_PLUGIN = cluster_finding(
     "A second device plugin runs on this node.",
     "Two plugins of one resource overwrite each other: the number of GPUs jumps, and pods get used devices.",
     remedies=(BY_HAND,),
+)
+
+_VALUES = f"device_plugin.values = {{{{'nodeSelector': {{{{'{PRESENT}': 'true'}}}}}}}}"
+STAYS = (
+    "pods of DaemonSet {sets} hold GPUs of node {node}, and labels that are not gpunode's, such as those of node "
+    f"feature discovery, keep them there. Remedy: have the DaemonSet select the node by {PRESENT} as well, which "
+    f"gpunode takes off for the change (its own release: {_VALUES}), and run again"
 )
 
 

@@ -87,7 +87,7 @@ def _of_one(
     if value is not None:
         refusal = (
             f"{what} enforces {value[:40]!r} of Pod Security ({LABEL}), and pods that mount folders of the node need "
-            f"{NEEDED!r}: set that label, or set {setting} to another namespace"
+            f"{NEEDED!r}. Remedy: set that label, or set {setting} to another namespace"
         )
         return Decision((by_hand(item, refusal),), (), refusal)
     document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {LABEL: NEEDED}}}

@@ -6,6 +6,3 @@ Pure: whatever runs kubectl is handed in.
 - `session`: the drain itself, by whatever runs them
 - whose cordon is on a node, and what drift reports of it: gpunode/kubernetes/nodes/cordon.py
 """
-
-# What `gpunode rollout` tells a run: how many nodes its wave has, which are unavailable together anyway.
-WAVE = "GPUNODE_WAVE"

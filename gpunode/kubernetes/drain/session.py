@@ -67,8 +67,8 @@ class Session:
             return None
         if output.status != 0:
             raise DrainError(
-                f"the cluster does not tell of node {self.node}: {_words(output.err)}\nlook at kubernetes.kubeconfig "
-                "and kubernetes.run_on; where there is no cluster yet, set kubernetes.drain = {'enabled': False}"
+                f"the cluster does not tell of node {self.node}: {_words(output.err)}. Remedy: look at "
+                "kubernetes.kubeconfig and kubernetes.run_on; without a cluster, set kubernetes.drain.enabled = False"
             )
         try:
             return parse_cordon(output.out)
@@ -144,8 +144,8 @@ class Session:
                 why = f"the node is not Ready in the cluster after {seconds} s"
                 self.run(self.commands.patch(noted(replace(cordon.note, state=NOT_READY, message=why))))
                 raise DrainError(
-                    f"node {self.node} stays cordoned: {why}. Look at its kubelet (`journalctl -u kubelet`) and at "
-                    f"`kubectl describe node {self.node}`, and run again"
+                    f"node {self.node} stays cordoned: {why}. Remedy: look at its kubelet (`journalctl -u kubelet`) "
+                    f"and at `kubectl describe node {self.node}`, and run again"
                 )
             self.sleep(_LOOK)
 
@@ -173,8 +173,8 @@ class Session:
         back = "" if note.cordon != MANAGER else f". To have it back as it is: kubectl uncordon {self.node}"
         return (
             f"drain blocked: node {self.node} is not empty (kubernetes.drain.timeout is {limit} s):\n{listed}\n"
-            f"nothing was changed on the machine, and the node stays cordoned (annotation {ANNOTATION}). Make room for "
-            f"these pods elsewhere, or change what stands in the way, and run again{back}"
+            f"nothing was changed on the machine, and the node stays cordoned (annotation {ANNOTATION}). Remedy: make "
+            f"room for these pods elsewhere, or change what stands in the way, and run again{back}"
         )
 
     def leaving(self) -> tuple[Pod, ...]:
@@ -222,7 +222,7 @@ class Session:
         )
 
     def _outrun(self) -> str:
-        return f"node {self.node} is changed by others again and again: {_TRIES} requests were too late. Run again"
+        return f"node {self.node} is changed by others again and again: {_TRIES} tries were too late. Remedy: run again"
 
 
 def _words(text: str) -> str:

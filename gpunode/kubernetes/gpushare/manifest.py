@@ -152,7 +152,7 @@ def unpatched(text: str) -> str:
     if _VOLUME in said or f"{FOLDER}/scheduler-" in said:
         raise SchedulerError(
             "another program wrote the manifest of kube-scheduler anew, with gpunode's lines in it but without their "
-            f"marks; take out the volume {_VOLUME}, its mount and --config by hand, and run again"
+            f"marks. Remedy: take out the volume {_VOLUME}, its mount and --config by hand, and run again"
         )
     return clean
 

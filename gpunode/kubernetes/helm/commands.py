@@ -50,7 +50,7 @@ def _undebugged(words: str) -> str:
 
 
 def explained(what: str, words: str, settings: str = "device_plugin") -> str:
-    """Return one message: what failed, helm's last words, cause and remedy, which names settings of a component."""
+    """Return what failed, helm's last words and their cause; the last line is the remedy, by a component's settings."""
     late, words = not_ready(words), _undebugged(words)
     message = f"{what}: {shortened(_told(words)) or 'helm said nothing'}"
     # What the last `Error` says counts, else all.
@@ -60,7 +60,7 @@ def explained(what: str, words: str, settings: str = "device_plugin") -> str:
     if late:
         more = f"; and {len(late) - _FEW} more" if len(late) > _FEW else ""
         message += f"\nnot ready when helm gave up: {'; '.join(late[:_FEW])}{more}"
-    return message if found is None else f"{message}\n{found.cause}; {found.remedy}"
+    return message if found is None else f"{message} ({found.cause})\n{found.remedy}"
 
 
 def _told(words: str) -> str:

@@ -45,7 +45,7 @@ def decide(
     if change.conflicts:
         names = ", ".join(map(str, change.conflicts))
         refusal = (
-            f"{names}: there already, and somebody else's (no label {METHOD}); take it away, or leave out what "
+            f"{names}: there already, and somebody else's (no label {METHOD}). Remedy: take it away, or leave out what "
             "brings it: set device_plugin.method to 'none', or take the plugin out of kubernetes.device_plugins"
         )
         return Decision(findings, (), refusal)

@@ -70,7 +70,7 @@ def decide(desired: Mapping[str, Any], actual: Mapping[str, Any] | None) -> Deci
         return Decision((item,), (Step(f"{verb} the {_OBJECT}", (item,), Disruption.nothing, change=verb),))
     refusal = (
         f"{_OBJECT} is somebody else's, and has the handler {str(handler)[:80]!r} in the place of "
-        f"{desired['handler']!r}: remove it, or set device_plugin.runtime_class to 'none'"
+        f"{desired['handler']!r}. Remedy: remove it, or set device_plugin.runtime_class to 'none'"
     )
     return Decision((by_hand(item, refusal),), (), refusal)
 

@@ -96,7 +96,6 @@ def cautions(settings: Settings, machine: Machine, today: date | None = None) ->
         *driver.end_of_life(settings, desired, today),
         *driver.proprietary_cautions(settings, desired, machine.driver, today),
         *archive.archive_cautions(settings, machine),
-        *offered.offered_cautions(settings, machine),
         *cuda.cuda_cautions(settings, desired),
         *mig.mig_cautions(settings, machine.pci.gpus),
         *mps.mps_cautions(settings),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 
 from gpunode.base import tables, versions
-from gpunode.base.verdicts import Caution, CautionMessage, Refusal, RefusalMessage
+from gpunode.base.verdicts import Refusal, RefusalMessage
 from gpunode.components.containerd.decide import desired_of as containerd_of
 from gpunode.components.driver.flavour import chosen_flavour
 from gpunode.components.runtime_packages import docker_packages
@@ -30,18 +30,7 @@ NOT_OFFERED = RefusalMessage(
     component="{component}",
     reason="{setting} is {desired}, and the node's package lists have {named} at {offered}",
     source="{command} {package} on the node, whose lists were read in the last 24 hours",
-    remedy="set {setting} to a version that they have, or give the node a repository that has {desired}",
-)
-MAY_NOT_BE_OFFERED = CautionMessage(
-    "version-may-not-be-offered",
-    "The node's package lists do not have the desired version of a package, and may be out of date.",
-    component="{component}",
-    reason="{setting} is {desired}, and the node's package lists, read more than 24 hours ago, have {named} at "
-    "{offered}",
-    source="{command} {package} on the node",
-    remedy="refresh the lists on the node and plan again; where they still lack it, set {setting} to a version "
-    "that they have",
-    detail="The run refreshes the lists, and fails before it installs anything where they still lack the version.",
+    remedy="set {setting} to a version that they have, or give the node a repository that has it",
 )
 
 
@@ -51,19 +40,13 @@ def offered_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
         yield from (NOT_OFFERED(**values) for values in _not_offered(settings, machine))
 
 
-def offered_cautions(settings: Settings, machine: Machine) -> Iterator[Caution]:
-    """Warn of a version that older lists do not have."""
-    if machine.lists_age is not None and machine.lists_age > _FRESH:
-        yield from (MAY_NOT_BE_OFFERED(**values) for values in _not_offered(settings, machine))
-
-
 def _not_offered(settings: Settings, machine: Machine) -> Iterator[dict[str, str]]:
     for setting, name, rule, label, installed in _packages(settings, machine):
         actual = [version for each, version in machine.available if each == name]
         if any(satisfies(version, rule) for version in (*actual, *filter(None, (installed,)))):
             continue
-        # Of a repository that the node does not read yet its lists say nothing; of no package: nobody could ask them.
-        if not actual and not (machine.available and _is_read(settings, machine, label)):
+        # What a repository has that the node does not read yet, only the run finds out.
+        if not (machine.available and (_is_read(settings, machine, label) if label else actual)):
             continue
         component, is_cuda = setting.partition(".")[0], setting == "cuda.version"
         if is_cuda:
@@ -83,8 +66,9 @@ def _not_offered(settings: Settings, machine: Machine) -> Iterator[dict[str, str
 def _is_read(settings: Settings, machine: Machine, label: str) -> bool:
     """Say whether the node has gpunode's repository as the settings ask for it."""
     repository = package_repository(settings, machine.operating_system, label) if label else None
-    present = dict(machine.applied.present).get(repository.path) if repository else None
-    return bool(repository and present) and present.sha256 == sha256(repository.text.encode()).hexdigest()
+    if repository is None or (present := dict(machine.applied.present).get(repository.path)) is None:
+        return False
+    return present.sha256 == sha256(repository.text.encode()).hexdigest()
 
 
 def _packages(settings: Settings, machine: Machine) -> Iterator[tuple[str, str, str | None, str, str | None]]:
@@ -93,10 +77,8 @@ def _packages(settings: Settings, machine: Machine) -> Iterator[tuple[str, str, 
     source, flavour = driver_source(settings, system, machine.boot), chosen_flavour(settings, machine.pci.gpus, system)
     # Of a module stream that is not enabled nothing is listed; an archive's own driver is judged by `archive`.
     if source is not None and driver.source == "cuda-repository" and not module_stream(driver, source, flavour):
-        setting, listed = (
-            "driver.version" if driver.version else "driver.branch",
-            {name for name, _ in machine.available},
-        )
+        setting = f"driver.{'version' if driver.version else 'branch'}"
+        listed = {name for name, _ in machine.available}
         for name, rule in package_set(driver, source, flavour, machine.pci.fabric, machine.boot).items():
             if rule and name in listed:
                 yield setting, name, rule, "cuda", dict(machine.driver.packages).get(name)

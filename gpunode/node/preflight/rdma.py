@@ -26,6 +26,4 @@ def rdma_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
         return
     for item in rdma.decide(settings.rdma_shared_device_plugin, machine.rdma).findings:
         if item.cause is not None:
-            reason, _, remedy = item.cause.partition(". ")
-            remedy = remedy or "do that, or disable the plugin for this host"
-            yield NOTHING_TO_OFFER(reason=reason, remedy=remedy)
+            yield NOTHING_TO_OFFER(reason=item.cause, remedy=item.remedy)

@@ -13,7 +13,7 @@ offered() {
         sort -r -V;;
     dnf5) timeout -k 5 60 dnf5 -q -C "$skipping" repoquery --qf "$form\\n" $NAMES | sort -r -V;;
     zypper)
-      timeout -k 5 60 zypper -n --no-refresh search --details --match-exact -t package $NAMES |
+      timeout -k 5 60 zypper -n --no-refresh search --details -t package $NAMES |
         awk -F '|' '{gsub(/ /, "")} $3 == "package" {print $2 " " $4}';;
     pacman) pacman -Sl | cut -d ' ' -f 2,3;;
   esac

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.agent.files import LEFT, SERVICE, TIMER
+from gpunode.agent.files import LEFT, PLACES, SERVICE, TIMER
 from gpunode.agent.pull import BUNDLE, END
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node
@@ -163,7 +163,7 @@ def test_a_pull_waits_for_a_push(site: Site, nodes: tuple[Node, ...]) -> None:
     slow = f"printf '[Service]\\nExecStartPre=/bin/sleep 20\\n' > {drop_in}/slow.conf"
     out(node, f"systemctl stop containerd; mkdir -p {drop_in}; {slow}; systemctl daemon-reload")
     with began(site) as push:
-        until(lambda: push.poll() is not None or "flock" in out(node, "ps -eo args"), seconds=SECONDS)
+        until(lambda: push.poll() is not None or f"process {push.pid} " in holder(node), seconds=SECONDS)
         out(node, f"systemctl start --no-block {SERVICE}")
         until(lambda: "a push from a controller is at work" in said(node), seconds=SECONDS)
         assert push.poll() is None
@@ -181,9 +181,14 @@ def test_a_push_waits_for_a_pull(site: Site, nodes: tuple[Node, ...]) -> None:
     with began(site) as push:
         _, words = push.communicate(timeout=SECONDS)
         assert push.returncode == 0, words
-    assert "waits: " in words
+    assert "waits for another run" in words and SERVICE in words
     assert out(node, f"systemctl is-active {SERVICE}; true") == "inactive"
     assert command("gpunode", "agent", "collect", site.inventory).code == 0
+
+
+def holder(node: Node) -> str:
+    """Return who took the node's lock last."""
+    return out(node, f"cat {PLACES.lock}; true")
 
 
 def said(node: Node) -> str:

@@ -259,4 +259,4 @@ def test_a_driver_that_does_not_load_is_not_tried_again_until_the_settings_chang
     name: str, situations: dict[str, Situation]
 ) -> None:
     life = situations[name].lives["does not load"]
-    assert f"{FOLDER}/driver.json" in life.tried_again and "the module" in life.tried_again
+    assert f"{FOLDER}/driver.log" in life.tried_again and "the module" in life.tried_again

@@ -177,9 +177,8 @@ def test_at_first_boot_a_machine_brings_itself_to_its_bundle_while_ci_waits(
     said = [line for line in run.printed.splitlines() if line.startswith(f"{node.name}: ")]
     assert any("cloud-init is running" in line for line in said), run.printed
     assert f"{node.name}: ready: cloud-init: done" in said, run.printed
-    # Nothing was left to do for ci's own run, which waits for its turn and is a push like any other.
-    assert run.printed.count(f"[{node.name}] Success") == 1, run.printed
-    assert "Wait until the node is at no bundle, and keep it from beginning one   1       1" in run.printed
+    # Nothing was left to do for ci's own run.
+    assert f"[{node.name}] Success" not in run.printed, run.printed
     report = json.loads(out(node, "cat /var/lib/gpunode/agent/report.json"))
     assert (report["exit_code"], report["agent"]["number"], list(report["hosts"])) == (0, 10, [node.name])
     assert out(node, "systemctl is-active containerd; cat /root/own") == "active\nown"

@@ -54,10 +54,12 @@ def test_a_change_that_does_not_work_is_undone_told_of_and_not_tried_again(
     assert lab_nodes.run(node, _STARTED).stdout == restored, "the old service was disturbed for a target known to fail"
     assert lab_nodes.run(node, "cat /etc/containerd/config.toml").stdout == before
 
-    # As the message says: the cause is mended, the journal removed, and the next run goes through.
-    lab_nodes.run(node, f"rm {_DROP_IN} /var/lib/gpunode/transactions/containerd.json; systemctl daemon-reload")
-    healed = mine.run()
+    # As the message says: the cause is corrected, and a run that tries it again goes through.
+    lab_nodes.run(node, f"rm {_DROP_IN}; systemctl daemon-reload")
+    assert mine.run().code == 1
+    healed = mine.run("--data", "gpunode_retry=1")
     assert healed.code == 0, healed.printed
+    assert lab_nodes.run(node, "test -e /var/lib/gpunode/transactions/containerd.given-up.json").returncode == 0
     merged = lab_nodes.run(node, "cat /etc/containerd/config.toml; containerd config dump").stdout
     assert "# kept by hand" in merged and "nvidia-container-runtime" in merged and "pause:here" in merged
     assert mine.run().operations("success") == {}
