@@ -296,6 +296,10 @@ def test_carried_out_the_steps_leave_no_step(node: Node, asked: dict[str, Any]) 
     if plan(desired, node).refusals or node.operating_system is UBUNTU:
         return
     decision = decisions(desired, node)["driver"]
+    if decision.refusal is not None:
+        # Nothing brings a module that is lost.
+        assert node.driver.module_version is None
+        return
     assert all(step.waits is None for step in decision.steps)
     for step in decision.steps:
         node = _apply(node, step, desired)

@@ -218,6 +218,11 @@ def _steps(
             yield boot_step(action, parameters, desired.allowed)
 
 
+NO_MODULE = (
+    "driver: there is no nvidia module on disk, neither for the kernel that runs nor for the one that boots next, and "
+    "the run brings none. Remedy: look at `dkms status` and at the headers of the kernel on the node, and have the "
+    "module built"
+)
 MIXED, MIGRATE = "a runfile and packages overwrite each other's files", f"set driver.migrate = True and {RUN}"
 _LOADED = "the module {loaded_version} is loaded, and disruption.allow is {name}"
 _ALLOW = f"drain the node, set disruption.allow = 'reboot' and {RUN}"
