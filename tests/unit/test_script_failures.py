@@ -421,9 +421,10 @@ CASES = (
     Case("zypper zypper_read zypper_trust", script_file("zypper", "zypper_read", "zypper_trust")),
     Case("zypper_forget", "primary_keys() { :; }" + script_file("zypper_forget")),
 )
-# They run within a probe or at a boot, whose results are judged, not by an operation.
+# They run within a probe or at a boot, whose results are judged, not by an operation; test_node_lock.py has its own.
 ELSEWHERE = {
     "first_boot",
+    "node_lock",
     "smoke",
     *(f"smoke_{name}" for name in ("choose", "crictl", "ctr", "docker", "root", "seen")),
 }
