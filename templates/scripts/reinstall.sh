@@ -11,9 +11,12 @@ done)
 names=$(printf '%s\n' "$state" | cut -d ' ' -f 2 | sort -u | paste -s -d ' ' -)
 [ -n "$names" ] || {
   echo "gpunode: cause: no installed package owns a lost file of $*" >&2
-  echo "gpunode: remedy: look for what took its place (\`command -v ${1##*/}\` on the node), and run again" >&2; exit 1; }
+  echo "gpunode: remedy: look for what took its place (\`command -v ${1##*/}\` on the node), and run again" >&2
+  exit 1
+}
+code=0
 # shellcheck disable=SC2086  # They are words.
-code=0; again $names || code=$?
+again $names || code=$?
 # apt succeeds where it cannot fetch a package. What dpkg was told to leave out never comes.
 left=$(printf '%s\n' "$state" | while read -r was _ path; do
   case "$was" in there) ;; *) if [ -e "$path" ]; then echo back; else echo "$path"; fi;; esac
