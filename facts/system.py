@@ -1,4 +1,4 @@
-"""The system of a node: distribution, GPUs on the PCI bus, kernel features and parameters, disk, files of others."""
+"""The system of a node: readiness, distribution, PCI bus, kernel, disk, units, files of others."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import shlex
 
 from gpunode.base.probe import Probe, Text, shell_text
 from gpunode.facts.base import UNITS, NodeFact
-from gpunode.system import disk, exposed, kernel, operating_system, pci
-from gpunode.system.unit import Unit as Reading
-from gpunode.system.unit import parse_unit
+from gpunode.system import disk, exposed, kernel, operating_system, pci, readiness, unit
 
 
-class Unit(NodeFact[Reading]):
+class Unit(NodeFact[unit.Unit]):
     """Read whether a unit exists, runs and starts at boot."""
 
-    parse = staticmethod(parse_unit)
+    parse = staticmethod(unit.parse_unit)
 
     def command(self, unit: str) -> Probe:  # type: ignore[override]
         """Return the probe for `unit`, by its full name (`ssh.service`); what several ask of systemd is asked once."""
@@ -73,3 +71,20 @@ class Exposed(NodeFact[exposed.Exposed]):
 
     probe = shell_text("system/exposed", FILES=" ".join(exposed.FILES))
     parse = staticmethod(exposed.parse_exposed)
+
+
+# Seconds that systemd and cloud-init are given, and what does not end then until it is killed.
+_SYSTEM, _CLOUD_INIT, _KILL = 10, 20, 2
+# Within which the probe is answered by any machine, with some for its shell and the way there.
+LONGEST = _SYSTEM + _CLOUD_INIT + 2 * _KILL + 5
+
+
+class Readiness(NodeFact[readiness.Readiness]):
+    """Read cloud-init's status and systemd's state."""
+
+    probe = rf"""
+echo "system=$(timeout -k {_KILL} {_SYSTEM} systemctl is-system-running)"
+command -v cloud-init >/dev/null && echo cloud_init= &&
+  timeout -k {_KILL} {_CLOUD_INIT} cloud-init status --long 2>&1 | sed 's/^/cloud_init=/'
+"""
+    parse = staticmethod(readiness.parse_readiness)
