@@ -1,9 +1,10 @@
-"""A node's part in clusters: kubelet, kube-scheduler, Slurm and the IMEX domain."""
+"""A node's part in clusters: kubelet, kube-scheduler, Slurm, the IMEX domain, and RDMA devices."""
 
 from __future__ import annotations
 
 from gpunode.base.probe import Probe, shell_text
 from gpunode.components.imex import state as imex
+from gpunode.components.rdma import state as rdma
 from gpunode.components.slurm import state as slurm
 from gpunode.facts.base import UNITS, NodeFact, probe_command
 from gpunode.kubernetes.gpushare.configuration import FOLDER
@@ -54,3 +55,10 @@ class Imex(NodeFact[imex.Imex]):
         CHANNEL=known().channel_device,
     )
     parse = staticmethod(imex.parse_imex)
+
+
+class Rdma(NodeFact[rdma.Rdma]):
+    """Read the node's RDMA devices from sysfs, their ports, interfaces and character devices; by no program."""
+
+    probe = shell_text("components/rdma/state", SYS="/sys", DEV="/dev")
+    parse = staticmethod(rdma.parse_rdma)

@@ -9,16 +9,14 @@ from gpunode.base.probe import Probe, Text, shell_text
 from gpunode.base.probe_output import repeated, sections, timestamp, values
 from gpunode.base.reading import ParseError
 from gpunode.facts.base import NodeFact, driver_root
-from gpunode.facts.boot import Boot
-from gpunode.facts.cluster import Imex, Kubelet, Slurm
+from gpunode.facts.cluster import Imex, Kubelet, Rdma, Slurm
 from gpunode.facts.driver import Driver
 from gpunode.facts.families import by_manager
 from gpunode.facts.gpu import Dcgm, Gpus, Health, Mig, MigBoot, Mps, PluginMps, Power
 from gpunode.facts.packages import AptSources, Keyrings, RuntimePackages
-from gpunode.facts.rdma import Rdma
 from gpunode.facts.records import Applied, Interrupted
 from gpunode.facts.runtimes import Containerd, Crio, Docker, Podman
-from gpunode.facts.system import Disk, Exposed, KubernetesSysctls, OperatingSystem, PciGpus
+from gpunode.facts.system import Boot, Disk, Exposed, KubernetesSysctls, OperatingSystem, PciGpus
 from gpunode.facts.toolkit import ContainerToolkit, CudaToolkits
 from gpunode.node import Node as Reading
 from gpunode.node.machine import Machine as MachineReading
