@@ -22,7 +22,7 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import CLUSTER, Finding, FindingClass, NodeReport, cluster_of, nodes_of
 from gpunode.base.messages import Scope
 from gpunode.cli import agent
-from gpunode.cli.rollout_run import say_head
+from gpunode.cli.rollout import say_head
 from gpunode.fleet import bundles
 from gpunode.fleet.call import Call
 from gpunode.fleet.engine import readings, remote
