@@ -9,7 +9,7 @@ from pyinfra import host
 
 from gpunode.base import tables
 from gpunode.base.shell_file import script_file
-from gpunode.facts.deb import AptRepository as Fact
+from gpunode.facts.packages import AptRepository as Fact
 from gpunode.operations.apt_shell import APT_GET, NOT_OLDER, READ_LISTS
 from gpunode.operations.failure import node_operation
 from gpunode.operations.repositories import PINNED_KEY, Repositories

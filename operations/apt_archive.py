@@ -7,7 +7,7 @@ from typing import Any
 
 from pyinfra import host
 
-from gpunode.facts.deb import SOURCE, AptArchive
+from gpunode.facts.packages import SOURCE, AptArchive
 from gpunode.operations.apt_shell import APT_GET, READ_LISTS, REFRESH
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.files import write_command

@@ -11,7 +11,7 @@ from gpunode.base.shell_file import script_file
 from gpunode.components.dcgm.decide import Change, Desired, decide, gone
 from gpunode.components.dcgm.drop_ins import FILES
 from gpunode.components.dcgm.state import Dcgm
-from gpunode.facts.dcgm import Dcgm as DcgmFact
+from gpunode.facts.gpu import Dcgm as DcgmFact
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.own_files import keeps
 from gpunode.operations.script import script_command

@@ -12,9 +12,8 @@ from gpunode.base.shell_file import script_file
 from gpunode.components.driver.loading import NO_MODULE, Act, Loading, decide_loading, step_of
 from gpunode.components.driver.services import decide_peermem
 from gpunode.components.driver.state import DriverState
-from gpunode.facts.boot import Boot
 from gpunode.facts.driver import Driver
-from gpunode.facts.system import Unit
+from gpunode.facts.system import Boot, Unit
 from gpunode.facts.transaction import FOLDER
 from gpunode.operations import systemd
 from gpunode.operations.driver_transaction import DRIVER

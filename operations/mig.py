@@ -18,8 +18,8 @@ from gpunode.components.mig.boot import FUNCTIONS, NAME, RECORD, SCRIPT, UNIT, M
 from gpunode.components.mig.decide import MODE, Actual, Desired, MigChange, decide
 from gpunode.components.mig.state import Mig
 from gpunode.components.toolkit.specification import CDI_MARK, OWN_SPECIFICATION
-from gpunode.facts.mig import Mig as MigFact
-from gpunode.facts.mig import MigBoot as MigBootFact
+from gpunode.facts.gpu import Mig as MigFact
+from gpunode.facts.gpu import MigBoot as MigBootFact
 from gpunode.kubernetes.device_plugin.promise import mig_state
 from gpunode.operations.cluster_labels import mig_at_work, mig_not_known
 from gpunode.operations.control_plane import containers, unanswered, wait_without_cluster

@@ -23,9 +23,8 @@ from gpunode.base.shell_file import script_file
 from gpunode.components.driver.loading import PARAMETERS, Act, Loading, decide_loading, decide_removal, step_of
 from gpunode.components.driver.state import DriverState
 from gpunode.facts.base import parsed
-from gpunode.facts.boot import Boot
-from gpunode.facts.boot import RunningBoot as RunningBootFact
-from gpunode.facts.system import OperatingSystem
+from gpunode.facts.system import Boot, OperatingSystem
+from gpunode.facts.system import RunningBoot as RunningBootFact
 from gpunode.node.reboot import NotBack, awaited, obstacles, target
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, failed, node_operation, require

@@ -1,6 +1,6 @@
-"""Bare names of a checkout's packages: `facts.boot` is the module `gpunode.facts.boot`, so that each class exists once.
+"""Bare names of a checkout's packages: `facts.node` is the module `gpunode.facts.node`, so that each class exists once.
 
-pyinfra imports `facts.boot.Boot` by that name from the working directory. Only gpunode's own packages call `alias`:
+pyinfra imports `facts.system.Boot` by that name from the working directory. Only gpunode's own packages call `alias`:
 a user's package of the same name is never changed.
 """
 

@@ -15,7 +15,7 @@ from gpunode.agent.program import packed
 from gpunode.agent.pull import BUNDLE
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.base.reading import ParseError
-from gpunode.facts.agent import AgentReport
+from gpunode.facts.records import AgentReport
 from gpunode.fleet import nodes as fleet
 from gpunode.fleet.drift import unread
 from gpunode.fleet.inventory import checked, limited, load_inventory

@@ -19,7 +19,7 @@ from gpunode.components.dcgm.decide import Change, Desired, decide, gone
 from gpunode.components.dcgm.drop_ins import ENGINE, ENGINE_FILE, EXPORTER, EXPORTER_FILE, PATHS, files, variables
 from gpunode.components.dcgm.state import PODS, Dcgm, DcgmHealth, DcgmUnit, Incident, parse_dcgm, parse_health
 from gpunode.facts.base import UNITS
-from gpunode.facts.dcgm import Dcgm as DcgmFact
+from gpunode.facts.gpu import Dcgm as DcgmFact
 from gpunode.lab.packages.dcgm_programs import dcgmi
 from gpunode.node.plan import plan
 from gpunode.node.verdict import judge

@@ -17,8 +17,8 @@ from gpunode.components.driver.coming import lost_files
 from gpunode.components.driver.loading import BLOCKED, Act, step_of
 from gpunode.components.driver.services import FORMER, MODULE
 from gpunode.components.driver.state import DriverState, Service
-from gpunode.facts.boot import Boot as BootFact
 from gpunode.facts.driver import Driver as DriverFact
+from gpunode.facts.system import Boot as BootFact
 from gpunode.fleet.rollout.choice import left_out
 from gpunode.node import Node
 from gpunode.node.components import decisions

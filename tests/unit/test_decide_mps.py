@@ -17,7 +17,7 @@ from gpunode.components.mps.change import PROFILE, MpsChange, actual_digests
 from gpunode.components.mps.daemon import COMPUTE_MODES, UNITS, daemons
 from gpunode.components.mps.state import Mps, MpsDaemon
 from gpunode.facts.gpu import Gpus as GpusFact
-from gpunode.facts.mps import Mps as MpsFact
+from gpunode.facts.gpu import Mps as MpsFact
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.fleet.rollout.choice import left_out
 from gpunode.node import Node

@@ -15,11 +15,11 @@ from gpunode.components.docker.state import Docker
 from gpunode.components.mig import decide
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import DISABLED, ENABLED, Holder, Mig, MigGpu
-from gpunode.facts.containerd import Containerd as ContainerdFact
-from gpunode.facts.crio import Crio as CrioFact
-from gpunode.facts.docker import Docker as DockerFact
-from gpunode.facts.mig import Mig as MigFact
-from gpunode.facts.mig import MigBoot as MigBootFact
+from gpunode.facts.gpu import Mig as MigFact
+from gpunode.facts.gpu import MigBoot as MigBootFact
+from gpunode.facts.runtimes import Containerd as ContainerdFact
+from gpunode.facts.runtimes import Crio as CrioFact
+from gpunode.facts.runtimes import Docker as DockerFact
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.fleet import plan_cluster
 from gpunode.kubernetes.device_plugin.cluster import Cluster

@@ -17,8 +17,8 @@ import pytest
 from gpunode.base.explanations import failure
 from gpunode.base.shell_file import script_file
 from gpunode.components.mig.boot import FUNCTIONS as MIG
-from gpunode.facts.boot import INITRAMFS
 from gpunode.facts.families.pacman import LOCK
+from gpunode.facts.system import INITRAMFS
 from gpunode.operations.apt_shell import APT_GET, HOLD, NOT_OLDER, READ_LISTS
 from gpunode.operations.families import FAMILIES
 from gpunode.operations.repositories import PINNED_KEY

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gpunode.base import tables
 from gpunode.base.explanations import failure
 from gpunode.base.reading import ParseError
-from gpunode.facts.driver_packages import DriverPackages as DriverPackagesFact
+from gpunode.facts.driver import DriverPackages as DriverPackagesFact
 from gpunode.facts.families.zypper import DRIVER_PACKAGES, ZypperOffers
 from gpunode.operations import driver_packages
 from gpunode.operations.families import FAMILIES, ZYPPER, DriverChange
