@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gpunode.base.probe import shell_text
-from gpunode.components.dcgm.drop_ins import ENGINE, ENGINE_FILE, EXPORTER, EXPORTER_FILE, PATHS
-from gpunode.components.dcgm.state import PODS, parse_dcgm
+from gpunode.components.dcgm.state import ENGINE, ENGINE_FILE, EXPORTER, EXPORTER_FILE, PATHS, PODS, parse_dcgm
 from gpunode.components.dcgm.state import Dcgm as Reading
 from gpunode.facts.base import UNITS, NodeFact
 from gpunode.facts.packages import PACKAGES

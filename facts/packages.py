@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from gpunode.base import tables
 from gpunode.base.probe import Probe, Shared, shell_text
-from gpunode.components import runtime_packages
+from gpunode.components import runtime
 from gpunode.components.dcgm.state import GLOB as DCGM_GLOB
-from gpunode.components.runtime_packages import RUNTIMES
+from gpunode.components.runtime import RUNTIMES
 from gpunode.facts.base import NodeFact
 from gpunode.facts.families import by_manager, dnf, dnf5, pacman, zypper
-from gpunode.packages import deb, keyring, outdated_services
+from gpunode.packages import deb, installed_packages, keyring
 from gpunode.packages.driver_packages.names import GLOBS, KERNEL_GLOBS
 
 # dpkg's globs of the driver catch the container toolkit, too.
@@ -29,11 +29,11 @@ PACKAGES = Shared(
 )
 
 
-class RuntimePackages(NodeFact[runtime_packages.RuntimePackages]):
+class RuntimePackages(NodeFact[runtime.RuntimePackages]):
     """Read which packages of container runtimes are installed, whatever source they came from."""
 
     probe = shell_text("components/runtime_packages", shared=(PACKAGES,), RUNTIMES=" ".join(RUNTIMES))
-    parse = staticmethod(runtime_packages.parse_runtime_packages)
+    parse = staticmethod(runtime.parse_runtime_packages)
 
 
 class AptSources(NodeFact[deb.AptSources]):
@@ -54,10 +54,10 @@ class Keyrings(NodeFact[keyring.Keyrings]):
     parse = staticmethod(keyring.parse_keyrings)
 
 
-class OutdatedServices(NodeFact[outdated_services.OutdatedServices]):
+class OutdatedServices(NodeFact[installed_packages.OutdatedServices]):
     """Read which services use files that a package replaced, where a package changed within some minutes."""
 
-    parse = staticmethod(outdated_services.parse_outdated_services)
+    parse = staticmethod(installed_packages.parse_outdated_services)
 
     def command(self, minutes: int) -> Probe:  # type: ignore[override]
         """Return the probe."""

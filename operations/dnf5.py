@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpunode.facts.families.dnf import DnfRepository
 from gpunode.operations.failure import node_operation
-from gpunode.operations.rpm_repository import RpmRepositories
+from gpunode.operations.repositories import RpmRepositories
 
 
 class _Repositories(RpmRepositories):

@@ -1,25 +1,44 @@
-"""What all package managers' repositories of ours have in common: how they are trusted and read, and their end."""
+"""Trust, read and remove gpunode's package repositories, and disable what apt trusts beside them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pyinfra import host
+from pyinfra.api import StringCommand
 
 from gpunode.base.shell_file import script_file
 from gpunode.facts.base import NodeFact
 from gpunode.facts.file import File
-from gpunode.operations.apt_trust import commands
 from gpunode.operations.failure import OperationRefused, require
 from gpunode.operations.own_files import keeps
-from gpunode.operations.script import script_command
-from gpunode.packages.apt_trust import Step
+from gpunode.operations.script import TEXT, command_with_input, script_command
+from gpunode.packages.apt_trust import DISABLED, Disable, Rewrite, Step
 from gpunode.packages.deb import AptRepository
+from gpunode.packages.families.rpm import second_entries
 from gpunode.packages.keyring import PERMISSIONS, PRIMARY_KEYS
 from gpunode.packages.repositories import PackageRepository, key_path, source_path
 
 PINNED_KEY = PRIMARY_KEYS + script_file("fetching", "pinned_key")
+# apt reads neither this suffix nor mv's numbered copies of it.
+_DISABLE = 'mv -T --backup=numbered -- "$path" "$path$suffix"; echo "gpunode: $path is disabled: it $reason"'
+
+# By standard input: an entry that is none of ours may hold a user and a password.
+_REWRITE = script_file("keep_beside") + TEXT + ' > "$new"' + script_file("swap")
+_UNTRUST = script_file("keep_beside", "apt_untrust", "swap")
+
+
+def commands(steps: Iterable[Step]) -> Iterator[StringCommand]:
+    """Return one command per step."""
+    for step in steps:
+        if isinstance(step, Disable):
+            yield script_command(_DISABLE, path=step.path, suffix=DISABLED, reason=step.reason)
+        elif isinstance(step, Rewrite):
+            rewrite = script_command(_REWRITE, path=step.path, suffix=DISABLED, reason=step.reason)
+            yield command_with_input(rewrite, step.text)
+        else:
+            yield script_command(_UNTRUST, *step.fingerprints, path=step.path, suffix=DISABLED, reason=step.reason)
 
 
 class Repositories:
@@ -127,3 +146,19 @@ class Repositories:
             host.noop(f"the repository {label} is not trusted by gpunode")
             return
         yield script_command(f'{self.FORGET}\nrm -f "$@"', *paths, name=label, key=key)
+
+
+_KEY = script_file("rpm_trust")
+_STAMP = """
+cat "$source" "$key" | sha256sum | cut -d' ' -f1 > "$stamp"
+"""
+
+
+class RpmRepositories(Repositories):
+    """Say how a manager of rpm packages has its repositories."""
+
+    TRUSTING = PINNED_KEY + _KEY
+    NOTING = _STAMP
+
+    def strays(self, desired: PackageRepository, present: AptRepository) -> Sequence[Step]:
+        return second_entries(desired.address, present.others)

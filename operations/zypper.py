@@ -5,8 +5,8 @@ from __future__ import annotations
 from gpunode.base.shell_file import script_file
 from gpunode.facts.families.zypper import ZypperRepository
 from gpunode.operations.failure import node_operation
-from gpunode.operations.families.zypper_shell import READ, ZYPP
-from gpunode.operations.rpm_repository import RpmRepositories
+from gpunode.operations.families.zypper import READ, ZYPP
+from gpunode.operations.repositories import RpmRepositories
 from gpunode.packages.keyring import PRIMARY_KEYS
 
 

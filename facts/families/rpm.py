@@ -6,7 +6,7 @@ import shlex
 
 from gpunode.base.probe import Probe, Text, shell_text
 from gpunode.components.dcgm.state import NAMES as DCGM
-from gpunode.components.runtime_packages import RUNTIMES
+from gpunode.components.runtime import RUNTIMES
 from gpunode.components.toolkit.state import NAMES as TOOLKIT
 from gpunode.facts.base import NodeFact, probe_command
 from gpunode.packages.deb import AptRepository, parse_apt_repository

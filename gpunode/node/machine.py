@@ -11,7 +11,7 @@ from gpunode.components.dcgm.state import Dcgm
 from gpunode.components.driver.state import DriverState
 from gpunode.components.podman.state import Podman
 from gpunode.components.rdma.state import Rdma
-from gpunode.components.runtime_packages import RuntimePackages
+from gpunode.components.runtime import RuntimePackages
 from gpunode.components.slurm.state import Slurm
 from gpunode.components.toolkit.state import ContainerToolkit
 from gpunode.packages.deb import AptSources

@@ -21,7 +21,6 @@ from gpunode.settings.imex import known as imex_known
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.layers import DEEPEST, is_too_deep
 from gpunode.settings.mig import MigSettings
-from gpunode.settings.mps import MpsSettings
 from gpunode.settings.power import PowerSettings
 from gpunode.settings.problems import (
     CONTRADICTION,
@@ -39,7 +38,7 @@ from gpunode.settings.rdma import RdmaSharedDevicePluginSettings
 from gpunode.settings.repositories import ProxySettings, RepositoriesSettings
 from gpunode.settings.run import DisruptionSettings, EngineSettings, VerifySettings
 from gpunode.settings.runtimes import ContainerdSettings, CrioSettings, DockerSettings, PodmanSettings
-from gpunode.settings.sharing import SharingSettings
+from gpunode.settings.sharing import MpsSettings, SharingSettings
 from gpunode.settings.slurm import SlurmSettings
 from gpunode.settings.toolkit import ToolkitSettings
 

@@ -23,7 +23,7 @@ from pyinfra.api import StringCommand
 from pyinfra.connectors.util import make_unix_command
 
 from gpunode.base.template import rendered
-from gpunode.components.dcgm.drop_ins import exporter_text
+from gpunode.components.dcgm.state import exporter_text
 from gpunode.facts.deb import AptRepository, DebPackages
 from gpunode.facts.families.dnf import DnfOffers, DnfRepository, DnfSimulation
 from gpunode.facts.families.dnf5 import Dnf5Offers, Dnf5Simulation
@@ -32,8 +32,8 @@ from gpunode.facts.families.rpm import RpmPackages
 from gpunode.facts.families.zypper import ZypperOffers, ZypperRepository, ZypperSimulation
 from gpunode.facts.file import File
 from gpunode.facts.system import Unit
-from gpunode.operations.apt_trust import commands
 from gpunode.operations.files import write_command
+from gpunode.operations.repositories import commands
 from gpunode.operations.script import script_command
 from gpunode.operations.transaction import transaction_text
 from gpunode.packages.apt_trust import DISABLED, Disable, Rewrite

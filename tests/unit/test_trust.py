@@ -17,10 +17,10 @@ from gpunode.facts.deb import AptRepository
 from gpunode.facts.families.dnf import DnfRepository
 from gpunode.facts.file import File as FileFact
 from gpunode.lab import signing
-from gpunode.operations import apt, dnf, rpm_repository
-from gpunode.operations.apt_trust import commands as trust_commands
+from gpunode.operations import apt, dnf, repositories
 from gpunode.operations.own_files import kept
 from gpunode.operations.repositories import PINNED_KEY
+from gpunode.operations.repositories import commands as trust_commands
 from gpunode.operations.script import script
 from gpunode.packages.apt_trust import DISABLED, Disable, Rewrite, Untrust
 from gpunode.packages.keyring import PERMISSIONS, PRIMARY_KEYS, Keyrings
@@ -119,7 +119,7 @@ not_older() { [ ! -e "$TMPDIR/../older" ]; }
 """
 SCRIPTS = {
     "apt": (apt._TRUST, "keyring"),
-    "rpm": (f"{rpm_repository._KEY}read_lists || exit\n{rpm_repository._STAMP}", "key"),
+    "rpm": (f"{repositories._KEY}read_lists || exit\n{repositories._STAMP}", "key"),
 }
 NAMES = ("key", "source", "stamp")
 

@@ -19,7 +19,7 @@ from gpunode.facts.driver_packages import DriverPackages as DriverPackagesFact
 from gpunode.facts.families.zypper import DRIVER_PACKAGES, ZypperOffers
 from gpunode.operations import driver_packages
 from gpunode.operations.families import FAMILIES, ZYPPER, DriverChange
-from gpunode.operations.families.zypper_shell import ZYPP
+from gpunode.operations.families.zypper import ZYPP
 from gpunode.operations.keeping import KEEPING, digest_of_text
 from gpunode.operations.script import script
 from gpunode.operations.zypper import REPOSITORIES

@@ -10,7 +10,7 @@ from gpunode.components.mig.device_filter import Match
 from gpunode.components.mig.target import chosen
 from gpunode.kubernetes.device_plugin.promise import promised
 from gpunode.settings import Settings
-from gpunode.settings.mig_parted.mistakes import DeclarationError
+from gpunode.settings.mig_parted.document import DeclarationError
 from gpunode.system.pci import PciGpu
 
 TOO_MANY_PODS = RefusalMessage(

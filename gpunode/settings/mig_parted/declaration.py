@@ -20,8 +20,15 @@ from types import MappingProxyType
 from typing import BinaryIO
 
 from gpunode.base import tables
-from gpunode.settings.mig_parted.document import LARGEST_FILE, Value, read_document
-from gpunode.settings.mig_parted.mistakes import DeclarationError, KeyPath, Mistake, shown
+from gpunode.settings.mig_parted.document import (
+    LARGEST_FILE,
+    DeclarationError,
+    KeyPath,
+    Mistake,
+    Value,
+    read_document,
+    shown,
+)
 from gpunode.settings.mig_parted.profile import ProfileError, parse_profile
 
 VERSION = "v1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from gpunode.settings.mig_parted.mistakes import shown
+from gpunode.settings.mig_parted.document import shown
 
 # Numbers as Go's strconv.Atoi takes them, but for signs, which the splitting at + and - leaves none of.
 _FIELDS = re.compile(r"(?:(?P<compute>[0-9]+)c\.)?(?P<slices>[0-9]+)g\.(?P<gigabytes>[0-9]+)gb", re.ASCII)
