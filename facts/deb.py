@@ -9,7 +9,7 @@ from gpunode.packages.apt_archive import parse_apt_archive
 from gpunode.packages.deb import AptRepository as AptRepositoryReading
 from gpunode.packages.deb import parse_apt_repository, parse_deb_packages
 from gpunode.packages.installed_packages import InstalledPackages
-from gpunode.packages.keyring import PRIMARY_KEYS
+from gpunode.packages.trust import PRIMARY_KEYS
 
 # gpunode's own entry of the distribution's archive: the components that the node's entries lack.
 SOURCE = "/etc/apt/sources.list.d/gpunode-distribution.sources"

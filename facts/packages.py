@@ -9,7 +9,7 @@ from gpunode.components.dcgm.state import GLOB as DCGM_GLOB
 from gpunode.components.runtime import RUNTIMES
 from gpunode.facts.base import NodeFact
 from gpunode.facts.families import by_manager, dnf, dnf5, pacman, zypper
-from gpunode.packages import deb, installed_packages, keyring
+from gpunode.packages import deb, installed_packages, trust
 from gpunode.packages.driver_packages.names import GLOBS, KERNEL_GLOBS
 
 # dpkg's globs of the driver catch the container toolkit, too.
@@ -41,17 +41,17 @@ class AptSources(NodeFact[deb.AptSources]):
 
     probe = shell_text(
         "packages/apt_sources",
-        shared=(Shared(keyring.PRIMARY_KEYS), PACKAGES),
+        shared=(Shared(trust.PRIMARY_KEYS), PACKAGES),
         RETIRED=" ".join(tables.drivers().retired_key_ids),
     )
     parse = staticmethod(deb.parse_apt_sources)
 
 
-class Keyrings(NodeFact[keyring.Keyrings]):
+class Keyrings(NodeFact[trust.Keyrings]):
     """Read the primary keys' fingerprints of each keyring that gpunode wrote, its mode, owner and group."""
 
-    probe = shell_text("packages/keyrings", shared=(Shared(keyring.PRIMARY_KEYS),))
-    parse = staticmethod(keyring.parse_keyrings)
+    probe = shell_text("packages/keyrings", shared=(Shared(trust.PRIMARY_KEYS),))
+    parse = staticmethod(trust.parse_keyrings)
 
 
 class OutdatedServices(NodeFact[installed_packages.OutdatedServices]):

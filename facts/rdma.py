@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gpunode.base.probe import shell_text
-from gpunode.components.rdma.state import Rdma as Reading
-from gpunode.components.rdma.state import parse_rdma
+from gpunode.components.rdma.decide import Rdma as Reading
+from gpunode.components.rdma.decide import parse_rdma
 from gpunode.facts.base import NodeFact
 
 

@@ -24,8 +24,8 @@ from gpunode.packages import apt_trust
 from gpunode.packages.apt_trust import DISABLED, Disable, Rewrite, Step
 from gpunode.packages.deb import AptRepository
 from gpunode.packages.families.rpm import second_entries
-from gpunode.packages.keyring import PERMISSIONS, PRIMARY_KEYS
 from gpunode.packages.repositories import PackageRepository, key_path, source_path
+from gpunode.packages.trust import PERMISSIONS, PRIMARY_KEYS
 
 PINNED_KEY = PRIMARY_KEYS + script_file("fetching", "pinned_key")
 # apt reads neither this suffix nor mv's numbered copies of it.

@@ -13,7 +13,7 @@ from gpunode.packages.deb import AptRepository, parse_apt_repository
 from gpunode.packages.driver_packages.names import COMPANIONS, FOREIGN, OWN
 from gpunode.packages.families.rpm import parse_installed
 from gpunode.packages.installed_packages import InstalledPackages
-from gpunode.packages.keyring import PRIMARY_KEYS
+from gpunode.packages.trust import PRIMARY_KEYS
 
 # rpm prints (none) for the epoch of a package that has none.
 VERSION = "%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}"

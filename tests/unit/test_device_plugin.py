@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from gpunode.cli.cluster import cluster
 from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster, desired_cluster
-from gpunode.kubernetes.nodes.configuration import configuration
 from gpunode.kubernetes.nodes.labels import (
     CONFIG,
+    configuration,
 )
 from gpunode.node.preflight import refusals
 from gpunode.settings import SettingsError, check_hosts, settings_from

@@ -37,7 +37,7 @@ from gpunode.operations.repositories import commands
 from gpunode.operations.script import script_command
 from gpunode.operations.transaction import transaction_text
 from gpunode.packages.apt_trust import DISABLED, Disable, Rewrite
-from gpunode.packages.families.apt import source_text
+from gpunode.packages.repositories import source_text
 from gpunode.settings import Settings, SettingsError, settings_from
 from tests.support.hostile import CANARY, HOSTILE, hostile_text
 from tests.support.transactions import of_bodies

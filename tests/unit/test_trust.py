@@ -23,7 +23,7 @@ from gpunode.operations.repositories import PINNED_KEY
 from gpunode.operations.repositories import commands as trust_commands
 from gpunode.operations.script import script
 from gpunode.packages.apt_trust import DISABLED, Disable, Rewrite, Untrust
-from gpunode.packages.keyring import PERMISSIONS, PRIMARY_KEYS, Keyrings
+from gpunode.packages.trust import PERMISSIONS, PRIMARY_KEYS, Keyrings
 from tests.support import dnf as dnf_support
 from tests.support import operations as apt_support
 from tests.support.messages import unnamed

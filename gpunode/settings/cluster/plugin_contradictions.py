@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpunode.base import tables
 from gpunode.base.versions import at_least
 from gpunode.settings.cluster import BY_CHART, chart_values, default_runtime, needs_runtime_class
-from gpunode.settings.gpu_operator import METHOD
+from gpunode.settings.device_plugin import METHOD
 from gpunode.settings.model import Settings
 from gpunode.settings.problems import Problem, contradiction
 

@@ -25,11 +25,12 @@ from gpunode.settings.mig_parted.document import (
     DeclarationError,
     KeyPath,
     Mistake,
+    ProfileError,
     Value,
+    parse_profile,
     read_document,
     shown,
 )
-from gpunode.settings.mig_parted.profile import ProfileError, parse_profile
 
 VERSION = "v1"
 _LARGEST = 2**63 - 1
