@@ -13,7 +13,7 @@ from gpunode.components.containerd import decide as containerd
 from gpunode.components.crio import decide as crio
 from gpunode.components.cuda import decide as cuda
 from gpunode.components.dcgm import decide as dcgm
-from gpunode.components.dcgm import drop_ins as dcgm_files
+from gpunode.components.dcgm import state as dcgm_files
 from gpunode.components.docker import decide as docker
 from gpunode.components.driver import decide as driver
 from gpunode.components.driver.flavour import wanted_driver

@@ -20,9 +20,9 @@ from gpunode.components.mig.boot import FUNCTIONS as MIG
 from gpunode.facts.families.pacman import LOCK
 from gpunode.facts.system import INITRAMFS
 from gpunode.operations.apt_shell import APT_GET, HOLD, NOT_OLDER, READ_LISTS
+from gpunode.operations.driver_transaction import FETCH, INSTALLER, RUNFILE
 from gpunode.operations.families import FAMILIES
 from gpunode.operations.repositories import PINNED_KEY
-from gpunode.operations.runfile_scripts import FETCH, INSTALLER, RUNFILE
 from gpunode.operations.script import STANDARD_INPUT, encoded, script
 from gpunode.operations.transaction import Transaction, transaction_text
 

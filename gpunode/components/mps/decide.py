@@ -31,7 +31,7 @@ from gpunode.components.mps.change import (
 )
 from gpunode.components.mps.daemon import COMPUTE_MODES, UNITS, Daemon
 from gpunode.components.mps.state import Mps, MpsDaemon
-from gpunode.settings.mps import MpsSettings
+from gpunode.settings.sharing import MpsSettings
 from gpunode.system.gpu import Gpu
 from gpunode.system.smi import WITHOUT_VALUE
 

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from gpunode.fleet.engine.parts import EngineError, Member, Scheduler
-from gpunode.settings import overrides, set_option
+from gpunode.settings import layers, overrides
 from gpunode.settings.problems import SECRET
 
 # Seconds within which the client has its workers end what is at work.
@@ -67,7 +67,7 @@ def outcomes(
         "inventory": inventory,
         "words": list(words),
         "members": [asdict(member) for member in members],
-        "environment": set_option.environment(),
+        "environment": layers.environment(),
         "gpunode": version("gpunode"),
         "changes": changes,
     }

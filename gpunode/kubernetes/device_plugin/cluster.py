@@ -28,8 +28,8 @@ from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl, label_p
 from gpunode.kubernetes.nodes.extended_resources import ResourceChange, resource_patch
 from gpunode.kubernetes.nodes.labels import LabelChange
 from gpunode.kubernetes.objects import own_objects, runtime_class
-from gpunode.kubernetes.objects.decide import decide as decide_objects
 from gpunode.kubernetes.objects.own_objects import Document, ObjectsChange
+from gpunode.kubernetes.objects.own_objects import decide as decide_objects
 from gpunode.kubernetes.objects.runtime_class import Verb
 from gpunode.settings import Settings
 from gpunode.settings.kubernetes import KubernetesSettings
