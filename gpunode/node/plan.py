@@ -172,7 +172,9 @@ def _steps(settings: Settings, node: Node, no_cluster: bool) -> Iterator[Planned
                 differences.pop((item.component, item.what), None)
             first = step.settles[0] if step.settles else None
             pending = step.waits is not None or _is_pending(settings, node, component, step.disruption)
-            left = pending and not is_stopped
+            # What waits for a boot that is not allowed is a boot's when the run is through, not a difference.
+            boots = is_forbidden(step.disruption, Disruption[settings.disruption.allow], 0)
+            left = pending and not is_stopped and not boots
             yield PlannedStep(
                 component,
                 step.action,
