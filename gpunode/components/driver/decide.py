@@ -181,7 +181,10 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         after = bad(*answers, *_module_to_boot(boots))
         steps += bring(desired, actual, (*coming, *lacking) if coming else (), bad(*serving), after)
         if again:
-            steps.append(Step("reinstall the driver's packages that lost libraries", again, Disruption.nothing))
+            # Without libnvidia-ml, no GPU can answer.
+            silent = actual.gpus.status in ("no library", "mismatch") and driver.library_version is None
+            settled = (*again, *bad(*answers)) if silent else again
+            steps.append(Step("reinstall the driver's packages that lost libraries", settled, Disruption.nothing))
         steps += bring_back(desired, actual, () if coming else lacking)
         # Steps that settle nothing install headers and tools, by operations of their own.
         steps = [replace(step, target=target) if step.settles else step for step in steps]
