@@ -225,7 +225,7 @@ def test_a_reboot_comes_after_the_drain_and_one_that_is_refused_drains_nothing(
     monkeypatch.setattr(reboot, "obstacles", lambda *_: ())
     host.readings |= {RunningBootFact: RunningBoot("boot", 1), DriverFact: GOOD.driver, Boot: GOOD.boot}
     host.readings[OperatingSystem] = GOOD.operating_system
-    host.connector = None  # type: ignore[attr-defined]
+    host.connector = None
     first, boot, _ = reboot.new_boot("x", 30, drain=drain())
     assert isinstance(first, FunctionCommand) and "systemctl reboot" in boot.get_raw_value()
     monkeypatch.setattr(reboot, "obstacles", lambda *_: ("no kernel",))
