@@ -1,6 +1,6 @@
 """Deploys: which operations run on a node, and when."""
 
 if "." not in __name__:
-    from gpunode.base.bare_names import alias
+    from gpunode.base.importing import alias
 
     alias(__name__)

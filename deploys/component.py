@@ -46,8 +46,7 @@ from gpunode.operations.failure import has_work, leave_alone, reason_of, refuse
 from gpunode.operations.own_files import keeps_no_others
 from gpunode.operations.phase import announcing, begin_image, is_announcing, is_image, is_unattended
 from gpunode.settings import Settings, component_models, settings_from
-from gpunode.settings.host_data import data_of
-from gpunode.settings.hosts import in_domain
+from gpunode.settings.hosts import data_of, in_domain
 
 
 @dataclass

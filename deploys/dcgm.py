@@ -1,7 +1,7 @@
 """DCGM on the host: its host engine, its exporter, and the GPUs' health."""
 
 from gpunode.components.dcgm.decide import Desired, cuda_of
-from gpunode.components.dcgm.drop_ins import ENGINE_FILE, EXPORTER, EXPORTER_FILE
+from gpunode.components.dcgm.state import ENGINE_FILE, EXPORTER, EXPORTER_FILE
 from gpunode.components.driver.flavour import wanted_driver
 from gpunode.deploys.component import component, distribution, needed, node, own_file, run_alone, settings
 from gpunode.deploys.repositories import trust

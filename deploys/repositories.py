@@ -1,20 +1,14 @@
 """The package repositories of the settings, by name."""
 
 from gpunode.deploys.component import distribution, needed, node, settings
-from gpunode.operations import apt, dnf, dnf5, zypper
+from gpunode.operations.repositories import MANAGERS
 from gpunode.packages.repositories import package_repository
-
-# Each has the operations repository and no_repository, with the same arguments. Where the distribution has everything
-# itself (Arch), there is none of ours to be trusted.
-_MANAGERS = {"apt": apt, "dnf": dnf, "dnf5": dnf5, "zypper": zypper}
 
 
 def distrust(name: str) -> None:
     """Remove the repository that `trust` added; a key and a list that others added stay."""
-    if distribution().family not in _MANAGERS:
-        return
-    manager = _MANAGERS[distribution().family]
-    needed(False, manager.no_repository, name=f"Trust the {name} repository no more", label=name)
+    if (manager := MANAGERS.get(distribution().family)) is not None:
+        needed(False, manager.distrusted, name=f"Trust the {name} repository no more", label=name)
 
 
 def trust(name: str) -> None:
@@ -22,7 +16,7 @@ def trust(name: str) -> None:
     desired = package_repository(settings(), node().operating_system, name)
     if desired is None:
         return
-    _MANAGERS[desired.family].repository(
+    MANAGERS[desired.family].trusted(
         name=f"Trust the {name} repository",
         label=name,
         uri=desired.uri,

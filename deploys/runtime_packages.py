@@ -1,6 +1,6 @@
 """A container runtime's packages, whichever runtime it is."""
 
-from gpunode.components.runtime_packages import way_out
+from gpunode.components.runtime import way_out
 from gpunode.deploys.component import distribution
 from gpunode.deploys.repositories import trust
 from gpunode.operations import packages

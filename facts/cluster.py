@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpunode.base.probe import Probe, shell_text
 from gpunode.components.imex import state as imex
-from gpunode.components.rdma import state as rdma
+from gpunode.components.rdma import decide as rdma
 from gpunode.components.slurm import state as slurm
 from gpunode.facts.base import UNITS, NodeFact, probe_command
 from gpunode.kubernetes.gpushare.configuration import FOLDER

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gpunode.base.probe import Probe, shell_text
-from gpunode.components.dcgm import drop_ins
 from gpunode.components.dcgm import state as dcgm
 from gpunode.components.mig import boot
 from gpunode.components.mig import state as mig
@@ -109,10 +108,10 @@ class Dcgm(NodeFact[dcgm.Dcgm]):
 
     probe = shell_text(
         "components/dcgm/state",
-        shared=(PACKAGES, UNITS.of(drop_ins.ENGINE, drop_ins.EXPORTER)),
-        FILES=" ".join(drop_ins.PATHS),
-        ENGINE_FILE=drop_ins.ENGINE_FILE,
-        EXPORTER_FILE=drop_ins.EXPORTER_FILE,
+        shared=(PACKAGES, UNITS.of(dcgm.ENGINE, dcgm.EXPORTER)),
+        FILES=" ".join(dcgm.PATHS),
+        ENGINE_FILE=dcgm.ENGINE_FILE,
+        EXPORTER_FILE=dcgm.EXPORTER_FILE,
         PODS=dcgm.PODS,
     )
     parse = staticmethod(dcgm.parse_dcgm)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from gpunode.base import tables
 from gpunode.base.probe import Probe, Shared, Text, shell_text
-from gpunode.components import runtime_packages
+from gpunode.components import runtime
 from gpunode.components.dcgm.state import GLOB as DCGM_GLOB
-from gpunode.components.runtime_packages import RUNTIMES
+from gpunode.components.runtime import RUNTIMES
 from gpunode.facts.base import NodeFact, probe_command
 from gpunode.facts.families import by_manager, dnf, dnf5, pacman, zypper
-from gpunode.packages import apt_archive, deb, keyring, outdated_services
+from gpunode.packages import apt_archive, deb, installed_packages, trust
 from gpunode.packages.driver_packages.names import GLOBS, KERNEL_GLOBS
 from gpunode.packages.installed_packages import InstalledPackages
-from gpunode.packages.keyring import PRIMARY_KEYS
+from gpunode.packages.trust import PRIMARY_KEYS
 
 # dpkg's globs of the driver catch the container toolkit, too.
 _BY_DPKG = shell_text("packages/families/dpkg", GLOBS=" ".join((*GLOBS, *KERNEL_GLOBS, *RUNTIMES, DCGM_GLOB)))
@@ -31,11 +31,11 @@ PACKAGES = Shared(
 )
 
 
-class RuntimePackages(NodeFact[runtime_packages.RuntimePackages]):
+class RuntimePackages(NodeFact[runtime.RuntimePackages]):
     """Read which packages of container runtimes are installed, whatever source they came from."""
 
     probe = shell_text("components/runtime_packages", shared=(PACKAGES,), RUNTIMES=" ".join(RUNTIMES))
-    parse = staticmethod(runtime_packages.parse_runtime_packages)
+    parse = staticmethod(runtime.parse_runtime_packages)
 
 
 class AptSources(NodeFact[deb.AptSources]):
@@ -43,23 +43,23 @@ class AptSources(NodeFact[deb.AptSources]):
 
     probe = shell_text(
         "packages/apt_sources",
-        shared=(Shared(keyring.PRIMARY_KEYS), PACKAGES),
+        shared=(Shared(trust.PRIMARY_KEYS), PACKAGES),
         RETIRED=" ".join(tables.drivers().retired_key_ids),
     )
     parse = staticmethod(deb.parse_apt_sources)
 
 
-class Keyrings(NodeFact[keyring.Keyrings]):
+class Keyrings(NodeFact[trust.Keyrings]):
     """Read the primary keys' fingerprints of each keyring that gpunode wrote, its mode, owner and group."""
 
-    probe = shell_text("packages/keyrings", shared=(Shared(keyring.PRIMARY_KEYS),))
-    parse = staticmethod(keyring.parse_keyrings)
+    probe = shell_text("packages/keyrings", shared=(Shared(trust.PRIMARY_KEYS),))
+    parse = staticmethod(trust.parse_keyrings)
 
 
-class OutdatedServices(NodeFact[outdated_services.OutdatedServices]):
+class OutdatedServices(NodeFact[installed_packages.OutdatedServices]):
     """Read which services use files that a package replaced, where a package changed within some minutes."""
 
-    parse = staticmethod(outdated_services.parse_outdated_services)
+    parse = staticmethod(installed_packages.parse_outdated_services)
 
     def command(self, minutes: int) -> Probe:  # type: ignore[override]
         """Return the probe."""
@@ -119,7 +119,7 @@ class DebPackages(NodeFact[InstalledPackages]):
 class AptRepository(NodeFact[deb.AptRepository]):
     """Read keyring, source and refresh stamp of a repository, and what else the node trusts in its place.
 
-    Paths are those of operations.apt.
+    Paths are those of operations.repositories.
     """
 
     parse = staticmethod(deb.parse_apt_repository)

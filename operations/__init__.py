@@ -1,6 +1,6 @@
 """Operations: what changes a node."""
 
 if "." not in __name__:
-    from gpunode.base.bare_names import alias
+    from gpunode.base.importing import alias
 
     alias(__name__)

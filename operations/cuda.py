@@ -12,9 +12,9 @@ from gpunode.components.cuda.decide import LINK, Desired, Install, Link, decide,
 from gpunode.components.cuda.state import CudaToolkits as State
 from gpunode.components.runfile import CUDA_LOG, FOLDER, Runfile
 from gpunode.facts.toolkit import CudaToolkits
+from gpunode.operations.driver_transaction import INSTALLER
 from gpunode.operations.failure import OperationRefused, change_now, node_operation, require
 from gpunode.operations.runfile import fetch_command
-from gpunode.operations.runfile_scripts import INSTALLER
 from gpunode.operations.script import script_command
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, transaction_command
 

@@ -6,6 +6,7 @@ the change differs: packages are in operations/driver_packages.py, .run files in
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,14 +14,19 @@ from pyinfra import host
 
 from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
-from gpunode.components.runfile import uninstall_arguments, way_back
+from gpunode.components.runfile import CAUSES, uninstall_arguments, way_back
 from gpunode.facts.driver import Driver
 from gpunode.operations.failure import require
 from gpunode.operations.families import APT, Family
-from gpunode.operations.runfile_scripts import RUNFILE
 from gpunode.operations.transaction import Transaction
 from gpunode.packages.driver_packages.installed import DriverPackages
 from gpunode.packages.driver_packages.names import FOREIGN, OWN
+
+FETCH = script_file("fetching", "runfile_fetch")
+# What the log of an installer means, in the order of gpunode.components.runfile.CAUSES.
+_CASES = "".join(f"*{shlex.quote(pattern)}*) advice={shlex.quote(cause)};;\n" for pattern, cause in CAUSES)
+INSTALLER = f'advise() {{ case "$1" in\n{_CASES}esac; }}\n{script_file("runfile_installer")}'
+RUNFILE = INSTALLER + script_file("runfile")
 
 
 def driver_transaction(family: Family, change: str = "driver_packages") -> Transaction:

@@ -29,7 +29,7 @@ from gpunode.operations.keeping import digest_as_read, digest_of_text
 from gpunode.operations.script import encoded
 from gpunode.operations.shared_once import once_per_run
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, transaction_command
-from gpunode.settings.gpushare import GpushareSettings
+from gpunode.settings.device_plugin import GpushareSettings
 from gpunode.settings.repositories import ProxySettings
 
 _CHANGE = Transaction("scheduler", script_file("scheduler"))

@@ -15,8 +15,8 @@ from gpunode.operations.families.dnf import DNF_RUN
 from gpunode.operations.families.dnf import REFRESH as DNF_REFRESH
 from gpunode.operations.families.dnf5 import DNF5_RUN
 from gpunode.operations.families.dnf5 import REFRESH as DNF5_REFRESH
-from gpunode.operations.families.zypper_shell import REFRESH as ZYPPER_REFRESH
-from gpunode.operations.families.zypper_shell import ZYPP
+from gpunode.operations.families.zypper import REFRESH as ZYPPER_REFRESH
+from gpunode.operations.families.zypper import ZYPP
 from gpunode.operations.script import script_command
 
 # Of kernel-devel several versions are installed side by side: the one that is needed was built with the kernel's image,

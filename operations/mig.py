@@ -159,7 +159,7 @@ def _carried_out(
         host.log(change.said)
     if change.takes:
         wait_without_cluster(node_of, "a change of the MIG layout")
-        refuse_held(node_of, change.containers)
+        refuse_held(node_of, change.containers, drain is not None)
     if change.takes and drain is not None:
         yield from drain(f"the GPUs are to be divided anew: {change.said}")
     if change.goal:

@@ -26,7 +26,7 @@ from gpunode.operations.phase import is_executing
 from gpunode.operations.runtime import to_carry_out
 from gpunode.operations.script import encoded
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, transaction_command
-from gpunode.settings.mps import MpsSettings
+from gpunode.settings.sharing import MpsSettings
 from gpunode.system.gpu import Gpu
 
 _CHANGE = Transaction("mps", script_file("mps_modes", "mps"))

@@ -61,12 +61,15 @@ def rebooted(
         host.noop(f"reboot pending: {difference}, and disruption.allow is not reboot")
         return
     words = wording(require(host.get_fact(OperatingSystem), "the operating system"))
+    if driver.is_outlived(require(host.get_fact(Boot), "what boots next")):
+        host.noop(f"reboot pending: {difference}, as the boot before left it; one more would not change that")
+        return
     yield from new_boot(target(driver), timeout, absent, drain)
     after = driver_state()
     if difference := _difference(after, parameters, absent):
         raise OperationRefused(
-            f"the node has rebooted, and still {difference}. It is not rebooted for that again; look for the "
-            f"old module in the initramfs (`{words.initramfs}` makes it anew), and remove "
+            f"the node has rebooted, and still {difference}. It is not rebooted for that again. Remedy: look for "
+            f"the old module in the initramfs (`{words.initramfs}` makes it anew), and remove "
             f"{RECORD} where that is mended"
         )
     yield script_command(FORGET, record=RECORD)

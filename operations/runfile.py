@@ -19,10 +19,9 @@ from gpunode.facts.driver import Driver
 from gpunode.facts.file import FetchedRunfile
 from gpunode.facts.system import Boot as BootFact
 from gpunode.operations.driver_removal import refuse_more_than_the_driver
-from gpunode.operations.driver_transaction import driver_transaction, driver_variables, emptied_for_driver
+from gpunode.operations.driver_transaction import FETCH, driver_transaction, driver_variables, emptied_for_driver
 from gpunode.operations.failure import node_operation, require
 from gpunode.operations.families import FAMILIES, DriverChange
-from gpunode.operations.runfile_scripts import FETCH
 from gpunode.operations.script import script_command
 from gpunode.operations.transaction import refuse_failed, settled, transaction_command
 

@@ -25,7 +25,7 @@ from gpunode.operations.control_plane import unanswered
 from gpunode.operations.failure import OperationRefused, fail, node_operation, require
 from gpunode.operations.own_files import kept
 from gpunode.operations.phase import is_executing
-from gpunode.packages import outdated_services
+from gpunode.packages import installed_packages
 from gpunode.settings import Settings
 from gpunode.system.service import seconds_until_steady
 
@@ -110,7 +110,7 @@ def _outdated() -> tuple[Finding, ...]:
     if not seconds:
         return ()
     reading = host.get_fact(OutdatedServices, minutes=ceil(seconds / 60) + 1)
-    return outdated_services.judge(reading)
+    return installed_packages.judge(reading)
 
 
 def left() -> tuple[Finding, ...] | None:

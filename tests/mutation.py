@@ -35,7 +35,7 @@ KINDS = {
     "decide": ("gpunode/**/decide*.py",),
     "transactions": ("templates/scripts/transaction*.sh", "templates/scripts/placing.sh", "operations/transaction.py"),
     "trust": (
-        "gpunode/packages/apt_trust.py", "gpunode/packages/keyring*", "operations/repositories.py",
+        "gpunode/packages/apt_trust.py", "gpunode/packages/trust.py", "operations/repositories.py",
         "templates/scripts/*trust.sh", "templates/scripts/pinned_key.sh", "templates/scripts/swap.sh",
     ),
     "drain": ("gpunode/kubernetes/drain/*.py",),

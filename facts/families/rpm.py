@@ -6,14 +6,14 @@ import shlex
 
 from gpunode.base.probe import Probe, Text, shell_text
 from gpunode.components.dcgm.state import NAMES as DCGM
-from gpunode.components.runtime_packages import RUNTIMES
+from gpunode.components.runtime import RUNTIMES
 from gpunode.components.toolkit.state import NAMES as TOOLKIT
 from gpunode.facts.base import NodeFact, probe_command
 from gpunode.packages.deb import AptRepository, parse_apt_repository
 from gpunode.packages.driver_packages.names import COMPANIONS, FOREIGN, OWN
 from gpunode.packages.families.rpm import parse_installed
 from gpunode.packages.installed_packages import InstalledPackages
-from gpunode.packages.keyring import PRIMARY_KEYS
+from gpunode.packages.trust import PRIMARY_KEYS
 
 # rpm prints (none) for the epoch of a package that has none.
 VERSION = "%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}"

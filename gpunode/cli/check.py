@@ -58,8 +58,7 @@ def check(inventory: Path, show_all: bool, limit: tuple[str, ...]) -> None:
         )
         from gpunode.fleet.inventory_files import InventoryError
         from gpunode.settings import SettingsError, check_hosts
-        from gpunode.settings.layers import REPLACE
-        from gpunode.settings.set_option import OverrideError
+        from gpunode.settings.layers import REPLACE, OverrideError
 
     try:
         layered = layered_data(inventory)

@@ -155,7 +155,7 @@ def told() -> Iterator[None]:
     from gpunode.fleet.inventory_files import InventoryError
     from gpunode.node.recorded import FactsError
     from gpunode.settings import SettingsError
-    from gpunode.settings.set_option import OverrideError
+    from gpunode.settings.layers import OverrideError
 
     try:
         yield

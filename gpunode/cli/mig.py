@@ -41,7 +41,7 @@ def check(file: Path | None, name: str | None, wants_all: bool, gpu: str | None)
     from gpunode.components.mig.check import check as judged
     from gpunode.components.mig.check import refused_json
     from gpunode.settings.mig_parted.declaration import load_declaration, published, read_declaration, selected
-    from gpunode.settings.mig_parted.mistakes import DeclarationError
+    from gpunode.settings.mig_parted.document import DeclarationError
 
     if wants_all and name is not None:
         raise click.UsageError("give either --config NAME or --all")
@@ -73,7 +73,7 @@ def check(file: Path | None, name: str | None, wants_all: bool, gpu: str | None)
 def _target(text: str) -> Target:
     from gpunode.base import tables
     from gpunode.components.mig.check import target
-    from gpunode.settings.mig_parted.mistakes import shown
+    from gpunode.settings.mig_parted.document import shown
 
     found = target(text)
     if found is None:
@@ -90,7 +90,7 @@ def as_text(report: Report, columns: int = UNBOUND, quiet: bool = False) -> str:
     quiet: the configurations that cannot be placed, or of which nobody knows, alone
     """
     from gpunode.components.mig.goal import Verdict
-    from gpunode.settings.mig_parted.mistakes import word
+    from gpunode.settings.mig_parted.document import word
 
     lines: list[str] = []
     where = f" on {report.target.product}" if report.target else ""

@@ -47,7 +47,7 @@ def _set(context: click.Context, option: click.Parameter, words: tuple[str, ...]
         return words
     # Late, so that the commands' help needs none of it.
     from gpunode.settings import overrides
-    from gpunode.settings.set_option import OverrideError
+    from gpunode.settings.layers import OverrideError
 
     try:
         # Of the root's context: click does not close that of a command whose words are refused.
@@ -103,7 +103,7 @@ def told_of() -> dict[str, Any]:
         return dict(context.meta.get(_OF, {}))
     # Late, as above.
     from gpunode.fleet.call import Call
-    from gpunode.settings.set_option import OverrideError
+    from gpunode.settings.layers import OverrideError
 
     inventory, limit = context.meta[_INVENTORY], context.meta.get(_LIMIT, ())
     try:

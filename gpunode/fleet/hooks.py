@@ -192,7 +192,7 @@ def _cleaned(echo: Method, message: Any = None, *args: Any, **kwargs: Any) -> No
 def _validated(init: Method, self: State, inventory: Inventory, *args: Any, **kwargs: Any) -> Any:
     from gpunode.fleet.inventory import validate_state
     from gpunode.settings import SettingsError
-    from gpunode.settings.set_option import OverrideError
+    from gpunode.settings.layers import OverrideError
 
     result = init(self, inventory, *args, **kwargs)
     _begun.set(self, time.monotonic())

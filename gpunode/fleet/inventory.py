@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 from gpunode.base.errors import CodedError
 from gpunode.base.messages import command_error
 from gpunode.base.run_context import Slot
-from gpunode.base.standard_output import kept_for_results
+from gpunode.base.terminal import kept_for_results
 from gpunode.fleet.engine.parts import expected
 from gpunode.fleet.inventory_files import InventoryError, reading_error, unused_group_data
 from gpunode.fleet.known import recognised
 from gpunode.settings import Settings, check_hosts
-from gpunode.settings.host_data import HostData, data_of
+from gpunode.settings.hosts import HostData, data_of
 
 if TYPE_CHECKING:
     from pyinfra.api.inventory import Inventory

@@ -39,7 +39,7 @@ from gpunode.kubernetes.helm.release import AskedRelease
 from gpunode.kubernetes.helm.session import Session
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, labelled_for
 from gpunode.kubernetes.nodes.component import cluster_finding
-from gpunode.kubernetes.objects.decide import OWN_OBJECTS
+from gpunode.kubernetes.objects.own_objects import OWN_OBJECTS
 from gpunode.kubernetes.objects.runtime_class import RUNTIME_CLASS
 from gpunode.kubernetes.other_plugins import desired as other_plugins
 from gpunode.settings import Settings

@@ -9,7 +9,7 @@ from typing import Any
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
 from gpunode.base.messages import Scope
-from gpunode.components.dcgm.drop_ins import HOST_ENGINE
+from gpunode.components.dcgm.state import HOST_ENGINE
 from gpunode.kubernetes.device_plugin.others import selected
 from gpunode.kubernetes.helm.release import AskedRelease
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl

@@ -16,7 +16,7 @@ from gpunode.kubernetes.nodes.cordon import told
 from gpunode.kubernetes.nodes.labels import MIG_CONFIG, MIG_STATE
 from gpunode.settings import Settings
 from gpunode.settings.cluster.chart_values import merged
-from gpunode.settings.gpu_operator import METHOD
+from gpunode.settings.device_plugin import METHOD
 
 # Of the manager's pods, and of the nodes that they go to: those whose GPUs the operator knows to have MIG.
 # source: gpu-operator, assets/state-mig-manager/0600_daemonset.yaml, controllers/state_manager.go

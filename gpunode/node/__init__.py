@@ -13,7 +13,7 @@ from gpunode.components.mps.plugin import PluginMps
 from gpunode.components.mps.state import Mps
 from gpunode.components.power.state import Power
 from gpunode.node.machine import Machine
-from gpunode.packages.keyring import Keyrings
+from gpunode.packages.trust import Keyrings
 from gpunode.system.exposed import Exposed
 from gpunode.system.gpu import Gpus
 from gpunode.system.health import Health

@@ -10,8 +10,8 @@ from gpunode.components.cuda.state import CudaToolkits
 from gpunode.components.dcgm.state import Dcgm
 from gpunode.components.driver.state import DriverState
 from gpunode.components.podman.state import Podman
-from gpunode.components.rdma.state import Rdma
-from gpunode.components.runtime_packages import RuntimePackages
+from gpunode.components.rdma.decide import Rdma
+from gpunode.components.runtime import RuntimePackages
 from gpunode.components.slurm.state import Slurm
 from gpunode.components.toolkit.state import ContainerToolkit
 from gpunode.packages.deb import AptSources

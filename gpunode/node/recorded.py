@@ -23,9 +23,9 @@ from gpunode.components.driver.state import DriverState
 from gpunode.components.toolkit.state import ContainerToolkit
 from gpunode.node import Node
 from gpunode.packages.deb import AptSources
-from gpunode.packages.keyring import Keyrings
+from gpunode.packages.trust import Keyrings
 from gpunode.settings import Settings, check_hosts
-from gpunode.settings.host_data import overridden
+from gpunode.settings.hosts import overridden
 from gpunode.system.boot import Boot
 from gpunode.system.disk import Disk
 from gpunode.system.gpu import Gpus

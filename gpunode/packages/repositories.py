@@ -10,9 +10,8 @@ from gpunode.base.comparison import finding_message
 from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
-from gpunode.packages.families import apt, dnf, zypper
-from gpunode.packages.keyring import PERMISSIONS, Keyrings
-from gpunode.packages.trust import uses_repository
+from gpunode.packages.families import dnf, zypper
+from gpunode.packages.trust import PERMISSIONS, Keyrings, uses_repository
 from gpunode.settings import Settings
 from gpunode.system.operating_system import OperatingSystem
 
@@ -42,6 +41,14 @@ def key_path(family: str, label: str) -> str:
     """Return the path of the file that holds a repository's pinned key."""
     folder, ending = _KEYS[family]
     return f"{folder}/gpunode-{label}.{ending}"
+
+
+def source_text(uri: str, keyring: str, suite: str = "/", components: str = "") -> str:
+    """Return a deb822 source for one repository that trusts one keyring alone; `suite` is `/` for a flat one."""
+    lines = ["# Written by gpunode", "Types: deb", f"URIs: {uri}", f"Suites: {suite}"]
+    if components:
+        lines.append(f"Components: {components}")
+    return "\n".join([*lines, f"Signed-By: {keyring}", ""])
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,7 @@ class PackageRepository:
         """Return the text of that file."""
         key = key_path(self.family, self.label)
         if self.family == "apt":
-            return apt.source_text(self.uri, key, self.suite, self.components)
+            return source_text(self.uri, key, self.suite, self.components)
         write = zypper.repository_text if self.family == "zypper" else dnf.repository_text
         proxy = self.proxies.get(f"{self.address.partition(':')[0]}_proxy")
         return write(self.label, self.address, key, self.packages_signed, proxy)

@@ -1,15 +1,25 @@
-"""Settings of NVIDIA's device plugin."""
+"""Settings of the device plugin, and of what its methods bring: NVIDIA's GPU Operator, Aliyun's gpushare."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from gpunode.settings.chart import HOST, PATH, ChartName, ChartVersion, Digest, ReleaseSettings, Repository
-from gpunode.settings.cluster.chart_values import wrong_values
-from gpunode.settings.component import AbsolutePath, Component, DnsLabel, matching
+from gpunode.settings.chart import (
+    HOST,
+    PATH,
+    ChartName,
+    ChartVersion,
+    Digest,
+    ReleaseName,
+    ReleaseSettings,
+    Repository,
+    TaggedVersion,
+)
+from gpunode.settings.cluster.chart_values import found_in, said_by_settings, wrong_values
+from gpunode.settings.component import AbsolutePath, Component, DnsLabel, Sha256, matching
 from gpunode.settings.driver import root_elsewhere
 
 STRATEGIES = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
@@ -145,3 +155,124 @@ class DevicePluginSettings(ReleaseSettings):
             return str(full)
         name = str(self.values.get("nameOverride") or _NAMED)
         return self.release if name in self.release else f"{self.release}-{name}"
+
+
+METHOD = "gpu-operator"
+# Dotted value of the chart -> what stands for it; it may not be True.
+_OFF = {
+    "driver.enabled": "driver, which gpunode brings: the operator's own would be a second one",
+    "driver.nvidiaDriverCRD.enabled": "driver, which gpunode brings: the operator's own would be a second one",
+    "toolkit.enabled": "toolkit, which gpunode brings: the operator's own would change the runtime's configuration",
+    "devicePlugin.enabled": "device_plugin, whose chart gpunode rolls out beside the operator: two would give the same "
+    "GPUs away",
+    "gfd.enabled": "device_plugin.gfd: discovery has to know the plugin's configurations",
+    "gpuCluster.deployCR": "device_plugin, whose chart gpunode rolls out beside the operator: a GPUCluster would give "
+    "the same GPUs away by dynamic resource allocation",
+    "sandboxWorkloads.enabled": "device_plugin, whose chart gpunode rolls out beside the operator: virtual machines "
+    "would be given the same GPUs",
+}
+# It may not be False.
+_ON = {"clusterPolicy.deployCR": "gpu_operator, whose ClusterPolicy says what the operator brings"}
+# Others that settings stand for.
+_SETTINGS = {
+    "devicePlugin.config": "sharing, from which the plugin's configurations are made",
+    "nfd.enabled": "device_plugin.nfd",
+    "dcgmExporter.enabled": "gpu_operator.dcgm_exporter",
+    "migManager.enabled": "gpu_operator.mig_manager",
+}
+
+
+class GpuOperatorSettings(ReleaseSettings):
+    """NVIDIA's GPU Operator beside nodes that gpunode prepared: its driver, container toolkit, device plugin and GPU
+    feature discovery are off, for these are gpunode's (`driver`, `toolkit`, `device_plugin`). Counts where
+    `device_plugin.method` is `gpu-operator`; all nodes of a run must have the same. See docs/device-plugin.md."""
+
+    component: ClassVar[str] = "gpu_operator"
+
+    chart: ChartName = "gpu-operator"
+    repository: Repository = "https://helm.ngc.nvidia.com/nvidia"
+    version: TaggedVersion = "v25.3.4"
+    """Exact version of the chart, as it is tagged there."""
+    release: ReleaseName = "gpu-operator"
+    namespace: DnsLabel = "gpu-operator"
+    dcgm_exporter: bool = True
+    """The exporter of the GPUs' metrics, on every node of the operator's."""
+    mig_manager: bool = False
+    """The operator's MIG manager, which applies what the label nvidia.com/mig.config says; refused where gpunode does
+    (`mig.config`, `mig.config_from_label`)."""
+    image_digests: dict[Literal["operator", "validator", "dcgm", "dcgmExporter", "migManager"], Digest] = Field(
+        default_factory=dict
+    )
+    """Digests of the operator's images, by the chart's own names: `{'dcgmExporter': 'sha256:…'}`. The cluster runs
+    these and nothing else, wherever a tag points. With another `version` go other digests."""
+
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Yield what cannot be asked for together, or not in the chart's values."""
+        if self.namespace in ("default", "kube-system"):
+            yield "namespace", "is shared with others: give the operator a namespace of its own"
+        yield from super().contradictions()
+        off = {name: setting for name, setting in _OFF.items() if found_in(self.values, name) is not False}
+        on = {name: setting for name, setting in _ON.items() if found_in(self.values, name) is not True}
+        yield from said_by_settings(self.values, {**off, **on, **_SETTINGS})
+        for name in self.image_digests:
+            if found_in(self.values, f"{name}.version") is not None:
+                yield "values", f"{name}.version is said by gpu_operator.image_digests; leave one of them out"
+
+
+_GpushareImage = Annotated[
+    str,
+    matching(
+        rf"{HOST}(/[A-Za-z0-9._~+-]+)*(:[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}})?(@sha256:[0-9a-f]{{64}})?",
+        "an image such as 'registry.example.org/gpushare-plugin:v2'",
+    ),
+]
+_Address = Annotated[
+    str, matching(rf"https?://{HOST}(/[A-Za-z0-9._~+%-]+)*", "an http:// or https:// address without user or query")
+]
+_HostName = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a host's name in the inventory")]
+
+
+class GpushareSettings(Component):
+    """Aliyun's gpushare, by which pods ask for GPU memory (`aliyun.com/gpu-mem`): scheduler extender, device plugin,
+    and a kube-scheduler that asks the extender. It counts memory and does not isolate it: a pod that takes more than
+    its share takes it from the others on its GPU. Counts where `device_plugin.method` is `gpushare`; all nodes of a run
+    must have the same. See docs/device-plugin.md."""
+
+    scheduler: Literal["patch", "theirs"] = "patch"
+    """`patch`: kube-scheduler's static manifest is changed on the control-plane hosts, as a transaction; `theirs`:
+    somebody else makes the scheduler ask the extender (managed control planes)."""
+    schedulers: list[_HostName] = Field(default_factory=list, max_length=64)
+    """The control-plane hosts, by their names in the inventory. Not given: the host of `kubernetes.run_on`; required
+    where that is `@local`, unless `scheduler` is `theirs`."""
+    manifest: AbsolutePath = "/etc/kubernetes/manifests/kube-scheduler.yaml"
+    """Path of the scheduler's static manifest there."""
+    extender_image: _GpushareImage = "registry.cn-hangzhou.aliyuncs.com/acs/k8s-gpushare-schd-extender:1.11-d170d8a"
+    """Image of the scheduler extender."""
+    plugin_image: _GpushareImage = "registry.cn-hangzhou.aliyuncs.com/acs/k8s-gpushare-plugin:v2-1.11-aff8a23"
+    """Image of the device plugin."""
+    node_port: int = Field(32766, ge=1024, le=65535)
+    """Port of every node by which the scheduler reaches the extender."""
+    memory_unit: Literal["GiB", "MiB"] = "GiB"
+    """What one of `aliyun.com/gpu-mem` is."""
+    ignorable: bool = False
+    """true: pods are placed without the extender where it does not answer, and may share too much."""
+    inspect_url: _Address | None = None
+    """Address of the kubectl plugin `kubectl-inspect-gpushare`, installed on the machine that gpunode runs on; only
+    together with its `inspect_sha256`. Not given: it is not installed."""
+    inspect_sha256: Sha256 | None = None
+    """Its SHA-256; required with `inspect_url`."""
+    inspect_path: AbsolutePath = "/usr/local/bin/kubectl-inspect-gpushare"
+    """Where it is put."""
+
+    @property
+    def address(self) -> str:
+        """Return the address at which the scheduler asks the extender."""
+        return f"http://127.0.0.1:{self.node_port}/gpushare-scheduler"
+
+    def contradictions(self) -> Iterator[tuple[str, str]]:
+        """Yield what cannot be asked for together."""
+        if (self.inspect_url is None) != (self.inspect_sha256 is None):
+            missing = "inspect_sha256" if self.inspect_sha256 is None else "inspect_url"
+            yield missing, "is missing: what is fetched is checked, so that inspect_url and inspect_sha256 go together"
+        if self.scheduler == "theirs" and self.schedulers:
+            yield "schedulers", "says nothing with gpushare.scheduler 'theirs'; leave one of the two out"

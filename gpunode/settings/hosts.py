@@ -1,18 +1,18 @@
-"""Validate the settings of all hosts at once: each alone, and what a run, a cluster, an IMEX domain have one of."""
+"""Merge the data of each host, and validate all hosts at once: what a run, a cluster, an IMEX domain have one of."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from gpunode.settings import set_option
 from gpunode.settings.cluster import node_name
 from gpunode.settings.component import Component
 from gpunode.settings.imex import address_of, twice
 from gpunode.settings.kubernetes import LOCAL
-from gpunode.settings.model import Settings, settings_from
+from gpunode.settings.layers import Merge, given, layers_of, limit
+from gpunode.settings.model import RETRY, Settings, component_models, settings_from
 from gpunode.settings.problems import (
     CONTRADICTION,
     IMEX_DOMAIN,
@@ -23,6 +23,9 @@ from gpunode.settings.problems import (
     SettingsError,
     written,
 )
+
+if TYPE_CHECKING:
+    from pyinfra.api import Host
 
 _NODE_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", re.ASCII)
 # What each node has for itself.
@@ -141,7 +144,7 @@ def check_hosts(hosts: Mapping[str, Mapping[str, Any]], foreign: Collection[str]
 
 def _set_for_some(problem: Problem) -> Problem:
     """Return what hosts must have alike with the way out, where --set gave it to those of --limit alone."""
-    if not set_option.limit() or problem.key.partition(".")[0] not in set_option.given():
+    if not limit() or problem.key.partition(".")[0] not in given():
         return problem
     why = "--set gave it to the hosts of --limit alone: leave out --limit, or write it into the inventory for all"
     return replace(problem, message=f"{problem.message} ({why})")
@@ -151,10 +154,10 @@ def _at_odds(settings: Mapping[str, Settings]) -> Iterator[Problem]:
     """Return the hosts whose limit on parallel disruption is not the first host's: it is one for the whole run."""
     limits = {host: found.disruption.max_parallel for host, found in settings.items()}
     first = next(iter(limits.items()), None)
-    for host, limit in limits.items():
-        if first is not None and limit != first[1]:
+    for host, most in limits.items():
+        if first is not None and most != first[1]:
             message = f"must be one number for all hosts of a run; {first[0]} has {first[1]}"
-            yield Problem("disruption.max_parallel", str(limit), message, host=host, code=NOT_ALIKE)
+            yield Problem("disruption.max_parallel", str(most), message, host=host, code=NOT_ALIKE)
 
 
 def _disagreements(hosts: Mapping[str, Settings]) -> Iterator[Problem]:
@@ -226,3 +229,38 @@ def _schedulers(host: str, settings: Settings, hosts: Mapping[str, Settings]) ->
         if name not in hosts:
             message = f"has {written(name)} in it, which is no host of this inventory"
             yield Problem("gpushare.schedulers", written(desired), message, tuple(hosts)[:20], host, UNKNOWN_HOST)
+
+
+@dataclass(frozen=True)
+class HostData:
+    """Hold a host's data, and the keys (`driver.branch`) of lower layers that a mapping with REPLACE has dropped."""
+
+    data: dict[str, Any]
+    dropped: tuple[str, ...] = ()
+
+
+def merged(layers: Sequence[Mapping[str, Any]], plain: Mapping[str, Any]) -> HostData:
+    """Return a host's data.
+
+    + layers: the lowest first
+    + plain: the data as pyinfra has them, for all that is no component's
+    """
+    merge, data = Merge(), dict(plain)
+    for name in component_models():
+        if (value := merge.component(name, layers)) is not None:
+            data[name] = value
+    if str(plain.get(RETRY, "")).lower() in ("1", "true", "yes"):
+        data["disruption"] = merge.of(data.get("disruption"), {"retry": True}, ("disruption",))
+    return HostData(data, tuple(sorted(merge.dropped)))
+
+
+def overridden(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings of no inventory with those of --set on top, key by key."""
+    merge, components = Merge(), component_models()
+    above = {name: merge.of(data.get(name), value, (name,)) for name, value in given().items() if name in components}
+    return {**data, **above}
+
+
+def data_of(host: Host) -> HostData:
+    """Return the data of a host of pyinfra's."""
+    return merged(layers_of(host), host.data.dict())

@@ -53,7 +53,7 @@ class MigSettings(Component):
         """Yield what is wrong with the declaration, and a configuration that there is not."""
         # Late: what has no MIG needs none of it.
         from gpunode.settings.mig_parted.declaration import known_names, selected
-        from gpunode.settings.mig_parted.mistakes import DeclarationError, word
+        from gpunode.settings.mig_parted.document import DeclarationError, word
 
         if self.config_from_label and self.config is not None:
             yield "config", "cannot stand beside config_from_label = True: leave one of them out"
@@ -92,7 +92,7 @@ class MigSettings(Component):
     def declaration(self) -> Declaration:
         """Return the declaration in `file`; raise DeclarationError. Read again only where the file changed."""
         from gpunode.settings.mig_parted.declaration import read_declaration
-        from gpunode.settings.mig_parted.mistakes import DeclarationError, Mistake
+        from gpunode.settings.mig_parted.document import DeclarationError, Mistake
 
         path = Path(self.file or "")
         try:

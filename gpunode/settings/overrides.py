@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from typing import Any, Literal, get_args, get_origin
 
 from gpunode.base.unique_keys import KeyTwiceError, load_json
-from gpunode.settings import set_option
+from gpunode.settings import layers
 from gpunode.settings.component import Component, alternatives, annotation_at, component_of, settings_or_mapping
+from gpunode.settings.layers import LIMIT, SET, OverrideError
 from gpunode.settings.model import component_models
 from gpunode.settings.problems import SECRET, hides, is_secret, nearest
-from gpunode.settings.set_option import LIMIT, SET, OverrideError
 
 # A GPU's name has spaces in it.
 _KEY = re.compile(r"[a-z_][a-z0-9_]*(\.[^.=\s]([^.=\x00-\x1f]*[^.=\s])?)+", re.ASCII)
@@ -59,7 +59,7 @@ def give(words: Iterable[str], limit: Collection[str] = ()) -> Iterator[None]:
 
     limit: patterns of the hosts that they are for, as --limit takes them; of all hosts where there is none
     """
-    given, before = {SET: json.dumps(parse(words)), LIMIT: json.dumps(list(limit))}, set_option.environment()
+    given, before = {SET: json.dumps(parse(words)), LIMIT: json.dumps(list(limit))}, layers.environment()
     os.environ.update(given)
     try:
         yield
@@ -73,7 +73,7 @@ def shown() -> tuple[str, ...]:
     """Return the words behind --set that give what was given, in one order; what may be secret is not shown."""
     words = [
         shown_word(word, value)
-        for component, settings in set_option.given().items()
+        for component, settings in layers.given().items()
         if component in component_models() and isinstance(settings, dict)
         for word, value in _words(component, (), settings)
     ]

@@ -8,11 +8,10 @@ from dataclasses import replace
 from pyinfra.api import StringCommand
 
 from gpunode.base.shell_file import script_file
-from gpunode.facts.families.zypper import DRIVER_PACKAGES, ZypperOffers, ZypperSimulation
+from gpunode.facts.families.zypper import DRIVER_PACKAGES, WAITS, ZypperOffers, ZypperSimulation
 from gpunode.operations.failure import OperationRefused
 from gpunode.operations.families.family import DriverChange
 from gpunode.operations.families.rpm import OWNED, TRANSACTION, RpmFamily
-from gpunode.operations.families.zypper_shell import REFRESH, ZYPP
 from gpunode.operations.files import replace_command, write_command
 from gpunode.operations.keeping import UNREAD, digest_of_text
 from gpunode.operations.script import script_command
@@ -20,6 +19,11 @@ from gpunode.packages.driver_packages.installed import DriverPackages as State
 from gpunode.packages.driver_packages.names import FOREIGN, OWN
 from gpunode.packages.driver_packages.simulation import Simulation
 from gpunode.packages.families.zypper import LOCKS, OURS, ROUNDS, LockedPackages, locked, named_too, only_at, strays
+
+ZYPP = WAITS + script_file("zypper")
+READ = script_file("zypper_read")
+REFRESH = READ + script_file("zypper_refresh")
+
 
 _FUNCTIONS = DRIVER_PACKAGES.strip() + TRANSACTION + script_file("zypper_driver")
 

@@ -41,7 +41,7 @@ def main(inventory: Path) -> None:
             from gpunode.fleet import nodes as fleet
             from gpunode.fleet.inventory import foreign_names, load_inventory
             from gpunode.settings import check_hosts
-            from gpunode.settings.host_data import data_of
+            from gpunode.settings.hosts import data_of
     with phase("inventory and settings"):
         found = load_inventory(inventory)
         settings = check_hosts({host.name: data_of(host).data for host in found}, foreign_names())

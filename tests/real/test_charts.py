@@ -26,8 +26,7 @@ from gpunode.kubernetes.helm.session import unknown_values
 from gpunode.kubernetes.nodes.labels import PRESENT
 from gpunode.lab.kubernetes_programs import WHEELS
 from gpunode.settings import SettingsError
-from gpunode.settings.cluster.chart_values import merged
-from gpunode.settings.cluster.features import known
+from gpunode.settings.cluster.chart_values import known, merged
 from gpunode.settings.model import Settings
 from tests.real.chart_choices import (
     OLDEST,

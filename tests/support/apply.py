@@ -19,7 +19,7 @@ from gpunode.fleet import drift
 from gpunode.fleet.reports.run_end import HostEnd
 from gpunode.fleet.run import child
 from gpunode.node.plan import Plan, PlannedStep
-from gpunode.settings import set_option
+from gpunode.settings import layers
 from tests.support.simulated_rollout import Lab
 
 GOOD = (Finding("driver", FindingClass.OK, "flavour", "open", "open", code="driver.flavour"),)
@@ -50,7 +50,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     found = Lab(tmp_path)
     monkeypatch.chdir(tmp_path)
     # --set stands in the environment.
-    for variable in (set_option.SET, set_option.LIMIT):
+    for variable in (layers.SET, layers.LIMIT):
         monkeypatch.setenv(variable, "")
     monkeypatch.setattr(drift, "inspect", found.inspect)
     monkeypatch.setattr(child, "program", lambda: str(tmp_path / "bin" / "pyinfra"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpunode.components.crio.change import NVIDIA, Runtimes, render
+from gpunode.components.crio.decide import NVIDIA, Runtimes, render
 from gpunode.components.crio.state import Crio, merged
 
 FOLDER, ROOT = "/etc/crio/crio.conf.d", "/etc/crio/crio.conf"

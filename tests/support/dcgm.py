@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpunode.components.dcgm.decide import Desired
-from gpunode.components.dcgm.drop_ins import ENGINE_FILE, PATHS, variables
-from gpunode.components.dcgm.state import Dcgm, DcgmHealth, DcgmUnit
+from gpunode.components.dcgm.state import ENGINE_FILE, PATHS, Dcgm, DcgmHealth, DcgmUnit, variables
 from gpunode.settings import Settings, settings_from
 from gpunode.system.service import ServiceState
 from tests.support.verify import DATA

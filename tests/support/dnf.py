@@ -6,7 +6,7 @@ from typing import Any
 
 from gpunode.packages.deb import AptRepository
 from gpunode.packages.families import dnf
-from gpunode.packages.keyring import PERMISSIONS
+from gpunode.packages.trust import PERMISSIONS
 
 KEY = "A" * 40
 

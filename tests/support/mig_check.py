@@ -11,7 +11,7 @@ from gpunode.components.mig.check import ConfigReport, check, target
 from gpunode.node.preflight import Refusal, cautions, refusals
 from gpunode.settings import Problem, SettingsError, settings_from
 from gpunode.settings.mig_parted.declaration import Entry, parse_declaration, selected
-from gpunode.settings.mig_parted.mistakes import DeclarationError, Mistake
+from gpunode.settings.mig_parted.document import DeclarationError, Mistake
 from tests.support.preflight import TODAY, _gpu, machine
 
 DECLARATION = """version: v1

@@ -252,6 +252,7 @@ def divided(
         if journal is not None:
             ask.host.readings[TransactionJournal] = Journal(journal[0], "target", None, journal[1])
         if holds is not None:
+            there.pods += [holds] if holds not in there.pods else []
             short = container(holds)[:12]
             ask.holders = (Holder("GPU-0", 77, "nvidia-device-p", "root", None, None, short, in_pod=True),)
         ran = ask(there, mig_gpu(0, ENABLED if gpu == "on" else DISABLED), settings, part, status)

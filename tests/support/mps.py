@@ -26,7 +26,7 @@ from gpunode.node.verdict import judge
 from gpunode.operations import mps as operation
 from gpunode.operations.verify import verified
 from gpunode.settings import settings_from
-from gpunode.settings.mps import MpsSettings
+from gpunode.settings.sharing import MpsSettings
 from gpunode.system.gpu import Gpu, Gpus, MigMode
 from gpunode.system.pci import PciGpu, PciGpus
 from gpunode.system.transaction import Journal

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gpunode.packages.deb import AptRepository
-from gpunode.packages.families.apt import source_text
-from gpunode.packages.keyring import PERMISSIONS
+from gpunode.packages.repositories import source_text
+from gpunode.packages.trust import PERMISSIONS
 
 KEY = "A" * 40
 

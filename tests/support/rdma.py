@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpunode.components.rdma.decide import matching
-from gpunode.components.rdma.state import Port, Rdma, RdmaDevice
+from gpunode.components.rdma.decide import Port, Rdma, RdmaDevice, matching
 from gpunode.settings.rdma import RdmaResource
 
 IMAGE = "ghcr.io/mellanox/k8s-rdma-shared-dev-plugin:v1.5.3"

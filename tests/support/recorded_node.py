@@ -33,7 +33,7 @@ from gpunode.packages.deb import AptRepository
 from gpunode.packages.driver_packages.installed import DriverPackages
 from gpunode.packages.families.dnf import LockedPackages
 from gpunode.packages.installed_packages import InstalledPackages
-from gpunode.packages.keyring import PERMISSIONS
+from gpunode.packages.trust import PERMISSIONS
 from gpunode.system.applied import PATH, parse_applied
 from gpunode.system.kernel import KernelFeatures
 from gpunode.system.transaction import Journal

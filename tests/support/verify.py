@@ -15,7 +15,7 @@ from gpunode.node import Node
 from gpunode.node.recorded import _BARE
 from gpunode.node.verdict import judge
 from gpunode.packages.deb import AptSources
-from gpunode.packages.keyring import PERMISSIONS, Keyrings
+from gpunode.packages.trust import PERMISSIONS, Keyrings
 from gpunode.settings import Settings, settings_from
 from gpunode.system.boot import Boot
 from gpunode.system.disk import Disk

@@ -14,7 +14,7 @@ from gpunode.base import tables
 from gpunode.base.probe_output import checked
 from gpunode.facts.packages import AptRepository
 from gpunode.lab import signing
-from gpunode.operations.apt_trust import commands
+from gpunode.operations.repositories import commands
 from gpunode.packages.apt_trust import DISABLED, Disable, Untrust
 from gpunode.packages.deb import parse_apt_repository
 

@@ -21,7 +21,7 @@ from gpunode.fleet.page import views
 from gpunode.fleet.reports.findings_text import report_text
 from gpunode.fleet.reports.run_end import HostEnd, verdict_text
 from gpunode.fleet.rollout import place
-from gpunode.settings import overrides, set_option
+from gpunode.settings import layers, overrides
 from tests.support.run_end import GOOD, MODULE, RUNTIME, _state
 from tests.support.run_end import lines as lines
 from tests.support.simulated_host import Host
@@ -177,7 +177,7 @@ def test_whoever_is_refused_beside_a_rollout_is_told_its_resumption_as_a_shell_t
 
 
 def test_a_word_that_is_refused_is_told_without_its_value() -> None:
-    with pytest.raises(set_option.OverrideError) as refused:
+    with pytest.raises(layers.OverrideError) as refused:
         overrides.parse(["Driver.token=hunter2"])
     assert "hunter2" not in str(refused.value) and "Driver.token" in str(refused.value)
 

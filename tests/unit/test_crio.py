@@ -16,8 +16,7 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import FindingClass
 from gpunode.base.toml_edit import plain
 from gpunode.base.versions import in_branch
-from gpunode.components.crio.change import NVIDIA, Runtimes, render
-from gpunode.components.crio.decide import Desired, decide, desired_of
+from gpunode.components.crio.decide import NVIDIA, Desired, Runtimes, decide, desired_of, render
 from gpunode.components.crio.state import Crio, Merged, merged, parse_crio
 from gpunode.facts.runtimes import Crio as CrioFact
 from gpunode.facts.transaction import TransactionJournal

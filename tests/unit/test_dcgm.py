@@ -16,8 +16,22 @@ from gpunode.base.decision import Decision, bad, marked
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.reading import ParseError
 from gpunode.components.dcgm.decide import Change, Desired, decide, gone
-from gpunode.components.dcgm.drop_ins import ENGINE, ENGINE_FILE, EXPORTER, EXPORTER_FILE, PATHS, files, variables
-from gpunode.components.dcgm.state import PODS, Dcgm, DcgmHealth, DcgmUnit, Incident, parse_dcgm, parse_health
+from gpunode.components.dcgm.state import (
+    ENGINE,
+    ENGINE_FILE,
+    EXPORTER,
+    EXPORTER_FILE,
+    PATHS,
+    PODS,
+    Dcgm,
+    DcgmHealth,
+    DcgmUnit,
+    Incident,
+    files,
+    parse_dcgm,
+    parse_health,
+    variables,
+)
 from gpunode.facts.base import UNITS
 from gpunode.facts.gpu import Dcgm as DcgmFact
 from gpunode.lab.packages.dcgm_programs import dcgmi

@@ -37,8 +37,7 @@ from gpunode.kubernetes.helm.session import Output
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, parse_nodes
 from gpunode.kubernetes.nodes.labels import CONFIG, OURS, PRESENT, SERVED_BY
 from gpunode.kubernetes.objects import runtime_class
-from gpunode.kubernetes.objects.decide import OWN_OBJECTS
-from gpunode.kubernetes.objects.own_objects import METHOD
+from gpunode.kubernetes.objects.own_objects import METHOD, OWN_OBJECTS
 from gpunode.operations import control_plane, device_plugin, methods
 from gpunode.settings import Settings, check_hosts, settings_from
 from tests.support.cluster_fleet import of_both

@@ -17,7 +17,7 @@ from gpunode.node.components import decisions, desired_files
 from gpunode.node.plan import plan
 from gpunode.node.verdict import judge, judged
 from gpunode.packages import repositories
-from gpunode.packages.keyring import PERMISSIONS, Keyrings
+from gpunode.packages.trust import PERMISSIONS, Keyrings
 from gpunode.settings import settings_from
 from gpunode.system.applied import PATH, Applied, OwnFile, PresentFile
 from gpunode.system.exposed import Exposed, ExposedFile

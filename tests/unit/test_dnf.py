@@ -17,8 +17,7 @@ from gpunode.facts.driver import DriverPackages as DriverPackagesFact
 from gpunode.facts.families import by_manager
 from gpunode.facts.families.dnf import DRIVER_PACKAGES, DnfRepository, DnfSimulation
 from gpunode.node.preflight import refusals
-from gpunode.operations import dnf as repositories
-from gpunode.operations import driver_packages
+from gpunode.operations import driver_packages, repositories
 from gpunode.operations.driver_transaction import driver_transaction
 from gpunode.operations.families import DNF, FAMILIES
 from gpunode.packages.driver_packages.choice import Offers
@@ -346,7 +345,7 @@ def test_a_repository_checks_metadata_always_and_packages_where_they_are_signed(
 )  # fmt: skip
 def test_a_trusted_repository_is_left_alone_and_each_deviation_mended(stray: dict[str, Any], host: Host) -> None:
     host.readings[DnfRepository] = replace(TRUSTED, **stray)
-    assert len(commands(repositories.repository, host, **ASKED)) == bool(stray)
+    assert len(commands(repositories.DNF.trusted, host, **ASKED)) == bool(stray)
 
 
 def test_a_second_entry_for_the_same_repository_is_switched_off_and_no_other(host: Host) -> None:
@@ -360,15 +359,15 @@ def test_a_second_entry_for_the_same_repository_is_switched_off_and_no_other(hos
     ]  # fmt: skip
     assert rpm.second_entries("https://host/cuda", [(path, step.text)]) == ()
     host.readings[DnfRepository] = replace(TRUSTED, others=((path, other),))
-    assert len(commands(repositories.repository, host, **ASKED)) == 1
+    assert len(commands(repositories.DNF.trusted, host, **ASKED)) == 1
     host.readings[DnfRepository] = replace(TRUSTED, others=((path, "baseurl=host/cuda\n"),))
-    assert commands(repositories.repository, host, **ASKED) == []
+    assert commands(repositories.DNF.trusted, host, **ASKED) == []
     assert path in host.refusals[0]
 
 
 def test_docker_s_repository_is_below_its_address(host: Host) -> None:
     host.readings[DnfRepository] = TRUSTED
-    (command,) = commands(repositories.repository, host, **ASKED, suite="9", components="stable")
+    (command,) = commands(repositories.DNF.trusted, host, **ASKED, suite="9", components="stable")
     assert "baseurl=https://host/cuda/9/$basearch/stable" in command
 
 

@@ -17,7 +17,7 @@ from gpunode import cli
 from gpunode.base.findings import ExitCode, Finding, FindingClass
 from gpunode.fleet import drift
 from gpunode.fleet.engine.parts import Expected
-from gpunode.settings.set_option import LIMIT, SET
+from gpunode.settings.layers import LIMIT, SET
 from tests.reference.output import SCHEMAS
 from tests.support.history_documents import GOOD, INVENTORY, OLD, OLDER, UNKNOWN, UNREACHED, applied, document
 from tests.support.messages import unnamed

@@ -15,9 +15,8 @@ from pyinfra.context import ctx_host
 from gpunode.facts.base import driver_root
 from gpunode.fleet.inventory import host_data, layered_data
 from gpunode.settings import SettingsError, check_hosts, settings_from
-from gpunode.settings.host_data import merged
-from gpunode.settings.layers import REPLACE
-from gpunode.settings.set_option import SET
+from gpunode.settings.hosts import merged
+from gpunode.settings.layers import REPLACE, SET
 from tests.support import warm
 from tests.support.messages import unnamed
 

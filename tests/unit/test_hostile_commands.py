@@ -23,7 +23,7 @@ from pyinfra.api import StringCommand
 from pyinfra.connectors.util import make_unix_command
 
 from gpunode.base.template import rendered
-from gpunode.components.dcgm.drop_ins import exporter_text
+from gpunode.components.dcgm.state import exporter_text
 from gpunode.facts.families.dnf import DnfOffers, DnfRepository, DnfSimulation
 from gpunode.facts.families.dnf5 import Dnf5Offers, Dnf5Simulation
 from gpunode.facts.families.pacman import PacmanOffers, PacmanPackages, PacmanSimulation
@@ -32,12 +32,12 @@ from gpunode.facts.families.zypper import ZypperOffers, ZypperRepository, Zypper
 from gpunode.facts.file import File
 from gpunode.facts.packages import AptRepository, DebPackages
 from gpunode.facts.system import Unit
-from gpunode.operations.apt_trust import commands
 from gpunode.operations.files import write_command
+from gpunode.operations.repositories import commands
 from gpunode.operations.script import script_command
 from gpunode.operations.transaction import transaction_text
 from gpunode.packages.apt_trust import DISABLED, Disable, Rewrite
-from gpunode.packages.families.apt import source_text
+from gpunode.packages.repositories import source_text
 from gpunode.settings import Settings, SettingsError, settings_from
 from tests.support.hostile import CANARY, HOSTILE, hostile_text
 from tests.support.transactions import of_bodies

@@ -14,7 +14,7 @@ from gpunode.fleet import inventory
 from gpunode.fleet.engine.parts import Expected
 from gpunode.fleet.inventory import Hosts, load_inventory
 from gpunode.settings import check_hosts
-from gpunode.settings.host_data import data_of
+from gpunode.settings.hosts import data_of
 
 pytestmark = pytest.mark.pure
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from gpunode.components.mig.cautions import cautions_of
 from gpunode.settings.mig_parted.declaration import Declaration, parse_declaration, read_declaration
-from gpunode.settings.mig_parted.mistakes import DeclarationError
-from gpunode.settings.mig_parted.profile import ProfileError, parse_profile
+from gpunode.settings.mig_parted.document import DeclarationError, ProfileError, parse_profile
 
 pytestmark = pytest.mark.pure
 

@@ -210,3 +210,7 @@ def test_the_plan_names_the_daemonset_by_which_the_run_refuses_the_change(by_dis
     rows = list(plan_cluster._stays(mig_in_cluster.ASKED, node, "gpu-1", cluster))
     assert [row.fails for row in rows] == [True] * by_discovery
     assert all(unnamed(str(row.cause), "plugin/nvdp", "nvidia.com/gpu.present") == [] for row in rows)
+    # The pod of no DaemonSet leaves by a drain alone.
+    there.pods.append("job-1")
+    whys = [cluster.why_pods_stay("gpu-1", [mig_in_cluster.container("job-1")], drains) for drains in (True, False)]
+    assert whys[0] is None and unnamed(str(whys[1]), "plugin/job-1") == []

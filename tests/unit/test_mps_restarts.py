@@ -19,8 +19,7 @@ from gpunode.facts.gpu import Mig as MigFact
 from gpunode.facts.gpu import PluginMps as PluginMpsFact
 from gpunode.fleet import plan_cluster
 from gpunode.fleet.nodes import Answer
-from gpunode.kubernetes.nodes.configuration import configuration
-from gpunode.kubernetes.nodes.labels import CONFIG
+from gpunode.kubernetes.nodes.labels import CONFIG, configuration
 from gpunode.node.plan import Plan
 from gpunode.operations import verify_cluster
 from gpunode.settings import settings_from

@@ -16,10 +16,10 @@ from gpunode.cli.selection import retry_option
 from gpunode.cli.selection import set_option as set_option_of_commands
 from gpunode.fleet import hooks
 from gpunode.fleet.inventory import host_data, load_inventory
-from gpunode.settings import overrides, set_option, settings_from
+from gpunode.settings import layers, overrides, settings_from
+from gpunode.settings.layers import OverrideError
 from gpunode.settings.overrides import parse
 from gpunode.settings.problems import SECRET
-from gpunode.settings.set_option import OverrideError
 from tests.support.messages import unnamed
 
 pytestmark = pytest.mark.pure
@@ -81,7 +81,7 @@ def test_the_words_that_are_told_again_give_what_was_given(words: list[str]) -> 
     except OverrideError:
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(set_option.SET, json.dumps(found))
+        patch.setenv(layers.SET, json.dumps(found))
         again = overrides.shown()
     if not any(word.endswith(f"={SECRET}") for word in again):
         assert parse(again) == found
@@ -104,15 +104,15 @@ def test_the_words_that_are_told_again_give_what_was_given(words: list[str]) -> 
 def test_what_may_be_secret_is_not_told_again(
     words: list[str], shown: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(set_option.SET, json.dumps(parse(words)))
+    monkeypatch.setenv(layers.SET, json.dumps(parse(words)))
     assert overrides.shown() == shown
     assert "hunter2" not in str(shown)
 
 
 @pytest.fixture
 def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(set_option.SET, "")
-    monkeypatch.setenv(set_option.LIMIT, "")
+    monkeypatch.setenv(layers.SET, "")
+    monkeypatch.setenv(layers.LIMIT, "")
     path = tmp_path / "fleet.py"
     path.write_text("nodes = [('gpu-1', {'driver': {'branch': '570', 'hold': False}}), 'gpu-2']\n")
     return path
@@ -132,9 +132,7 @@ def test_it_counts_for_all_hosts_above_what_their_inventory_says(inventory: Path
 
 
 # What a parent process gave, and none.
-@pytest.mark.parametrize(
-    "given_before", [{}, {set_option.SET: '{"driver": {"branch": "595"}}', set_option.LIMIT: "[]"}]
-)
+@pytest.mark.parametrize("given_before", [{}, {layers.SET: '{"driver": {"branch": "595"}}', layers.LIMIT: "[]"}])
 @pytest.mark.parametrize(
     ("words", "code"),
     [
@@ -149,14 +147,14 @@ def test_it_counts_for_all_hosts_above_what_their_inventory_says(inventory: Path
 def test_it_is_given_to_one_command_of_a_process(
     inventory: Path, monkeypatch: pytest.MonkeyPatch, given_before: dict[str, str], words: list[str], code: int
 ) -> None:
-    for name in (set_option.SET, set_option.LIMIT):
+    for name in (layers.SET, layers.LIMIT):
         monkeypatch.delenv(name)
     for name, text in given_before.items():
         monkeypatch.setenv(name, text)
     before = _settings(inventory)["gpu-1"]["driver"]["branch"]
     done = CliRunner().invoke(cli.gpunode, [words[0], "--set", "driver.branch=580", *words[1:], str(inventory)])
     assert done.exit_code == code, done.output
-    assert set_option.environment() == given_before
+    assert layers.environment() == given_before
     assert _settings(inventory)["gpu-1"]["driver"]["branch"] == before == ("595" if given_before else "570")
 
 
@@ -177,7 +175,7 @@ def test_a_key_given_twice_in_its_json_is_refused() -> None:
         parse(['driver={"branch": "580", "branch": "590"}'])
 
 
-@pytest.mark.parametrize("variable", [set_option.SET, set_option.LIMIT])
+@pytest.mark.parametrize("variable", [layers.SET, layers.LIMIT])
 @pytest.mark.parametrize(
     "command",
     [
@@ -202,11 +200,11 @@ def test_every_command_refuses_it_in_a_message(
 def test_pyinfra_itself_refuses_it_in_a_message(inventory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # It stands for the state, too, of which nothing is asked.
     found = load_inventory(inventory)
-    monkeypatch.setenv(set_option.SET, "[1]")
+    monkeypatch.setenv(layers.SET, "[1]")
     with pytest.raises(OverrideError):
-        set_option.given()
-    monkeypatch.setenv(set_option.SET, "5")
-    with pytest.raises(hooks.SettingsRefused, match=set_option.SET):
+        layers.given()
+    monkeypatch.setenv(layers.SET, "5")
+    with pytest.raises(hooks.SettingsRefused, match=layers.SET):
         hooks._validated(lambda *given: None, found, found)  # type: ignore[arg-type]
 
 
@@ -233,8 +231,8 @@ def test_it_is_for_the_hosts_that_a_limit_names(
     inventory: Path, monkeypatch: pytest.MonkeyPatch, patterns: list[str], hosts: list[str] | str
 ) -> None:
     inventory.write_text(MIXED)
-    monkeypatch.setenv(set_option.SET, '{"driver": {"branch": "580"}, "disruption": {"max_parallel": 3}}')
-    monkeypatch.setenv(set_option.LIMIT, json.dumps(patterns))
+    monkeypatch.setenv(layers.SET, '{"driver": {"branch": "580"}, "disruption": {"max_parallel": 3}}')
+    monkeypatch.setenv(layers.LIMIT, json.dumps(patterns))
     data = host_data(inventory)
     found = [name for name in data if data[name].get("driver", {}).get("branch") == "580"]
     assert found == (["gpu-1", "gpu-2"] if hosts == "both" else hosts)
@@ -270,13 +268,13 @@ RETRIES = [("--retry",), ("--retry", "--set", WORD), ("--set", WORD, "--retry"),
 @pytest.mark.parametrize("words", RETRIES)
 def test_a_retry_is_a_setting_of_the_command_line_beside_the_others(words: tuple[str, ...]) -> None:
     def check() -> None:
-        found = set_option.given()
+        found = layers.given()
         assert found.get("disruption", {}).get("retry", False) is ("--retry" in words)
         assert ("driver" in found) is (WORD in words)
 
     command = retry_option(set_option_of_commands(click.Command("apply", callback=check)))
     assert CliRunner().invoke(command, words, catch_exceptions=False).exit_code == 0
-    assert set_option.given() == {}
+    assert layers.given() == {}
 
 
 def test_a_retry_changes_no_digest() -> None:

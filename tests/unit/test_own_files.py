@@ -25,7 +25,7 @@ from gpunode.node.own_files import decide as own_files_decide
 from gpunode.node.own_files import driver as own_files_of_driver
 from gpunode.node.own_files import toolkit as own_files_of_toolkit
 from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES as PINS
-from gpunode.operations import applied, apt, dnf, files
+from gpunode.operations import applied, files, repositories
 from gpunode.operations import verify as verdict
 from gpunode.operations.families.toolkit_hold import TOOLKIT_HOLDS
 from gpunode.operations.own_files import kept
@@ -163,9 +163,9 @@ def records(command: str, by: str, settings: str, recorded: dict[str, OwnFile]) 
 def test_a_repository_s_entry_and_the_toolkit_s_pins_are_recorded_too(host: Host) -> None:
     run(host)
     host.readings[AptRepositoryFact] = TRUSTED
-    assert commands(apt.repository, host, **REPOSITORY) == []
+    assert commands(repositories.APT.trusted, host, **REPOSITORY) == []
     host.readings[DnfRepository] = DNF_TRUSTED
-    assert commands(dnf.repository, host, **DNF_ASKED) == []
+    assert commands(repositories.DNF.trusted, host, **DNF_ASKED) == []
     list(TOOLKIT_HOLDS["apt"](GOOD.toolkit, True))
     sources = {"/etc/apt/sources.list.d/gpunode-cuda.sources", "/etc/yum.repos.d/gpunode-cuda.repo"}
     assert set(kept() or {}) == {"/etc/a", *sources, PINS}

@@ -16,7 +16,7 @@ from gpunode.operations.driver_transaction import driver_transaction
 from gpunode.operations.families import FAMILIES
 from gpunode.operations.script import QUIET_HOOKS, script
 from gpunode.operations.transaction import transaction_command
-from gpunode.packages.outdated_services import judge, parse_outdated_services
+from gpunode.packages.installed_packages import judge, parse_outdated_services
 from tests.support.programs import programs, sh
 
 pytestmark = pytest.mark.simulated

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from gpunode.base.decision import bad
 from gpunode.base.probe import shell_text
 from gpunode.base.reading import ParseError
-from gpunode.components.rdma.decide import decide
-from gpunode.components.rdma.state import Port, Rdma, RdmaDevice, parse_rdma
+from gpunode.components.rdma.decide import Port, Rdma, RdmaDevice, decide, parse_rdma
 from gpunode.kubernetes.nodes.labels import wanted_labels
 from gpunode.kubernetes.other_plugins.desired import CONFIGURATION, configuration, rdma_objects
 from gpunode.settings import settings_from

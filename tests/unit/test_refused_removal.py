@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from gpunode.base import tables
-from gpunode.components.runtime_packages import docker_packages, way_out
+from gpunode.components.runtime import docker_packages, way_out
 from gpunode.components.toolkit.state import PACKAGES
 from gpunode.facts.families.dnf import DRIVER_PACKAGES as DNF_PACKAGES
 from gpunode.lab.world.docker import debian_packages, docker_version

@@ -27,7 +27,7 @@ from gpunode.fleet import nodes as fleet
 from gpunode.fleet.page.html import document_page
 from gpunode.fleet.rollout import place
 from gpunode.fleet.run import child
-from gpunode.kubernetes.objects.decide import OWN_OBJECTS
+from gpunode.kubernetes.objects.own_objects import OWN_OBJECTS
 from tests.reference.schemas import rollout_schema
 from tests.support.how_to import snippet
 from tests.support.messages import unnamed

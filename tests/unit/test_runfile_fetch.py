@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.operations.runfile_scripts import FETCH
+from gpunode.operations.driver_transaction import FETCH
 from gpunode.operations.script import script
 from tests.support.messages import unnamed
 

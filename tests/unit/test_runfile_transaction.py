@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from gpunode.components.runfile import CAUSES
-from gpunode.operations.driver_transaction import driver_transaction
+from gpunode.operations.driver_transaction import INSTALLER, driver_transaction
 from gpunode.operations.families import APT
-from gpunode.operations.runfile_scripts import INSTALLER
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text
 from tests.support.messages import unnamed

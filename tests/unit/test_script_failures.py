@@ -20,9 +20,9 @@ from gpunode.components.mig.boot import FUNCTIONS as MIG
 from gpunode.facts.families.pacman import LOCK
 from gpunode.facts.system import INITRAMFS
 from gpunode.operations.apt_shell import APT_GET, HOLD, NOT_OLDER, READ_LISTS
+from gpunode.operations.driver_transaction import FETCH, INSTALLER, RUNFILE
 from gpunode.operations.families import FAMILIES
 from gpunode.operations.repositories import PINNED_KEY
-from gpunode.operations.runfile_scripts import FETCH, INSTALLER, RUNFILE
 from gpunode.operations.script import STANDARD_INPUT, encoded, script
 from gpunode.operations.transaction import Transaction, transaction_text
 
@@ -421,9 +421,10 @@ CASES = (
     Case("zypper zypper_read zypper_trust", script_file("zypper", "zypper_read", "zypper_trust")),
     Case("zypper_forget", "primary_keys() { :; }" + script_file("zypper_forget")),
 )
-# They run within a probe or at a boot, whose results are judged, not by an operation.
+# They run within a probe or at a boot, whose results are judged, not by an operation; test_node_lock.py has its own.
 ELSEWHERE = {
     "first_boot",
+    "node_lock",
     "smoke",
     *(f"smoke_{name}" for name in ("choose", "crictl", "ctr", "docker", "root", "seen")),
 }

@@ -23,7 +23,7 @@ from gpunode.facts.runtimes import Containerd as ContainerdFact
 from gpunode.facts.runtimes import Docker as DockerFact
 from gpunode.fleet import hooks, shared_readings
 from gpunode.operations.verify import verified
-from gpunode.packages import outdated_services
+from gpunode.packages import installed_packages
 from gpunode.settings.driver import DriverSettings
 from gpunode.system.pci import PciGpus
 from gpunode.system.service import ServiceState
@@ -132,7 +132,7 @@ def test_the_verdict_looks_again_at_what_this_run_started(
     changed: float, then: ServiceState, slept: list[float], told: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = [replace(GOOD, containerd=replace(GOOD.containerd, service=each)) for each in (YOUNG, then)]
-    host: Any = Reading({NodeFact: node, OutdatedServices: [outdated_services.OutdatedServices()]})
+    host: Any = Reading({NodeFact: node, OutdatedServices: [installed_packages.OutdatedServices()]})
     waited: list[float] = []
     forgotten: list[Any] = []
     monkeypatch.setattr(hooks, "seconds_of_changes", lambda _: changed)

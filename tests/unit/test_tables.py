@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from gpunode.base import explanations, tables, versions
 from gpunode.base.tables import reading
-from gpunode.base.tables.runtimes import Toolkit
+from gpunode.base.tables.sources import Toolkit
 from gpunode.cli.plan import plan
 from tests import pci_table
 from tests.support.how_to import snippet

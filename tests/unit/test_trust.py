@@ -17,13 +17,13 @@ from gpunode.facts.families.dnf import DnfRepository
 from gpunode.facts.file import File as FileFact
 from gpunode.facts.packages import AptRepository
 from gpunode.lab import signing
-from gpunode.operations import apt, dnf, rpm_repository
-from gpunode.operations.apt_trust import commands as trust_commands
+from gpunode.operations import repositories
 from gpunode.operations.own_files import kept
 from gpunode.operations.repositories import PINNED_KEY
+from gpunode.operations.repositories import commands as trust_commands
 from gpunode.operations.script import script
 from gpunode.packages.apt_trust import DISABLED, Disable, Rewrite, Untrust
-from gpunode.packages.keyring import PERMISSIONS, PRIMARY_KEYS, Keyrings
+from gpunode.packages.trust import PERMISSIONS, PRIMARY_KEYS, Keyrings
 from tests.support import dnf as dnf_support
 from tests.support import operations as apt_support
 from tests.support.messages import unnamed
@@ -31,16 +31,16 @@ from tests.support.shell import Done, programs, sh
 from tests.support.simulated_host import Host, commands
 
 FINGERPRINT = "A" * 40
-APT, DNF = apt.REPOSITORIES.paths("cuda"), dnf.REPOSITORIES.paths("cuda")
+APT, DNF = repositories.APT.paths("cuda"), repositories.DNF.paths("cuda")
 
 
 @pytest.mark.pure
 @pytest.mark.parametrize(
     ("operation", "fact", "trusted", "paths", "more"),
     [
-        (apt.repository, AptRepository, apt_support.TRUSTED, APT,
+        (repositories.APT.trusted, AptRepository, apt_support.TRUSTED, APT,
          {"distrusted": [*tables.drivers().retired_key_ids, FINGERPRINT]}),
-        (dnf.repository, DnfRepository, dnf_support.TRUSTED, DNF, {}),
+        (repositories.DNF.trusted, DnfRepository, dnf_support.TRUSTED, DNF, {}),
     ],
 )  # fmt: skip
 def test_a_node_is_asked_for_the_files_of_this_repository_and_for_every_key_that_is_not_to_be_trusted(
@@ -67,7 +67,7 @@ def test_what_is_disabled_and_a_pinned_key_that_is_trusted_for_all_are_logged(
     monkeypatch.setattr(host, "log", logged.append)
     present = {**vars(apt_support.TRUSTED), "others": (("/x.list", "deb https://host/cuda /\n"),)}
     host.readings[AptRepository] = type(apt_support.TRUSTED)(**{**present, "trusted": (("/b.gpg", (FINGERPRINT,)),)})
-    assert len(commands(apt.repository, host, **apt_support.REPOSITORY)) == 1
+    assert len(commands(repositories.APT.trusted, host, **apt_support.REPOSITORY)) == 1
     caution, disabled = logged
     assert caution.startswith("caution: ") and unnamed(caution, "/b.gpg", "cuda") == []
     assert unnamed(disabled, "/x.list", "host/cuda") == []
@@ -76,7 +76,10 @@ def test_what_is_disabled_and_a_pinned_key_that_is_trusted_for_all_are_logged(
 @pytest.mark.pure
 @pytest.mark.parametrize(
     ("operation", "paths"),
-    [(apt.no_repository, [*APT, APT[2].replace(".refreshed", ".index")]), (dnf.no_repository, [*DNF])],
+    [
+        (repositories.APT.distrusted, [*APT, APT[2].replace(".refreshed", ".index")]),
+        (repositories.DNF.distrusted, [*DNF]),
+    ],
 )
 def test_a_repository_of_which_one_file_is_left_is_removed_whole_and_one_that_is_gone_is_left_alone(
     host: Host, monkeypatch: pytest.MonkeyPatch, operation: Any, paths: list[str]
@@ -92,7 +95,7 @@ def test_a_repository_of_which_one_file_is_left_is_removed_whole_and_one_that_is
     for left[0] in paths:
         (command,) = commands(operation, host, label="cuda")
         assert command.endswith(" ".join(paths)) and 'rm -f "$@"' in command
-        assert operation is apt.no_repository or f" name=cuda key={paths[0]} " in command
+        assert operation is repositories.APT.distrusted or f" name=cuda key={paths[0]} " in command
     assert len(host.noops) == 1 and not host.refusals
 
 
@@ -118,8 +121,8 @@ read_lists() { echo "$*" >> "$TMPDIR/../asked"; [ ! -e "$TMPDIR/../unreadable" ]
 not_older() { [ ! -e "$TMPDIR/../older" ]; }
 """
 SCRIPTS = {
-    "apt": (apt._TRUST, "keyring"),
-    "rpm": (f"{rpm_repository._KEY}read_lists || exit\n{rpm_repository._STAMP}", "key"),
+    "apt": (repositories._TRUST, "keyring"),
+    "rpm": (f"{repositories._KEY}read_lists || exit\n{repositories._STAMP}", "key"),
 }
 NAMES = ("key", "source", "stamp")
 

@@ -17,7 +17,7 @@ from gpunode.kubernetes.device_plugin.methods import wanted_objects
 from gpunode.kubernetes.device_plugin.promise import promised_memory
 from gpunode.kubernetes.device_plugin.verdict import comes_by_itself, judge_extender, judge_node
 from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, SERVED_BY
-from gpunode.kubernetes.objects.decide import OWN_OBJECTS
+from gpunode.kubernetes.objects.own_objects import OWN_OBJECTS
 from gpunode.kubernetes.run_on import here
 from gpunode.settings import Settings, settings_from
 from gpunode.system.gpu import Gpus

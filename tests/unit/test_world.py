@@ -11,7 +11,7 @@ from gpunode.base import tables
 from gpunode.components.mig.goal import Verdict, judge
 from gpunode.node.preflight import cautions, refusals
 from gpunode.settings import settings_from
-from gpunode.settings.mig_parted.profile import parse_profile
+from gpunode.settings.mig_parted.document import parse_profile
 from tests.support.messages import unnamed
 from tests.support.preflight import _gpu, machine
 

@@ -17,12 +17,11 @@ from gpunode.base.explanations import failure
 from gpunode.base.reading import ParseError
 from gpunode.facts.driver import DriverPackages as DriverPackagesFact
 from gpunode.facts.families.zypper import DRIVER_PACKAGES, ZypperOffers
-from gpunode.operations import driver_packages
+from gpunode.operations import driver_packages, repositories
 from gpunode.operations.families import FAMILIES, ZYPPER, DriverChange
-from gpunode.operations.families.zypper_shell import ZYPP
+from gpunode.operations.families.zypper import ZYPP
 from gpunode.operations.keeping import KEEPING, digest_of_text
 from gpunode.operations.script import script
-from gpunode.operations.zypper import REPOSITORIES
 from gpunode.packages.driver_packages.choice import Offers
 from gpunode.packages.driver_packages.names import NAME
 from gpunode.packages.driver_packages.simulation import Simulation, gate
@@ -275,7 +274,7 @@ def test_a_key_leaves_rpm_s_database_with_the_last_repository_that_brought_it(
         f'*) echo "$*" > {tmp_path}/told;; esac',
     }
     programs(tmp_path, bodies)
-    text = REPOSITORIES.FORGET.replace("/etc/", f"{tmp_path}/etc/").replace("/var/", f"{tmp_path}/var/")
+    text = repositories.ZYPPER.FORGET.replace("/etc/", f"{tmp_path}/etc/").replace("/var/", f"{tmp_path}/var/")
     sh(tmp_path, f"set -eu\n{text}", name="cuda", key="unused").check_returncode()
     told = (tmp_path / "told").read_text() if (tmp_path / "told").exists() else ""
     assert told == ("-e gpg-pubkey-d42d0685-1\n" if gone else "")

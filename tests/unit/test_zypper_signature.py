@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpunode.lab import signing
-from gpunode.operations.families.zypper_shell import READ
+from gpunode.operations.families.zypper import READ
 from gpunode.operations.script import script
 from tests.support.messages import unnamed
 from tests.support.programs import sh

@@ -8,12 +8,28 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from gpunode.base.tables.driver_versions import Cuda, CudaRunfile, DriverRunfile, Drivers, Minimum
-from gpunode.base.tables.hardware import Health, Mig, PciDevice
+from gpunode.base.tables.driver_versions import (
+    Cuda,
+    CudaRunfile,
+    DriverRunfile,
+    Drivers,
+    Health,
+    Mig,
+    Minimum,
+    PciDevice,
+)
 from gpunode.base.tables.reading import Table, TableError, checked, content, text
 from gpunode.base.tables.reading import table as _table
-from gpunode.base.tables.runtimes import Containerd, DockerClient, Toolkit
-from gpunode.base.tables.sources import Distribution, DriverSource, PublicRepository, Refused, Repositories
+from gpunode.base.tables.sources import (
+    Containerd,
+    Distribution,
+    DockerClient,
+    DriverSource,
+    PublicRepository,
+    Refused,
+    Repositories,
+    Toolkit,
+)
 
 containerd = _table(Containerd, "containerd.yaml")
 cuda = _table(Cuda, "cuda.yaml")

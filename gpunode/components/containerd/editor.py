@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from gpunode.base import tables, versions
-from gpunode.base.tables.runtimes import ContainerdSchema
+from gpunode.base.tables.sources import ContainerdSchema
 from gpunode.base.toml_edit import BOM, ConfigurationRefused, Table, edited, filled, put, table_in
 
 _RANGE = re.compile(r"^(?P<major>\d+)\.(?:x|(?P<first>\d+)(?:-\d+\.(?P<last>\d+))?)$")

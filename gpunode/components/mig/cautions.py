@@ -11,8 +11,7 @@ from gpunode.base.messages import command_caution
 from gpunode.components.mig.device_filter import NVIDIA, Match, PciId, matches, parse_pci_id
 from gpunode.components.mig.goal import Verdict, judge
 from gpunode.settings.mig_parted.declaration import Declaration, Entry
-from gpunode.settings.mig_parted.mistakes import Mistake, shown
-from gpunode.settings.mig_parted.profile import Profile, parse_profile
+from gpunode.settings.mig_parted.document import Mistake, Profile, parse_profile, shown
 
 _COMPARED = 200
 _FILTER = command_caution(

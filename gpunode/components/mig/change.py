@@ -14,7 +14,7 @@ from itertools import combinations
 from gpunode.base import tables
 from gpunode.components.mig.geometry import Geometry, mask
 from gpunode.components.mig.placement import Impossible, Placement, counts, fit, place
-from gpunode.settings.mig_parted.profile import parse_profile
+from gpunode.settings.mig_parted.document import parse_profile
 
 
 def sizes_in(slices: int) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from gpunode.components.mig.cautions import cautions_of
 from gpunode.components.mig.device_filter import NVIDIA, Match, PciId, matches
 from gpunode.components.mig.goal import Judged, Verdict, judge, nearest_layouts
 from gpunode.settings.mig_parted.declaration import Declaration, Entry
-from gpunode.settings.mig_parted.mistakes import Mistake
+from gpunode.settings.mig_parted.document import Mistake
 
 SCHEMA = 1
 _DEVICE = re.compile(r"0[xX](?P<device>[0-9a-fA-F]{4})(?:10[dD][eE])?", re.ASCII)

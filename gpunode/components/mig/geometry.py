@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 from gpunode.base import tables
-from gpunode.base.tables.hardware import MigProduct
-from gpunode.settings.mig_parted.profile import Profile, parse_profile
+from gpunode.base.tables.driver_versions import MigProduct
+from gpunode.settings.mig_parted.document import Profile, parse_profile
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from gpunode.components.mig.change import Instance, Wanted, change, in_order, si
 from gpunode.components.mig.geometry import product_geometry
 from gpunode.components.mig.placement import Impossible, counts, layout_of, nearest, place, text
 from gpunode.settings.mig_parted.declaration import balanced, published
-from gpunode.settings.mig_parted.profile import Profile, parse_profile
+from gpunode.settings.mig_parted.document import Profile, parse_profile
 
 
 class Verdict(StrEnum):

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from gpunode.base.reading import ParseError, Reading
 from gpunode.components.mig.geometry import Geometry, Spot, geometry_of
-from gpunode.settings.mig_parted.profile import ProfileError, parse_profile
+from gpunode.settings.mig_parted.document import ProfileError, parse_profile
 
 _PROFILE = re.compile(
     r"\|\s+(?P<gpu>\d+)\s+MIG (?P<name>\S+)\s+(?P<id>\d+)\s+(?P<free>\d+)/(?P<total>\d+)\s.*\|", re.ASCII

@@ -17,7 +17,7 @@ from gpunode.components.mig.placement import Impossible, Placement
 from gpunode.components.mig.state import DISABLED, ENABLED, GpuInstance, Mig, MigGpu
 from gpunode.settings.mig import MigSettings
 from gpunode.settings.mig_parted.declaration import Entry, published, selected
-from gpunode.settings.mig_parted.mistakes import DeclarationError
+from gpunode.settings.mig_parted.document import DeclarationError
 from gpunode.system.pci import PciGpu
 from gpunode.system.smi import WITHOUT_VALUE
 

@@ -10,7 +10,7 @@ from gpunode.base.decision import target_digest
 from gpunode.base.template import rendered
 from gpunode.components.mps.daemon import COMPUTE_MODES, FOLDER, NODE, UNITS, Daemon, control_text
 from gpunode.components.mps.state import Mps, MpsDaemon
-from gpunode.settings.mps import MpsSettings
+from gpunode.settings.sharing import MpsSettings
 from gpunode.system.gpu import Gpu
 
 

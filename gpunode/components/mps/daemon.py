@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gpunode.settings.mps import MpsSettings
+from gpunode.settings.sharing import MpsSettings
 
 FOLDER = "/etc/nvidia-mps"
 # Of the one daemon of a node, and of those of single GPUs.

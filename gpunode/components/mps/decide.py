@@ -31,7 +31,7 @@ from gpunode.components.mps.change import (
 )
 from gpunode.components.mps.daemon import COMPUTE_MODES, UNITS, Daemon
 from gpunode.components.mps.state import Mps, MpsDaemon
-from gpunode.settings.mps import MpsSettings
+from gpunode.settings.sharing import MpsSettings
 from gpunode.system.gpu import Gpu
 from gpunode.system.smi import WITHOUT_VALUE
 
@@ -285,9 +285,9 @@ def _refusal(desired: Desired, actual: Mps, gpus: Sequence[Gpu]) -> str | None:
         )
     if desired.daemons and actual.program is None and not desired.driver_comes:
         return (
-            "mps: nvidia-cuda-mps-control is not installed; nothing was changed. Install it, or leave mps.enabled out: "
-            "it comes with the driver's packages of NVIDIA's repository and with its .run file, and is the package "
-            "nvidia-cuda-mps in Debian's archive"
+            "mps: nvidia-cuda-mps-control is not installed; nothing was changed. Remedy: leave mps.enabled out, or "
+            "install it: it comes with the driver's packages of NVIDIA's repository and with its .run file, and is the "
+            "package nvidia-cuda-mps in Debian's archive"
         )
     reason = _no_room(desired, gpus)
     return None if reason is None else f"{reason}; nothing was changed"

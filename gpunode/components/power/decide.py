@@ -14,7 +14,6 @@ from gpunode.base.comparison import AS_DESIRED, REBOOT, RUN, awaits_boot, by_han
 from gpunode.base.decision import Decision, Step, bad, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.components.power.gpu import OFF, ON, known, obstacles, pair
 from gpunode.components.power.state import (
     APPLICATION,
     FILES,
@@ -22,8 +21,13 @@ from gpunode.components.power.state import (
     LIMIT,
     MEMORY,
     NAME,
+    OFF,
+    ON,
     Power,
     Rule,
+    known,
+    obstacles,
+    pair,
     rule_for,
     rules,
     texts,

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from gpunode.base.importing import uncollected
-from gpunode.base.standard_output import has_no_results
+from gpunode.base.terminal import has_no_results
 from gpunode.fleet.engine.parts import LEAST
 
 # (host, reading or None, reason or None, whether it stays so, see gpunode.fleet.nodes.Answer)

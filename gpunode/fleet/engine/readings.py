@@ -26,7 +26,7 @@ from gpunode.fleet.engine.parts import EngineError, Member, Scheduler, torn, tor
 from gpunode.fleet.inventory import checked, fingerprints, limited, load_inventory
 from gpunode.fleet.run.child import limit_pattern
 from gpunode.node.plan import Plan, plan_from
-from gpunode.settings import overrides, set_option
+from gpunode.settings import layers, overrides
 from gpunode.settings.problems import SECRET
 
 # Seconds within which the client has its workers end what is at work.
@@ -75,7 +75,7 @@ def outcomes(
         "inventory": inventory,
         "words": list(words),
         "members": [asdict(member) for member in members],
-        "environment": set_option.environment(),
+        "environment": layers.environment(),
         "gpunode": version("gpunode"),
         "changes": changes,
     }

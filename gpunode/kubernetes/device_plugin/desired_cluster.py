@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpunode.kubernetes.helm.release import AskedRelease
-from gpunode.kubernetes.nodes.configuration import DEFAULT, configuration
-from gpunode.kubernetes.nodes.labels import wanted_labels
+from gpunode.kubernetes.nodes.labels import DEFAULT, configuration, wanted_labels
 from gpunode.kubernetes.objects.runtime_class import NAME, runtime_class
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART, needs_runtime_class, node_name
 from gpunode.settings.cluster.chart_values import merged
-from gpunode.settings.device_plugin import DevicePluginSettings
-from gpunode.settings.gpu_operator import METHOD, GpuOperatorSettings
+from gpunode.settings.device_plugin import METHOD, DevicePluginSettings, GpuOperatorSettings
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.sharing import SharingSettings
 

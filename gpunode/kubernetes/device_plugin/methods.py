@@ -14,8 +14,7 @@ from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster, hos
 from gpunode.kubernetes.gpushare.configuration import Extender
 from gpunode.kubernetes.gpushare.objects import gpushare_objects
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
-from gpunode.kubernetes.nodes.configuration import configuration
-from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, SERVED_BY, owned, wanted_labels
+from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, SERVED_BY, configuration, owned, wanted_labels
 from gpunode.kubernetes.objects.own_objects import SELECTED_BY, marked
 from gpunode.kubernetes.objects.runtime_class import NAME, runtime_class
 from gpunode.kubernetes.other_plugins import desired as other_plugins

@@ -16,7 +16,7 @@ from gpunode.kubernetes.nodes.cordon import told
 from gpunode.kubernetes.other_plugins.desired import releases
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART
-from gpunode.settings.gpu_operator import METHOD
+from gpunode.settings.device_plugin import METHOD
 from gpunode.settings.kubernetes import KubernetesSettings
 
 # The plugin, its discovery and the operator's pods mount the node's folders, which `baseline` forbids.

@@ -42,9 +42,8 @@ from gpunode.kubernetes.gpushare.objects import EXTENDER, NAMESPACE, PLUGIN
 from gpunode.kubernetes.helm.change import RELEASE
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.component import ANNOTATION, RUN_CLUSTER, cluster_finding
-from gpunode.kubernetes.nodes.configuration import configuration
 from gpunode.kubernetes.nodes.extended_resources import EXTENDED_RESOURCE, ResourceChange, decide_resources
-from gpunode.kubernetes.nodes.labels import PLUGIN_LABEL
+from gpunode.kubernetes.nodes.labels import PLUGIN_LABEL, configuration
 from gpunode.settings import Settings
 from gpunode.settings.cluster import BY_CHART, expected_resources
 from gpunode.system.gpu import Gpus

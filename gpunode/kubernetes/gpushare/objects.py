@@ -7,7 +7,7 @@ from typing import Any
 
 from gpunode.kubernetes.nodes.labels import GPUSHARE
 from gpunode.kubernetes.objects.own_objects import marked
-from gpunode.settings.gpushare import GpushareSettings
+from gpunode.settings.device_plugin import GpushareSettings
 
 NAMESPACE = "kube-system"
 EXTENDER, PLUGIN = "gpushare-schd-extender", "gpushare-device-plugin"

@@ -27,9 +27,9 @@ from gpunode.kubernetes.helm.commands import Command, Commands, HelmError, expla
 from gpunode.kubernetes.helm.difference import Place, differences
 from gpunode.kubernetes.helm.manifest import live_objects, objects
 from gpunode.kubernetes.helm.release import Revision, StoredRevision, parse_history, parse_list
-from gpunode.kubernetes.nodes.configuration import with_entries_in_use
+from gpunode.kubernetes.nodes.labels import with_entries_in_use
 from gpunode.settings.chart import ReleaseSettings
-from gpunode.settings.cluster.features import known
+from gpunode.settings.cluster.chart_values import known
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.problems import nearest
 from gpunode.settings.repositories import ProxySettings

@@ -20,7 +20,7 @@ from gpunode.packages.driver_packages.names import is_imex
 from gpunode.packages.driver_packages.sources import driver_source
 from gpunode.settings import Settings
 from gpunode.settings.dcgm import known
-from gpunode.settings.mig_parted.mistakes import DeclarationError
+from gpunode.settings.mig_parted.document import DeclarationError
 from gpunode.system.kubelet import Kubelet
 from gpunode.system.pci import PciGpu
 

@@ -16,7 +16,7 @@ from gpunode.components.mig.target import chosen as of_gpus
 from gpunode.node.requirements import mig_product
 from gpunode.settings import Settings
 from gpunode.settings.mig_parted.declaration import Declaration, published
-from gpunode.settings.mig_parted.mistakes import DeclarationError
+from gpunode.settings.mig_parted.document import DeclarationError
 from gpunode.system.pci import PciGpu
 
 FILE_WRONG = RefusalMessage(

@@ -11,11 +11,11 @@ from gpunode.components.mig.target import chosen
 from gpunode.components.mps.change import VARIABLE
 from gpunode.components.mps.decide import without_room
 from gpunode.settings import Settings
+from gpunode.settings.cluster.chart_values import known
 from gpunode.settings.cluster.contradictions import declarations
-from gpunode.settings.cluster.features import known
 from gpunode.settings.mig_parted.declaration import Declaration
-from gpunode.settings.mig_parted.mistakes import DeclarationError
-from gpunode.settings.mps import MOST_CLIENTS
+from gpunode.settings.mig_parted.document import DeclarationError
+from gpunode.settings.sharing import MOST_CLIENTS
 from gpunode.system.pci import PciGpu
 
 # Compute capability 7.0 is Volta's.

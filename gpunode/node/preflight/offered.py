@@ -9,7 +9,7 @@ from gpunode.base import tables, versions
 from gpunode.base.verdicts import Refusal, RefusalMessage
 from gpunode.components.containerd.decide import desired_of as containerd_of
 from gpunode.components.driver.flavour import chosen_flavour
-from gpunode.components.runtime_packages import docker_packages
+from gpunode.components.runtime import docker_packages
 from gpunode.components.toolkit.state import PACKAGES
 from gpunode.node.machine import Machine
 from gpunode.packages.driver_packages.sources import driver_source, module_stream, package_set

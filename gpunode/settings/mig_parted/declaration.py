@@ -20,9 +20,17 @@ from types import MappingProxyType
 from typing import BinaryIO
 
 from gpunode.base import tables
-from gpunode.settings.mig_parted.document import LARGEST_FILE, Value, read_document
-from gpunode.settings.mig_parted.mistakes import DeclarationError, KeyPath, Mistake, shown
-from gpunode.settings.mig_parted.profile import ProfileError, parse_profile
+from gpunode.settings.mig_parted.document import (
+    LARGEST_FILE,
+    DeclarationError,
+    KeyPath,
+    Mistake,
+    ProfileError,
+    Value,
+    parse_profile,
+    read_document,
+    shown,
+)
 
 VERSION = "v1"
 _LARGEST = 2**63 - 1

@@ -1,4 +1,4 @@
-"""Read YAML as nvidia-mig-parted does: by sigs.k8s.io/yaml, which reads YAML 1.1 and hands it on as JSON.
+"""Read YAML and names of profiles as nvidia-mig-parted does: by sigs.k8s.io/yaml, YAML 1.1 handed on as JSON.
 
 PyYAML's own loader differs where it matters: it takes `1:30` for a number and refuses a second document, it knows no
 `y` and `n`. A key given twice is refused, where that tool silently takes the last one.
@@ -9,12 +9,165 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from math import isfinite, isnan
 
 import yaml
 
-from gpunode.settings.mig_parted.mistakes import DeclarationError, KeyPath, Mistake, shown
+from gpunode.base.errors import CodedError
+from gpunode.base.messages import Code, command_error
+from gpunode.base.reading import Reading
+
+# Numbers as Go's strconv.Atoi takes them, but for signs, which the splitting at + and - leaves none of.
+_FIELDS = re.compile(r"(?:(?P<compute>[0-9]+)c\.)?(?P<slices>[0-9]+)g\.(?P<gigabytes>[0-9]+)gb", re.ASCII)
+_ATTRIBUTE = re.compile(r"[A-Za-z](?:[A-Za-z0-9.]*[A-Za-z0-9])?", re.ASCII)
+_LARGEST = 2**63 - 1
+WANTED = "Ng.Mgb, Cc.Ng.Mgb, either with +attribute or -attribute after it, such as '3g.40gb' or '1g.10gb+me'"
+
+
+class ProfileError(ValueError):
+    """Say why a text is no name of a profile."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Hold a profile's name in its parts.
+
+    `compute` is the size of the compute instance, `slices` that of the GPU instance (equal where only one is written),
+    `gigabytes` its memory; `attributes` it has (+me), `without` it lacks (-me).
+    """
+
+    compute: int
+    slices: int
+    gigabytes: int
+    attributes: frozenset[str] = frozenset()
+    without: frozenset[str] = frozenset()
+
+    @property
+    def gpu_instance(self) -> Profile:
+        """Return the profile of the GPU instance that holds it."""
+        return replace(self, compute=self.slices)
+
+    def __str__(self) -> str:
+        """Return the name in its shortest form."""
+        compute = "" if self.compute == self.slices else f"{self.compute}c."
+        has, lacks = ",".join(sorted(self.attributes)), ",".join(sorted(self.without))
+        suffix = f"+{has}" if has else f"-{lacks}" if lacks else ""
+        return f"{compute}{self.slices}g.{self.gigabytes}gb{suffix}"
+
+
+def parse_profile(text: str) -> Profile:
+    """Return the profile that `text` names; raise ProfileError. The format is nvidia-mig-parted's (go-nvlib)."""
+    base, plus, has = text.partition("+")
+    if plus and "-" in text:
+        raise ProfileError("has both +attributes and -attributes")
+    minus, lacks = "", ""
+    if not plus:
+        base, minus, lacks = text.partition("-")
+    found = _FIELDS.fullmatch(base)
+    if found is None:
+        raise ProfileError(f"must be {WANTED}")
+    numbers = [int(found[name]) for name in ("slices", "gigabytes")]
+    numbers.append(int(found["compute"] or found["slices"]))
+    if max(numbers) > _LARGEST:
+        raise ProfileError("has a number that is too large")
+    slices, gigabytes, compute = numbers
+    return Profile(
+        compute,
+        slices,
+        gigabytes,
+        _attributes(has) if plus else frozenset(),
+        _attributes(lacks) if minus else frozenset(),
+    )
+
+
+def _attributes(text: str) -> frozenset[str]:
+    every = text.split(",")
+    for attribute in every:
+        if _ATTRIBUTE.fullmatch(attribute) is None:
+            raise ProfileError(
+                f"{shown(attribute)} is no attribute; it must be letters, digits and dots, a letter first"
+            )
+    if len(set(every)) < len(every):
+        raise ProfileError("names an attribute twice")
+    return frozenset(every)
+
+
+_LONGEST = 80
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+DECLARATION = command_error(
+    "mig.declaration", "A file of MIG configurations has mistakes.",
+    "The file has the form of nvidia-mig-parted. All mistakes are listed, each with its place and the allowed values.",
+    remedy="correct each, and check with `gpunode mig check`", exit="3",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class KeyPath:
+    """Hold the way to a value: `mig-configs.custom[1].mig-devices["3g.40gb"]`."""
+
+    text: str = ""
+
+    def key(self, name: str) -> KeyPath:
+        """Return the way to the value of a key."""
+        if _PLAIN_KEY.fullmatch(name):
+            return KeyPath(f"{self.text}.{name}" if self.text else name)
+        return KeyPath(f"{self.text}[{shown(name)}]")
+
+    def item(self, number: int) -> KeyPath:
+        """Return the way to an item of a list."""
+        return KeyPath(f"{self.text}[{number}]")
+
+    def __str__(self) -> str:
+        """Return the way, or `(document)` for the whole of it."""
+        return self.text or "(document)"
+
+
+@dataclass(frozen=True)
+class Mistake(Reading):
+    """Hold one mistake or oddity: where, the value as read, what about it, and what is allowed.
+
+    code: what `gpunode explain` knows it by
+    """
+
+    path: str
+    value: str | None
+    message: str
+    allowed: tuple[str, ...] = ()
+    code: Code = DECLARATION
+
+    def __str__(self) -> str:
+        """Return `PATH = VALUE: MESSAGE; allowed: A, B`."""
+        value = "" if self.value is None else f" = {self.value}"
+        allowed = f"; allowed: {', '.join(map(word, self.allowed))}" if self.allowed else ""
+        return f"{self.path}{value}: {self.message}{allowed}"
+
+
+class DeclarationError(CodedError):
+    """Hold every mistake of a declaration; its text is the one message that lists them."""
+
+    code = DECLARATION
+
+    def __init__(self, source: str, mistakes: Iterable[Mistake]) -> None:
+        """Take what the declaration is called (its file), and the mistakes in the order in which they are listed."""
+        self.source = source
+        self.mistakes = tuple(mistakes)
+        count = len(self.mistakes)
+        head = f"{source}: refused, {count} mistake{'' if count == 1 else 's'}:"
+        super().__init__("\n".join([head, *(f"  {mistake}" for mistake in self.mistakes)]))
+
+
+def word(name: str) -> str:
+    """Return a name as it is where it is one word of printable ASCII, else quoted."""
+    return name if name.isascii() and name.isprintable() and 0 < len(name) <= _LONGEST else shown(name)
+
+
+def shown(value: object) -> str:
+    """Return a value as one short line of printable ASCII."""
+    text = ascii(value)
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
+
 
 # What JSON can hold, with keys that are strings.
 Value = None | bool | int | float | str | list["Value"] | dict[str, "Value"]

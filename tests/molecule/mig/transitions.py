@@ -9,7 +9,7 @@ from pyinfra.operations import server
 from gpunode.facts.system import PciGpus
 from gpunode.operations import mig
 from gpunode.settings import settings_from
-from gpunode.settings.host_data import data_of
+from gpunode.settings.hosts import data_of
 
 asked = settings_from(data_of(host).data).mig
 for name in host.loop(host.data.get("x_transitions")):

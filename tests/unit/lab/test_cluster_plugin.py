@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpunode.kubernetes.device_plugin.promise import promised, promised_memory
-from gpunode.kubernetes.nodes.configuration import configuration
+from gpunode.kubernetes.nodes.labels import configuration
 from gpunode.lab.cluster.devices import Gpu
 from gpunode.lab.cluster.plugin import (
     Config,

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from gpunode.kubernetes.device_plugin.decide_labels import expected_labels
-from gpunode.kubernetes.nodes.configuration import configuration
+from gpunode.kubernetes.nodes.labels import configuration
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.cluster import devices, plugin
 from gpunode.lab.cluster.devices import Described, Gpu
