@@ -1,4 +1,8 @@
-"""What ends a command without a result: Ctrl-C, a lost terminal, a termination, wrong usage, a crash."""
+"""What ends a command without a result: Ctrl-C, a lost terminal, a termination, wrong usage, a crash.
+
+The JSON document is printed within the command line, where click knows how the command prints; the text, and the exit
+status, come from whatever has called it.
+"""
 
 from __future__ import annotations
 

@@ -25,10 +25,10 @@ from gpunode.cli import agent
 from gpunode.cli.rollout import say_head
 from gpunode.fleet import bundles
 from gpunode.fleet.call import Call
-from gpunode.fleet.engine import readings, remote
+from gpunode.fleet.engine import readings
 from gpunode.fleet.engine.parts import Scheduler
+from gpunode.fleet.engine.readings import Outcome as WorkerOutcome
 from gpunode.fleet.engine.readings import cluster_report
-from gpunode.fleet.engine.remote import Outcome as WorkerOutcome
 from gpunode.fleet.page import views
 from gpunode.fleet.page.view import counts, map_rows
 from gpunode.fleet.reports.document import document
@@ -46,9 +46,8 @@ from gpunode.fleet.rollout.journal import Journal
 from gpunode.fleet.rollout.opening import Asked, Request, begun
 from gpunode.fleet.run.progress import Progress
 from gpunode.history.asking import Kind, Question, answers, asking, changes, known
-from gpunode.history.document import of_changes, of_findings
+from gpunode.history.output import changes_text, findings_text, of_changes, of_findings
 from gpunode.history.place import Place
-from gpunode.history.text import changes_text, findings_text
 from gpunode.history.told import told
 from gpunode.history.writing import record
 from gpunode.kubernetes.device_plugin.pod_security import NAMESPACE
@@ -205,7 +204,7 @@ def test_a_reading_whose_worker_was_lost_ends_nothing_of_the_cluster(
 ) -> None:
     place = _recorded(lacking, tmp_path, [()])
     lost = WorkerOutcome(NODES, "worker", None, None, "the worker was lost", True)
-    monkeypatch.setattr(remote, "outcomes", lambda *_, **__: iter([lost]))
+    monkeypatch.setattr(readings, "outcomes", lambda *_, **__: iter([lost]))
     reports = readings.reports(Scheduler("127.0.0.1", 8786), lacking.inventory, lambda hosts, done: None, 120)
     record(place, told(_document(reports, 1), "drift"), "fleet.py")
     of_cluster = [change for change in _changes(place) if change[1] == CLUSTER]

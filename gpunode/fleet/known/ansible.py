@@ -1,4 +1,8 @@
-"""Hosts and groups of Ansible's, out of what `ansible-inventory --list` prints (with --export, too)."""
+"""Hosts and groups of Ansible's, out of what `ansible-inventory --list` prints (with --export, too).
+
+The document is what any of Ansible's dynamic inventories prints: group -> {hosts, children, vars} or a list of hosts,
+and _meta.hostvars: host -> variables.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +42,10 @@ class Ssh:
 
 
 def read(text: str, before: Ssh, tell: Callable[[str], None]) -> Ssh:
-    """Return what the options of a text add to those before; tell of each that cannot be carried over."""
+    """Return what the options of a text, of ssh's command line, add to those before.
+
+    Report each that cannot be carried over, by its name alone: its value may hold a password (a ProxyCommand, SetEnv).
+    """
     try:
         words = shlex.split(text)
     except ValueError as error:
