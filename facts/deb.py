@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from gpunode.base.probe import Probe, Shared, Text, shell_text
 from gpunode.facts.base import NodeFact, probe_command
-from gpunode.packages.apt_archive import AptArchive as Reading
-from gpunode.packages.apt_archive import parse_apt_archive
+from gpunode.packages.deb import AptArchive as Reading
 from gpunode.packages.deb import AptRepository as AptRepositoryReading
-from gpunode.packages.deb import parse_apt_repository, parse_deb_packages
+from gpunode.packages.deb import parse_apt_archive, parse_apt_repository, parse_deb_packages
 from gpunode.packages.installed_packages import InstalledPackages
 from gpunode.packages.trust import PRIMARY_KEYS
 

@@ -13,8 +13,8 @@ from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.files import write_command
 from gpunode.operations.own_files import keeps
 from gpunode.operations.script import script_command
-from gpunode.packages.apt_archive import AptArchive as Reading
-from gpunode.packages.apt_archive import ArchiveError, more_components
+from gpunode.packages.deb import AptArchive as Reading
+from gpunode.packages.deb import ArchiveError, more_components
 
 _REMOVE = 'rm -f "$path"'
 

@@ -26,7 +26,7 @@ from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.families import FAMILIES, DriverChange
 from gpunode.operations.keeping import noted_command
 from gpunode.operations.transaction import refuse_failed, settled, transaction_command
-from gpunode.packages.apt_archive import ArchiveError, whole_archive
+from gpunode.packages.deb import ArchiveError, whole_archive
 from gpunode.packages.driver_packages.choice import NotInstallable, Offers, chosen, come_along, module_behind
 from gpunode.packages.driver_packages.installed import taken_away
 from gpunode.packages.driver_packages.names import belongs

@@ -8,8 +8,8 @@ import pytest
 
 from gpunode.facts.deb import SOURCE, AptArchive
 from gpunode.operations import apt_archive
-from gpunode.packages.apt_archive import AptArchive as Reading
-from gpunode.packages.apt_archive import Target
+from gpunode.packages.deb import AptArchive as Reading
+from gpunode.packages.deb import Target
 from tests.support.simulated_host import Host, commands
 
 pytestmark = pytest.mark.pure

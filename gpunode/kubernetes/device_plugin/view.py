@@ -10,7 +10,7 @@ from typing import Any
 
 from gpunode.base.folding import in_one_line
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.gpushare.objects import APP, NAMESPACE
+from gpunode.kubernetes.gpushare.decide import APP, NAMESPACE
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl
 from gpunode.kubernetes.nodes.cordon import told
 from gpunode.kubernetes.objects.own_objects import is_ready, way_of
