@@ -20,7 +20,7 @@ from gpunode.base.tables.sources import DriverSource
 from gpunode.components.driver.coming import lost_files
 from gpunode.facts.driver import Driver
 from gpunode.facts.transaction import TransactionJournal
-from gpunode.operations import apt_archive
+from gpunode.operations import apt
 from gpunode.operations.driver_transaction import DRIVER, driver_transaction, driver_variables, emptied_for_driver
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.families import FAMILIES, DriverChange
@@ -184,7 +184,7 @@ def _archive(source: DriverSource) -> str:
     if source.origin is None:
         return ""
     try:
-        return whole_archive(apt_archive.reading(), source.origin, source.components)
+        return whole_archive(apt.reading(), source.origin, source.components)
     except ArchiveError as error:
         raise OperationRefused(f"the archive of {source.origin}: {error}; nothing was changed") from error
 

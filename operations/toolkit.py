@@ -24,7 +24,7 @@ from gpunode.components.toolkit.specification import CDI_MARK, Specification, de
 from gpunode.components.toolkit.state import ContainerToolkit as State
 from gpunode.facts.toolkit import ContainerToolkit
 from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES as PREFERENCES
-from gpunode.operations.apt_shell import HOLD
+from gpunode.operations.apt import HOLD
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, change_now, node_operation, require
 from gpunode.operations.families.dnf5 import lock_commands

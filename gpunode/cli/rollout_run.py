@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpunode.base.findings import ExitCode
-from gpunode.base.folding import fold
-from gpunode.base.host_names import folded, folded_in_a_line
+from gpunode.base.folding import fold, folded, folded_in_a_line
 from gpunode.base.messages import with_code
 from gpunode.base.terminal import say
 from gpunode.cli.engine import inspected

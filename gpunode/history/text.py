@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from gpunode.base.findings import CLUSTER, FindingClass, cluster_title
-from gpunode.base.folding import UNBOUND, fold
-from gpunode.base.host_names import folded_in_a_line
+from gpunode.base.folding import UNBOUND, fold, folded_in_a_line
 from gpunode.base.messages import with_code
 from gpunode.base.terminal import printable
 from gpunode.history.asking import Answer, Change, Kind, Known
