@@ -31,9 +31,7 @@ from gpunode.fleet.inventory import validate_state
 from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster, desired_cluster
 from gpunode.kubernetes.drain.commands import Drain as DrainSettings
 from gpunode.kubernetes.drain.commands import drain_of
-from gpunode.kubernetes.foreign_cordon import FOREIGN_CORDON, left_alone
-from gpunode.kubernetes.foreign_cordon import asks as asks_for_cordon
-from gpunode.kubernetes.mig_label import asks, by_label
+from gpunode.kubernetes.mig_label import FOREIGN_CORDON, asks, asks_for_cordon, by_label, left_alone
 from gpunode.node import Node
 from gpunode.node.components import desired_files
 from gpunode.node.machine import Machine

@@ -9,6 +9,7 @@ from gpunode.components.runfile import build_packages, driver_runfile
 from gpunode.deploys.component import component, distribution, drain, needed, node, own_file, run_alone, settings
 from gpunode.deploys.drain import uncordon
 from gpunode.deploys.repositories import distrust, trust
+from gpunode.facts.packages import SOURCE as ARCHIVE_SOURCE
 from gpunode.node.own_files.driver import (
     BLACKLIST,
     DRACUT,
@@ -22,7 +23,7 @@ from gpunode.node.own_files.driver import (
 )
 from gpunode.node.own_files.repositories import forgets_cuda
 from gpunode.operations import (
-    apt_archive,
+    apt,
     driver_packages,
     driver_removal,
     files,
@@ -119,9 +120,7 @@ def _packages(desired: Desired, source: DriverSource) -> None:
     if archive := _archive():
         origin, components = archive
         whose = "that hold the driver" if source.origin else "that the driver's packages need"
-        apt_archive.components(
-            name=f"Read the components of {origin}'s archive {whose}", origin=origin, desired=components
-        )
+        apt.components(name=f"Read the components of {origin}'s archive {whose}", origin=origin, desired=components)
     if source.origin is None:
         trust("cuda")
     driver_packages.installed(
@@ -150,7 +149,7 @@ def _packages(desired: Desired, source: DriverSource) -> None:
 def _forget_others(source: DriverSource | None) -> None:
     """Drop the repositories of other sources; not before the change: the way back may need what they still have."""
     if source is None or _archive() is None:
-        needed(False, files.absent, name="Remove the entry of the distribution's archive", path=apt_archive.SOURCE)
+        needed(False, files.absent, name="Remove the entry of the distribution's archive", path=ARCHIVE_SOURCE)
     if forgets_cuda(resolve_for_os(settings(), node().operating_system), node()):
         distrust("cuda")
 

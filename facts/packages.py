@@ -9,7 +9,7 @@ from gpunode.components.dcgm.state import GLOB as DCGM_GLOB
 from gpunode.components.runtime import RUNTIMES
 from gpunode.facts.base import NodeFact, probe_command
 from gpunode.facts.families import by_manager, dnf, dnf5, pacman, zypper
-from gpunode.packages import apt_archive, deb, installed_packages, trust
+from gpunode.packages import deb, installed_packages, trust
 from gpunode.packages.driver_packages.names import GLOBS, KERNEL_GLOBS
 from gpunode.packages.installed_packages import InstalledPackages
 from gpunode.packages.trust import PRIMARY_KEYS
@@ -70,11 +70,11 @@ class OutdatedServices(NodeFact[installed_packages.OutdatedServices]):
 SOURCE = "/etc/apt/sources.list.d/gpunode-distribution.sources"
 
 
-class AptArchive(NodeFact[apt_archive.AptArchive]):
+class AptArchive(NodeFact[deb.AptArchive]):
     """Read what apt reads, by apt's own account, and the text of each file that names it."""
 
     probe = shell_text("packages/apt_archive", SOURCE=SOURCE)
-    parse = staticmethod(apt_archive.parse_apt_archive)
+    parse = staticmethod(deb.parse_apt_archive)
 
 
 # Succeeds where dpkg was not interrupted.

@@ -20,7 +20,7 @@ from gpunode.base.run_context import Slot
 from gpunode.fleet.run.events import stops
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_labels import DesiredLabels
-from gpunode.kubernetes.foreign_cordon import asks, left_alone
+from gpunode.kubernetes.mig_label import asks_for_cordon, left_alone
 from gpunode.kubernetes.nodes.labels import MIG_CONFIG, MIG_STATE, SELECTING, given_up, labels_of_failed
 from gpunode.operations.control_plane import cluster_for, cluster_nodes
 from gpunode.operations.phase import is_executing
@@ -154,6 +154,6 @@ def relabelled(everyone: Mapping[str, Settings]) -> frozenset[str]:
 
 def _is_left_alone(each: Host, everyone: Mapping[str, Settings]) -> bool:
     settings = everyone[each.name]
-    if not asks(settings):
+    if not asks_for_cordon(settings):
         return False
     return left_alone(each.name, settings, cluster_nodes(settings.kubernetes, settings.proxy)) is not None

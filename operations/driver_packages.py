@@ -20,13 +20,13 @@ from gpunode.base.tables.sources import DriverSource
 from gpunode.components.driver.coming import lost_files
 from gpunode.facts.driver import Driver
 from gpunode.facts.transaction import TransactionJournal
-from gpunode.operations import apt_archive
+from gpunode.operations import apt
 from gpunode.operations.driver_transaction import DRIVER, driver_transaction, driver_variables, emptied_for_driver
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.families import FAMILIES, DriverChange
 from gpunode.operations.keeping import noted_command
 from gpunode.operations.transaction import refuse_failed, settled, transaction_command
-from gpunode.packages.apt_archive import ArchiveError, whole_archive
+from gpunode.packages.deb import ArchiveError, whole_archive
 from gpunode.packages.driver_packages.choice import NotInstallable, Offers, chosen, come_along, module_behind
 from gpunode.packages.driver_packages.installed import taken_away
 from gpunode.packages.driver_packages.names import belongs
@@ -184,7 +184,7 @@ def _archive(source: DriverSource) -> str:
     if source.origin is None:
         return ""
     try:
-        return whole_archive(apt_archive.reading(), source.origin, source.components)
+        return whole_archive(apt.reading(), source.origin, source.components)
     except ArchiveError as error:
         raise OperationRefused(f"the archive of {source.origin}: {error}; nothing was changed") from error
 

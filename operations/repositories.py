@@ -15,7 +15,7 @@ from gpunode.facts.families.dnf import DnfRepository
 from gpunode.facts.families.zypper import ZypperRepository
 from gpunode.facts.file import File
 from gpunode.facts.packages import AptRepository as AptRepositoryFact
-from gpunode.operations.apt_shell import APT_GET, NOT_OLDER, READ_LISTS
+from gpunode.operations.apt import APT_GET, NOT_OLDER, READ_LISTS
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.families.zypper import READ, ZYPP
 from gpunode.operations.own_files import keeps

@@ -12,8 +12,7 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.shell_file import script_file
 from gpunode.components.mig.state import Mig
 from gpunode.components.slurm.decide import Desired, decide
-from gpunode.components.slurm.devices import Untold, texts
-from gpunode.components.slurm.state import FOLDER, Slurm
+from gpunode.components.slurm.state import FOLDER, Slurm, Untold, texts
 from gpunode.facts.cluster import Slurm as SlurmFact
 from gpunode.facts.gpu import Mig as MigFact
 from gpunode.operations.failure import OperationRefused, node_operation, require

@@ -15,7 +15,7 @@ from gpunode.kubernetes.device_plugin import vector_add
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.vector_add import Proof
 from gpunode.kubernetes.device_plugin.view import Pod, View
-from gpunode.kubernetes.gpushare.objects import APP
+from gpunode.kubernetes.gpushare.decide import APP
 from gpunode.kubernetes.objects.runtime_class import NAME
 from gpunode.operations.failure import OperationRefused
 from gpunode.settings import Settings

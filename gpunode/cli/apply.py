@@ -13,7 +13,7 @@ import click
 
 from gpunode.base.errors import INTERRUPTED, CodedError
 from gpunode.base.findings import CLUSTER, ExitCode, NodeReport
-from gpunode.base.host_names import folded
+from gpunode.base.folding import folded
 from gpunode.base.terminal import say, say_coloured
 from gpunode.cli.engine import engine_option
 from gpunode.cli.errors import NOT_READ, NOTHING_TO_CHANGE, complain, end, end_by, told

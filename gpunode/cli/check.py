@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpunode.base.findings import ExitCode
-from gpunode.base.folding import UNBOUND, fold
-from gpunode.base.host_names import folded_in_a_line
+from gpunode.base.folding import UNBOUND, fold, folded_in_a_line
 from gpunode.base.importing import uncollected
 from gpunode.base.terminal import say
 from gpunode.cli.errors import complain, end_by, refuse_limit, say_cautions

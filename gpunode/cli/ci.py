@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from gpunode.base.findings import ExitCode, Finding, FindingClass, NodeReport, cluster_of, verdict
-from gpunode.base.host_names import folded
+from gpunode.base.folding import folded
 from gpunode.base.messages import with_code
 from gpunode.base.terminal import say
 from gpunode.cli.drift import print_reports

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from gpunode.base.findings import ExitCode
-from gpunode.base.host_names import folded_in_a_line
+from gpunode.base.folding import folded_in_a_line
 from gpunode.base.importing import uncollected
 from gpunode.cli.errors import NO_FACTS, complain, told
 from gpunode.cli.output import error_columns, output_option, say_document

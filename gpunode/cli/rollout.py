@@ -13,8 +13,7 @@ import click
 from click.core import ParameterSource
 
 from gpunode.base.findings import ExitCode
-from gpunode.base.folding import fold
-from gpunode.base.host_names import folded, folded_in_a_line
+from gpunode.base.folding import fold, folded, folded_in_a_line
 from gpunode.base.messages import with_code
 from gpunode.base.terminal import say
 from gpunode.cli.engine import engine_option, inspected

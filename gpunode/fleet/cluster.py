@@ -19,9 +19,8 @@ from gpunode.fleet.inventory import load_inventory
 from gpunode.fleet.nodes import Answer, connected
 from gpunode.kubernetes.device_plugin.cluster import Cluster, nodes_or_unknown
 from gpunode.kubernetes.drain.commands import Drain, drain_of
-from gpunode.kubernetes.foreign_cordon import left_alone
 from gpunode.kubernetes.helm.session import Run
-from gpunode.kubernetes.mig_label import by_label
+from gpunode.kubernetes.mig_label import by_label, left_alone
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.cordon import Cordon, judged, parse_cordons, unknown
 from gpunode.kubernetes.run_on import here, over_ssh

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 from gpunode.base.document import head
 from gpunode.base.findings import CLUSTER, ExitCode, FindingClass, cluster_title
-from gpunode.base.folding import UNBOUND, fold
-from gpunode.base.host_names import folded_in_a_line
+from gpunode.base.folding import UNBOUND, fold, folded_in_a_line
 from gpunode.base.messages import Scope, with_code
 from gpunode.base.terminal import printable
 from gpunode.history.asking import Answer, Change, Kind, Known

@@ -18,8 +18,8 @@ from gpunode.kubernetes.nodes.cordon import told
 from gpunode.kubernetes.nodes.labels import EXPORTER_LABEL
 from gpunode.kubernetes.objects.runtime_class import NAME
 from gpunode.settings import Settings
+from gpunode.settings.chart import merged
 from gpunode.settings.cluster import needs_runtime_class
-from gpunode.settings.cluster.chart_values import merged
 from gpunode.settings.kubernetes import KubernetesSettings
 
 # Images of NVIDIA's, by the last part of their names: an exporter, and a host engine for all of a node's pods.

@@ -15,7 +15,7 @@ from gpunode.kubernetes.nodes.component import cluster_finding
 from gpunode.kubernetes.nodes.cordon import told
 from gpunode.kubernetes.nodes.labels import MIG_CONFIG, MIG_STATE
 from gpunode.settings import Settings
-from gpunode.settings.cluster.chart_values import merged
+from gpunode.settings.chart import merged
 from gpunode.settings.device_plugin import METHOD
 
 # Of the manager's pods, and of the nodes that they go to: those whose GPUs the operator knows to have MIG.

@@ -5,8 +5,7 @@ from gpunode.settings.driver import CudaSettings, DriverSettings
 from gpunode.settings.hosts import check_hosts
 from gpunode.settings.model import OWN_DATA_PREFIX, Settings, component_models, settings_from
 from gpunode.settings.problems import Problem, SettingsError
-from gpunode.settings.runtimes import DockerSettings
-from gpunode.settings.toolkit import ToolkitSettings
+from gpunode.settings.runtimes import DockerSettings, ToolkitSettings
 
 __all__ = [
     "OWN_DATA_PREFIX",

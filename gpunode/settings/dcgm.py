@@ -12,8 +12,15 @@ from pydantic import AfterValidator, Field
 from gpunode.base import versions
 from gpunode.base.tables.reading import Row, table
 from gpunode.base.versions import at_least
-from gpunode.settings.chart import ChartName, ChartVersion, ReleaseName, ReleaseSettings, Repository
-from gpunode.settings.cluster.chart_values import found_in, said_by_settings
+from gpunode.settings.chart import (
+    ChartName,
+    ChartVersion,
+    ReleaseName,
+    ReleaseSettings,
+    Repository,
+    found_in,
+    said_by_settings,
+)
 from gpunode.settings.component import Component, DnsLabel, UpstreamVersion, plain
 from gpunode.settings.driver import root_elsewhere
 

@@ -17,8 +17,10 @@ from gpunode.settings.chart import (
     ReleaseSettings,
     Repository,
     TaggedVersion,
+    found_in,
+    said_by_settings,
+    wrong_values,
 )
-from gpunode.settings.cluster.chart_values import found_in, said_by_settings, wrong_values
 from gpunode.settings.component import AbsolutePath, Component, DnsLabel, Sha256, matching
 from gpunode.settings.driver import root_elsewhere
 

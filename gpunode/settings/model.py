@@ -33,10 +33,9 @@ from gpunode.settings.problems import (
 )
 from gpunode.settings.rdma import RdmaSharedDevicePluginSettings
 from gpunode.settings.repositories import ProxySettings, RepositoriesSettings
-from gpunode.settings.runtimes import ContainerdSettings, CrioSettings, DockerSettings, PodmanSettings
+from gpunode.settings.runtimes import ContainerdSettings, CrioSettings, DockerSettings, PodmanSettings, ToolkitSettings
 from gpunode.settings.sharing import MpsSettings, SharingSettings
 from gpunode.settings.slurm import SlurmSettings
-from gpunode.settings.toolkit import ToolkitSettings
 
 ImageName = Annotated[
     str,

@@ -15,9 +15,8 @@ from typing import Any
 import yaml
 
 from gpunode.base.folding import in_one_line
-from gpunode.base.kubernetes_yaml import Loader
-from gpunode.settings.chart import plain_json
-from gpunode.settings.cluster.chart_values import found_in
+from gpunode.base.unique_keys import Loader
+from gpunode.settings.chart import found_in, plain_json
 
 _LARGEST = 1024 * 1024
 _DEEPEST = 64

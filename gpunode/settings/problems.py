@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any, Literal, get_args, get_origin
 
 from gpunode.base.errors import CodedError
-from gpunode.base.host_names import folded
+from gpunode.base.folding import folded
 from gpunode.base.messages import Code, Mistake, mistake, shown, with_code
 from gpunode.base.reading import Reading
 from gpunode.settings.component import Component, alternatives, annotation_at

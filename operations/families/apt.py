@@ -13,7 +13,7 @@ from gpunode.base.template import rendered
 from gpunode.facts.driver import DriverOffers, DriverSimulation
 from gpunode.facts.packages import DebPackages
 from gpunode.node.own_files.holds import PREFERENCES, UNATTENDED
-from gpunode.operations.apt_shell import APT_GET, FINISH, HOLD, MARK, READ_LISTS, REFRESH
+from gpunode.operations.apt import APT_GET, FINISH, HOLD, MARK, READ_LISTS, REFRESH
 from gpunode.operations.failure import require
 from gpunode.operations.families.family import DriverChange, Family
 from gpunode.operations.files import write_command

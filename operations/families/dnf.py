@@ -12,8 +12,7 @@ from gpunode.facts.base import NodeFact
 from gpunode.facts.families.dnf import DRIVER_PACKAGES, VERSIONS, DnfOffers, DnfSimulation
 from gpunode.facts.families.rpm import SKIPPING
 from gpunode.operations.failure import OperationRefused
-from gpunode.operations.families.family import DriverChange
-from gpunode.operations.families.rpm import OWNED, TRANSACTION, RpmFamily
+from gpunode.operations.families.family import OWNED, TRANSACTION, DriverChange, RpmFamily
 from gpunode.operations.files import replace_command
 from gpunode.operations.keeping import UNREAD, digest_of_text
 from gpunode.operations.script import script_command

@@ -10,8 +10,7 @@ from gpunode.base.shell_file import script_file
 from gpunode.facts.families.dnf5 import DRIVER_PACKAGES, VERSIONS, Dnf5Offers, Dnf5Simulation
 from gpunode.operations.failure import OperationRefused
 from gpunode.operations.families.dnf import Dnf
-from gpunode.operations.families.family import DriverChange
-from gpunode.operations.families.rpm import OWNED, TRANSACTION
+from gpunode.operations.families.family import OWNED, TRANSACTION, DriverChange
 from gpunode.operations.files import replace_command
 from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.script import script_command

@@ -1,4 +1,4 @@
-"""What a package manager must be able to do for the operations that change packages, and what all of them do alike."""
+"""What a package manager must be able to do for the operations that change packages; what all do, and all of rpm's."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pyinfra.api import StringCommand
 from gpunode.base.shell_file import script_file
 from gpunode.facts.base import NodeFact
 from gpunode.facts.driver import DriverPackages as DriverPackagesFact
+from gpunode.facts.families.rpm import RpmPackages
 from gpunode.operations.failure import require
 from gpunode.operations.script import script_command
 from gpunode.packages.driver_packages.choice import Offers
@@ -143,3 +144,30 @@ class Family(Protocol):
         """Return the command that installs packages again which own lost files; paths: shell patterns."""
         text = f'{self.REINSTALLING}refresh "$repository"\n{script_file("reinstall")}'
         return script_command(text, *paths, repository=repository)
+
+
+TRANSACTION = script_file("rpm", "rpm_driver")
+OWNED = script_file("rpm_owned")
+INSTALL = script_file("rpm", "refuse_removal", "rpm_install")
+
+
+class RpmFamily(Family):
+    """The base of the managers of rpm packages.
+
+    Shell text: `CALLS` has the functions that call the manager, `REFRESHING` has refresh, and `OFFERING` has offered.
+    """
+
+    saved = "rpms"
+    packages_fact = RpmPackages
+    CALLS: str
+    REFRESHING: str
+    OFFERING: str
+
+    def install(self, arguments: Sequence[str], repository: str, instead: str = "") -> StringCommand:
+        return script_command(
+            f'{self.CALLS}{self.REFRESHING}refresh "$repository"\n{self.OFFERING}{INSTALL}',
+            *(argument.replace("-rc.", "~rc.") for argument in arguments),
+            repository=repository,
+            instead=instead,
+            manager=self.program,
+        )

@@ -10,8 +10,7 @@ from pyinfra.api import StringCommand
 from gpunode.base.shell_file import script_file
 from gpunode.facts.families.zypper import DRIVER_PACKAGES, WAITS, ZypperOffers, ZypperSimulation
 from gpunode.operations.failure import OperationRefused
-from gpunode.operations.families.family import DriverChange
-from gpunode.operations.families.rpm import OWNED, TRANSACTION, RpmFamily
+from gpunode.operations.families.family import OWNED, TRANSACTION, DriverChange, RpmFamily
 from gpunode.operations.files import replace_command, write_command
 from gpunode.operations.keeping import UNREAD, digest_of_text
 from gpunode.operations.script import script_command
@@ -88,9 +87,6 @@ class _Zypper(RpmFamily):
                 yield write_command(path, desired)
             else:
                 yield replace_command(path, desired, read)
-
-    def install(self, arguments: Sequence[str], repository: str, instead: str = "") -> StringCommand:
-        return super().install(arguments, repository, instead)
 
 
 def _lines(names: Sequence[str] | set[str]) -> str:

@@ -19,14 +19,13 @@ from typing import Any
 import pytest
 import yaml
 
-from gpunode.kubernetes.helm.difference import Difference, differences, drifted
-from gpunode.kubernetes.helm.manifest import Identity, Object, live_objects, objects
+from gpunode.kubernetes.helm.manifest import Difference, Identity, Object, differences, drifted, live_objects, objects
 from gpunode.kubernetes.helm.release import AskedRelease
 from gpunode.kubernetes.helm.session import unknown_values
 from gpunode.kubernetes.nodes.labels import PRESENT
 from gpunode.lab.kubernetes_programs import WHEELS
 from gpunode.settings import SettingsError
-from gpunode.settings.cluster.chart_values import known, merged
+from gpunode.settings.chart import known, merged
 from gpunode.settings.model import Settings
 from tests.real.chart_choices import (
     OLDEST,

@@ -22,8 +22,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpunode.kubernetes.helm.difference import drifted
-from gpunode.kubernetes.helm.manifest import live_objects, objects
+from gpunode.kubernetes.helm.manifest import drifted, live_objects, objects
 from gpunode.lab.cluster.cluster import kubeconfig_of
 from gpunode.lab.kubernetes_programs import programs
 from tests.molecule.cluster.releases import NAME, KeptRelease, by

@@ -15,8 +15,7 @@ import pytest
 import yaml
 
 from gpunode.kubernetes.dcgm_exporter import exporter
-from gpunode.kubernetes.helm.difference import differences, drifted
-from gpunode.kubernetes.helm.manifest import live_objects, objects
+from gpunode.kubernetes.helm.manifest import differences, drifted, live_objects, objects
 from gpunode.kubernetes.nodes.labels import EXPORTER_LABEL
 from gpunode.lab.kubernetes_programs import WHEELS
 from gpunode.settings import SettingsError, check_hosts

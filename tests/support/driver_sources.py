@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpunode.base import tables
-from gpunode.packages.apt_archive import AptArchive, Target
+from gpunode.packages.deb import AptArchive, Target
 from tests.support.preflight import DEBIAN
 
 CUDA_SOURCE, DEBIAN_SOURCE, UBUNTU_SOURCE, *_ = tables.driver_sources()

@@ -11,8 +11,7 @@ import yaml
 
 from gpunode.kubernetes.helm.change import ActualRelease, DesiredRelease, change
 from gpunode.kubernetes.helm.commands import Commands, Helm, explained
-from gpunode.kubernetes.helm.difference import differences, drifted
-from gpunode.kubernetes.helm.manifest import Identity, Object, objects
+from gpunode.kubernetes.helm.manifest import Identity, Object, differences, drifted, objects
 from gpunode.kubernetes.helm.release import Release, Revision, Status, StoredRevision
 from gpunode.kubernetes.helm.session import unknown_values
 from gpunode.settings import settings_from

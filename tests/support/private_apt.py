@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from gpunode.operations.apt_shell import APT_GET, READ_LISTS, REFRESH
+from gpunode.operations.apt import APT_GET, READ_LISTS, REFRESH
 from gpunode.operations.families.apt import INSTALL
 from gpunode.operations.script import script
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gpunode.components.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu
-from gpunode.components.slurm.devices import texts
-from gpunode.components.slurm.state import GRES, Capability, Slurm, SlurmGpu, SlurmUnit
+from gpunode.components.slurm.state import GRES, Capability, Slurm, SlurmGpu, SlurmUnit, texts
 from gpunode.settings.slurm import SlurmSettings
 
 # As slurmd 22.05.8 and slurmctld of Debian print it.

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from gpunode.facts.packages import SOURCE, AptArchive
-from gpunode.operations import apt_archive
-from gpunode.packages.apt_archive import AptArchive as Reading
-from gpunode.packages.apt_archive import Target
+from gpunode.operations import apt
+from gpunode.packages.deb import AptArchive as Reading
+from gpunode.packages.deb import Target
 from tests.support.simulated_host import Host, commands
 
 pytestmark = pytest.mark.pure
@@ -29,5 +29,5 @@ def test_a_machine_that_never_read_its_lists_reads_them_first(host: Host) -> Non
         for origin in ("", "Debian")
     ]
     host.get_fact = lambda fact, **_: answers.pop(0)  # type: ignore[method-assign]
-    refresh, written = commands(apt_archive.components, host, origin="Debian", desired=("non-free",))
+    refresh, written = commands(apt.components, host, origin="Debian", desired=("non-free",))
     assert "refresh" in refresh and SOURCE in written

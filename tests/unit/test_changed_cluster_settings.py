@@ -18,8 +18,8 @@ from gpunode.kubernetes.device_plugin.methods import extender, to_json, wanted_o
 from gpunode.kubernetes.device_plugin.pod_security import namespaces
 from gpunode.kubernetes.gpu_operator import operator
 from gpunode.settings import Settings, component_models, settings_from
+from gpunode.settings.chart import merged
 from gpunode.settings.cluster import node_name
-from gpunode.settings.cluster.chart_values import merged
 from tests.support.changed_settings import CLUSTER, fields, others
 
 pytestmark = pytest.mark.pure

@@ -18,9 +18,8 @@ from gpunode.kubernetes.nodes.labels import (
     configuration,
 )
 from gpunode.node.preflight import refusals
-from gpunode.settings import SettingsError, check_hosts, settings_from
-from gpunode.settings.cluster import chart_values
-from gpunode.settings.cluster.chart_values import merged
+from gpunode.settings import SettingsError, chart, check_hosts, settings_from
+from gpunode.settings.chart import merged
 from gpunode.settings.sharing import SharingSettings
 from tests.support.cluster_settings import refused
 from tests.support.messages import unnamed
@@ -103,7 +102,7 @@ def test_configurations_have_one_name_where_they_are_one(one: dict[str, Any], ot
 
 
 def test_every_row_of_the_table_has_a_version_and_a_source() -> None:
-    for table in (chart_values.known().device_plugin, chart_values.of_kubernetes(), chart_values.known().helm):
+    for table in (chart.known().device_plugin, chart.of_kubernetes(), chart.known().helm):
         for name, needs in table.items():
             assert needs.source and needs.are_met_by("99.0") and not needs.are_met_by("0.1"), name
 

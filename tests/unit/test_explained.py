@@ -22,7 +22,7 @@ from pyinfra.connectors.util import CommandOutput, OutputLine
 from gpunode.base.explanations import ENDING, KEPT, UNDOING
 from gpunode.base.run_context import FAILURE_REASONS
 from gpunode.fleet import run_end
-from gpunode.operations.apt_shell import APT_GET, FINISH, MARK, READ_LISTS, REFRESH
+from gpunode.operations.apt import APT_GET, FINISH, MARK, READ_LISTS, REFRESH
 from gpunode.operations.failure import explained_command, fail, node_operation
 from gpunode.operations.keeping import KEEPING
 from gpunode.operations.script import command_with_input, encoded, script, script_command

@@ -21,7 +21,7 @@ from gpunode.fleet.cluster import cluster_nodes, with_cluster_nodes
 from gpunode.fleet.drift import contained_report
 from gpunode.fleet.nodes import Answer
 from gpunode.fleet.rollout.choice import left_out
-from gpunode.kubernetes.foreign_cordon import left_alone
+from gpunode.kubernetes.mig_label import left_alone
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.cordon import Note
 from gpunode.node import Node

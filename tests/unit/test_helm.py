@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.helm.change import ActualRelease, DesiredRelease, change, removal
-from gpunode.kubernetes.helm.difference import differences, drifted
-from gpunode.kubernetes.helm.manifest import Identity, Object, objects
+from gpunode.kubernetes.helm.manifest import Identity, Object, differences, drifted, objects
 from gpunode.kubernetes.helm.release import Release, StoredRevision, parse_history, parse_list
 from gpunode.settings import SettingsError
 from tests.support.helm import MANIFEST, NOW, OTHER, TIMEOUT, commands, different, release

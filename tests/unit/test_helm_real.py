@@ -12,8 +12,7 @@ import yaml
 
 from gpunode.kubernetes.device_plugin.desired_cluster import desired_cluster
 from gpunode.kubernetes.helm.commands import Command, Commands, helm_of, version_command
-from gpunode.kubernetes.helm.difference import differences
-from gpunode.kubernetes.helm.manifest import Identity, Object, objects
+from gpunode.kubernetes.helm.manifest import Identity, Object, differences, objects
 from gpunode.kubernetes.helm.release import Status, parse_history, parse_list
 from gpunode.lab.errors import LabError
 from gpunode.lab.kubernetes_programs import WHEELS, programs

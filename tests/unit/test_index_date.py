@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.operations.apt_shell import NOT_OLDER
+from gpunode.operations.apt import NOT_OLDER
 from gpunode.operations.script import script
 from tests.support.programs import programs, sh
 

@@ -90,7 +90,7 @@ def test_nvidia_s_packages_to_550_bring_contrib_of_debian_s_archive(
     monkeypatch.setattr(driver_deploy, "node", lambda: machine())
     monkeypatch.setattr(driver_deploy, "trust", trusted.append)
     monkeypatch.setattr(driver_deploy, "drain", lambda: None)
-    monkeypatch.setattr(driver_deploy, "apt_archive", archive)
+    monkeypatch.setattr(driver_deploy, "apt", archive)
     archive.SOURCE = AptArchiveFact.__module__  # type: ignore[attr-defined]
     for name in ("driver_packages", "files"):
         monkeypatch.setattr(driver_deploy, name, others)

@@ -27,8 +27,8 @@ from gpunode.node.own_files import toolkit as own_files_of_toolkit
 from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES as PINS
 from gpunode.operations import applied, files, repositories
 from gpunode.operations import verify as verdict
-from gpunode.operations.families.toolkit_hold import TOOLKIT_HOLDS
 from gpunode.operations.own_files import kept
+from gpunode.operations.toolkit import TOOLKIT_HOLDS
 from gpunode.settings import settings_from
 from gpunode.system import applied as record
 from gpunode.system.applied import PATH, Applied, OwnFile, PresentFile, parse_applied, record_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpunode.settings.cluster.chart_values import known
+from gpunode.settings.chart import known
 from tests.support.helm import unknown
 
 pytestmark = pytest.mark.pure

@@ -25,7 +25,7 @@ from gpunode.lab.world.docker import docker_packages as of_docker
 from gpunode.lab.world.toolkit import full_version, toolkit_row
 from gpunode.node.preflight.platform import system_refusals
 from gpunode.operations.families import dnf, zypper
-from gpunode.operations.families.rpm import INSTALL
+from gpunode.operations.families.family import INSTALL
 from gpunode.operations.script import script
 from gpunode.settings import settings_from
 from gpunode.system.operating_system import OperatingSystem

@@ -19,7 +19,7 @@ from gpunode.base.shell_file import script_file
 from gpunode.components.mig.boot import FUNCTIONS as MIG
 from gpunode.facts.families.pacman import LOCK
 from gpunode.facts.system import INITRAMFS
-from gpunode.operations.apt_shell import APT_GET, HOLD, NOT_OLDER, READ_LISTS
+from gpunode.operations.apt import APT_GET, HOLD, NOT_OLDER, READ_LISTS
 from gpunode.operations.driver_transaction import FETCH, INSTALLER, RUNFILE
 from gpunode.operations.families import FAMILIES
 from gpunode.operations.repositories import PINNED_KEY

@@ -12,8 +12,7 @@ from gpunode.base.decision import bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.reading import ParseError
 from gpunode.components.slurm.decide import Desired, decide
-from gpunode.components.slurm.devices import type_of
-from gpunode.components.slurm.state import GRES, Slurm, numbers, parse_slurm, ranges
+from gpunode.components.slurm.state import GRES, Slurm, numbers, parse_slurm, ranges, type_of
 from gpunode.settings.slurm import SlurmSettings
 from tests.support.slurm import BARE, NO_MIG, RIGHT, SHOWN, UP
 

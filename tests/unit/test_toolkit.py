@@ -25,7 +25,7 @@ from gpunode.operations import packages, toolkit
 from gpunode.packages.families.dnf import LOCKLIST
 from gpunode.packages.installed_packages import InstalledPackages
 from gpunode.settings import settings_from
-from gpunode.settings.toolkit import ToolkitSettings
+from gpunode.settings.runtimes import ToolkitSettings
 from tests.support.messages import unnamed
 from tests.support.simulated_host import Host, commands
 from tests.support.toolkit import LOADED, REFRESHED

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from gpunode import cli
 from gpunode.base.findings import Finding, FindingClass, NodeReport, NodeSummary
-from gpunode.base.folding import UNBOUND, fold, fold_lines
-from gpunode.base.host_names import folded, folded_in_a_line
+from gpunode.base.folding import UNBOUND, fold, fold_lines, folded, folded_in_a_line
 from gpunode.cli.errors import complain
 from gpunode.cli.mig import as_text
 from gpunode.components.mig.check import check, target

@@ -88,6 +88,7 @@ class Rdma(Reading):
 def parse_rdma(lines: list[str]) -> Rdma:
     """Parse what components/rdma/state.sh prints; raise ParseError."""
     devices: dict[str, RdmaDevice] = {}
+    netdevs = list(_rows(lines, "netdev", 3))
     for name, address, vendor, device, pci_class, driver, umad, uverbs in _rows(lines, "device", 8):
         if name in devices:
             raise ParseError(f"the RDMA device {name[:80]!r} is there twice")
@@ -101,7 +102,7 @@ def parse_rdma(lines: list[str]) -> Rdma:
             umad == "yes",
             uverbs == "yes",
             ports=tuple(sorted(_ports(lines, name), key=lambda port: port.number)),
-            netdevs=tuple(sorted(_netdevs(lines, name))),
+            netdevs=tuple(sorted((row[1], _LINK_TYPES.get(row[2], row[2])) for row in netdevs if row[0] == name)),
         )
     strays = {
         row[0] for key, width in (("port", 4), ("netdev", 3)) for row in _rows(lines, key, width)
@@ -136,12 +137,6 @@ def _ports(lines: list[str], device: str) -> Iterator[Port]:
                 raise ParseError(f"not the number of a port: {number[:80]!r}")
             # `4: ACTIVE`
             yield Port(int(number), state.partition(": ")[2] or state, layer)
-
-
-def _netdevs(lines: list[str], device: str) -> Iterator[tuple[str, str]]:
-    for name, interface, kind in _rows(lines, "netdev", 3):
-        if name == device:
-            yield interface, _LINK_TYPES.get(kind, kind)
 
 
 COMPONENT = "rdma_shared_device_plugin"

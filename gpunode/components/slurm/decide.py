@@ -23,8 +23,19 @@ from gpunode.base.decision import Decision, Step, bad, is_forbidden, target_dige
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.components.mig.state import Mig
-from gpunode.components.slurm.devices import OURS, Untold, devices, gres_of, node_name, texts
-from gpunode.components.slurm.state import FILES, FOLDER, GRES, NODES, Slurm
+from gpunode.components.slurm.state import (
+    FILES,
+    FOLDER,
+    GRES,
+    NODES,
+    OURS,
+    Slurm,
+    Untold,
+    devices,
+    gres_of,
+    node_name,
+    texts,
+)
 from gpunode.settings.slurm import SlurmSettings, known
 
 UNIT = "slurmd.service"

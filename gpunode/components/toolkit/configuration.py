@@ -16,7 +16,7 @@ from tomlkit.items import InlineTable
 from gpunode.base import tables, versions
 from gpunode.base.toml_edit import ConfigurationRefused, Table, edited, plain, put, table_in
 from gpunode.components.toolkit.state import ContainerToolkit
-from gpunode.settings.toolkit import ToolkitSettings
+from gpunode.settings.runtimes import ToolkitSettings
 
 PATH = "/etc/nvidia-container-runtime/config.toml"
 ENVVAR = ("accept-nvidia-visible-devices-envvar-when-unprivileged",)

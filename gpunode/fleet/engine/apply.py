@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gpunode.base.disruption import Disruption
 from gpunode.base.errors import CodedError
 from gpunode.base.findings import Finding, finding_from, nodes_of
-from gpunode.base.host_names import folded
+from gpunode.base.folding import folded
 from gpunode.base.messages import Scope, with_code
 from gpunode.fleet.engine import readings
 from gpunode.fleet.engine.parts import EngineError, Scheduler

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gpunode.base.findings import CLUSTER, Finding, FindingClass, NodeReport, finding_from, summary_from, worst
-from gpunode.base.host_names import folded
+from gpunode.base.folding import folded
 from gpunode.base.messages import Scope, command_error, with_code
 from gpunode.fleet.access import errors
 from gpunode.fleet.engine.parts import EngineError, Member, Scheduler, torn, torn_domain

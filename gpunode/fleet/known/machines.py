@@ -10,7 +10,7 @@ from keyword import iskeyword
 from typing import Any
 
 from gpunode.base.errors import CodedError
-from gpunode.base.host_names import folded
+from gpunode.base.folding import folded
 from gpunode.base.messages import command_error
 from gpunode.fleet.inventory import LimitError
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from gpunode.base.host_names import folded
+from gpunode.base.folding import folded
 from gpunode.fleet.known.machines import LOCAL, Known, KnownError, KnownHost, python_names
 
 _REACH, _SHALL = "# --- how to reach them", "# --- what they shall have"

@@ -20,7 +20,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from gpunode.base.host_names import folded_first
+from gpunode.base.folding import folded_first
 from gpunode.base.messages import Scope
 from gpunode.fleet.page import views
 from gpunode.fleet.page.view import (

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-from gpunode.base.host_names import folded_first
+from gpunode.base.folding import folded_first
 from gpunode.base.messages import Scope
 from gpunode.fleet.call import Call
 

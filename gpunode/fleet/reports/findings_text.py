@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from gpunode.base.findings import Finding, FindingClass, NodeReport, totals, worst
-from gpunode.base.folding import UNBOUND, fold
-from gpunode.base.host_names import folded_in_a_line
+from gpunode.base.folding import UNBOUND, fold, folded_in_a_line
 from gpunode.base.messages import Scope, with_code
 from gpunode.base.terminal import printable
 from gpunode.fleet.call import SOME_CALL, Call

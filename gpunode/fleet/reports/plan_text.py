@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from gpunode.base.findings import CLUSTER, Finding, FindingClass, cluster_title
-from gpunode.base.folding import UNBOUND, fold
-from gpunode.base.host_names import folded_in_a_line
+from gpunode.base.folding import UNBOUND, fold, folded_in_a_line
 from gpunode.base.messages import with_code
 from gpunode.base.terminal import printable
 from gpunode.fleet.call import SOME_CALL, Call

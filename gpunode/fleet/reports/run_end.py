@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gpunode.base.comparison import RUN_AGAIN
 from gpunode.base.explanations import OWN_CAUSE, OWN_REMEDY
 from gpunode.base.findings import PENDING, ExitCode, Finding, FindingClass, NodeReport, finding_from, verdict, worst
-from gpunode.base.folding import UNBOUND, fold, shortened
-from gpunode.base.host_names import folded_in_a_line
+from gpunode.base.folding import UNBOUND, fold, folded_in_a_line, shortened
 from gpunode.base.messages import REMEDY, Scope, command_error, declared, parted
 from gpunode.base.verdicts import Refusal
 from gpunode.fleet.access import errors

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gpunode.base.errors import in_words
 from gpunode.base.findings import FindingClass, NodeReport
-from gpunode.base.host_names import folded
+from gpunode.base.folding import folded
 from gpunode.base.messages import with_code
 from gpunode.fleet.rollout.choice import NOT_ALL_KNOWN, ClusterView, RunResult, cluster_outcome, outcomes
 from gpunode.fleet.rollout.entries import Ended, Outcome, WaveBegun, WaveEnded, now

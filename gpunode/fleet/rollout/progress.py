@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from gpunode.base.errors import CodedError
 from gpunode.base.findings import FindingClass, NodeReport
-from gpunode.base.host_names import folded
+from gpunode.base.folding import folded
 from gpunode.base.messages import command_error
 from gpunode.components.imex.decide import FILE
 from gpunode.fleet.rollout.entries import Begun, Ended, LeftOut, Outcome, Resumed, WaveBegun, WaveEnded, WaveKind

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gpunode.base.host_names import folded
+from gpunode.base.folding import folded
 from gpunode.base.terminal import printable
 
 

@@ -11,8 +11,8 @@ from gpunode.kubernetes.helm.release import AskedRelease
 from gpunode.kubernetes.nodes.labels import DEFAULT, configuration, wanted_labels
 from gpunode.kubernetes.objects.runtime_class import NAME, runtime_class
 from gpunode.settings import Settings
+from gpunode.settings.chart import merged
 from gpunode.settings.cluster import BY_CHART, needs_runtime_class, node_name
-from gpunode.settings.cluster.chart_values import merged
 from gpunode.settings.device_plugin import METHOD, DevicePluginSettings, GpuOperatorSettings
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.sharing import SharingSettings
@@ -44,18 +44,15 @@ def node_by_node(values: Mapping[str, Any]) -> dict[str, Any]:
     found = merged(values, {STRATEGY: {"type": ON_DELETE}})
     if (found.get("config") or {}).get("map") is None or _CHECKSUM in (found.get("podAnnotations") or {}):
         return found
-    return merged(found, {"podAnnotations": {_CHECKSUM: _form()}})
+    texts = (configuration(SharingSettings.model_validate(each)).text for each in _SAMPLES)
+    form = hashlib.sha256("\n".join(texts).encode()).hexdigest()
+    return merged(found, {"podAnnotations": {_CHECKSUM: form}})
 
 
 def is_node_by_node(values: Mapping[str, Any]) -> bool:
     """Say whether a change of the release leaves its pods as they are, by these values."""
     found = values.get(STRATEGY)
     return isinstance(found, Mapping) and found.get("type") == ON_DELETE
-
-
-def _form() -> str:
-    texts = (configuration(SharingSettings.model_validate(each)).text for each in _SAMPLES)
-    return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
 # The chart that a release must be of to be taken away.

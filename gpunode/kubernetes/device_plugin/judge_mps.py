@@ -89,7 +89,10 @@ def judge_mps(settings: Settings, actual: PluginMps, gpus: Gpus) -> Iterator[Fin
         yield _there(desired, found, actual.program)
     if found is not None and found.answers:
         yield from _limits(settings, found, gpus)
-        yield from _modes(gpus)
+        for gpu in gpus.gpus:
+            yield COMPUTE_MODE.compared(gpu.compute_mode, _MODE, gpu.compute_mode == _MODE, of=str(gpu.index))
+            if gpu.mig_mode.current == _ENABLED:
+                yield _person_s(MIG_MODE.compared(_ENABLED, "Disabled", False, of=str(gpu.index)))
         yield from _clients(found, actual)
         yield from _in_the_way(found, actual)
 
@@ -168,13 +171,6 @@ def _limit(resource: str, index: int, limit: str, total: int, replicas: int) -> 
         of=f"{resource}, pinned memory limit of GPU {index}",
         cause=_MEMORY.format(replicas=replicas, each=total // replicas, total=total),
     )
-
-
-def _modes(gpus: Gpus) -> Iterator[Finding]:
-    for gpu in gpus.gpus:
-        yield COMPUTE_MODE.compared(gpu.compute_mode, _MODE, gpu.compute_mode == _MODE, of=str(gpu.index))
-        if gpu.mig_mode.current == _ENABLED:
-            yield _person_s(MIG_MODE.compared(_ENABLED, "Disabled", False, of=str(gpu.index)))
 
 
 def _clients(found: PluginDaemon, actual: PluginMps) -> Iterator[Finding]:

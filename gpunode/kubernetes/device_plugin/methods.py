@@ -12,7 +12,7 @@ from typing import Any
 from gpunode.kubernetes.dcgm_exporter import nodes_with_exporter
 from gpunode.kubernetes.device_plugin.desired_cluster import DesiredCluster, hosts_by, nodes_of
 from gpunode.kubernetes.gpushare.configuration import Extender
-from gpunode.kubernetes.gpushare.objects import gpushare_objects
+from gpunode.kubernetes.gpushare.decide import gpushare_objects
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT, SERVED_BY, configuration, owned, wanted_labels
 from gpunode.kubernetes.objects.own_objects import SELECTED_BY, marked

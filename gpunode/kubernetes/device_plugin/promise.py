@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.base.kubernetes_yaml import quantity
 from gpunode.base.reading import Unknown
+from gpunode.base.unique_keys import quantity
 from gpunode.components.mig.device_filter import Match
 from gpunode.components.mig.state import Mig
 from gpunode.components.mig.target import StateNotKnown, TargetError, chosen, targets

@@ -38,7 +38,7 @@ from gpunode.kubernetes.device_plugin.methods import daemon_set_name
 from gpunode.kubernetes.device_plugin.promise import GPU_MEMORY, gpus_of
 from gpunode.kubernetes.device_plugin.view import FEATURE_DISCOVERY, MPS_DAEMON, View
 from gpunode.kubernetes.gpu_operator import judge_mig_manager
-from gpunode.kubernetes.gpushare.objects import EXTENDER, NAMESPACE, PLUGIN
+from gpunode.kubernetes.gpushare.decide import EXTENDER, NAMESPACE, PLUGIN
 from gpunode.kubernetes.helm.change import RELEASE
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode
 from gpunode.kubernetes.nodes.component import ANNOTATION, RUN_CLUSTER, cluster_finding

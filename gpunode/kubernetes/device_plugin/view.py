@@ -10,7 +10,7 @@ from typing import Any
 
 from gpunode.base.folding import in_one_line
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.gpushare.objects import APP, NAMESPACE
+from gpunode.kubernetes.gpushare.decide import APP, NAMESPACE
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl
 from gpunode.kubernetes.nodes.cordon import told
 from gpunode.kubernetes.objects.own_objects import is_ready, way_of
@@ -190,7 +190,9 @@ def parse_objects(*texts: str) -> tuple[tuple[DaemonSet, ...], tuple[Pod, ...], 
         items = [each for text in texts for each in json.loads(text)["items"]]
         sets = tuple(_daemon_set(each) for each in items if each["kind"] == "DaemonSet")
         pods = tuple(_pod(each) for each in items if each["kind"] == "Pod")
-        return sets, pods, tuple(_deployment(each) for each in items if each["kind"] == "Deployment")
+        chosen = (each for each in items if each["kind"] == "Deployment")
+        deployments = (Deployment(str(each["metadata"]["name"]), way_of(each), is_ready(each)) for each in chosen)
+        return sets, pods, tuple(deployments)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
         raise ParseError("kubectl's answer is no list of DaemonSets and pods") from None
 
@@ -209,10 +211,6 @@ def _daemon_set(item: Mapping[str, Any]) -> DaemonSet:
         observed=seen,
         is_current=seen and updated >= int(status.get("desiredNumberScheduled") or 0),
     )
-
-
-def _deployment(item: Mapping[str, Any]) -> Deployment:
-    return Deployment(str(item["metadata"]["name"]), way_of(item), is_ready(item))
 
 
 def _pod(item: Mapping[str, Any]) -> Pod:

@@ -236,16 +236,12 @@ def _to_list(lines: list[str], mapping: yaml.Node | None, key: str, item: list[s
     if not isinstance(mapping, yaml.MappingNode) or mapping.flow_style:
         raise SchedulerError(_OTHERWISE)
     # Below a value that takes one line: the name of the container, or the last word of the pod's own.
-    anchor = next((pair for pair in mapping.value if _takes_one_line(pair)), None)
+    scalars = (pair for pair in mapping.value if isinstance(pair[1], yaml.ScalarNode))
+    anchor = next((pair for pair in scalars if pair[0].start_mark.line == pair[1].end_mark.line), None)
     if anchor is None:
         raise SchedulerError(f"the manifest of kube-scheduler has no place for {key}; {BY_HAND}")
     indent = " " * mapping.value[0][0].start_mark.column
     return anchor[1].end_mark.line, [f"{indent}{key}:", *(f"{indent}{line}" for line in item)]
-
-
-def _takes_one_line(pair: tuple[yaml.Node, yaml.Node]) -> bool:
-    key, value = pair
-    return isinstance(value, yaml.ScalarNode) and key.start_mark.line == value.end_mark.line
 
 
 def _indent(lines: list[str], item: yaml.Node) -> str:

@@ -16,8 +16,7 @@ from gpunode.base.decision import Decision, Step
 from gpunode.base.disruption import Disruption
 from gpunode.base.folding import in_one_line
 from gpunode.base.messages import Scope
-from gpunode.kubernetes.helm.difference import Difference, Place, differences, drifted
-from gpunode.kubernetes.helm.manifest import Identity, Object, objects
+from gpunode.kubernetes.helm.manifest import Difference, Identity, Object, Place, differences, drifted, objects
 from gpunode.kubernetes.helm.release import Release, Revision, Status, StoredRevision
 from gpunode.kubernetes.nodes.component import cluster_finding
 

@@ -17,8 +17,8 @@ from gpunode.base.reading import ParseError
 from gpunode.base.versions import parsed
 from gpunode.kubernetes.helm.release import MARK
 from gpunode.kubernetes.nodes.cluster_nodes import kubectl
+from gpunode.settings import chart
 from gpunode.settings.chart import ReleaseSettings
-from gpunode.settings.cluster import chart_values
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.repositories import ProxySettings
 
@@ -102,7 +102,7 @@ def helm_of(program: str, printed: str) -> Helm:
     match = _PRINTED.fullmatch(printed.strip())
     if match is None:
         raise ParseError(f"no version of helm: {printed[:80]!r}")
-    version, needs = match["version"], chart_values.known().helm["program"]
+    version, needs = match["version"], chart.known().helm["program"]
     if int(match["major"]) not in MAJORS:
         known = " and ".join(map(str, MAJORS))
         raise HelmError(f"{program} is helm {version}; gpunode knows helm {known}: set kubernetes.helm to one of these")

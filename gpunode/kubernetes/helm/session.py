@@ -24,12 +24,10 @@ from gpunode.kubernetes.helm.change import (
     decide_absence,
 )
 from gpunode.kubernetes.helm.commands import Command, Commands, HelmError, explained, helm_of, version_command
-from gpunode.kubernetes.helm.difference import Place, differences
-from gpunode.kubernetes.helm.manifest import live_objects, objects
+from gpunode.kubernetes.helm.manifest import Place, differences, live_objects, objects
 from gpunode.kubernetes.helm.release import Revision, StoredRevision, parse_history, parse_list
 from gpunode.kubernetes.nodes.labels import with_entries_in_use
-from gpunode.settings.chart import ReleaseSettings
-from gpunode.settings.cluster.chart_values import known
+from gpunode.settings.chart import ReleaseSettings, known
 from gpunode.settings.kubernetes import KubernetesSettings
 from gpunode.settings.problems import nearest
 from gpunode.settings.repositories import ProxySettings
@@ -236,7 +234,9 @@ class Session:
         try:
             chart = yaml.safe_load(answer)
             name, version = str(chart["name"]), str(chart["version"])
-            subcharts = tuple(_names_of(chart.get("dependencies") or []))
+            subcharts = tuple(
+                str(each[key]) for each in chart.get("dependencies") or [] for key in ("name", "alias") if each.get(key)
+            )
         except (yaml.YAMLError, KeyError, TypeError, AttributeError):
             raise ParseError("helm tells no name and version of the chart") from None
         if version != desired.version:
@@ -292,8 +292,3 @@ class Session:
 def _differs(decision: Decision[ReleaseChange]) -> bool:
     changes = (step.change for step in decision.steps)
     return any(each is not None and each.differences and not each.by_hand for each in changes)
-
-
-def _names_of(dependencies: Any) -> Iterator[str]:
-    for each in dependencies:
-        yield from (str(each[key]) for key in ("name", "alias") if each.get(key))

@@ -18,8 +18,7 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.messages import Scope
 from gpunode.base.reading import ParseError
-from gpunode.kubernetes.helm.difference import Difference, drifted
-from gpunode.kubernetes.helm.manifest import Identity, live_objects, objects
+from gpunode.kubernetes.helm.manifest import Difference, Identity, drifted, live_objects, objects
 from gpunode.kubernetes.nodes.cluster_nodes import kubectl
 from gpunode.kubernetes.nodes.component import RUN_CLUSTER, cluster_finding
 from gpunode.kubernetes.nodes.labels import CONFIG, GPUSHARE, SERVED_BY, plugin_label

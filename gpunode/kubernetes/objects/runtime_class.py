@@ -14,7 +14,7 @@ from gpunode.base.messages import Scope
 from gpunode.base.reading import ParseError
 from gpunode.kubernetes.nodes.cluster_nodes import kubectl
 from gpunode.kubernetes.nodes.component import cluster_finding
-from gpunode.settings.cluster.chart_values import of_kubernetes
+from gpunode.settings.chart import of_kubernetes
 from gpunode.settings.kubernetes import KubernetesSettings
 
 NAME = "nvidia"

@@ -11,7 +11,7 @@ from gpunode.components.mig.target import chosen
 from gpunode.components.mps.change import VARIABLE
 from gpunode.components.mps.decide import without_room
 from gpunode.settings import Settings
-from gpunode.settings.cluster.chart_values import known
+from gpunode.settings.chart import known
 from gpunode.settings.cluster.contradictions import declarations
 from gpunode.settings.mig_parted.declaration import Declaration
 from gpunode.settings.mig_parted.document import DeclarationError

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from gpunode.base import tables
 from gpunode.base.versions import at_least
-from gpunode.settings.cluster import BY_CHART, chart_values, default_runtime, needs_runtime_class
+from gpunode.settings import chart
+from gpunode.settings.cluster import BY_CHART, default_runtime, needs_runtime_class
 from gpunode.settings.device_plugin import METHOD
 from gpunode.settings.model import Settings
 from gpunode.settings.problems import Problem, contradiction
@@ -150,10 +151,10 @@ def of_plugin(settings: Settings) -> Iterator[Problem]:
 
 
 def _too_old(settings: Settings) -> Iterator[Problem]:
-    needs = chart_values.known().device_plugin["oldest"]
+    needs = chart.known().device_plugin["oldest"]
     if not needs.are_met_by(settings.device_plugin.version):
         yield _PLUGIN_TOO_OLD(settings, needs=needs)
-    version, table = settings.kubernetes.version, chart_values.of_kubernetes()
+    version, table = settings.kubernetes.version, chart.of_kubernetes()
     if version is None:
         return
     needs = table["device-plugin"]
@@ -202,7 +203,7 @@ def of_runtime_class(settings: Settings) -> Iterator[Problem]:
 
 def _config(settings: Settings) -> Iterator[Problem]:
     plugin, sharing = settings.device_plugin, settings.sharing
-    fault = chart_values.known().unquoted_values["failOnInitError"]
+    fault = chart.known().unquoted_values["failOnInitError"]
     if plugin.fail_on_init_error is not None and fault.concerns(plugin.version):
         yield _INIT_ERROR_UNQUOTED(settings, fault=fault)
     if plugin.config_name is None:
@@ -245,7 +246,7 @@ def _too_old_for_method(settings: Settings) -> Iterator[Problem]:
     version, method = settings.kubernetes.version, settings.device_plugin.method
     if version is None:
         return
-    needs = chart_values.of_kubernetes()["server-side-apply"]
+    needs = chart.of_kubernetes()["server-side-apply"]
     minimum, source = needs.minimum, needs.source
     if method == "gpushare" and settings.gpushare.scheduler == "patch":
         row = tables.content("scheduler.yaml")["configuration"][0]
@@ -261,6 +262,6 @@ def _with_operator(settings: Settings) -> Iterator[Problem]:
     if settings.gpu_operator.mig_manager and (settings.mig.config is not None or settings.mig.config_from_label):
         key = "mig.config_from_label" if settings.mig.config_from_label else "mig.config"
         yield _OPERATOR_MIG_TWICE(settings, key=key)
-    version, needs = settings.kubernetes.version, chart_values.of_kubernetes()["gpu-operator"]
+    version, needs = settings.kubernetes.version, chart.of_kubernetes()["gpu-operator"]
     if version is not None and not at_least(version, needs.minimum):
         yield _KUBERNETES_TOO_OLD_FOR_OPERATOR(settings, minimum=needs.minimum, source=needs.source)

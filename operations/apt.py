@@ -1,4 +1,4 @@
-"""More components of the distribution's own archive, by the mirror and the key that the node uses already."""
+"""apt: shell text that its operations share, and more components of the distribution's own archive."""
 
 from __future__ import annotations
 
@@ -7,14 +7,29 @@ from typing import Any
 
 from pyinfra import host
 
+from gpunode.base.shell_file import script_file
 from gpunode.facts.packages import SOURCE, AptArchive
-from gpunode.operations.apt_shell import APT_GET, READ_LISTS, REFRESH
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.files import write_command
 from gpunode.operations.own_files import keeps
 from gpunode.operations.script import script_command
-from gpunode.packages.apt_archive import AptArchive as Reading
-from gpunode.packages.apt_archive import ArchiveError, more_components
+from gpunode.packages.deb import AptArchive as Reading
+from gpunode.packages.deb import ArchiveError, more_components
+
+APT_GET = script_file("apt_get")
+READ_LISTS = script_file("apt_lists")
+FINISH = script_file("apt_finish")
+# Refuses a repository's index that is older than the last that was read.
+NOT_OLDER = script_file("index_date")
+REFRESH = NOT_OLDER + script_file("apt_refresh")
+MARK = script_file("apt_mark")
+# The packages in $hold, and those in $unhold no more.
+HOLD = f"""{APT_GET}{MARK}
+unlocked
+if [ -n "$hold" ]; then mark hold $hold; fi
+if [ -n "$unhold" ]; then mark unhold $unhold; fi
+"""
+
 
 _REMOVE = 'rm -f "$path"'
 
@@ -51,6 +66,3 @@ def reading() -> Reading:
     """Return what apt reads; raise OperationRefused where the node does not say."""
     archive: Reading = require(host.get_fact(AptArchive), "what apt reads")
     return archive
-
-
-__all__ = ["SOURCE", "components", "reading"]
