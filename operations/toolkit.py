@@ -38,10 +38,8 @@ from gpunode.packages.families.dnf import LOCKLIST
 
 def _by_apt(state: State, hold: bool) -> Iterator[StringCommand]:
     keep = state.to_hold if hold else {}
-    lines = (state.hold_text or "").splitlines()
-    ours = {line.removeprefix("Package: ") for line in lines if line.startswith("Package: ")}
     hold_now = sorted(set(keep) - set(state.held))
-    let_go = sorted((ours & set(state.held)) - set(keep))
+    let_go = sorted((state.held_by_gpunode & set(state.held)) - set(keep))
     text = hold_text("apt", state, hold)
     keeps(PREFERENCES, text)
     # What is let go is known by the file of before, which is therefore written last.

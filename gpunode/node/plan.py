@@ -153,6 +153,8 @@ def _known_after_run(steps: tuple[PlannedStep, ...]) -> Iterator[str]:
         yield "whether the packages can be downloaded and installed"
     if any(step.code in ("driver.module-on-disk", "driver.loaded-module") for step in done):
         yield "whether the kernel accepts the driver's module"
+    if any("service" in (step.code or "") for step in done):
+        yield "whether the services start, and go on running"
     if any(step.disruption is Disruption.reboot for step in done):
         yield "whether the node may be rebooted, and answers again"
 

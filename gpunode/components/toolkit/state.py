@@ -102,6 +102,12 @@ class ContainerToolkit(Reading):
         return {name: version for name, version in self.packages if name in self.names}
 
     @property
+    def held_by_gpunode(self) -> frozenset[str]:
+        """Return the packages that gpunode's file of apt holds."""
+        lines = (self.hold_text or "").splitlines()
+        return frozenset(line.removeprefix("Package: ") for line in lines if line.startswith("Package: "))
+
+    @property
     def legacy(self) -> dict[str, str]:
         """Return name -> version of the installed packages that the toolkit took the place of."""
         return {name: version for name, version in self.packages if name in LEGACY}

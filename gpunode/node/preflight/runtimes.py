@@ -12,6 +12,7 @@ from gpunode.components.runtime import ORIGINS, docker_packages, removed_for, wa
 from gpunode.components.toolkit.configuration import runtime_mode
 from gpunode.node.machine import Machine
 from gpunode.packages.families.wording import wording
+from gpunode.packages.installed_packages import satisfies
 from gpunode.settings import Settings
 from gpunode.settings.runtimes import first_crio_with_cdi
 
@@ -40,6 +41,14 @@ NOT_HELD = RefusalMessage(
     reason="gpunode does not hold the toolkit's packages with {family}",
     source="gpunode/node/preflight/runtimes.py",
     remedy="set toolkit.hold = False",
+)
+HELD = RefusalMessage(
+    "toolkit-held",
+    "Packages of the container toolkit are to change, and the node holds them.",
+    reason="toolkit.version is {desired}, and the node holds {held} (apt-mark hold)",
+    source="dpkg's list of packages on the node",
+    remedy="release them (`apt-mark unhold {names}` on the node), or set toolkit.version to the one that is held",
+    detail="gpunode releases what it holds itself (toolkit.hold), and nothing that others hold.",
 )
 BELOW_MINIMUM = RefusalMessage(
     "toolkit-below-minimum",
@@ -72,8 +81,8 @@ def toolkit_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
     desired, system = settings.toolkit, machine.operating_system
     if not desired.enabled:
         return
-    actual = tables.distribution(system.id, system.version_id)
-    family = actual.family if actual else None
+    distribution = tables.distribution(system.id, system.version_id)
+    family = distribution.family if distribution else None
     legacy = ", ".join(f"{name} {version}" for name, version in machine.toolkit.legacy.items())
     if legacy and not desired.migrate:
         yield LEGACY(legacy=legacy)
@@ -81,6 +90,12 @@ def toolkit_refusals(settings: Settings, machine: Machine) -> Iterator[Refusal]:
         yield LEGACY_STAYS(legacy=legacy, family=family)
     if desired.hold and family is not None and family not in _HOLDING:
         yield NOT_HELD(family=family)
+    actual = machine.toolkit
+    others = {name for name in actual.held if name not in actual.held_by_gpunode} if family == "apt" else set()
+    moving = {name: each for name, each in actual.to_hold.items() if not satisfies(each, desired.version)}
+    if held := {name: each for name, each in moving.items() if name in others}:
+        what = ", ".join(f"{name} {each}" for name, each in held.items())
+        yield HELD(desired=desired.version, held=what, names=" ".join(held))
     yield from (BELOW_MINIMUM(**values) for values in _below_minimum(settings, machine, "minimum"))
 
 
