@@ -20,7 +20,7 @@ Lived = TypeVar("Lived")
 CONFIG = str(Path(__file__).with_name("config.py"))
 
 # All that a run is to leave behind. Left out: what differs between any two machines (host key, machine-id), caches,
-# and the lab's own folder.
+# the lab's own folder, and the node's lock, which names the process and the minute of the last run.
 _STATE = r"""
 export LC_ALL=C
 echo "## packages"; dpkg-query -W -f '${Package} ${Version} ${db:Status-Abbrev}\n'
@@ -29,7 +29,7 @@ echo "## asked for by hand"; apt-mark showmanual
 echo "## files"
 find /etc /usr/share/keyrings /var/lib/gpunode -type f ! -path '/etc/gpunode-lab/*' ! -path '/etc/ssh/ssh_host*' \
   ! -name machine-id ! -name ld.so.cache ! -name resolv.conf ! -name hosts ! -name hostname ! -name '*-' \
-  ! -path '/var/lib/gpunode/transactions/*/*' ! -name '*.log' -exec sha256sum {} + | sort -k 2
+  ! -path '/var/lib/gpunode/transactions/*/*' ! -name '*.log' ! -name agent.lock -exec sha256sum {} + | sort -k 2
 echo "## half-written files"; find /etc /usr /var /opt -xdev -name '*.gpunode-new*'
 echo "## failed units"; systemctl list-units --state=failed --plain --no-legend
 echo "## containerd"; systemctl is-active containerd; systemctl is-enabled containerd
