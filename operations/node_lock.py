@@ -99,7 +99,7 @@ def _take(host: Host) -> str | None:
                 host.log(f"waits for another run on this node, since {since}: {holder}")
     if holder:
         cause = f"another run is at work on this node since {since} (by its clock): {holder}; this run changed nothing"
-        remedy = f"wait until it has ended, and plan again; if its controller is gone for good, `kill {process}` there"
+        remedy = f"wait until it has ended; if its controller is gone for good, `kill {process}` on {host.name}"
     else:
         words = in_one_line("".join(errors)) or "no reason is given"
         cause = f"the lock {PLACES.lock} of the node cannot be taken: {words}"

@@ -212,7 +212,7 @@ def _of_nodes(plans: Plans) -> Plans:
 def _somebody_is_there() -> None:
     """Refuse to ask nobody, before any node is read."""
     if not sys.stdin.isatty():
-        raise click.UsageError("nobody is there to be asked: give --yes to run without a question")
+        raise click.UsageError("no terminal to answer the question: give --yes to run without it")
 
 
 def _ask(nodes: Sequence[str], plans: Plans, call: Call) -> None:

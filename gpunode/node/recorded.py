@@ -58,7 +58,8 @@ class FactsError(CodedError):
     code = command_error(
         "facts.refused", "A file of recorded facts or of settings cannot be used.",
         "It cannot be read, is neither JSON nor YAML, or lacks what a decision needs. Nothing was decided.",
-        remedy="record the facts again with `gpunode facts INVENTORY`; docs/plan.md describes both files", exit="3",
+        remedy="correct the place that the message names, or record the facts again with `gpunode facts INVENTORY`; "
+        "docs/plan.md describes both files", exit="3",
     )  # fmt: skip
 
 

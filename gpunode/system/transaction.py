@@ -23,7 +23,7 @@ NODE_LOCKED = command_error(
     "run.node-locked", "The lock of a node could not be taken.",
     "One run at a time changes a node, from whichever controller and inventory. The message has who holds the lock, "
     "since when (by the node's clock), and which process on the node holds it. Nothing was changed.",
-    remedy="wait until the other run has ended, and plan again; end that process where its controller is gone for good",
+    remedy="wait until the other run has ended; end that process where its controller is gone for good",
 )  # fmt: skip
 
 

@@ -213,12 +213,13 @@ def _runtimes(desired: Runtimes, actual: Containerd, by_drop_in: Mapping[str, st
             yield findings.SYSTEMD_CGROUP.not_known(cgroup, unread, remedy, of=name)
         return
     disruption = restart_of(actual)
+    differs = findings.MERGED_DIFFERS if actual.version else None
     table = actual.default_runtime == DEFAULT_TABLE
     yield findings.DEFAULT_RUNTIME.compared(
         actual.default_runtime,
         desired.default,
         actual.default_runtime == desired.default,
-        cause=by_drop_in.get(DEFAULT_RUNTIME) or (findings.DEPRECATED_TABLE if table else findings.MERGED_DIFFERS),
+        cause=by_drop_in.get(DEFAULT_RUNTIME) or (findings.DEPRECATED_TABLE if table else differs),
         disruption=disruption,
     )
     for name in names:

@@ -160,7 +160,8 @@ def libraries(desired: Desired, actual: Actual) -> Iterator[Finding]:
         return bool(version) and version == to_be
 
     library = driver.library_version
-    yield LIBRARY.compared(library, to_be or "that of a module on disk", fits(library), cause=MOVED)
+    cause = MOVED if library and to_be else None
+    yield LIBRARY.compared(library, to_be or "that of a module on disk", fits(library), cause=cause)
     if to_be is None or driver.cuda_library == "" or actual.system.tegra:
         return
     if driver.cuda_library is None and driver.loader_unknown:

@@ -65,6 +65,7 @@ def decide_links(actual: ContainerToolkit) -> Decision[Any]:
 
 _LOST = "its packages are there, and the program is gone or does not run"
 _OTHER = "its packages are there, and the program is of another version: another one comes first on the PATH"
+_CHANGED = "a package was changed without the others"
 _FIND = "remove what `command -v nvidia-ctk` names on the node, if no package owns it, or set toolkit.version to it"
 _MEND = f"correct {PATH} by hand, or move it away and {RUN}"
 _MIGRATE = f"set toolkit.migrate = True and {RUN}"
@@ -80,7 +81,7 @@ PACKAGES = _declared(
     "packages",
     "The packages of the container toolkit are not of one version.",
     "They need each other at the same version, and one was changed without the others.",
-    cause="a package was changed without the others",
+    causes=(_CHANGED,),
 )
 RUNTIME = _declared(
     "nvidia-container-runtime",
@@ -211,7 +212,9 @@ def _packages(desired: Desired, actual: ContainerToolkit, coming: bool) -> Itera
     packages = (*actual.package_versions, *(f"no {name}" for name in actual.missing_packages))
     # One version that is not the program's is told here; one that is, above.
     other = version if good and coming and len(packages) == 1 else None
-    yield PACKAGES.compared(", ".join(packages), other or "one version", len(packages) == 1 and other is None)
+    is_mixed, named = len(packages) > 1, ", ".join(packages)
+    why = _CHANGED if is_mixed and actual.package_versions else None
+    yield PACKAGES.compared(named, other or "one version", not is_mixed and bool(packages) and other is None, cause=why)
     path = actual.runtime_path
     yield RUNTIME.compared(path, "on the PATH", path is not None, cause=cause)
 
