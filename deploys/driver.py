@@ -9,7 +9,7 @@ from gpunode.components.runfile import build_packages, driver_runfile
 from gpunode.deploys.component import component, distribution, drain, needed, node, own_file, run_alone, settings
 from gpunode.deploys.drain import uncordon
 from gpunode.deploys.repositories import distrust, trust
-from gpunode.facts.deb import SOURCE as ARCHIVE_SOURCE
+from gpunode.facts.packages import SOURCE as ARCHIVE_SOURCE
 from gpunode.node.own_files.driver import (
     BLACKLIST,
     DRACUT,

@@ -8,29 +8,16 @@ from typing import Any
 from gpunode.base.probe import Probe, Text, shell_text
 from gpunode.base.probe_output import repeated, sections, timestamp, values
 from gpunode.base.reading import ParseError
-from gpunode.facts.applied import Applied
 from gpunode.facts.base import NodeFact, driver_root
-from gpunode.facts.boot import Boot
-from gpunode.facts.containerd import Containerd
-from gpunode.facts.crio import Crio
-from gpunode.facts.cuda import CudaToolkits
-from gpunode.facts.dcgm import Dcgm
-from gpunode.facts.docker import Docker
+from gpunode.facts.cluster import Imex, Kubelet, Rdma, Slurm
 from gpunode.facts.driver import Driver
 from gpunode.facts.families import by_manager
-from gpunode.facts.gpu import Gpus, Health
-from gpunode.facts.imex import Imex
-from gpunode.facts.interrupted import Interrupted
-from gpunode.facts.kubelet import Kubelet
-from gpunode.facts.mig import Mig, MigBoot
-from gpunode.facts.mps import Mps, PluginMps
+from gpunode.facts.gpu import Dcgm, Gpus, Health, Mig, MigBoot, Mps, PluginMps, Power
 from gpunode.facts.packages import AptSources, Keyrings, RuntimePackages
-from gpunode.facts.podman import Podman
-from gpunode.facts.power import Power
-from gpunode.facts.rdma import Rdma
-from gpunode.facts.slurm import Slurm
-from gpunode.facts.system import Disk, Exposed, KubernetesSysctls, OperatingSystem, PciGpus
-from gpunode.facts.toolkit import ContainerToolkit
+from gpunode.facts.records import Applied, Interrupted
+from gpunode.facts.runtimes import Containerd, Crio, Docker, Podman
+from gpunode.facts.system import Boot, Disk, Exposed, KubernetesSysctls, OperatingSystem, PciGpus
+from gpunode.facts.toolkit import ContainerToolkit, CudaToolkits
 from gpunode.node import Node as Reading
 from gpunode.node.machine import Machine as MachineReading
 from gpunode.node.machine import without_hardware

@@ -1,20 +1,18 @@
-"""The system of a node: distribution, GPUs on the PCI bus, kernel features and parameters, disk, files of others."""
+"""The system of a node: readiness, boots, distribution, PCI bus, kernel, disk, units, files of others."""
 
 from __future__ import annotations
 
 import shlex
 
-from gpunode.base.probe import Probe, Text, shell_text
+from gpunode.base.probe import Probe, Shared, Text, shell_text
 from gpunode.facts.base import UNITS, NodeFact
-from gpunode.system import disk, exposed, kernel, operating_system, pci
-from gpunode.system.unit import Unit as Reading
-from gpunode.system.unit import parse_unit
+from gpunode.system import boot, disk, exposed, kernel, operating_system, pci, readiness, running_boot, unit
 
 
-class Unit(NodeFact[Reading]):
+class Unit(NodeFact[unit.Unit]):
     """Read whether a unit exists, runs and starts at boot."""
 
-    parse = staticmethod(parse_unit)
+    parse = staticmethod(unit.parse_unit)
 
     def command(self, unit: str) -> Probe:  # type: ignore[override]
         """Return the probe for `unit`, by its full name (`ssh.service`); what several ask of systemd is asked once."""
@@ -73,3 +71,43 @@ class Exposed(NodeFact[exposed.Exposed]):
 
     probe = shell_text("system/exposed", FILES=" ".join(exposed.FILES))
     parse = staticmethod(exposed.parse_exposed)
+
+
+# Seconds that systemd and cloud-init are given, and what does not end then until it is killed.
+_SYSTEM, _CLOUD_INIT, _KILL = 10, 20, 2
+# Within which the probe is answered by any machine, with some for its shell and the way there.
+LONGEST = _SYSTEM + _CLOUD_INIT + 2 * _KILL + 5
+
+
+class Readiness(NodeFact[readiness.Readiness]):
+    """Read cloud-init's status and systemd's state."""
+
+    probe = rf"""
+echo "system=$(timeout -k {_KILL} {_SYSTEM} systemctl is-system-running)"
+command -v cloud-init >/dev/null && echo cloud_init= &&
+  timeout -k {_KILL} {_CLOUD_INIT} cloud-init status --long 2>&1 | sed 's/^/cloud_init=/'
+"""
+    parse = staticmethod(readiness.parse_readiness)
+
+
+# "RELEASE TIME" of each image that was looked into and does not load nouveau: to look takes a second per image.
+LOOKED_INTO = "/var/lib/gpunode/initramfs-without-nouveau"
+# Programs that list and make initial file systems.
+INITRAMFS = f"{shell_text('system/initramfs')}\n"
+
+
+class Boot(NodeFact[boot.Boot]):
+    """Read what decides whether the next boot has an NVIDIA module; nothing is unpacked and nothing is built."""
+
+    probe = shell_text("system/boot", shared=(Shared(INITRAMFS),), LOOKED_INTO=LOOKED_INTO)
+    parse = staticmethod(boot.parse_boot)
+
+
+class RunningBoot(NodeFact[running_boot.RunningBoot]):
+    """Read what tells this boot from another: the kernel's boot_id, and when pid 1 began, which tells a container's.
+
+    A record that is older than the module on disk is of another installation, and no longer counts.
+    """
+
+    probe = shell_text("system/running_boot", RECORD=running_boot.RECORD)
+    parse = staticmethod(running_boot.parse_running_boot)

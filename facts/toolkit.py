@@ -1,15 +1,18 @@
-"""The NVIDIA container toolkit."""
+"""CUDA toolkits, the NVIDIA container toolkit, and containers that show what they see of the GPUs."""
 
 from __future__ import annotations
 
+import shlex
+
 from gpunode.base import tables
-from gpunode.base.probe import shell_text
-from gpunode.components.toolkit.configuration import PATH
+from gpunode.base.probe import Text, shell_text
+from gpunode.base.shell_file import script_file
+from gpunode.components import smoke
+from gpunode.components.cuda import state as cuda
+from gpunode.components.toolkit import state as toolkit
+from gpunode.components.toolkit.configuration import ENVVAR, PATH
 from gpunode.components.toolkit.specification import CDI_MARK
-from gpunode.components.toolkit.state import PACKAGES as NAMES
-from gpunode.components.toolkit.state import ContainerToolkit as Reading
-from gpunode.components.toolkit.state import parse_toolkit
-from gpunode.facts.base import UNITS, NodeFact
+from gpunode.facts.base import SMI, UNITS, NodeFact, changing_command
 from gpunode.facts.packages import PACKAGES
 from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES
 from gpunode.node.own_files.toolkit import LINK_RULE
@@ -20,7 +23,7 @@ REFRESH_SETTINGS = "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env"
 _DAEMONS = ("containerd.service", "docker.service", "crio.service")
 
 
-class ContainerToolkit(NodeFact[Reading]):
+class ContainerToolkit(NodeFact[toolkit.ContainerToolkit]):
     """Read the toolkit's packages and configuration, where its runtime is, CDI specifications and links of devices."""
 
     probe = shell_text(
@@ -28,7 +31,7 @@ class ContainerToolkit(NodeFact[Reading]):
         shared=(PACKAGES, UNITS.of("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service", *_DAEMONS)),
         DAEMONS=" ".join(_DAEMONS),
         RUNTIMES=" ".join(tables.toolkit().runtimes),
-        NAMES=" ".join(NAMES),
+        NAMES=" ".join(toolkit.PACKAGES),
         HOLD=TOOLKIT_PREFERENCES,
         LOCKLIST=LOCKLIST,
         CONFIGURATION=PATH,
@@ -37,4 +40,44 @@ class ContainerToolkit(NodeFact[Reading]):
         REFRESH_SETTINGS=REFRESH_SETTINGS,
         LINK_RULE=LINK_RULE,
     )
-    parse = staticmethod(parse_toolkit)
+    parse = staticmethod(toolkit.parse_toolkit)
+
+
+class CudaToolkits(NodeFact[cuda.CudaToolkits]):
+    """Read the toolkits under /usr/local and in /opt/cuda, the default link, nvcc, and what an interruption left."""
+
+    probe = shell_text("components/cuda/state")
+    parse = staticmethod(cuda.parse_cuda)
+
+
+ACCEPTED = ENVVAR[0]
+
+# crictl's functions are there already: smoke_choose.sh asks by them.
+_WAYS = ("docker", "ctr")
+
+
+class Smoke(NodeFact[smoke.Smoke]):
+    """Start containers and read what they see: one that asks for all GPUs, one that does not, one by a way forbidden.
+
+    By docker where it has a runtime nvidia, else by crictl where it can start a pod, else by ctr with the runtime
+    named, for ctr knows no default. What is asked of the runtime goes by what config.toml allows. The one that asks for
+    all GPUs runs nvidia-smi, and looks for libcuda, which the toolkit hands in. The node is left as it was; the
+    operation asks in execution alone.
+    """
+
+    parse = staticmethod(smoke.parse_smoke)
+
+    def command(self, reload: bool) -> str:  # type: ignore[override]
+        """Return the command; with `reload` False, systemd is not reloaded on a node where other containers run.
+
+        It is no Probe: containers come and go by it, so that it ends what was read before, and is asked alone and once.
+        """
+        ways = "".join(f"{way}) {script_file(f'smoke_{way}')};;\n" for way in _WAYS)
+        trials = f'{script_file("smoke_root")}case "$by" in\n{ways}esac\n{script_file("smoke")}'
+        values = f"reload={'yes' if reload else 'no'}; CONFIG={PATH}; ACCEPTED={ACCEPTED}"
+        text = (
+            f"{values}; check={shlex.quote(script_file('smoke_seen'))}\n"
+            f"{script_file('smoke_crictl', 'smoke_choose')}"
+            f'if [ -n "$by" ] && [ -c /dev/nvidia0 ]; then{trials}fi\necho tested=yes'
+        )
+        return changing_command(Text(text, shared=(SMI,)))

@@ -13,7 +13,7 @@ from typing import Any
 from pyinfra import host
 
 from gpunode.base.findings import waiting
-from gpunode.facts.applied import Applied as AppliedFact
+from gpunode.facts.records import Applied as AppliedFact
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.files import write_command
 from gpunode.operations.own_files import noted

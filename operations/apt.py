@@ -8,7 +8,7 @@ from typing import Any
 from pyinfra import host
 
 from gpunode.base.shell_file import script_file
-from gpunode.facts.deb import SOURCE, AptArchive
+from gpunode.facts.packages import SOURCE, AptArchive
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.files import write_command
 from gpunode.operations.own_files import keeps

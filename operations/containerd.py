@@ -13,7 +13,7 @@ from gpunode.components.containerd.decide import Desired, decide_configuration, 
 from gpunode.components.containerd.drop_in import PATH as DROP_IN
 from gpunode.components.containerd.editor import NVIDIA_RUNTIME
 from gpunode.components.containerd.merged import needs_restart, running_digest
-from gpunode.facts.containerd import Containerd
+from gpunode.facts.runtimes import Containerd
 from gpunode.operations.failure import node_operation, require
 from gpunode.operations.runtime import Program, changed, forecast, ready, to_carry_out
 

@@ -15,9 +15,7 @@ from pyinfra.api.exceptions import NoHostError
 
 from gpunode.base.decision import Decision
 from gpunode.base.reading import ParseError, Unknown
-from gpunode.facts.containerd import Containerd
-from gpunode.facts.crio import Crio
-from gpunode.facts.docker import Docker
+from gpunode.facts.runtimes import Containerd, Crio, Docker
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError, nodes_or_unknown
 from gpunode.kubernetes.helm.session import Run
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode

@@ -10,7 +10,7 @@ from pyinfra import host
 from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.crio.decide import NVIDIA, Desired, decide_configuration, path_of
-from gpunode.facts.crio import Crio
+from gpunode.facts.runtimes import Crio
 from gpunode.operations.failure import node_operation, require
 from gpunode.operations.runtime import Program, changed, ready, to_carry_out
 

@@ -11,7 +11,7 @@ from gpunode.base.shell_file import script_file
 from gpunode.components.cuda.decide import LINK, Desired, Install, Link, decide, decide_link
 from gpunode.components.cuda.state import CudaToolkits as State
 from gpunode.components.runfile import CUDA_LOG, FOLDER, Runfile
-from gpunode.facts.cuda import CudaToolkits
+from gpunode.facts.toolkit import CudaToolkits
 from gpunode.operations.driver_transaction import INSTALLER
 from gpunode.operations.failure import OperationRefused, change_now, node_operation, require
 from gpunode.operations.runfile import fetch_command

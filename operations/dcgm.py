@@ -10,7 +10,7 @@ from pyinfra import host
 from gpunode.base.shell_file import script_file
 from gpunode.components.dcgm.decide import Change, Desired, decide, gone
 from gpunode.components.dcgm.state import FILES, Dcgm
-from gpunode.facts.dcgm import Dcgm as DcgmFact
+from gpunode.facts.gpu import Dcgm as DcgmFact
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.own_files import keeps
 from gpunode.operations.script import script_command

@@ -16,8 +16,8 @@ from gpunode.base.reading import Unknown
 from gpunode.base.run_context import Slot
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig as MigState
-from gpunode.facts.mig import Mig
-from gpunode.facts.mig import MigBoot as MigBootFact
+from gpunode.facts.gpu import Mig
+from gpunode.facts.gpu import MigBoot as MigBootFact
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
 from gpunode.kubernetes.device_plugin.decide_pods import decide_current, decide_registered

@@ -12,7 +12,7 @@ from gpunode.base.shell_file import script_file
 from gpunode.components.docker.decide import Desired, decide_configuration, decide_version
 from gpunode.components.docker.editor import NVIDIA_RUNTIME
 from gpunode.components.docker.state import Docker as State
-from gpunode.facts.docker import Docker
+from gpunode.facts.runtimes import Docker
 from gpunode.operations.failure import node_operation, require
 from gpunode.operations.runtime import Program, changed, forecast, ready, to_carry_out
 

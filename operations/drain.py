@@ -16,7 +16,7 @@ from pyinfra.api import FunctionCommand, Host, State
 from pyinfra.api.state import BaseStateCallback
 
 from gpunode.base.run_context import WAVE, Slot
-from gpunode.facts.boot import RunningBoot as RunningBootFact
+from gpunode.facts.system import RunningBoot as RunningBootFact
 from gpunode.fleet import run_end
 from gpunode.fleet.run.events import stops
 from gpunode.kubernetes.drain.commands import Drain

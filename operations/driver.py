@@ -9,12 +9,11 @@ from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
 from gpunode.base.shell_file import script_file
-from gpunode.components.driver.loading import Act, Loading, decide_loading, step_of
+from gpunode.components.driver.loading import NO_MODULE, Act, Loading, decide_loading, step_of
 from gpunode.components.driver.services import decide_peermem
 from gpunode.components.driver.state import DriverState
-from gpunode.facts.boot import Boot
 from gpunode.facts.driver import Driver
-from gpunode.facts.system import Unit
+from gpunode.facts.system import Boot, Unit
 from gpunode.facts.transaction import FOLDER
 from gpunode.operations import systemd
 from gpunode.operations.driver_transaction import DRIVER
@@ -51,10 +50,7 @@ def module_loaded() -> Iterator[Any]:
         return
     # In preparation the packages may be yet to come; in execution an absent module is an error.
     if driver.module_version is None and host.state is not None and host.state.is_executing:
-        raise OperationRefused(
-            "there is no nvidia module on disk, neither for the kernel that runs nor for the one that boots next; see "
-            f"`dkms status` and the headers of {host.name}"
-        )
+        raise OperationRefused(NO_MODULE)
     yield script_command(_LOAD, wanted=driver.module_version or "", folder=FOLDER, transaction=DRIVER.name)
 
 

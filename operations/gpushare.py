@@ -21,7 +21,7 @@ from pyinfra.api import FunctionCommand, Host, State
 
 from gpunode.base.decision import target_digest
 from gpunode.base.shell_file import script_file
-from gpunode.facts.scheduler import Scheduler
+from gpunode.facts.cluster import Scheduler
 from gpunode.kubernetes.gpushare.configuration import FOLDER, Extender
 from gpunode.kubernetes.gpushare.decide import DesiredScheduler, SchedulerState, decide
 from gpunode.operations.failure import OperationRefused, failed, node_operation, require

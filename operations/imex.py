@@ -17,8 +17,8 @@ from gpunode.base.shell_file import script_file
 from gpunode.components.driver.state import DriverState
 from gpunode.components.imex.decide import Desired, ImexChange, decide, text_of
 from gpunode.components.imex.state import RECORD, Imex
+from gpunode.facts.cluster import Imex as ImexFact
 from gpunode.facts.driver import Driver
-from gpunode.facts.imex import Imex as ImexFact
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.files import write_command
 from gpunode.operations.own_files import keeps, keeps_all

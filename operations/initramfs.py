@@ -8,8 +8,8 @@ from typing import Any
 from pyinfra import host
 
 from gpunode.base.shell_file import script_file
-from gpunode.facts.boot import INITRAMFS, LOOKED_INTO
-from gpunode.facts.boot import Boot as BootFact
+from gpunode.facts.system import INITRAMFS, LOOKED_INTO
+from gpunode.facts.system import Boot as BootFact
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.files import write_command
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, transaction_command

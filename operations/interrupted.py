@@ -8,7 +8,7 @@ from typing import Any
 from pyinfra import host
 
 from gpunode.base.shell_file import script_file
-from gpunode.facts.interrupted import Interrupted
+from gpunode.facts.records import Interrupted
 from gpunode.facts.system import Exposed
 from gpunode.facts.transaction import FOLDER
 from gpunode.operations.failure import node_operation, require

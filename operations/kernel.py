@@ -9,8 +9,7 @@ from pyinfra import host
 from pyinfra.api import QuoteString, StringCommand
 
 from gpunode.base.shell_file import script_file
-from gpunode.facts.boot import Boot
-from gpunode.facts.system import KernelFeatures, KubernetesSysctls
+from gpunode.facts.system import Boot, KernelFeatures, KubernetesSysctls
 from gpunode.operations.failure import node_operation, require
 from gpunode.operations.families.dnf import DNF_RUN
 from gpunode.operations.families.dnf import REFRESH as DNF_REFRESH

@@ -10,7 +10,7 @@ from pyinfra import host
 from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.kubelet.decide import Desired, decide
-from gpunode.facts.kubelet import Kubelet as KubeletFact
+from gpunode.facts.cluster import Kubelet as KubeletFact
 from gpunode.operations.failure import node_operation, require
 from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.runtime import to_carry_out

@@ -18,8 +18,8 @@ from gpunode.components.mig.boot import FUNCTIONS, NAME, RECORD, SCRIPT, UNIT, M
 from gpunode.components.mig.decide import MODE, Actual, Desired, MigChange, decide
 from gpunode.components.mig.state import Mig
 from gpunode.components.toolkit.specification import CDI_MARK, OWN_SPECIFICATION
-from gpunode.facts.mig import Mig as MigFact
-from gpunode.facts.mig import MigBoot as MigBootFact
+from gpunode.facts.gpu import Mig as MigFact
+from gpunode.facts.gpu import MigBoot as MigBootFact
 from gpunode.kubernetes.device_plugin.promise import mig_state
 from gpunode.operations.cluster_labels import mig_at_work, mig_not_known
 from gpunode.operations.control_plane import containers, unanswered, wait_without_cluster
@@ -159,7 +159,7 @@ def _carried_out(
         host.log(change.said)
     if change.takes:
         wait_without_cluster(node_of, "a change of the MIG layout")
-        refuse_held(node_of, change.containers)
+        refuse_held(node_of, change.containers, drain is not None)
     if change.takes and drain is not None:
         yield from drain(f"the GPUs are to be divided anew: {change.said}")
     if change.goal:

@@ -63,14 +63,14 @@ def set_aside(node_of: Settings | None, clears: bool) -> Iterator[Any]:
         yield told(partial(_carried_out, cluster, node.name, change, sets))
 
 
-def refuse_held(node_of: Settings | None, containers: Collection[str]) -> None:
-    """Refuse a change before the node is drained for it where the pod of a DaemonSet that stays holds a GPU.
+def refuse_held(node_of: Settings | None, containers: Collection[str], drains: bool) -> None:
+    """Refuse a change before the node is drained for it where a pod that stays on it holds a GPU.
 
     + node_of: the host's settings; None where it is in no cluster
-    + containers: the short IDs of the pods' containers that hold a GPU
+    + containers: the short IDs of the pods' containers that hold a GPU; drains: whether it is drained
     """
     if node_of is not None and containers:
-        reason = cluster_for(node_of).why_pods_stay(node_name(host.name, node_of), containers)
+        reason = cluster_for(node_of).why_pods_stay(node_name(host.name, node_of), containers, drains)
         if reason is not None:
             raise OperationRefused(f"mig: nothing was changed: {reason}")
 

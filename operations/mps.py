@@ -18,7 +18,7 @@ from gpunode.components.mps.daemon import COMPUTE_MODES, FOLDER, Daemon
 from gpunode.components.mps.decide import Desired, decide
 from gpunode.components.mps.state import Mps
 from gpunode.facts.gpu import Gpus
-from gpunode.facts.mps import Mps as MpsFact
+from gpunode.facts.gpu import Mps as MpsFact
 from gpunode.operations.failure import node_operation, require
 from gpunode.operations.keeping import digest_as_read
 from gpunode.operations.own_files import keeps, keeps_all

@@ -23,7 +23,7 @@ from gpunode.base.reading import ParseError
 from gpunode.base.run_context import Slot
 from gpunode.components.mps.plugin import PluginMps
 from gpunode.facts.gpu import Gpus as GpusFact
-from gpunode.facts.mps import PluginMps as PluginMpsFact
+from gpunode.facts.gpu import PluginMps as PluginMpsFact
 from gpunode.fleet.shared_readings import snapshot
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
 from gpunode.kubernetes.device_plugin.decide_pods import decide_outdated, restarts_daemon, still_coming

@@ -13,8 +13,7 @@ from gpunode.base.disruption import Disruption, Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.power.decide import Desired, PowerChange, decide
 from gpunode.components.power.state import FILES, NAME, NOTE, UNIT, rules, texts
-from gpunode.facts.gpu import Gpus
-from gpunode.facts.power import Power
+from gpunode.facts.gpu import Gpus, Power
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.own_files import keeps

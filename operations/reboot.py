@@ -23,9 +23,8 @@ from gpunode.base.shell_file import script_file
 from gpunode.components.driver.loading import PARAMETERS, Act, Loading, decide_loading, decide_removal, step_of
 from gpunode.components.driver.state import DriverState
 from gpunode.facts.base import parsed
-from gpunode.facts.boot import Boot
-from gpunode.facts.boot import RunningBoot as RunningBootFact
-from gpunode.facts.system import OperatingSystem
+from gpunode.facts.system import Boot, OperatingSystem
+from gpunode.facts.system import RunningBoot as RunningBootFact
 from gpunode.node.reboot import NotBack, awaited, obstacles, target
 from gpunode.operations.driver import driver_state
 from gpunode.operations.failure import OperationRefused, failed, node_operation, require
@@ -62,12 +61,15 @@ def rebooted(
         host.noop(f"reboot pending: {difference}, and disruption.allow is not reboot")
         return
     words = wording(require(host.get_fact(OperatingSystem), "the operating system"))
+    if driver.is_outlived(require(host.get_fact(Boot), "what boots next")):
+        host.noop(f"reboot pending: {difference}, as the boot before left it; one more would not change that")
+        return
     yield from new_boot(target(driver), timeout, absent, drain)
     after = driver_state()
     if difference := _difference(after, parameters, absent):
         raise OperationRefused(
-            f"the node has rebooted, and still {difference}. It is not rebooted for that again; look for the "
-            f"old module in the initramfs (`{words.initramfs}` makes it anew), and remove "
+            f"the node has rebooted, and still {difference}. It is not rebooted for that again. Remedy: look for "
+            f"the old module in the initramfs (`{words.initramfs}` makes it anew), and remove "
             f"{RECORD} where that is mended"
         )
     yield script_command(FORGET, record=RECORD)

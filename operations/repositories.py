@@ -11,10 +11,10 @@ from pyinfra.api import StringCommand
 from gpunode.base import tables
 from gpunode.base.shell_file import script_file
 from gpunode.facts.base import NodeFact
-from gpunode.facts.deb import AptRepository as AptRepositoryFact
 from gpunode.facts.families.dnf import DnfRepository
 from gpunode.facts.families.zypper import ZypperRepository
 from gpunode.facts.file import File
+from gpunode.facts.packages import AptRepository as AptRepositoryFact
 from gpunode.operations.apt import APT_GET, NOT_OLDER, READ_LISTS
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.families.zypper import READ, ZYPP

@@ -15,9 +15,9 @@ from pyinfra.api import StringCommand
 from gpunode.base.disruption import Drain
 from gpunode.components.driver.state import DriverState
 from gpunode.components.runfile import Runfile, install_arguments, uninstall_arguments
-from gpunode.facts.boot import Boot as BootFact
 from gpunode.facts.driver import Driver
-from gpunode.facts.runfile import FetchedRunfile
+from gpunode.facts.file import FetchedRunfile
+from gpunode.facts.system import Boot as BootFact
 from gpunode.operations.driver_removal import refuse_more_than_the_driver
 from gpunode.operations.driver_transaction import FETCH, driver_transaction, driver_variables, emptied_for_driver
 from gpunode.operations.failure import node_operation, require

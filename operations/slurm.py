@@ -13,8 +13,8 @@ from gpunode.base.shell_file import script_file
 from gpunode.components.mig.state import Mig
 from gpunode.components.slurm.decide import Desired, decide
 from gpunode.components.slurm.state import FOLDER, Slurm, Untold, texts
-from gpunode.facts.mig import Mig as MigFact
-from gpunode.facts.slurm import Slurm as SlurmFact
+from gpunode.facts.cluster import Slurm as SlurmFact
+from gpunode.facts.gpu import Mig as MigFact
 from gpunode.operations.failure import OperationRefused, node_operation, require
 from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.own_files import keeps, keeps_all

@@ -17,7 +17,7 @@ from gpunode.components.smoke import InContainer
 from gpunode.components.smoke import Smoke as Reading
 from gpunode.facts.node import Node
 from gpunode.facts.packages import OutdatedServices
-from gpunode.facts.smoke import Smoke
+from gpunode.facts.toolkit import Smoke
 from gpunode.fleet import hooks, run_end, shared_readings
 from gpunode.node import Node as State
 from gpunode.node.verdict import judge

@@ -25,9 +25,9 @@ from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
 from gpunode.components.mps.plugin import PluginMps
 from gpunode.facts.gpu import Gpus as GpusFact
-from gpunode.facts.mig import Mig as MigFact
-from gpunode.facts.mig import MigBoot as MigBootFact
-from gpunode.facts.mps import PluginMps as PluginMpsFact
+from gpunode.facts.gpu import Mig as MigFact
+from gpunode.facts.gpu import MigBoot as MigBootFact
+from gpunode.facts.gpu import PluginMps as PluginMpsFact
 from gpunode.fleet import run_end
 from gpunode.kubernetes.components import unreached
 from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError

@@ -39,9 +39,9 @@ files = {str(path.relative_to(root)) for root, name in roots for path in (root /
 print(json.dumps([sorted(found), sorted(name for name in files if not name.startswith("repository/"))]))
 """
 _BARE = """
-import facts.boot, operations.files, deploys.toolkit
-import gpunode.facts.boot, gpunode.operations.files, gpunode.deploys.toolkit
-assert facts.boot.Boot is gpunode.facts.boot.Boot and operations.files is gpunode.operations.files
+import facts.system, operations.files, deploys.toolkit
+import gpunode.facts.system, gpunode.operations.files, gpunode.deploys.toolkit
+assert facts.system.Boot is gpunode.facts.system.Boot and operations.files is gpunode.operations.files
 assert deploys.toolkit.toolkit is gpunode.deploys.toolkit.toolkit
 """
 
@@ -118,8 +118,8 @@ def _checks(way: str, programs: Path, folder: Path) -> Iterator[tuple[str, bool,
     own = folder / f"packages of {way}"
     (own / "facts").mkdir(parents=True)
     (own / "facts" / "__init__.py").touch()
-    (own / "facts" / "boot.py").write_text("MINE = 1\n")
-    done = _run(python, "-c", "import gpunode.facts.boot, facts.boot; assert facts.boot.MINE == 1", cwd=own)
+    (own / "facts" / "system.py").write_text("MINE = 1\n")
+    done = _run(python, "-c", "import gpunode.facts.system, facts.system; assert facts.system.MINE == 1", cwd=own)
     yield "a user's package facts stays theirs", done.returncode == 0, None
     done = _run(gpunode, "lab", "list", cwd=mine)
     if way in _INSTALLED:

@@ -32,7 +32,7 @@ def uncollected() -> Iterator[None]:
 
 
 class _Alias(MetaPathFinder, Loader):
-    """Import `facts.boot`, by whose name pyinfra finds `facts.boot.Boot` in a checkout, as `gpunode.facts.boot`.
+    """Import `facts.node`, by whose name pyinfra finds `facts.node.Node` in a checkout, as `gpunode.facts.node`.
 
     So each class exists once. Only gpunode's own packages call `alias`: a user's package of the name stays as it is.
     """

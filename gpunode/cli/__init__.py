@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpunode.cli.no_result import documented, ended
+from gpunode.cli.interruption import documented, ended
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -120,8 +120,8 @@ def _alike(late: Mapping[str, Finding]) -> dict[str, list[str]]:
 
 
 def _awaited(call: Call, seconds: int) -> dict[str, Outcome]:
-    from gpunode.facts.readiness import LONGEST
-    from gpunode.facts.readiness import Readiness as ReadinessFact
+    from gpunode.facts.system import LONGEST
+    from gpunode.facts.system import Readiness as ReadinessFact
     from gpunode.fleet import nodes as fleet
     from gpunode.fleet.ci.machines import known_hosts_made
     from gpunode.fleet.inventory import host_data

@@ -89,15 +89,14 @@ def findings(
     from gpunode.history.asking import answers, asking
 
     with _told() as place:
-        from gpunode.history import document
-        from gpunode.history.text import findings_text
+        from gpunode.history import output
 
         question = _question(inventory, hosts, components, codes)
         with asking(place) as connection:
             found, known = answers(connection, question, at), _known(connection, question)
     if is_json():
-        say_document(document.of_findings(place, question.inventory, found, at))
-    elif text := findings_text(found, known, columns(), coloured, is_quiet()):
+        say_document(output.of_findings(place, question.inventory, found, at))
+    elif text := output.findings_text(found, known, columns(), coloured, is_quiet()):
         say_coloured(text)
 
 
@@ -122,15 +121,14 @@ def changes(
     if since > until:
         raise click.UsageError("--since lies behind --until: nothing can have changed between them")
     with _told() as place:
-        from gpunode.history import document
-        from gpunode.history.text import changes_text
+        from gpunode.history import output
 
         question = _question(inventory, hosts, components, codes)
         with asking(place) as connection:
             found, known = changes_between(connection, question, since, until), _known(connection, question)
     if is_json():
-        say_document(document.of_changes(place, question.inventory, found, since, until))
-    elif text := changes_text(found, known, since, until, columns(), coloured, is_quiet()):
+        say_document(output.of_changes(place, question.inventory, found, since, until))
+    elif text := output.changes_text(found, known, since, until, columns(), coloured, is_quiet()):
         say_coloured(text)
 
 
@@ -142,15 +140,14 @@ def inventories() -> None:
     from gpunode.history.asking import asking, known
 
     with _told() as place:
-        from gpunode.history import document
-        from gpunode.history.text import inventories_text
+        from gpunode.history import output
 
         with asking(place) as connection:
             found = known(connection)
     if is_json():
-        say_document(document.of_inventories(place, found))
+        say_document(output.of_inventories(place, found))
     elif found:
-        say_coloured(inventories_text(found, columns()))
+        say_coloured(output.inventories_text(found, columns()))
 
 
 @history.command("import")
@@ -167,7 +164,7 @@ def import_(files: tuple[Path, ...], inventory: str | None) -> None:
     from gpunode.history.writing import record
 
     with _told() as place:
-        from gpunode.history import document
+        from gpunode.history import output
         from gpunode.history.place import inventory_name
         from gpunode.history.told import NoDocumentError, told
 
@@ -192,7 +189,7 @@ def import_(files: tuple[Path, ...], inventory: str | None) -> None:
             many = f"{found.nodes} host{'' if found.nodes == 1 else 's'}"
             talk(f"{file}: {many} of {name}, {found.at:%Y-%m-%d %H:%M} UTC")
     if is_json():
-        say_document(document.of_import(place, inventory, taken))
+        say_document(output.of_import(place, inventory, taken))
 
 
 @history.command()
@@ -208,14 +205,13 @@ def prune(older_than: timedelta) -> None:
 
     before = datetime.now(UTC) - older_than
     with _told() as place:
-        from gpunode.history import document
-        from gpunode.history.text import in_words
+        from gpunode.history import output
 
         found = pruned_before(place, before)
     if is_json():
-        say_document(document.of_prune(place, found, before))
+        say_document(output.of_prune(place, found, before))
     counts = f"{found.findings:,} findings, {found.records:,} reports, {found.hosts:,} hosts"
-    talk(f"removed what was over before {in_words(before)}: {counts}")
+    talk(f"removed what was over before {output.in_words(before)}: {counts}")
 
 
 @contextmanager

@@ -159,6 +159,6 @@ class FetchedRunfile(Reading):
 
 
 def parse_fetched(lines: list[str]) -> FetchedRunfile:
-    """Parse the probe of facts.runfile.FetchedRunfile."""
+    """Parse the probe of facts.file.FetchedRunfile."""
     found = values(lines)
     return FetchedRunfile(found.get("present") == "yes", found.get("sha256"))

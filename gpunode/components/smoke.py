@@ -242,7 +242,7 @@ def _words(trial: Trial | None) -> str:
 
 
 def parse_smoke(lines: list[str]) -> Smoke:
-    """Parse the probe of facts.smoke.Smoke; raise ParseError where it did not come to its end."""
+    """Parse the probe of facts.toolkit.Smoke; raise ParseError where it did not come to its end."""
     found = values(lines)
     if found.get("tested") != "yes":
         raise ParseError("the test of containers did not come to its end")

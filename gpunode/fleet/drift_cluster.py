@@ -13,7 +13,7 @@ from gpunode.base.findings import Finding, NodeReport
 from gpunode.base.messages import Scope
 from gpunode.base.probe import Probe
 from gpunode.base.reading import ParseError, Unknown
-from gpunode.facts.scheduler import Scheduler
+from gpunode.facts.cluster import Scheduler
 from gpunode.fleet.cluster import reached
 from gpunode.fleet.nodes import read
 from gpunode.kubernetes.components import Whole, decide_alone, decide_exporter_alone, decisions, unknown, unreached

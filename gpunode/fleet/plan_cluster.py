@@ -153,7 +153,7 @@ def _stays(settings: Settings, node: Node, name: str, cluster: Cluster) -> Itera
     """Yield where a run stops because pods hold GPUs that MIG is to change, and do not leave the node for it."""
     for step in decisions(resolve_for_os(settings, node.operating_system), node)["mig"].steps[:1]:
         containers = step.change.containers if step.change is not None and step.change.takes else ()
-        if containers and (reason := cluster.why_pods_stay(name, containers)) is not None:
+        if containers and (reason := cluster.why_pods_stay(name, containers, settings.kubernetes.drains)) is not None:
             yield PlannedStep("mig", STOP, None, None, Disruption.nothing, True, cause=reason, fails=True)
 
 

@@ -17,7 +17,7 @@ from gpunode.components.dcgm import state as dcgm_files
 from gpunode.components.docker import decide as docker
 from gpunode.components.driver import decide as driver
 from gpunode.components.driver.flavour import wanted_driver
-from gpunode.components.driver.loading import MODULE_ON_DISK
+from gpunode.components.driver.loading import LOADED_MODULE, MODULE_ON_DISK
 from gpunode.components.driver.sides import Actual, desired
 from gpunode.components.imex import decide as imex
 from gpunode.components.kubelet import decide as kubelet
@@ -152,11 +152,14 @@ def _mig(settings: Settings, node: Node) -> Decision[Any]:
     desired = mig.Desired(settings.mig, node.pci.gpus, allowed, settings.kubernetes.enabled)
     pending, comes = node.driver.reboot_pending, settings.driver.enabled
     # What a run ends before it comes to MIG holds no GPU any more: MPS that is to go, everything where it boots.
-    early = _driver(settings, node).steps if allowed is Disruption.reboot and comes else ()
-    boots = any(step.disruption is Disruption.reboot and step.waits is None for step in early)
+    early = [each for each in _driver(settings, node).steps if each.disruption is Disruption.reboot and comes]
+    boots = any(step.waits is None for step in early)
     goes = "nvidia-mps" if not settings.mps.enabled else "-"
     stays = () if boots else tuple(each for each in node.mig.holders if not (each.unit or "").startswith(goes))
     actual = replace(node.mig, holders=stays)
+    if not pending and any(item.code == LOADED_MODULE.code for step in early for item in step.settles) and not boots:
+        # Behind packages of another driver nvidia-smi answers nothing before the boot.
+        pending, actual = True, replace(actual, status="mismatch")
     return mig.decide(desired, mig.Actual(actual, node.mig_boot, node.containers, pending, driver_comes=comes))
 
 

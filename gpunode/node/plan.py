@@ -153,6 +153,8 @@ def _known_after_run(steps: tuple[PlannedStep, ...]) -> Iterator[str]:
         yield "whether the packages can be downloaded and installed"
     if any(step.code in ("driver.module-on-disk", "driver.loaded-module") for step in done):
         yield "whether the kernel accepts the driver's module"
+    if any(step.disruption is Disruption.reboot for step in done):
+        yield "whether the node may be rebooted, and answers again"
 
 
 def _steps(settings: Settings, node: Node, no_cluster: bool) -> Iterator[PlannedStep]:
@@ -170,7 +172,9 @@ def _steps(settings: Settings, node: Node, no_cluster: bool) -> Iterator[Planned
                 differences.pop((item.component, item.what), None)
             first = step.settles[0] if step.settles else None
             pending = step.waits is not None or _is_pending(settings, node, component, step.disruption)
-            left = pending and not is_stopped
+            # What waits for a boot that is not allowed is a boot's when the run is through, not a difference.
+            boots = is_forbidden(step.disruption, Disruption[settings.disruption.allow], 0)
+            left = pending and not is_stopped and not boots
             yield PlannedStep(
                 component,
                 step.action,
@@ -186,11 +190,12 @@ def _steps(settings: Settings, node: Node, no_cluster: bool) -> Iterator[Planned
                 fails=left and any(map(_fails, step.settles)),
             )
         # What no step of a run mends is a person's, so that a plan leaves out nothing that the verdict would find.
-        is_told = False
+        # A finding has the reason of its refusal without that it changed nothing.
+        is_told, reason = False, str(own.refusal).replace("; nothing was changed", "")
         judged_with = {component, *(item.component for item in own.findings)}
         for item in [item for item in differences.values() if item.component in judged_with]:
             del differences[item.component, item.what]
-            is_told |= _fails(item) and bool(item.cause) and str(item.cause) in str(own.refusal)
+            is_told |= _fails(item) and bool(item.cause) and str(item.cause) in reason
             yield step_of(item, _since(node, (item,)))
         if own.refusal is not None and not is_told:
             yield PlannedStep(component, STOP, None, None, Disruption.nothing, True, cause=own.refusal, fails=True)

@@ -92,7 +92,7 @@ _FINGERPRINT = re.compile(r"^[0-9A-F]{40}$")
 
 
 def parse_apt_repository(lines: list[str]) -> AptRepository:
-    """Parse what facts.deb.AptRepository prints.
+    """Parse what facts.packages.AptRepository prints.
 
     `fingerprint=`, `permissions=MODE OWNER:GROUP`, `source=` (base64), `digest=`, `refreshed=`, `architecture=`,
     `other=PATH BASE64` and `trusted=FINGERPRINT PATH` lines.

@@ -40,7 +40,7 @@ class RunningBoot(Reading):
 
 
 def parse_running_boot(lines: list[str]) -> RunningBoot:
-    """Parse the running boot probe's lines (facts/boot.py)."""
+    """Parse the running boot probe's lines (facts/system.py)."""
     found = values(lines)
     boot_id, started = found.get("boot_id"), found.get("UserspaceTimestampMonotonic", "")
     if not boot_id or not started.isdecimal():

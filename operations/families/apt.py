@@ -10,8 +10,8 @@ from pyinfra.api import StringCommand
 
 from gpunode.base.shell_file import script_file
 from gpunode.base.template import rendered
-from gpunode.facts.deb import DebPackages
-from gpunode.facts.driver_packages import DriverOffers, DriverSimulation
+from gpunode.facts.driver import DriverOffers, DriverSimulation
+from gpunode.facts.packages import DebPackages
 from gpunode.node.own_files.holds import PREFERENCES, UNATTENDED
 from gpunode.operations.apt import APT_GET, FINISH, HOLD, MARK, READ_LISTS, REFRESH
 from gpunode.operations.failure import require

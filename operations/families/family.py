@@ -11,7 +11,7 @@ from pyinfra.api import StringCommand
 
 from gpunode.base.shell_file import script_file
 from gpunode.facts.base import NodeFact
-from gpunode.facts.driver_packages import DriverPackages as DriverPackagesFact
+from gpunode.facts.driver import DriverPackages as DriverPackagesFact
 from gpunode.facts.families.rpm import RpmPackages
 from gpunode.operations.failure import require
 from gpunode.operations.script import script_command

@@ -26,9 +26,10 @@ code=0; said=$(modprobe nvidia 2>&1) || code=$?
     systemd-run --quiet --wait --collect --unit="gpunode-$transaction" \
       --property=TimeoutStopSec=900 /bin/sh -c \
       "exec /bin/sh $folder/$transaction.sh undo '$reason' > $folder/$transaction.log 2>&1" &&
-      echo "gpunode: the driver of before is back; loaded is $(cat /sys/module/nvidia/version || echo NONE)." \
-        "Set another driver: $wanted is not tried again until the settings change, or with \`gpunode apply --retry\`" \
-        "(pyinfra: --data gpunode_retry=1)" >&2 ||
+      { echo "gpunode: the driver of before is back; loaded is $(cat /sys/module/nvidia/version || echo NONE)" >&2
+        ! grep -qF '"state": "failed"' "$folder/$transaction.json" ||
+          echo "gpunode: remedy: set another driver: $wanted is not tried again until the settings change, or with" \
+            "\`gpunode apply --retry\` (pyinfra: --data gpunode_retry=1)" >&2; } ||
       echo "gpunode: that did not succeed; see $folder/$transaction.log" >&2
   fi
   exit 1; }

@@ -11,7 +11,7 @@ from gpunode.base.findings import EXIT_CODES, ExitCode, FindingClass, NodeReport
 from gpunode.base.messages import Scope
 from gpunode.components.driver.loading import LOADED_MODULE
 from gpunode.fleet.call import Call
-from gpunode.fleet.page.of_drift import KINDS
+from gpunode.fleet.page.views import DRIFT_KINDS
 from gpunode.fleet.reports.document import document as json_document
 from gpunode.fleet.reports.prometheus import metrics
 from gpunode.kubernetes.helm.change import RELEASE
@@ -81,7 +81,7 @@ def example() -> tuple[NodeReport, ...]:
 
 def document() -> str:
     """Return the text of docs/drift.md."""
-    meanings = {kind.name: kind.meaning for kind in KINDS}
+    meanings = {kind.name: kind.meaning for kind in DRIFT_KINDS}
     classes = "\n".join(f"| {kind.value} | {meanings[kind]} | {EXIT_CODES[kind].value} |" for kind in FindingClass)
     codes = "\n".join(f"| {code.value} | {code.name.lower().replace('_', ' ')} |" for code in ExitCode)
     parts = [

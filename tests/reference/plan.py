@@ -52,8 +52,9 @@ step says `WOULD FAIL`, and so does the verdict. Where a run stops before it is 
 the reason, and the steps after it are pending. The run still does the steps before it.
 
 The plan knows what the last reading shows. Only the run finds out whether packages can be downloaded and installed,
-whether the kernel accepts the driver's module, whether services start, and what helm and the cluster answer. The plan
-of a node names what applies to it as `only the run finds out`, in JSON `known_after_run`.
+whether the kernel accepts the driver's module, whether a node may be rebooted and answers again, whether services
+start, and what helm and the cluster answer. The plan of a node names what applies to it as `only the run finds out`, in
+JSON `known_after_run`.
 
 A cluster has its own row behind the nodes: releases, objects and RuntimeClass that a run would change, by the decisions
 of `gpunode drift`, from one reading. What changes of one node in the cluster (labels, counted resources, pods of the
@@ -88,7 +89,7 @@ What a step disturbs: `nothing` < `restart` (a service) < `reset` (a GPU) < `reb
 not affect any container is always allowed.
 
 ### Hooks of package managers
-Nothing restarts that the plan does not name. These programs hook into package managers:
+A run restarts no service that its plan does not name. These programs hook into package managers:
 
 - needrestart (apt; Ubuntu's server images have it): in automatic mode it restarts each service that uses a replaced
   file, also one that an earlier upgrade replaced. A run suspends it (`NEEDRESTART_SUSPEND`, since 3.0); the next change

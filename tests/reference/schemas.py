@@ -14,7 +14,7 @@ from gpunode.cli import agent, check, cluster, explain, init, lab
 from gpunode.components.mig import check as mig
 from gpunode.components.mig.goal import Verdict
 from gpunode.fleet.rollout.entries import Entry, Policy
-from gpunode.history import document as history
+from gpunode.history import output as history
 from gpunode.history.asking import Kind
 from gpunode.history.intervals import End
 from gpunode.node import Node, recorded

@@ -7,8 +7,8 @@ from typing import Any
 
 from gpunode.components.driver.state import DriverState
 from gpunode.facts.driver import Driver as DriverFact
-from gpunode.facts.driver_packages import DriverPackages as PackagesFact
-from gpunode.facts.driver_packages import DriverSimulation as SimulationFact
+from gpunode.facts.driver import DriverPackages as PackagesFact
+from gpunode.facts.driver import DriverSimulation as SimulationFact
 from gpunode.packages.driver_packages.installed import DriverPackages
 from gpunode.packages.driver_packages.simulation import Simulation
 from tests.support.simulated_host import Host

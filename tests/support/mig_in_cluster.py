@@ -18,11 +18,11 @@ from gpunode.components.crio.state import Crio
 from gpunode.components.docker.state import Docker
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import DISABLED, ENABLED, Holder, Mig, MigGpu
-from gpunode.facts.containerd import Containerd as ContainerdFact
-from gpunode.facts.crio import Crio as CrioFact
-from gpunode.facts.docker import Docker as DockerFact
-from gpunode.facts.mig import Mig as MigFact
-from gpunode.facts.mig import MigBoot as MigBootFact
+from gpunode.facts.gpu import Mig as MigFact
+from gpunode.facts.gpu import MigBoot as MigBootFact
+from gpunode.facts.runtimes import Containerd as ContainerdFact
+from gpunode.facts.runtimes import Crio as CrioFact
+from gpunode.facts.runtimes import Docker as DockerFact
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.session import Output
@@ -252,6 +252,7 @@ def divided(
         if journal is not None:
             ask.host.readings[TransactionJournal] = Journal(journal[0], "target", None, journal[1])
         if holds is not None:
+            there.pods += [holds] if holds not in there.pods else []
             short = container(holds)[:12]
             ask.holders = (Holder("GPU-0", 77, "nvidia-device-p", "root", None, None, short, in_pod=True),)
         ran = ask(there, mig_gpu(0, ENABLED if gpu == "on" else DISABLED), settings, part, status)

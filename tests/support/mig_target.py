@@ -19,12 +19,12 @@ from gpunode.components.mig.boot import MigBoot, desired_files, lines_of
 from gpunode.components.mig.geometry import product_geometry
 from gpunode.components.mig.state import DISABLED, ENABLED, ComputeInstance, GpuInstance, Mig, MigGpu, OwnProfile
 from gpunode.components.mig.target import Target, targets
-from gpunode.facts.containerd import Containerd as ContainerdFact
-from gpunode.facts.crio import Crio as CrioFact
-from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.driver import Driver as DriverFact
-from gpunode.facts.mig import Mig as MigFact
-from gpunode.facts.mig import MigBoot as MigBootFact
+from gpunode.facts.gpu import Mig as MigFact
+from gpunode.facts.gpu import MigBoot as MigBootFact
+from gpunode.facts.runtimes import Containerd as ContainerdFact
+from gpunode.facts.runtimes import Crio as CrioFact
+from gpunode.facts.runtimes import Docker as DockerFact
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.fleet.rollout.choice import left_out
 from gpunode.kubernetes.device_plugin.decide_labels import LABEL, decide_labels, desired_labels

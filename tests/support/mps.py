@@ -16,7 +16,7 @@ from gpunode.components.mps.change import APPLY, PATHS, actual_digests, desired_
 from gpunode.components.mps.daemon import UNITS, Daemon, control_text, daemons
 from gpunode.components.mps.state import Mps, MpsDaemon
 from gpunode.facts.gpu import Gpus as GpusFact
-from gpunode.facts.mps import Mps as MpsFact
+from gpunode.facts.gpu import Mps as MpsFact
 from gpunode.facts.node import Node as NodeFact
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.fleet.rollout.choice import left_out

@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
+from gpunode.base.shell_file import script_file
 from gpunode.operations.driver_transaction import DRIVER
 from gpunode.operations.script import script
 from gpunode.operations.transaction import Transaction, transaction_text
@@ -119,7 +121,7 @@ fi
 }
 PLACES = (
     "/sys/module", "/sys/bus/pci", "/var/cache/apt", "/etc/apt", "/usr/bin/nvidia-", "/usr/lib", "/var/log/nvidia-",
-    "/etc/modprobe.d", "/proc/cmdline",
+    "/etc/modprobe.d", "/proc/cmdline", "/var/lib/dkms",
 )  # fmt: skip
 
 
@@ -185,6 +187,21 @@ class SimulatedDpkg:
         return subprocess.run(
             ["sh", self.state / "driver.sh", what],
             env=self.environment, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+
+    def load_next(self, wanted: str) -> subprocess.CompletedProcess[str]:
+        """Run what loads the module on disk, as after a boot; systemd-run is SIMULATED."""
+        shutil.rmtree(self.root / "sys/module/nvidia", ignore_errors=True)
+        program = Path(self.environment["PATH"].partition(":")[0]) / "systemd-run"
+        program.write_text('#!/bin/sh\nwhile [ "$1" != /bin/sh ]; do shift; done\nexec "$@"\n')
+        program.chmod(0o755)
+        text = script_file("nouveau", "driver_load")
+        for place in PLACES:
+            text = re.sub(rf"(?<![\w./]){re.escape(place)}", f"{self.root}{place}", text)
+        words = {"wanted": wanted, "folder": str(self.state), "transaction": "driver"}
+        return subprocess.run(
+            ["sh", "-c", script(text)],
+            env={**self.environment, **words}, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
 
     @property

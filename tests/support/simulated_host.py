@@ -26,6 +26,8 @@ class Host:
     state: Any = field(default_factory=State)
     noops: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
+    # None of a real connection's: no node is locked.
+    connector: Any = None
 
     def get_fact(self, fact: type, **_: Any) -> Any:
         """Return the reading of a fact."""

@@ -35,11 +35,13 @@ from gpunode.node.components import decisions
 from gpunode.node.plan import Plan
 from gpunode.node.plan import plan as plan_of
 from gpunode.node.verdict import judge, judged
-from gpunode.operations import verify
+from gpunode.operations import reboot, verify
 from gpunode.packages.driver_packages.choice import Offers
 from gpunode.packages.driver_packages.simulation import Simulation
 from gpunode.packages.driver_packages.sources import resolve_for_os
 from gpunode.settings import Settings, settings_from
+from gpunode.system.boot import Kernel
+from gpunode.system.running_boot import RunningBoot
 from gpunode.system.transaction import Journal
 from gpunode.system.unit import Unit
 from tests.support.docker_change import RIGHT
@@ -47,6 +49,7 @@ from tests.support.recorded_node import RecordedNode
 
 # The deploy of a component -> the component, and the parts of a node that are as recorded after it.
 _DEPLOYS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "Reboot": ("driver", ("driver", "gpus", "boot")),
     "Driver": ("driver", ("driver", "gpus", "boot")),
     "CUDA": ("cuda", ("cuda",)),
     "Container toolkit": ("toolkit", ("toolkit",)),
@@ -82,9 +85,12 @@ class BrokenNode(RecordedNode):
         vars(self).update(vars(copy(recorded)))
         # Recordings of an earlier gpunode do not have them.
         driver = tuple(tuple(each) for each in self.packages["driver"]["packages"] if "nvidia" in each[0])
-        recorded_node = replace(
-            recorded.node, driver=replace(recorded.node.driver, packages=driver, held=tuple(name for name, _ in driver))
-        )
+        held = tuple(name for name, _ in driver)
+        of_driver = replace(recorded.node.driver, packages=driver, held=held)
+        boots = Kernel(recorded.node.boot.running, headers=True, module_version=of_driver.module_version)
+        boot = replace(recorded.node.boot, next_release=boots.release, decided_by="grub", kernels=(boots,))
+        boot = replace(boot, blacklist_written=1.0)
+        recorded_node = replace(recorded.node, driver=of_driver, boot=boot)
         if recorded_node.mig.status == "absent":
             recorded_node = replace(recorded_node, mig=Mig("ok", None, (_WHOLE,)))
         self.node, self.lost = recorded_node, list(broken)
@@ -115,6 +121,8 @@ class BrokenNode(RecordedNode):
     def fact(self, name: str, **arguments: Any) -> Any:
         """Return the reading of a fact."""
         driver = tuple((name, version) for name, version in self.packages["driver"]["packages"])
+        if name == "RunningBoot":
+            return RunningBoot("b7f7", 1)
         if name in ("DriverOffers", "DnfOffers"):
             return Offers(driver)
         if name in ("DriverSimulation", "DnfSimulation"):
@@ -169,8 +177,9 @@ def _settled(settings: Settings, node: BrokenNode, plan: Plan) -> set[tuple[str,
     return {(item.component, item.what) for step in steps for item in step.settles} - pending
 
 
-def _deploy_of(component: str) -> str | None:
-    return next((deploy for deploy, (name, _) in _DEPLOYS.items() if name == component), None)
+def _deploys_of(component: str) -> set[str | None]:
+    """Return the deploys of a component; None among them where its findings are removed by others."""
+    return {deploy for deploy, (name, _) in _DEPLOYS.items() if name == component} or {None}
 
 
 def ended(node: BrokenNode, data: dict[str, Any]) -> Ended:
@@ -200,7 +209,7 @@ def ended(node: BrokenNode, data: dict[str, Any]) -> Ended:
 
     def seen(*arguments: Any, **more: Any) -> tuple[Finding, ...]:
         of = {
-            item: (item.component, item.what) in settled and _deploy_of(item.component) in {*at_work, None}
+            item: (item.component, item.what) in settled and _deploys_of(item.component) & {*at_work, None}
             for item in judge(*arguments, **more)
         }
         return tuple(replace(item, finding_class=FindingClass.OK) if done else item for item, done in of.items())
@@ -212,6 +221,8 @@ def ended(node: BrokenNode, data: dict[str, Any]) -> Ended:
         patch.object(FakeConnector, "run_shell_command", kept),
         patch.object(verify, "judge", seen),
         patch.object(verify, "_waited", lambda *_: False),
+        patch.object(reboot, "SSHConnector", FakeConnector),
+        patch.object(reboot, "_wait", lambda *_: True),
         ctx_state.use(state), ctx_inventory.use(inventory), ctx_config.use(state.config),
     ):  # fmt: skip
         run_end.watch(state)
@@ -235,6 +246,7 @@ def ended(node: BrokenNode, data: dict[str, Any]) -> Ended:
 
 def idle(plan: Plan, end: Ended) -> list[str]:
     """Return the components that the plan has steps of, and in whose deploys the run did nothing."""
-    names = {component: deploy for deploy, (component, _) in _DEPLOYS.items()}
+    names = {component for component, _ in _DEPLOYS.values()}
     now = {step.component for step in plan.steps if not step.pending}
-    return sorted(each for each in now & names.keys() if names[each] not in end.deploys)
+    at_work = {_DEPLOYS[deploy][0] for deploy in end.deploys & _DEPLOYS.keys()}
+    return sorted(now & names - at_work)

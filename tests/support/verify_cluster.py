@@ -10,7 +10,7 @@ import pytest
 
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.mig.state import ComputeInstance, GpuInstance, Mig, MigGpu
-from gpunode.facts.mig import Mig as MigFact
+from gpunode.facts.gpu import Mig as MigFact
 from gpunode.kubernetes.nodes.labels import CONFIG, PRESENT
 from gpunode.operations import vectors, verify_cluster
 from gpunode.settings import Settings, settings_from

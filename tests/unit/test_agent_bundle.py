@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.agent import program
 from gpunode.agent.bundle import BundleError, carried, signers
 from gpunode.agent.files import Install, install_from, texts
 from gpunode.agent.pull import BUNDLE, OWN, Places, verified
+from gpunode.fleet import bundles
 from gpunode.settings import settings_from
 from tests.support import warm
 
@@ -95,10 +95,10 @@ def test_where_one_host_has_none_or_the_key_does_not_sign_nothing_is_written(sit
 
 def test_equal_environments_make_equal_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     files = [("b", b"2", 0o644), ("a", b"1", 0o755)]
-    monkeypatch.setattr(program, "_files", lambda: iter(files))
-    first = program.packed()
+    monkeypatch.setattr(bundles, "_files", lambda: iter(files))
+    first = bundles.packed()
     files.reverse()
-    assert program.packed() == first
+    assert bundles.packed() == first
     with tarfile.open(fileobj=io.BytesIO(first[0])) as archive:
         assert [(each.name, each.mode, each.mtime, each.uid) for each in archive] == [
             ("a", 0o755, 0, 0), ("b", 0o644, 0, 0),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gpunode.facts.deb import SOURCE, AptArchive
+from gpunode.facts.packages import SOURCE, AptArchive
 from gpunode.operations import apt
 from gpunode.packages.deb import AptArchive as Reading
 from gpunode.packages.deb import Target

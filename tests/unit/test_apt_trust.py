@@ -12,7 +12,7 @@ from pyinfra.api import StringCommand
 
 from gpunode.base import tables
 from gpunode.base.probe_output import checked
-from gpunode.facts.deb import AptRepository
+from gpunode.facts.packages import AptRepository
 from gpunode.lab import signing
 from gpunode.operations.repositories import commands
 from gpunode.packages.apt_trust import DISABLED, Disable, Untrust

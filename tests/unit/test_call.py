@@ -17,7 +17,7 @@ from gpunode.base.comparison import RUN
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.fleet import run_end
 from gpunode.fleet.call import CALL, Call, told_call
-from gpunode.fleet.page import of_drift, of_plan, of_rollout
+from gpunode.fleet.page import views
 from gpunode.fleet.reports.findings_text import report_text
 from gpunode.fleet.reports.run_end import HostEnd, verdict_text
 from gpunode.fleet.rollout import place
@@ -150,14 +150,14 @@ def _remedy(page: Any) -> str:
 def test_a_page_names_the_run_of_the_same_hosts_and_settings() -> None:
     hosts = {"gpu-1": {"class": "drift", "findings": [RUNTIME.to_json()]}}
     told: dict[str, Any] = {"gpunode": "1", "at": "2026-01-01T00:00:00Z", **RACK.to_json(), "hosts": hosts}
-    view = of_drift.view(told)
+    view = views.drift_view(told)
     assert _remedy(view) == f"run `{RACK.run}`"
     # To the one the page adds a row's hosts, and a second pattern would add to the first.
     assert (view.heal, view.heal_all) == (RACK.of_all.run, RACK.run)
-    assert of_plan.view({**told, "hosts": {}}).heal == RACK.of_all.run
+    assert views.plan_view({**told, "hosts": {}}).heal == RACK.of_all.run
     # A document of a former version.
     del told["limit"], told["set"]
-    assert of_drift.view(told).heal == "gpunode apply prod.py"
+    assert views.drift_view(told).heal == "gpunode apply prod.py"
 
 
 def test_the_page_of_a_rollout_names_the_run_with_its_settings() -> None:
@@ -165,7 +165,7 @@ def test_the_page_of_a_rollout_names_the_run_with_its_settings() -> None:
     wave = {"number": 1, "kind": "canary", "begun": "2026", "ended": None, "log": None, "nodes": {"gpu-1": outcome}}
     empty: dict[str, Any] = {"to_come": [], "untouched": [], "left_out": {}, "reason": None, "state": "stopped"}
     document = {"gpunode": "1", "inventory": "prod.py", "set": list(SET), "waves": [wave], **empty}
-    assert _remedy(of_rollout.view(document)) == f"run `{RACK.of_all.run}`"
+    assert _remedy(views.rollout_view(document)) == f"run `{RACK.of_all.run}`"
 
 
 def test_whoever_is_refused_beside_a_rollout_is_told_its_resumption_as_a_shell_takes_it(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.facts.readiness import LONGEST
+from gpunode.facts.system import LONGEST
 from gpunode.fleet import nodes as fleet
 from gpunode.fleet.reports.run_end import BROKEN_OFF, HostEnd, failure_of
 from gpunode.history.told import told

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from gpunode.facts.readiness import LONGEST
-from gpunode.facts.readiness import Readiness as Probed
+from gpunode.facts.system import LONGEST
+from gpunode.facts.system import Readiness as Probed
 from gpunode.system.readiness import Answer, Readiness, Stage, awaited
 
 pytestmark = pytest.mark.pure

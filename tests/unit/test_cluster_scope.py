@@ -22,14 +22,14 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import CLUSTER, Finding, FindingClass, NodeReport, cluster_of, nodes_of
 from gpunode.base.messages import Scope
 from gpunode.cli import agent
-from gpunode.cli.rollout_run import say_head
+from gpunode.cli.rollout import say_head
 from gpunode.fleet import bundles
 from gpunode.fleet.call import Call
-from gpunode.fleet.engine import readings, remote
+from gpunode.fleet.engine import readings
 from gpunode.fleet.engine.parts import Scheduler
+from gpunode.fleet.engine.readings import Outcome as WorkerOutcome
 from gpunode.fleet.engine.readings import cluster_report
-from gpunode.fleet.engine.remote import Outcome as WorkerOutcome
-from gpunode.fleet.page import of_drift, of_rollout
+from gpunode.fleet.page import views
 from gpunode.fleet.page.view import counts, map_rows
 from gpunode.fleet.reports.document import document
 from gpunode.fleet.reports.findings_text import report_text
@@ -46,9 +46,8 @@ from gpunode.fleet.rollout.journal import Journal
 from gpunode.fleet.rollout.opening import Asked, Request, begun
 from gpunode.fleet.run.progress import Progress
 from gpunode.history.asking import Kind, Question, answers, asking, changes, known
-from gpunode.history.document import of_changes, of_findings
+from gpunode.history.output import changes_text, findings_text, of_changes, of_findings
 from gpunode.history.place import Place
-from gpunode.history.text import changes_text, findings_text
 from gpunode.history.told import told
 from gpunode.history.writing import record
 from gpunode.kubernetes.device_plugin.pod_security import NAMESPACE
@@ -205,7 +204,7 @@ def test_a_reading_whose_worker_was_lost_ends_nothing_of_the_cluster(
 ) -> None:
     place = _recorded(lacking, tmp_path, [()])
     lost = WorkerOutcome(NODES, "worker", None, None, "the worker was lost", True)
-    monkeypatch.setattr(remote, "outcomes", lambda *_, **__: iter([lost]))
+    monkeypatch.setattr(readings, "outcomes", lambda *_, **__: iter([lost]))
     reports = readings.reports(Scheduler("127.0.0.1", 8786), lacking.inventory, lambda hosts, done: None, 120)
     record(place, told(_document(reports, 1), "drift"), "fleet.py")
     of_cluster = [change for change in _changes(place) if change[1] == CLUSTER]
@@ -260,7 +259,7 @@ def test_a_host_called_cluster_is_a_host(tmp_path: Path) -> None:
     assert _samples(reports, "cluster")["gpunode_cluster_state", "cluster", "unreachable"] == 0
     place = _recorded(made, tmp_path, [("cluster",)])
     assert set(_changes(place)) == {("began", "cluster", "connection"), ("began", CLUSTER, RELEASE)}
-    view = of_drift.view(found)
+    view = views.drift_view(found)
     assert [(row.scope, row.kind) for row in map_rows(view)] == [
         (Scope.CLUSTER, "drift"), (Scope.NODE, "unreachable"), (Scope.NODE, "ok"),
     ]  # fmt: skip
@@ -301,7 +300,7 @@ def test_the_gate_judges_the_cluster_once_and_the_wave_stops_for_it_and_fails_no
     (wave,) = found["waves"]
     assert wave["nodes"]["gpu-1"]["passed"] and not wave["cluster"]["passed"]
     assert wave["cluster"]["code"] == "device-plugin.helm-release"
-    assert [(each.scope, each.kind) for each in of_rollout.view(found).hosts if each.kind != "not touched"] == [
+    assert [(each.scope, each.kind) for each in views.rollout_view(found).hosts if each.kind != "not touched"] == [
         (Scope.CLUSTER, "failed"), (Scope.NODE, "passed"),
     ]  # fmt: skip
     # The release is installed by hand: the wave that stopped is judged again, and the others follow.

@@ -96,7 +96,7 @@ gpunode.main(prog_name="gpunode")
     *candidates, imported = completed("gpunode c", "-c", program)
     assert candidates == [f"plain,{name}" for name in sorted(COMMANDS) if name.startswith("c")]
     # What the group itself says its errors with.
-    own = {"errors", "interruption", "no_result", "output", "selection"}
+    own = {"errors", "interruption", "output", "selection"}
     assert set(imported.split()) == {f"gpunode.cli.{name}" for name in own}
 
 

@@ -21,7 +21,7 @@ from gpunode.components.containerd.decide import Desired
 from gpunode.components.containerd.drop_in import PATH, drop_in, is_imported, with_import, without_import
 from gpunode.components.containerd.editor import NVIDIA_RUNTIME, Runtimes, render
 from gpunode.components.containerd.state import Containerd, DropIn, effective_runtimes, parse_containerd
-from gpunode.facts.containerd import Containerd as ContainerdFact
+from gpunode.facts.runtimes import Containerd as ContainerdFact
 from gpunode.operations import containerd
 from gpunode.operations.containerd import PROGRAM
 from tests.support.containerd import DATA, FOREIGN, spare, state

@@ -18,7 +18,7 @@ from gpunode.base.toml_edit import plain
 from gpunode.base.versions import in_branch
 from gpunode.components.crio.decide import NVIDIA, Desired, Runtimes, decide, desired_of, render
 from gpunode.components.crio.state import Crio, Merged, merged, parse_crio
-from gpunode.facts.crio import Crio as CrioFact
+from gpunode.facts.runtimes import Crio as CrioFact
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.node.components import decisions
 from gpunode.node.plan import STOP, plan

@@ -18,7 +18,7 @@ from gpunode.base.probe_output import checked
 from gpunode.components.crio.decide import Runtimes, change
 from gpunode.components.crio.state import Crio, parse_crio
 from gpunode.components.runtime import RuntimeChange
-from gpunode.facts.crio import Crio as CrioFact
+from gpunode.facts.runtimes import Crio as CrioFact
 from gpunode.operations import crio
 from gpunode.operations.runtime import transaction
 from gpunode.operations.script import script

@@ -11,7 +11,7 @@ import pytest
 
 from gpunode.base.probe_output import checked
 from gpunode.components.cuda.state import CudaToolkits, parse_cuda
-from gpunode.facts.cuda import CudaToolkits as CudaFact
+from gpunode.facts.toolkit import CudaToolkits as CudaFact
 from gpunode.operations.cuda import _LINK, CUDA
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text

@@ -33,7 +33,7 @@ from gpunode.components.dcgm.state import (
     variables,
 )
 from gpunode.facts.base import UNITS
-from gpunode.facts.dcgm import Dcgm as DcgmFact
+from gpunode.facts.gpu import Dcgm as DcgmFact
 from gpunode.lab.packages.dcgm_programs import dcgmi
 from gpunode.node.plan import plan
 from gpunode.node.verdict import judge

@@ -22,12 +22,12 @@ from gpunode.components.docker.editor import Daemon
 from gpunode.components.docker.editor import render as render_docker
 from gpunode.components.podman.state import Podman
 from gpunode.components.toolkit.configuration import asked_of
-from gpunode.facts.containerd import Containerd as ContainerdFact
-from gpunode.facts.cuda import CudaToolkits as CudaFact
-from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.driver import Driver as DriverFact
+from gpunode.facts.runtimes import Containerd as ContainerdFact
+from gpunode.facts.runtimes import Docker as DockerFact
 from gpunode.facts.system import Unit as UnitFact
 from gpunode.facts.toolkit import ContainerToolkit as ToolkitFact
+from gpunode.facts.toolkit import CudaToolkits as CudaFact
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.fleet.rollout.choice import left_out
 from gpunode.node import Node

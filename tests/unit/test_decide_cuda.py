@@ -14,7 +14,7 @@ from gpunode.base.decision import Decision, bad
 from gpunode.components.cuda.decide import Desired, Install, Link, decide
 from gpunode.components.cuda.state import ARCH_HOME, CudaToolkits
 from gpunode.components.runfile import Runfile
-from gpunode.facts.cuda import CudaToolkits as CudaFact
+from gpunode.facts.toolkit import CudaToolkits as CudaFact
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.node.plan import plan
 from gpunode.operations import cuda

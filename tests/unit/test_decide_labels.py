@@ -18,7 +18,7 @@ from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import bad
 from gpunode.base.findings import Finding
 from gpunode.base.reading import Unknown
-from gpunode.facts.mig import Mig as MigFact
+from gpunode.facts.gpu import Mig as MigFact
 from gpunode.fleet import drift_cluster
 from gpunode.kubernetes.device_plugin.cluster import Cluster
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels

@@ -16,12 +16,12 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.mig.boot import UNIT, MigBoot
 from gpunode.components.mig.decide import MigChange
 from gpunode.components.mig.state import DISABLED, ENABLED, Mig
-from gpunode.facts.containerd import Containerd as ContainerdFact
-from gpunode.facts.crio import Crio as CrioFact
-from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.driver import Driver as DriverFact
-from gpunode.facts.mig import Mig as MigFact
-from gpunode.facts.mig import MigBoot as MigBootFact
+from gpunode.facts.gpu import Mig as MigFact
+from gpunode.facts.gpu import MigBoot as MigBootFact
+from gpunode.facts.runtimes import Containerd as ContainerdFact
+from gpunode.facts.runtimes import Crio as CrioFact
+from gpunode.facts.runtimes import Docker as DockerFact
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.node import Node
 from gpunode.node.components import decisions

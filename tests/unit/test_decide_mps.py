@@ -17,12 +17,12 @@ from gpunode.components.mps.change import PROFILE, MpsChange, actual_digests
 from gpunode.components.mps.daemon import COMPUTE_MODES, UNITS, daemons
 from gpunode.components.mps.state import Mps, MpsDaemon
 from gpunode.facts.gpu import Gpus as GpusFact
-from gpunode.facts.mps import Mps as MpsFact
+from gpunode.facts.gpu import Mps as MpsFact
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.fleet.rollout.choice import left_out
 from gpunode.node import Node
 from gpunode.node.components import decisions
-from gpunode.node.plan import plan
+from gpunode.node.plan import STOP, plan
 from gpunode.node.verdict import judge
 from gpunode.operations import mps as operation
 from gpunode.settings import Settings, settings_from
@@ -138,7 +138,7 @@ def test_of_mps_drift_plan_verdict_and_run_say_the_same(
     assert decision.refusal is None or (bad and not decision.steps)
     steps = [step for step in plan(settings, node).steps if step.component == "mps"]
     promised = [(step.action, step.waits is not None, step.disruption) for step in decision.steps]
-    planned = [step for step in steps if step.action.find(": mend") < 0]
+    planned = [step for step in steps if not step.action.startswith(f"{step.what}: ") and step.action != STOP]
     assert promised == [(step.action, step.pending, step.disruption) for step in planned]
     assert not (decision.refusal and [step for step in steps if not step.pending])
     # One transaction brings all of it, or all of it waits.

@@ -193,8 +193,7 @@ def test_drift_tells_of_a_release_that_the_run_takes_away(tmp_path: Path, method
     settings = settings_from({"kubernetes": cluster.settings(), "device_plugin": {"method": "manifest"}})
     found = of_both(drift_cluster.findings(Path("none.py"), {"gpu-1": settings}, {"gpu-1": GOOD}))
     releases = {item.what: item for item in found if item.what.startswith("helm release")}
-    names = ["helm release nvidia-device-plugin/nvdp"]
-    names += ["helm release gpu-operator/gpu-operator"] if method == "gpu-operator" else []
-    assert [*releases] == names
+    names = ["helm release gpu-operator/gpu-operator"] if method == "gpu-operator" else []
+    assert [*releases] == [*names, "helm release nvidia-device-plugin/nvdp"]
     assert all((item.desired, item.finding_class) == ("none", FindingClass.DRIFT) for item in releases.values())
     assert cluster.called("helm uninstall") == 0

@@ -166,7 +166,8 @@ def test_the_operations_of_the_toolkit_do_what_the_decision_promises(
         assert not (host.refusals and any(step.waits is None for step in steps))
         refusals += host.refusals
     told = " ".join(item.cause or "" for item in bad(*decision.findings))
-    assert all(split_remedy(refusal)[0] in told for refusal in refusals)
+    causes = (split_remedy(refusal)[0].removesuffix("; nothing was changed") for refusal in refusals)
+    assert all(cause in told for cause in causes)
 
 
 def test_dnf_s_lock_that_nobody_asks_for_any_more_is_drift() -> None:

@@ -13,7 +13,7 @@ import pytest
 from gpunode.base import tables
 from gpunode.base.probe import shell_text
 from gpunode.components.toolkit.state import parse_toolkit
-from gpunode.facts.driver_packages import DriverPackages as DriverPackagesFact
+from gpunode.facts.driver import DriverPackages as DriverPackagesFact
 from gpunode.facts.families import by_manager
 from gpunode.facts.families.dnf import DRIVER_PACKAGES, DnfRepository, DnfSimulation
 from gpunode.node.preflight import refusals

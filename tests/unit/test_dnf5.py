@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.components.toolkit.decide import hold_text, is_held
-from gpunode.facts.driver_packages import DriverPackages as DriverPackagesFact
+from gpunode.facts.driver import DriverPackages as DriverPackagesFact
 from gpunode.facts.families.dnf5 import DRIVER_PACKAGES
 from gpunode.facts.toolkit import ContainerToolkit
 from gpunode.operations import driver_packages, toolkit

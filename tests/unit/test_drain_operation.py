@@ -21,16 +21,15 @@ from gpunode.components.docker.editor import Daemon
 from gpunode.components.docker.state import Docker
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import ENABLED, Mig
-from gpunode.facts.boot import Boot
-from gpunode.facts.boot import RunningBoot as RunningBootFact
-from gpunode.facts.containerd import Containerd as ContainerdFact
-from gpunode.facts.crio import Crio as CrioFact
-from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.driver import Driver as DriverFact
-from gpunode.facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
-from gpunode.facts.mig import Mig as MigFact
-from gpunode.facts.mig import MigBoot as MigBootFact
-from gpunode.facts.system import OperatingSystem
+from gpunode.facts.driver import DriverOffers, DriverPackages, DriverSimulation
+from gpunode.facts.gpu import Mig as MigFact
+from gpunode.facts.gpu import MigBoot as MigBootFact
+from gpunode.facts.runtimes import Containerd as ContainerdFact
+from gpunode.facts.runtimes import Crio as CrioFact
+from gpunode.facts.runtimes import Docker as DockerFact
+from gpunode.facts.system import Boot, OperatingSystem
+from gpunode.facts.system import RunningBoot as RunningBootFact
 from gpunode.fleet import run_end
 from gpunode.fleet.reports.run_end import HostEnd, failure_of, report_of
 from gpunode.kubernetes.drain.commands import Drain as NodeDrain
@@ -226,7 +225,7 @@ def test_a_reboot_comes_after_the_drain_and_one_that_is_refused_drains_nothing(
     monkeypatch.setattr(reboot, "obstacles", lambda *_: ())
     host.readings |= {RunningBootFact: RunningBoot("boot", 1), DriverFact: GOOD.driver, Boot: GOOD.boot}
     host.readings[OperatingSystem] = GOOD.operating_system
-    host.connector = None  # type: ignore[attr-defined]
+    host.connector = None
     first, boot, _ = reboot.new_boot("x", 30, drain=drain())
     assert isinstance(first, FunctionCommand) and "systemctl reboot" in boot.get_raw_value()
     monkeypatch.setattr(reboot, "obstacles", lambda *_: ("no kernel",))

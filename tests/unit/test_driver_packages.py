@@ -18,7 +18,7 @@ from gpunode.base.findings import FindingClass
 from gpunode.base.reading import ParseError
 from gpunode.base.template import rendered
 from gpunode.components.driver.state import DriverState, Service
-from gpunode.facts.driver_packages import DriverPackages, DriverSimulation
+from gpunode.facts.driver import DriverPackages, DriverSimulation
 from gpunode.node.verdict import judge
 from gpunode.operations import driver_packages
 from gpunode.operations.families import FAMILIES

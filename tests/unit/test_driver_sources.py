@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gpunode.base import tables
-from gpunode.facts.deb import AptArchive as AptArchiveFact
-from gpunode.facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
+from gpunode.facts.driver import DriverOffers, DriverPackages, DriverSimulation
+from gpunode.facts.packages import AptArchive as AptArchiveFact
 from gpunode.operations import driver_packages
 from gpunode.packages.driver_packages.choice import Offers
 from gpunode.packages.driver_packages.installed import DriverPackages as State

@@ -112,6 +112,30 @@ def test_what_keeps_every_version_from_loading_neither_undoes_nor_blames_one(
 
 
 @pytest.mark.parametrize(
+    ("line", "said", "journal"),
+    [
+        ("alias nvidia off", "modprobe: FATAL: Module off not found.", "done"),
+        ("", None, "failed"),
+        # Neither the earlier driver loads: it is not the version.
+        ("", "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service", "restored"),
+    ],
+)
+def test_after_the_boot_a_driver_is_undone_unless_no_version_would_load(
+    node: SimulatedDpkg, line: str, said: str | None, journal: str
+) -> None:
+    node.load()
+    assert node.change(NEW, *AFTER).returncode == 0 and (node.state / "driver/unproven").exists()
+    (node.root / "etc/modprobe.d").mkdir()
+    (node.root / "etc/modprobe.d/site.conf").write_text(f"{line}\n")
+    node.write("does-not-load", NEW) if said is None else node.write("modprobe-says", said)
+    done = node.load_next(NEW)
+    assert (done.returncode, node.journal) == (1, journal), done.stderr
+    assert (node.packages == BEFORE) is (journal != "done")
+    assert ("--retry" in done.stderr) is (journal == "failed")
+    assert ("No such device" in (node.state / "driver.json").read_text()) is (journal == "failed")
+
+
+@pytest.mark.parametrize(
     "text", ["blacklist nvidia\n", "install nvidia modprobe -i nvidia-current\n", "#alias nvidia off"]
 )
 def test_lines_that_keep_no_module_from_loading_excuse_no_version(node: SimulatedDpkg, text: str) -> None:
@@ -140,6 +164,22 @@ def test_a_module_that_was_not_built_is_named_and_the_old_driver_comes_back(node
     done = node.change(NEW, *AFTER)
     assert (done.returncode, node.packages) == (1, BEFORE)
     assert unnamed(done.stderr, "none", "dkms status") == []
+
+
+@pytest.mark.parametrize(
+    ("log", "journal"),
+    [
+        ("error: implicit declaration of function", "failed"),
+        ("write error: No space left on device", "restored"),
+        ("gcc: fatal error: Killed signal terminated program cc1", "restored"),
+    ],
+)
+def test_a_build_that_ran_out_of_room_or_memory_blames_no_version(node: SimulatedDpkg, log: str, journal: str) -> None:
+    (node.state / "no-module").touch()
+    file = node.root / f"var/lib/dkms/nvidia/{NEW}/build/make.log"
+    file.parent.mkdir(parents=True)
+    file.write_text(f"DKMS make.log for nvidia\n{log}\n")
+    assert (node.change(NEW, *AFTER).returncode, node.journal, node.packages) == (1, journal, BEFORE)
 
 
 def test_what_cannot_be_put_back_stays_journalled_until_a_later_run_has_done_it(node: SimulatedDpkg) -> None:

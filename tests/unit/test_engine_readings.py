@@ -14,9 +14,9 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import CLUSTER, Finding, FindingClass, NodeReport, NodeSummary
 from gpunode.components.driver.loading import LOADED_MODULE
 from gpunode.fleet.access import errors
-from gpunode.fleet.engine import apply, readings, remote
+from gpunode.fleet.engine import apply, readings
 from gpunode.fleet.engine.parts import EngineError, Member, Scheduler
-from gpunode.fleet.engine.remote import Outcome
+from gpunode.fleet.engine.readings import Outcome
 from gpunode.fleet.inventory_files import InventoryError
 from gpunode.fleet.reports.document import document
 from gpunode.fleet.reports.run_end import HostEnd, report_of
@@ -76,7 +76,7 @@ def workers(monkeypatch: pytest.MonkeyPatch, seen: list[tuple[Any, ...]]) -> Tur
         names = ("gpu-1", "gpu-2", "gpu-3")
         return tuple(Member(name, name, "") for name in names if only is None or name in only)
 
-    monkeypatch.setattr(remote, "outcomes", outcomes)
+    monkeypatch.setattr(readings, "outcomes", outcomes)
     for module in (readings, apply):
         monkeypatch.setattr(module, "roster", roster)
     return turns

@@ -21,7 +21,7 @@ from gpunode.base.reading import ParseError
 from gpunode.components.mig.smi import parse_mig
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.gpu import Health as HealthFact
-from gpunode.facts.mig import Mig as MigFact
+from gpunode.facts.gpu import Mig as MigFact
 from gpunode.node.verdict import judge
 from gpunode.settings import settings_from
 from gpunode.system.gpu import parse_gpus

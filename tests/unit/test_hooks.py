@@ -31,8 +31,8 @@ from pyinfra.context import ctx_host
 from gpunode.facts.file import File
 from gpunode.facts.node import Node as NodeFact
 from gpunode.facts.node import NodeWithCandidates
-from gpunode.facts.smoke import Smoke
 from gpunode.facts.system import KernelFeatures
+from gpunode.facts.toolkit import Smoke
 from gpunode.fleet import hooks, shared_readings
 from gpunode.fleet.access import connecting
 from gpunode.fleet.hooks import hosts_within_open_files, operation_order

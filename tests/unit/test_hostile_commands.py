@@ -24,13 +24,13 @@ from pyinfra.connectors.util import make_unix_command
 
 from gpunode.base.template import rendered
 from gpunode.components.dcgm.state import exporter_text
-from gpunode.facts.deb import AptRepository, DebPackages
 from gpunode.facts.families.dnf import DnfOffers, DnfRepository, DnfSimulation
 from gpunode.facts.families.dnf5 import Dnf5Offers, Dnf5Simulation
 from gpunode.facts.families.pacman import PacmanOffers, PacmanPackages, PacmanSimulation
 from gpunode.facts.families.rpm import RpmPackages
 from gpunode.facts.families.zypper import ZypperOffers, ZypperRepository, ZypperSimulation
 from gpunode.facts.file import File
+from gpunode.facts.packages import AptRepository, DebPackages
 from gpunode.facts.system import Unit
 from gpunode.operations.files import write_command
 from gpunode.operations.repositories import commands

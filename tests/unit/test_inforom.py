@@ -14,7 +14,7 @@ from gpunode.base.shell_file import script_file
 from gpunode.components.mig.boot import FUNCTIONS
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.gpu import Health as HealthFact
-from gpunode.facts.mig import Mig as MigFact
+from gpunode.facts.gpu import Mig as MigFact
 from gpunode.system.gpu import parse_gpus
 from gpunode.system.health import parse_health
 from tests.support.smi_rows import memory

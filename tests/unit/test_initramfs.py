@@ -14,8 +14,8 @@ import pytest
 from pyinfra.context import ctx_host
 
 from gpunode.deploys import driver as driver_deploy
-from gpunode.facts.boot import LOOKED_INTO
-from gpunode.facts.boot import Boot as BootFact
+from gpunode.facts.system import LOOKED_INTO
+from gpunode.facts.system import Boot as BootFact
 from gpunode.facts.transaction import FOLDER
 from gpunode.node.components import desired_files
 from gpunode.node.own_files import driver as own_files_of_driver

@@ -18,8 +18,8 @@ from gpunode.components.driver.sides import desired
 from gpunode.components.mig.boot import RECORD, UNIT
 from gpunode.components.mps.daemon import FOLDER as MPS
 from gpunode.components.toolkit.specification import OWN_SPECIFICATION as CDI
-from gpunode.facts.interrupted import LEFT
-from gpunode.facts.interrupted import Interrupted as InterruptedFact
+from gpunode.facts.records import LEFT
+from gpunode.facts.records import Interrupted as InterruptedFact
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.node.components import decisions
 from gpunode.node.own_files.containerd import PROXY

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base.probe_output import checked
-from gpunode.facts.kubelet import Kubelet as Fact
+from gpunode.facts.cluster import Kubelet as Fact
 from gpunode.system.kubelet import NOTED, parse_kubelet
 
 pytestmark = pytest.mark.pure

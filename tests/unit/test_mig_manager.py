@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpunode.facts.gpu import Gpus as GpusFact
-from gpunode.facts.mig import Mig as MigFact
+from gpunode.facts.gpu import Mig as MigFact
 from gpunode.operations import vectors, verify_cluster
 from gpunode.settings import Settings, settings_from
 from gpunode.system.gpu import Gpus

@@ -15,11 +15,11 @@ from gpunode.components.docker.state import Docker
 from gpunode.components.mig import decide
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import DISABLED, ENABLED, Holder, Mig, MigGpu
-from gpunode.facts.containerd import Containerd as ContainerdFact
-from gpunode.facts.crio import Crio as CrioFact
-from gpunode.facts.docker import Docker as DockerFact
-from gpunode.facts.mig import Mig as MigFact
-from gpunode.facts.mig import MigBoot as MigBootFact
+from gpunode.facts.gpu import Mig as MigFact
+from gpunode.facts.gpu import MigBoot as MigBootFact
+from gpunode.facts.runtimes import Containerd as ContainerdFact
+from gpunode.facts.runtimes import Crio as CrioFact
+from gpunode.facts.runtimes import Docker as DockerFact
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.fleet import plan_cluster
 from gpunode.kubernetes.device_plugin.cluster import Cluster
@@ -210,3 +210,7 @@ def test_the_plan_names_the_daemonset_by_which_the_run_refuses_the_change(by_dis
     rows = list(plan_cluster._stays(mig_in_cluster.ASKED, node, "gpu-1", cluster))
     assert [row.fails for row in rows] == [True] * by_discovery
     assert all(unnamed(str(row.cause), "plugin/nvdp", "nvidia.com/gpu.present") == [] for row in rows)
+    # The pod of no DaemonSet leaves by a drain alone.
+    there.pods.append("job-1")
+    whys = [cluster.why_pods_stay("gpu-1", [mig_in_cluster.container("job-1")], drains) for drains in (True, False)]
+    assert whys[0] is None and unnamed(str(whys[1]), "plugin/job-1") == []

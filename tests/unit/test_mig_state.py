@@ -16,7 +16,7 @@ from gpunode.base.reading import ParseError
 from gpunode.components.mig.geometry import product_geometry
 from gpunode.components.mig.smi import LISTS, parse_mig
 from gpunode.components.mig.state import GpuInstance, Mig, MigGpu
-from gpunode.facts.mig import Mig as MigFact
+from gpunode.facts.gpu import Mig as MigFact
 from tests.support.messages import unnamed
 from tests.support.recorded_smi import last, recorded
 from tests.support.smi_rows import cells

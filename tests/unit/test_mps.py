@@ -16,7 +16,7 @@ from gpunode.base.template import rendered
 from gpunode.components.mps.change import PIPE_DIRECTORY, PROFILE, VARIABLE, desired_files, environment_files
 from gpunode.components.mps.daemon import FOLDER, UNITS, control_text, daemons
 from gpunode.components.mps.state import parse_mps
-from gpunode.facts.mps import Mps as MpsFact
+from gpunode.facts.gpu import Mps as MpsFact
 from gpunode.operations import mps as operation
 from gpunode.operations.script import script
 from gpunode.operations.transaction import transaction_text

@@ -15,8 +15,8 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import ExitCode, Finding, FindingClass
 from gpunode.cli.plan import _exit_code, live_plans
 from gpunode.facts.gpu import Gpus as GpusFact
-from gpunode.facts.mig import Mig as MigFact
-from gpunode.facts.mps import PluginMps as PluginMpsFact
+from gpunode.facts.gpu import Mig as MigFact
+from gpunode.facts.gpu import PluginMps as PluginMpsFact
 from gpunode.fleet import plan_cluster
 from gpunode.fleet.nodes import Answer
 from gpunode.kubernetes.nodes.labels import CONFIG, configuration

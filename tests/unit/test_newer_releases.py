@@ -13,9 +13,8 @@ from pyinfra.context import ctx_host
 from gpunode.base import tables
 from gpunode.components.driver.sides import desired
 from gpunode.deploys import driver as driver_deploy
-from gpunode.facts.deb import AptArchive as AptArchiveFact
-from gpunode.facts.driver import Driver
-from gpunode.facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
+from gpunode.facts.driver import Driver, DriverOffers, DriverPackages, DriverSimulation
+from gpunode.facts.packages import AptArchive as AptArchiveFact
 from gpunode.lab.world.cuda import oldest_toolkit
 from gpunode.operations import driver_packages
 from gpunode.packages.driver_packages.choice import Offers

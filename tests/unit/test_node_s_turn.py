@@ -11,7 +11,7 @@ from pyinfra.context import ctx_host
 
 from gpunode.base.reading import Unknown
 from gpunode.facts.gpu import Gpus as GpusFact
-from gpunode.facts.mps import PluginMps as PluginMpsFact
+from gpunode.facts.gpu import PluginMps as PluginMpsFact
 from gpunode.kubernetes.device_plugin.view import View
 from gpunode.operations import cluster_labels, node_by_node
 from gpunode.operations.failure import OperationRefused

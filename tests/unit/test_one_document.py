@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 
 from gpunode import cli
 from gpunode.base.findings import NodeReport
-from gpunode.cli.no_result import documented
+from gpunode.cli.interruption import documented
 from gpunode.cli.output import output_option, say_document
 from gpunode.fleet import drift
 from tests.reference.output import SCHEMAS

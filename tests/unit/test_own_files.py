@@ -16,11 +16,11 @@ from gpunode.base.file import File
 from gpunode.base.probe_output import checked
 from gpunode.deploys import component
 from gpunode.deploys import driver as driver_deploy
-from gpunode.facts.applied import Applied as AppliedFact
-from gpunode.facts.deb import AptRepository as AptRepositoryFact
 from gpunode.facts.families.dnf import DnfRepository
 from gpunode.facts.file import File as FileFact
 from gpunode.facts.node import Node as NodeFact
+from gpunode.facts.packages import AptRepository as AptRepositoryFact
+from gpunode.facts.records import Applied as AppliedFact
 from gpunode.node.own_files import decide as own_files_decide
 from gpunode.node.own_files import driver as own_files_of_driver
 from gpunode.node.own_files import toolkit as own_files_of_toolkit

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gpunode.base.findings import FindingClass
 from gpunode.base.probe import shell_text
-from gpunode.facts.driver_packages import DriverPackages as DriverPackagesFact
+from gpunode.facts.driver import DriverPackages as DriverPackagesFact
 from gpunode.facts.families.pacman import DRIVER_PACKAGES, LOCK, NEEDS, PacmanSimulation
 from gpunode.node.components import decisions
 from gpunode.node.preflight import refusals

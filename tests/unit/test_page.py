@@ -24,7 +24,7 @@ from gpunode.cli.plan import as_json
 from gpunode.components.driver.loading import LOADED_MODULE
 from gpunode.components.mig.decide import MODE
 from gpunode.fleet import drift
-from gpunode.fleet.page import html, of_drift, of_plan, of_rollout
+from gpunode.fleet.page import html, views
 from gpunode.fleet.page.html import document_page
 from gpunode.fleet.page.view import UNKNOWN_COST, View, cleaned, costs, map_rows
 from gpunode.fleet.reports.document import document
@@ -73,7 +73,7 @@ def our_tags() -> frozenset[str]:
 def view_of(*found: tuple[Finding, ...]) -> View:
     """Return what is shown of gpu-1, gpu-2, and so on."""
     reports = [NodeReport(f"gpu-{number}", findings) for number, findings in enumerate(found, 1)]
-    return of_drift.view(document(reports, at=fleet.AT))
+    return views.drift_view(document(reports, at=fleet.AT))
 
 
 def table_of(text: str) -> str:
@@ -85,7 +85,7 @@ def test_a_thousand_hosts_stay_under_three_megabytes_alike_or_all_different() ->
     for reports, rows in ((fleet.reports(), 13), (fleet.all_different(), 1000)):
         told = document(reports, fleet.CALL, "0.1.0", fleet.AT)
         assert len(reports) == 1000 and len(document_page("drift", told).encode()) < LIMIT
-        assert len(map_rows(of_drift.view(told))) == rows
+        assert len(map_rows(views.drift_view(told))) == rows
         assert document_page("drift", told) == document_page("drift", told)
 
 
@@ -160,7 +160,7 @@ def test_what_is_not_known_is_hatched_has_a_sign_of_its_own_and_is_no_host_as_de
     assert re.findall(r"\d+", view.said) == ["1", "2", "1"]
     (rule,) = re.findall(rf"^\.{view.kind('not known').colour} {{(.*)}}$", html._asset("page.css"), re.MULTILINE)
     assert "repeating-linear-gradient" in rule
-    for kinds in (of_drift.KINDS, of_plan.KINDS):
+    for kinds in (views.DRIFT_KINDS, views.PLAN_KINDS):
         assert len({kind.mark for kind in kinds}) == len(kinds) and not view.kind("not known").is_quiet
     # The legend: the sign, the name and its meaning.
     assert view.kind("not known").meaning in html.page(view)
@@ -168,7 +168,7 @@ def test_what_is_not_known_is_hatched_has_a_sign_of_its_own_and_is_no_host_as_de
 
 def test_a_plan_is_coloured_by_what_it_disturbs() -> None:
     planned = as_json(plan_reference.example())
-    view = of_plan.view(planned)
+    view = views.plan_view(planned)
     kinds = {host.name: host.kind for host in view.hosts}
     assert kinds == {
         "gpu-new": "step", "gpu-blackwell": "refused", "gpu-done": "not known", "gpu-gone": "unreachable",
@@ -180,7 +180,7 @@ def test_a_plan_is_coloured_by_what_it_disturbs() -> None:
 
 
 def test_a_rollout_tells_of_each_host_what_its_last_wave_came_to() -> None:
-    view = of_rollout.view(rollout())
+    view = views.rollout_view(rollout())
     assert [host.kind for host in sorted(view.hosts, key=lambda host: host.name)] == [
         "passed", "passed", "failed", "not touched", "left out",
     ]  # fmt: skip

@@ -30,6 +30,8 @@ BROKEN = (
     Broken("driver", {"loaded_version": "570.172.08"}),
     Broken("driver", {"loaded_version": None, "loaded_flavour": None}),
     Broken("driver", {"module_version": None, "loaded_version": None, "library_version": None, **BARE}, "nvidia-o"),
+    Broken("driver", {"module_version": None, "loaded_version": None, "loaded_flavour": None}),
+    Broken("driver", {"module_version": None}),
     Broken("driver", {"library_version": "570.172.08"}),
     Broken("driver", {"uvm_loaded": False}),
     Broken("driver", {"uvm_without_device": True}),

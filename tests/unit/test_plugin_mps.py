@@ -25,7 +25,7 @@ from gpunode.components.mps.plugin import (
     PluginMps,
     parse_plugin_mps,
 )
-from gpunode.facts.mps import PluginMps as Fact
+from gpunode.facts.gpu import PluginMps as Fact
 from gpunode.kubernetes.device_plugin.judge_mps import limits
 from tests.support.plugin_mps import DAEMON
 from tests.support.recorded_smi import last

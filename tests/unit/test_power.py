@@ -15,7 +15,7 @@ from gpunode.base.reading import ParseError
 from gpunode.components.power.state import NAME, SCRIPT, Power, Rule, parse_power, parsed, rule_for, rules, texts
 from gpunode.facts.driver import Driver as DriverFact
 from gpunode.facts.gpu import Gpus as GpusFact
-from gpunode.facts.power import Power as PowerFact
+from gpunode.facts.gpu import Power as PowerFact
 from gpunode.node.plan import plan
 from gpunode.node.preflight import cautions
 from gpunode.operations import power

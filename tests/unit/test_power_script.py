@@ -13,7 +13,7 @@ import pytest
 from gpunode.base.probe_output import END
 from gpunode.base.shell_file import script_file
 from gpunode.components.power.state import NOTE, SCRIPT, Lock, Power, parse_power, rules, texts
-from gpunode.facts.power import Power as PowerFact
+from gpunode.facts.gpu import Power as PowerFact
 from gpunode.lab.hardware.simulated import module
 from gpunode.lab.hardware.simulated.fault import main as set_fault
 from gpunode.lab.hardware.simulated.machine import Machine

@@ -10,7 +10,7 @@ from gpunode.base.explained import pages
 from gpunode.components.driver.flavour import WantedDriver
 from gpunode.node.preflight import Refusal, cautions, refusals
 from gpunode.node.preflight.anywhere import cautions_anywhere
-from gpunode.node.preflight.disk import disk_refusals
+from gpunode.node.preflight.platform import disk_refusals
 from gpunode.packages.deb import AptSources
 from gpunode.settings import SettingsError, settings_from
 from gpunode.system.disk import Disk

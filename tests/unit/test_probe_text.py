@@ -20,11 +20,10 @@ from gpunode.base.probe_output import checked, sections
 from gpunode.base.shell_file import shell_file
 from gpunode.components.driver.state import module_fields
 from gpunode.facts.base import UNITS, probe_command
-from gpunode.facts.deb import DebPackages
-from gpunode.facts.docker import Docker
 from gpunode.facts.driver import Driver
 from gpunode.facts.node import PARTS, Machine, Node
-from gpunode.facts.packages import AptSources
+from gpunode.facts.packages import AptSources, DebPackages
+from gpunode.facts.runtimes import Docker
 from gpunode.facts.system import Unit
 from gpunode.facts.toolkit import ContainerToolkit
 from gpunode.facts.transaction import TransactionJournal

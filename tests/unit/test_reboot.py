@@ -23,10 +23,9 @@ from pyinfra.context import ctx_host
 from gpunode.base.probe_output import END
 from gpunode.base.reading import ParseError
 from gpunode.deploys import reboot as reboot_deploy
-from gpunode.facts.boot import Boot
-from gpunode.facts.boot import RunningBoot as RunningBootFact
 from gpunode.facts.driver import Driver as DriverFact
-from gpunode.facts.system import OperatingSystem
+from gpunode.facts.system import Boot, OperatingSystem
+from gpunode.facts.system import RunningBoot as RunningBootFact
 from gpunode.node.reboot import awaited, target
 from gpunode.operations import driver, reboot
 from gpunode.operations.node_lock import PULL

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from gpunode.base.decision import bad
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mig.state import Mig
-from gpunode.facts.mig import Mig as MigFact
-from gpunode.facts.mig import MigBoot as MigBootFact
+from gpunode.facts.gpu import Mig as MigFact
+from gpunode.facts.gpu import MigBoot as MigBootFact
 from gpunode.kubernetes.device_plugin.decide_pods import decide_registered
 from gpunode.kubernetes.device_plugin.view import Pod, View
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode

@@ -15,7 +15,7 @@ from gpunode.components.dcgm.decide import Desired as DcgmDesired
 from gpunode.components.dcgm.decide import decide as decide_dcgm
 from gpunode.components.dcgm.state import parse_dcgm
 from gpunode.components.toolkit.decide import lost as lost_programs
-from gpunode.facts.deb import DebPackages
+from gpunode.facts.packages import DebPackages
 from gpunode.operations import packages
 from gpunode.packages.installed_packages import InstalledPackages
 from gpunode.settings.dcgm import DcgmSettings
@@ -75,26 +75,29 @@ def test_installed_packages_are_reinstalled_and_others_installed(
     assert word in command and command.endswith("gpunode /usr/bin/containerd" if installed else "gpunode containerd")
 
 
-# The package a owns bin and lib, b owns other; `again` brings back what the file `offered` names.
+# The package a owns bin and lib, b owns other, c owns x.so.1; `again` brings back what the file `offered` names.
 FUNCTIONS = """
-owned() { printf '%s\\n' "a $PWD/bin" "a $PWD/lib" "b $PWD/other" | while read -r package path; do
+owned() { printf '%s\\n' "a $PWD/bin" "a $PWD/lib" "b $PWD/other" "c $PWD/x.so.1" | while read -r package path; do
   case "$path" in $1) echo "$package $path";; esac; done; }
-again() { echo "$*" > asked; for file in $(cat offered); do touch "$file"; done; }
+again() { echo "$*" > asked; for file in $(cat offered); do echo x > "$file"; done; }
 """
 
 
 @pytest.mark.parametrize(
     ("there", "offered", "patterns", "asked", "code"),
     [
-        (["other"], "bin lib", "*", "a", 0),
-        (["bin", "other"], "lib", "*", "a", 0),
-        ([], "bin lib other", "*", "a b", 0),
+        (["other"], "bin lib", "[blo]*", "a", 0),
+        (["bin", "other"], "lib", "[blo]*", "a", 0),
+        ([], "bin lib other", "[blo]*", "a b", 0),
         # A program that is there and does not work.
         (["bin", "lib", "other"], "", "bin", "a", 0),
         # The repository does not have them any more, and apt succeeds.
-        (["other"], "", "*", "a", 1),
+        (["other"], "", "[blo]*", "a", 1),
         # Nothing that a package owns is lost.
-        (["bin", "lib", "other"], "", "*", None, 1),
+        (["bin", "lib", "other"], "", "[blo]*", None, 1),
+        # A library without content, as a power cut leaves it.
+        (["x.so.1"], "x.so.1", "*.so*", "c", 0),
+        (["x.so.1"], "", "*.so*", "c", 1),
     ],
 )
 def test_the_packages_that_own_lost_files_are_installed_again(

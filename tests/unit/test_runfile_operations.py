@@ -13,10 +13,10 @@ import pytest
 from gpunode.components import runfile
 from gpunode.components.cuda.decide import Desired
 from gpunode.deploys import cuda as cuda_deploy
-from gpunode.facts.boot import Boot as BootFact
-from gpunode.facts.cuda import CudaToolkits as CudaFact
 from gpunode.facts.driver import Driver as DriverFact
-from gpunode.facts.driver_packages import DriverPackages as PackagesFact
+from gpunode.facts.driver import DriverPackages as PackagesFact
+from gpunode.facts.system import Boot as BootFact
+from gpunode.facts.toolkit import CudaToolkits as CudaFact
 from gpunode.facts.transaction import TransactionJournal
 from gpunode.node.own_files import cuda
 from gpunode.operations import cuda as operations_cuda

@@ -16,7 +16,7 @@ from gpunode.base import tables
 from gpunode.components.containerd.decide import desired_of
 from gpunode.deploys import docker as docker_deploy
 from gpunode.deploys import runtime_packages
-from gpunode.facts.containerd import Containerd
+from gpunode.facts.runtimes import Containerd
 from gpunode.operations import containerd, packages
 from gpunode.packages.installed_packages import InstalledPackages
 from gpunode.settings import DockerSettings, settings_from

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gpunode.facts.scheduler import Scheduler
+from gpunode.facts.cluster import Scheduler
 from gpunode.kubernetes.gpushare.configuration import Extender
 from gpunode.kubernetes.gpushare.decide import SchedulerState, parse_scheduler, wanted
 from gpunode.operations import gpushare

@@ -17,8 +17,8 @@ import pytest
 from gpunode.base.explanations import failure
 from gpunode.base.shell_file import script_file
 from gpunode.components.mig.boot import FUNCTIONS as MIG
-from gpunode.facts.boot import INITRAMFS
 from gpunode.facts.families.pacman import LOCK
+from gpunode.facts.system import INITRAMFS
 from gpunode.operations.apt import APT_GET, HOLD, NOT_OLDER, READ_LISTS
 from gpunode.operations.driver_transaction import FETCH, INSTALLER, RUNFILE
 from gpunode.operations.families import FAMILIES
@@ -421,9 +421,10 @@ CASES = (
     Case("zypper zypper_read zypper_trust", script_file("zypper", "zypper_read", "zypper_trust")),
     Case("zypper_forget", "primary_keys() { :; }" + script_file("zypper_forget")),
 )
-# They run within a probe or at a boot, whose results are judged, not by an operation.
+# They run within a probe or at a boot, whose results are judged, not by an operation; test_node_lock.py has its own.
 ELSEWHERE = {
     "first_boot",
+    "node_lock",
     "smoke",
     *(f"smoke_{name}" for name in ("choose", "crictl", "ctr", "docker", "root", "seen")),
 }

@@ -17,10 +17,10 @@ from gpunode.base.probe_output import checked
 from gpunode.base.shell_file import script_file
 from gpunode.components.driver.services import services
 from gpunode.components.driver.state import parse_driver
-from gpunode.facts.containerd import Containerd as ContainerdFact
-from gpunode.facts.docker import Docker as DockerFact
 from gpunode.facts.node import Node as NodeFact
 from gpunode.facts.packages import OutdatedServices
+from gpunode.facts.runtimes import Containerd as ContainerdFact
+from gpunode.facts.runtimes import Docker as DockerFact
 from gpunode.fleet import hooks, shared_readings
 from gpunode.operations.verify import verified
 from gpunode.packages import installed_packages

@@ -13,7 +13,7 @@ from pyinfra.context import ctx_host
 
 from gpunode.base.shell_file import script_file
 from gpunode.deploys import verify as verify_deploy
-from gpunode.facts.smoke import Smoke as SmokeFact
+from gpunode.facts.toolkit import Smoke as SmokeFact
 from gpunode.lab.packages import container_runtime
 from gpunode.operations import verify
 from gpunode.settings import settings_from

@@ -18,7 +18,7 @@ from gpunode.components.smoke import (
     parse_in_container,
     parse_smoke,
 )
-from gpunode.facts.smoke import Smoke as SmokeFact
+from gpunode.facts.toolkit import Smoke as SmokeFact
 from gpunode.operations import verify
 from gpunode.system.smi import parse_list
 from tests.support.messages import unnamed

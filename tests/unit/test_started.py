@@ -17,8 +17,8 @@ from gpunode.components.containerd.state import parse_containerd
 from gpunode.components.mps.daemon import UNITS as FILES
 from gpunode.components.mps.state import parse_mps
 from gpunode.facts.base import UNITS
-from gpunode.facts.containerd import Containerd as ContainerdFact
-from gpunode.facts.mps import Mps as MpsFact
+from gpunode.facts.gpu import Mps as MpsFact
+from gpunode.facts.runtimes import Containerd as ContainerdFact
 from gpunode.system.service import seconds
 
 pytestmark = pytest.mark.simulated

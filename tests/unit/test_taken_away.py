@@ -18,7 +18,7 @@ from gpunode.base import tables
 from gpunode.base.template import rendered
 from gpunode.components.driver.state import DriverState, parse_driver
 from gpunode.facts.driver import Driver as DriverFact
-from gpunode.facts.driver_packages import DriverOffers, DriverPackages, DriverSimulation
+from gpunode.facts.driver import DriverOffers, DriverPackages, DriverSimulation
 from gpunode.node.own_files.holds import PREFERENCES
 from gpunode.node.plan import plan
 from gpunode.node.verdict import judge

@@ -16,8 +16,8 @@ from gpunode.base.reading import Unknown
 from gpunode.components.toolkit.configuration import asked_of
 from gpunode.components.toolkit.specification import CDI_MARK
 from gpunode.components.toolkit.state import PACKAGES, CdiSpecification, ContainerToolkit, parse_toolkit
-from gpunode.facts.deb import DebPackages as DebPackagesFact
 from gpunode.facts.driver import Driver as DriverFact
+from gpunode.facts.packages import DebPackages as DebPackagesFact
 from gpunode.facts.toolkit import ContainerToolkit as ToolkitFact
 from gpunode.lab.world.toolkit import modes
 from gpunode.node.preflight import refusals

@@ -13,9 +13,9 @@ import pytest
 from gpunode.base import tables
 from gpunode.base.file import File
 from gpunode.base.shell_file import shell_file
-from gpunode.facts.deb import AptRepository
 from gpunode.facts.families.dnf import DnfRepository
 from gpunode.facts.file import File as FileFact
+from gpunode.facts.packages import AptRepository
 from gpunode.lab import signing
 from gpunode.operations import repositories
 from gpunode.operations.own_files import kept

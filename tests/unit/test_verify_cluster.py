@@ -13,8 +13,8 @@ from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.mig.boot import MigBoot
 from gpunode.components.mps.plugin import PluginDaemon, PluginMps
 from gpunode.facts.gpu import Gpus as GpusFact
-from gpunode.facts.mig import MigBoot as MigBootFact
-from gpunode.facts.mps import PluginMps as PluginMpsFact
+from gpunode.facts.gpu import MigBoot as MigBootFact
+from gpunode.facts.gpu import PluginMps as PluginMpsFact
 from gpunode.fleet import drift_cluster, run_end
 from gpunode.kubernetes.device_plugin.decide_restart import NONE, Bounds, decide_restart
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, OURS, PRESENT

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base.findings import PENDING, Finding, FindingClass, NodeReport, parse_waiting, waiting, with_since
-from gpunode.facts.applied import Applied as AppliedFact
 from gpunode.facts.node import Node as NodeFact
+from gpunode.facts.records import Applied as AppliedFact
 from gpunode.fleet.drift import contained_report
 from gpunode.fleet.nodes import Answer
 from gpunode.fleet.reports.findings_text import report_text

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from gpunode.base import tables
 from gpunode.base.explanations import failure
 from gpunode.base.reading import ParseError
-from gpunode.facts.driver_packages import DriverPackages as DriverPackagesFact
+from gpunode.facts.driver import Driver as DriverFact
+from gpunode.facts.driver import DriverPackages as DriverPackagesFact
 from gpunode.facts.families.zypper import DRIVER_PACKAGES, ZypperOffers
 from gpunode.operations import driver_packages, repositories
 from gpunode.operations.families import FAMILIES, ZYPPER, DriverChange
@@ -34,6 +35,7 @@ from tests.support.messages import unnamed
 from tests.support.package_sources import SUSE
 from tests.support.programs import programs, sh
 from tests.support.simulated_host import Host, commands
+from tests.support.verify import GOOD
 
 pytestmark = pytest.mark.pure
 
@@ -241,6 +243,7 @@ def test_a_node_that_came_by_the_metapackage_sees_no_change(host: Host) -> None:
     wanted = package_set(settings_from({"driver": {"branch": "580"}}).driver, SUSE, "open", [], Boot("x"))
     there = {name: "580.95.05-1" for name in (*wanted, "nvidia-open")}
     host.readings[DriverPackagesFact] = zypper.LockedPackages(tuple(sorted(there.items())), ())
+    host.readings[DriverFact] = GOOD.driver
     found = commands(
         driver_packages.installed, host, desired=wanted, branch="580", branch_change=False, rollback="required",
         kernel=None, source=SUSE,

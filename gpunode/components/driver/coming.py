@@ -11,7 +11,7 @@ from gpunode.base.comparison import RUN
 from gpunode.base.decision import Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.components.driver.loading import INSTALLED_BY
+from gpunode.components.driver.loading import GPUS, INSTALLED_BY, MODULE_ON_DISK
 from gpunode.components.driver.services import FABRIC_MANAGER, IMEX, SUBNET_MANAGER
 from gpunode.components.driver.sides import Actual, Desired
 from gpunode.components.driver.state import DriverState, driver_finding
@@ -56,12 +56,13 @@ def bring(
             Disruption.nothing,
             packages=tuple(sorted(name if rule is None else f"{name} {rule}" for name, rule in names)),
         )
-    if headers := _headers(desired, actual):
+    if package := headers(desired, actual):
         what = "headers of the kernel that boots next"
-        yield Step(f"install {headers}", (), Disruption.nothing, actual="none", desired=what)
+        yield Step(f"install {package}", (), Disruption.nothing, actual="none", desired=what)
 
 
-def _headers(desired: Desired, actual: Actual) -> str | None:
+def headers(desired: Desired, actual: Actual) -> str | None:
+    """Return the package of the headers that a run installs for the kernel that boots next; None: there are such."""
     kernel, source, system = actual.boot.next_kernel, desired.source, actual.system
     if kernel is None or kernel.headers or desired.settings.kernel_headers != "install":
         return None
@@ -101,6 +102,10 @@ _IS_LOST = "{lost} is lost, or of another version, while {names} is installed as
 # Of a package that is missing with another, apt takes neither alone.
 _BRING_BACK = (
     "install what is lost again, at the driver's version: `{again} PACKAGE …` on the node; `{owner} {file}` names it"
+)
+_BUILD_AGAIN = (
+    "look at `dkms status` and at the headers of the kernel, then have the module's package build it again: `{again} "
+    "PACKAGE` on the node"
 )
 _REMOVED, _MISSING = "{names} was removed, which gpunode holds", "no run has installed them yet, or they were removed"
 
@@ -245,7 +250,11 @@ def told_lost(item: Finding, desired: Desired, actual: Actual) -> Finding:
     if item.finding_class is FindingClass.OK:
         return item
     names, words = ", ".join(name for name in desired.packages if belongs(name)), wording(actual.system)
-    lost = {LIBRARY.code: "libnvidia-ml.so", CUDA_LIBRARY.code: "libcuda.so"}.get(item.code, "nvidia-smi")
-    remedy = _BRING_BACK.format(again=words.again, owner=words.owner, file=lost)
+    files = {LIBRARY.code: "libnvidia-ml.so", CUDA_LIBRARY.code: "libcuda.so", GPUS.code: "nvidia-smi"}
+    # Without a module on disk, the library has nothing to be compared with.
+    code = MODULE_ON_DISK.code if actual.driver.module_version is None else item.code
+    lost = files.get(code, "the kernel module")
+    way = _BRING_BACK if code in files else _BUILD_AGAIN
+    remedy = way.format(again=words.again, owner=words.owner, file=lost)
     cause = _IS_LOST.format(lost=lost, names=names)
     return replace(item, cause=cause, remedy=remedy, by_person=True)

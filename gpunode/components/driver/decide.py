@@ -16,6 +16,7 @@ from gpunode.components.driver.coming import (
     bring_back,
     bring_modules,
     brings_modules,
+    headers,
     hold,
     installs_nothing,
     libraries,
@@ -29,6 +30,7 @@ from gpunode.components.driver.loading import (
     MIGRATE,
     MIXED,
     MODULE_ON_DISK,
+    NO_MODULE,
     UVM,
     Act,
     Loading,
@@ -118,10 +120,14 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         (gpus(len(actual.pci.gpus), actual.gpus),) if actual.has_gpu and not driver.reboot_pending else ()
     )
     coming = (*bad(*way), *another, *lost, *bad(*dkms)) if settings.installs else ()
+    # Headers that come build the module again.
+    builds = another and headers(desired, actual) is not None
     again: tuple[Finding, ...] = ()
-    if coming and coming == lost and installs_nothing(desired, actual):
+    if coming and not bad(*way, *dkms) and not builds and installs_nothing(desired, actual):
         coming, again = (), tuple(item for item in lost if item.actual == "none" and lost_files(driver))
         loaded = tuple(told_lost(each, desired, actual) if each in {*lost} - {*again} else each for each in loaded)
+        module, flavour = (tuple(told_lost(each, desired, actual) for each in found) for found in (module, flavour))
+        another = ()
     lacking = bad(*packages(desired, actual))
     if not coming and driver.loaded_version is not None and desired.lacks(driver):
         # What a GPU does not answer by may be the package that is missing.
@@ -175,13 +181,17 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
         after = bad(*answers, *_module_to_boot(boots))
         steps += bring(desired, actual, (*coming, *lacking) if coming else (), bad(*serving), after)
         if again:
-            steps.append(Step("reinstall the driver's packages that lost libraries", again, Disruption.nothing))
+            # Without libnvidia-ml, no GPU can answer.
+            silent = actual.gpus.status in ("no library", "mismatch") and driver.library_version is None
+            settled = (*again, *bad(*answers)) if silent else again
+            steps.append(Step("reinstall the driver's packages that lost libraries", settled, Disruption.nothing))
         steps += bring_back(desired, actual, () if coming else lacking)
         # Steps that settle nothing install headers and tools, by operations of their own.
         steps = [replace(step, target=target) if step.settles else step for step in steps]
         steps += fabric_steps(serving, with_packages=bool(coming))
         steps += hold(settings, held, bool(coming or lacking))
     steps += nouveau_steps(boots, actual.boot.new_images)
+    before = len(steps)
     if settings.installs:
         if coming and driver.module_version is None and actual.has_gpu:
             steps += fresh_steps(actual.pci)
@@ -190,15 +200,19 @@ def decide(desired: Desired, actual: Actual) -> Decision[Any]:
     own = () if coming or driver.loaded_version is not None else bad(*answers)
     steps += (replace(step, settles=(*step.settles, *own)) for step in loading.steps)
     steps += peermem.steps
+    modules: tuple[Step[Any], ...] = ()
     if settings.installs and not coming:
-        modules = bring_modules(desired, actual, bad(*_module_to_boot(boots)))
+        modules = tuple(bring_modules(desired, actual, bad(*_module_to_boot(boots))))
         steps += (replace(step, target=target) for step in modules)
     told = _judged(settings, findings, steps)
+    no_module = driver.module_version is None and not (coming or builds or lacking or modules)
+    no_module = no_module and any(step.change is Act.LOAD for step in steps)
     masked = (f"{SERVICE.named(item)}.service" for item in serving if item.actual == MASKED)
-    refusal = next(map(masked_refusal, masked), None)
+    refusal = NO_MODULE if no_module else next(map(masked_refusal, masked), None)
     if refusal is not None:
-        # The node is booted after its services were started.
-        steps = [replace(step, waits=refusal) if step.disruption is Disruption.reboot else step for step in steps]
+        # Services are started after the module is loaded, and the node is booted after both.
+        late = steps[before:] if no_module else [step for step in steps if step.disruption is Disruption.reboot]
+        steps = [replace(step, waits=refusal) if step in late else step for step in steps]
         steps.sort(key=lambda step: step.waits is not None)
     decision = Decision((*told, *health(actual.health, actual.gpus, actual.pci)), tuple(steps), refusal)
     return _unless_blocked(decision, actual) if actual.has_gpu and by_node else decision

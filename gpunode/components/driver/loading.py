@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from gpunode.base import versions
@@ -160,7 +160,7 @@ def gpus(on_bus: int, actual: Gpus) -> Finding:
 def _loaded(desired: Loading, actual: DriverState, boot: Boot | None) -> Finding:
     if actual.reboot_pending:
         running, item = boot.running if boot else "", LOADED_MODULE.compared(actual.runs, actual.to_come, False)
-        if boot and boot.started and actual.module_changed and actual.module_changed < boot.started:
+        if boot is not None and actual.is_outlived(boot):
             return awaits_boot(item, _STAYED, _LOOK_FOR_OLD.format(release=running, initramfs=desired.initramfs))
         return awaits_boot(item, _ON_OLD_KERNEL.format(running=running) if actual.waits_for_kernel else _ON_OLD_MODULE)
     version, rule = actual.loaded_version, desired.rule
@@ -207,7 +207,8 @@ def _steps(
         settles = (*bad(loaded, *((coming,) if coming else ())), *parameters, *uvm)
         # What the packages are still to bring, nobody can boot into.
         change = Act.BOOT if actual.reboot_pending else None
-        yield boot_step(f"boot the node {source}into the new module", settles, desired.allowed, change)
+        step = boot_step(f"boot the node {source}into the new module", settles, desired.allowed, change)
+        yield replace(step, waits=_STAYED) if loaded.cause == _STAYED else step
     else:
         if uvm:
             action = f"make {UVM_DEVICE}" if actual.uvm_loaded else "load nvidia_uvm"
@@ -217,6 +218,11 @@ def _steps(
             yield boot_step(action, parameters, desired.allowed)
 
 
+NO_MODULE = (
+    "driver: there is no nvidia module on disk, neither for the kernel that runs nor for the one that boots next, and "
+    "the run brings none. Remedy: look at `dkms status` and at the headers of the kernel on the node, and have the "
+    "module built"
+)
 MIXED, MIGRATE = "a runfile and packages overwrite each other's files", f"set driver.migrate = True and {RUN}"
 _LOADED = "the module {loaded_version} is loaded, and disruption.allow is {name}"
 _ALLOW = f"drain the node, set disruption.allow = 'reboot' and {RUN}"

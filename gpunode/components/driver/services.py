@@ -11,13 +11,12 @@ from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.components.driver.state import DriverState, driver_finding
-from gpunode.components.runtime import MASKED, MEND_SERVICE
+from gpunode.components.runtime import MASKED, MEND_SERVICE, masked_refusal
 from gpunode.packages.driver_packages.names import is_imex
 from gpunode.settings.driver import DriverSettings
 from gpunode.system.pci import PciGpus
 
 RUNS = "running, starts at boot"
-_MASKED = "it is masked, which forbids to start it"
 
 FABRIC_MANAGER = driver_finding(
     "fabric manager",
@@ -48,7 +47,7 @@ SERVICE = driver_finding(
     "service",
     "A service that belongs to the driver is not in the state that the settings ask for.",
     "It is the persistence daemon, fabric manager or a similar service. It does not run although it is needed.",
-    causes=(_ENDED, _MASKED),
+    causes=(_ENDED,),
     remedies=MEND_SERVICE,
 )
 _STEPS: dict[str, str] = {
@@ -126,13 +125,13 @@ def state_of(active: bool, enabled: bool) -> str:
 
 def _service(actual: DriverState, name: str) -> Finding:
     service = actual.service(name)
-    mend, unmasked = (text.format(unit=f"{name}.service") for text in MEND_SERVICE[1:])
     if service is not None and service.masked:
-        return by_hand(SERVICE.compared(MASKED, RUNS, False, of=name), _MASKED, unmasked)
+        return by_hand(SERVICE.compared(MASKED, RUNS, False, of=name), masked_refusal(f"{name}.service"))
     found = "not installed" if service is None else state_of(service.active, service.enabled)
     ended = None if service is None else service.ended
     # It needs the module that is on disk: what it lacks comes with the boot.
     waits = actual.reboot_pending and service is not None and service.enabled
+    mend = MEND_SERVICE[1].format(unit=f"{name}.service")
     cause, remedy = (None, None) if ended is None else (_ENDED.format(words=ended), mend)
     return SERVICE.compared(found, RUNS, found == RUNS or waits, of=name, cause=cause, remedy=remedy)
 

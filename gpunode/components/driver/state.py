@@ -162,6 +162,13 @@ class DriverState(Reading):
             return f"{self.module_version} with kernel {self.waits_for_kernel}"
         return f"{self.module_version} ({self.module_flavour or 'flavour unknown'})"
 
+    def is_outlived(self, boot: Boot) -> bool:
+        """Say whether this boot loaded another module than the one on disk, which came before: so would one more."""
+        if self.module_changed is None or boot.started is None:
+            return False
+        kernel = boot.next_kernel
+        return max(self.module_changed, (kernel and kernel.initramfs_written) or 0.0) < boot.started
+
     def other_parameters(self, desired: Mapping[str, str]) -> tuple[str, ...]:
         """Return NAME=VALUE of what the loaded module goes by where another value is asked for.
 

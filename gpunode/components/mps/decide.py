@@ -285,9 +285,9 @@ def _refusal(desired: Desired, actual: Mps, gpus: Sequence[Gpu]) -> str | None:
         )
     if desired.daemons and actual.program is None and not desired.driver_comes:
         return (
-            "mps: nvidia-cuda-mps-control is not installed; nothing was changed. Install it, or leave mps.enabled out: "
-            "it comes with the driver's packages of NVIDIA's repository and with its .run file, and is the package "
-            "nvidia-cuda-mps in Debian's archive"
+            "mps: nvidia-cuda-mps-control is not installed; nothing was changed. Remedy: leave mps.enabled out, or "
+            "install it: it comes with the driver's packages of NVIDIA's repository and with its .run file, and is the "
+            "package nvidia-cuda-mps in Debian's archive"
         )
     reason = _no_room(desired, gpus)
     return None if reason is None else f"{reason}; nothing was changed"

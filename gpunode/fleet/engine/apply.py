@@ -12,10 +12,9 @@ from gpunode.base.errors import CodedError
 from gpunode.base.findings import Finding, finding_from, nodes_of
 from gpunode.base.folding import folded
 from gpunode.base.messages import Scope, with_code
-from gpunode.fleet.engine import readings, remote
+from gpunode.fleet.engine import readings
 from gpunode.fleet.engine.parts import EngineError, Scheduler
-from gpunode.fleet.engine.readings import roster
-from gpunode.fleet.engine.remote import Outcome
+from gpunode.fleet.engine.readings import Outcome, roster
 from gpunode.fleet.reports.run_end import HostEnd, failure_of, not_run
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ def ends(
     nodes: Sequence[str],
     tell: Callable[[str], None],
 ) -> list[HostEnd]:
-    """Return how a run ended on each host that was planned for; raise what `roster` and `remote.outcomes` raise.
+    """Return how a run ended on each host that was planned for; raise what `roster` and `readings.outcomes` raise.
 
     nodes: the hosts that the run is made on; tell: a line for each part that has ended
     """
@@ -42,7 +41,7 @@ def ends(
     ended: list[Outcome] = []
     lost = None
     try:
-        for outcome in remote.outcomes(scheduler, str(inventory), _WORDS, members, changes=True):
+        for outcome in readings.outcomes(scheduler, str(inventory), _WORDS, members, changes=True):
             ended.append(outcome)
             found |= {end.name: end for end in _ends(outcome)}
             tell(f"{len(found)} of {len(nodes)} nodes: {folded(outcome.names)}: {_how(outcome)}")

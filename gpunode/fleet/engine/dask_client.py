@@ -2,7 +2,7 @@
 
 Commands import pyinfra, which patches their sockets, and in such a process a Dask client never gets a result. This one
 imports neither, cuts the hosts into parts by the workers that there are, and prints what became of each as a line of
-JSON: see gpunode.fleet.engine.remote, which starts it.
+JSON: see gpunode.fleet.engine.readings, which starts it.
 """
 
 from __future__ import annotations

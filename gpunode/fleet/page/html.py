@@ -22,7 +22,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from gpunode.base.folding import folded_first
 from gpunode.base.messages import Scope
-from gpunode.fleet.page import of_drift, of_plan, of_rollout
+from gpunode.fleet.page import views
 from gpunode.fleet.page.view import (
     COSTS,
     Item,
@@ -56,7 +56,7 @@ _PAGES = Environment(
 
 
 # A command's name -> what makes the view of its JSON document.
-_VIEWS = {"drift": of_drift.view, "plan": of_plan.view, "rollout": of_rollout.view}
+_VIEWS = {"drift": views.drift_view, "plan": views.plan_view, "rollout": views.rollout_view}
 
 
 def document_page(command: str, document: Mapping[str, Any]) -> str:

@@ -124,8 +124,9 @@ def refusal_finding(refusal: Refusal) -> Finding:
 
 def report_of(end: HostEnd) -> NodeReport | None:
     """Return a host's report, as drift has them; None where the run neither judged the host nor failed on it."""
+    cordon = () if end.cordon is None else (end.cordon,)
     if end.unreached is not None:
-        return NodeReport(end.name, (errors.unreached(end.unreached),))
+        return NodeReport(end.name, (errors.unreached(end.unreached), *cordon))
     if end.refused:
         return NodeReport(end.name, (*end.refused, *(end.findings or ())))
     findings = end.findings or ()
@@ -136,8 +137,7 @@ def report_of(end: HostEnd) -> NodeReport | None:
         remedy = f"correct what the cause and the last lines of the log say, and {RUN_AGAIN}"
         cut_off = replace(failure_of("", [end.cut_off]), what="cut off", remedy=remedy, code=BROKEN_OFF, log=end.log)
         findings = (*findings, cut_off)
-    if end.cordon is not None:
-        findings = (*findings, end.cordon)
+    findings = (*findings, *cordon)
     return None if not findings and end.findings is None else NodeReport(end.name, findings, scope=end.scope)
 
 

@@ -64,20 +64,25 @@ class Cluster:
         """Return one node; None where the cluster has no such node."""
         return parse_nodes(self.told(f"kubectl get node {name}", listing(self.kubernetes, name))).get(name)
 
-    def why_pods_stay(self, name: str, containers: Collection[str]) -> str | None:
+    def why_pods_stay(self, name: str, containers: Collection[str], drains: bool) -> str | None:
         """Return why pods that hold GPUs stay on a node while its MIG layout changes; None where none is known to.
 
-        + containers: the short IDs of the pods' containers that hold a GPU
+        + containers: the short IDs of the pods' containers that hold a GPU; drains: whether the node is drained before
         """
         with suppress(ClusterError, ParseError):
             if (node := self.node(name)) is None:
                 return None
-            kept = dict(node.labels.items() - others.taking(node.labels, node.ours).items())
+            by = others.taking(node.labels, node.ours)
+            kept = dict(node.labels.items() - by.items())
             sets = self.told("kubectl get daemonsets", others.asking(self.kubernetes))
             pods = self.told("kubectl get pods", others.pods_on(self.kubernetes, name))
             stay = [each for each in sorted(others.leaving(sets, kept, None)) if others.left(pods, {each}, containers)]
             if stay:
                 return others.STAYS.format(sets=", ".join(map(str, stay)), node=name)
+            going = () if drains else others.left(pods, others.leaving(sets, {**node.labels, **by}, kept))
+            alone = () if drains else sorted({*others.left(pods, None, containers)} - {*going})
+            if alone:
+                return others.NOT_DRAINED.format(pods=", ".join(alone), node=name)
         return None
 
     def view(self, namespace: str, with_gpushare: bool = False, exporter: str | None = None) -> View:

@@ -48,6 +48,10 @@ STAYS = (
     f"feature discovery, keep them there. Remedy: have the DaemonSet select the node by {PRESENT} as well, which "
     f"gpunode takes off for the change (its own release: {_VALUES}), and run again"
 )
+NOT_DRAINED = (
+    "pods {pods} hold GPUs of node {node}, and kubernetes.drain is off, so that nothing takes them off it. Remedy: end "
+    "these pods, or set kubernetes.drain = {{'enabled': True}}, and run again"
+)
 
 
 @dataclass(frozen=True)
@@ -255,20 +259,19 @@ def _leaving(items: Any, before: Mapping[str, str], after: Mapping[str, str] | N
             yield DaemonSet(str(item["metadata"]["namespace"]), str(item["metadata"]["name"]))
 
 
-def left(text: str, sets: Collection[DaemonSet], containers: Collection[str] = ("",)) -> tuple[str, ...]:
-    """Return the pods of these DaemonSets, as NAMESPACE/NAME; `text` is what `pods_on` printed.
+def left(text: str, sets: Collection[DaemonSet] | None, containers: Collection[str] = ("",)) -> tuple[str, ...]:
+    """Return the pods of these DaemonSets, None: all pods, as NAMESPACE/NAME; `text` is what `pods_on` printed.
 
     + containers: how the ID of one of a pod's containers begins
     """
     return told(text, "list of pods", lambda found: tuple(_left(found["items"], sets, tuple(containers))))
 
 
-def _left(items: Any, sets: Collection[DaemonSet], containers: tuple[str, ...]) -> Iterator[str]:
+def _left(items: Any, sets: Collection[DaemonSet] | None, containers: tuple[str, ...]) -> Iterator[str]:
     for item in items:
         metadata, states = item["metadata"], (item.get("status") or {}).get("containerStatuses") or [{}]
         ids = (str(each.get("containerID")).rpartition("/")[2] for each in states)
-        if any(each.startswith(containers) for each in ids):
-            owners = (each for each in metadata.get("ownerReferences") or [] if each["kind"] == "DaemonSet")
-            for owner in owners:
-                if DaemonSet(metadata["namespace"], owner["name"]) in sets:
-                    yield f"{metadata['namespace']}/{metadata['name']}"
+        owners = (each for each in metadata.get("ownerReferences") or [] if each["kind"] == "DaemonSet")
+        is_one = sets is None or any(DaemonSet(metadata["namespace"], each["name"]) in sets for each in owners)
+        if is_one and any(each.startswith(containers) for each in ids):
+            yield f"{metadata['namespace']}/{metadata['name']}"

@@ -196,7 +196,7 @@ def wanted(manifest: str, extender: Extender | None, version: str | None) -> Sch
 
 
 def parse_scheduler(lines: list[str]) -> SchedulerState:
-    """Parse the lines of facts/scheduler.py."""
+    """Parse the lines of facts/cluster.py."""
     files = (line.split(" ", 1) for line in repeated(lines, "configuration"))
     try:
         processes = tuple(

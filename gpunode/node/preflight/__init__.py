@@ -15,22 +15,16 @@ from gpunode.node.machine import Machine
 from gpunode.node.preflight import (
     archive,
     boot,
+    cluster,
     cuda,
-    dcgm,
-    disk,
     driver,
-    imex,
-    kubelet,
     mig,
     mps,
     offered,
     platform,
     podman,
-    rdma,
     runfile,
     runtimes,
-    slurm,
-    verify,
 )
 from gpunode.node.preflight.anywhere import former_names
 from gpunode.packages import trust
@@ -74,14 +68,14 @@ def refusals(settings: Settings, machine: Machine, today: date | None = None) ->
     found += runtimes.crio_refusals(settings, machine)
     found += runtimes.toolkit_refusals(settings, machine)
     found += runtimes.lock_refusals(settings, machine)
-    found += imex.imex_refusals(settings, machine)
-    found += slurm.slurm_refusals(settings, machine)
-    found += rdma.rdma_refusals(settings, machine)
-    found += dcgm.dcgm_refusals(settings, machine)
-    found += kubelet.kubelet_refusals(settings, machine)
-    found += verify.verify_refusals(settings, gpus)
+    found += cluster.imex_refusals(settings, machine)
+    found += cluster.slurm_refusals(settings, machine)
+    found += cluster.rdma_refusals(settings, machine)
+    found += cluster.dcgm_refusals(settings, machine)
+    found += cluster.kubelet_refusals(settings, machine)
+    found += cluster.verify_refusals(settings, gpus)
     found += boot.boot_refusals(settings, system, machine.boot, dict(actual.packages))
-    found += disk.disk_refusals(settings, machine.disk, actual, machine.cuda.versions)
+    found += platform.disk_refusals(settings, machine.disk, actual, machine.cuda.versions)
     return tuple(found)
 
 
@@ -103,9 +97,9 @@ def cautions(settings: Settings, machine: Machine, today: date | None = None) ->
         *podman.podman_cautions(settings, machine),
         *runtimes.toolkit_cautions(settings, machine),
         *runtimes.containerd_cautions(settings),
-        *slurm.slurm_cautions(settings, machine),
-        *dcgm.dcgm_cautions(settings, machine),
-        *kubelet.kubelet_cautions(settings, machine.kubelet),
+        *cluster.slurm_cautions(settings, machine),
+        *cluster.dcgm_cautions(settings, machine),
+        *cluster.kubelet_cautions(settings, machine.kubelet),
         *trust.trust_cautions(machine.apt_sources),
         *trust.proxy_cautions(settings, machine.apt_sources),
         *former_names(settings),

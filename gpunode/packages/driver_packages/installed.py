@@ -120,7 +120,7 @@ def pinned_by_apt(text: str) -> dict[str, str]:
 
 
 def parse_driver_packages(lines: list[str]) -> DriverPackages:
-    """Parse the probe of facts.driver_packages.DriverPackages; dpkg must have told of itself."""
+    """Parse the probe of facts.driver.DriverPackages; dpkg must have told of itself."""
     found = values(lines)
     if found.get("dpkg") != "installed":
         raise ParseError("dpkg-query gave no answer")

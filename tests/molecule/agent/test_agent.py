@@ -28,9 +28,10 @@ from tests.support.dask_cluster import BINARIES, until
 # Fixtures.
 __all__ = ["site"]
 
-# All that a pull could have changed, but for what tells of it.
+# All that a pull could have changed, but for its report, its log, and the node's lock, which names its last holder.
 STATE = (
     "dpkg-query -W; find /etc /opt/gpunode /var/lib/gpunode -type f ! -name report.json ! -name log "
+    f"! -path {PLACES.lock} "
     "! -path '*/__pycache__/*' -printf '%p %s %T@\\n' | sort"
 )
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from gpunode.agent.files import PLACES
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.cluster import kubectl as lab_kubectl
 from gpunode.lab.nodes import Node
@@ -114,7 +115,9 @@ def _state(node: Node, start_times: Start) -> dict[str, str]:
     """Return what a drain that is blocked must leave alone: packages, files, boot, services, the loaded driver."""
     asked = {
         "packages": "dpkg-query -W -f '${Package} ${Version} ${db:Status-Abbrev}\\n'; apt-mark showhold",
-        "files": "find /etc /usr/local /usr/lib/modules /var/lib/gpunode -type f -exec sha256sum {} + | sort -k2",
+        # The node's lock names the run that took it.
+        "files": f"find /etc /usr/local /usr/lib/modules /var/lib/gpunode -type f ! -path {PLACES.lock} "
+        "-exec sha256sum {} + | sort -k2",
         "boot": "systemctl show -p UserspaceTimestampMonotonic --value",
         "driver": "cat /sys/module/nvidia/version",
     }

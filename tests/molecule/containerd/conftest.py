@@ -135,7 +135,7 @@ class Bench:
 
     def facts(self, *only: str) -> Run:
         """Read the fact."""
-        return command("pyinfra", "--json", self.inventory(*only), "fact", "facts.containerd.Containerd")
+        return command("pyinfra", "--json", self.inventory(*only), "fact", "facts.runtimes.Containerd")
 
 
 @pytest.fixture(scope="session")

@@ -30,8 +30,8 @@ def test_a_node_is_read_with_few_programs(nodes: tuple[Node, ...]) -> None:
     assert sum(started.values()) <= _MOST, started
 
 
-def test_a_run_that_changes_nothing_enters_a_node_twice_and_a_drift_check_once(nodes: tuple[Node, ...]) -> None:
-    """Once with what preflight and the verdict want to know, and once with the rest of what operations ask."""
+def test_a_run_that_changes_nothing_enters_a_node_three_times_and_a_drift_check_once(nodes: tuple[Node, ...]) -> None:
+    """For the readings of preflight and the verdict, for the operations' other readings, and for the node's lock."""
     node, *_ = nodes
     # Not a reload: sshd starts anew then, and refuses connections for a moment. A restart returns once sshd listens.
     told = "printf 'LogLevel VERBOSE\\n' > /etc/ssh/sshd_config.d/90-sessions.conf && systemctl restart ssh"
@@ -41,7 +41,7 @@ def test_a_run_that_changes_nothing_enters_a_node_twice_and_a_drift_check_once(n
     assert run.code == 0 and run.operations("success") == {}, run.printed
     between = _sessions(node)
     assert command("gpunode", "drift", "--json", "inventories/lab.py").code == 0
-    assert (between - before, _sessions(node) - between) == (2, 1)
+    assert (between - before, _sessions(node) - between) == (3, 1)
     lab_nodes.run(node, "rm /etc/ssh/sshd_config.d/90-sessions.conf && systemctl restart ssh")
 
 

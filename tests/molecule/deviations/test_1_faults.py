@@ -14,7 +14,9 @@ from gpunode.lab.nodes import Node
 from tests.molecule.conftest import CHECKOUT, LAB, command, converge, inventory_with
 from tests.molecule.deviations.straying import TOOLKIT
 
-LIBRARY, CUDA = (f"/usr/lib/x86_64-linux-gnu/{name}" for name in ("libnvidia-ml.so", "libcuda.so.1"))
+LIBRARY, CUDA, OTHER_CUDA = (
+    f"/usr/lib/x86_64-linux-gnu/{name}" for name in ("libnvidia-ml.so", "libcuda.so.1", "libcuda.so.570.172.08")
+)
 
 
 def only_first(folder: Path, more: dict[str, object]) -> str:
@@ -86,14 +88,15 @@ FAULTS = {
     "a lost GPU": Fault({"GPUs by nvidia-smi": "error"}, 1, "a GPU fell off the bus", {"lost_gpu": 1}),
     "a library of another version than the module": Fault(
         {"library": "drift", "GPUs by nvidia-smi": "drift"}, 2, "the library is not of the loaded module's version",
-        harm=f"touch {LIBRARY}.570.172.08 && ln -sf libnvidia-ml.so.570.172.08 {LIBRARY}.1",
+        harm=f"echo x > {LIBRARY}.570.172.08 && ln -sf libnvidia-ml.so.570.172.08 {LIBRARY}.1",
         mend=f"ln -sf libnvidia-ml.so.580.95.05 {LIBRARY}.1 && rm -f {LIBRARY}.570.172.08",
     ),
     "what every CUDA program, and every container, fails by": Fault(
         {"libcuda": "drift", "config.toml nvidia-container-runtime.mode": "drift"}, 2,
         "by this value no container starts, or none gets a GPU",
-        harm=f"mv {CUDA} /root/ && sed -i.kept 's/^mode = .*/mode = \"experimental\"/' {CONFIGURATION}",
-        mend=f"mv /root/libcuda.so.1 {CUDA} && mv {CONFIGURATION}.kept {CONFIGURATION}",
+        harm=f"echo x > {OTHER_CUDA} && ln -sf {OTHER_CUDA} {CUDA} && "
+        f"sed -i.kept 's/^mode = .*/mode = \"experimental\"/' {CONFIGURATION}",
+        mend=f"ln -sf libcuda.so.580.95.05 {CUDA} && rm {OTHER_CUDA} && mv {CONFIGURATION}.kept {CONFIGURATION}",
     ),
     "what no setting names": Fault(
         dict.fromkeys(("compute mode of GPU 1", "sources of packages", "files that root runs by"), "drift"), 2,
@@ -134,6 +137,17 @@ def test_a_fault_that_no_run_can_mend_is_named_with_its_class_and_fails_the_run(
     started = [line for line in run.stderr.splitlines() if "Starting operation" in line]
     assert "Verify the node" in started[-1], run.printed
     assert f"[{node.name}] No changes" in run.stderr and f"[{node.name}] Success" not in run.stderr, run.printed
+
+
+def test_libraries_that_are_lost_come_back_with_their_packages_as_the_plan_says(node: Node, inventory: str) -> None:
+    """One was deleted; the other is empty, as a power cut leaves a file."""
+    done = lab_nodes.run(node, f"rm {CUDA} && truncate -s 0 {LIBRARY}.580.95.05")
+    assert done.returncode == 0, done.stderr
+    plan = command("gpunode", "plan", "--json", inventory)
+    assert plan.payload["hosts"][node.name]["verdict"] == "can be done", plan.printed
+    run = converge(inventory=inventory)
+    assert run.code == 0 and list(run.operations("success")) == ["Install NVIDIA driver 580.95.05 (open)"], run.printed
+    assert drift(inventory) == 0
 
 
 def test_a_reboot_is_no_deviation(node: Node, inventory: str) -> None:

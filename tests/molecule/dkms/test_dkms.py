@@ -52,7 +52,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Driver:
 
 def builds(node: Node, driver: Driver) -> list[tuple[str, str, str | None, str]]:
     """Return what the fact reads of DKMS: module, version, kernel, state."""
-    done = command("pyinfra", "--json", driver.inventory(node), "fact", "facts.boot.Boot")
+    done = command("pyinfra", "--json", driver.inventory(node), "fact", "facts.system.Boot")
     assert done.code == 0, done.printed
     (boot,) = _answers(done.payload)
     return [(row["module"], row["version"], row["kernel"], row["state"]) for row in boot["dkms"]]

@@ -166,7 +166,7 @@ systemctl daemon-reload; systemctl start kubelet
 
 
 def _seen(folder: Path, node: Node) -> dict[str, Any]:
-    run = command("pyinfra", "--json", _inventory(folder, node, SHARED), "fact", "facts.smoke.Smoke", "reload=yes")
+    run = command("pyinfra", "--json", _inventory(folder, node, SHARED), "fact", "facts.toolkit.Smoke", "reload=yes")
     assert run.code == 0, run.printed
     (found,) = _readings(json.loads(run.stdout))
     return found

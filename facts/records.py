@@ -1,12 +1,22 @@
-"""Changes that an earlier run began and did not end."""
+"""What runs left on a node: the record of what was applied, interrupted changes, the agent's report."""
 
 from __future__ import annotations
 
+from gpunode.agent import collected
+from gpunode.agent.files import PLACES
 from gpunode.base.probe import shell_text
 from gpunode.facts.base import NodeFact
 from gpunode.facts.transaction import FOLDER
-from gpunode.system.transaction import Interrupted as Reading
-from gpunode.system.transaction import parse_interrupted
+from gpunode.node.components import PATHS as OWN
+from gpunode.system import applied, transaction
+
+
+class Applied(NodeFact[applied.Applied]):
+    """Read the record, and digest, mode and owners of each own file, recorded or not: one process for all of them."""
+
+    probe = shell_text("system/applied", RECORD=applied.PATH, FOLDERS=" ".join(applied.FOLDERS), OWN=" ".join(OWN))
+    parse = staticmethod(applied.parse_applied)
+
 
 # Where gpunode writes files by way of one beside them, which it renames; whoever is killed between leaves it there.
 _FOLDERS = (
@@ -55,8 +65,15 @@ LEFT = (
 )
 
 
-class Interrupted(NodeFact[Reading]):
+class Interrupted(NodeFact[transaction.Interrupted]):
     """Read which transactions of gpunode's have begun and not ended, and what others left that were cut off."""
 
     probe = shell_text("system/interrupted", FOLDER=FOLDER, LEFT=" ".join(LEFT), AGED="-cmin +1")
-    parse = staticmethod(parse_interrupted)
+    parse = staticmethod(transaction.parse_interrupted)
+
+
+class AgentReport(NodeFact[collected.Collected]):
+    """Read the report, and whether there is an agent."""
+
+    probe = shell_text("agent/report", REPORT=str(PLACES.report), CONFIG=str(PLACES.config))
+    parse = staticmethod(collected.parse_report)
