@@ -118,12 +118,22 @@ def decide_loading(
 
     boot: the boot that runs; coming: the difference for which a run brings another module
     """
+    if coming is not None and _brings_loaded(desired, actual, coming):
+        return Decision((LOADED_MODULE.compared(actual.loaded_version, desired.rule, True),))
     loaded = _loaded(desired, actual, boot)
     # Right after the boot that is pending, so that only without one they are told.
     parameters = () if actual.reboot_pending else tuple(_parameters(desired, actual))
     uvm = () if actual.reboot_pending or actual.loaded_version is None else (_uvm(actual),)
     steps = _steps(desired, actual, loaded, bad(*parameters), bad(*uvm), coming)
     return Decision((loaded, *parameters, *uvm), tuple(steps))
+
+
+def _brings_loaded(desired: Loading, actual: DriverState, coming: Finding) -> bool:
+    """Return whether a run brings the very module to the disk that is loaded, so that no boot is needed."""
+    if coming.code != MODULE_ON_DISK.code or actual.loaded_version is None or desired.rule is None:
+        return False
+    is_desired = versions.same(actual.loaded_version, desired.rule) and actual.loaded_flavour == actual.module_flavour
+    return is_desired and not actual.waits_for_kernel
 
 
 def step_of(decision: Decision[Act], act: Act) -> Step[Act] | None:
