@@ -32,7 +32,7 @@ from gpunode.node.recorded import read_facts
 from gpunode.packages.deb import AptRepository
 from gpunode.packages.driver_packages.installed import DriverPackages
 from gpunode.packages.families.dnf import LockedPackages
-from gpunode.packages.installed_packages import InstalledPackages
+from gpunode.packages.installed_packages import InstalledPackages, OutdatedServices
 from gpunode.packages.trust import PERMISSIONS
 from gpunode.system.applied import PATH, parse_applied
 from gpunode.system.kernel import KernelFeatures
@@ -95,6 +95,8 @@ class RecordedNode:
                 return InstalledPackages(
                     tuple((each, installed[each]) for each in arguments["names"] if each in installed)
                 )
+            case "OutdatedServices":
+                return OutdatedServices()
             case "DriverPackages":
                 kind = LockedPackages if "locklist" in self.packages["driver"] else DriverPackages
                 return TypeAdapter(kind).validate_python(self.packages["driver"])
