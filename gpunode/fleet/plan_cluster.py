@@ -144,7 +144,8 @@ def _with(found: Plan | Finding, host: str, settings: Settings, node: Node, rest
     clients = dict.fromkeys(item for each in (release, label) for item in each.findings)
     not_known = [replace(item, disruption=Disruption.restart) for item in clients]
     labels = restarts.labels(host, settings, state)
-    changes = _changes(settings, node, restarts.whole.view, name, labels, label)
+    waits = next((step.waits for each in (release, label) for step in named(each, name) if step.waits), None)
+    changes = _changes(settings, node, restarts.whole.view, name, labels, label, waits)
     stays = _stays(settings, node, name, restarts.whole.cluster) if comes else ()
     return _and(found, *stays, *_restarts(settings, name, release, label), *changes, *map(step_of, not_known))
 
@@ -167,11 +168,18 @@ def _restarts(settings: Settings, name: str, release: Decision[str], label: Deci
 
 
 def _changes(
-    settings: Settings, node: Node, view: View, name: str, labels: Decision[LabelChange], restart: Decision[str]
+    settings: Settings,
+    node: Node,
+    view: View,
+    name: str,
+    labels: Decision[LabelChange],
+    restart: Decision[str],
+    waits: str | None,
 ) -> Iterator[PlannedStep]:
     """Yield what a run changes of one node in the cluster, and what keeps it from that.
 
     + labels: what is to be done about the node's labels; restart: what comes before that
+    + waits: why the node's MPS daemon does not restart now; pods that restart with it wait as well
     """
     change, action = next((step.change for step in labels.steps), None), None
     if change is not None:
@@ -191,4 +199,5 @@ def _changes(
         decide_current(settings, name, sets, view, node.mig_boot),
         decide_registered(settings, actual, sets, view, node.mig, node.gpus),
     ):
-        yield from _rows(replace(pods, findings=()))
+        steps = tuple(replace(step, waits=step.waits or waits) for step in pods.steps)
+        yield from _rows(replace(pods, steps=steps, findings=()))

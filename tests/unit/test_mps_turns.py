@@ -63,7 +63,9 @@ def test_a_release_with_another_template_is_a_step_of_each_node_and_drains_one_a
 
 def test_another_entry_of_one_node_is_a_step_of_that_node_alone(cluster: SimulatedCluster) -> None:
     found = told({"gpu-1": _settings(cluster), "gpu-2": _settings(cluster, 8)})
-    assert found.plans["gpu-1"].steps == () and len(found.plans["gpu-2"].steps) == 1
+    restart, label, pods = found.plans["gpu-2"].steps
+    assert found.plans["gpu-1"].steps == () and restart.drains and label.code == "device-plugin.label"
+    assert pods.disruption is Disruption.nothing and not pods.pending
     assert found.drift[CLUSTER][RELEASE].disruption is Disruption.nothing
 
 
@@ -80,5 +82,5 @@ def test_pods_that_an_earlier_run_left_are_found_and_wait_where_the_settings_for
     assert (waits.finding_class, goes.finding_class) == (FindingClass.RESTART_PENDING, FindingClass.DRIFT)
     assert unnamed(waits.cause, "gpu-1", "1 GPU pod", "disruption.allow is nothing") == [] and not waits.by_person
     assert goes.disruption is Disruption.restart and not goes.by_person
-    (first,), (second,) = found.plans["gpu-1"].steps, found.plans["gpu-2"].steps
-    assert first.pending and not second.pending and second.drains
+    (first, stay), (second, go) = found.plans["gpu-1"].steps, found.plans["gpu-2"].steps
+    assert first.pending and stay.pending and not (second.pending or go.pending) and second.drains
