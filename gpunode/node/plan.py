@@ -150,7 +150,7 @@ def _known_after_run(steps: tuple[PlannedStep, ...]) -> Iterator[str]:
     """Yield what only the run finds out about the steps that it does."""
     done = [step for step in steps if not step.pending]
     if any(step.packages or step.action.startswith("install ") for step in done):
-        yield "whether the packages can be downloaded and installed"
+        yield "whether the repositories have the packages, and they can be installed"
     if any(step.code in ("driver.module-on-disk", "driver.loaded-module") for step in done):
         yield "whether the kernel accepts the driver's module"
     if any("service" in (step.code or "") for step in done):

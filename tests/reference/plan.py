@@ -51,10 +51,10 @@ A run fails by what only a person can correct: a sick GPU, say, or a configurati
 step says `WOULD FAIL`, and so does the verdict. Where a run stops before it is through, the step at which it stops has
 the reason, and the steps after it are pending. The run still does the steps before it.
 
-The plan knows what the last reading shows. Only the run finds out whether packages can be downloaded and installed,
-whether the kernel accepts the driver's module, whether a node may be rebooted and answers again, whether services
-start, and what helm and the cluster answer. The plan of a node names what applies to it as `only the run finds out`, in
-JSON `known_after_run`.
+The plan knows what the last reading shows. Only the run finds out whether the repositories have the packages and they
+can be installed, whether the kernel accepts the driver's module, whether a node may be rebooted and answers again,
+whether services start, and what helm and the cluster answer. The plan of a node names what applies to it as `only the
+run finds out`, in JSON `known_after_run`.
 
 A cluster has its own row behind the nodes: releases, objects and RuntimeClass that a run would change, by the decisions
 of `gpunode drift`, from one reading. What changes of one node in the cluster (labels, counted resources, pods of the
