@@ -34,17 +34,7 @@ apps=$(asked --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format
 echo "app.rc=$?"
 printed app "$apps"
 case "$SMI" in *Enabled*) printed node "$(asked -L)";; esac
-for file in /proc/driver/nvidia/gpus/*/information; do
-  [ -r "$file" ] || continue
-  uuid=; minor=
-  while read -r line; do
-    case "$line" in
-      'GPU UUID:'*) words "${line#*:}"; uuid=$WORDS;;
-      'Device Minor:'*) words "${line#*:}"; minor=$WORDS;;
-    esac
-  done < "$file"
-  printf 'minor=%s\t%s\n' "$uuid" "$minor"
-done
+minors
 set -f; IFS=$NL
 for line in $apps; do
   rest=${line#*, }; pid=${rest%%,*}

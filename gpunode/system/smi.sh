@@ -45,3 +45,17 @@ else
     wait
   )
 fi
+# Prints minor= UUID NUMBER of each GPU's device.
+minors() {
+  for file in /proc/driver/nvidia/gpus/*/information; do
+    [ -r "$file" ] || continue
+    uuid=; minor=
+    while read -r line; do
+      case "$line" in
+        'GPU UUID:'*) words "${line#*:}"; uuid=$WORDS;;
+        'Device Minor:'*) words "${line#*:}"; minor=$WORDS;;
+      esac
+    done < "$file"
+    printf 'minor=%s\t%s\n' "$uuid" "$minor"
+  done
+}

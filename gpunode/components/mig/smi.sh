@@ -20,16 +20,7 @@ held() {
   holders=$(find /proc/[0-9]*/fd -maxdepth 1 \( -lname '/dev/nvidia[0-9]*' -o -lname '/dev/nvidia-caps/nvidia-cap*' \) \
     -printf '%h\t%u\t%l\n')
   [ -n "$holders" ] || return 0
-  for file in /proc/driver/nvidia/gpus/*/information; do
-    uuid=; minor=
-    while read -r line; do
-      case "$line" in
-        'GPU UUID:'*) words "${line#*:}"; uuid=$WORDS;;
-        'Device Minor:'*) words "${line#*:}"; minor=$WORDS;;
-      esac
-    done < "$file"
-    printf 'minor=%s\t%s\n' "$uuid" "$minor"
-  done
+  minors
   for file in /proc/driver/nvidia/capabilities/gpu*/mig/gi*/access \
     /proc/driver/nvidia/capabilities/gpu*/mig/gi*/ci*/access; do
     [ ! -r "$file" ] || while read -r key number; do
