@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpunode.base.probe_output import decoded, repeated, values
-from gpunode.base.structured_text import TextError, load_toml
+from gpunode.base.reading import ParseError
+from gpunode.base.structured_text import TextError, TextLimitError, load_toml
 from gpunode.base.toml_edit import ConfigurationRefused, plain
 from gpunode.base.versions import program_version
 from gpunode.system.service import Daemon, daemon
@@ -130,5 +131,7 @@ def _running(text: str | None) -> dict[str, Any]:
     """Return what the daemon runs by, below crio.runtime; empty where it gave no answer that can be read."""
     try:
         return table(load_toml(text or ""), "crio", "runtime")
+    except TextLimitError as error:
+        raise ParseError(f"`crio status config` cannot be read as TOML: {error}") from error
     except TextError:
         return {}
