@@ -26,6 +26,8 @@ from gpunode.base.reading import ParseError
 # Characters of a file, and of what a program or a server prints.
 FILE = 1 << 20
 DOCUMENT = 16 << 20
+# What gpunode itself prints of thousands of hosts, some 20 KiB each.
+FLEET = 128 << 20
 # Collections in each other: manifests of large charts have some 30.
 DEEPEST = 64
 # Characters for each value of YAML, aliases counted as what they repeat: a kubelet's file has 13, a list of digits 2.

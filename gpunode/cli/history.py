@@ -13,7 +13,7 @@ import click
 
 from gpunode.base.findings import ExitCode
 from gpunode.base.messages import with_code
-from gpunode.base.structured_text import DOCUMENT, TextError, load_json
+from gpunode.base.structured_text import FLEET, load_json
 from gpunode.base.terminal import say_coloured
 from gpunode.cli.errors import NOT_READ, end, end_by
 from gpunode.cli.output import columns, is_json, is_quiet, output_option, say_document, talk
@@ -153,9 +153,9 @@ def inventories() -> None:
 def _content(file: Path) -> bytes:
     """Return the document's bytes, and one more than are read of one that is too large."""
     if str(file) == "-":
-        return sys.stdin.buffer.read(DOCUMENT + 1)
+        return sys.stdin.buffer.read(FLEET + 1)
     with file.open("rb") as opened:
-        return opened.read(DOCUMENT + 1)
+        return opened.read(FLEET + 1)
 
 
 @history.command("import")
@@ -180,12 +180,12 @@ def import_(files: tuple[Path, ...], inventory: str | None) -> None:
         keep = chosen()[1]
         for file in files:
             try:
-                found = told(load_json(_content(file)))
+                found = told(load_json(_content(file), FLEET))
             except OSError as error:
                 end(f"{file}: {error.strerror}", NOT_READ, ExitCode.ERROR)
             except NoDocumentError as error:
                 end_by(error, ExitCode.INPUT_REFUSED, f"{file}: ")
-            except TextError as error:
+            except ValueError as error:
                 end(f"{file}: cannot be read as JSON: {error}", NoDocumentError.code, ExitCode.INPUT_REFUSED)
             named = inventory or found.inventory
             if named is None:

@@ -13,7 +13,7 @@ import click
 
 from gpunode import REPOSITORY, ROOMS
 from gpunode.base.findings import ExitCode
-from gpunode.base.structured_text import TextError, load_json
+from gpunode.base.structured_text import load_json
 from gpunode.cli.errors import ALREADY_THERE, NOT_MADE, NOT_READ, end, end_by, refuse_limit
 from gpunode.cli.output import is_json, output_option, say_document, talk
 from gpunode.cli.selection import limit_option, tell_of
@@ -154,7 +154,7 @@ def _document(choice: Choice) -> Any:
         raise KnownError(f"is no text in UTF-8: {error}") from error
     try:
         return load_json(text)
-    except TextError as error:
+    except ValueError as error:
         if not text.strip():
             raise KnownError("is empty: did the program before it print anything?") from error
         others = None if choice.document == "-" else recognised.told(Path(choice.document))

@@ -14,7 +14,7 @@ from gpunode.base.errors import CodedError
 from gpunode.base.findings import ExitCode
 from gpunode.base.folding import in_one_line
 from gpunode.base.messages import command_error
-from gpunode.base.structured_text import KeyTwiceError, TextLimitError, load_json, load_yaml
+from gpunode.base.structured_text import FLEET, KeyTwiceError, TextLimitError, load_json, load_yaml
 from gpunode.components.containerd.state import Containerd
 from gpunode.components.cuda.state import CudaToolkits
 from gpunode.components.docker.state import Docker
@@ -151,7 +151,7 @@ def read_settings(path: Path, hosts: tuple[str, ...]) -> dict[str, Settings]:
 def _loaded(path: Path) -> Any:
     try:
         text = path.read_text(encoding="utf-8")
-        return load_json(text, unique=True) if path.suffix == ".json" else load_yaml(text, unique=True)
+        return load_json(text, FLEET, unique=True) if path.suffix == ".json" else load_yaml(text, unique=True)
     except OSError as error:
         raise FactsError(f"{path}: {error.strerror}") from error
     except (KeyTwiceError, TextLimitError) as error:

@@ -13,7 +13,7 @@ from gpunode.base.document import newer
 from gpunode.base.messages import command_error
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError, Reading
-from gpunode.base.structured_text import load_json
+from gpunode.base.structured_text import TextError, load_json
 
 FOLDER = "/var/lib/gpunode/transactions"
 # Of the journal, as templates/scripts/transaction.sh writes it.
@@ -89,9 +89,7 @@ def _journal(text: str, path: str, running: bool = False, by: str | None = None)
             raise ParseError(f"the journal {path} cannot be read: {reason}")
         state, target = journal["state"], journal["target"]
         reason, version = journal.get("reason") or None, journal.get("version") or None
-    except ParseError:
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (TextError, KeyError, TypeError, AttributeError) as error:
         raise ParseError(f"the journal is not readable ({error}); look at {path} and remove it") from error
     if state not in STATES:
         raise ParseError(f"the journal says {state!r}, which is none of {', '.join(STATES)}; look at {path}")

@@ -85,7 +85,7 @@ def _raised(read: Callable[[], Any]) -> str:
 
 
 def _toolkit() -> str:
-    from gpunode.components.toolkit.configuration import plain
+    from gpunode.base.toml_edit import plain
 
     return _raised(lambda: plain(DOTTED))
 
