@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -123,7 +122,7 @@ def parse_crio(lines: list[str]) -> Crio:
 def _files(lines: list[str]) -> Iterator[tuple[str, str]]:
     for row in repeated(lines, "file"):
         path, _, encoded = row.rpartition(" ")
-        yield path, base64.b64decode(encoded).decode(errors="replace")
+        yield path, decoded({path: encoded}, path) or ""
 
 
 def _running(text: str | None) -> dict[str, Any]:

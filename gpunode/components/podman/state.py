@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gpunode.base.probe_output import repeated, values
+from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import Reading
 from gpunode.base.versions import program_version
 
@@ -62,7 +61,7 @@ def parse_podman(lines: list[str]) -> Podman:
 def _files(lines: list[str]) -> Iterator[tuple[str, str]]:
     for row in repeated(lines, "file"):
         path, _, encoded = row.rpartition(" ")
-        yield path, base64.b64decode(encoded).decode(errors="replace")
+        yield path, decoded({path: encoded}, path) or ""
 
 
 def _runtimes(table: Any) -> dict[str, tuple[str, ...]]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gpunode.base.probe_output import cells, number, repeated, timestamp, values
+from gpunode.base.probe_output import cells, decoded, number, repeated, timestamp, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.versions import program_version
 from gpunode.components.mig.state import Mig, MigGpu
@@ -197,10 +195,7 @@ def _types(lines: Iterable[str]) -> list[str]:
 
 def _text(line: str) -> tuple[str, str]:
     path, _, encoded = line.partition(" ")
-    try:
-        return path, base64.b64decode(encoded, validate=True).decode(errors="replace")
-    except (binascii.Error, ValueError) as error:
-        raise ParseError(f"{path[:80]} is not base64: {error}") from error
+    return path, decoded({path[:80]: encoded}, path[:80]) or ""
 
 
 def _unit(line: str, written: float) -> tuple[str, SlurmUnit]:

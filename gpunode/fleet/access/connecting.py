@@ -20,14 +20,18 @@ from contextlib import suppress
 from shlex import join, quote
 from typing import Any
 
-from gevent import Timeout  # type: ignore[import-untyped]
-from paramiko import Channel, Transport
+from gevent import Timeout, sleep  # type: ignore[import-untyped]
+from paramiko import Channel, SSHException, Transport
 from paramiko import SSHClient as ParamikoClient
+from paramiko.packet import Packetizer
 from pyinfra.api.exceptions import ConnectError, PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.connectors.ssh import SSHConnector
 
+from gpunode.base.command_output import TooLarge
 from gpunode.base.messages import REMEDY
+from gpunode.base.probe_output import too_large
+from gpunode.fleet.access import errors
 from gpunode.fleet.access.proxy import ProxySocket
 
 # pyinfra's words. `[HOST]:PORT` where the port is not 22, as in the file.
@@ -68,7 +72,17 @@ SECONDS_TO_LEAVE = 5.0
 # What paramiko says where a key exchange did not end within pyinfra's CONNECT_TIMEOUT, or was broken off.
 _NOT_AGREED = "No existing session"
 # What pyinfra says where the other side closed the connection, or sent nothing, before the keys were agreed on.
-_UNANSWERED = (_NOT_AGREED, "SSH protocol banner", "EOF error")
+_NO_CONNECTION = "no connection within"
+_UNANSWERED = (_NOT_AGREED, _NO_CONNECTION, "SSH protocol banner", "EOF error")
+# For one attempt as a whole: each step has a limit of its own in pyinfra and paramiko, and counts it anew for each byte
+# of a banner, each key and each jump host. A person may have to confirm the use of a key.
+_SECONDS_TO_CONNECT, _STEPS = 120.0, 4
+# What comes before a server's identification: OpenSSH sends nothing, and others a few lines.
+_BANNER_SIZE = 64 << 10
+# OpenSSH's largest packet has 256 KiB.
+_PACKET_SIZE = 1 << 20
+# After how many packets of one server the other hosts have a turn, however fast the packets come.
+_PACKETS_AT_ONCE = 64
 
 Method = Callable[..., Any]
 
@@ -106,6 +120,52 @@ def connect(method: Method, self: SSHConnector, *args: Any, **kwargs: Any) -> An
     return result
 
 
+def connect_in_time(method: Method, self: SSHConnector) -> Any:
+    """Try once to connect; raise TimeoutError where that takes too long as a whole."""
+    seconds = max(_SECONDS_TO_CONNECT, _STEPS * self.state.config.CONNECT_TIMEOUT)
+    with Timeout(seconds) as timeout:
+        try:
+            return method(self)
+        except Timeout as passed:
+            if passed is not timeout:
+                raise
+    close(self)
+    raise TimeoutError(f"{_NO_CONNECTION} {seconds:g} s")
+
+
+def read_banner(method: Method, self: Packetizer, timeout: float) -> Any:
+    """Read some bytes of what a server sends first; raise SSHException where that has no end."""
+    data = method(self, timeout)
+    size = getattr(self, "gpunode_banner_size", 0) + len(data)
+    if size > _BANNER_SIZE:
+        raise SSHException(f": the server sent {_BANNER_SIZE >> 10} KiB and no identification")
+    self.gpunode_banner_size = size  # type: ignore[attr-defined]
+    return data
+
+
+def read_bytes(method: Method, self: Packetizer, size: int, *args: Any, **kwargs: Any) -> Any:
+    """Read so many bytes of a packet; raise SSHException where a server announces more than a packet has."""
+    if size > _PACKET_SIZE:
+        raise SSHException(f"the server announces a packet of {size} bytes")
+    return method(self, size, *args, **kwargs)
+
+
+def read_message(method: Method, self: Packetizer) -> Any:
+    """Read a packet, after a turn of the other hosts now and then."""
+    packets = getattr(self, "gpunode_packets", 0) + 1
+    self.gpunode_packets = packets  # type: ignore[attr-defined]
+    if packets % _PACKETS_AT_ONCE == 0:
+        sleep(0)
+    return method(self)
+
+
+def feed(method: Method, self: Channel, *args: Any) -> Any:
+    """Take data of a command; raise SSHException, which ends the connection, where it is more than was allowed."""
+    if len(self.in_buffer) + len(self.in_stderr_buffer) > 2 * self.in_window_size:
+        raise TooLarge(too_large("the window of the SSH channel"))
+    return method(self, *args)
+
+
 def _failure(self: SSHConnector, error: Exception) -> ConnectError:
     """Return the error of a host that was not connected to, with its remedy where one is known."""
     if isinstance(error, ValueError):
@@ -114,9 +174,9 @@ def _failure(self: SSHConnector, error: Exception) -> ConnectError:
         return Unconnectable(f"Unusable connection data: {error} ({used})")
     said, remedy = str(error), None
     file, config = getattr(self.client, "_host_keys_filename", None), getattr(self.client, "_ssh_config", {})
-    sock = config.get("sock")
-    if isinstance(sock, ProxySocket) and any(words in said for words in _UNANSWERED):
-        said, remedy = sock.state(), "correct the ssh_config until `ssh` connects by it"
+    sock, proxy = config.get("sock"), getattr(error.__context__, "proxy", None)
+    if isinstance(proxy, ProxySocket) and any(words in said for words in _UNANSWERED):
+        said, remedy = proxy.state(), "correct the ssh_config until `ssh` connects by it"
     elif file is not None:
         # ssh-keyscan knows neither the way through another host or program, nor a HostKeyAlias.
         flags = {"-F": self.data["ssh_config_file"], "-l": self.data["ssh_user"], "-p": self.data["ssh_port"]}
@@ -136,10 +196,17 @@ def is_broken(connector: Any) -> bool:
     return bool(transports) and not transports[0].is_active()
 
 
-def close(connector: Any) -> None:
+def why_broken(connector: Any, when: str) -> str:
+    """Return what to print of a connection that broke, with its remedy."""
+    raised = [transport.saved_exception for transport in _transports(connector)]
+    return next((str(error) for error in raised if isinstance(error, TooLarge)), errors.broken(when))
+
+
+def close(connector: Any, why: Exception | None = None) -> None:
     """Close a connection, and those to the hosts that it jumps over."""
     for transport in _transports(connector):
         transport.close()
+        transport.saved_exception = why
 
 
 def leave(host: Host) -> None:
