@@ -109,3 +109,9 @@ def decoded(found: Mapping[str, str], key: str) -> str | None:
         return base64.b64decode(found[key], validate=True).decode("utf-8", errors="replace")
     except (binascii.Error, ValueError) as error:
         raise ParseError(f"{key} is not base64: {error}") from error
+
+
+def files(lines: Iterable[str], key: str = "file") -> list[tuple[str, str]]:
+    """Return (path, text) of every line `KEY=PATH BASE64`; raise ParseError."""
+    rows = (row.rpartition(" ") for row in repeated(lines, key))
+    return [(path, decoded({path: encoded}, path) or "") for path, _, encoded in rows]

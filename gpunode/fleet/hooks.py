@@ -137,7 +137,6 @@ def install() -> None:
     _wrap(SSHClient, "connect", proxy.with_proxy)
     _wrap(Packetizer, "_read_timeout", connecting.read_banner)
     _wrap(Packetizer, "read_all", connecting.read_bytes)
-    _wrap(Packetizer, "read_message", connecting.read_message)
     for name in ("_feed", "_feed_extended"):
         _wrap(Channel, name, connecting.feed)
     for module in (ssh, connectors_util):

@@ -15,7 +15,7 @@ from paramiko import SSHException
 from pyinfra.api import Host, QuoteString, StringCommand
 from pyinfra.api.exceptions import PyinfraError
 
-from gpunode.base.command_output import CLUSTER, TooLarge, output_limit, read_output
+from gpunode.base.command_output import CLUSTER_SIZE, TooLarge, output_limit, read_output
 from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.session import Output
 
@@ -35,7 +35,7 @@ def here(command: Command) -> Output:
     environment |= command.environment
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     try:
-        with _turn(command), output_limit(CLUSTER), TemporaryFile() as stdin:
+        with _turn(command), output_limit(CLUSTER_SIZE), TemporaryFile() as stdin:
             stdin.write((command.stdin or "").encode())
             stdin.seek(0)
             with subprocess.Popen(command.words, stdin=stdin, env=environment, **pipes) as process:
@@ -68,7 +68,7 @@ def over_ssh(name: str, actual: Host | None, command: Command) -> Output:
     text = StringCommand("env", *unset, *environment, *words)
     privileges = {key: value for key in _PRIVILEGES if (value := actual.data.get(key))}
     try:
-        with _turn(command), output_limit(CLUSTER):
+        with _turn(command), output_limit(CLUSTER_SIZE):
             well, output = actual.run_shell_command(
                 text, _stdin=[command.stdin or ""], _timeout=command.seconds, **privileges
             )

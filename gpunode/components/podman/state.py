@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gpunode.base.probe_output import decoded, repeated, values
+from gpunode.base.probe_output import files, repeated, values
 from gpunode.base.reading import Reading
 from gpunode.base.versions import program_version
 
@@ -41,7 +40,7 @@ def parse_podman(lines: list[str]) -> Podman:
     runtimes: dict[str, tuple[str, ...]] = {}
     runtimes_in: dict[str, str] = {}
     unreadable = []
-    for path, text in _files(lines):
+    for path, text in files(lines):
         try:
             engine = tomllib.loads(text).get("engine", {})
         except tomllib.TOMLDecodeError as error:
@@ -56,12 +55,6 @@ def parse_podman(lines: list[str]) -> Podman:
     every, where = tuple(sorted(runtimes.items())), tuple(sorted(runtimes_in.items()))
     programs = tuple(repeated(lines, "program"))
     return Podman(version, default, said_in, every, where, tuple(unreadable), programs)
-
-
-def _files(lines: list[str]) -> Iterator[tuple[str, str]]:
-    for row in repeated(lines, "file"):
-        path, _, encoded = row.rpartition(" ")
-        yield path, decoded({path: encoded}, path) or ""
 
 
 def _runtimes(table: Any) -> dict[str, tuple[str, ...]]:

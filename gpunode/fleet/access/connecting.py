@@ -74,15 +74,11 @@ _NOT_AGREED = "No existing session"
 # What pyinfra says where the other side closed the connection, or sent nothing, before the keys were agreed on.
 _NO_CONNECTION = "no connection within"
 _UNANSWERED = (_NOT_AGREED, _NO_CONNECTION, "SSH protocol banner", "EOF error")
-# For one attempt as a whole: each step has a limit of its own in pyinfra and paramiko, and counts it anew for each byte
-# of a banner, each key and each jump host. A person may have to confirm the use of a key.
-_SECONDS_TO_CONNECT, _STEPS = 120.0, 4
-# What comes before a server's identification: OpenSSH sends nothing, and others a few lines.
-_BANNER_SIZE = 64 << 10
-# OpenSSH's largest packet has 256 KiB.
-_PACKET_SIZE = 1 << 20
-# After how many packets of one server the other hosts have a turn, however fast the packets come.
-_PACKETS_AT_ONCE = 64
+# How many steps' CONNECT_TIMEOUT an attempt takes at most: paramiko counts it anew for each byte, key and jump host.
+_STEPS = 12
+# OpenSSH sends no banner before its identification, and packets of 256 KiB at most.
+_BANNER_PARTS, _PACKET_SIZE = 512, 1 << 20
+_READS_AT_ONCE = 128
 
 Method = Callable[..., Any]
 
@@ -122,45 +118,38 @@ def connect(method: Method, self: SSHConnector, *args: Any, **kwargs: Any) -> An
 
 def connect_in_time(method: Method, self: SSHConnector) -> Any:
     """Try once to connect; raise TimeoutError where that takes too long as a whole."""
-    seconds = max(_SECONDS_TO_CONNECT, _STEPS * self.state.config.CONNECT_TIMEOUT)
-    with Timeout(seconds) as timeout:
-        try:
-            return method(self)
-        except Timeout as passed:
-            if passed is not timeout:
-                raise
+    seconds = _STEPS * self.state.config.CONNECT_TIMEOUT
+    with Timeout(seconds, False):
+        return method(self)
     close(self)
     raise TimeoutError(f"{_NO_CONNECTION} {seconds:g} s")
 
 
+def _reads(self: Any) -> int:
+    """Count the reads from a server; now and then the other hosts have a turn, however fast it sends."""
+    self.gpunode_reads = getattr(self, "gpunode_reads", 0) + 1
+    if self.gpunode_reads % _READS_AT_ONCE == 0:
+        sleep(0)
+    return int(self.gpunode_reads)
+
+
 def read_banner(method: Method, self: Packetizer, timeout: float) -> Any:
-    """Read some bytes of what a server sends first; raise SSHException where that has no end."""
-    data = method(self, timeout)
-    size = getattr(self, "gpunode_banner_size", 0) + len(data)
-    if size > _BANNER_SIZE:
-        raise SSHException(f": the server sent {_BANNER_SIZE >> 10} KiB and no identification")
-    self.gpunode_banner_size = size  # type: ignore[attr-defined]
-    return data
+    """Read a part, 128 bytes at most, of what a server sends first; raise SSHException where that has no end."""
+    if _reads(self) > _BANNER_PARTS:
+        raise SSHException(": the server sent more than a banner and no identification")
+    return method(self, timeout)
 
 
 def read_bytes(method: Method, self: Packetizer, size: int, *args: Any, **kwargs: Any) -> Any:
-    """Read so many bytes of a packet; raise SSHException where a server announces more than a packet has."""
+    """Read so many bytes of a packet; raise SSHException where no packet is that large."""
+    _reads(self)
     if size > _PACKET_SIZE:
         raise SSHException(f"the server announces a packet of {size} bytes")
     return method(self, size, *args, **kwargs)
 
 
-def read_message(method: Method, self: Packetizer) -> Any:
-    """Read a packet, after a turn of the other hosts now and then."""
-    packets = getattr(self, "gpunode_packets", 0) + 1
-    self.gpunode_packets = packets  # type: ignore[attr-defined]
-    if packets % _PACKETS_AT_ONCE == 0:
-        sleep(0)
-    return method(self)
-
-
 def feed(method: Method, self: Channel, *args: Any) -> Any:
-    """Take data of a command; raise SSHException, which ends the connection, where it is more than was allowed."""
+    """Take data of a command; raise TooLarge, which ends the connection, where a server breaks the channel's limit."""
     if len(self.in_buffer) + len(self.in_stderr_buffer) > 2 * self.in_window_size:
         raise TooLarge(too_large("the window of the SSH channel"))
     return method(self, *args)

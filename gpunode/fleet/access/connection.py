@@ -23,9 +23,10 @@ from paramiko import SSHException
 from pyinfra.connectors.sshuserclient import SSHClient
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
-from gpunode.base.command_output import CHANGE, TooLarge, output_limit
+from gpunode.base.command_output import TooLarge, output_limit
 from gpunode.base.folding import in_one_line
 from gpunode.base.probe import shell_text
+from gpunode.base.probe_output import ANSWER_SIZE
 from gpunode.base.run_context import COMMAND_ERROR
 from gpunode.fleet.access import connecting, errors
 
@@ -122,8 +123,8 @@ def explained(run_shell_command: Method, self: Any, *args: Any, **kwargs: Any) -
 
 
 def as_change(execute: Method, *args: Any, **kwargs: Any) -> Any:
-    """Execute an operation's command: of what it prints, the newest part is kept."""
-    with output_limit(CHANGE):
+    """Execute an operation's command: a change does not break off; of what it prints, the newest part is kept."""
+    with output_limit(ANSWER_SIZE, keeps_newest=True):
         return execute(*args, **kwargs)
 
 
