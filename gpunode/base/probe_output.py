@@ -20,6 +20,8 @@ ANSWER_SIZE = 16 << 20
 TOO_LARGE = "the answer is larger than"
 CORRECT = "find out which file or program of the GPU stack prints so much, and correct it"
 
+_LOOK = "look at it on the node; correct what it is, or who may read it"
+
 
 def too_large(limit: int | str) -> str:
     """Return what to print of an answer above the limit, in bytes or in words, with its remedy."""
@@ -103,12 +105,12 @@ def decoded(found: Mapping[str, str], key: str) -> str | None:
     if key not in found:
         return None
     try:
-        if found[key].startswith("-"):
-            name = base64.b64decode(found[key][1:], validate=True).decode(errors="replace")
-            raise ParseError(f"{name[:200]!r} cannot be read, or is larger than 1 MiB{REMEDY}{CORRECT}")
-        return base64.b64decode(found[key], validate=True).decode("utf-8", errors="replace")
+        text = base64.b64decode(found[key].removeprefix("-"), validate=True).decode("utf-8", errors="replace")
     except (binascii.Error, ValueError) as error:
         raise ParseError(f"{key} is not base64: {error}") from error
+    if found[key].startswith("-"):
+        raise ParseError(f"{text[:200]!r} cannot be read, or is larger than 1 MiB{REMEDY}{_LOOK}")
+    return text
 
 
 def files(lines: Iterable[str], key: str = "file") -> list[tuple[str, str]]:
