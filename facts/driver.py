@@ -49,8 +49,8 @@ _BY_DPKG = rf"""
 dpkg-query -W -f '${{db:Status-Status}} ${{db:Status-Want}} ${{Package}} ${{Version}}\n' {ASKED} |
   sed -n 's/^installed /package=/p'
 {DPKG_ITSELF}
-[ -f {PREFERENCES} ] && echo "preferences=$(base64 -w0 {PREFERENCES})"
-[ -f {UNATTENDED} ] && echo "unattended=$(base64 -w0 {UNATTENDED})"
+[ -f {PREFERENCES} ] && echo "preferences=$(file_base64 {PREFERENCES})"
+[ -f {UNATTENDED} ] && echo "unattended=$(file_base64 {UNATTENDED})"
 """
 
 

@@ -19,7 +19,7 @@ DRIVER_STATE = rf"""
 rpm -qa >/dev/null; echo "rpm=$?"
 {DRIVER_PACKAGES.strip()}
 of_driver | sed 's/^/package=/'
-locking && {{ echo locking=yes; [ -s {LOCKLIST} ] && echo "locklist=$(base64 -w0 {LOCKLIST})"; }}
+locking && {{ echo locking=yes; [ -s {LOCKLIST} ] && echo "locklist=$(file_base64 {LOCKLIST})"; }}
 """
 
 

@@ -21,7 +21,7 @@ echo dnf5=yes
 rpm -qa >/dev/null; echo "rpm=$?"
 {DRIVER_PACKAGES.strip()}
 of_driver | sed 's/^/package=/'
-[ ! -f {LOCKLIST} ] || echo "locklist=$(base64 -w0 {LOCKLIST})"
+[ ! -f {LOCKLIST} ] || echo "locklist=$(file_base64 {LOCKLIST})"
 """
 
 

@@ -32,7 +32,7 @@ class ZypperOffers(NodeFact[Offers]):
         return probe_command(
             f"{WAITS}said=$(zypper -n --xmlout --no-refresh search --details --match-exact -t package {desired} "
             '2>/dev/null); echo "status=$?"\n'
-            'echo "xml=$(printf \'%s\' "$said" | base64 -w0)"'
+            'echo "xml=$(printf \'%s\' "$said" | to_base64 zypper)"'
         )
 
 

@@ -2,4 +2,4 @@
 # REPORT, their paths.
 
 [ ! -e "$CONFIG" ] || echo agent=yes
-[ ! -f "$REPORT" ] || echo "report=$(base64 -w0 < "$REPORT")"
+[ ! -f "$REPORT" ] || echo "report=$(file_base64 "$REPORT")"

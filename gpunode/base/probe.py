@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from gpunode.base.probe_output import END, SECTION
+from gpunode.base.probe_output import ANSWER_SIZE, END, SECTION
 from gpunode.base.shell_file import ENVIRONMENT, shell_file
 
 # A node's answer is data: what it prints cannot pass for a boundary, since each batch has a mark that it cannot know.
@@ -164,7 +164,7 @@ def _alone(text: str) -> str:
 def _safely(body: str) -> str:
     """Wrap a body so that its answer survives the way.
 
-    The C locale, printable ASCII alone (one byte that is not UTF-8 makes pyinfra drop the rest), and status 0 (any
-    other fails the host with no reason).
+    The C locale, printable ASCII alone (one byte that is not UTF-8 makes pyinfra drop the rest), status 0 (any other
+    fails the host with no reason), and ANSWER_SIZE at most.
     """
-    return f"{ENVIRONMENT}; {{ {body}; }} 2>/dev/null | tr -cd '\\11\\12\\40-\\176'"
+    return f"{ENVIRONMENT}; {{ {body}; }} 2>/dev/null | tr -cd '\\11\\12\\40-\\176' | head -c {ANSWER_SIZE}"

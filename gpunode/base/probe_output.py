@@ -10,10 +10,22 @@ import base64
 import binascii
 from collections.abc import Iterable, Mapping
 
+from gpunode.base.messages import REMEDY
 from gpunode.base.reading import ParseError
 
 END = "gpunode:end"
 SECTION = "gpunode:section "
+# Bytes of one answer, and of one file in it (gpunode/base/probe.sh).
+ANSWER_SIZE = 16 << 20
+TOO_LARGE = "the answer is larger than"
+CORRECT = "find out which file or program of the GPU stack prints so much, and correct it"
+
+_LOOK = "look at it on the node; correct what it is, or who may read it"
+
+
+def too_large(limit: int | str) -> str:
+    """Return what to print of an answer above the limit, in bytes or in words, with its remedy."""
+    return f"{TOO_LARGE} {limit if isinstance(limit, str) else f'{limit >> 20} MiB'}{REMEDY}{CORRECT}"
 
 
 def checked(lines: list[str]) -> list[str]:
@@ -21,6 +33,8 @@ def checked(lines: list[str]) -> list[str]:
     stripped = [line.rstrip("\r") for line in lines]
     while stripped and not stripped[-1].strip():
         stripped.pop()
+    if sum(len(line) + 1 for line in lines) >= ANSWER_SIZE:
+        raise ParseError(too_large(ANSWER_SIZE))
     if not stripped or stripped[-1] != END:
         raise ParseError("the answer is truncated: its closing line is missing")
     return stripped[:-1]
@@ -87,10 +101,19 @@ def cells(line: str, count: int) -> list[str]:
 
 
 def decoded(found: Mapping[str, str], key: str) -> str | None:
-    """Return the text of the base64 value under `key`, None where it is absent; raise ParseError on bad base64."""
+    """Return the text of the base64 value under `key`, None where it is absent; raise ParseError."""
     if key not in found:
         return None
     try:
-        return base64.b64decode(found[key], validate=True).decode("utf-8", errors="replace")
+        text = base64.b64decode(found[key].removeprefix("-"), validate=True).decode("utf-8", errors="replace")
     except (binascii.Error, ValueError) as error:
         raise ParseError(f"{key} is not base64: {error}") from error
+    if found[key].startswith("-"):
+        raise ParseError(f"{text[:200]!r} cannot be read, or is larger than 1 MiB{REMEDY}{_LOOK}")
+    return text
+
+
+def files(lines: Iterable[str], key: str = "file") -> list[tuple[str, str]]:
+    """Return (path, text) of every line `KEY=PATH BASE64`; raise ParseError."""
+    rows = (row.rpartition(" ") for row in repeated(lines, key))
+    return [(path, decoded({path: encoded}, path) or "") for path, _, encoded in rows]

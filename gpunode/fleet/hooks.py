@@ -30,10 +30,12 @@ from types import FrameType
 from typing import Any
 
 import pyinfra
+from paramiko import Channel
+from paramiko.packet import Packetizer
 from pyinfra import logger
 from pyinfra.api import arguments, connectors
 from pyinfra.api import state as pyinfra_state
-from pyinfra.api.command import FunctionCommand, PyinfraCommand
+from pyinfra.api.command import FunctionCommand, PyinfraCommand, StringCommand
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.api.inventory import Inventory
@@ -46,6 +48,7 @@ from pyinfra.connectors.ssh import SSHConnector
 from pyinfra.connectors.sshuserclient import SSHClient
 from pyinfra.connectors.sshuserclient.config import FakeInvoke, SSHConfig
 
+from gpunode.base import command_output
 from gpunode.base.run_context import Slot
 from gpunode.base.terminal import logged
 from gpunode.fleet import run_end, shared_readings
@@ -130,6 +133,15 @@ def install() -> None:
         return
     _wrap(State, "init", parallel, "_parallel")
     _wrap(SSHConnector, "connect", connecting.connect)
+    _wrap(SSHConnector, "_connect", connecting.connect_in_time)
+    _wrap(SSHClient, "connect", proxy.with_proxy)
+    _wrap(Packetizer, "_read_timeout", connecting.read_banner)
+    _wrap(Packetizer, "read_all", connecting.read_bytes)
+    for name in ("_feed", "_feed_extended"):
+        _wrap(Channel, name, connecting.feed)
+    for module in (ssh, connectors_util):
+        _replace(module, "read_output_buffers", lambda _: command_output.read_output)
+    _wrap(StringCommand, "execute", connection.as_change, "_output")
     # The ssh_config's words as they stand: the hook replaces their tokens, by the port and the user that count.
     _replace(sshuserclient.client, "ProxyCommand", lambda _: lambda command: command)
     _wrap(SSHClient, "parse_config", proxy.through_proxy)

@@ -37,7 +37,7 @@ from gpunode.base.messages import Scope, split_remedy
 from gpunode.base.run_context import FAILURE_REASONS, Slot
 from gpunode.base.terminal import CREDENTIALS, logged, printable
 from gpunode.base.verdicts import Refusal, RefusalMessage
-from gpunode.fleet.access import connecting, errors
+from gpunode.fleet.access import connecting
 from gpunode.fleet.call import Call, told_call
 from gpunode.fleet.reports.run_end import HostEnd, failure_of, refusal_finding, verdict_text
 from gpunode.fleet.run import events
@@ -234,7 +234,7 @@ def _note_broken(state: State, hosts: Iterable[Host]) -> None:
         if host in state.failed_hosts and connecting.is_broken(host.connector):
             failure = _end(host).failure
             step = f"during {failure.what}" if failure else "while the node was read"
-            note(host, unreached=errors.broken(step))
+            note(host, unreached=connecting.why_broken(host.connector, step))
 
 
 def _note_cut_off(state: State, hosts: Iterable[Host]) -> None:

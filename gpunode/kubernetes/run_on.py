@@ -6,14 +6,16 @@ It drives pyinfra's connection to that host, and knows of no run.
 from __future__ import annotations
 
 import os
-import subprocess
+from tempfile import TemporaryFile
 from typing import Any
 
+from gevent import Timeout, subprocess  # type: ignore[import-untyped]
 from gevent.lock import BoundedSemaphore  # type: ignore[import-untyped]
 from paramiko import SSHException
 from pyinfra.api import Host, QuoteString, StringCommand
 from pyinfra.api.exceptions import PyinfraError
 
+from gpunode.base.command_output import CLUSTER_SIZE, TooLarge, output_limit, read_output
 from gpunode.kubernetes.helm.commands import Command
 from gpunode.kubernetes.helm.session import Output
 
@@ -30,22 +32,26 @@ _PRIVILEGES = ("_sudo", "_sudo_user", "_use_sudo_login", "_su_user", "_doas", "_
 def here(command: Command) -> Output:
     """Run a command on this machine."""
     environment = {name: value for name, value in os.environ.items() if name not in command.unset}
+    environment |= command.environment
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     try:
-        with _turn(command):
-            done = subprocess.run(
-                command.words,
-                input=command.stdin or "",
-                capture_output=True,
-                text=True,
-                timeout=command.seconds,
-                check=False,
-                env={**environment, **command.environment},
-            )
-    except subprocess.TimeoutExpired:
+        with _turn(command), output_limit(CLUSTER_SIZE), TemporaryFile() as stdin:
+            stdin.write((command.stdin or "").encode())
+            stdin.seek(0)
+            with subprocess.Popen(command.words, stdin=stdin, env=environment, **pipes) as process:
+                try:
+                    with Timeout(command.seconds, TimeoutError):
+                        output = read_output(process.stdout, process.stderr, None)
+                        process.wait()
+                finally:
+                    process.kill()
+    except TimeoutError:
         return Output(124, "", f"Error: timed out after {command.seconds} s")
+    except TooLarge as error:
+        return Output(255, "", f"Error: {command.words[0]}: {error}")
     except OSError as error:
         return Output(127, "", f"Error: {command.words[0]}: {error.strerror}")
-    return Output(done.returncode, done.stdout, done.stderr)
+    return Output(process.returncode, output.stdout, output.stderr)
 
 
 def over_ssh(name: str, actual: Host | None, command: Command) -> Output:
@@ -62,7 +68,7 @@ def over_ssh(name: str, actual: Host | None, command: Command) -> Output:
     text = StringCommand("env", *unset, *environment, *words)
     privileges = {key: value for key in _PRIVILEGES if (value := actual.data.get(key))}
     try:
-        with _turn(command):
+        with _turn(command), output_limit(CLUSTER_SIZE):
             well, output = actual.run_shell_command(
                 text, _stdin=[command.stdin or ""], _timeout=command.seconds, **privileges
             )

@@ -7,7 +7,7 @@ targets=$(apt-get indextargets --format '$(ORIGIN)|$(REPO_URI)|$(RELEASE)|$(COMP
   'Created-By: Packages'); echo "apt=$?"
 [ -z "$targets" ] || printf '%s\n' "$targets" | sort -u | sed 's/^/target=/'
 printf '%s\n' "$targets" | sed 's/.*|//; s/:[0-9]*$//' | sort -u | while read -r file; do
-  [ -f "$file" ] && echo "file=$file $(base64 -w0 "$file")"
+  [ -f "$file" ] && echo "file=$file $(file_base64 "$file")"
 done
 echo "own_path=$SOURCE"
-[ -f "$SOURCE" ] && echo "own=$(base64 -w0 "$SOURCE")"
+[ -f "$SOURCE" ] && echo "own=$(file_base64 "$SOURCE")"

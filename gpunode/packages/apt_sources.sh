@@ -40,7 +40,7 @@ if command -v apt-get > /dev/null; then
   done
   if [ "$#" -gt 0 ]; then
     # shellcheck disable=SC2013  # These names hold no blank.
-    for file in $(grep -liE 'nvidia|cuda|graphics-drivers' "$@"); do echo "source=$file $(base64 -w0 "$file")"; done
+    for file in $(grep -liE 'nvidia|cuda|graphics-drivers' "$@"); do echo "source=$file $(file_base64 "$file")"; done
   fi
   set --
   for file in /etc/apt/trusted.gpg /etc/apt/trusted.gpg.d/*.gpg /etc/apt/trusted.gpg.d/*.asc; do

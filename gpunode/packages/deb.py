@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from gpunode.base.probe_output import decoded, repeated, values
+from gpunode.base.probe_output import decoded, files, repeated, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.terminal import CREDENTIALS
 from gpunode.packages.apt_trust import NO, ONE_LINE, fields
@@ -37,10 +37,7 @@ class AptSources(Reading):
 
 def parse_apt_sources(lines: list[str]) -> AptSources:
     """Parse `architecture=`, `source=PATH BASE64`, `trusted=FINGERPRINT PATH`, `origin=` and `error=` lines."""
-    sources = []
-    for line in repeated(lines, "source"):
-        path, _, text = line.partition(" ")
-        sources.append((path, CREDENTIALS.sub("://", decoded({path: text}, path) or "")))
+    sources = [(path, CREDENTIALS.sub("://", text)) for path, text in files(lines, "source")]
     keyrings: dict[str, tuple[str, ...]] = {}
     for line in repeated(lines, "trusted"):
         fingerprint, _, path = line.partition(" ")
@@ -106,17 +103,13 @@ def parse_apt_repository(lines: list[str]) -> AptRepository:
     for fingerprint in (*fingerprints, *(key for keys in keyrings.values() for key in keys)):
         if not _FINGERPRINT.match(fingerprint):
             raise ParseError(f"not a key fingerprint: {fingerprint[:60]!r}")
-    others = []
-    for line in repeated(lines, "other"):
-        path, _, text = line.partition(" ")
-        others.append((path, decoded({path: text}, path) or ""))
     return AptRepository(
         fingerprints=fingerprints,
         source=decoded(found, "source"),
         digest=found.get("digest"),
         refreshed=found.get("refreshed"),
         architecture=found.get("architecture", ""),
-        others=tuple(others),
+        others=tuple(files(lines, "other")),
         trusted=tuple(keyrings.items()),
         permissions=found.get("permissions"),
     )
@@ -177,13 +170,9 @@ def parse_apt_archive(lines: list[str]) -> AptArchive:
             raise ParseError(f"not an index target: {line[:80]!r}")
         origin, uri, suite, component, entry = words
         targets.append(Target("" if "$(" in origin else origin, uri, suite, component, entry.rpartition(":")[0]))
-    files = []
-    for line in repeated(lines, "file"):
-        path, _, text = line.partition(" ")
-        files.append((path, decoded({path: text}, path) or ""))
     own = decoded(found, "own")
     mine = found.get("own_path")
-    return AptArchive(tuple(target for target in targets if target.file != mine), tuple(files), own)
+    return AptArchive(tuple(target for target in targets if target.file != mine), tuple(files(lines)), own)
 
 
 def more_components(archive: AptArchive, origin: str, desired: Collection[str]) -> str | None:

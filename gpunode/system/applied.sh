@@ -5,7 +5,7 @@
 set --
 for path in $OWN; do [ ! -f "$path" ] || [ -L "$path" ] || set -- "$@" "$path"; done
 if [ -f "$RECORD" ]; then
-  echo "record=$(base64 -w0 "$RECORD")"
+  echo "record=$(file_base64 "$RECORD")"
   set -- "$RECORD" "$@"
   # Paths stand in lines of their own, as json.dumps indents them; to the shell they are arguments and nothing else.
   while IFS= read -r line || [ -n "$line" ]; do

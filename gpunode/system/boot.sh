@@ -115,9 +115,9 @@ done
 for config in /boot/grub/grub.cfg /boot/grub2/grub.cfg; do
   [ -r "$config" ] || continue
   lines=$(grep -E '^[[:space:]]*(menuentry |submenu |linux(16|efi)?[[:space:]]|set default=|}[[:space:]]*$)' "$config")
-  echo "grub=$(printf '%s\n' "$lines" | base64 -w0)"
+  echo "grub=$(printf '%s\n' "$lines" | to_base64 "$config")"
   environment=${config%.cfg}env
-  [ ! -r "$environment" ] || echo "grubenv=$(grep -E '^(saved|next)_entry=' "$environment" | base64 -w0)"
+  [ ! -r "$environment" ] || echo "grubenv=$(grep -E '^(saved|next)_entry=' "$environment" | to_base64 "$environment")"
   break
 done
 for entry in /var/lib/dkms/nvidia*/*; do

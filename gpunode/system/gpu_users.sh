@@ -19,7 +19,7 @@ for file; do
   for name in init.pid pidfile; do [ ! -r "$folder/$name" ] || read -r pid < "$folder/$name"; done
   # What has ended, and was not removed yet.
   [ -z "$pid" ] || [ -d "/proc/$pid" ] || continue
-  printf 'container=%s\t%s\t%s\n' "$pid" "$file" "$(gzip -c "$file" | base64 -w0)"
+  printf 'container=%s\t%s\t%s\n' "$pid" "$file" "$(gzip -c "$file" | to_base64 "$file")"
   case "$folder" in */moby/*) dockers="$dockers ${folder##*/}";; esac
 done
 # shellcheck disable=SC2086

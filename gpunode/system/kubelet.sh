@@ -30,7 +30,7 @@ if [ -r "$NOTED" ] && read -r stat < "/proc/$process/stat"; then
   echo "process=$process ${20}"
   while IFS= read -r line; do echo "noted=$line"; done < "$NOTED"
 fi
-read_file() { echo "file=$1 $(base64 -w0 "$1")"; echo "written=$(stat -L -c %.6Z "$1")"; }
+read_file() { echo "file=$1 $(file_base64 "$1")"; echo "written=$(stat -L -c %.6Z "$1")"; }
 [ -z "$config" ] || read_file "$config"
 [ -n "$folder" ] || exit 0
 for file in "$folder"/*.conf; do [ ! -f "$file" ] || read_file "$file"; done

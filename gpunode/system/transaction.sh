@@ -9,6 +9,6 @@ if [ -e "$JOURNAL" ]; then
     active=$(systemctl show -p ActiveState --value "$UNIT")
     by=$(systemctl show -p Description --value "$UNIT")
   fi
-  echo "path=$JOURNAL"; echo "journal=$(base64 -w0 "$JOURNAL")"
+  echo "path=$JOURNAL"; echo "journal=$(file_base64 "$JOURNAL")"
 fi
 [ -z "$active" ] || { echo "unit=$active"; echo "by=$by"; }

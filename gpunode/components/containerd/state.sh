@@ -28,10 +28,10 @@ echo "binary=$binary"; echo "config=$config"
 [ -x "$binary" ] || exit 0
 
 echo "version=$("$binary" --version)"
-[ ! -e "$config" ] || echo "text=$(base64 -w0 "$config")"
+[ ! -e "$config" ] || echo "text=$(file_base64 "$config")"
 # The dot keeps the line ends behind it, which count in the digest.
 merged=$("$binary" --config "$config" config dump; echo .); merged=${merged%.}
-echo "merged=$(printf %s "$merged" | base64 -w0)"
+echo "merged=$(printf %s "$merged" | to_base64 "containerd config dump")"
 
 # containerd 1 prints the files, containerd 2 the patterns.
 drop_ins=/etc/containerd/conf.d
@@ -62,7 +62,7 @@ rest=$others
 while [ -n "$rest" ]; do
   file=${rest%%"$NL"*}; rest=${rest#*"$NL"}; imported=${file%% *}; file=${file#* }
   set -- "$@" "$file"
-  text=$(base64 -w0 "$file"); echo "drop_in=$imported ${text:--} $file"
+  text=$(file_base64 "$file"); echo "drop_in=$imported ${text:--} $file"
 done
 [ "$#" -eq 0 ] || stat -c '%.6Z %.6Y %n' "$@" | while read -r changed written file; do
   case "$file" in

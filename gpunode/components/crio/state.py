@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpunode.base.probe_output import decoded, repeated, values
+from gpunode.base.probe_output import decoded, files, repeated, values
 from gpunode.base.reading import ParseError
 from gpunode.base.structured_text import TextError, TextLimitError, load_toml
 from gpunode.base.toml_edit import ConfigurationRefused, plain
@@ -111,7 +110,7 @@ def parse_crio(lines: list[str]) -> Crio:
         binary=found.get("binary"),
         root=found.get("root", "/etc/crio/crio.conf"),
         folder=found.get("folder", "/etc/crio/crio.conf.d"),
-        files=tuple(sorted(_files(lines))),
+        files=tuple(sorted(files(lines))),
         **daemon(lines),
         flags=tuple(sorted(set(repeated(lines, "flag")))),
         default_runtime=default if isinstance(default, str) and default else None,
@@ -119,12 +118,6 @@ def parse_crio(lines: list[str]) -> Crio:
         runtimes=tuple(sorted((name, str(row.get("runtime_path", ""))) for name, row in handlers.items())),
         containers=int(found.get("containers") or 0),
     )
-
-
-def _files(lines: list[str]) -> Iterator[tuple[str, str]]:
-    for row in repeated(lines, "file"):
-        path, _, encoded = row.rpartition(" ")
-        yield path, base64.b64decode(encoded).decode(errors="replace")
 
 
 def _running(text: str | None) -> dict[str, Any]:

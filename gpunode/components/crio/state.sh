@@ -22,12 +22,12 @@ echo "binary=$BINARY"; echo "root=$root"; echo "folder=$folder"
 printed crio "$("$BINARY" --version)"
 set -f; IFS=$NL
 for file in $root $(find "$folder" ! -type d); do
-  [ ! -f "$file" ] || echo "file=$file $(base64 -w0 "$file")"
+  [ ! -f "$file" ] || echo "file=$file $(file_base64 "$file")"
 done
 unset IFS; set +f
 if [ "$ACTIVE" = active ]; then
   says=$(timeout -k 2 10 "$BINARY" status config || timeout -k 2 10 crio-status config)
-  echo "running=$(printf %s "$says" | base64 -w0)"
+  echo "running=$(printf %s "$says" | to_base64 "crio status config")"
 fi
 # podman's containers have a conmon, too.
 pods=0

@@ -69,4 +69,4 @@ watched=
 while IFS= read -r line; do case "$line" in *'dcgmi health -s'*) watched=yes;; esac; done < "$ENGINE_FILE"
 [ -n "$watched" ] || exit 0
 health=$(timeout -k 2 10 dcgmi health -c -j); echo "health.rc=$?"
-echo "health=$(printf %s "$health" | base64 -w0)"
+echo "health=$(printf %s "$health" | to_base64 "dcgmi health")"

@@ -18,5 +18,6 @@ done
 unset IFS; set +f
 echo "binary=$BINARY"; echo "config=$config"
 [ ! -x "$BINARY" ] || printed dockerd "$("$BINARY" --version)"
-if [ -s "$config" ]; then echo "text=$(base64 -w0 "$config")"; elif [ -e "$config" ]; then echo empty=yes; fi
-[ "$ACTIVE" != active ] || echo "info=$(timeout -k 2 10 docker info --format '{{json .}}' | base64 -w0)"
+if [ -f "$config" ] && [ ! -s "$config" ]; then echo empty=yes
+elif [ -e "$config" ]; then echo "text=$(file_base64 "$config")"; fi
+[ "$ACTIVE" != active ] || echo "info=$(timeout -k 2 10 docker info --format '{{json .}}' | to_base64 'docker info')"

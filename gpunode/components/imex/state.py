@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gpunode.base.probe_output import cells, decoded, repeated, values
+from gpunode.base.probe_output import cells, decoded, files, repeated, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.structured_text import TextError, load_json
 from gpunode.system.service import seconds
@@ -65,8 +65,7 @@ class Imex(Reading):
 def parse_imex(lines: list[str]) -> Imex:
     """Parse the probe's lines (gpunode/components/imex/state.sh); raise ParseError where one is of another form."""
     found = values(lines)
-    encoded = {path: text for path, _, text in (line.partition(" ") for line in repeated(lines, "file"))}
-    texts = {path: decoded(encoded, path) for path in encoded}
+    texts = dict(files(lines))
     record = texts.pop(RECORD, None)
     said = decoded(found, "answer")
     domain = None if said is None else _domain(said)

@@ -6,7 +6,7 @@
 
 # shellcheck disable=SC2153  # set by whoever sends it
 
-for file in "$NODES" "$RECORD"; do [ ! -f "$file" ] || echo "file=$file $(base64 -w0 "$file")"; done
+for file in "$NODES" "$RECORD"; do [ ! -f "$file" ] || echo "file=$file $(file_base64 "$file")"; done
 # By ctime: any mtime can be set.
 [ ! -f "$NODES" ] || echo "written=$(stat -c %.6Z "$NODES")"
 [ ! -c "$CHANNEL" ] || echo "channel0=yes"
@@ -22,4 +22,4 @@ printf 'unit=%s\t%s\t%s\t%s\n' "$load" "$active" "$enabled" "$started"
 [ ! -f "$CONFIG" ] || printed config "$(grep -E '^(IMEX_NODE_CONFIG_FILE|IMEX_CMD_ENABLED)=' "$CONFIG")"
 [ "$active" = active ] || exit 0
 # Nodes that are down take it some seconds.
-echo "answer=$(timeout -k 2 20 nvidia-imex-ctl -N -j 2>&1 | base64 -w0)"
+echo "answer=$(timeout -k 2 20 nvidia-imex-ctl -N -j 2>&1 | to_base64 nvidia-imex-ctl)"

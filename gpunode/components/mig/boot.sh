@@ -8,7 +8,7 @@ if [ "$#" -gt 0 ]; then
   sha256sum -- "$@" | while read -r digest file; do echo "file=$file $digest"; done
 fi
 if [ -f "$RECORD" ]; then
-  if [ -s "$RECORD" ]; then echo "record=$(base64 -w0 "$RECORD")"; else echo empty=yes; fi
+  if [ -s "$RECORD" ]; then echo "record=$(file_base64 "$RECORD")"; else echo empty=yes; fi
   echo "recorded=$(stat -c %Y "$RECORD")"
 fi
 if [ -f "$REBOOTS" ]; then

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gpunode.base.probe_output import repeated, values
+from gpunode.base.probe_output import files, repeated, values
 from gpunode.base.reading import Reading
 from gpunode.base.structured_text import TextError, load_toml
 from gpunode.base.versions import program_version
@@ -42,7 +40,7 @@ def parse_podman(lines: list[str]) -> Podman:
     runtimes: dict[str, tuple[str, ...]] = {}
     runtimes_in: dict[str, str] = {}
     unreadable = []
-    for path, text in _files(lines):
+    for path, text in files(lines):
         try:
             engine = load_toml(text).get("engine", {})
         except TextError as error:
@@ -57,12 +55,6 @@ def parse_podman(lines: list[str]) -> Podman:
     every, where = tuple(sorted(runtimes.items())), tuple(sorted(runtimes_in.items()))
     programs = tuple(repeated(lines, "program"))
     return Podman(version, default, said_in, every, where, tuple(unreadable), programs)
-
-
-def _files(lines: list[str]) -> Iterator[tuple[str, str]]:
-    for row in repeated(lines, "file"):
-        path, _, encoded = row.rpartition(" ")
-        yield path, base64.b64decode(encoded).decode(errors="replace")
 
 
 def _runtimes(table: Any) -> dict[str, tuple[str, ...]]:

@@ -8,5 +8,5 @@ command -v podman > /dev/null || exit 0
 printed podman "$(timeout -k 2 10 podman --version)"
 etc=/etc/containers/containers.conf
 for file in /usr/share/containers/containers.conf "$etc" "$etc".d/*.conf; do
-  [ ! -f "$file" ] || echo "file=$file $(base64 -w0 "$file")"
+  [ ! -f "$file" ] || echo "file=$file $(file_base64 "$file")"
 done

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gpunode.base.probe_output import cells, number, repeated, timestamp, values
+from gpunode.base.probe_output import cells, files, number, repeated, timestamp, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.versions import program_version
 from gpunode.components.mig.state import Mig, MigGpu
@@ -175,7 +173,7 @@ def parse_slurm(lines: list[str]) -> Slurm:
         nvml=found.get("nvml") == "yes",
         hardware=found.get("hardware"),
         types=tuple(_types(repeated(lines, "types"))),
-        texts=tuple(_text(line) for line in repeated(lines, "file")),
+        texts=tuple(files(lines)),
         includes=tuple(
             (match[1], match[2]) for line in repeated(lines, "include") if (match := _INCLUDE.fullmatch(line))
         ),
@@ -193,14 +191,6 @@ def _types(lines: Iterable[str]) -> list[str]:
     # A later line of slurm.conf takes the place of an earlier one.
     last = [line.partition("=")[2].partition("#")[0] for line in lines][-1:]
     return [name.strip().lower() for text in last for name in text.split(",") if name.strip()]
-
-
-def _text(line: str) -> tuple[str, str]:
-    path, _, encoded = line.partition(" ")
-    try:
-        return path, base64.b64decode(encoded, validate=True).decode(errors="replace")
-    except (binascii.Error, ValueError) as error:
-        raise ParseError(f"{path[:80]} is not base64: {error}") from error
 
 
 def _unit(line: str, written: float) -> tuple[str, SlurmUnit]:

@@ -9,7 +9,7 @@
 written=
 for file in $FILES; do
   [ -f "$file" ] || continue
-  echo "file=$file $(base64 -w0 "$file")"
+  echo "file=$file $(file_base64 "$file")"
   # By ctime: any mtime can be set.
   written=$written$(stat -c %.6Z "$file")$NL
 done

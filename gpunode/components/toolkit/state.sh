@@ -13,11 +13,11 @@
 
 locked=
 case "$MANAGER" in
-  apt) [ ! -f "$HOLD" ] || echo "hold_text=$(base64 -w0 "$HOLD")";;
+  apt) [ ! -f "$HOLD" ] || echo "hold_text=$(file_base64 "$HOLD")";;
   dnf)
     if locking; then
       echo locking=yes
-      if [ -s "$LOCKLIST" ]; then locked=yes; echo "hold_text=$(base64 -w0 "$LOCKLIST")"; fi
+      if [ -s "$LOCKLIST" ]; then locked=yes; echo "hold_text=$(file_base64 "$LOCKLIST")"; fi
     else
       for plugin in /usr/lib/python3*/*-packages/dnf-plugins/versionlock.py; do
         [ ! -f "$plugin" ] || echo locking=off
@@ -25,7 +25,7 @@ case "$MANAGER" in
     fi;;
   dnf5)
     echo locking=yes
-    if [ -s "$VERSIONLOCK" ]; then locked=yes; echo "hold_text=$(base64 -w0 "$VERSIONLOCK")"; fi;;
+    if [ -s "$VERSIONLOCK" ]; then locked=yes; echo "hold_text=$(file_base64 "$VERSIONLOCK")"; fi;;
   pacman) echo names=arch;;
 esac
 set -f; IFS=$NL
@@ -42,7 +42,7 @@ done
 unset IFS; set +f
 if command -v nvidia-ctk > /dev/null; then version=$(nvidia-ctk --version); echo "ctk=${version%%"$NL"*}"; fi
 echo "runtime=$(command -v nvidia-container-runtime)"
-[ ! -f "$CONFIGURATION" ] || echo "config=$(base64 -w0 "$CONFIGURATION")"
+[ ! -f "$CONFIGURATION" ] || echo "config=$(file_base64 "$CONFIGURATION")"
 # At a folder or a loop of links of this name the toolkit ends as at a text that is not TOML; at a pipe it hangs.
 unread=
 if [ -L "$CONFIGURATION" ] && [ ! -e "$CONFIGURATION" ]; then

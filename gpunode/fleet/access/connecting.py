@@ -20,14 +20,18 @@ from contextlib import suppress
 from shlex import join, quote
 from typing import Any
 
-from gevent import Timeout  # type: ignore[import-untyped]
-from paramiko import Channel, Transport
+from gevent import Timeout, sleep  # type: ignore[import-untyped]
+from paramiko import Channel, SSHException, Transport
 from paramiko import SSHClient as ParamikoClient
+from paramiko.packet import Packetizer
 from pyinfra.api.exceptions import ConnectError, PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.connectors.ssh import SSHConnector
 
+from gpunode.base.command_output import TooLarge
 from gpunode.base.messages import REMEDY
+from gpunode.base.probe_output import too_large
+from gpunode.fleet.access import errors
 from gpunode.fleet.access.proxy import ProxySocket
 
 # pyinfra's words. `[HOST]:PORT` where the port is not 22, as in the file.
@@ -68,7 +72,13 @@ SECONDS_TO_LEAVE = 5.0
 # What paramiko says where a key exchange did not end within pyinfra's CONNECT_TIMEOUT, or was broken off.
 _NOT_AGREED = "No existing session"
 # What pyinfra says where the other side closed the connection, or sent nothing, before the keys were agreed on.
-_UNANSWERED = (_NOT_AGREED, "SSH protocol banner", "EOF error")
+_NO_CONNECTION = "no connection within"
+_UNANSWERED = (_NOT_AGREED, _NO_CONNECTION, "SSH protocol banner", "EOF error")
+# How many steps' CONNECT_TIMEOUT an attempt takes at most: paramiko counts it anew for each byte, key and jump host.
+_STEPS = 12
+# OpenSSH sends no banner before its identification, and packets of 256 KiB at most.
+_BANNER_PARTS, _PACKET_SIZE = 512, 1 << 20
+_READS_AT_ONCE = 128
 
 Method = Callable[..., Any]
 
@@ -106,6 +116,45 @@ def connect(method: Method, self: SSHConnector, *args: Any, **kwargs: Any) -> An
     return result
 
 
+def connect_in_time(method: Method, self: SSHConnector) -> Any:
+    """Try once to connect; raise TimeoutError where that takes too long as a whole."""
+    seconds = _STEPS * self.state.config.CONNECT_TIMEOUT
+    with Timeout(seconds, False):
+        return method(self)
+    close(self)
+    raise TimeoutError(f"{_NO_CONNECTION} {seconds:g} s")
+
+
+def _reads(self: Any) -> int:
+    """Count the reads from a server; now and then the other hosts have a turn, however fast it sends."""
+    self.gpunode_reads = getattr(self, "gpunode_reads", 0) + 1
+    if self.gpunode_reads % _READS_AT_ONCE == 0:
+        sleep(0)
+    return int(self.gpunode_reads)
+
+
+def read_banner(method: Method, self: Packetizer, timeout: float) -> Any:
+    """Read a part, 128 bytes at most, of what a server sends first; raise SSHException where that has no end."""
+    if _reads(self) > _BANNER_PARTS:
+        raise SSHException(": the server sent more than a banner and no identification")
+    return method(self, timeout)
+
+
+def read_bytes(method: Method, self: Packetizer, size: int, *args: Any, **kwargs: Any) -> Any:
+    """Read so many bytes of a packet; raise SSHException where no packet is that large."""
+    _reads(self)
+    if size > _PACKET_SIZE:
+        raise SSHException(f"the server announces a packet of {size} bytes")
+    return method(self, size, *args, **kwargs)
+
+
+def feed(method: Method, self: Channel, *args: Any) -> Any:
+    """Take data of a command; raise TooLarge, which ends the connection, where a server breaks the channel's limit."""
+    if len(self.in_buffer) + len(self.in_stderr_buffer) > 2 * self.in_window_size:
+        raise TooLarge(too_large("the window of the SSH channel"))
+    return method(self, *args)
+
+
 def _failure(self: SSHConnector, error: Exception) -> ConnectError:
     """Return the error of a host that was not connected to, with its remedy where one is known."""
     if isinstance(error, ValueError):
@@ -114,9 +163,9 @@ def _failure(self: SSHConnector, error: Exception) -> ConnectError:
         return Unconnectable(f"Unusable connection data: {error} ({used})")
     said, remedy = str(error), None
     file, config = getattr(self.client, "_host_keys_filename", None), getattr(self.client, "_ssh_config", {})
-    sock = config.get("sock")
-    if isinstance(sock, ProxySocket) and any(words in said for words in _UNANSWERED):
-        said, remedy = sock.state(), "correct the ssh_config until `ssh` connects by it"
+    sock, proxy = config.get("sock"), getattr(error.__context__, "proxy", None)
+    if isinstance(proxy, ProxySocket) and any(words in said for words in _UNANSWERED):
+        said, remedy = proxy.state(), "correct the ssh_config until `ssh` connects by it"
     elif file is not None:
         # ssh-keyscan knows neither the way through another host or program, nor a HostKeyAlias.
         flags = {"-F": self.data["ssh_config_file"], "-l": self.data["ssh_user"], "-p": self.data["ssh_port"]}
@@ -136,10 +185,17 @@ def is_broken(connector: Any) -> bool:
     return bool(transports) and not transports[0].is_active()
 
 
-def close(connector: Any) -> None:
+def why_broken(connector: Any, when: str) -> str:
+    """Return what to print of a connection that broke, with its remedy."""
+    raised = [transport.saved_exception for transport in _transports(connector)]
+    return next((str(error) for error in raised if isinstance(error, TooLarge)), errors.broken(when))
+
+
+def close(connector: Any, why: Exception | None = None) -> None:
     """Close a connection, and those to the hosts that it jumps over."""
     for transport in _transports(connector):
         transport.close()
+        transport.saved_exception = why
 
 
 def leave(host: Host) -> None:

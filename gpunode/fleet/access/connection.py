@@ -23,8 +23,10 @@ from paramiko import SSHException
 from pyinfra.connectors.sshuserclient import SSHClient
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
+from gpunode.base.command_output import TooLarge, output_limit
 from gpunode.base.folding import in_one_line
 from gpunode.base.probe import shell_text
+from gpunode.base.probe_output import ANSWER_SIZE
 from gpunode.base.run_context import COMMAND_ERROR
 from gpunode.fleet.access import connecting, errors
 
@@ -105,19 +107,25 @@ def explained(run_shell_command: Method, self: Any, *args: Any, **kwargs: Any) -
     # EOFError is none of the errors that pyinfra expects of a connection, and would end the whole run.
     except (OSError, EOFError, SSHException) as error:
         COMMAND_ERROR.set(self.host, str(error))
-        if isinstance(error, EOFError):
+        if isinstance(error, EOFError | TooLarge):
             # A command could not be written; paramiko's reader has perhaps not met the end yet.
-            connecting.close(self)
+            connecting.close(self, error)
         if not connecting.is_broken(self):
             raise
         succeeded, output = False, CommandOutput([])
     if not succeeded and connecting.is_broken(self):
-        said = errors.broken(f"before {self.host.name} answered")
+        said = connecting.why_broken(self, f"before {self.host.name} answered")
     elif not succeeded and (found := errors.explained(output.output_lines)) is not None:
         said = errors.sentence(found)
     reason = said or in_one_line("; ".join(line for line in output.output_lines if line.strip()))
     COMMAND_ERROR.set(self.host, "" if succeeded else reason)
     return succeeded, CommandOutput([*output, OutputLine("stderr", said)]) if said else output
+
+
+def as_change(execute: Method, *args: Any, **kwargs: Any) -> Any:
+    """Execute an operation's command: a change does not break off; of what it prints, the newest part is kept."""
+    with output_limit(ANSWER_SIZE, keeps_newest=True):
+        return execute(*args, **kwargs)
 
 
 def carried(method: Method, *args: Any, **kwargs: Any) -> bool:

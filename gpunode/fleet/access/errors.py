@@ -12,6 +12,7 @@ from gpunode.base.errors import in_words
 from gpunode.base.explanations import Explanation, rules
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.messages import REMEDY, split_remedy
+from gpunode.base.probe_output import CORRECT, TOO_LARGE
 
 # sudo asks within the first lines; a long output is a command's own.
 _LINES = 40
@@ -44,6 +45,14 @@ STATE = finding_message(
     "The node answered, and its state cannot be judged.",
     "An answer was cut off or not understood, sudo is not allowed, or the judging failed. Nothing was changed.",
     remedies=(_NOT_READ,),
+    classes=(FindingClass.ERROR,),
+)
+ANSWER = finding_message(
+    "node",
+    "answer-too-large",
+    "The node sent more than gpunode reads.",
+    "One command's output is limited to 16 MiB, or 250,000 lines. Nothing is known of the node.",
+    remedies=(CORRECT,),
     classes=(FindingClass.ERROR,),
 )
 UNMATCHED = finding_message(
@@ -87,6 +96,8 @@ def broken(when: str) -> str:
 def unreached(reason: str | None) -> Finding:
     """Return the finding on a node that was not reached; reason: as pyinfra has it, or with its remedy behind it."""
     cause, remedy = split_remedy(with_remedy(reason or "no connection"))
+    if (cause or "").startswith(TOO_LARGE):
+        return unreadable(reason)
     message, actual = (BROKEN, "broken") if (cause or "").startswith(_BROKE) else (CONNECTION, "none")
     return message.finding(FindingClass.UNREACHABLE, actual, "ssh", cause=cause, remedy=remedy or _NOT_REACHED)
 
@@ -94,7 +105,8 @@ def unreached(reason: str | None) -> Finding:
 def unreadable(reason: str | None) -> Finding:
     """Return the finding on a node whose answer cannot be used; reason: with its remedy behind it where it has one."""
     cause, remedy = split_remedy(reason) if reason else (None, None)
-    return STATE.finding(FindingClass.ERROR, "unreadable", "readable", cause=cause, remedy=remedy or _NOT_READ)
+    message, actual = (ANSWER, "too large") if (cause or "").startswith(TOO_LARGE) else (STATE, "unreadable")
+    return message.finding(FindingClass.ERROR, actual, "readable", cause=cause, remedy=remedy or _NOT_READ)
 
 
 def unjudged(error: Exception) -> Finding:

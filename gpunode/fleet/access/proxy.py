@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from getpass import getuser
-from tempfile import TemporaryFile
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,6 +24,8 @@ from pyinfra.connectors.sshuserclient.client import get_ssh_config
 from gpunode.base.folding import in_one_line
 from gpunode.base.terminal import printable
 
+_ERRORS_SIZE = 8 << 10
+
 
 class ProxySocket(socket.socket):
     """A socket whose other end is the standard input and output of a ProxyCommand."""
@@ -31,24 +33,34 @@ class ProxySocket(socket.socket):
     def __init__(self, command: str) -> None:
         ours, theirs = socket.socketpair()
         super().__init__(ours.family, ours.type, fileno=ours.detach())
-        self._command, self._errors, self._was_ended = command, TemporaryFile(), False  # noqa: SIM115
+        self._command, self._errors, self._was_ended = command, b"", False
         words = [os.environ.get("SHELL") or "/bin/sh", "-c", f"exec {command}"]
         with theirs:
             # gevent makes both ends non-blocking, which few programs expect of their standard input and output.
             os.set_blocking(theirs.fileno(), True)
             # In a session of its own, Ctrl-C ends gpunode and not the connection, and nothing waits for a password.
             self._process = subprocess.Popen(
-                words, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=self._errors, start_new_session=True
+                words, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=subprocess.PIPE, start_new_session=True
             )
+        self._reader = Thread(target=self._read_errors, daemon=True)
+        self._reader.start()
+
+    def _read_errors(self) -> None:
+        """Keep the end of what the command writes to standard error."""
+        assert self._process.stderr is not None
+        with self._process.stderr as stream:
+            while data := stream.read1(_ERRORS_SIZE):  # type: ignore[attr-defined]
+                self._errors = (self._errors + data)[-_ERRORS_SIZE:]
 
     def state(self) -> str:
         """Return what became of the command: its status, and what it wrote to standard error."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(1)
+            # A program that it started, and that goes on, has standard error open, too.
+            self._reader.join(1)
         status = None if self._was_ended else self._process.returncode
         how = "has not connected in time" if status is None else f"ended with status {status}"
-        self._errors.seek(0)
-        lines = printable(self._errors.read().decode(errors="replace")).splitlines()
+        lines = printable(self._errors.decode(errors="replace")).splitlines()
         words = in_one_line("; ".join(line.strip() for line in lines if line.strip()))
         # The rest of the command may hold a password.
         return f"ProxyCommand `{self._command.split()[0]} …` {how}{f': {words}' if words else ''}"
@@ -65,6 +77,17 @@ class ProxySocket(socket.socket):
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGTERM)
         super().close()
+
+
+def with_proxy(connect: Callable[..., Any], self: SSHClient, *args: Any, **kwargs: Any) -> Any:
+    """Connect, to a jump host, say; the error names the ProxyCommand by which that failed, as `proxy`."""
+    try:
+        return connect(self, *args, **kwargs)
+    except Exception as error:
+        sock = getattr(self, "_ssh_config", {}).get("sock")
+        if isinstance(sock, ProxySocket):
+            error.proxy = sock  # type: ignore[attr-defined]
+        raise
 
 
 def through_proxy(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +11,7 @@ from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision, Step
 from gpunode.base.disruption import Disruption
 from gpunode.base.probe_output import decoded, repeated, values
-from gpunode.base.reading import ParseError, Reading
+from gpunode.base.reading import Reading
 from gpunode.kubernetes.gpushare.configuration import Configuration, Extender, SchedulerError, configuration
 from gpunode.kubernetes.gpushare.manifest import is_untouched, parse_manifest, patched, unpatched
 from gpunode.kubernetes.nodes.component import cluster_finding
@@ -198,13 +196,8 @@ def wanted(manifest: str, extender: Extender | None, version: str | None) -> Sch
 def parse_scheduler(lines: list[str]) -> SchedulerState:
     """Parse the lines of facts/cluster.py."""
     files = (line.split(" ", 1) for line in repeated(lines, "configuration"))
-    try:
-        processes = tuple(
-            tuple(base64.b64decode(each, validate=True).decode("utf-8", "replace").split("\n")[:-1])
-            for each in repeated(lines, "process")
-        )
-    except (binascii.Error, ValueError) as error:
-        raise ParseError(f"a process is not base64: {error}") from error
+    texts = (decoded({"process": each}, "process") or "" for each in repeated(lines, "process"))
+    processes = tuple(tuple(text.split("\n")[:-1]) for text in texts)
     return SchedulerState(decoded(values(lines), "manifest"), {path: digest for digest, path in files}, processes)
 
 

@@ -8,13 +8,13 @@
 # Names that apt itself ignores are none of ours either; what is left needs no quoting in our answer's lines.
 is_read() { [ -f "$1" ] || return 1; case "${1##*/}" in *[!A-Za-z0-9_.-]*) return 1;; esac; }
 [ -f "$KEY" ] && { primary_keys "$KEY" | sed s/^/fingerprint=/; echo "permissions=$(stat -c '%a %U:%G' "$KEY")"; }
-[ -f "$LIST" ] && echo "source=$(base64 -w0 "$LIST")"
+[ -f "$LIST" ] && echo "source=$(file_base64 "$LIST")"
 [ -f "$LIST" ] && [ -f "$KEY" ] && echo "digest=$(cat "$LIST" "$KEY" | sha256sum | cut -d" " -f1)"
 [ -f "$STAMP" ] && echo "refreshed=$(cat "$STAMP")"
 echo "architecture=$(dpkg --print-architecture)"
 for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources; do
   is_read "$file" && [ "$file" != "$LIST" ] || continue
-  grep -qiF -e "$NEEDLE" "$file" && echo "other=$file $(base64 -w0 "$file")"
+  grep -qiF -e "$NEEDLE" "$file" && echo "other=$file $(file_base64 "$file")"
 done
 set --
 for file in /etc/apt/trusted.gpg /etc/apt/trusted.gpg.d/*.gpg /etc/apt/trusted.gpg.d/*.asc; do

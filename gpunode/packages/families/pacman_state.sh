@@ -5,5 +5,5 @@
 pacman -Q pacman >/dev/null; echo "pacman=$?"
 echo "lock=$(lock_state)"
 of_driver | sed 's/^/package=/'
-echo "configuration=$(base64 -w0 "$CONFIGURATION")"
-[ -f "$IGNORED" ] && echo "ignored=$(base64 -w0 "$IGNORED")"
+echo "configuration=$(file_base64 "$CONFIGURATION")"
+[ -f "$IGNORED" ] && echo "ignored=$(file_base64 "$IGNORED")"

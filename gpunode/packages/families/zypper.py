@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import fnmatch
 import re
 from collections.abc import Collection, Iterable, Iterator
@@ -102,11 +100,7 @@ def parse_driver_packages(lines: list[str]) -> LockedPackages:
 
 def _stream(lines: list[str]) -> ElementTree.Element:
     """Return what zypper printed as XML (`xml=`, base64)."""
-    encoded = values(lines).get("xml", "")
-    try:
-        text = base64.b64decode(encoded, validate=True).decode("utf-8", "replace")
-    except (binascii.Error, ValueError) as error:
-        raise ParseError("zypper's answer arrived broken") from error
+    text = decoded(values(lines), "xml") or ""
     # What libraries and rpm's scripts print stands around it; nor may a declaration stand before.
     start, end = text.find("<stream>"), text.rfind("</stream>")
     if start < 0:

@@ -20,6 +20,6 @@ unset IFS; set +f
 said=$(lifted zypper -n --xmlout --no-refresh install --dry-run --details --no-recommends \
   --auto-agree-with-licenses --oldpackage --force-resolution "$@" 2>/dev/null)
 echo "status=$?"
-echo "xml=$(printf '%s' "$said" | base64 -w0)"
+echo "xml=$(printf '%s' "$said" | to_base64 zypper)"
 [ -z "$COMING" ] || printf '%s\n' "$COMING" | sed 's/^/asked=/'
 rpm -qa --qf "installed=%{NAME} $EVR\\n" | grep -v '^installed=gpg-pubkey '

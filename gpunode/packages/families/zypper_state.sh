@@ -5,5 +5,5 @@ rpm -qa >/dev/null; echo "rpm=$?"
 echo zypper=yes
 of_driver | sed 's/^/package=/'
 # shellcheck disable=SC2153
-[ -s "$LOCKS" ] && echo "locks=$(base64 -w0 "$LOCKS")"
-[ -s "$OURS" ] && echo "ours=$(base64 -w0 "$OURS")"
+[ -s "$LOCKS" ] && echo "locks=$(file_base64 "$LOCKS")"
+[ -s "$OURS" ] && echo "ours=$(file_base64 "$OURS")"
