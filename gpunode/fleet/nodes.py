@@ -184,7 +184,7 @@ def _answers(state: State, fact: type[NodeFact[Any]], seconds: float, step: Call
                 with ctx_config.use(state.config.copy()), ctx_host.use(host):
                     reading = get_fact(state, host, fact, apply_failed_hosts=False)
                 if isinstance(reading, Unknown) and connecting.is_broken(host.connector):
-                    return host.name, None, errors.broken("while the node was read"), False
+                    return host.name, None, connecting.why_broken(host.connector, "while the node was read"), False
                 return host.name, reading, reading.reason if isinstance(reading, Unknown) else None, False
             except Timeout as passed:
                 if passed is not timeout:
