@@ -140,34 +140,25 @@ def keep_alive(transport: Transport, seconds: float = _KEEPALIVE_SECONDS) -> Non
 
     paramiko's own keepalive wants no answer. Any packet counts: on a slow line the answer comes after what waits there.
     """
-    packets, read, known_as = [0], transport.packetizer.read_message, ref(transport)
+    spawn(_watch, ref(transport), seconds)
 
-    def counted() -> Any:
-        message = read()
-        packets[0] += 1
-        return message
 
-    def watch() -> None:
-        unanswered, before, request = 0, -1, None
-        while True:
-            sleep(seconds)
-            transport = known_as()
-            if transport is None or not transport.is_active():
-                return
-            unanswered, before = unanswered if packets[0] == before else 0, packets[0]
-            if unanswered == _KEEPALIVES:
-                _silent.add(transport)
-                transport.close()
-                return
-            # A request waits where what was sent before it is not taken, and then no second one is needed.
-            if request is None or request.ready():
-                request = spawn(_request_an_answer, transport)
-            unanswered += 1
-            # What nobody uses any more is freed meanwhile.
-            del transport
-
-    transport.packetizer.read_message = counted  # type: ignore[method-assign]
-    spawn(watch)
+def _watch(known_as: ref[Any], seconds: float) -> None:
+    unanswered, before, request = 0, None, None
+    sleep(seconds)
+    while (transport := known_as()) is not None and transport.is_active():
+        packets = transport.packetizer._Packetizer__sequence_number_in
+        unanswered, before = unanswered if packets == before else 0, packets
+        if unanswered == _KEEPALIVES:
+            _silent.add(transport)
+            transport.close()
+        # A request waits where what was sent before it is not taken, and then no second one is needed.
+        elif request is None or request.ready():
+            request = spawn(_request_an_answer, transport)
+        unanswered += 1
+        # What nobody uses any more is freed meanwhile.
+        del transport
+        sleep(seconds)
 
 
 def _request_an_answer(transport: Any) -> None:

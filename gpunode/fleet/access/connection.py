@@ -139,13 +139,12 @@ def explained(run_shell_command: Method, self: Any, *args: Any, **kwargs: Any) -
 @contextmanager
 def _waiting(name: str) -> Iterator[None]:
     # A command that another one needs runs within that.
-    since = waited_for.get(name)
-    waited_for.setdefault(name, time.time())
+    since = waited_for.setdefault(name, now := time.time())
     try:
         yield
     finally:
-        if since is None:
-            waited_for.pop(name, None)
+        if since is now:
+            del waited_for[name]
 
 
 def carried(method: Method, *args: Any, **kwargs: Any) -> bool:
