@@ -41,8 +41,6 @@ from gpunode.system.transaction import NODE_LOCKED
 PULL = "GPUNODE_PULL"
 # Set where the lock is a parent process's matter.
 LOCKED = "GPUNODE_LOCKED"
-# Seconds between two signs of life on a connection on which a lock is waited for.
-_KEEPALIVE = 30
 _TAKE = script_file("node_lock")
 
 # What holds the lock of a host: the streams of a command on its connection, or a process here.
@@ -123,8 +121,6 @@ def _ask(host: Host) -> tuple[Iterable[str], Iterable[str]]:
     if isinstance(host.connector, SSHConnector):
         assert host.connector.client is not None
         streams = host.connector.client.exec_command(text)
-        # Nothing is said while it waits, and a node that a pull has boot may go down without a word.
-        streams[1].channel.get_transport().set_keepalive(_KEEPALIVE)
         _held.set(host, streams)
         return streams[1], streams[2]
     pipe = subprocess.PIPE

@@ -259,6 +259,7 @@ def _deploy(inventory: Path, limit: tuple[str, ...], environment: dict[str, str]
     """Run pyinfra on the agent's own deploy, whose words go to standard error; exit as it does."""
     from gpunode import ROOMS
     from gpunode.agent.files import INSTALL
+    from gpunode.base.parent_watch import bound
     from gpunode.fleet.inventory import limited, load_inventory
     from gpunode.fleet.run.child import ProgramError, ended_with_us, program
 
@@ -271,8 +272,9 @@ def _deploy(inventory: Path, limit: tuple[str, ...], environment: dict[str, str]
     limits = [word for pattern in limit for word in ("--limit", pattern)]
     deploy = ROOMS / "deploys" / "agent.py"
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(INSTALL)}
+    words = bound([pyinfra, "-y", *limits, str(inventory), str(deploy)])
     with subprocess.Popen(
-        [pyinfra, "-y", *limits, str(inventory), str(deploy)], stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno(),
+        words, stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno(),
         env={**inherited, **environment},
     ) as run, ended_with_us(run):  # fmt: skip
         code = ExitCode.GOOD if run.wait() == 0 else ExitCode.ERROR

@@ -147,6 +147,7 @@ def _awaited(call: Call, seconds: int) -> dict[str, Outcome]:
 
 def _provisioned(call: Call, names: Collection[str]) -> tuple[int, dict[str, HostEnd]]:
     """Run the main job as a user would, its output ours; return its exit status, and how it ended on each machine."""
+    from gpunode.base.parent_watch import bound
     from gpunode.fleet.reports.run_end import run_ends
     from gpunode.fleet.run import events
     from gpunode.fleet.run.child import ended_with_us
@@ -158,7 +159,7 @@ def _provisioned(call: Call, names: Collection[str]) -> tuple[int, dict[str, Hos
     is_shown, last = mode() in (Mode.AUTO, Mode.TTY) and not no_color(), deque[str](maxlen=_LAST)
     pipes = (None, None) if is_shown else (subprocess.PIPE, subprocess.STDOUT)
     with tempfile.NamedTemporaryFile() as told_of, subprocess.Popen(
-        words, stdin=subprocess.DEVNULL, stdout=pipes[0], stderr=pipes[1], encoding="utf-8", errors="replace",
+        bound(words), stdin=subprocess.DEVNULL, stdout=pipes[0], stderr=pipes[1], encoding="utf-8", errors="replace",
         env={**os.environ, **call.environment(), events.EVENTS: told_of.name},
     ) as run, ended_with_us(run):  # fmt: skip
         for line in run.stdout or ():

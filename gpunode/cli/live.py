@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 
 from gpunode.cli.output import Mode, is_live, is_quiet, mode, no_color
 from gpunode.fleet.run.child import Watch
-from gpunode.fleet.run.progress import Progress, cut_line, screen, step_line
+from gpunode.fleet.run.progress import Progress, cut_line, screen, step_line, wait_line
 
 # Seconds between two drawings, where nothing happens that would be worth one.
 _REDRAWN = 0.5
@@ -77,14 +77,17 @@ def _logged(tell: Callable[[str], None]) -> Iterator[Watch]:
 
 
 def lines(tell: Callable[[str], None]) -> Watch:
-    """Return what tells of each step once, when it has ended."""
-    told = 0
+    """Return what reports each step once, when it has ended, and the hosts that are waited for in it."""
+    told, before = 0, time.time()
 
     def watch(progress: Progress) -> None:
-        nonlocal told
-        line = step_line(progress)
-        if line is not None and progress.step is not None and progress.step.number != told:
-            told = progress.step.number
+        nonlocal told, before
+        step, line, now = progress.step, step_line(progress), time.time()
+        if step is not None and (late := wait_line(step.begun, f"operation {step.name}", before, now)) is not None:
+            tell(late)
+        before = now
+        if line is not None and step is not None and step.number != told:
+            told = step.number
             tell(line)
 
     return watch

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -19,6 +20,8 @@ from shutil import get_terminal_size
 from typing import Any
 
 import click
+import gevent  # type: ignore[import-untyped]
+import pyinfra
 from click.core import ParameterSource
 from paramiko import SSHException
 from pyinfra import logger
@@ -37,11 +40,12 @@ from gpunode.base.messages import Scope, split_remedy
 from gpunode.base.run_context import FAILURE_REASONS, Slot
 from gpunode.base.terminal import CREDENTIALS, logged, printable
 from gpunode.base.verdicts import Refusal, RefusalMessage
-from gpunode.fleet.access import connecting
+from gpunode.fleet.access import connecting, connection
 from gpunode.fleet.call import Call, told_call
 from gpunode.fleet.reports.run_end import HostEnd, failure_of, refusal_finding, verdict_text
 from gpunode.fleet.run import events
 from gpunode.fleet.run.events import is_part, stops
+from gpunode.fleet.run.progress import wait_line
 from gpunode.settings import overrides
 from gpunode.settings.problems import SECRET
 
@@ -49,6 +53,8 @@ from gpunode.settings.problems import SECRET
 _NO_DEPLOY = ("debug-inventory", "fact", "exec")
 # Options of pyinfra's command line that a command to be pasted has in its own form, or leaves out.
 _OF_ONE_RUN = ("limit", "exclude", "verbosity", "dry", "diff", "yes", "debug", "debug_all", "json_output")
+# Seconds between two looks at which hosts are waited for.
+_LOOK = 5.0
 # What is known of a host so far.
 _ends: Slot[HostEnd | None] = Slot(lambda: None)
 # The operation that a run carries out.
@@ -176,6 +182,26 @@ def watch(state: State) -> None:
     state.add_callback_handler(Watcher())
     if events.EVENTS in os.environ:
         state.add_callback_handler(events.Teller())
+    if pyinfra.is_cli:
+        gevent.spawn(_log_waits, state)
+
+
+def _log_waits(state: State) -> None:
+    """Log which hosts are waited for, since when and in what."""
+    now = time.time()
+    while True:
+        before = now
+        gevent.sleep(_LOOK)
+        now = time.time()
+        begun: dict[str, dict[str, float]] = {}
+        for host in state.inventory:
+            if (since := connection.waited_for.get(host.name)) is not None:
+                names = state.get_op_meta(host.executing_op_hash).names if host.executing_op_hash else ()
+                what = f"operation {min(names)}" if names else "it is read"
+                begun.setdefault(what, {})[host.name] = since
+        for what, hosts in begun.items():
+            if (line := wait_line(hosts, what, before, now)) is not None:
+                logger.info(line)
 
 
 def takes_part(host: Host) -> None:

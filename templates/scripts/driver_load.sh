@@ -24,7 +24,7 @@ code=0; said=$(modprobe nvidia 2>&1) || code=$?
     reason="the module $wanted does not load: $reason"
     # A unit of systemd's, so that a cut connection does not end it.
     systemd-run --quiet --wait --collect --unit="gpunode-$transaction" \
-      --property=TimeoutStopSec=900 /bin/sh -c \
+      --property=TimeoutStopSec=900 --property=RuntimeMaxSec=10800 /bin/sh -c \
       "exec /bin/sh $folder/$transaction.sh undo '$reason' > $folder/$transaction.log 2>&1" &&
       { echo "gpunode: the driver of before is back; loaded is $(cat /sys/module/nvidia/version || echo NONE)" >&2
         ! grep -qF '"state": "failed"' "$folder/$transaction.json" ||

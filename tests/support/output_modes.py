@@ -47,7 +47,9 @@ class Job(Machines):
             f"echo SIMULATED pyinfra on $#\necho more >&2\n"
             f"cat {folder}/events >> $GPUNODE_EVENTS\nexit {status}\n"
         )
-        (folder / "pyinfra").chmod(0o755)
+        (folder / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        for name in ("pyinfra", "python"):
+            (folder / name).chmod(0o755)
         monkeypatch.setattr(sys, "executable", str(folder / "python"))
         self.reports = tuple(NodeReport(end.name, (*end.refused, GOOD)) for end in ends)
         monkeypatch.setattr(drift, "inspect", self._inspect)

@@ -55,6 +55,9 @@ class Lab:
         (folder / "bin").mkdir()
         (folder / "deploys").mkdir()
         (folder / "deploys" / "gpu_node.py").touch()
+        # As sys.executable, no pyinfra is beside it.
+        (folder / "python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        (folder / "python").chmod(0o755)
         program = folder / "bin" / "pyinfra"
         program.write_text(PYINFRA.format(python=sys.executable, folder=str(folder)))
         program.chmod(0o755)

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 from paramiko import RSAKey, SSHException
+from pyinfra.api import State
 from pyinfra.connectors.sshuserclient import SSHClient
 from pyinfra.connectors.sshuserclient.client import StrictPolicy
 from pyinfra.connectors.util import CommandOutput, OutputLine
@@ -83,7 +84,7 @@ def test_a_failure_to_run_anything_ends_with_its_explanation_and_a_success_does_
     words = "sudo: a password is required"
     answers = [(False, output(stderr=words)), (True, output(words)), (False, output("one\n\ntwo"))]
     run = partial(connection.explained, lambda self: answers.pop(0))
-    connector = SimpleNamespace(host=SimpleNamespace())
+    connector = SimpleNamespace(host=SimpleNamespace(name="gpu-1"), state=State())
     good, said = run(connector)
     assert not good and said.stderr_lines[0] == words and REMEDY in said.stderr_lines[1]
     # It is the reason of the reading that failed, until a command succeeds.
@@ -98,7 +99,7 @@ def test_a_command_or_file_fails_where_its_connection_broke_and_other_errors_are
     def cut(_: object) -> bool:
         raise EOFError
 
-    connector = SimpleNamespace(host=SimpleNamespace(name="gpu-1"))
+    connector = SimpleNamespace(host=SimpleNamespace(name="gpu-1"), state=State())
     with pytest.raises(EOFError):
         connection.carried(cut, connector)
     monkeypatch.setattr(connecting, "is_broken", lambda *_: True)

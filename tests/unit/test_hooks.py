@@ -173,7 +173,7 @@ def test_a_connection_has_no_nagle_delay_wakes_seldom_and_ends_where_the_node_is
         transport: Any = paramiko.Transport(connection)
         # The channel through a jump host is no socket; the way to the jump host is.
         channel._set_transport(transport)  # type: ignore[attr-defined]
-        client._transport = SimpleNamespace(sock=channel) if jumps else transport  # type: ignore[attr-defined]
+        client._transport = paramiko.Transport(channel) if jumps else transport  # type: ignore[attr-defined]
         connector: Any = SimpleNamespace(client=client)
         assert not connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         often = connection.gettimeout() or 0

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -155,3 +155,25 @@ def test_a_run_that_is_left_is_told_to_end_before_it_is_ended(tmp_path: Path) ->
             raise Interrupted
         assert process.returncode == 3
     assert (tmp_path / "said").read_text() == "ended\n"
+
+
+@pytest.mark.pure
+def test_a_run_ends_with_a_command_that_is_killed(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom gpunode.fleet.run import child\n"
+        "folder = Path(sys.argv[1])\nfiles = child.Files(folder / 'log', folder / 'printed', folder / 'events')\n"
+        "child.run([sys.executable, '-c', 'import time; print(1, flush=True); time.sleep(9)'], files, 'it', 1, {})\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, tmp_path]) as command:
+        _wait(lambda: (tmp_path / "printed").is_file() and (tmp_path / "printed").stat().st_size > 0)
+        (run,) = psutil.Process(command.pid).children()
+        command.kill()
+    # Its parent is gone, and it may be a zombie until somebody waits for it.
+    _wait(lambda: not run.is_running() or run.status() == psutil.STATUS_ZOMBIE)
+
+
+def _wait(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.02)

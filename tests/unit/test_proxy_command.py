@@ -16,6 +16,7 @@ from typing import Any
 
 import paramiko
 import pytest
+from pyinfra.api import State
 
 from gpunode.base.findings import FindingClass
 from gpunode.fleet.access.connecting import is_broken
@@ -214,7 +215,7 @@ def test_a_connection_that_ends_while_a_command_is_written_is_broken(monkeypatch
     client, transport = paramiko.SSHClient(), paramiko.Transport(ours)
     monkeypatch.setattr(client, "_transport", transport)
     monkeypatch.setattr(transport, "active", True)
-    connector = SimpleNamespace(client=client, host=SimpleNamespace(name="gpu-1"))
+    connector = SimpleNamespace(client=client, host=SimpleNamespace(name="gpu-1"), state=State())
 
     def closed(*_: Any) -> Any:
         raise EOFError

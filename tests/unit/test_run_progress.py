@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from gpunode.cli.live import lines, live
 from gpunode.fleet.run import child, events
 from gpunode.fleet.run.child import Files
-from gpunode.fleet.run.progress import Progress, after, screen, step_line
+from gpunode.fleet.run.progress import Progress, after, screen, step_line, wait_line
 from tests.support.messages import unnamed
 
 pytestmark = pytest.mark.pure
@@ -63,6 +63,27 @@ def test_a_log_gets_one_line_for_each_step() -> None:
     assert unnamed(line, "gpu-3 to gpu-5", "FAILED on gpu-2", 19, "3 s") == []
     # One that is under way has none yet.
     assert step_line(progress) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "hosts"),
+    [(0, 59, ()), (59, 60, ("gpu-1",)), (60, 89, ()), (60, 100, ("gpu-2",)), (119, 120, ("gpu-1",)), (150, 239, ()),
+     (0, 240, ("gpu-1", "gpu-2")), (3839, 3840, ("gpu-1",))],
+)  # fmt: skip
+def test_who_is_waited_for_is_told_after_1_2_4_8_minutes(before: int, now: int, hosts: tuple[str, ...]) -> None:
+    line = wait_line({"gpu-1": 1000.0, "gpu-2": 1030.0}, "operation Install", 1000.0 + before, 1000.0 + now)
+    assert (line is None) is (hosts == ())
+    assert {name for name in ("gpu-1", "gpu-2") if name in (line or "")} == set(hosts)
+
+
+def test_a_log_names_who_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    told, now = list[str](), [1000.0]
+    monkeypatch.setattr("gpunode.cli.live.time.time", lambda: now[0])
+    watch = lines(told.append)
+    progress = _after(_step({"kind": "begun", "host": "a", "at": 1000.0}, at=1000.0))
+    for now[0] in (1000.0, 1059.0, 1060.0, 1061.0):
+        watch(progress)
+    assert len(told) == 1 and unnamed(told[0], "a") == []
 
 
 def _step(*events: dict[str, Any], at: float = 0) -> list[dict[str, Any]]:

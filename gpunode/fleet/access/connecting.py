@@ -1,9 +1,9 @@
 """How gpunode connects to a host by ssh, in pyinfra 3.10's place, and leaves it.
 
-- No Nagle delay (paramiko never sets TCP_NODELAY, which costs about 40 ms per command), and a node that fell silent is
-  noticed: a run would wait for its answer for ever. A connection in which nothing happens sleeps for seconds: paramiko
-  alone wakes ten times a second to look whether it was closed, which for two thousand nodes is all that a processor can
-  do.
+- No Nagle delay (paramiko never sets TCP_NODELAY, which costs about 40 ms per command), and the connection to a node
+  that falls silent is ended: a run would wait for its answer for ever. A connection in which nothing happens sleeps for
+  seconds: paramiko alone wakes ten times a second to look whether it was closed, which for two thousand nodes is all
+  that a processor can do.
 - A key exchange that ran out of time is tried once more: a hundred at once take longer than pyinfra waits for one.
 - What a ProxyCommand printed last is the reason of a failure to connect.
 - A key file that cannot be used is its host's failure to connect: pyinfra would print a traceback for each host, keep
@@ -19,10 +19,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from shlex import join, quote
 from typing import Any
+from weakref import WeakSet, ref
 
-from gevent import Timeout, sleep  # type: ignore[import-untyped]
-from paramiko import Channel, SSHException, Transport
+from gevent import Timeout, sleep, spawn  # type: ignore[import-untyped]
+from paramiko import Channel, Message, SSHException, Transport
 from paramiko import SSHClient as ParamikoClient
+from paramiko.common import cMSG_GLOBAL_REQUEST
 from paramiko.packet import Packetizer
 from pyinfra.api.exceptions import ConnectError, PyinfraError
 from pyinfra.api.host import Host
@@ -63,8 +65,12 @@ def host_key_remedy(said: str, port: int, file: str, command: str | None = None)
     )
 
 
-# The kernel of a node answers for it, however long its command takes: after a minute of silence the connection is dead.
+# After a minute in which the node's kernel does not answer, the connection is dead.
 _TCP_OPTIONS = {"TCP_NODELAY": 1, "TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 60_000}
+# The kernel answers TCP also for a machine whose programs hang, so the SSH server has to answer as well.
+_KEEPALIVES, _KEEPALIVE_SECONDS = 3, 30.0
+# Connections that were ended because no keepalive was answered.
+_silent: WeakSet[Transport] = WeakSet()
 # How often paramiko looks whether we have closed a connection, in seconds; what comes is read when it comes.
 _SECONDS_BETWEEN_LOOKS = 2.0
 # For leaving a host, from which something may be to be taken away.
@@ -103,11 +109,9 @@ def connect(method: Method, self: SSHConnector, *args: Any, **kwargs: Any) -> An
         raise _failure(self, error) from error
     for transport in _transports(self):
         transport.sock.settimeout(_SECONDS_BETWEEN_LOOKS)
-        # The channel through a jump host is no socket, and has no such options; the way to the jump host has.
-        if isinstance(transport.sock, ProxySocket):
-            # The command notices that its own connection is dead once it has something to send.
-            transport.set_keepalive(_TCP_OPTIONS["TCP_KEEPIDLE"])
-        elif isinstance(transport.sock, socket.socket):
+        keep_alive(transport)
+        # A ProxyCommand's socket and the channel through a jump host have no such options.
+        if isinstance(transport.sock, socket.socket) and not isinstance(transport.sock, ProxySocket):
             transport.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for name, value in _TCP_OPTIONS.items():
                 # Some are Linux's alone.
@@ -179,6 +183,41 @@ def _failure(self: SSHConnector, error: Exception) -> ConnectError:
     return kind(f"{said}{REMEDY}{remedy}" if remedy else said)
 
 
+def keep_alive(transport: Transport, seconds: float = _KEEPALIVE_SECONDS) -> None:
+    """End a connection on which nothing comes while three requests, one each so many seconds, go unanswered.
+
+    paramiko's own keepalive wants no answer. Any packet counts: on a slow line the answer comes after what waits there.
+    """
+    spawn(_watch, ref(transport), seconds)
+
+
+def _watch(known_as: ref[Any], seconds: float) -> None:
+    unanswered, before, request = 0, None, None
+    sleep(seconds)
+    while (transport := known_as()) is not None and transport.is_active():
+        packets = transport.packetizer._Packetizer__sequence_number_in
+        unanswered, before = unanswered if packets == before else 0, packets
+        if unanswered == _KEEPALIVES:
+            _silent.add(transport)
+            transport.close()
+        # A request waits where what was sent before it is not taken, and then no second one is needed.
+        elif request is None or request.ready():
+            request = spawn(_request_an_answer, transport)
+        unanswered += 1
+        # What nobody uses any more is freed meanwhile.
+        del transport
+        sleep(seconds)
+
+
+def _request_an_answer(transport: Any) -> None:
+    message = Message()
+    message.add_byte(cMSG_GLOBAL_REQUEST)
+    message.add_string("keepalive@openssh.com")
+    message.add_boolean(True)
+    with suppress(OSError, EOFError, SSHException):
+        transport._send_user_message(message)
+
+
 def is_broken(connector: Any) -> bool:
     """Say whether a connection that was made has ended."""
     transports = _transports(connector)
@@ -186,9 +225,11 @@ def is_broken(connector: Any) -> bool:
 
 
 def why_broken(connector: Any, when: str) -> str:
-    """Return what to print of a connection that broke, with its remedy."""
-    raised = [transport.saved_exception for transport in _transports(connector)]
-    return next((str(error) for error in raised if isinstance(error, TooLarge)), errors.broken(when))
+    """Return what to print of a connection that has ended, with its remedy."""
+    transports = _transports(connector)
+    if ended := next((each for each in transports if isinstance(each.saved_exception, TooLarge)), None):
+        return str(ended.saved_exception)
+    return errors.broken(when, is_silent=any(transport in _silent for transport in transports))
 
 
 def close(connector: Any, why: Exception | None = None) -> None:

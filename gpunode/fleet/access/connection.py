@@ -14,20 +14,23 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 from weakref import WeakSet
 
+from gevent import Timeout  # type: ignore[import-untyped]
 from paramiko import SSHException
 from pyinfra.connectors.sshuserclient import SSHClient
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from gpunode.base.command_output import TooLarge, output_limit
 from gpunode.base.folding import in_one_line
+from gpunode.base.messages import REMEDY
 from gpunode.base.probe import shell_text
 from gpunode.base.probe_output import ANSWER_SIZE
-from gpunode.base.run_context import COMMAND_ERROR
+from gpunode.base.run_context import COMMAND_ERROR, FAILURE_REASONS
 from gpunode.fleet.access import connecting, errors
 
 Method = Callable[..., Any]
@@ -42,6 +45,11 @@ MARK = "gpunode: this login shell is a csh"
 # a text with any mistake in it, of which it tells the first.
 GUARD = f"""test "$?shell" = 1 && exec sh -c "echo '{MARK}'; exit 97"\n"""
 _FISH = "fish: "
+# Seconds for a command without a _timeout of its own: one that reads before a run; and one of the run, which is longer
+# than what a transaction may take, undone or not (templates/scripts/transaction_unit.sh).
+_READING_SECONDS, _RUN_SECONDS = 600.0, 12600.0
+# Host -> since when its command runs, in seconds since 1970.
+waited_for: dict[str, float] = {}
 # csh on BSD ends a word at 1024 characters ("Word too long.").
 _WORD = 900
 
@@ -100,10 +108,18 @@ def any_login_shell(run_shell_command: Method, self: Any, *args: Any, **kwargs: 
 
 
 def explained(run_shell_command: Method, self: Any, *args: Any, **kwargs: Any) -> tuple[bool, CommandOutput]:
-    """Run a command; where none runs, its output ends with cause and remedy, where pyinfra prints it."""
+    """Run a command; where none runs or it does not end, the output ends with cause and remedy: pyinfra prints it."""
     said: str | None = None
+    limit = _RUN_SECONDS if self.state.is_executing else _READING_SECONDS
     try:
-        succeeded, output = run_shell_command(self, *args, **kwargs)
+        with _waiting(self.host.name), Timeout(None if kwargs.get("_timeout") else limit) as timeout:
+            succeeded, output = run_shell_command(self, *args, **kwargs)
+    except Timeout as passed:
+        if passed is not timeout:
+            raise
+        found = errors.hung(f"a command did not end within {limit / 60:g} minutes on {self.host.name}")
+        FAILURE_REASONS.of(self.host).append(found)
+        succeeded, output, said = False, CommandOutput([]), f"{found.cause}{REMEDY}{found.remedy}"
     # EOFError is none of the errors that pyinfra expects of a connection, and would end the whole run.
     except (OSError, EOFError, SSHException) as error:
         COMMAND_ERROR.set(self.host, str(error))
@@ -115,8 +131,8 @@ def explained(run_shell_command: Method, self: Any, *args: Any, **kwargs: Any) -
         succeeded, output = False, CommandOutput([])
     if not succeeded and connecting.is_broken(self):
         said = connecting.why_broken(self, f"before {self.host.name} answered")
-    elif not succeeded and (found := errors.explained(output.output_lines)) is not None:
-        said = errors.sentence(found)
+    elif not succeeded and (explanation := errors.explained(output.output_lines)) is not None:
+        said = errors.sentence(explanation)
     reason = said or in_one_line("; ".join(line for line in output.output_lines if line.strip()))
     COMMAND_ERROR.set(self.host, "" if succeeded else reason)
     return succeeded, CommandOutput([*output, OutputLine("stderr", said)]) if said else output
@@ -126,6 +142,17 @@ def as_change(execute: Method, *args: Any, **kwargs: Any) -> Any:
     """Execute an operation's command: a change does not break off; of what it prints, the newest part is kept."""
     with output_limit(ANSWER_SIZE, keeps_newest=True):
         return execute(*args, **kwargs)
+
+
+@contextmanager
+def _waiting(name: str) -> Iterator[None]:
+    # A command that another one needs runs within that.
+    since = waited_for.setdefault(name, now := time.time())
+    try:
+        yield
+    finally:
+        if since is now:
+            del waited_for[name]
 
 
 def carried(method: Method, *args: Any, **kwargs: Any) -> bool:

@@ -20,7 +20,12 @@ _LINES = 40
 
 _NOT_REACHED, _NOT_READ = "check address, key and known hosts", "look at the node"
 _RUN_AGAIN = "run the command again when the node answers; a run waits for a change that goes on there, or undoes it"
-_BROKE = "the connection broke"
+_BROKE, _SILENT = "the connection broke", "no answer to three keepalives in 90 s"
+_RESTART = f"look at the machine's console and restart it where it hangs; {_RUN_AGAIN}"
+_LOOK_AT_PROCESSES = (
+    "find the program by `ps -eo pid,stat,lstart,args` on the node (state D: it waits for a device or a file system), "
+    "end it or restart the node, and run the command again"
+)
 _RECORD_AGAIN = "record the facts with `gpunode facts` of the same inventory, or name the hosts to plan with --limit"
 CONNECTION = finding_message(
     "node",
@@ -38,6 +43,25 @@ BROKEN = finding_message(
     "network failed. What a run began on the node goes on there.",
     remedies=(_RUN_AGAIN,),
     classes=(FindingClass.UNREACHABLE,),
+)
+SILENT = finding_message(
+    "node",
+    "connection-silent",
+    "The node stopped answering.",
+    "The SSH server answered none of three keepalives, 30 s apart: the machine is paused, its programs hang, or the "
+    "network fails. The connection was ended. What a run began on the node goes on there once the machine does.",
+    remedies=(_RESTART,),
+    classes=(FindingClass.UNREACHABLE,),
+)
+HUNG = finding_message(
+    "node",
+    "command-hung",
+    "A command on the node did not end.",
+    "The connection is alive, but a command did not end: within 10 minutes while the node was read before a run, or "
+    "within 3.5 hours in the run. A program waits for a device, a file system or a server. The run left this node. "
+    "A transaction goes on there, and is undone where it has not ended after 3 hours.",
+    remedies=(_LOOK_AT_PROCESSES,),
+    classes=(FindingClass.ERROR,),
 )
 STATE = finding_message(
     "node",
@@ -88,9 +112,16 @@ def sentence(explanation: Explanation) -> str:
     return f"{explanation.cause}{REMEDY}{explanation.remedy}"
 
 
-def broken(when: str) -> str:
-    """Return what to print of a connection that broke, with its remedy."""
+def broken(when: str, is_silent: bool = False) -> str:
+    """Return what to print of a connection that broke, with its remedy; is_silent: no keepalive was answered."""
+    if is_silent:
+        return f"{_SILENT} {when}: the machine hangs, or the network is gone{REMEDY}{_RESTART}"
     return f"{_BROKE} {when}{REMEDY}{_RUN_AGAIN}"
+
+
+def hung(cause: str) -> Finding:
+    """Return the finding on a node of which a command did not end."""
+    return HUNG.finding(FindingClass.ERROR, "hangs", "ends", cause=cause, remedy=_LOOK_AT_PROCESSES)
 
 
 def unreached(reason: str | None) -> Finding:
@@ -98,7 +129,10 @@ def unreached(reason: str | None) -> Finding:
     cause, remedy = split_remedy(with_remedy(reason or "no connection"))
     if (cause or "").startswith(TOO_LARGE):
         return unreadable(reason)
-    message, actual = (BROKEN, "broken") if (cause or "").startswith(_BROKE) else (CONNECTION, "none")
+    message, actual = CONNECTION, "none"
+    for words, kind, how in ((_BROKE, BROKEN, "broken"), (_SILENT, SILENT, "silent")):
+        if (cause or "").startswith(words):
+            message, actual = kind, how
     return message.finding(FindingClass.UNREACHABLE, actual, "ssh", cause=cause, remedy=remedy or _NOT_REACHED)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from gpunode.base import parent_watch
 from gpunode.base.findings import CLUSTER, Finding, FindingClass, NodeReport, finding_from, summary_from, worst
 from gpunode.base.folding import folded
 from gpunode.base.messages import Scope, command_error, with_code
@@ -105,7 +105,7 @@ def _client(request: Mapping[str, Any]) -> Iterator[tuple[Iterator[bytes], Calla
     with tempfile.TemporaryFile() as complaints:
         process = subprocess.Popen(
             # Ended with this process, however that dies, and its workers' commands with it.
-            [sys.executable, "-m", "gpunode.fleet.engine.leash", str(os.getpid()), sys.executable, *_CLIENT],
+            parent_watch.bound([sys.executable, *_CLIENT]),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=complaints,

@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from gpunode.base import parent_watch
 from gpunode.base.errors import INTERRUPTED
 
 # Names this process, and no other that takes its place and address.
@@ -66,9 +67,8 @@ def done(task: Mapping[str, Any]) -> dict[str, Any]:
     if not program.is_file():
         return {"worker": where, "broken": f"there is no gpunode beside {sys.executable}: install it there"}
     # Ended with this process: what nobody waits for any more is not to go on beside what is begun in its place.
-    words = [sys.executable, "-m", "gpunode.fleet.engine.leash", str(os.getpid()), str(program), *task["words"]]
     child = subprocess.Popen(
-        words,
+        parent_watch.bound([str(program), *task["words"]]),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

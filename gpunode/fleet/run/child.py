@@ -17,6 +17,7 @@ from glob import escape
 from pathlib import Path
 from typing import Any
 
+from gpunode.base import parent_watch
 from gpunode.base.errors import CodedError, in_words
 from gpunode.base.messages import command_error
 from gpunode.base.run_context import RUN_NAME
@@ -95,6 +96,7 @@ def run(
 ) -> tuple[int, Progress]:
     """Run pyinfra to its end; return its exit status, negative for a signal, and all that it told.
 
+    It ends with this process, however that ends.
     name: what a node's lock names the run by; hosts: how many it is run on; environment: with this process's own;
     watch: not called any more once it raised an Exception. Raise OSError where a file cannot be written.
     """
@@ -107,7 +109,7 @@ def run(
         files.events.write_bytes(b"")
         # In a session of its own, so that Ctrl-C reaches the controller alone: pyinfra would exit 0 by it.
         process = subprocess.Popen(
-            words,
+            parent_watch.bound(words),
             stdin=subprocess.DEVNULL,
             stdout=printed,
             stderr=errors,

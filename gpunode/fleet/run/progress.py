@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -144,6 +145,23 @@ def step_line(progress: Progress) -> str | None:
         f"{same} as desired" if same > 0 else "",
     ]
     return _line(progress, step, told, step.ended)
+
+
+def wait_line(begun: Mapping[str, float], what: str, before: float, now: float) -> str | None:
+    """Return the line on hosts that are waited for since 1, 2, 4, 8, … minutes; None where there is nothing new to say.
+
+    begun: host -> since when; what: what they carry out; before: when this was last called; both, and now, in seconds
+    since 1970
+    """
+    late = [name for name, since in begun.items() if _doublings(before - since) < _doublings(now - since)]
+    if not late:
+        return None
+    since = time.strftime("%H:%M:%S", time.localtime(min(begun[name] for name in late)))
+    return printable(f"waits for {folded(late)} since {since} ({what})")
+
+
+def _doublings(seconds: float) -> int:
+    return int(seconds / 60).bit_length()
 
 
 def cut_line(progress: Progress, now: float) -> str | None:
