@@ -91,9 +91,9 @@ _refusal(
     "--python",
 )  # fmt: skip
 _refusal(
-    "agent.busy", "A push was running on the node for so long that the pull gave up.",
-    "A pull waits two hours at most.",
-    remedy="check whether the push hangs",
+    "agent.busy", "Another run held the node's lock for so long that the pull gave up.",
+    "A pull waits two hours at most. The finding names the process.",
+    remedy="check whether that process hangs",
 )  # fmt: skip
 
 

@@ -261,28 +261,90 @@ def _forget_others(places: Places, kept: Path) -> None:
 def turn(places: Places) -> Iterator[bool]:
     """Hold this node's lock (operations/node_lock.py); yield whether another run held it."""
     places.lock.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(places.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        end = time.monotonic() + PATIENCE
-        told = False
-        while True:
+    began, seconds, holder = time.time(), 0, ""
+    while True:
+        descriptor = _opened(places.lock)
+        try:
+            if _is_taken(descriptor) and _is_current(descriptor, places.lock):
+                os.ftruncate(descriptor, 0)
+                os.write(descriptor, f"{os.getpid()} {utc(time.time())} gpunode-agent.service\n".encode())
+                yield bool(holder)
+                return
+            # Looking through all processes costs a second on a large node.
+            if seconds % 60 == 0:
+                before, holder = holder, _holder(descriptor, places.lock)
+                if holder != before:
+                    print(f"waiting since {utc(began)} for the node's lock: {holder}", file=sys.stderr, flush=True)
+        finally:
+            os.close(descriptor)
+        if seconds >= PATIENCE:
+            raise Refused(
+                "agent.busy", f"the node's lock was held since {utc(began)}: {holder}", "look whether it hangs"
+            )
+        time.sleep(1)
+        seconds += 1
+
+
+def _opened(lock: Path) -> int:
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    # Every process that can open it can hold it.
+    os.fchmod(descriptor, 0o600)
+    return descriptor
+
+
+def _is_taken(descriptor: int) -> bool:
+    with suppress(BlockingIOError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
+
+
+def _is_current(descriptor: int, lock: Path) -> bool:
+    return lock.exists() and os.path.samestat(os.fstat(descriptor), lock.stat())
+
+
+def _holder(descriptor: int, lock: Path) -> str:
+    """Return who holds a lock, and since when; replace its file where that is a process of another user than root."""
+    named, since, name = [*os.pread(descriptor, 4096, 0).decode(errors="replace").split(maxsplit=2), "", "", ""][:3]
+    found = _holders(descriptor)
+    for process, user in found.items():
+        # It opened a file of mode 0644 from an older gpunode, and can keep it open for ever.
+        if user not in (0, os.geteuid()):
+            new = _opened(lock.with_name(f"{lock.name}.new"))
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if not told:
-                    print("waiting: a push from a controller is at work on this node", file=sys.stderr, flush=True)
-                    told = True
-                if time.monotonic() > end:
-                    raise Refused(
-                        "agent.busy", "a push was at work on this node all the time", "look whether it hangs"
-                    ) from None
-                time.sleep(1)
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"{os.getpid()} {utc(time.time())} gpunode-agent.service\n".encode())
-        yield told
-    finally:
-        os.close(descriptor)
+                # Of two runs that replace the file the second one leaves the new file in place.
+                if _is_taken(new) and _is_current(descriptor, lock):
+                    lock.with_name(f"{lock.name}.new").replace(lock)
+            finally:
+                os.close(new)
+            return f"process {process} of user {user}, which is not root: the file is replaced"
+    if named in found or not found:
+        return f"process {named or 'not known'}, since {since or 'not known'}: {name.strip() or 'not known'}"
+    process = next(iter(found))
+    with suppress(OSError, ValueError, IndexError):
+        name = repr(Path(f"/proc/{process}/comm").read_text(errors="replace").strip())
+        ticks = int(Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()[19])
+        since = utc(time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK"))
+    return f"process {process}, since {since}: {name}, which gave the lock no name"
+
+
+def _holders(descriptor: int) -> dict[str, int]:
+    """Return process -> user of who holds a lock, by the kernel: the file names the last run, which may have ended."""
+    found = {}
+    with suppress(OSError, StopIteration):
+        mount = _line(f"/proc/self/fdinfo/{descriptor}", "mnt_id:")[1]
+        device = map(int, _line("/proc/self/mountinfo", mount)[2].split(":"))
+        lock = "{:02x}:{:02x}:{} 0 EOF".format(*device, os.fstat(descriptor).st_ino)
+        for path in Path("/proc").glob("[0-9]*/fdinfo/*"):
+            with suppress(OSError, StopIteration):
+                if any("FLOCK" in line and lock in line for line in path.read_text(errors="replace").splitlines()):
+                    found[path.parts[2]] = int(_line(f"/proc/{path.parts[2]}/status", "Uid:")[1])
+    return found
+
+
+def _line(path: str, first: str) -> list[str]:
+    lines = (line.split() for line in Path(path).read_text(errors="replace").splitlines())
+    return next(line for line in lines if line and line[0] == first)
 
 
 def carried_out(places: Places, folder: Path, found: Mapping[str, Any], last: Mapping[str, Any]) -> dict[str, Any]:

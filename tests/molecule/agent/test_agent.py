@@ -166,7 +166,7 @@ def test_a_pull_waits_for_a_push(site: Site, nodes: tuple[Node, ...]) -> None:
     with began(site) as push:
         until(lambda: push.poll() is not None or f"process {push.pid} " in holder(node), seconds=SECONDS)
         out(node, f"systemctl start --no-block {SERVICE}")
-        until(lambda: "a push from a controller is at work" in said(node), seconds=SECONDS)
+        until(lambda: f"process {push.pid} there" in said(node), seconds=SECONDS)
         assert push.poll() is None
         assert push.wait(SECONDS) == 0
     until(lambda: out(node, f"systemctl is-active {SERVICE}; true") == "inactive", seconds=SECONDS)
