@@ -9,7 +9,6 @@ the controller collects, in a metric, and by the exit status, which is gpunode's
 from __future__ import annotations
 
 import argparse
-import fcntl
 import hashlib
 import json
 import os
@@ -41,11 +40,12 @@ BUNDLE, END = "bundle.signed", b"-----END SSH SIGNATURE-----\n"
 # The most bytes of a bundle or report, and of a program; a server has these seconds for an answer as a whole, and for
 # each further part of it as long as this rate takes, in bytes per second.
 MOST, MOST_OF_PROGRAM, SECONDS, LEAST_RATE = 1 << 20, 512 << 20, 60.0, 64 << 10
-# Seconds that a pull may take as a whole, less than its unit's TimeoutStartSec, which ends it without a report; and
-# that a run has in any case.
-LONGEST, LEAST, _STARTED = 10500.0, 60.0, time.monotonic()
+# Seconds that a pull may take as a whole: less than its unit's TimeoutStartSec, which ends it without a report.
+LONGEST, _STARTED = 10500.0, time.monotonic()
 # The digests of an unpacked program's files, in its folder.
 DIGESTS = "sha256.json"
+# What takes the node's lock, in the program's folder.
+LOCK = "site-packages/gpunode/templates/scripts/node_lock.sh"
 # Seconds that it waits for a push that is at work on this node.
 PATIENCE = 7200.0
 # What a report calls the thing that was judged.
@@ -89,6 +89,10 @@ class Config:
     host: str
     ca: str | None = None
     textfile: str | None = None
+
+    def __post_init__(self) -> None:
+        if not all(isinstance(each, str) for each in (self.source, self.host, self.ca or "", self.textfile or "")):
+            raise TypeError("texts are missing")
 
 
 class Refused(Exception):
@@ -274,7 +278,7 @@ def program(config: Config, places: Places, desired: Mapping[str, Any]) -> Path:
             "make the bundles anew, and look who may write where they lie",
         )  # fmt: skip
     for damaged in (places.programs, folder):
-        if damaged.is_file() if damaged == places.programs else damaged.exists():
+        if damaged.is_file() or (damaged == folder and damaged.exists()):
             _set_aside(damaged)
     places.programs.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=places.programs, prefix=".new-") as new, tempfile.TemporaryFile() as file:
@@ -317,93 +321,24 @@ def _forget_others(places: Places, kept: Path) -> None:
 
 
 @contextmanager
-def turn(places: Places) -> Iterator[bool]:
+def turn(places: Places, script: Path) -> Iterator[bool]:
     """Hold this node's lock (operations/node_lock.py); yield whether another run held it."""
-    places.lock.parent.mkdir(parents=True, exist_ok=True)
-    began, seconds, holder = time.time(), 0, ""
-    while True:
-        descriptor = _opened(places.lock)
-        try:
-            if _is_taken(descriptor) and _is_current(descriptor, places.lock):
-                os.ftruncate(descriptor, 0)
-                os.write(descriptor, f"{os.getpid()} {utc(time.time())} gpunode-agent.service\n".encode())
+    by = f"gpunode-agent.service, process {os.getpid()}"
+    given = {"lock": str(places.lock), "by": by, "patience": f"{PATIENCE:.0f}", "waits": "yes"}
+    began, holder, pipe = utc(time.time()), "", subprocess.PIPE
+    with subprocess.Popen(["sh", script], env={**os.environ, **given}, stdin=pipe, stdout=pipe, text=True) as process:
+        for line in process.stdout or ():
+            if line == "taken\n":
                 yield bool(holder)
                 return
-            # Looking through all processes costs a second on a large node.
-            if seconds % 60 == 0:
-                before, holder = holder, _holder(descriptor, places.lock)
-                if holder != before:
-                    print(f"waiting since {utc(began)} for the node's lock: {holder}", file=sys.stderr, flush=True)
-        finally:
-            os.close(descriptor)
-        if seconds >= PATIENCE:
-            raise Refused(
-                "agent.busy", f"the node's lock was held since {utc(began)}: {holder}", "look whether it hangs"
-            )
-        time.sleep(1)
-        seconds += 1
-
-
-def _opened(lock: Path) -> int:
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    # Every process that can open it can hold it.
-    os.fchmod(descriptor, 0o600)
-    return descriptor
-
-
-def _is_taken(descriptor: int) -> bool:
-    with suppress(BlockingIOError):
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    return False
-
-
-def _is_current(descriptor: int, lock: Path) -> bool:
-    return lock.exists() and os.path.samestat(os.fstat(descriptor), lock.stat())
-
-
-def _holder(descriptor: int, lock: Path) -> str:
-    """Return who holds a lock, and since when; replace its file where that is a process of another user than root."""
-    named, since, name = [*os.pread(descriptor, 4096, 0).decode(errors="replace").split(maxsplit=2), "", "", ""][:3]
-    found = _holders(descriptor)
-    for process, user in found.items():
-        # It opened a file of mode 0644 from an older gpunode, and can keep it open for ever.
-        if user not in (0, os.geteuid()):
-            new = _opened(lock.with_name(f"{lock.name}.new"))
-            try:
-                # Of two runs that replace the file the second one leaves the new file in place.
-                if _is_taken(new) and _is_current(descriptor, lock):
-                    lock.with_name(f"{lock.name}.new").replace(lock)
-            finally:
-                os.close(new)
-            return f"process {process} of user {user}, which is not root: the file is replaced"
-    if named in found or not found:
-        return f"process {named or 'not known'}, since {since or 'not known'}: {name.strip() or 'not known'}"
-    process = next(iter(found))
-    with suppress(OSError, ValueError, IndexError):
-        name = repr(Path(f"/proc/{process}/comm").read_text(errors="replace").strip())
-        ticks = int(Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()[19])
-        since = utc(time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK"))
-    return f"process {process}, since {since}: {name}, which gave the lock no name"
-
-
-def _holders(descriptor: int) -> dict[str, int]:
-    """Return process -> user of who holds a lock, by the kernel: the file names the last run, which may have ended."""
-    found = {}
-    with suppress(OSError, StopIteration):
-        mount = _line(f"/proc/self/fdinfo/{descriptor}", "mnt_id:")[1]
-        device = map(int, _line("/proc/self/mountinfo", mount)[2].split(":"))
-        lock = "{:02x}:{:02x}:{} 0 EOF".format(*device, os.fstat(descriptor).st_ino)
-        for path in Path("/proc").glob("[0-9]*/fdinfo/*"):
-            with suppress(OSError, StopIteration):
-                if any("FLOCK" in line and lock in line for line in path.read_text(errors="replace").splitlines()):
-                    found[path.parts[2]] = int(_line(f"/proc/{path.parts[2]}/status", "Uid:")[1])
-    return found
-
-
-def _line(path: str, first: str) -> list[str]:
-    lines = (line.split() for line in Path(path).read_text(errors="replace").splitlines())
-    return next(line for line in lines if line and line[0] == first)
+            holder = quoted(line)
+            print(f"the node's lock is held (process, since, by): {holder}", file=sys.stderr, flush=True)
+    if not holder:
+        raise _broken(
+            f"{places.lock} cannot be locked by {script}", "read the log of gpunode-agent.service, above this"
+        )
+    cause = f"the node's lock was not free since {began} (process, since, by): {holder}"
+    raise Refused("agent.busy", cause, "check whether that process hangs")
 
 
 _INVENTORY = b"""\
@@ -450,7 +385,7 @@ def _gpunode(folder: Path, work: Path, *words: str) -> dict[str, Any]:
         # What it finds stands in the report, which a controller collects.
         "GPUNODE_HISTORY": "none",
     }
-    log, left = work / "log", max(LEAST, LONGEST - (time.monotonic() - _STARTED))
+    log, left = work / "log", max(60, LONGEST - (time.monotonic() - _STARTED))
     _replace(log, b"", 0o600)
     try:
         with log.open("wb") as errors:
@@ -495,14 +430,12 @@ def report(
     if refused is not None:
         findings.append(finding(refused))
     elif "@local" in alone:
-        findings.append(finding(Refused("agent.run-broken", alone["@local"], "look at the log on the node")))
+        findings.append(finding(_broken(alone["@local"], "read the log on the node")))
     for each in [found] if "error" in found else found.get("errors") or ():
         code = str(each.get("code") or "agent.run-broken")
         findings.append(finding(Refused(code, str(each["error"]), "see `gpunode explain " + code + "`")))
     if status and all(each["class"] == "ok" for each in findings):
-        findings.append(
-            finding(Refused("agent.run-broken", f"gpunode ended with {status}", "read the log on the node"))
-        )
+        findings.append(finding(_broken(f"gpunode ended with {status}", "read the log on the node")))
     worst = "error" if len(findings) > len(host["findings"]) else host["class"]
     return {
         "schema": REPORT_SCHEMA,
@@ -511,12 +444,7 @@ def report(
         "inventory": config.source,
         "at": utc(now),
         "exit_code": status,
-        "agent": {
-            "number": last.get("number"),
-            "digest": last.get("digest"),
-            "expires": last.get("expires"),
-            "last_success": last.get("last_success"),
-        },
+        "agent": {name: last.get(name) for name in ("number", "digest", "expires", "last_success")},
         "hosts": {config.host: {"class": worst, "summary": host.get("summary"), "findings": findings}},
     }
 
@@ -527,12 +455,8 @@ def metrics(told: Mapping[str, Any]) -> str:
     code = next((each.get("code") for each in host["findings"] if each.get("component") == COMPONENT), "")
     seconds = 0 if agent["last_success"] is None else _seconds(agent["last_success"])
     lines = [
-        ("gpunode_agent_last_run_timestamp_seconds", "When the agent ran last.", f"{_seconds(told['at']):.0f}"),
-        (
-            "gpunode_agent_last_success_timestamp_seconds",
-            "When all was last as a bundle asks; 0: never.",
-            f"{seconds:.0f}",
-        ),
+        ("gpunode_agent_last_run_timestamp_seconds", "When the agent ran last.", int(_seconds(told["at"]))),
+        ("gpunode_agent_last_success_timestamp_seconds", "When all was last as a bundle asks; 0: never.", int(seconds)),
         (
             "gpunode_agent_exit_code",
             "How the last run ended: 0 good, 1 error, 2 negative, 3 refused.",
@@ -629,7 +553,7 @@ def pull(config: Config, places: Places, now: float) -> dict[str, Any]:
     try:
         last = _state(places)
         desired, folder = _asked(config, places, last, now)
-        with turn(places) as waited:
+        with turn(places, folder / LOCK) as waited:
             if waited:
                 # What was judged before a push may be outdated behind it: expired, or another bundle is there.
                 now += time.monotonic() - began
@@ -710,21 +634,14 @@ def main(arguments: list[str] | None = None) -> int:
 def _configured(places: Places) -> Config:
     """Return what installing the agent wrote; replace it where it is damaged, and raise Refused where none is kept."""
     try:
-        return _config_from(json.loads(places.config.read_text(encoding="utf-8")))
+        return Config(**json.loads(places.config.read_text(encoding="utf-8")))
     except (OSError, TypeError, ValueError, RecursionError) as error:
         kept = _state(places).get("config")
         if kept is None:
             raise _broken(f"{places.config} is damaged: {quoted(error)}", _INSTALL) from None
-    config = _config_from(kept)
+    config = Config(**kept)
     _replace(places.config, (json.dumps(kept, indent=1) + "\n").encode(), 0o644)
     print(f"{places.config} was damaged, and is replaced by what the last pull had", file=sys.stderr)
-    return config
-
-
-def _config_from(kept: dict[str, Any]) -> Config:
-    config = Config(**kept)
-    if not all(isinstance(each, str) for each in (config.source, config.host, config.ca or "", config.textfile or "")):
-        raise TypeError("texts are missing")
     return config
 
 

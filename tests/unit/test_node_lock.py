@@ -31,6 +31,7 @@ pytestmark = [
     pytest.mark.timeout(60),
     pytest.mark.skipif(shutil.which("flock") is None, reason="needs flock"),
 ]
+SCRIPT = Path(__file__).parents[2] / "templates" / "scripts" / "node_lock.sh"
 # What another controller's run is called.
 OTHER = "`gpunode apply b.py` by anna@bastion, process 7 there"
 
@@ -206,9 +207,9 @@ def test_a_lock_of_another_user_than_root_stops_no_pull(
     lock: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)
-    with held_by_nobody(lock) as process, turn(Places(lock=lock)) as waited:
-        assert waited and not is_free(lock) and lock.read_text().split()[0] == str(os.getpid())
-        assert unnamed(capsys.readouterr().err, process, "65534") == []
+    with held_by_nobody(lock) as process, turn(Places(lock=lock), SCRIPT) as waited:
+        assert waited and not is_free(lock)
+        assert unnamed(lock.read_text(), str(os.getpid())) == unnamed(capsys.readouterr().err, process, "65534") == []
 
 
 @pytest.mark.parametrize("written", [f"PID 2026-01-01T00:00Z {OTHER}\n", "", f"999999999 2026-01-01T00:00Z {OTHER}\n"])
@@ -217,7 +218,7 @@ def test_a_pull_names_whom_it_waits_for_and_gives_up(
 ) -> None:
     monkeypatch.setattr(pull, "PATIENCE", 0)
     with held(lock, written) as other:
-        with pytest.raises(pull.Refused) as refused, turn(Places(lock=lock)):
+        with pytest.raises(pull.Refused) as refused, turn(Places(lock=lock), SCRIPT):
             pass
         named = (str(other.pid), *([OTHER, "2026-01-01T00:00Z"] if "PID" in written else []))
         assert unnamed(capsys.readouterr().err, *named) == unnamed(refused.value.cause, *named) == []
@@ -238,8 +239,8 @@ def test_a_lock_that_cannot_be_made_is_a_refusal_with_the_reason(lock: Path, mon
 
 
 def test_an_agent_s_pull_is_named_and_its_own_run_takes_no_lock(lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with turn(Places(lock=lock)):
-        assert lock.read_text().split()[0] == str(os.getpid()) and "gpunode-agent" in lock.read_text()
+    with turn(Places(lock=lock), SCRIPT):
+        assert unnamed(lock.read_text(), f"process {os.getpid()}", "gpunode-agent.service") == []
         with running(monkeypatch) as host:
             monkeypatch.setenv(node_lock.PULL, "1")
             assert node_lock.refusal() is None and node_lock._held.of(host) is None
