@@ -80,7 +80,7 @@ _refusal(
 )  # fmt: skip
 _refusal(
     "agent.bundle-older",
-    "A bundle's number is lower than one that the node has applied, or the same as that of another bundle.",
+    "A bundle's number is withdrawn, lower than one that the node has applied, or that of another bundle.",
     "This stops anyone who can write to the bundles' folder from bringing back old settings.",
     remedy="to go back, make a new bundle with a larger number",
 )

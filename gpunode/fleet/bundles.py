@@ -154,7 +154,14 @@ class Written:
 
 
 def write_bundles(
-    inventory: Path, limit: Collection[str], key: Path, out: Path, number: int, now: datetime, expires: datetime
+    inventory: Path,
+    limit: Collection[str],
+    key: Path,
+    out: Path,
+    number: int,
+    now: datetime,
+    expires: datetime,
+    withdrawn: Collection[int] = (),
 ) -> Written:
     """Write a bundle for each host, and the program; nothing where one cannot be carried.
 
@@ -167,7 +174,7 @@ def write_bundles(
     archive, program = packed()
     signed = {}
     for name, content in contents.items():
-        bundle = Bundle(name, number, now, expires, version("gpunode"), program, content)
+        bundle = Bundle(name, number, now, expires, version("gpunode"), program, content, tuple(withdrawn))
         text = bundle.text().encode()
         signed[name] = signature(text, key) + text
     # First what bundles name: a node that fetches meanwhile finds it.
