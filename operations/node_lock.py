@@ -94,9 +94,7 @@ def _take(host: Host) -> str | None:
             return None
         if word == "foreign":
             process, _, user = rest.partition(" ")
-            host.log(
-                f"process {process} of user {user} held the lock {PLACES.lock}, which is root's: the file is replaced"
-            )
+            host.log(f"{PLACES.lock} is locked by process {process} of user {user}, not root: the file is replaced")
         if word in ("waits", "held"):
             process, since, holder = (*rest.split(" ", 2), "", "", "")[:3]
             holder = holder.strip() or "not known who"

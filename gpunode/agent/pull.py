@@ -331,13 +331,17 @@ def turn(places: Places, script: Path) -> Iterator[bool]:
             if line == "taken\n":
                 yield bool(holder)
                 return
-            holder = quoted(line)
-            print(f"the node's lock is held (process, since, by): {holder}", file=sys.stderr, flush=True)
+            # `waits PROCESS SINCE HOLDER`, or `foreign PROCESS USER`, whose file is replaced.
+            word, process_id, *more = [*quoted(line).split(maxsplit=3), ""]
+            holder = f"process {process_id}, since {' by '.join(more).removesuffix(' by ')}"
+            if word == "foreign":
+                holder = f"process {process_id} of user {more[0]}, which is not root: the file is replaced"
+            print(f"the node's lock is held by {holder}", file=sys.stderr, flush=True)
     if not holder:
         raise _broken(
             f"{places.lock} cannot be locked by {script}", "read the log of gpunode-agent.service, above this"
         )
-    cause = f"the node's lock was not free since {began} (process, since, by): {holder}"
+    cause = f"the node's lock was not free since {began}: it is held by {holder}"
     raise Refused("agent.busy", cause, "check whether that process hangs")
 
 
