@@ -124,14 +124,7 @@ def asked(config: Gate, method: str, path: str, change: Mapping[str, Any] | None
     A socket's timeout counts for one read; a thread can be left at any moment.
     """
     ended: list[dict[str, Any] | Later] = []
-
-    def ask() -> None:
-        try:
-            ended.append(_asked(config, method, path, change))
-        except Later as error:
-            ended.append(error)
-
-    thread = threading.Thread(target=ask, daemon=True)
+    thread = threading.Thread(target=lambda: ended.append(_asked(config, method, path, change)), daemon=True)
     thread.start()
     thread.join(SECONDS)
     answer = ended[0] if ended else Later(f"{config.server} has not answered {method} {path} within {SECONDS:.0f} s")
@@ -140,7 +133,7 @@ def asked(config: Gate, method: str, path: str, change: Mapping[str, Any] | None
     return answer
 
 
-def _asked(config: Gate, method: str, path: str, change: Mapping[str, Any] | None) -> dict[str, Any]:
+def _asked(config: Gate, method: str, path: str, change: Mapping[str, Any] | None) -> dict[str, Any] | Later:
     where = urlsplit(config.server)
     try:
         token = Path(config.token).read_text(encoding="ascii").strip()
@@ -155,19 +148,17 @@ def _asked(config: Gate, method: str, path: str, change: Mapping[str, Any] | Non
         connection.close()
         if answer.status != 200:
             why = f"{config.server} answers {method} {path} with {answer.status}: {_message(text)}"
-            raise Later(why, absent=answer.status == http.client.NOT_FOUND)
+            return Later(why, absent=answer.status == http.client.NOT_FOUND)
         found: dict[str, Any] = json.loads(text)
         _ = found["metadata"]["resourceVersion"], without(found["spec"].get("taints") or [])
-    except Later:
-        raise
+        return found
     except Exception as error:
         # Files that are not there yet, certificates, the way to the server, words that are no JSON. Of others than the
         # system's own errors the text is not told: it may hold the token.
         unusable = "its answer, or the token, cannot be used"
         why = error.strerror or str(error) if isinstance(error, OSError) else unusable
         named = f" {error.filename}" if isinstance(error, OSError) and error.filename else ""
-        raise Later(f"{config.server} could not be asked:{named} {why}") from None
-    return found
+        return Later(f"{config.server} could not be asked:{named} {why}")
 
 
 def _message(text: bytes) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import io
 import json
 import os
 import platform
@@ -281,17 +282,12 @@ def program(config: Config, places: Places, desired: Mapping[str, Any]) -> Path:
         if damaged.is_file() or (damaged == folder and damaged.exists()):
             _set_aside(damaged)
     places.programs.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=places.programs, prefix=".new-") as new, tempfile.TemporaryFile() as file:
-        file.write(packed)
-        file.seek(0)
-        with tarfile.open(fileobj=file, mode="r:gz") as members:
+    with tempfile.TemporaryDirectory(dir=places.programs, prefix=".new-") as new:
+        with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as members:
             # Older Pythons have no filter; the digest says that these are our own files.
-            if hasattr(tarfile, "data_filter"):
-                members.extractall(Path(new) / "program", filter="data")
-            else:
-                members.extractall(Path(new) / "program")
-        text = json.dumps(_digests(Path(new) / "program"))
-        (Path(new) / "program" / DIGESTS).write_text(text, encoding="utf-8")
+            members.extraction_filter = getattr(tarfile, "data_filter", None)  # type: ignore[assignment]
+            members.extractall(Path(new) / "program")
+        (Path(new) / "program" / DIGESTS).write_text(json.dumps(_digests(Path(new) / "program")), encoding="utf-8")
         # A power cut would leave the folder with empty files, and nobody looks at them again.
         os.sync()
         (Path(new) / "program").replace(folder)

@@ -640,6 +640,7 @@ class _Server(http.server.SimpleHTTPRequestHandler):
         head = {
             "cut": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\nx",
             "garbled": b"no answer of HTTP\r\n\r\n",
+            "loop": f"HTTP/1.1 302 Found\r\nLocation: {self.path}\r\n\r\n".encode(),
             "away": f"HTTP/1.1 302 Found\r\nLocation: http://localhost:{port}{self.path[5:]}\r\n\r\n".encode(),
         }.get(self.path.split("/")[1])
         if head:
@@ -675,6 +676,7 @@ def test_bundles_come_by_https_from_a_server_with_a_good_certificate(site: Site,
         (https, None, ["certificate"]),
         (f"{https}/away", site.config.ca, ["https"]),
         (f"{https}/cut", site.config.ca, []),
+        (f"{https}/loop", site.config.ca, []),
         (f"{https}/garbled", site.config.ca, []),
         (https.replace("https", "http"), site.config.ca, []),
     ):

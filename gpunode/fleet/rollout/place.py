@@ -133,10 +133,8 @@ def _refuse_foreign(folder: Path) -> None:
         found = each.stat()
         # In a checkout of another user everything is that user's, the inventory too.
         if found.st_uid not in (0, os.geteuid(), Path().stat().st_uid) or found.st_mode & stat.S_IWOTH:
-            raise JournalError(
-                f"{each} belongs to user {found.st_uid}, mode {found.st_mode & 0o7777:o}: others may write in it; "
-                f"run gpunode in a folder of your own, or remove {each} if you do not need its journals"
-            )
+            who = f"{each} is of user {found.st_uid} and mode {found.st_mode & 0o7777:o}: others may write in it"
+            raise JournalError(f"{who}; run gpunode in a folder of your own, or remove {each} with its journals")
 
 
 def _unopened(path: Path, error: OSError) -> JournalError:
