@@ -285,7 +285,7 @@ def program(config: Config, places: Places, desired: Mapping[str, Any]) -> Path:
     with tempfile.TemporaryDirectory(dir=places.programs, prefix=".new-") as new:
         with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as members:
             # Older Pythons have no filter; the digest says that these are our own files.
-            members.extraction_filter = getattr(tarfile, "data_filter", None)  # type: ignore[assignment]
+            members.extraction_filter = getattr(tarfile, "data_filter", None)
             members.extractall(Path(new) / "program")
         (Path(new) / "program" / DIGESTS).write_text(json.dumps(_digests(Path(new) / "program")), encoding="utf-8")
         # A power cut would leave the folder with empty files, and nobody looks at them again.

@@ -154,15 +154,9 @@ class Written:
 
 
 def write_bundles(
-    inventory: Path,
-    limit: Collection[str],
-    key: Path,
-    out: Path,
-    number: int,
-    now: datetime,
-    expires: datetime,
+    inventory: Path, limit: Collection[str], key: Path, out: Path, number: int, now: datetime, expires: datetime,
     withdrawn: Collection[int] = (),
-) -> Written:
+) -> Written:  # fmt: skip
     """Write a bundle for each host, and the program; nothing where one cannot be carried.
 
     Raises InventoryError, SettingsError, BundleError, SigningError, OSError.
