@@ -90,11 +90,16 @@ def _take(host: Host) -> str | None:
                 # The other run may have changed what was read before; any command ends that it counts.
                 host.run_shell_command(StringCommand("true"))
             return None
+        if word == "foreign":
+            process, _, user = rest.partition(" ")
+            host.log(f"{PLACES.lock} is locked by process {process} of user {user}, not root: the file is replaced")
         if word in ("waits", "held"):
             process, since, holder = (*rest.split(" ", 2), "", "", "")[:3]
             holder = holder.strip() or "not known who"
             if word == "waits":
                 host.log(f"waits for another run on this node, since {since}: {holder}")
+    # Its process ends a moment after its output.
+    _held.set(host, None)
     if holder:
         cause = f"another run is at work on this node since {since} (by its clock): {holder}; this run changed nothing"
         remedy = f"wait until it has ended; if its controller is gone for good, `kill {process}` on {host.name}"

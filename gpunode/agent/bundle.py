@@ -163,7 +163,11 @@ class Program:
 
 @dataclass(frozen=True)
 class Bundle:
-    """Hold what is signed. issued, expires: UTC, in whole seconds; number: it rises from one bundle to the next."""
+    """Hold what is signed.
+
+    issued, expires: UTC, in whole seconds; number: it rises from one bundle to the next, but for a node that has taken
+    one of the withdrawn numbers
+    """
 
     host: str
     number: int
@@ -172,6 +176,7 @@ class Bundle:
     gpunode: str
     program: Program
     settings: Mapping[str, Any]
+    withdrawn: tuple[int, ...] = ()
 
     def text(self) -> str:
         """Return the file's content, the same for the same."""

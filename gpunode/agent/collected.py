@@ -80,7 +80,7 @@ _refusal(
 )  # fmt: skip
 _refusal(
     "agent.bundle-older",
-    "A bundle's number is lower than one that the node has applied, or the same as that of another bundle.",
+    "A bundle's number is withdrawn, lower than one that the node has applied, or that of another bundle.",
     "This stops anyone who can write to the bundles' folder from bringing back old settings.",
     remedy="to go back, make a new bundle with a larger number",
 )
@@ -91,9 +91,9 @@ _refusal(
     "--python",
 )  # fmt: skip
 _refusal(
-    "agent.busy", "A push was running on the node for so long that the pull gave up.",
-    "A pull waits two hours at most.",
-    remedy="check whether the push hangs",
+    "agent.busy", "Another run held the node's lock for so long that the pull gave up.",
+    "A pull waits two hours at most. The finding names the process.",
+    remedy="check whether that process hangs",
 )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ import json
 import socket
 import ssl
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from urllib.parse import quote, urlsplit
 # The kubelet registers its node with a taint of this key (docs/how-to/first-boot.md), of whatever value and effect.
 TAINT = "gpunode/unverified"
 CONFIG, REPORT = Path("/etc/gpunode/gate.json"), Path("/var/lib/gpunode/agent/report.json")
-# Seconds that the API server has for an answer; between two looks; and after which the next pull begins anew.
+# Seconds that the API server has for a whole answer; between two looks; and after which the next pull begins anew.
 SECONDS, PAUSE, PATIENCE = 20.0, 10.0, 3600.0
 # The most bytes of an answer that are read.
 _MOST = 16 << 20
@@ -57,7 +58,7 @@ def is_good(report: Path) -> bool:
     try:
         found = json.loads(report.read_text(encoding="utf-8"))
         return bool(found["exit_code"] == 0)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
 
 
@@ -118,7 +119,21 @@ def opened(config: Gate, name: str) -> bool:
 
 
 def asked(config: Gate, method: str, path: str, change: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Ask the API server, and nobody that it points to; raise Later."""
+    """Ask the API server, and nobody that it points to; raise Later.
+
+    A socket's timeout counts for one read; a thread can be left at any moment.
+    """
+    ended: list[dict[str, Any] | Later] = []
+    thread = threading.Thread(target=lambda: ended.append(_asked(config, method, path, change)), daemon=True)
+    thread.start()
+    thread.join(SECONDS)
+    answer = ended[0] if ended else Later(f"{config.server} has not answered {method} {path} within {SECONDS:.0f} s")
+    if isinstance(answer, Later):
+        raise answer
+    return answer
+
+
+def _asked(config: Gate, method: str, path: str, change: Mapping[str, Any] | None) -> dict[str, Any] | Later:
     where = urlsplit(config.server)
     try:
         token = Path(config.token).read_text(encoding="ascii").strip()
@@ -133,22 +148,24 @@ def asked(config: Gate, method: str, path: str, change: Mapping[str, Any] | None
         connection.close()
         if answer.status != 200:
             why = f"{config.server} answers {method} {path} with {answer.status}: {_message(text)}"
-            raise Later(why, absent=answer.status == http.client.NOT_FOUND)
+            return Later(why, absent=answer.status == http.client.NOT_FOUND)
         found: dict[str, Any] = json.loads(text)
-    except (OSError, ValueError, http.client.HTTPException) as error:
+        _ = found["metadata"]["resourceVersion"], without(found["spec"].get("taints") or [])
+        return found
+    except Exception as error:
         # Files that are not there yet, certificates, the way to the server, words that are no JSON. Of others than the
         # system's own errors the text is not told: it may hold the token.
         unusable = "its answer, or the token, cannot be used"
         why = error.strerror or str(error) if isinstance(error, OSError) else unusable
         named = f" {error.filename}" if isinstance(error, OSError) and error.filename else ""
-        raise Later(f"{config.server} could not be asked:{named} {why}") from None
-    return found
+        return Later(f"{config.server} could not be asked:{named} {why}")
 
 
 def _message(text: bytes) -> str:
     try:
-        return str(json.loads(text)["message"])
-    except (ValueError, KeyError, TypeError):
+        words = " ".join(str(json.loads(text)["message"]).split())
+        return "".join(each if each.isprintable() else "?" for each in words[:500])
+    except (ValueError, KeyError, TypeError, RecursionError):
         return "no reason given"
 
 
@@ -179,8 +196,12 @@ def waited(
 
 def main() -> int:
     """Wait for the node, and open the gate."""
-    config = Gate(**json.loads(CONFIG.read_text(encoding="utf-8")))
-    return waited(config, REPORT, own_names, lambda line: print(line, flush=True))
+    try:
+        config = Gate(**json.loads(CONFIG.read_text(encoding="utf-8")))
+        return waited(config, REPORT, own_names, lambda line: print(line, flush=True))
+    except Exception as error:
+        print(f"{CONFIG}: {error}; install the agent again: `gpunode agent install`", flush=True)
+        return 1
 
 
 if __name__ == "__main__":

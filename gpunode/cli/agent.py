@@ -17,7 +17,7 @@ import click
 from gpunode.base.findings import ExitCode, verdict
 from gpunode.base.importing import uncollected
 from gpunode.base.messages import with_code
-from gpunode.cli.errors import BUNDLES_NOT_WRITTEN, USER_DATA_LARGE, complain, end, end_by, told
+from gpunode.cli.errors import BUNDLES_NOT_WRITTEN, NUMBER_AHEAD, USER_DATA_LARGE, complain, end, end_by, told
 from gpunode.cli.output import is_json, output_option, say_document, talk
 from gpunode.cli.recording import history_option, recorded
 from gpunode.cli.selection import called, inventory_argument, limit_option, set_option
@@ -167,6 +167,9 @@ def agent() -> None:
 
 agent.add_command(user_data)
 _TIME = Time()
+_NUMBER = click.IntRange(1, (1 << 63) - 1)
+# Seconds by which a bundle's number may be ahead of the time: clocks differ.
+_AHEAD = 86400
 
 
 @agent.command()
@@ -176,13 +179,19 @@ _TIME = Time()
     "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder that nodes fetch from."
 )
 @click.option("--valid", type=_TIME, default="30d", show_default=True, help="How long the bundles count.")
+@click.option("--number", type=_NUMBER, help="Their number, larger than any before; by default the seconds since 1970.")
 @click.option(
-    "--number", type=click.IntRange(1), help="Their number, larger than any before; by default the seconds since 1970."
-)
+    "--withdraw", "withdrawn", type=_NUMBER, multiple=True, metavar="NUMBER",
+    help="A wrong number of earlier bundles: nodes that have applied it take these bundles, and no node applies it "
+    "again.",
+)  # fmt: skip
 @output_option("what was written (docs/output.md)", "nothing")
 @limit_option
 @set_option
-def bundle(inventory: Path, key: Path, out: Path, valid: timedelta, number: int | None, limit: tuple[str, ...]) -> None:
+def bundle(
+    inventory: Path, key: Path, out: Path, valid: timedelta, number: int | None, withdrawn: tuple[int, ...],
+    limit: tuple[str, ...],
+) -> None:  # fmt: skip
     """Write a signed bundle for each host of INVENTORY into a folder that nodes fetch from; no host is contacted.
 
     Exits 0 where all were written, 1 where one could not be, 3 on wrong settings and on what no bundle can carry.
@@ -192,15 +201,21 @@ def bundle(inventory: Path, key: Path, out: Path, valid: timedelta, number: int 
         from gpunode.fleet.bundles import write_bundles
 
     now = datetime.now(UTC).replace(microsecond=0)
+    seconds = int(now.timestamp())
+    if number in withdrawn:
+        raise click.UsageError(f"--number {number} is withdrawn by --withdraw: no node would take these bundles")
     try:
         with told():
-            found = write_bundles(inventory, limit, key, out, number or int(now.timestamp()), now, now + valid)
+            found = write_bundles(inventory, limit, key, out, number or seconds, now, now + valid, withdrawn)
     except BundleError as error:
         end_by(error, ExitCode.INPUT_REFUSED)
     except SigningError as error:
         end_by(error, ExitCode.ERROR)
     except OSError as error:
         end(f"{error.filename or out}: {error.strerror}", BUNDLES_NOT_WRITTEN, ExitCode.ERROR)
+    if (number or 0) > seconds + _AHEAD:
+        said = f"caution: number {number} is far ahead of the time ({seconds}): nodes that apply it refuse smaller ones"
+        complain(said, NUMBER_AHEAD)
     if is_json():
         say_document(document(called(inventory, limit), found, now))
         return

@@ -82,6 +82,14 @@ USER_DATA_LARGE = command_caution(
 )  # fmt: skip
 
 
+NUMBER_AHEAD = command_caution(
+    "agent.number-ahead", "A bundle has a number far ahead of the time.",
+    "A node that applies it refuses every bundle with a smaller number, and so those made without --number, whose "
+    "number is the time in seconds. The bundles were written.",
+    remedy="if the number is wrong, make bundles without --number and with --withdraw NUMBER",
+)  # fmt: skip
+
+
 def say_error(message: str, code: Code, status: ExitCode, **more: Any) -> None:
     """Print the document of an error, where JSON is asked for and no document is printed yet.
 

@@ -154,8 +154,9 @@ class Written:
 
 
 def write_bundles(
-    inventory: Path, limit: Collection[str], key: Path, out: Path, number: int, now: datetime, expires: datetime
-) -> Written:
+    inventory: Path, limit: Collection[str], key: Path, out: Path, number: int, now: datetime, expires: datetime,
+    withdrawn: Collection[int] = (),
+) -> Written:  # fmt: skip
     """Write a bundle for each host, and the program; nothing where one cannot be carried.
 
     Raises InventoryError, SettingsError, BundleError, SigningError, OSError.
@@ -167,7 +168,7 @@ def write_bundles(
     archive, program = packed()
     signed = {}
     for name, content in contents.items():
-        bundle = Bundle(name, number, now, expires, version("gpunode"), program, content)
+        bundle = Bundle(name, number, now, expires, version("gpunode"), program, content, tuple(withdrawn))
         text = bundle.text().encode()
         signed[name] = signature(text, key) + text
     # First what bundles name: a node that fetches meanwhile finds it.

@@ -13,7 +13,7 @@ import pytest
 
 from gpunode.agent.bundle import BundleError, carried, signers
 from gpunode.agent.files import Install, install_from, texts
-from gpunode.agent.pull import BUNDLE, OWN, Places, verified
+from gpunode.agent.pull import BUNDLE, END, OWN, Places, verified
 from gpunode.fleet import bundles
 from gpunode.settings import settings_from
 from tests.support import warm
@@ -29,6 +29,7 @@ gpu_nodes = [
 """
 
 
+HUGE = 9 * 10**18
 DOMAIN = {"enabled": True, "domain": "a", "nodes": {"gpu-1": "10.0.0.1", "gpu-2": "10.0.0.2"}}
 
 
@@ -48,6 +49,18 @@ def site(tmp_path: Path) -> Path:
 def bundle(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
     told = ("--key", site / "key", "--out", site / "out", *words, site / "fleet.py")
     return warm.run("gpunode", "agent", "bundle", *told)
+
+
+@pytest.mark.tier2
+def test_a_number_ahead_of_the_time_is_a_caution_and_can_be_withdrawn(site: Path) -> None:
+    done = bundle(site, "--number", str(HUGE))
+    assert done.returncode == 0 and "[agent.number-ahead]" in done.stderr
+    done = bundle(site, "--withdraw", str(HUGE), "--withdraw", "9")
+    assert done.returncode == 0 and "[agent.number-ahead]" not in done.stderr
+    text = (site / "out" / "gpu-1" / BUNDLE).read_bytes().partition(END)[2]
+    assert json.loads(text)["withdrawn"] == [HUGE, 9]
+    for words in (["--number", str(1 << 63)], ["--number", "9", "--withdraw", "9"]):
+        assert bundle(site, *words).returncode == 64
 
 
 @pytest.mark.tier2

@@ -8,8 +8,9 @@ import shutil
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from gpunode.agent import gate
 from gpunode.agent.gate import TAINT, Gate, Later
 from tests.support.certificate import self_signed
 from tests.support.messages import unnamed
+from tests.support.slow_server import dripping
 
 pytestmark = [
     pytest.mark.simulated,
@@ -233,3 +235,37 @@ def test_a_node_that_the_cluster_has_by_the_machine_s_whole_name_is_found(api: A
     with pytest.raises(Later, match="403"):
         gate.opened_as(api.config, names)
     assert api.asked[-1].endswith("/gpu-1")
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, "[]", "null", '{"metadata": {}}', '{"metadata": {"resourceVersion": "1"}}']
+)
+def test_an_answer_that_is_no_node_is_looked_at_again_later(
+    api: Api, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setattr("http.client.HTTPResponse.read", lambda answer, most: text.encode())
+    with pytest.raises(Later):
+        gate.opened(api.config, "gpu-1")
+
+
+@pytest.mark.parametrize("part", [b"HTTP/1.1 100 Continue\r\n\r\n", b"X"])
+def test_an_answer_has_its_seconds_as_a_whole(
+    api: Api, certificate: Path, monkeypatch: pytest.MonkeyPatch, part: bytes
+) -> None:
+    monkeypatch.setattr(gate, "SECONDS", 0.4)
+    with dripping(certificate / "ca.pem", certificate / "key.pem", b"", part) as port:
+        began = monotonic()
+        with pytest.raises(Later):
+            gate.opened(replace(api.config, server=f"https://127.0.0.1:{port}"), "gpu-1")
+        assert monotonic() - began < 5
+
+
+@pytest.mark.parametrize("text", [None, "", "[" * 100_000, '{"server": 5}', "\0"])
+def test_a_damaged_configuration_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str | None
+) -> None:
+    monkeypatch.setattr(gate, "CONFIG", tmp_path / "gate.json")
+    if text is not None:
+        gate.CONFIG.write_text(text)
+    assert gate.main() == 1
+    assert unnamed(capsys.readouterr().out, gate.CONFIG, "gpunode agent install") == []

@@ -5,13 +5,18 @@ from __future__ import annotations
 import functools
 import hashlib
 import http.server
+import io
 import json
+import os
 import shutil
 import ssl
 import subprocess
 import sys
+import tarfile
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -30,6 +35,7 @@ from gpunode.base.document import AGENT_SCHEMA, REPORT_SCHEMA
 from gpunode.base.findings import ExitCode, verdict
 from tests.support.certificate import self_signed
 from tests.support.messages import unnamed
+from tests.support.slow_server import dripping
 
 pytestmark = [
     pytest.mark.tier2,
@@ -37,6 +43,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen"),
 ]
 
+LOCK = Path(__file__).parents[2] / "templates" / "scripts" / "node_lock.sh"
 NOW = datetime(2026, 11, 26, 12, 0, 0, tzinfo=UTC)
 HERE = Program("0" * 64, f"{sys.version_info[0]}.{sys.version_info[1]}", "x86_64")
 GOOD = {
@@ -101,7 +108,10 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture
 def site(tmp_path: Path, keys: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Site:
     node, folder = tmp_path / "node", tmp_path / "bundles"
-    (node / "programs" / HERE.sha256).mkdir(parents=True)
+    program = node / "programs" / HERE.sha256
+    (program / pull.LOCK).parent.mkdir(parents=True)
+    shutil.copy(LOCK, program / pull.LOCK)
+    (program / pull.DIGESTS).write_text(json.dumps(pull._digests(program)))
     (tmp_path / "bundles" / "metric").mkdir(parents=True)
     places = Places(node / "agent.json", node / "signers", node / "agent", node / "agent.lock", node / "programs")
     places.signers.write_text(signers(keys[0].with_suffix(".pub").read_text()))
@@ -286,9 +296,12 @@ def test_a_signature_for_something_else_is_none_for_a_bundle(site: Site, tmp_pat
     assert code(site.pull()) == "agent.bundle-altered"
 
 
-def test_two_pulls_at_once_wait_for_each_other(site: Site) -> None:
+def test_two_pulls_at_once_wait_for_each_other(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.put()
-    with pull.turn(site.places):
+    with ExitStack() as held:
+        with monkeypatch.context() as another:
+            another.setattr("os.getpid", lambda: 1)
+            held.enter_context(pull.turn(site.places, LOCK))
         other = threading.Thread(target=site.pull)
         other.start()
         other.join(1.5)
@@ -299,14 +312,13 @@ def test_two_pulls_at_once_wait_for_each_other(site: Site) -> None:
 
 def test_what_was_judged_before_a_push_is_judged_anew_behind_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.put(expires=NOW + timedelta(seconds=1))
-    monkeypatch.setattr("time.sleep", lambda seconds: site.put(number=8, settings=OF_590))
-    tries = iter([BlockingIOError, None])
 
-    def flock(descriptor: int, operation: int) -> None:
-        if (error := next(tries)) is not None:
-            raise error
+    @contextmanager
+    def waited(places: Places, script: Path) -> Iterator[bool]:
+        site.put(number=8, settings=OF_590)
+        yield True
 
-    monkeypatch.setattr("fcntl.flock", flock)
+    monkeypatch.setattr(pull, "turn", waited)
     assert site.pull()["agent"]["number"] == 8 and site.branches == ["590"]
 
 
@@ -330,37 +342,233 @@ def test_whatever_breaks_is_reported_and_no_earlier_report_passes_for_this_one_s
     assert json.loads(site.places.report.read_text()) == told
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "null", "[]", '{"number": 7', '{"number": "7", "digest": "0"}', '{"number": 7}', '{"digest": "0"}',
-     "[" * 100_000, '{"number": 7, "digest": 5}', '{"last_success": "yesterday"}', '{"last_success": 5}', "\ud800"],
-)  # fmt: skip
-def test_a_damaged_state_is_refused_and_kept_and_the_remedy_names_its_file(site: Site, text: str) -> None:
+DAMAGED = [
+    "", "null", "[]", '{"number": 7', '{"number": "7", "digest": "0"}', '{"number": 7}', '{"digest": "0"}',
+    "[" * 100_000, '{"number": 7, "digest": 5}', '{"last_success": "yesterday"}', '{"last_success": 5}', "\ud800", "\0",
+    '{"withdrawn": 7}', '{"withdrawn": ["7"]}', None,
+]  # fmt: skip
+
+
+def damage(path: Path, text: str | None) -> None:
+    """Write a text over a file; None: have a folder in its place."""
+    path.unlink(missing_ok=True)
+    if text is None:
+        path.mkdir()
+    else:
+        path.write_bytes(text.encode("utf-8", "surrogatepass"))
+
+
+KEPT = {"number": 8, "digest": "0" * 64, "withdrawn": [9]}
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+def test_a_damaged_state_is_replaced_by_its_copy_and_two_are_refused_and_kept(site: Site, text: str | None) -> None:
+    pull._keep(site.places, KEPT)
+    whole = site.places.states[0].read_bytes()
+    for path in site.places.states:
+        damage(path, text)
+        assert KEPT.items() <= pull._state(site.places).items()
+        assert path.read_bytes() == whole
+    for path in site.places.states:
+        damage(path, text)
+    with pytest.raises(Refused) as refused:
+        pull._state(site.places)
+    assert refused.value.code == "agent.run-broken"
+    assert [path.is_dir() for path in site.places.states] == [text is None] * 2
+
+
+def test_a_pull_with_damaged_states_takes_no_bundle_until_they_are_removed(site: Site) -> None:
     site.put()
     site.pull()
-    # It says which bundles are older: without it an older one would be carried out.
-    state = site.places.private / "state.json"
-    state.write_bytes(damaged := text.encode("utf-8", "surrogatepass"))
+    # They say which bundles are older: without them an older one would be carried out.
+    for path in site.places.states:
+        damage(path, "")
     told = site.pull(timedelta(hours=1))
     assert (code(told), told["exit_code"], len(site.ran)) == ("agent.run-broken", 3, 1)
     (found,) = told["hosts"]["gpu-1"]["findings"]
-    assert unnamed(found["cause"], state) == unnamed(found["remedy"], state) == []
-    assert state.read_bytes() == damaged
+    assert unnamed(found["cause"], *site.places.states) == unnamed(found["remedy"], site.places.private) == []
     # As the remedy says.
-    state.unlink()
+    shutil.rmtree(site.places.private)
     assert site.pull(timedelta(hours=1))["exit_code"] == 0
 
 
-@pytest.mark.parametrize("text", [None, "", "[]", '{"source": "https://bundles"}'])
-def test_a_damaged_configuration_is_named_and_nothing_is_run(
+def test_the_newer_one_of_two_states_counts(site: Site) -> None:
+    pull._keep(site.places, KEPT)
+    older = site.places.states[1].read_bytes()
+    pull._keep(site.places, {**KEPT, "number": 9})
+    # As a power cut between the two leaves them.
+    site.places.states[1].write_bytes(older)
+    assert pull._state(site.places)["number"] == 9
+
+
+@pytest.mark.parametrize("text", ["", "[]", "[" * 100_000, '{"source": "https://x"}', '{"source": 5, "host": 7}', None])
+def test_a_damaged_configuration_is_replaced_or_named(
     site: Site, text: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if text is not None:
-        site.places.config.write_text(text)
     monkeypatch.setattr(pull, "Places", lambda: site.places)
+    damage(site.places.config, text)
+    # Before the first pull nothing is known of it.
     assert pull.main([]) == 3
-    assert unnamed(capsys.readouterr().err, site.places.config, "gpunode agent install") == []
-    assert site.ran == [] and not site.places.report.exists()
+    assert unnamed(capsys.readouterr().out, site.places.config, "gpunode agent install", "[agent.run-broken]") == []
+    assert site.ran == [] and json.loads(site.places.report.read_text())["exit_code"] == 3
+    site.put(expires=datetime.now(UTC) + timedelta(days=1))
+    site.pull()
+    assert pull.main([]) == 0 and len(site.ran) == 2
+    assert Config(**json.loads(site.places.config.read_text())) == site.config
+
+
+@pytest.mark.parametrize(
+    "ends", [{"hosts": [1]}, {"hosts": {"@local": {"class": "ok"}}}, {**WELL, "exit_code": "x"}, []]
+)
+def test_a_document_that_is_none_is_reported_and_the_old_report_goes(site: Site, ends: Any) -> None:
+    site.put()
+    site.pull()
+    site.ends = ends
+    told = site.pull(timedelta(hours=1))
+    assert (code(told), told["exit_code"]) == ("agent.run-broken", 3)
+    assert json.loads(site.places.report.read_text()) == told and "gpunode_agent_exit_code 3\n" in site.metric
+
+
+def test_a_large_report_keeps_its_exit_code_and_loses_its_findings(site: Site) -> None:
+    site.put()
+    many = [GOOD | {"cause": "x" * 1000}] * 2000
+    site.ends = {"exit_code": 0, "hosts": {"@local": {"class": "ok", "summary": None, "findings": many}}}
+    told = site.pull()
+    assert (code(told), told["exit_code"]) == ("agent.run-broken", 1)
+    assert site.places.report.stat().st_size < pull.MOST and not is_good(site.places.report)
+
+
+def archive(*files: tuple[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as members:
+        for name, text in files:
+            (member := tarfile.TarInfo(name)).size = len(text)
+            members.addfile(member, io.BytesIO(text))
+    return packed.getvalue()
+
+
+def shorten(folder: Path) -> None:
+    (folder / "site-packages" / "a.py").write_bytes(b"")
+
+
+def add(folder: Path) -> None:
+    (folder / "site-packages" / "json.py").write_text("evil = True\n")
+
+
+def replace_by_a_file(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.write_text("no folder")
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [shorten, add, replace_by_a_file, shutil.rmtree, lambda folder: (folder / pull.DIGESTS).unlink(),
+     lambda folder: (folder / pull.DIGESTS).write_text("[" * 100_000), lambda folder: replace_by_a_file(folder.parent)],
+)  # fmt: skip
+def test_a_damaged_program_is_fetched_again(site: Site, harm: Callable[[Path], object]) -> None:
+    packed = archive(("site-packages/a.py", b"a = 1\n"), ("bin/pyinfra", b"#!"), (pull.LOCK, LOCK.read_bytes()))
+    desired = replace(HERE, sha256=hashlib.sha256(packed).hexdigest())
+    place = site.folder / "programs" / f"{desired.sha256}.tar.gz"
+    place.parent.mkdir()
+    place.write_bytes(packed)
+    site.put(program=desired)
+    assert site.pull()["exit_code"] == 0
+    folder = site.places.programs / desired.sha256
+    (folder / "site-packages" / "__pycache__").mkdir()
+    (folder / "site-packages" / "__pycache__" / "a.pyc").touch()
+    whole = {path: path.read_bytes() for path in folder.rglob("*") if path.suffix != ".pyc" and path.is_file()}
+    # A whole one is not fetched again.
+    place.rename(place.with_suffix(".away"))
+    assert site.pull()["exit_code"] == 0
+    harm(folder)
+    assert code(site.pull()) == "agent.not-fetched"
+    place.with_suffix(".away").rename(place)
+    assert site.pull()["exit_code"] == 0
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == whole
+    assert [each.name for each in site.places.programs.iterdir()] == [desired.sha256]
+
+
+HUGE = 9 * 10**18
+
+
+def test_a_withdrawn_number_is_taken_back_for_good(site: Site) -> None:
+    site.put(number=HUGE, settings=OF_590)
+    wrong = (site.folder / "gpu-1" / BUNDLE).read_bytes()
+    site.pull()
+    site.put(number=8)
+    assert code(site.pull()) == "agent.bundle-older"
+    site.put(number=8, withdrawn=(HUGE - 1,))
+    assert code(site.pull()) == "agent.bundle-older"
+    site.put(number=8, withdrawn=(HUGE,))
+    corrected = (site.folder / "gpu-1" / BUNDLE).read_bytes()
+    assert site.pull()["agent"]["number"] == 8
+    # Whoever serves bundles still has the old ones.
+    site.lay(wrong)
+    assert code(site.pull()) == "agent.bundle-older"
+    site.put(number=9)
+    assert site.pull()["agent"]["number"] == 9
+    for signed in (wrong, corrected):
+        site.lay(signed)
+        assert code(site.pull()) == "agent.bundle-older"
+    assert site.branches == ["590", "580", "580"]
+
+
+def test_a_node_that_missed_a_withdrawn_number_does_not_take_it_later(site: Site) -> None:
+    site.put(number=HUGE)
+    wrong = (site.folder / "gpu-1" / BUNDLE).read_bytes()
+    site.put(number=8, withdrawn=(HUGE,))
+    site.pull()
+    site.lay(wrong)
+    assert code(site.pull()) == "agent.bundle-older" and len(site.ran) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "part"),
+    [(b"", b"H"), (b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", b"x"), (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+     (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n")],
+    ids=["header", "body", "continue", "chunks"],
+)  # fmt: skip
+def test_a_slow_server_is_left_after_the_seconds_of_an_answer_as_a_whole(
+    site: Site, certificate: Path, monkeypatch: pytest.MonkeyPatch, first: bytes, part: bytes
+) -> None:
+    site.put()
+    site.pull()
+    monkeypatch.setattr(pull, "SECONDS", 0.4)
+    with dripping(certificate / "cert", certificate / "key", first, part) as port:
+        site.config = replace(site.config, source=f"https://localhost:{port}", ca=str(certificate / "cert"))
+        began = time.monotonic()
+        told = site.pull(timedelta(hours=1))
+        assert time.monotonic() - began < 5
+    assert (code(told), told["exit_code"]) == ("agent.not-fetched", 3)
+    assert json.loads(site.places.report.read_text()) == told
+
+
+def test_a_folder_that_does_not_answer_is_left_too(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pull, "SECONDS", 0.2)
+    (site.folder / "gpu-1").mkdir()
+    # As the file of a mount whose server is gone.
+    os.mkfifo(site.folder / "gpu-1" / BUNDLE)
+    assert code(site.pull()) == "agent.not-fetched"
+
+
+@pytest.mark.parametrize("text", ["", "\0\0", "# nothing\n"])
+def test_damaged_keys_are_named_as_that(site: Site, text: str) -> None:
+    site.put()
+    site.places.signers.write_text(text)
+    told = site.pull()
+    assert code(told) == "agent.run-broken" and unnamed(str(told), site.places.signers) == []
+
+
+def test_a_run_that_does_not_end_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def endless(words: list[str], timeout: float, **more: Any) -> None:
+        # The unit's own limit would end the pull without a report.
+        assert 60 <= timeout < 3 * 3600
+        raise subprocess.TimeoutExpired(words, timeout)
+
+    monkeypatch.setattr("subprocess.run", endless)
+    with pytest.raises(Refused) as refused:
+        pull._gpunode(tmp_path / "program", tmp_path / "work", "apply")
+    assert refused.value.code == "agent.run-broken"
 
 
 def test_a_report_that_cannot_be_written_leaves_none_of_an_earlier_pull(
@@ -432,6 +640,7 @@ class _Server(http.server.SimpleHTTPRequestHandler):
         head = {
             "cut": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\nx",
             "garbled": b"no answer of HTTP\r\n\r\n",
+            "loop": f"HTTP/1.1 302 Found\r\nLocation: {self.path}\r\n\r\n".encode(),
             "away": f"HTTP/1.1 302 Found\r\nLocation: http://localhost:{port}{self.path[5:]}\r\n\r\n".encode(),
         }.get(self.path.split("/")[1])
         if head:
@@ -467,6 +676,7 @@ def test_bundles_come_by_https_from_a_server_with_a_good_certificate(site: Site,
         (https, None, ["certificate"]),
         (f"{https}/away", site.config.ca, ["https"]),
         (f"{https}/cut", site.config.ca, []),
+        (f"{https}/loop", site.config.ca, []),
         (f"{https}/garbled", site.config.ca, []),
         (https.replace("https", "http"), site.config.ca, []),
     ):

@@ -18,6 +18,7 @@ import pytest
 from pyinfra.connectors.local import LocalConnector
 from pyinfra.context import ctx_host
 
+from gpunode.agent import pull
 from gpunode.agent.pull import Places, turn
 from gpunode.base.run_context import RUN_NAME, WAVE
 from gpunode.operations import node_lock
@@ -30,6 +31,7 @@ pytestmark = [
     pytest.mark.timeout(60),
     pytest.mark.skipif(shutil.which("flock") is None, reason="needs flock"),
 ]
+SCRIPT = Path(__file__).parents[2] / "templates" / "scripts" / "node_lock.sh"
 # What another controller's run is called.
 OTHER = "`gpunode apply b.py` by anna@bastion, process 7 there"
 
@@ -170,6 +172,60 @@ def test_who_is_waited_for(lock: Path, monkeypatch: pytest.MonkeyPatch, written:
         assert waits or unnamed(reason or "", OTHER, str(other.pid)) == []
 
 
+@contextmanager
+def held_by_nobody(lock: Path) -> Iterator[str]:
+    """Have a process of a user without any right hold a lock of mode 0644, as an older gpunode left it."""
+    lock.parent.mkdir()
+    lock.touch(0o644)
+    with (
+        lock.open() as file,
+        subprocess.Popen(
+            ["sh", "-c", "flock 0; echo held; exec sleep 60"], stdin=file, stdout=subprocess.PIPE, text=True, user=65534
+        ) as process,
+    ):
+        assert process.stdout is not None and process.stdout.readline() == "held\n"
+        yield str(process.pid)
+        process.kill()
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs a process of another user")
+
+
+@needs_root
+def test_a_lock_of_another_user_than_root_stops_no_push(lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with held_by_nobody(lock) as process, running(monkeypatch, "`gpunode apply a.py`") as host:
+        said: list[str] = []
+        host.log = said.append
+        assert node_lock.refusal() is None and unnamed(" ".join(said), process, "65534") == []
+        assert lock.stat().st_mode & 0o777 == 0o600 and not is_free(lock) and [*lock.parent.iterdir()] == [lock]
+        with running(monkeypatch, "`gpunode apply b.py`"):
+            assert unnamed(node_lock.refusal() or "", "`gpunode apply a.py`") == []
+
+
+@needs_root
+def test_a_lock_of_another_user_than_root_stops_no_pull(
+    lock: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    with held_by_nobody(lock) as process, turn(Places(lock=lock), SCRIPT) as waited:
+        assert waited and not is_free(lock)
+        assert unnamed(lock.read_text(), str(os.getpid())) == unnamed(capsys.readouterr().err, process, "65534") == []
+
+
+@pytest.mark.parametrize("written", [f"PID 2026-01-01T00:00Z {OTHER}\n", "", f"999999999 2026-01-01T00:00Z {OTHER}\n"])
+def test_a_pull_names_whom_it_waits_for_and_gives_up(
+    lock: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], written: str
+) -> None:
+    monkeypatch.setattr(pull, "PATIENCE", 0)
+    with held(lock, written) as other:
+        with pytest.raises(pull.Refused) as refused, turn(Places(lock=lock), SCRIPT):
+            pass
+        named = (str(other.pid), *([OTHER, "2026-01-01T00:00Z"] if "PID" in written else []))
+        assert unnamed(capsys.readouterr().err, *named) == unnamed(refused.value.cause, *named) == []
+        # The text of a run that has ended names nobody.
+        assert "PID" in written or OTHER not in refused.value.cause
+
+
 def test_a_wait_has_an_end(lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_lock, "PATIENCE", 0)
     with held(lock, ""), running(monkeypatch):
@@ -183,8 +239,8 @@ def test_a_lock_that_cannot_be_made_is_a_refusal_with_the_reason(lock: Path, mon
 
 
 def test_an_agent_s_pull_is_named_and_its_own_run_takes_no_lock(lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with turn(Places(lock=lock)):
-        assert lock.read_text().split()[0] == str(os.getpid()) and "gpunode-agent" in lock.read_text()
+    with turn(Places(lock=lock), SCRIPT):
+        assert unnamed(lock.read_text(), f"process {os.getpid()}", "gpunode-agent.service") == []
         with running(monkeypatch) as host:
             monkeypatch.setenv(node_lock.PULL, "1")
             assert node_lock.refusal() is None and node_lock._held.of(host) is None

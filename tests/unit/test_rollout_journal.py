@@ -40,6 +40,7 @@ from tests.support.rollout_waves import AT, PASSED, report, rollout
 
 pytestmark = pytest.mark.pure
 
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder to another user")
 FAILED = Outcome(finding_class=FindingClass.DRIFT, passed=False, reason="ä\n\x00\u2028", remedy="run the deploy")
 ENTRIES = (
     rollout(5, most=2, budget=1).begun,
@@ -296,3 +297,20 @@ def test_a_run_or_a_rollout_beside_a_rollout_is_refused_and_none_behind_it(tmp_p
     refuse_beside_rollout(tmp_path, "x.py")
     with controller_lock(tmp_path, "x.py"):
         pass
+
+
+@pytest.mark.parametrize("which", ["folder", "parent"])
+@pytest.mark.parametrize("harm", ["mode", pytest.param("owner", marks=needs_root)])
+def test_a_lock_that_another_user_may_have_written_is_refused(tmp_path: Path, which: str, harm: str) -> None:
+    folder = tmp_path / ".rollout" / "x"
+    with controller_lock(folder, "x.py"):
+        pass
+    changed = folder if which == "folder" else folder.parent
+    if harm == "mode":
+        changed.chmod(0o777)
+    else:
+        os.chown(changed, 65534, 65534)
+    with pytest.raises(JournalError), controller_lock(folder, "x.py"):
+        pass
+    with pytest.raises(JournalError):
+        refuse_beside_rollout(folder, "x.py")

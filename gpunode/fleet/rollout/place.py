@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -88,7 +89,8 @@ def refuse_beside_rollout(folder: Path, inventory: str) -> None:
         return
     path = folder / "lock"
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        _refuse_foreign(folder)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -119,9 +121,20 @@ def _name_holder(descriptor: int) -> None:
 def _opened(path: Path) -> int:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        _refuse_foreign(path.parent)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise _unopened(path, error) from None
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Raise JournalError where another user may write in a folder of rollouts, and so forge its lock and journals."""
+    for each in (folder.parent, folder):
+        found = each.stat()
+        # In a checkout of another user everything is that user's, the inventory too.
+        if found.st_uid not in (0, os.geteuid(), Path().stat().st_uid) or found.st_mode & stat.S_IWOTH:
+            who = f"{each} is of user {found.st_uid} and mode {found.st_mode & 0o7777:o}: others may write in it"
+            raise JournalError(f"{who}; run gpunode in a folder of your own, or remove {each} with its journals")
 
 
 def _unopened(path: Path, error: OSError) -> JournalError:

@@ -84,7 +84,7 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 def pulled(node: Node) -> dict[str, Any]:
     """Have the node pull now, as its timer does; return the report."""
-    out(node, f"systemctl start {SERVICE}", SECONDS)
+    out(node, f"systemctl reset-failed {SERVICE}; systemctl start {SERVICE}", SECONDS)
     found: dict[str, Any] = json.loads(out(node, "cat /var/lib/gpunode/agent/report.json"))
     return found
 
