@@ -247,7 +247,11 @@ PLAN = QUIET.to_json()
 def test_a_document_that_is_not_about_its_part_is_not_used(
     monkeypatch: pytest.MonkeyPatch, command: str, document: dict[str, Any], usable: bool
 ) -> None:
-    lines = [{"waits": "for gpu-1"}, {"names": ["gpu-1"], "document": document}, {"names": ["gpu-3"], "document": {}}]
+    lines = [
+        {"names": ["gpu-1"], "waits": "noon"},
+        {"names": ["gpu-1"], "document": document},
+        {"names": ["gpu-3"], "document": {}},
+    ]
 
     @contextlib.contextmanager
     def client(request: object) -> Iterator[Any]:

@@ -29,7 +29,6 @@ import dask.config
 from distributed import Client, Security
 from distributed.comm.core import CommClosedError
 
-from gpunode.base.folding import folded
 from gpunode.fleet.engine import work
 from gpunode.fleet.engine.dispatch import CHANGE, READING, LostError, Task, Worker, outcomes
 from gpunode.fleet.engine.parts import TLS, EngineError, Expected, Member, Part, Scheduler, cut, engine_of
@@ -44,8 +43,8 @@ _CERTIFICATES = (
     "make TLS certificates, and name them for the scheduler, its workers and gpunode: docs/scale.md has the commands, "
     "in “Certificates”"
 )
-# Address space of this process, in bytes: the documents of 10,000 hosts of one cluster need half of it.
-_MEMORY = 3 << 30
+# Bytes of this process's address space, and for each host: 20 times what a document has of it.
+_MEMORY, _OF_HOST = 1 << 30, 256 << 10
 # Bytes of a file that it writes: its standard error.
 _STDERR = 1 << 20
 # Characters of a worker's exception that are shown.
@@ -168,7 +167,7 @@ def tasks_of(request: Mapping[str, Any], workers: Mapping[str, Worker]) -> list[
     return found
 
 
-def confine() -> TextIO:
+def confine(hosts: int) -> TextIO:
     """Have no peer run code here, print lines, or take all memory; return where this process prints its own.
 
     Dask unpickles whatever comes over its connections, whichever deserializers it is given.
@@ -176,7 +175,8 @@ def confine() -> TextIO:
     sys.addaudithook(_refuse_objects)
     # Messages name modules to import, for members of enumerations.
     dask.config.set({"distributed.scheduler.allowed-imports": []})
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    memory = _MEMORY + hosts * _OF_HOST
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
     # A worker has Dask's client print what it likes.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -199,21 +199,21 @@ def main() -> int:
     """Carry out a request; return 1 where the engine cannot be used, which is said in the one line."""
     # The controller reads only the lines of JSON.
     logging.disable(logging.CRITICAL)
-    lines = confine()
-
-    def _say(**told: Any) -> None:
-        print(json.dumps(told), file=lines, flush=True)
-
     dask.config.set({"distributed.comm.timeouts.connect": f"{_REACH:g}s"})
     signal.signal(signal.SIGTERM, _ended)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     request = json.loads(sys.stdin.readline())
+    lines = confine(len(request["members"]))
+
+    def say(**told: Any) -> None:
+        print(json.dumps(told), file=lines, flush=True)
+
     try:
         scheduler = engine_of(request["scheduler"])
         assert scheduler is not None
         client = connected(scheduler)
     except EngineError as error:
-        _say(refused=str(error))
+        say(refused=str(error))
         return 1
     crew = DaskCrew(client)
     names: list[str] = []
@@ -221,16 +221,11 @@ def main() -> int:
     try:
         parts = tasks_of(request, crew.workers())
         names = [task.name for _, task in parts]
-        _say(parts=len(parts))
         for number, outcome in outcomes(crew, [task for _, task in parts], request["changes"]):
-            names_of_part = parts[number][0].names
-            if "waits" in outcome:
-                _say(waits=f"waits for {folded(names_of_part)}, since {outcome['waits']}")
-            else:
-                _say(names=names_of_part, **outcome)
+            say(names=parts[number][0].names, **outcome)
         whole = True
     except (EngineError, LostError) as error:
-        _say(refused=str(error))
+        say(refused=str(error))
         return 1
     finally:
         if names and not whole:

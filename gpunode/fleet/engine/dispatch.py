@@ -196,7 +196,7 @@ def _ended(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     error = None if future.cancelled() else future.exception()
     if future.cancelled() or error is not None:
-        yield from _after_loss(asked, left, changes, f": {error}" if error else "")
+        yield from _after_loss(asked, left, changes, f": {str(error) or type(error).__name__}" if error else "")
         return
     found = _read(future.result(), asked.task)
     if found.get("replaced"):
@@ -216,11 +216,11 @@ def _read(answer: object, task: Task) -> dict[str, Any]:
         # Deeper than this process can write.
         json.dumps(found)
         told = {name: found[name] for name, kind in _FIELDS.items() if type(found.get(name)) is kind}
+        if not told.keys() & {"document", "broken", "replaced"}:
+            raise ValueError("it has no document")
     except (ValueError, RecursionError, AttributeError) as error:
-        told = {"broken": f"what the worker answered is not an outcome of gpunode's: {error}"}
-    return (
-        told if told.keys() & {"document", "broken", "replaced"} else {**told, "broken": "the worker answered nothing"}
-    )
+        return {"broken": f"the worker's answer is not an outcome of gpunode's: {error}"}
+    return told
 
 
 def _after_loss(

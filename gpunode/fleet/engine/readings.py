@@ -88,12 +88,11 @@ def outcomes(
             told = json.loads(line)
             if "refused" in told:
                 raise EngineError(told["refused"])
+            names, document = tuple(told["names"]), told.get("document")
             if "waits" in told:
-                print(printable(told["waits"]), file=sys.stderr, flush=True)
-            if "names" not in told:
+                print(printable(f"waits for {folded(names)}, since {told['waits']}"), file=sys.stderr, flush=True)
                 continue
             why = told.get("broken") or told.get("lost") or told.get("waiting")
-            names, document = tuple(told["names"]), told.get("document")
             part = [left.pop(name) for name in names]
             try:
                 _check(document or {}, words[0] == "plan", names, {member.cluster for member in part})
