@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
 from types import NoneType
 from typing import Any
@@ -37,14 +37,27 @@ class NodeSummary:
         return {**asdict(self), "gpu_models": list(self.gpu_models)}
 
 
-_JSON_TYPES = {"str": (str,), "str | None": (str, NoneType), "int": (int,), "tuple[str, ...]": (list,)}
+_JSON_TYPES: dict[str, tuple[type, ...]] = {
+    "str": (str,), "str | None": (str, NoneType), "int": (int,), "bool": (bool,), "Disruption": (str,),
+}  # fmt: skip
 
 
 def summary_from(found: Mapping[str, Any]) -> NodeSummary:
     """Return the summary of which `to_json` gave this, perhaps with more keys; raise KeyError or ValueError."""
-    known = {field.name: _typed(found, field.name, *_JSON_TYPES[str(field.type)]) for field in fields(NodeSummary)}
-    models = tuple(_typed({"gpu_models": each}, "gpu_models", str) for each in known["gpu_models"])
-    return NodeSummary(**{**known, "gpu_models": models})
+    return NodeSummary(**typed_fields(NodeSummary, found))
+
+
+def typed_fields(kind: type, found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a dataclass's fields by their JSON; raise KeyError or ValueError where one has none of its type."""
+    found = {**{each.name: each.default for each in fields(kind) if each.default is not MISSING}, **found}
+    return {each.name: _value(found, each.name, str(each.type)) for each in fields(kind)}
+
+
+def _value(found: Mapping[str, Any], key: str, kind: str) -> Any:
+    if kind == "tuple[str, ...]":
+        return tuple(_typed({key: each}, key, str) for each in _typed(found, key, list, tuple))
+    value = _typed(found, key, *_JSON_TYPES[kind])
+    return Disruption[value] if kind == "Disruption" else value
 
 
 def _typed(found: Mapping[str, Any], key: str, *types: type) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 from gpunode.base.decision import Decision, is_forbidden
 from gpunode.base.disruption import Disruption
-from gpunode.base.findings import PENDING, Finding, FindingClass, finding_from, with_since
+from gpunode.base.findings import PENDING, Finding, FindingClass, finding_from, typed_fields, with_since
 from gpunode.base.reading import Reading
 from gpunode.node import Node
 from gpunode.node.components import decisions, in_order, is_felt
@@ -118,19 +118,15 @@ class Plan(Reading):
 
 
 def plan_from(found: Mapping[str, Any]) -> Plan:
-    """Return the plan of which `to_json` gave this; raise KeyError or TypeError where it did not."""
-    steps = (
-        PlannedStep(**{**step, "disruption": Disruption[step["disruption"]], "packages": tuple(step["packages"])})
-        for step in found["steps"]
-    )
+    """Return the plan of which `to_json` gave this; raise KeyError, TypeError or ValueError where it did not."""
     return Plan(
-        tuple(Refusal(**each) for each in found["refusals"]),
-        tuple(Caution(**each) for each in found["cautions"]),
-        tuple(steps),
+        tuple(Refusal(**typed_fields(Refusal, each)) for each in found["refusals"]),
+        tuple(Caution(**typed_fields(Caution, each)) for each in found["cautions"]),
+        tuple(PlannedStep(**typed_fields(PlannedStep, each)) for each in found["steps"]),
         # A plan of an earlier version has none.
         tuple(map(finding_from, found.get("findings", ()))),
-        tuple(found.get("known_after_run", ())),
-        found.get("name"),
+        tuple(map(str, found.get("known_after_run", ()))),
+        None if found.get("name") is None else str(found["name"]),
     )
 
 

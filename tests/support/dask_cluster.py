@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest.mock import patch
 
 CHECKOUT = Path(__file__).parents[2]
 BINARIES = Path(sys.executable).parent
@@ -35,7 +37,6 @@ class Cluster:
 
     folder: Path
     environment: Mapping[str, str]
-    scheme: str
     port: int = 0
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -73,7 +74,7 @@ class Cluster:
         for site in sites:
             of_site = ("--resources", f"site-{site}=1") if site else ()
             self.start(
-                "worker", f"{self.scheme}://127.0.0.1:{self.port}", "--host", "127.0.0.1", "--no-nanny",
+                "worker", f"tls://127.0.0.1:{self.port}", "--host", "127.0.0.1", "--no-nanny",
                 "--no-dashboard", "--nthreads", "1", "--local-directory", str(self.folder), *of_site,
             )  # fmt: skip
         logs = self.folder.glob
@@ -90,25 +91,35 @@ class Cluster:
 def cluster(folder: Path, *sites: str | None, **environment: str) -> Iterator[Cluster]:
     """Give a scheduler with a worker for each of these sites; all end where this is left.
 
-    environment: beside this process's own; where it names certificates, all that is said is encrypted
+    Meanwhile this process's environment names their certificates, as docs/scale.md has them made. environment: of
+    scheduler and workers alone, added to this process's own
     """
-    scheme = "tls" if "DASK_DISTRIBUTED__COMM__TLS__CA_FILE" in environment else "tcp"
     where = folder / "scheduler.json"
-    found = Cluster(folder, {**os.environ, "PYTHONPATH": str(CHECKOUT), **environment}, scheme)
-    try:
-        found.start(
-            "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(where),
-            "--protocol", scheme,
-        )  # fmt: skip
-        until(lambda: where.exists() and where.read_text().strip() != "", found)
-        found.port = int(json.loads(where.read_text())["address"].rpartition(":")[2])
-        found.work(*sites)
-        yield found
-    finally:
-        for process in reversed(found.processes):
-            if process.poll() is None:
-                process.kill()
-            process.wait()
+    with patch.dict(os.environ, certificates(folder)):
+        found = Cluster(folder, {**os.environ, "PYTHONPATH": str(CHECKOUT), **environment})
+        try:
+            found.start(
+                "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(where),
+                "--protocol", "tls",
+            )  # fmt: skip
+            until(lambda: where.exists() and where.read_text().strip() != "", found)
+            found.port = int(json.loads(where.read_text())["address"].rpartition(":")[2])
+            found.work(*sites)
+            yield found
+        finally:
+            for process in reversed(found.processes):
+                if process.poll() is None:
+                    process.kill()
+                process.wait()
+
+
+def certificates(folder: Path) -> dict[str, str]:
+    """Make certificates in a folder by the commands of docs/scale.md; return the environment that names them."""
+    make, name = re.findall(r"```bash\n(.+?)```", (CHECKOUT / "docs" / "scale.md").read_text(), re.DOTALL)
+    script = f"set -eu\n{make}\n{name}\nenv -0"
+    done = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, check=True)
+    found = dict(line.partition("=")[::2] for line in done.stdout.decode().split("\0"))
+    return {name: value for name, value in found.items() if name.startswith("DASK_DISTRIBUTED__COMM__")}
 
 
 def is_there(process: int) -> bool:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,12 @@ import pytest
 from gpunode.base.findings import ExitCode
 from gpunode.fleet.engine import work
 from tests.support import dask_cluster, warm
-from tests.support.certificate import self_signed
 from tests.support.dask_cluster import BINARIES, SECONDS, Cluster, is_there, until
 
 pytest.importorskip("distributed", reason="needs gpunode[dask]")
 from tests.support.messages import unnamed
 
-pytestmark = pytest.mark.tier2
+pytestmark = [pytest.mark.tier2, pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")]
 
 ROOT = Path(__file__).parent.parent.parent
 # Nothing listens on port 1 of this machine: every connection is refused at once.
@@ -155,7 +155,7 @@ def test_a_worker_does_its_part_itself_whatever_engine_its_user_has(
 ) -> None:
     monkeypatch.setenv("GPUNODE_ENGINE", "dask://127.0.0.1:1")
     words = ["drift", "--json", "--limit", "gpu-1", str(inventory(tmp_path))]
-    found = work.done({"name": "a part", "words": words, "environment": {}, "only_by": None})
+    found = work.done({"name": "a part", "words": words, "environment": {}, "only_by": None}, "folder")
     assert [each["code"] for each in found["document"]["hosts"]["gpu-1"]["findings"]] == ["node.connection"], found
 
 
@@ -189,15 +189,40 @@ def hanging(cluster: Cluster, folder: Path) -> tuple[subprocess.Popen[bytes], in
     return asking, child
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
-def test_with_certificates_it_is_encrypted_and_without_them_refused(tmp_path: Path) -> None:
-    names = [str(tmp_path / name) for name in ("key.pem", "cert.pem")]
-    self_signed(Path(names[0]), Path(names[1]), "IP:127.0.0.1")
-    tls = {"DASK_DISTRIBUTED__COMM__TLS__CA_FILE": names[1], "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "True"}
-    for role in ("SCHEDULER", "WORKER", "CLIENT"):
-        tls |= {f"DASK_DISTRIBUTED__COMM__TLS__{role}__KEY": names[0]}
-        tls |= {f"DASK_DISTRIBUTED__COMM__TLS__{role}__CERT": names[1]}
-    with dask_cluster.cluster(tmp_path, None, **tls) as cluster:
-        words = ("drift", "--json", "--engine", cluster.engine, "--limit", "gpu-1", inventory(tmp_path))
-        assert [each["code"] for each in hosts(gpunode(*words, **tls))["gpu-1"]] == ["node.connection"]
-        assert "engine.refused" in gpunode(*words).stderr
+# A worker's own program: it draws a line as gpunode's client does, and answers with an object that runs code.
+HOSTILE = """
+import json, time
+from distributed import get_worker
+from gpunode.fleet.engine import work
+class Answer(str):
+    def __reduce__(self):
+        return exec, (f"import os; open('{FOLDER}/code ran in ' + str(os.getpid()), 'w')",)
+def carry_out(task):
+    good = {"gpu-1": {"summary": None, "findings": []}}
+    get_worker().log_event("print", {"args": (json.dumps({"names": ["gpu-1"], "document": {"hosts": good}}),)})
+    get_worker().log_event("warn", {"message": __import__("pickle").dumps(Answer())})
+    time.sleep(0.5)
+    return Answer()
+carry_out.__module__ = work.__name__
+work.carry_out = carry_out
+"""
+
+
+def test_a_hostile_worker_runs_nothing_on_the_controller_and_loses_its_own_hosts_alone(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    path = inventory(tmp_path)
+    path.write_text(path.read_text() + 'gpu_nodes += [("gpu-evil", {**gpu_nodes[0][1], "engine": {"site": "evil"}})]')
+    (tmp_path / "hostile.py").write_text(HOSTILE.replace("{FOLDER}", str(tmp_path)))
+    preload = json.dumps([str(tmp_path / "hostile.py")])
+    replace(cluster, environment={**cluster.environment, "DASK_DISTRIBUTED__WORKER__PRELOAD": preload}).work("evil")
+    words = ("--engine", cluster.engine, "--limit", "gpu-1", "--limit", "gpu-evil")
+    found = hosts(gpunode("drift", "--json", *words, path))
+    assert [path.name for path in tmp_path.glob("code ran*")] == []
+    codes = {name: [finding["code"] for finding in findings] for name, findings in found.items()}
+    assert codes == {"gpu-1": ["node.connection"], "gpu-evil": ["engine.part-lost"]}
+
+
+def test_without_certificates_nothing_is_connected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DASK_DISTRIBUTED__COMM__TLS__CA_FILE", raising=False)
+    assert "engine.refused" in gpunode("drift", "--engine", "dask://127.0.0.1:1", inventory(tmp_path)).stderr

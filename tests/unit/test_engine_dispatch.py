@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from concurrent.futures import Future
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpunode.fleet.engine import dispatch
+from gpunode.fleet.engine.dispatch import Task, outcomes
 from tests.support.engine_crew import GOOD, Crew, ends_at_once, is_forgotten_as_all_is_lost, run, tasks
 
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
@@ -24,3 +30,43 @@ def test_where_the_scheduler_went_with_the_line_each_part_says_so() -> None:
         crew = Crew({"a": None}, ends_at_once, is_forgotten_as_all_is_lost, slots=2)
         found = run(crew, tasks(2), changes=True)
         assert found[0] == GOOD and list(found[1]) == ["lost"] and len(found) == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None, b"{}", 7, "", "[]", "{}", "null", '"broken"', "{", '{"document": ' + "[" * 100_000, "9" * 5000,
+        '{"document": []}', '{"document": 1, "refused": "x", "names": ["gpu-9"]}', " " * (17 << 20) + json.dumps(GOOD),
+        '{"worker": "w"}', '{"lost": "x", "waiting": "x"}',
+    ],
+)  # fmt: skip
+def test_an_answer_that_is_no_outcome_breaks_its_own_part_alone(answer: Any) -> None:
+    def answers(crew: Crew, address: str, told: dict[str, Any], future: Future[str]) -> None:
+        crew.at_once[address] -= 1
+        future.set_result(answer)
+
+    crew = Crew({"a": None}, answers)
+    found = run(crew, tasks(2), changes=True)
+    assert found[1] == GOOD and found[0]["broken"]
+    assert found[0].keys() <= {"worker", "broken"}
+
+
+def never_answers(crew: Crew, address: str, told: dict[str, Any], future: Future[str]) -> None:
+    """Be at work for ever."""
+
+
+@pytest.mark.parametrize("changes", [True, False])
+def test_a_worker_that_never_answers_is_given_up_and_gets_no_other_part(changes: bool) -> None:
+    crew = Crew({"a": "west", "b": "east"}, never_answers)
+    todo = [Task(f"t{each}", ("drift",), {}, site, longest=0.01) for each, site in enumerate(("west", "west", "east"))]
+    found = run(crew, todo, changes)
+    assert [list(found[each]) for each in range(2)] == [["lost"], ["waiting"]] and found[2] == GOOD
+    assert crew.ended == ["t0"] and crew.given == [("t0", "a"), ("t2", "b")]
+
+
+def test_a_wait_is_reported_again_after_twice_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "REPORT", 0.01)
+    todo = [Task("t", ("drift",), {}, longest=0.2)]
+    reports = [told for _, told in outcomes(Crew({"a": None}, never_answers), todo, False, look=0.001)]
+    assert [list(told) for told in reports[:-1]] == [["waits"]] * (len(reports) - 1) and "lost" in reports[-1]
+    assert 2 <= len(reports) <= 6

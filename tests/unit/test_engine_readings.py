@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -211,3 +212,53 @@ def test_nodes_that_a_run_disturbs_are_told_to_the_engine(workers: Turns, seen: 
     ((_, _, words, members, more),) = seen
     assert more["changes"] and words == ("apply", "--yes", "--output", "json")
     assert {each.name: each.disturbed for each in members} == {"gpu-1": False, "gpu-2": True, "gpu-3": False}
+
+
+FINDING = WELL.findings[0].to_json()
+PLAN = QUIET.to_json()
+
+
+@pytest.mark.parametrize(
+    ("command", "document", "usable"),
+    [
+        ("drift", {"hosts": {"gpu-1": {"summary": None, "findings": [FINDING]}}}, True),
+        ("drift", {"hosts": {"gpu-1": {"summary": None, "findings": []}, "gpu-3": {"findings": []}}}, False),
+        ("drift", {"left_alone": {"gpu-3": "why"}}, False),
+        ("drift", {"left_alone": {"gpu-1": 7}}, False),
+        ("drift", {"error": ["x"]}, False),
+        ("drift", {"error": "x", "code": 1}, False),
+        ("drift", {"hosts": [1]}, False),
+        ("drift", {"hosts": {"gpu-1": {"findings": [{**FINDING, "cause": 1}]}}}, False),
+        ("drift", {"hosts": {"gpu-1": {"findings": [], "summary": {}}}}, False),
+        ("drift", {"hosts": {"gpu-1": PLAN | {"findings": None}}}, False),
+        ("drift", {"cluster": {"name": "prod", "findings": []}}, True),
+        ("drift", {"cluster": {"name": "test", "findings": []}}, False),
+        ("drift", {"cluster": {"name": "gpu-1", "findings": [1]}}, False),
+        ("drift", {"cluster": 1}, False),
+        ("plan", {"hosts": {"gpu-1": PLAN}}, True),
+        ("plan", {"hosts": {"gpu-1": {"findings": []}}}, False),
+        ("plan", {"hosts": {"gpu-1": PLAN | {"steps": [PLAN["steps"][0] | {"actual": 1}]}}}, False),
+        ("plan", {"hosts": {"gpu-1": PLAN | {"steps": [PLAN["steps"][0] | {"disruption": "x"}]}}}, False),
+        ("plan", {"hosts": {"gpu-1": PLAN | {"steps": [PLAN["steps"][0] | {"packages": [1]}]}}}, False),
+        ("plan", {"hosts": {"gpu-1": PLAN | {"refusals": [{"component": "driver"}]}}}, False),
+        ("plan", {"hosts": {"gpu-1": {"verdict": "unreachable", "reason": 1, "remedy": "", "code": "x"}}}, False),
+    ],
+)
+def test_a_document_that_is_not_about_its_part_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, command: str, document: dict[str, Any], usable: bool
+) -> None:
+    lines = [
+        {"names": ["gpu-1"], "waits": "noon"},
+        {"names": ["gpu-1"], "document": document},
+        {"names": ["gpu-3"], "document": {}},
+    ]
+
+    @contextlib.contextmanager
+    def client(request: object) -> Iterator[Any]:
+        yield [json.dumps(line) for line in lines], lambda: "ended"
+
+    monkeypatch.setattr(readings, "_client", client)
+    members = [Member("gpu-1", "gpu-1", "", cluster="prod"), Member("gpu-3", "gpu-3", "", cluster="test")]
+    first, second = readings.outcomes(SCHEDULER, "fleet.py", (command,), members)
+    assert (first.document, bool(first.why)) == ((document, False) if usable else (None, True))
+    assert second.document == {} and second.why is None

@@ -142,7 +142,7 @@ def test_a_part_whose_command_was_ended_on_its_worker_came_to_no_result(
         work.end(["a part"])
 
     threading.Thread(target=end).start()
-    found = work.done(task)
+    found = work.done(task, "folder")
     assert found["broken"] and found.get("document") is None, found
 
 

@@ -3,12 +3,18 @@
 Commands import pyinfra, which patches their sockets, and in such a process a Dask client never gets a result. This one
 imports neither, cuts the hosts into parts by the workers that there are, and prints what became of each as a line of
 JSON: see gpunode.fleet.engine.readings, which starts it.
+
+What a scheduler or a worker answers is data: see `confine`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import os
+import re
+import resource
 import signal
 import sys
 import time
@@ -17,15 +23,15 @@ from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from typing import Any, TextIO
 
 import dask.config
 from distributed import Client, Security
 from distributed.comm.core import CommClosedError
 
 from gpunode.fleet.engine import work
-from gpunode.fleet.engine.dispatch import LostError, Task, Worker, outcomes
-from gpunode.fleet.engine.parts import EngineError, Expected, Member, Part, Scheduler, cut, engine_of, is_guarded
+from gpunode.fleet.engine.dispatch import CHANGE, READING, LostError, Task, Worker, outcomes
+from gpunode.fleet.engine.parts import TLS, EngineError, Expected, Member, Part, Scheduler, cut, engine_of
 
 # Seconds to reach the scheduler, at first and after it was lost.
 _REACH = 10.0
@@ -33,65 +39,80 @@ _REACH = 10.0
 _MOMENT = 0.1
 # How a worker says of which site it is: `dask worker --resources site-berlin=1`.
 SITE = "site-"
-_GUARD = (
-    "give Dask certificates by its own configuration (distributed.comm.tls: ca-file, client.cert, client.key, and the "
-    "same for scheduler and workers), or let all of them listen on 127.0.0.1"
+_CERTIFICATES = (
+    "make TLS certificates, and name them for the scheduler, its workers and gpunode: docs/scale.md has the commands, "
+    "in “Certificates”"
 )
+# Bytes of this process's address space, and for each host: 20 times what a document has of it.
+_MEMORY, _OF_HOST = 1 << 30, 256 << 10
+# Bytes of a file that it writes: its standard error.
+_STDERR = 1 << 20
+# Characters of a worker's exception that are shown.
+_WORDS = 300
+# Seconds within which a scheduler, and all workers that have to end a command, answer.
+_ANSWER = 30.0
 
 
 class DaskCrew:
-    """Be the workers of a Dask cluster, each with an executor of its own."""
+    """The workers of a Dask cluster."""
 
     def __init__(self, client: Client) -> None:
-        self._client = client
-        self._executors: dict[str, Any] = {}
-        # (address, folder) -> the process: a worker that begins anew at the same address has another folder.
-        self._processes: dict[tuple[str, str], str] = {}
+        # Of no type: much of it is None until it is connected.
+        self._client: Any = client
+        self._began = False
 
     def workers(self) -> Mapping[str, Worker]:
-        """Return address -> worker; raise LostError without a scheduler, EngineError where one is unguarded at once."""
+        """Return address -> worker; raise LostError without a scheduler, EngineError where one is not encrypted."""
         # Not scheduler_info(): it hands out what the client keeps, and a clock of the client's own takes all workers
         # out of that every two seconds, so that a whole cluster can seem to have none.
         told = self._asked(self._identity)["workers"]
-        # One that joins while others are at work gets nothing, and ends nothing.
-        if not self._processes and (bare := [address for address in told if not is_guarded(address)]):
-            raise EngineError(f"nothing guards what is said to the worker at {bare[0]}: {_GUARD}")
-        told = {address: each for address, each in told.items() if is_guarded(address)}
-        keys = {address: (address, str(each.get("local_directory"))) for address, each in told.items()}
-        if fresh := [address for address, key in keys.items() if key not in self._processes]:
-            found = self._asked(lambda: self._client.run(work.here, workers=fresh, on_error="ignore"))
-            self._processes |= {keys[address]: str(process) for address, process in found.items()}
-        return {
-            address: Worker(self._processes[keys[address]], _site(each.get("resources", {})), int(each["nthreads"]))
-            for address, each in told.items()
-            if keys[address] in self._processes
-        }
+        # A worker that joins later gets no part, and ends nothing.
+        if not self._began and (plain := [address for address in told if not address.startswith(TLS)]):
+            raise EngineError(f"the worker at {plain[0]} does not encrypt its connections: {_CERTIFICATES}")
+        self._began = True
+        found = ((address, _worker(each)) for address, each in told.items() if address.startswith(TLS))
+        return {address: worker for address, worker in found if worker is not None}
 
     def _identity(self) -> Any:
         if (scheduler := self._client.scheduler) is None:
             raise LostError(_LOST)
-        return self._client.sync(scheduler.identity, n_workers=-1)
+        return self._client.sync(scheduler.identity, n_workers=-1, callback_timeout=_ANSWER)
 
     def submit(self, task: str, address: str) -> Future[str]:
         """Have the worker at an address carry out a task, and no other, once; raise LostError."""
-        if address not in self._executors:
-            # What Dask repeats by itself could change a node twice.
-            self._executors[address] = self._client.get_executor(
-                pure=False, retries=0, workers=[address], allow_other_workers=False
-            )
-        future: Future[str] = self._asked(lambda: self._executors[address].submit(work.carry_out, task))
-        return future
+        # What Dask repeats by itself could change a node twice.
+        bounds = {"pure": False, "retries": 0, "workers": [address], "allow_other_workers": False}
+        future = self._asked(lambda: self._client.submit(work.carry_out, task, **bounds))
+        return asyncio.run_coroutine_threadsafe(self._answer(future), self._client.loop.asyncio_loop)
+
+    async def _answer(self, future: Any) -> Any:
+        # Each answer by a request of its own: Dask gathers several in one, which one worker could hold up or spoil.
+        await future._state.wait()
+        if future.status == "error":
+            # Dask hands over the pickle of an exception that has a class: words between bytes.
+            words = re.sub(r"\\x..|\\(?=')", " ", str(await future.exception())).split()
+            raise RuntimeError(" ".join(words)[:_WORDS])
+        if future.status != "finished":
+            raise asyncio.CancelledError
+        told = await self._client.scheduler.gather(keys=[future.key])
+        return (told.get("data") or {}).get(future.key)
 
     def end(self, names: list[str]) -> None:
-        """Have the workers end what is at work of these tasks."""
-        self._asked(lambda: self._client.run(work.end, names, on_error="ignore"))
+        """Have the workers end what is at work of these tasks; do not wait longer for a worker that does not answer."""
+
+        def ask() -> None:
+            with suppress(TimeoutError):
+                self._client.run(work.end, names, on_error="ignore", callback_timeout=_ANSWER)
+
+        self._asked(ask)
 
     def _asked(self, ask: Any) -> Any:
         # A line that broke is put up anew by the client itself, within as long as it was given to reach the scheduler.
         end = time.monotonic() + 2 * _REACH
         while self._client.status == "connecting" and time.monotonic() < end:
             time.sleep(_MOMENT)
-        if self._client.status != "running":
+        # After a message that it could not read, Dask's client listens to no other.
+        if self._client.status != "running" or self._client._handle_report_task.done():
             raise LostError(_LOST)
         try:
             return ask()
@@ -102,22 +123,30 @@ class DaskCrew:
 _LOST = "the scheduler was lost"
 
 
-def _site(resources: Mapping[str, Any]) -> str | None:
-    return next((name.removeprefix(SITE) for name in resources if name.startswith(SITE)), None)
+def _worker(told: Mapping[str, Any]) -> Worker | None:
+    """Return what a worker says of itself; None where that makes no sense."""
+    folder, resources, slots = (told.get(key) for key in ("local_directory", "resources", "nthreads"))
+    if not (isinstance(folder, str) and isinstance(resources, dict) and isinstance(slots, int)):
+        return None
+    sites = [name.removeprefix(SITE) for name in map(str, resources) if name.startswith(SITE)]
+    return Worker(folder, sites[0] if sites else None, slots)
 
 
 def connected(scheduler: Scheduler) -> Client:
-    """Return a client of the scheduler; raise EngineError where it cannot be had, or where others could listen."""
-    security = Security()
-    encrypted = security.get_connection_args("client").get("ssl_context") is not None
-    if not is_guarded(address := scheduler.for_dask(encrypted)):
-        raise EngineError(f"{scheduler} is another machine, and nothing guards what is said to it: {_GUARD}")
+    """Return a client of the scheduler; raise EngineError where it cannot be had, or has no certificates."""
+    security, why = Security(), ""
     try:
-        return Client(address, security=security, timeout=_REACH, set_as_default=False)
+        encrypted = security.get_connection_args("client")["ssl_context"]
+    except OSError as error:
+        encrypted, why = None, f" that can be read ({error})"
+    if encrypted is None:
+        raise EngineError(f"Dask's client has no TLS certificates{why}, also needed on 127.0.0.1: {_CERTIFICATES}")
+    try:
+        return Client(scheduler.for_dask, security=security, timeout=_REACH, set_as_default=False)
     except (OSError, TimeoutError) as error:
         raise EngineError(
-            f"no Dask scheduler answers at {scheduler}: {str(error).splitlines()[0]}; start one by `dask scheduler`, "
-            "or leave out --engine"
+            f"no Dask scheduler answers at {scheduler} by TLS: {str(error).splitlines()[0]}; start one as "
+            "docs/scale.md says, or leave out --engine"
         ) from None
 
 
@@ -133,12 +162,33 @@ def tasks_of(request: Mapping[str, Any], workers: Mapping[str, Worker]) -> list[
         limits = [word for member in part.members for word in ("--limit", member.pattern)]
         words = (*request["words"], *limits, request["inventory"])
         environment = {**request["environment"], **desired.environment()}
-        found.append((part, Task(uuid.uuid4().hex, words, environment, part.site, part.alone)))
+        longest = len(part.members) * CHANGE if request["changes"] else READING + len(part.members)
+        found.append((part, Task(uuid.uuid4().hex, words, environment, part.site, part.alone, longest)))
     return found
 
 
-def _say(**told: Any) -> None:
-    print(json.dumps(told), flush=True)
+def confine(hosts: int) -> TextIO:
+    """Have no peer run code here, print lines, or take all memory; return where this process prints its own.
+
+    Dask unpickles whatever comes over its connections, whichever deserializers it is given.
+    """
+    sys.addaudithook(_refuse_objects)
+    # Messages name modules to import, for members of enumerations.
+    dask.config.set({"distributed.scheduler.allowed-imports": []})
+    memory = _MEMORY + hosts * _OF_HOST
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    # A worker has Dask's client print what it likes.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_STDERR, _STDERR))
+    return lines
+
+
+def _refuse_objects(event: str, arguments: tuple[object, ...]) -> None:
+    """Refuse each pickle that names a class or function, but for bytes: what else pickles hold is plain data."""
+    if event == "pickle.find_class" and arguments != ("builtins", "bytes"):
+        # What Dask expects of a traceback that it cannot read.
+        raise TypeError("it answered with an object of Python's, not with text")
 
 
 def _ended(number: int, frame: object) -> None:
@@ -147,18 +197,23 @@ def _ended(number: int, frame: object) -> None:
 
 def main() -> int:
     """Carry out a request; return 1 where the engine cannot be used, which is said in the one line."""
-    # Of what it says itself nothing is for whoever asks.
+    # The controller reads only the lines of JSON.
     logging.disable(logging.CRITICAL)
     dask.config.set({"distributed.comm.timeouts.connect": f"{_REACH:g}s"})
     signal.signal(signal.SIGTERM, _ended)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     request = json.loads(sys.stdin.readline())
+    lines = confine(len(request["members"]))
+
+    def say(**told: Any) -> None:
+        print(json.dumps(told), file=lines, flush=True)
+
     try:
         scheduler = engine_of(request["scheduler"])
         assert scheduler is not None
         client = connected(scheduler)
     except EngineError as error:
-        _say(refused=str(error))
+        say(refused=str(error))
         return 1
     crew = DaskCrew(client)
     names: list[str] = []
@@ -166,12 +221,11 @@ def main() -> int:
     try:
         parts = tasks_of(request, crew.workers())
         names = [task.name for _, task in parts]
-        _say(parts=len(parts))
         for number, outcome in outcomes(crew, [task for _, task in parts], request["changes"]):
-            _say(names=parts[number][0].names, **outcome)
+            say(names=parts[number][0].names, **outcome)
         whole = True
     except (EngineError, LostError) as error:
-        _say(refused=str(error))
+        say(refused=str(error))
         return 1
     finally:
         if names and not whole:

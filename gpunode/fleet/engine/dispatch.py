@@ -21,6 +21,14 @@ ATTEMPTS = 2
 LOOK = 0.5
 # Seconds in which a site's last worker, once it is gone, may come back: Dask's nanny starts one anew.
 PATIENCE = 15.0
+# Seconds that a part may take which only reads, with one more for each host; and each host of a part that is changed.
+READING, CHANGE = 3600.0, 7200.0
+# Seconds until a wait for a worker is reported first; each further report comes after twice the time.
+REPORT = 60.0
+# Characters of an answer: for the part, and for each word of its command, of which each host has two.
+_ANSWER, _OF_WORD = 16 << 20, 32 << 10
+# What `gpunode.fleet.engine.work.done` returns.
+_FIELDS = {"worker": str, "replaced": bool, "broken": str, "status": int, "document": dict}
 
 
 class LostError(Exception):
@@ -53,7 +61,8 @@ class Crew(Protocol):
 class Task:
     """Hold a whole command on a part: gpunode's words, its environment, and the site whose workers reach the hosts.
 
-    name: no other task of any controller has it; alone: no other such task is at work meanwhile
+    name: no other task of any controller has it; alone: no other such task is at work meanwhile; longest: seconds after
+    which its worker is given up
     """
 
     name: str
@@ -61,6 +70,7 @@ class Task:
     environment: Mapping[str, str]
     site: str | None = None
     alone: bool = False
+    longest: float = READING
 
 
 @dataclass
@@ -71,6 +81,18 @@ class _Asked:
     avoided: set[str] = field(default_factory=set)
     address: str = ""
     process: str = ""
+    since: float = 0.0
+    report_after: float = REPORT
+
+    @property
+    def where(self) -> str:
+        """Return when it was given to which worker."""
+        return f"{time.strftime('%H:%M:%S', time.localtime(time.time() - self.waited))}, at the worker {self.address}"
+
+    @property
+    def waited(self) -> float:
+        """Return for how many seconds a worker has had it."""
+        return time.monotonic() - self.since
 
     def text(self, changes: bool) -> str:
         told = {"name": self.task.name, "words": self.task.words, "environment": dict(self.task.environment)}
@@ -83,21 +105,34 @@ def outcomes(
     """Yield (the task's number, its outcome) as they come: see gpunode.fleet.engine.work.done.
 
     An outcome is also `lost`: why a part that had been begun did not come back, or `waiting`: why it was not begun.
-    changes: the commands change nodes
+    `waits` is no outcome: since when a part is at work, and where. changes: the commands change nodes
     """
     left = deque(_Asked(number, task) for number, task in enumerate(tasks))
     at_work: dict[Future[str], _Asked] = {}
     # Site -> when it had a worker last.
     seen: dict[str | None, float] = {}
+    # Processes that did not answer in time: they get no other part.
+    given_up: set[str] = set()
     try:
         while left or at_work:
-            workers = crew.workers()
+            workers = {at: worker for at, worker in crew.workers().items() if worker.process not in given_up}
             for future, asked in list(at_work.items()):
                 worker = workers.get(asked.address)
-                if not future.done() and (worker is None or worker.process != asked.process):
+                if future.done():
+                    continue
+                if worker is None or worker.process != asked.process:
                     del at_work[future]
                     future.cancel()
                     yield from _after_loss(asked, left, changes)
+                elif asked.waited > asked.task.longest:
+                    del at_work[future]
+                    future.cancel()
+                    given_up.add(workers.pop(asked.address).process)
+                    crew.end([asked.task.name])
+                    yield asked.number, {"lost": f"its worker was given up: no answer since {asked.where}"}
+                elif asked.waited > asked.report_after:
+                    asked.report_after = 2 * asked.waited
+                    yield asked.number, {"waits": asked.where}
             seen |= dict.fromkeys((worker.site for worker in workers.values()), time.monotonic())
             may_come = {site for site, at in seen.items() if time.monotonic() < at + patience}
             yield from _given(crew, workers, left, at_work, changes, may_come)
@@ -152,6 +187,7 @@ def _given(
             continue
         free[address] -= 1
         asked.address, asked.process, asked.attempts = address, workers[address].process, asked.attempts + 1
+        asked.since, asked.report_after = time.monotonic(), REPORT
         at_work[crew.submit(asked.text(changes), address)] = asked
 
 
@@ -160,15 +196,31 @@ def _ended(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     error = None if future.cancelled() else future.exception()
     if future.cancelled() or error is not None:
-        yield from _after_loss(asked, left, changes, f": {error}" if error else "")
+        yield from _after_loss(asked, left, changes, f": {str(error) or type(error).__name__}" if error else "")
         return
-    found = json.loads(future.result())
+    found = _read(future.result(), asked.task)
     if found.get("replaced"):
         yield from _after_loss(asked, left, changes)
     elif "broken" in found and not changes and asked.attempts < ATTEMPTS:
         _again(asked, left)
     else:
         yield asked.number, found
+
+
+def _read(answer: object, task: Task) -> dict[str, Any]:
+    """Return the outcome that a worker's answer is, which is data: only text within limits, of the shape of `done`."""
+    try:
+        if not isinstance(answer, str) or len(answer) > _ANSWER + _OF_WORD * len(task.words):
+            raise ValueError(f"{len(answer)} characters" if isinstance(answer, str) else "no text")
+        found = json.loads(answer)
+        # Deeper than this process can write.
+        json.dumps(found)
+        told = {name: found[name] for name, kind in _FIELDS.items() if type(found.get(name)) is kind}
+        if not told.keys() & {"document", "broken", "replaced"}:
+            raise ValueError("it has no document")
+    except (ValueError, RecursionError, AttributeError) as error:
+        return {"broken": f"the worker's answer is not an outcome of gpunode's: {error}"}
+    return told
 
 
 def _after_loss(

@@ -16,7 +16,6 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from gpunode.base.errors import CodedError
@@ -24,6 +23,8 @@ from gpunode.base.messages import command_error
 
 LOCAL = "local"
 _SCHEME = "dask"
+# How Dask's encrypted addresses begin. Any local user may connect to 127.0.0.1, and who connects runs programs.
+TLS = "tls://"
 _SHAPES = "give local, or dask://HOST:PORT of a Dask scheduler"
 
 
@@ -32,8 +33,8 @@ class EngineError(CodedError):
 
     code = command_error(
         "engine.refused", "The engine of --engine cannot be used.",
-        "It is unknown, its scheduler does not answer, Dask is not installed, or the connection to another machine "
-        "would not be encrypted. Nothing was started. docs/scale.md describes how to set up an engine.",
+        "It is unknown, its scheduler does not answer, Dask is not installed, or it has no TLS certificates. Nothing "
+        "was started. docs/scale.md describes how to set up an engine, and how to make the certificates.",
         remedy="do what the message says, or leave out --engine",
     )  # fmt: skip
 
@@ -48,9 +49,10 @@ class Scheduler:
     def __str__(self) -> str:
         return f"{_SCHEME}://{_bracketed(self.host)}:{self.port}"
 
-    def for_dask(self, encrypted: bool) -> str:
+    @property
+    def for_dask(self) -> str:
         """Return it as Dask names it."""
-        return f"{'tls' if encrypted else 'tcp'}://{_bracketed(self.host)}:{self.port}"
+        return f"{TLS}{_bracketed(self.host)}:{self.port}"
 
 
 def engine_of(text: str) -> Scheduler | None:
@@ -68,15 +70,6 @@ def engine_of(text: str) -> Scheduler | None:
     if found.scheme != _SCHEME or not host or not port or found.path or found.query or found.fragment:
         raise EngineError(f"--engine {text}: there is no such engine; {_SHAPES}")
     return Scheduler(host, port)
-
-
-def is_guarded(address: str) -> bool:
-    """Say whether nobody on the way can read or alter what is said to a Dask address: `tls://…`, or this machine."""
-    found = urlsplit(address)
-    try:
-        return found.scheme == "tls" or ip_address(found.hostname or "").is_loopback
-    except ValueError:
-        return found.hostname == "localhost"
 
 
 def _bracketed(host: str) -> str:

@@ -21,6 +21,7 @@ from gpunode.base import parent_watch
 from gpunode.base.findings import CLUSTER, Finding, FindingClass, NodeReport, finding_from, summary_from, worst
 from gpunode.base.folding import folded
 from gpunode.base.messages import Scope, command_error, with_code
+from gpunode.base.terminal import printable
 from gpunode.fleet.access import errors
 from gpunode.fleet.engine.parts import EngineError, Member, Scheduler, torn, torn_domain
 from gpunode.fleet.inventory import checked, fingerprints, limited, load_inventory
@@ -31,6 +32,8 @@ from gpunode.settings.problems import SECRET
 
 # Seconds within which the client has its workers end what is at work.
 _PATIENCE = 30.0
+# Characters that are shown of what is wrong with a document.
+_WORDS = 300
 _CLIENT = ("-m", "gpunode.fleet.engine.dask_client")
 
 
@@ -79,24 +82,40 @@ def outcomes(
         "gpunode": version("gpunode"),
         "changes": changes,
     }
-    left, heard = {member.name for member in members}, 0
+    left = {member.name: member for member in members}
     with _client(request) as (lines, how_it_ended):
         for line in lines:
             told = json.loads(line)
             if "refused" in told:
                 raise EngineError(told["refused"])
-            if "names" not in told:
+            names, document = tuple(told["names"]), told.get("document")
+            if "waits" in told:
+                print(printable(f"waits for {folded(names)}, since {told['waits']}"), file=sys.stderr, flush=True)
                 continue
             why = told.get("broken") or told.get("lost") or told.get("waiting")
-            names, began = tuple(told["names"]), "waiting" not in told
-            found = Outcome(names, told.get("worker"), told.get("document"), told.get("status"), why, began)
-            left -= set(found.names)
-            heard += len(found.names)
-            done(heard)
-            yield found
+            part = [left.pop(name) for name in names]
+            try:
+                _check(document or {}, words[0] == "plan", names, {member.cluster for member in part})
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                document, why = None, f"the worker's document is not usable: {type(error).__name__}: {error}"[:_WORDS]
+            done(len(members) - len(left))
+            yield Outcome(names, told.get("worker"), document, told.get("status"), why, "waiting" not in told)
         if left:
-            names = tuple(member.name for member in members if member.name in left)
-            yield Outcome(names, None, None, None, f"the client of the engine ended: {how_it_ended()}", True)
+            yield Outcome(tuple(left), None, None, None, f"the client of the engine ended: {how_it_ended()}", True)
+
+
+def _check(
+    document: Mapping[str, Any], is_plan: bool, names: Collection[str], clusters: Collection[str | None]
+) -> None:
+    """Raise an error where a document has another shape, or is about another host or cluster than those of its part."""
+    hosts, alone, cluster = (document.get(key) or {} for key in ("hosts", "left_alone", "cluster"))
+    if others := {*hosts, *alone, *([cluster["name"]] if cluster else ())} - {*names, *(clusters if cluster else ())}:
+        raise ValueError(f"it is about {folded(sorted(map(str, others)))}, which its worker was not asked about")
+    for found in (*hosts.values(), *([cluster] if cluster else ())):
+        _plan(found, "") if is_plan else _report("", found, "")
+    for text in (*alone.values(), *(document[key] for key in ("error", "code") if key in document)):
+        if not isinstance(text, str):
+            raise TypeError(f"a text is of type {type(text).__name__}")
 
 
 @contextlib.contextmanager
@@ -293,4 +312,4 @@ def _plan(host: Mapping[str, Any] | None, why: str) -> Plan | Finding:
     if host["verdict"] != "unreachable":
         return plan_from(host)
     found = (errors.unreached if host["code"] == errors.unreached(None).code else errors.unreadable)(None)
-    return replace(found, cause=host["reason"], remedy=host["remedy"], code=host["code"])
+    return finding_from({**found.to_json(), "cause": host["reason"], "remedy": host["remedy"], "code": host["code"]})

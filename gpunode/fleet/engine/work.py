@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -22,18 +21,11 @@ from typing import Any
 from gpunode.base import parent_watch
 from gpunode.base.errors import INTERRUPTED
 
-# Names this process, and no other that takes its place and address.
-PROCESS = uuid.uuid4().hex
 _LINES = 6
 # A command ends its run of pyinfra within as long (gpunode/fleet/run/child.py), and says so.
 _SECONDS_TO_END = 22.0
 # The name of each task that is at work here -> its child.
 _children: dict[str, subprocess.Popen[bytes]] = {}
-
-
-def here() -> str:
-    """Return what names the process that is at work."""
-    return PROCESS
 
 
 def end(names: Collection[str]) -> None:
@@ -50,17 +42,21 @@ def end(names: Collection[str]) -> None:
 
 def carry_out(text: str) -> str:
     """Carry out a task, and return its outcome, both as JSON (see `done`)."""
-    return json.dumps(done(json.loads(text)))
+    # Late: the client imports this module only to name this function.
+    from distributed import get_worker
+
+    return json.dumps(done(json.loads(text), get_worker().local_directory))
 
 
-def done(task: Mapping[str, Any]) -> dict[str, Any]:
+def done(task: Mapping[str, Any], process: str) -> dict[str, Any]:
     """Return what became of a task: `document`, what the command printed; or `broken`, why it printed none.
 
     task: its `name`, words (of gpunode's), environment, and `only_by`, the process that it was given to, None where any
     may take it
+    process: the folder of this worker's process, which no process that takes its address has
     """
     where = f"{socket.gethostname()}, process {os.getpid()}"
-    if task["only_by"] not in (None, PROCESS):
+    if task["only_by"] not in (None, process):
         # It was begun by the process that was here before, and what changes nodes is not begun twice.
         return {"worker": where, "replaced": True, "broken": "the worker's process was replaced by another one"}
     program = Path(sys.executable).with_name("gpunode")
