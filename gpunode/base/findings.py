@@ -11,7 +11,7 @@ from types import NoneType
 from typing import Any
 
 from gpunode.base.disruption import Disruption
-from gpunode.base.messages import Scope, commands_of, keep_as_data
+from gpunode.base.messages import Scope, as_data, commands_of, keep_as_data
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ class NodeReport:
     @property
     def title(self) -> str:
         """Return the name as people read it."""
-        return self.name if self.scope is Scope.NODE else cluster_title(self.name)
+        return as_data(self.name if self.scope is Scope.NODE else cluster_title(self.name))
 
 
 def cluster_title(name: str) -> str:

@@ -26,7 +26,7 @@ def write_junit(reports: Iterable[NodeReport], path: Path, command: str, steps: 
     began = datetime.now(UTC) - timedelta(seconds=took)
     xml = JUnitXml(command)
     for report in reports:
-        suite, left = TestSuite(as_data(report.title)), dict(steps)
+        suite, left = TestSuite(report.title), dict(steps)
         suite.add_testcases([_case(item, left.pop(item.component, None)) for item in report.findings])
         if report.scope is Scope.NODE:
             suite.hostname = as_data(report.name)
