@@ -14,6 +14,7 @@ from typing import Any
 from gpunode.base.decision import Decision, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import PENDING, Finding, FindingClass, finding_from, typed_fields, with_since
+from gpunode.base.messages import keep_as_data
 from gpunode.base.reading import Reading
 from gpunode.node import Node
 from gpunode.node.components import decisions, in_order, is_felt
@@ -54,6 +55,10 @@ class PlannedStep(Reading):
     cause: str | None = None
     not_known: bool = False
     fails: bool = False
+
+    def __post_init__(self) -> None:
+        """Hold each text as data: it may have a node's own words."""
+        keep_as_data(self, "component", "actual", "desired", "what", commands=("action", "cause"))
 
     @property
     def is_unasked(self) -> bool:
