@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Iterable, Mapping
 
 from gpunode.base.reading import ParseError
 
 END = "gpunode:end"
 SECTION = "gpunode:section "
+_TIME = re.compile(r"-?\d{1,19}(\.\d{1,19})?", re.ASCII)
 
 
 def checked(lines: list[str]) -> list[str]:
@@ -72,10 +74,9 @@ def number(text: str) -> int:
 
 def timestamp(text: str) -> float:
     """Return a time in seconds; raise ParseError."""
-    try:
-        return float(text)
-    except ValueError as error:
-        raise ParseError(f"not a time: {text[:40]!r}") from error
+    if not _TIME.fullmatch(text):
+        raise ParseError(f"not a time: {text[:40]!r}")
+    return float(text)
 
 
 def cells(line: str, count: int) -> list[str]:

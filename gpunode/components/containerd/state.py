@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from typing import Any
 
-from gpunode.base.probe_output import decoded, repeated, timestamp, values
+from gpunode.base.probe_output import decoded, number, repeated, timestamp, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.toml_edit import ConfigurationRefused, plain
 from gpunode.base.versions import program_version
@@ -197,7 +197,8 @@ def _drop_ins(lines: list[str], root: str | None, reads_table: bool) -> tuple[Dr
     """Return the drop-ins in the order in which they are read: that of the imports, and of names within a pattern."""
     drop_ins = []
     for line in repeated(lines, "drop_in"):
-        imported, encoded, path = line.split(" ", 2)
+        imported, _, file = line.partition(" ")
+        encoded, _, path = file.partition(" ")
         text = decoded({"drop_in": encoded}, "drop_in") if encoded != "-" else ""
         drop_ins.append(_drop_in(path, text or "", imported == "yes", reads_table))
     return tuple(sorted(drop_ins, key=lambda drop_in: (_import_position(drop_in.path, root), drop_in.path)))
@@ -275,7 +276,7 @@ def parse_containerd(lines: list[str]) -> Containerd:
         default_runtime=default,
         runtimes=runtimes,
         cri_plugin=_cri_state(repeated(lines, "plugin")),
-        shims=int(found.get("shims", "0") or 0),
+        shims=number(found.get("shims", "0")),
         enable_cdi=None if cdi is None else cdi == "true",
         drop_ins=_drop_ins(lines, decoded(found, "text"), version is None or default_table_counts(version)),
         merged=_digest(merged) if merged else None,

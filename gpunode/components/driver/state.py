@@ -248,7 +248,7 @@ def parse_driver(lines: list[str]) -> DriverState:
         elif brings_kernels(name):
             kernels.append(name)
     parameters = (line.partition(" ") for line in repeated(lines, "parameter"))
-    services, ended = [], dict(line.split(" ", 1) for line in repeated(lines, "ended"))
+    services, ended = [], dict(line.partition(" ")[::2] for line in repeated(lines, "ended"))
     for line in repeated(lines, "service"):
         name, _, states = line.partition(" ")
         active, _, enabled = states.partition(" ")
