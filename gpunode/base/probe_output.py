@@ -15,7 +15,6 @@ from gpunode.base.reading import ParseError
 
 END = "gpunode:end"
 SECTION = "gpunode:section "
-_TIME = re.compile(r"-?\d{1,19}(\.\d{1,19})?", re.ASCII)
 
 
 def checked(lines: list[str]) -> list[str]:
@@ -70,6 +69,9 @@ def number(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 20):
         raise ParseError(f"not a number: {text[:40]!r}")
     return int(text)
+
+
+_TIME = re.compile(r"-?\d{1,19}(\.\d{1,19})?", re.ASCII)
 
 
 def timestamp(text: str) -> float:
