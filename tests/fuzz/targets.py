@@ -16,7 +16,7 @@ import yaml
 
 from gpunode.agent import collected, pull
 from gpunode.base import terminal
-from gpunode.base.errors import CodedError
+from gpunode.base.errors import CodedError, in_words
 from gpunode.base.findings import Finding, NodeReport
 from gpunode.base.folding import UNBOUND
 from gpunode.base.reading import ParseError, Reading, Unknown
@@ -160,9 +160,11 @@ def _judge(whole: Node, settings: Settings) -> None:
         read_facts(Path(kept.name))
 
 
-def _unread(error: ParseError) -> None:
-    """Print what is said of a node whose answer cannot be used."""
-    words = f"part: {error}"
+def _unread(error: Exception) -> None:
+    """Print what is said of a node whose answer cannot be used: what is wrong with it, and no defect of gpunode."""
+    words = in_words(error)
+    if words.startswith("a defect of gpunode") or isinstance(error, RecursionError | MemoryError):
+        raise error
     assert len(words) < 4000, len(words)
     printed((contained_report(Answer("gpu-1", _settings()[0], Unknown(words), words)),))
 
@@ -171,7 +173,7 @@ def _part(name: str) -> Callable[[str], None]:
     def check(text: str) -> None:
         try:
             reading = PARTS[name].parse([line for line in text.splitlines() if line])
-        except ParseError as error:
+        except Exception as error:
             _unread(error)
             return
         found = {**_base(), name: reading}
@@ -185,7 +187,7 @@ def _fact(fact: type[NodeFact[Any]]) -> Callable[[str], None]:
     def check(text: str) -> None:
         try:
             reading = fact.parse(text.splitlines())
-        except ParseError as error:
+        except Exception as error:
             _unread(error)
             return
         json.dumps(reading.to_json() if isinstance(reading, Reading) else reading, default=str)
