@@ -250,5 +250,5 @@ def parse_boot(lines: list[str]) -> Boot:
         compiler=found.get("gcc"),
         build_tools=tuple(repeated(lines, "tool")),
         running_base=found.get("base"),
-        started=float(found["started"]) if found.get("started", "").isdecimal() else None,
+        started=timestamp(found["started"]) if found.get("started", "").isdecimal() else None,
     )

@@ -193,7 +193,11 @@ def _insert(text: str, path: str) -> str:
     """Return the text with the lines put in, as far as it is written one item a line."""
     lines = text.split("\n")
     carriage = "\r" if lines[0].endswith("\r") else ""
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError:
+        # Its reader refuses some texts that libyaml's takes.
+        raise SchedulerError(_OTHERWISE) from None
     _, spec = _entry(root, "spec")
     if not (containers := _sequence(_entry(spec, "containers")[1])):
         raise SchedulerError(_OTHERWISE)
