@@ -41,6 +41,10 @@ def sections(lines: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
+# The CPUs of the largest machines are a line each. What compares lines takes time by the square of their number.
+_MOST_LINES = 10_000
+
+
 def pairs(lines: Iterable[str]) -> list[tuple[str, str]]:
     """Return (key, value) of every `key=value` line, in order; raise ParseError on any other line."""
     found = []
@@ -51,6 +55,8 @@ def pairs(lines: Iterable[str]) -> list[tuple[str, str]]:
         if not separator or not key:
             raise ParseError(f"not a key=value line: {line[:80]!r}")
         found.append((key, value))
+    if len(found) > _MOST_LINES:
+        raise ParseError(f"{len(found)} lines are more than {_MOST_LINES}, which no component of a node prints")
     return found
 
 

@@ -102,7 +102,8 @@ class Boot(Reading):
     @property
     def new_images(self) -> str:
         """Return the digest of what new initial file systems are to be; a newer image or blacklist is a new try."""
-        written = (line for line in self.images if line.split(" ")[0] in self.with_nouveau)
+        releases = set(self.with_nouveau)
+        written = (line for line in self.images if line.split(" ")[0] in releases)
         return target_digest(*written, str(self.blacklist_written))
 
     def dkms_state(self, module: str, release: str) -> str | None:

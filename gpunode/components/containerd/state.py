@@ -193,10 +193,16 @@ def _drop_in(path: str, text: str, imported: bool, reads_table: bool) -> DropIn:
     return DropIn(path, tuple(sorted(says.items())), imported, section, None, text)
 
 
+# A list of imports is edited in time by the square of its length.
+_MOST_DROP_INS = 500
+
+
 def _drop_ins(lines: list[str], root: str | None, reads_table: bool) -> tuple[DropIn, ...]:
     """Return the drop-ins in the order in which they are read: that of the imports, and of names within a pattern."""
-    drop_ins = []
-    for line in repeated(lines, "drop_in"):
+    drop_ins, rows = [], repeated(lines, "drop_in")
+    if len(rows) > _MOST_DROP_INS:
+        raise ParseError(f"containerd reads {len(rows)} drop-ins; up to {_MOST_DROP_INS} are read")
+    for line in rows:
         imported, _, file = line.partition(" ")
         encoded, _, path = file.partition(" ")
         text = decoded({"drop_in": encoded}, "drop_in") if encoded != "-" else ""
