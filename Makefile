@@ -112,6 +112,8 @@ test-all: setup all-tools
 	@$(TESTS) all $(ONLY)
 	@$(call TIMED,Breaks of what gpunode promises most (half an hour))
 	@$(SUDO) $(CACHED) .venv/bin/python -m tests.mutation
+	@$(call TIMED,Hostile texts for what reads nodes, servers and reports (10 minutes))
+	@$(CACHED) .venv/bin/python -m tests.fuzz
 	@$(MAKE) --no-print-directory bench
 
 # Each writes its figures into docs/performance.md.

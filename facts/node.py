@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gpunode.base.errors import in_words
 from gpunode.base.probe import Probe, Text, shell_text
 from gpunode.base.probe_output import repeated, sections, timestamp, values
 from gpunode.base.reading import ParseError
@@ -74,8 +75,8 @@ def parse_parts(parts: Mapping[str, type[NodeFact[Any]]], lines: list[str]) -> d
             raise ParseError(f"the answer has no section {name}")
         try:
             readings[name] = fact.parse(found[name])
-        except ParseError as error:
-            raise ParseError(f"{name}: {error}") from error
+        except Exception as error:
+            raise ParseError(f"{name}: {in_words(error)}") from error
     if {"driver", "boot"} <= readings.keys():
         readings["driver"] = readings["driver"].with_next_kernel(readings["boot"])
     return readings

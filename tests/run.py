@@ -48,7 +48,7 @@ TOGETHER = (
 # The longest scenarios start first, so that none of them runs alone at the end.
 LONGEST = (
     "cluster", "interruption", "kubelet", "deviations", "docker", "dnf", "runfile", "engine", "agent", "containerd",
-    "first_boot",
+    "first_boot", "hostile",
 )  # fmt: skip
 # Seconds that one test may take before it is reported as hanging.
 _HANGS = 1800

@@ -204,6 +204,16 @@ def judged(bundle: bytes, host: str, last: Mapping[str, Any], now: float) -> dic
 
     last: number and digest of the last one that was taken; now: seconds since 1970
     """
+    try:
+        return _judged(bundle, host, last, now)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise Refused(
+            "agent.bundle-altered", f"the bundle has not what this agent reads: {error!r:.200}",
+            "make the bundles again with the gpunode that installed this agent",
+        ) from None  # fmt: skip
+
+
+def _judged(bundle: bytes, host: str, last: Mapping[str, Any], now: float) -> dict[str, Any]:
     found = json.loads(bundle)
     _refuse_newer(found, SCHEMA, "the bundle")
     if found["host"] != host:

@@ -25,7 +25,7 @@ def newer(content: Mapping[str, Any], known: int, key: str = "schema") -> str | 
     if type(found) is int and 1 <= found <= known:
         return None
     here = version("gpunode")
-    return f"{key} is {found!r}, and gpunode {here} reads {known} at most: a newer gpunode may have written it"
+    return f"{key} is {repr(found)[:40]}, and gpunode {here} reads {known} at most: a newer gpunode may have written it"
 
 
 def head(

@@ -19,6 +19,8 @@ from gpunode.base.shell_file import ENVIRONMENT, shell_file
 
 # A node's answer is data: what it prints cannot pass for a boundary, since each batch has a mark that it cannot know.
 _BOUNDARY = "gpunode:reading"
+# Seconds after which a node ends a probe of several parts; each of their commands ends sooner, or hangs.
+LONGEST = 600
 
 
 class Announced(BaseException):
@@ -110,13 +112,15 @@ def _below(root: str, text: Text) -> Text:
 def batch_command(texts: Iterable[str], mark: str) -> str:
     """Return one command that runs every text in a subshell of its own, with boundaries that carry `mark`.
 
-    The shell text is compressed. A node without base64 or gzip prints no boundary.
+    The shell text is compressed. A node without base64 or gzip prints no boundary. It ends by itself: what hangs in a
+    probe would stay on the node after the connection is closed, once more for each reading.
     """
     desired = list(texts)
     bodies = [f'echo "$BOUNDARY {number}"; {_alone(text)}; echo' for number, text in enumerate(desired)]
     text = "\n".join([*_before(desired), *bodies, 'echo "$BOUNDARY end"'])
     unpack = f"echo {_compressed(text)} | base64 -d | gzip -dc"
-    return _safely(f"""BOUNDARY='{_BOUNDARY} {mark}'; eval "$({unpack})" """)
+    limited = shlex.quote(f"""BOUNDARY='{_BOUNDARY} {mark}'; eval "$({unpack})" """)
+    return _safely(f"timeout -k 5 {LONGEST} sh -c {limited}")
 
 
 # Hosts of the same settings are sent the same text.

@@ -211,7 +211,7 @@ def _answers(state: State, fact: type[NodeFact[Any]], seconds: float, step: Call
             except Timeout as passed:
                 if passed is not timeout:
                     raise
-                return host.name, None, f"no answer within {seconds:g} s", False
+                return host.name, None, errors.silent(seconds), False
 
     def connect_and_ask(host: Host) -> local.Row:
         try:

@@ -44,7 +44,9 @@ def parse_apt_sources(lines: list[str]) -> AptSources:
         if not path:
             raise ParseError(f"not a trusted key: {line[:80]!r}")
         keyrings[path] = (*keyrings.get(path, ()), fingerprint)
-    levels = ((name, tuple(rest)) for name, *rest in (line.split() for line in repeated(lines, "siglevel")))
+    levels = (
+        (name, tuple(rest)) for name, *rest in (line.split() for line in repeated(lines, "siglevel") if line.strip())
+    )
     return AptSources(
         values(lines).get("architecture"),
         tuple(sources),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from packaging.version import InvalidVersion, Version
 
 from gpunode.base.decision import target_digest
-from gpunode.base.probe_output import decoded, repeated, values
+from gpunode.base.probe_output import decoded, repeated, timestamp, values
 from gpunode.base.reading import ParseError, Reading
 
 
@@ -102,7 +102,8 @@ class Boot(Reading):
     @property
     def new_images(self) -> str:
         """Return the digest of what new initial file systems are to be; a newer image or blacklist is a new try."""
-        written = (line for line in self.images if line.split(" ")[0] in self.with_nouveau)
+        releases = set(self.with_nouveau)
+        written = (line for line in self.images if line.split(" ")[0] in releases)
         return target_digest(*written, str(self.blacklist_written))
 
     def dkms_state(self, module: str, release: str) -> str | None:
@@ -211,16 +212,12 @@ def _kind(release: str) -> str:
 def _kernel(line: str) -> Kernel:
     words = line.split(" ")
     fields = dict(word.partition("=")[::2] for word in words[1:])
-    try:
-        written = float(fields["initramfs"]) if fields.get("initramfs") else None
-    except ValueError as error:
-        raise ParseError(f"not the time of an initramfs: {line[:80]!r}") from error
     return Kernel(
         release=words[0],
         headers=fields.get("headers") == "yes",
         module_version=fields.get("module") or None,
         module_signer=(fields.get("signer") or "").replace("_", " ") or None,
-        initramfs_written=written,
+        initramfs_written=timestamp(fields["initramfs"]) if fields.get("initramfs") else None,
         initramfs_nouveau={"yes": True, "unknown": None}.get(fields.get("nouveau", ""), False),
         initramfs_read=fields.get("nouveau") in ("yes", "no"),
         compiler=fields.get("gcc") or None,
@@ -250,9 +247,9 @@ def parse_boot(lines: list[str]) -> Boot:
         dkms=tuple(_dkms(line) for line in repeated(lines, "dkms")),
         secure_boot={"1": True, "0": False}.get(found.get("secure_boot", "")),
         key_enrolled=found.get("key_enrolled") == "yes",
-        blacklist_written=float(found["blacklist"]) if "blacklist" in found else None,
+        blacklist_written=timestamp(found["blacklist"]) if "blacklist" in found else None,
         compiler=found.get("gcc"),
         build_tools=tuple(repeated(lines, "tool")),
         running_base=found.get("base"),
-        started=float(found["started"]) if found.get("started", "").isdecimal() else None,
+        started=timestamp(found["started"]) if found.get("started", "").isdecimal() else None,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from gpunode.base.probe_output import repeated
+from gpunode.base.probe_output import number, repeated
 from gpunode.base.reading import ParseError, Reading
 
 # Size, used, available, used in percent, mount point; before them stands the device, whose name may hold anything.
@@ -29,5 +29,5 @@ def parse_disk(lines: list[str]) -> Disk:
         match = _LINE.search(line)
         if match is None:
             raise ParseError(f"not a file system's free space: {line[:80]!r}")
-        found.append((folder, match[2], int(match[1]) * 1024))
+        found.append((folder, match[2], number(match[1]) * 1024))
     return Disk(tuple(found))

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpunode.base.probe_output import decoded, repeated, values
+from gpunode.base.probe_output import decoded, repeated, timestamp, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.structured_text import TextError, load_yaml
 from gpunode.base.tables.reading import Row, Table, table
@@ -170,10 +170,7 @@ def settings_of(said: Mapping[str, Any], flags: Mapping[str, str], version: str 
 
 
 def _is_stale(started: str, written: Iterable[str]) -> bool:
-    try:
-        return bool(started) and any(float(each) > seconds(started) for each in written if each)
-    except ValueError as error:
-        raise ParseError(f"no time: {error}") from error
+    return bool(started) and any(timestamp(each) > seconds(started) for each in written if each)
 
 
 def _noted(path: str, said: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
-from gpunode.base.probe_output import repeated, values
+from gpunode.base.probe_output import number, repeated, timestamp, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.system.unit import is_masked, starts_at_boot
 
@@ -106,10 +106,8 @@ def daemon(lines: list[str], running: Collection[str] = ("active",)) -> dict[str
 def parse_service(lines: list[str]) -> ServiceState:
     """Parse what `tell_service` of gpunode/system/unit.sh prints; raise ParseError."""
     found = values(lines)
-    try:
-        restarts, up = int(found.get("restarts") or 0), int(found["up"]) / 100 if found.get("up") else None
-    except ValueError as error:
-        raise ParseError(f"systemd tells of no number: {error}") from error
+    restarts = number(found.get("restarts", "0"))
+    up = timestamp(found["up"]) / 100 if "up" in found else None
     said = tuple(dict.fromkeys(repeated(lines, "said")))
     young = up if up is not None and 0 <= up < STEADY else None
     return ServiceState(found.get("SubState", ""), restarts, young, said, found.get("Result", "success"))

@@ -92,7 +92,7 @@ def _journal(text: str, path: str, running: bool = False, by: str | None = None)
     except (TextError, KeyError, TypeError, AttributeError) as error:
         raise ParseError(f"the journal is not readable ({error}); look at {path} and remove it") from error
     if state not in STATES:
-        raise ParseError(f"the journal says {state!r}, which is none of {', '.join(STATES)}; look at {path}")
+        raise ParseError(f"the journal says {str(state)[:40]!r}, which is none of {', '.join(STATES)}; look at {path}")
     return Journal(state, target, reason, running, by, version, path.rpartition("/")[2].removesuffix(".json"))
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import gzip
 import re
+import shlex
 import subprocess
 from collections.abc import Callable
 
 from pyinfra.connectors.util import CommandOutput
 
-from gpunode.base.probe import Probe
+from gpunode.base.probe import LONGEST, Probe
 from gpunode.fleet.shared_readings import Changes, Snapshot, as_output
 
 
@@ -21,10 +22,14 @@ def shell(command: str, path: str | None = None, shell: str = "sh") -> list[str]
 
 
 def unpacked(batch: str) -> str:
-    """Return the batch's command with its shell text as it is before it is compressed."""
-    return re.sub(
-        r'eval "\$\(echo (\S+) .*?\)"', lambda found: gzip.decompress(base64.b64decode(found[1])).decode(), batch
+    """Return the batch's command with its shell text as it is before it is compressed, and without its time limit."""
+    before, _, after = batch.partition(f"timeout -k 5 {LONGEST} sh -c ")
+    limited, end, after = after.partition("; } 2>/dev/null")
+    (text,) = shlex.split(limited)
+    text = re.sub(
+        r'eval "\$\(echo (\S+) .*?\)"', lambda found: gzip.decompress(base64.b64decode(found[1])).decode(), text
     )
+    return f"{before}{text}{end}{after}"
 
 
 def asking(*names: str) -> Probe:
@@ -46,7 +51,7 @@ class Node:
 
     def run(self, command: str) -> tuple[bool, CommandOutput]:
         self.commands.append(command)
-        settings = "".join(f"{name}='{value}'\n" for name, value in self.facts.items())
+        settings = "".join(f"export {name}='{value}'\n" for name, value in self.facts.items())
         lines = shell(settings + command, self.path)
         self.during()
         return True, as_output(self.spoil(lines))

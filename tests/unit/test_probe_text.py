@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyinfra.connectors.util import CommandOutput
 
+from gpunode.base import probe as probes
 from gpunode.base import shell_file as loader
 from gpunode.base.probe import Probe, Shared, Text, batch_answers, batch_command, shell_text
 from gpunode.base.probe_output import checked, sections
@@ -120,7 +121,7 @@ def test_parts_read_one_answer_to_all_that_they_want_and_spoil_none(tmp_path: Pa
     calls = tmp_path / "calls"
     texts = [PART_A, PART_B]
     command = batch_command(texts, "m") if batched else Probe([("a", PART_A), ("b", PART_B)])
-    lines = sh(f"CALLS={calls}\n{command}").splitlines()
+    lines = sh(f"export CALLS={calls}\n{command}").splitlines()
     found = [line for line in lines if not line.startswith("gpunode:") and line]
     assert found == ["a=1 2 3", "b=1 2 3"]
     assert calls.read_text() == "x\n"
@@ -137,7 +138,7 @@ def test_what_a_snapshot_fetches_brings_the_shared_questions_of_what_was_announc
 
     def run(command: str) -> tuple[bool, CommandOutput]:
         commands.append(command)
-        return True, as_output(sh(f"CALLS={tmp_path}/calls\n{command}").splitlines())
+        return True, as_output(sh(f"export CALLS={tmp_path}/calls\n{command}").splitlines())
 
     known = Snapshot(Changes())
     known.announce(Probe([(None, PART_B)]))
@@ -466,3 +467,17 @@ def test_a_command_finds_the_programs_of_root_behind_those_of_the_user_s_path(co
     done = subprocess.run(["/bin/sh", "-c", command], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True)
     folders = done.stdout.splitlines()[0].split(":")
     assert folders[:2] == ["/usr/bin", "/bin"] and {"/usr/sbin", "/sbin", "/usr/local/sbin"} <= set(folders)
+
+
+def test_what_hangs_in_a_probe_ends_on_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probes, "LONGEST", 0.3)
+    pipe = tmp_path / "nouveau.conf"
+    os.mkfifo(pipe)
+    command = batch_command(["echo before=1", f"grep x {pipe}"], "mark")
+    started = time.monotonic()
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=30, check=True)
+    assert time.monotonic() - started < 10
+    assert "before=1" in done.stdout and batch_answers(["a", "b"], "mark", done.stdout.splitlines()) is None
+    # Nobody has the pipe open for reading any more.
+    with pytest.raises(OSError, match="No such device"):
+        os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)

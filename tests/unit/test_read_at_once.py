@@ -119,7 +119,7 @@ def test_hosts_that_hang_take_their_places_only_for_as_long_as_they_are_waited_f
 ) -> None:
     connections.hangs = {f"@fake/{number}" for number in range(4)}
     found, told = read(inventory, seconds=0.2)
-    silent = {name for name, answer in found.items() if answer.reason == "no answer within 0.2 s"}
+    silent = {name for name, answer in found.items() if "no answer within 0.2 s" in str(answer.reason)}
     assert silent == connections.hangs
     assert told[-1] == HOSTS and (connections.most, connections.open) == (3, set())
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from typing import Any
 
-from gpunode.base.probe_output import decoded, repeated, timestamp, values
+from gpunode.base.probe_output import decoded, number, repeated, timestamp, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.structured_text import TextError, load_toml
 from gpunode.base.toml_edit import ConfigurationRefused, plain
@@ -193,11 +193,18 @@ def _drop_in(path: str, text: str, imported: bool, reads_table: bool) -> DropIn:
     return DropIn(path, tuple(sorted(says.items())), imported, section, None, text)
 
 
+# A list of imports is edited in time by the square of its length.
+_MOST_DROP_INS = 500
+
+
 def _drop_ins(lines: list[str], root: str | None, reads_table: bool) -> tuple[DropIn, ...]:
     """Return the drop-ins in the order in which they are read: that of the imports, and of names within a pattern."""
-    drop_ins = []
-    for line in repeated(lines, "drop_in"):
-        imported, encoded, path = line.split(" ", 2)
+    drop_ins, rows = [], repeated(lines, "drop_in")
+    if len(rows) > _MOST_DROP_INS:
+        raise ParseError(f"containerd reads {len(rows)} drop-ins; up to {_MOST_DROP_INS} are read")
+    for line in rows:
+        imported, _, file = line.partition(" ")
+        encoded, _, path = file.partition(" ")
         text = decoded({"drop_in": encoded}, "drop_in") if encoded != "-" else ""
         drop_ins.append(_drop_in(path, text or "", imported == "yes", reads_table))
     return tuple(sorted(drop_ins, key=lambda drop_in: (_import_position(drop_in.path, root), drop_in.path)))
@@ -275,7 +282,7 @@ def parse_containerd(lines: list[str]) -> Containerd:
         default_runtime=default,
         runtimes=runtimes,
         cri_plugin=_cri_state(repeated(lines, "plugin")),
-        shims=int(found.get("shims", "0") or 0),
+        shims=number(found.get("shims", "0")),
         enable_cdi=None if cdi is None else cdi == "true",
         drop_ins=_drop_ins(lines, decoded(found, "text"), version is None or default_table_counts(version)),
         merged=_digest(merged) if merged else None,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpunode.base.probe_output import decoded, files, repeated, values
+from gpunode.base.probe_output import decoded, files, number, repeated, values
 from gpunode.base.reading import ParseError
 from gpunode.base.structured_text import TextError, TextLimitError, load_toml
 from gpunode.base.toml_edit import ConfigurationRefused, plain
@@ -116,7 +116,7 @@ def parse_crio(lines: list[str]) -> Crio:
         default_runtime=default if isinstance(default, str) and default else None,
         cgroup_manager=manager if isinstance(manager, str) else None,
         runtimes=tuple(sorted((name, str(row.get("runtime_path", ""))) for name, row in handlers.items())),
-        containers=int(found.get("containers") or 0),
+        containers=number(found.get("containers", "0")),
     )
 
 

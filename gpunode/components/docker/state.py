@@ -45,11 +45,17 @@ class Docker(Daemon):
         return dict(self.runtimes).get(name)
 
 
+_TYPES = {"Runtimes": dict, "DefaultRuntime": str, "CgroupDriver": str, "ContainersRunning": int}
+
+
 def parse_docker(lines: list[str]) -> Docker:
     """Parse the docker probe's lines (gpunode/components/docker/state.sh)."""
     found = values(lines)
     info = _info(decoded(found, "info"))
-    runtimes = info.get("Runtimes") or {}
+    for key, kind in _TYPES.items():
+        if not isinstance(info.get(key), kind | None):
+            raise ParseError(f"`docker info` has {key} as {type(info[key]).__name__}, not {kind.__name__}")
+    runtimes = {name: row for name, row in (info.get("Runtimes") or {}).items() if isinstance(row, dict)}
     return Docker(
         version=program_version(found.get("docker")),
         daemon_version=program_version(found.get("dockerd")),
@@ -64,7 +70,7 @@ def parse_docker(lines: list[str]) -> Docker:
         # Told since docker 25, where an empty list says that it is off.
         cdi=bool(info["CDISpecDirs"]) if "CDISpecDirs" in info else None,
         live_restore=bool(info.get("LiveRestoreEnabled")),
-        containers=int(info.get("ContainersRunning") or 0),
+        containers=info.get("ContainersRunning") or 0,
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from gpunode.base.comparison import finding_message
-from gpunode.base.probe_output import repeated, values
+from gpunode.base.probe_output import repeated, timestamp, values
 from gpunode.base.reading import Reading
 from gpunode.packages.driver_packages.installed import pinned_by_apt
 from gpunode.packages.driver_packages.names import belongs, brings_kernels, is_fabric_manager, is_imex
@@ -248,7 +248,7 @@ def parse_driver(lines: list[str]) -> DriverState:
         elif brings_kernels(name):
             kernels.append(name)
     parameters = (line.partition(" ") for line in repeated(lines, "parameter"))
-    services, ended = [], dict(line.split(" ", 1) for line in repeated(lines, "ended"))
+    services, ended = [], dict(line.partition(" ")[::2] for line in repeated(lines, "ended"))
     for line in repeated(lines, "service"):
         name, _, states = line.partition(" ")
         active, _, enabled = states.partition(" ")
@@ -284,6 +284,6 @@ def parse_driver(lines: list[str]) -> DriverState:
         cuda_library=libraries.get("libcuda"),
         loader_unknown=found.get("loader") == "unknown",
         session_libraries=tuple((origin, file) for origin, _, file in session),
-        module_changed=float(found["changed"]) if found.get("changed", "").isdecimal() else None,
+        module_changed=timestamp(found["changed"]) if found.get("changed", "").isdecimal() else None,
         blockers=tuple(repeated(lines, "blocker")),
     )

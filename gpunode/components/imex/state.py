@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gpunode.base.probe_output import cells, decoded, files, repeated, values
-from gpunode.base.reading import ParseError, Reading
+from gpunode.base.probe_output import cells, decoded, files, repeated, timestamp, values
+from gpunode.base.reading import Reading
 from gpunode.base.structured_text import TextError, load_json
 from gpunode.system.service import seconds
 from gpunode.system.unit import is_masked, starts_at_boot
@@ -82,10 +82,7 @@ def parse_imex(lines: list[str]) -> Imex:
 
 def _unit(line: str, written: str | None) -> ImexUnit:
     load, active, enabled, started = cells(line, 4)
-    try:
-        stale = bool(started) and written is not None and float(written) > seconds(started)
-    except ValueError as error:
-        raise ParseError(f"not a time: {str(written)[:40]!r}") from error
+    stale = bool(started) and written is not None and timestamp(written) > seconds(started)
     masked = load == "masked" or is_masked(enabled)
     return ImexUnit(active == "active", starts_at_boot(enabled), masked, stale)
 

@@ -30,7 +30,7 @@ def numbers(ranges: str) -> tuple[int, ...]:
     for part in ranges.split(","):
         first, _, last = part.partition("-")
         low, high = int(first), int(last or first)
-        if not low <= high < _MOST:
+        if not low <= high < _MOST or len(found) > _MOST:
             raise ParseError(f"not a range of CPUs: {part!r}")
         found.extend(range(low, high + 1))
     return tuple(found)

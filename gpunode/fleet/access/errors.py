@@ -27,12 +27,16 @@ _LOOK_AT_PROCESSES = (
     "end it or restart the node, and run the command again"
 )
 _RECORD_AGAIN = "record the facts with `gpunode facts` of the same inventory, or name the hosts to plan with --limit"
+_HANGS = (
+    "connect by ssh: where that works, `ps -eo pid,stat,etimes,args` on the node shows what hangs, such as a program "
+    "that waits for a driver, or a pipe in place of a configuration file; where the node is only slow, set --timeout"
+)
 CONNECTION = finding_message(
     "node",
     "connection",
     "The node cannot be reached.",
     "There was no SSH connection, or no answer in time. Nothing is known of the node.",
-    remedies=(_NOT_REACHED,),
+    remedies=(_NOT_REACHED, _HANGS),
     classes=(FindingClass.UNREACHABLE,),
 )
 BROKEN = finding_message(
@@ -146,6 +150,11 @@ def unreadable(reason: str | None) -> Finding:
 def unjudged(error: Exception) -> Finding:
     """Return the finding on a node whose odd answer nobody thought of: it is that node's trouble and no other's."""
     return STATE.finding(FindingClass.ERROR, "cannot be judged", cause=in_words(error), remedy=_NOT_READ)
+
+
+def silent(seconds: float) -> str:
+    """Return what to print of a node that is connected, and whose answer does not come, with its remedy."""
+    return f"no answer within {seconds:g} s{REMEDY}{_HANGS}"
 
 
 def unmatched(actual: str, cause: str) -> Finding:

@@ -53,34 +53,32 @@ def known(document: Any, address: str = "external") -> Known:
         raise KnownError(
             f"this is a state of version {document['version']!r}; use `terraform show -json`, which reads it"
         )
-    outputs, resources = _parts(document)
-    if OUTPUT in outputs:
-        return _of_output(outputs[OUTPUT])
-    return _of_resources(resources, address)
+    try:
+        outputs, resources = _parts(document)
+        return _of_output(outputs[OUTPUT]) if OUTPUT in outputs else _of_resources(resources, address)
+    except (AttributeError, LookupError, TypeError) as error:
+        raise KnownError(f"Terraform's state is not as it should be: {error}") from error
 
 
 def _parts(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[_Resource, ...]]:
     """Return a document's outputs and its resources."""
-    try:
-        if "format_version" in document:
-            values = document.get("values") or {}
-            return values.get("outputs") or {}, tuple(_shown(values.get("root_module") or {}))
-        if "resources" in document or "terraform_version" in document:
-            return document.get("outputs") or {}, tuple(_in_state(document.get("resources") or []))
-        if document and all(isinstance(entry, dict) and "value" in entry for entry in document.values()):
-            if OUTPUT in document:
-                return document, ()
-            named = ", ".join(map(repr, document))
-            raise KnownError(f"there is no output {OUTPUT} among {named}; name the one with the machines so")
-    except (AttributeError, KeyError, TypeError) as error:
-        raise KnownError(f"Terraform's state is not as it should be: {error}") from error
+    if "format_version" in document:
+        values = document.get("values") or {}
+        return values.get("outputs") or {}, tuple(_shown(values.get("root_module") or {}))
+    if "resources" in document or "terraform_version" in document:
+        return document.get("outputs") or {}, tuple(_in_state(document.get("resources") or []))
+    if document and all(isinstance(entry, dict) and "value" in entry for entry in document.values()):
+        if OUTPUT in document:
+            return document, ()
+        named = ", ".join(map(repr, document))
+        raise KnownError(f"there is no output {OUTPUT} among {named}; name the one with the machines so")
     raise KnownError("this is no state of Terraform's: use `terraform show -json`, `state pull` or `output -json`")
 
 
 def _shown(module: Mapping[str, Any]) -> Iterator[_Resource]:
     for each in module.get("resources") or []:
         if each.get("mode") == "managed":
-            yield _Resource(each["type"], each["name"], each.get("index"), each.get("values") or {})
+            yield _Resource(each["type"], str(each["name"]), each.get("index"), each.get("values") or {})
     for child in module.get("child_modules") or []:
         yield from _shown(child)
 
@@ -92,7 +90,7 @@ def _in_state(resources: list[Mapping[str, Any]]) -> Iterator[_Resource]:
                 # One that Terraform still has to destroy.
                 if "deposed" not in instance:
                     attributes = instance.get("attributes") or {}
-                    yield _Resource(each["type"], each["name"], instance.get("index_key"), attributes)
+                    yield _Resource(each["type"], str(each["name"]), instance.get("index_key"), attributes)
 
 
 def _of_output(output: Any) -> Known:

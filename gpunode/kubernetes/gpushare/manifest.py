@@ -191,9 +191,14 @@ def _insert(text: str, path: str) -> str:
     """Return the text with the lines put in, as far as it is written one item a line."""
     lines = text.split("\n")
     carriage = "\r" if lines[0].endswith("\r") else ""
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.YAMLError:
+        # Its reader refuses some texts that libyaml's takes.
+        raise SchedulerError(_OTHERWISE) from None
     _, spec = _entry(root, "spec")
-    containers = _sequence(_entry(spec, "containers")[1])
+    if not (containers := _sequence(_entry(spec, "containers")[1])):
+        raise SchedulerError(_OTHERWISE)
     container = next(
         (each for each in containers if _scalar_of(each, "name") == PROGRAM or len(containers) == 1), containers[0]
     )
@@ -219,7 +224,8 @@ _Added = tuple[int, list[str]]
 def _option(lines: list[str], container: yaml.Node, path: str) -> _Added:
     if _sequence(_entry(container, "args")[1]):
         return _to_list(lines, container, "args", [f"- --config={path}"])
-    words = _sequence(_entry(container, "command")[1])
+    if not (words := _sequence(_entry(container, "command")[1])):
+        raise SchedulerError(_OTHERWISE)
     return words[0].end_mark.line, [f"{_indent(lines, words[0])}- --config={path}"]
 
 

@@ -149,7 +149,7 @@ def _rows(said: Iterable[str]) -> list[tuple[str, list[str]]]:
             section = ""
         elif SECTION.fullmatch(line.strip()) and not line.startswith(" "):
             section = line.strip().removesuffix(":")
-        elif section and re.match(r"    +replacing ", line):
+        elif section and re.match(r"    +replacing +\S+ +\S", line):
             name = line.split()[1].rpartition(".")[0]
             rows.append((f"{_REPLACED}{by}", [name, "-", line.split()[2]]))
         elif section and re.match(r" \S", line):

@@ -1,22 +1,30 @@
-"""Somebody without root on a node, and a node that lies. SIMULATED: GPUs and drivers' packages."""
+"""A user without root on a node, a node that lies, and one that hangs. SIMULATED: GPUs and drivers' packages."""
 
 from __future__ import annotations
 
 import base64
+import json
 import re
 import runpy
 import shutil
+import subprocess
+import threading
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from gpunode.agent.files import PLACES
+from gpunode.base.explained import pages
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.cache import cache_dir
 from gpunode.lab.nodes import Node
 from gpunode.lab.repository import index_flat
 from gpunode.lab.signing import key_file, sign_releases
-from tests.molecule.conftest import CHECKOUT, command, converge, inventory_with
+from tests.molecule import conftest
+from tests.molecule.conftest import CHECKOUT, Run, command, inventory_with, out
 
 CONFIGURATION = "/etc/containerd/config.toml"
 SITE = "/srv/site/containerd.toml"
@@ -36,6 +44,14 @@ RUN_BY = (
 ATTACK = "\x1b]52;c;cm0gLXJm\x07\x1b[2J\u202e"
 
 
+# The other node is there for the test of one that hangs.
+LIMIT = ("--limit", "gpu-1")
+
+
+def converge(inventory: str = "inventories/lab.py") -> Run:
+    return conftest.converge(*LIMIT, inventory=inventory)
+
+
 def said(node: Node, text: str) -> str:
     done = lab_nodes.run(node, text)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -53,7 +69,7 @@ def as_eve(node: Node, text: str) -> str:
 @pytest.fixture
 def node(nodes: tuple[Node, ...]) -> Iterator[Node]:
     """Return a converged node with a user eve; the configuration is put back behind a test."""
-    (only,) = nodes
+    only, _ = nodes
     said(only, f"id eve > /dev/null 2>&1 || useradd -m eve; cp -p {CONFIGURATION} /root/as-it-was.toml")
     yield only
     said(
@@ -88,16 +104,17 @@ def test_a_link_stays_one_and_its_file_is_nobody_s_else_to_write(node: Node, mod
     # Before the run it was anybody's, where somebody had made it so.
     assert seen <= ({SITE, CONFIGURATION} if mode == "666" else set())
     assert as_eve(node, WRITES.format(RUN_BY)) == ""
-    assert converge().operations("success") == {}
+    if mode == "666":
+        assert converge().operations("success") == {}
 
 
 def test_a_file_that_all_may_write_is_told_with_the_command_that_mends_it(node: Node) -> None:
     said(node, f"chmod 666 {CONFIGURATION}")
-    drift = command("gpunode", "drift", "--json", "inventories/lab.py")
+    drift = command("gpunode", "drift", "--json", *LIMIT, "inventories/lab.py")
     (told,) = [item for item in drift.findings["gpu-1"] if item["what"] == "files that root runs by"]
     assert (told["class"], told["actual"]) == ("drift", f"{CONFIGURATION} (666 0:0)")
     said(node, told["remedy"].split("`")[1])
-    assert command("gpunode", "drift", "inventories/lab.py").code == 0
+    assert command("gpunode", "drift", *LIMIT, "inventories/lab.py").code == 0
 
 
 def test_a_link_into_a_folder_of_somebody_else_s_is_refused_and_nothing_changes(node: Node) -> None:
@@ -117,8 +134,8 @@ def test_what_a_node_says_moves_no_cursor_in_any_command(node: Node, words: tupl
     lie = base64.b64encode(f'PRETTY_NAME="Debian{ATTACK}"'.encode()).decode()
     said(node, f"cp -p /etc/os-release /root/os; echo {lie} | base64 -d >> /etc/os-release; echo >> /etc/os-release")
     try:
-        printed = command("gpunode", *words, "inventories/lab.py").printed
-        printed += command("pyinfra", "-vvv", "inventories/lab.py", "fact", "facts.node.Node").printed
+        printed = command("gpunode", *words, *LIMIT, "inventories/lab.py").printed
+        printed += command("pyinfra", "-vvv", *LIMIT, "inventories/lab.py", "fact", "facts.node.Node").printed
     finally:
         said(node, "cat /root/os > /etc/os-release")
     assert "Debian" in printed
@@ -134,7 +151,7 @@ def test_registry_credentials_stand_in_no_log_and_no_list_of_processes(node: Nod
     )
     watch = "while [ ! -e /tmp/enough ]; do cat /proc/[0-9]*/cmdline 2>/dev/null; done | tr '\\0' '\\n' > /tmp/seen"
     said(node, f"rm -f /tmp/enough; ({watch}) > /dev/null 2>&1 &")
-    run = command("pyinfra", "-y", "-vvv", "inventories/lab.py", "deploys/gpu_node.py")
+    run = command("pyinfra", "-y", "-vvv", *LIMIT, "inventories/lab.py", "deploys/gpu_node.py")
     said(node, "touch /tmp/enough; sleep 1")
     assert run.code == 0, run.printed
     text = said(node, f"base64 -w0 {CONFIGURATION}")
@@ -175,7 +192,7 @@ def test_whoever_reads_a_node_without_root_is_told_so_and_judges_nothing(node: N
     said(node, "mkdir -p /home/eve/.ssh; cp /root/.ssh/authorized_keys /home/eve/.ssh/; chown -R eve /home/eve/.ssh")
     inventory = inventory_with(tmp_path, {"gpu-1": {"ssh_user": "eve"}})
     for words in (("gpunode", "plan"), ("gpunode", "drift")):
-        run = command(*words, inventory)
+        run = command(*words, *LIMIT, inventory)
         assert run.code == 1, run.printed
         assert "not as root" in run.printed and "_sudo = True" in run.printed
         assert "install" not in run.printed
@@ -240,3 +257,63 @@ def test_an_older_index_that_somebody_serves_again_is_not_taken(replayed: Node, 
     run = converge(inventory=newer)
     assert run.code == 0, run.printed
     assert said(replayed, version) == "1.18.0-1"
+
+
+def test_a_report_of_an_agent_draws_no_line_and_has_no_code_of_its_own(node: Node) -> None:
+    now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    finding = {
+        "component": "driver", "class": "drift", "what": f"version{ATTACK}\ngpu-2: ok, 46 of 46 as desired",
+        "code": "driver.all-is-well", "actual": "570\n\ngpu-3: ok", "desired": "580", "cause": "none\r1 node: 1 ok",
+        "remedy": "run `rm -rf /srv/site`", "source": None, "disruption": None, "since": None,
+    }  # fmt: skip
+    report = {
+        "schema": 1, "gpunode": "0.1.0", "inventory": "x", "at": now, "exit_code": 2,
+        "agent": {"number": 1, "digest": "x", "expires": now, "last_success": now},
+        "hosts": {"gpu-1": {"class": "drift", "summary": None, "findings": [finding]}},
+    }  # fmt: skip
+    conftest.write(node, PLACES.config.as_posix(), "{}\n")
+    conftest.write(node, PLACES.report.as_posix(), f"{json.dumps(report)}\n")
+    try:
+        text = command("gpunode", "agent", "collect", *LIMIT, "inventories/lab.py")
+        read = command("gpunode", "agent", "collect", "--json", *LIMIT, "inventories/lab.py")
+    finally:
+        out(node, f"rm -f {PLACES.config} {PLACES.report}")
+    assert (text.code, read.code) == (2, 2), text.printed
+    lines = text.stdout.splitlines()
+    assert [line for line in lines if line.startswith("gpu-")] == [line for line in lines if line.startswith("gpu-1: ")]
+    assert not [line for line in lines if line.startswith(("1 node:", "\t"))]
+    assert not {letter for letter in text.printed if not letter.isprintable()} - {"\n", "\t"}
+    assert "`rm -rf /srv/site`" not in text.printed
+    assert {item["code"] for item in read.findings["gpu-1"] if item["code"]} <= set(pages())
+
+
+def test_a_node_that_hangs_in_a_run_fails_alone(nodes: tuple[Node, ...], tmp_path: Path) -> None:
+    """Its kernel answers TCP all the time: podman's pause is the freezer's."""
+    hanging, other = nodes
+    for node in nodes:
+        out(node, WRONG.format(CONFIGURATION))
+
+    def hang() -> None:
+        # From the moment in which the run has the node's lock.
+        while lab_nodes.run(hanging, f"flock -n {PLACES.lock} true").returncode == 0:
+            time.sleep(0.2)
+        subprocess.run(["podman", "pause", hanging.container], check=True, capture_output=True)
+
+    hangs = threading.Thread(target=hang)
+    hangs.start()
+    began = time.monotonic()
+    try:
+        run = conftest.converge()
+        took = time.monotonic() - began
+        drift = command("gpunode", "drift", "--json", "--timeout", "20", "inventories/lab.py")
+    finally:
+        hangs.join()
+        subprocess.run(["podman", "unpause", hanging.container], check=True, capture_output=True)
+    assert run.code == 1 and took < 240, run.printed
+    assert hanging.name in run.stderr and "Traceback" not in run.printed
+    assert run.operations("success").get("Configure containerd: default runtime nvidia") == [other.name]
+    assert drift.code == 1
+    classes = {name: {item["class"] for item in found} for name, found in drift.findings.items()}
+    assert classes == {hanging.name: {"unreachable"}, other.name: {"ok"}}
+    # What the run had begun is finished or undone by the next one.
+    assert conftest.converge().code == 0
