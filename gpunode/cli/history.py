@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from gpunode.base.findings import ExitCode
+from gpunode.base.importing import uncollected
 from gpunode.base.messages import with_code
 from gpunode.base.terminal import say_coloured
 from gpunode.cli.errors import NOT_READ, end, end_by
@@ -223,7 +224,9 @@ def _told() -> Iterator[Place]:
     if place is None:
         raise click.UsageError("--history none: there is none to be asked; name a file or a URL")
     try:
-        yield place
+        # A hundred thousand findings are no garbage.
+        with uncollected():
+            yield place
     except HistoryError as error:
         end_by(error, ExitCode.ERROR)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from gpunode.base.document import head
@@ -27,7 +29,7 @@ def of_findings(
     hosts = {(each.inventory, each.host) for each in found if each.host != CLUSTER}
     counts = {"hosts": len(hosts), "findings": len(found)}
     head_of = _head(place, inventory, counts)
-    return {**head_of, "asked_at": _time(at), "findings": [_answer(each) for each in found]}
+    return {**head_of, "asked_at": _time(at), "findings": map(_answer, found)}
 
 
 def of_changes(
@@ -36,7 +38,7 @@ def of_changes(
     """Return the document of `changes`."""
     counts = {kind.value: sum(each.kind is kind for each in found) for kind in Kind}
     times = {"since": _time(since), "until": _time(until)}
-    return {**_head(place, inventory, counts), **times, "changes": [_change(each) for each in found]}
+    return {**_head(place, inventory, counts), **times, "changes": map(_change, found)}
 
 
 def of_inventories(place: Place, found: Sequence[Known]) -> dict[str, Any]:
@@ -118,6 +120,7 @@ def _state(state: State) -> dict[str, str | None]:
     return {"class": state.finding_class, "actual": state.actual, "desired": state.desired}
 
 
+@lru_cache(maxsize=100_000)
 def _time(time: datetime | None) -> str | None:
     return None if time is None else time.astimezone(UTC).isoformat(timespec="seconds")
 
@@ -134,8 +137,9 @@ def findings_text(
 ) -> str:
     """Return what is not as desired, and since when; known: the inventories that were asked for."""
     lines: list[str] = []
+    of_inventories = {some[0].inventory: some for some in _alike(found, attrgetter("inventory"))}
     for inventory in known:
-        mine = [each for each in found if each.inventory == inventory.name]
+        mine = of_inventories.get(inventory.name, [])
         if len(known) > 1 and mine:
             lines.append(f"{printable(inventory.name)}:")
         for alike in _alike(mine, _told_alike):
@@ -196,8 +200,9 @@ def changes_text(
 ) -> str:
     """Return what happened between two times, in order, a line for what happened to several hosts in one minute."""
     lines: list[str] = []
+    of_inventories = {some[0].inventory: some for some in _alike(found, attrgetter("inventory"))}
     for inventory in known:
-        mine = [each for each in found if each.inventory == inventory.name]
+        mine = of_inventories.get(inventory.name, [])
         if not quiet:
             head = f"{inventory.name}: from {in_words(since)} to {in_words(until)}"
             lines.append(fold(printable(head), columns, "  "))
@@ -261,6 +266,7 @@ def inventories_text(found: Iterable[Known], columns: int = UNBOUND) -> str:
     )
 
 
+@lru_cache(maxsize=100_000)
 def in_words(time: datetime) -> str:
     """Return a time as people read it, to the minute."""
     return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")

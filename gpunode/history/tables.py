@@ -5,9 +5,11 @@ Their names begin with gpunode_: a database may hold other things.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
+from sys import intern
 from typing import Any
 
 from sqlalchemy import (
@@ -35,7 +37,7 @@ from sqlalchemy import (
 )
 
 from gpunode.history.connection import writing
-from gpunode.history.intervals import End, Interval, State
+from gpunode.history.intervals import End, Interval, Key, State
 from gpunode.history.place import HistoryError, NewerError, Place
 
 # The last of gpunode/history/migrations/versions.
@@ -59,10 +61,15 @@ class Utc(TypeDecorator[datetime]):
         whole = value.astimezone(UTC)
         return whole if dialect.name == "postgresql" else whole.replace(tzinfo=None)
 
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], datetime | None]:
+        return _in_utc
+
+
+@lru_cache(maxsize=100_000)
+def _in_utc(value: str | datetime | None) -> datetime | None:
+    """Return a time as a database returns it: a datetime, or SQLite's text. Equal times of many rows are one object."""
+    found = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return found and (found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC))
 
 
 # SQLite counts rows by an INTEGER alone.
@@ -183,14 +190,22 @@ def _upgrade(connection: Connection) -> None:
 
 def interval(row: Row[Any]) -> Interval:
     """Return the interval that a row of STATEMENT holds."""
-    return Interval(
-        key=(row.component, row.what),
-        state=State(row.finding_class, row.actual, row.desired, row.code, row.cause, row.remedy),
-        end=None if row.ending is None else End(row.ending),
-        by=row.told_by,
-        number=row.id,
-        **{name: getattr(row, name) for name in _SAME},
-    )
+    number, _, component, what, code, kind, actual, desired, cause, remedy, not_yet, begun, last, *others = tuple(row)
+    ended, ending, since, last_good, by, ended_by = others
+    key, state = _key(component, what), _state(kind, actual, desired, code, cause, remedy)
+    end = None if ending is None else End(ending)
+    by, ended_by = intern(by), ended_by and intern(ended_by)
+    return Interval(key, state, begun, last, since, not_yet, last_good, ended, end, by, ended_by, number)
+
+
+@lru_cache(maxsize=10_000)
+def _key(component: str, what: str) -> Key:
+    """Return a key, the same object for all rows of a result that have it."""
+    return component, what
+
+
+# Most hosts of a fleet have the same differences.
+_state = lru_cache(maxsize=10_000)(State)
 
 
 def values(each: Interval) -> dict[str, str | datetime | None]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tracemalloc
+from contextlib import redirect_stdout
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,8 +18,12 @@ from click.testing import CliRunner, Result
 
 from gpunode import cli
 from gpunode.base.findings import ExitCode, Finding, FindingClass
+from gpunode.cli.output import say_document
 from gpunode.fleet import drift
 from gpunode.fleet.engine.parts import Expected
+from gpunode.history.place import Place
+from gpunode.history.told import told as told_of
+from gpunode.history.writing import record
 from gpunode.settings.layers import LIMIT, SET
 from tests.reference.output import SCHEMAS
 from tests.support.history_documents import GOOD, INVENTORY, OLD, OLDER, UNKNOWN, UNREACHED, applied, document
@@ -118,6 +125,32 @@ def test_the_documents_have_their_schemas_and_the_same_answers() -> None:
     assert (known["name"], known["hosts"], known["reports"]) == (INVENTORY, 12, 5)
     quiet = [gpunode("history", "findings", "--output", "quiet", "--host", name).stdout for name in ("gpu-2", "gpu-20")]
     assert quiet[0].startswith("driver: loaded module") and quiet[1] == ""
+
+
+def test_many_findings_are_printed_as_one_document_and_take_little_memory(file: Path) -> None:
+    hosts = {f"gpu-{number}": tuple(replace(OLD, what=f"module {each}") for each in range(10)) for number in range(200)}
+    record(Place(file), told_of(document(0, hosts)), "fleet")
+    # What is imported, and kept ready for all questions, is no part of it.
+    gpunode("history", "findings", "--host", "gpu-1", "--json")
+    tracemalloc.start()
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
+        cli.gpunode(["history", "findings", "--json"], standalone_mode=False)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak / 2000 < 3000
+    done = gpunode("history", "findings", "--json")
+    found = json.loads(done.stdout)
+    assert len(found["findings"]) == 2000 and done.stdout == f"{json.dumps(found, indent=2)}\n"
+
+
+@pytest.mark.parametrize(
+    "rows", [[], [{"a": None}], [{"a": {"b": "\n\u2028é", "c": True}, "d": 'a "text"'}, {"a": None}]]
+)
+def test_rows_are_printed_as_the_whole_document_would_be(
+    rows: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    say_document({"counts": {"hosts": 1}, "rows": iter(rows)})
+    assert capsys.readouterr().out == json.dumps({"counts": {"hosts": 1}, "rows": rows}, indent=2) + "\n"
 
 
 @pytest.mark.usefixtures("night")
