@@ -48,7 +48,7 @@ def split_remedy(text: str) -> tuple[str, str | None]:
 
 # The code of a declared error, caution or mistake: only a declaration makes one.
 Code = NewType("Code", str)
-_FILLED_IN = re.compile(r"\{[^{}]*\}")
+FILLED_IN = re.compile(r"\{[^{}]*\}")
 
 
 class Kind(StrEnum):
@@ -109,7 +109,7 @@ def declared() -> Mapping[str, Message]:
 
 def shown(text: str) -> str:
     """Return a text of a declaration with an ellipsis where something is filled in."""
-    return _FILLED_IN.sub("…", text).replace("……", "…")
+    return FILLED_IN.sub("…", text).replace("……", "…")
 
 
 @dataclass(frozen=True)

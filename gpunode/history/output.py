@@ -57,10 +57,10 @@ def of_import(place: Place, inventory: str | None, files: Sequence[tuple[str, st
     return {**_head(place, inventory, {"files": len(files)}), "files": items}
 
 
-def of_prune(place: Place, pruned: Pruned, before: datetime) -> dict[str, Any]:
-    """Return the document of `prune`."""
+def of_prune(place: Place, pruned: Pruned, **times: datetime) -> dict[str, Any]:
+    """Return the document of `prune` and `forget`; times: the one that was named."""
     counts = {"findings": pruned.findings, "reports": pruned.records, "hosts": pruned.hosts}
-    return {**_head(place, None, counts), "before": _time(before)}
+    return {**_head(place, None, counts), **{name: _time(each) for name, each in times.items()}}
 
 
 def _head(place: Place, inventory: str | None, counts: dict[str, int]) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def _entry(alike: Sequence[Answer], latest: datetime | None, columns: int, style
     }
     for label, text in told.items():
         if text:
-            yield fold(f"  {label:<{_COLUMN}}{printable(text)}", columns, " " * (_COLUMN + 2))
+            yield fold(f"  {label:<{_COLUMN}}{_line(text)}", columns, " " * (_COLUMN + 2))
 
 
 def _since(alike: Sequence[Answer]) -> str:
@@ -237,13 +237,13 @@ def _happened(alike: Sequence[Change], columns: int, style: Style) -> Iterator[s
         said = {Kind.RAN: f"{first.by}: {first.run}", Kind.LEFT: f"{names}: no longer in the inventory"}
         yield fold(printable(lead + said.get(first.kind, f"{names}: in the inventory")), columns, indent)
         return
-    what = printable(f"{side.key[0]}: {side.key[1]}")
+    what = _line(f"{side.key[0]}: {side.key[1]}")
     how = side.end or End.GOOD if first.after is None else style(FindingClass(side.state.finding_class))
-    yield fold(with_code(f"{lead}{what}: {how}, {names}", side.state.code), columns, indent)
+    yield fold(with_code(f"{lead}{what}: {how}, {names}", _line(side.state.code)), columns, indent)
     if first.after is not None:
-        yield fold(printable(f"{indent}{_sides(first.after.state)}"), columns, indent)
+        yield fold(f"{indent}{_line(_sides(first.after.state))}", columns, indent)
     if first.before is not None:
-        yield fold(printable(f"{indent}before: {_sides(first.before.state)}"), columns, indent)
+        yield fold(f"{indent}before: {_line(_sides(first.before.state))}", columns, indent)
 
 
 def _sides(state: State) -> str:
@@ -273,14 +273,19 @@ def in_words(time: datetime) -> str:
 
 
 def _heading(interval: Interval, hosts: list[str], columns: int, style: Style) -> str:
-    what = printable(f"{interval.key[0]}: {interval.key[1]}")
+    what = _line(f"{interval.key[0]}: {interval.key[1]}")
     names = hosts[0] if len(hosts) == 1 else f"{len(hosts):,} nodes: {folded_in_a_line(hosts, columns)}"
     text = f"{what}: {style(FindingClass(interval.state.finding_class))}, {printable(names)}"
-    return fold(with_code(text, interval.state.code), columns, "  ")
+    return fold(with_code(text, _line(interval.state.code)), columns, "  ")
 
 
 def _title(host: str) -> str:
-    return cluster_title("cluster") if host == CLUSTER else host
+    return cluster_title("cluster") if host == CLUSTER else _line(host)
+
+
+def _line(text: str) -> str:
+    """Return a text of a node or a document, which draws no line of its own."""
+    return printable(" ".join(text.splitlines()))
 
 
 def _alike(found: Iterable[T], key: Callable[[T], object]) -> Iterable[list[T]]:

@@ -31,9 +31,11 @@ from sqlalchemy import (
     UniqueConstraint,
     delete,
     exists,
+    func,
     inspect,
     select,
     text,
+    update,
 )
 
 from gpunode.history.connection import writing
@@ -238,12 +240,21 @@ class Pruned:
 
 def prune(place: Place, before: datetime) -> Pruned:
     """Remove what ended, and was recorded, before a time, of all inventories; raise HistoryError."""
+    return _removed(place, prune_within, before)
+
+
+def forget(place: Place, after: datetime) -> Pruned:
+    """Remove what was recorded as later than a time, of all inventories; raise HistoryError."""
+    return _removed(place, _forget_within, after)
+
+
+def _removed(place: Place, remove: Callable[[Connection, datetime, int], Pruned], time: datetime) -> Pruned:
     found = Pruned(0, 0, 0)
     with writing(place) as connection:
         prepare(connection)
         asked = select(inventories.c.id).order_by(inventories.c.id).with_for_update()
         for number in connection.execute(asked).scalars().all():
-            one = prune_within(connection, before, number)
+            one = remove(connection, time, number)
             found = Pruned(found.findings + one.findings, found.records + one.records, found.hosts + one.hosts)
     return found
 
@@ -259,3 +270,29 @@ def prune_within(connection: Connection, before: datetime, inventory: int) -> Pr
     kept = exists().where(findings.c.host_id == hosts.c.id)
     gone = connection.execute(delete(hosts).where(hosts.c.inventory_id == inventory, hosts.c.gone < before, ~kept))
     return Pruned(ended, recorded, gone.rowcount)
+
+
+def _forget_within(connection: Connection, after: datetime, inventory: int) -> Pruned:
+    """Remove it of one inventory, within a transaction that writes.
+
+    A finding that a later report ended is so again. When it was last found before `after` is not recorded: that it was
+    at its begin is known.
+    """
+    of_inventory, later = hosts.c.inventory_id == inventory, findings.c.last > after
+    within = findings.c.host_id.in_(select(hosts.c.id).where(of_inventory))
+    begun = connection.execute(delete(findings).where(within, findings.c.begun > after)).rowcount
+    reopened = {"ended": None, "ending": None, "ended_by": None}
+    connection.execute(update(findings).where(within, findings.c.ended > after).values(reopened))
+    connection.execute(update(findings).where(within, later).values(last=findings.c.begun))
+    of_records = records.c.inventory_id == inventory
+    recorded = connection.execute(delete(records).where(of_records, records.c.at > after)).rowcount
+    gone = connection.execute(delete(hosts).where(of_inventory, hosts.c.first > after)).rowcount
+    # No report of a host is later than the last that is recorded of its inventory.
+    last = connection.execute(select(func.max(records.c.at)).where(of_records)).scalar()
+    seen = hosts.c.first if last is None else last
+    connection.execute(update(hosts).where(of_inventory, hosts.c.seen > after).values(seen=seen))
+    for name in ("answered", "understood", "judged", "late", "gone"):
+        connection.execute(update(hosts).where(of_inventory, hosts.c[name] > after).values({name: None}))
+    pruned = inventories.c.pruned > after
+    connection.execute(update(inventories).where(inventories.c.id == inventory, pruned).values(pruned=None))
+    return Pruned(begun, recorded, gone)

@@ -160,6 +160,29 @@ def test_what_is_over_is_removed_by_age_and_told() -> None:
     assert asked("findings", INVENTORY)["counts"]["findings"] > 10
 
 
+def test_a_time_that_has_not_come_is_refused_and_one_that_is_there_is_removed(file: Path, tmp_path: Path) -> None:
+    hour, old, later = told(tmp_path, document(0, {"gpu-1": GOOD}), document(60, {"gpu-1": OLD}), {})
+    later.write_text(json.dumps({**document(0, {"gpu-1": GOOD}), "at": "2036-01-01T00:00:00+00:00"}))
+    done = gpunode("history", "import", hour, later, old)
+    assert done.exit_code == ExitCode.INPUT_REFUSED and unnamed(done.stderr, later, "history.future") == []
+    # As an earlier gpunode took it.
+    record(Place(file), told_of(json.loads(later.read_text())), INVENTORY)
+    gpunode("history", "import", old)
+    hidden = gpunode("history", "findings", INVENTORY, "--json")
+    assert json.loads(hidden.stdout)["findings"] == []
+    assert unnamed(hidden.stderr, "history.future", "gpunode history forget") == []
+    assert asked("forget", "--after", "now")["counts"] == {"findings": 0, "reports": 1, "hosts": 0}
+    shown = gpunode("history", "findings", INVENTORY, "--json")
+    assert [each["since"] for each in json.loads(shown.stdout)["findings"]] == ["2026-01-14T01:00:00+00:00"]
+    assert shown.stderr == ""
+
+
+def test_drift_warns_of_a_history_that_has_a_later_report(file: Path, inventory: Path) -> None:
+    of_later = {**document(0, {"gpu-1": GOOD}), "at": "2036-01-01T00:00:00+00:00"}
+    record(Place(file), told_of(of_later), str(inventory))
+    assert unnamed(gpunode("drift", inventory).stderr, "history.future", str(inventory)) == []
+
+
 @pytest.mark.parametrize(
     "text",
     ["not JSON", "[1]", "[" * 100_000,
