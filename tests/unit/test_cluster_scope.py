@@ -19,13 +19,14 @@ import pytest
 from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
+from gpunode.agent.collected import Collected
 from gpunode.base import explained
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import CLUSTER, Finding, FindingClass, NodeReport, cluster_of, nodes_of
 from gpunode.base.messages import Scope
 from gpunode.cli import agent
 from gpunode.cli.rollout import say_head
-from gpunode.fleet import bundles
+from gpunode.fleet import bundles, nodes
 from gpunode.fleet.call import Call
 from gpunode.fleet.engine import readings
 from gpunode.fleet.engine.parts import Scheduler
@@ -241,10 +242,10 @@ def test_a_report_draws_no_line_of_its_own_and_names_no_command(
 
     def answer(name: str, at: str) -> SimpleNamespace:
         report = {"at": at, "exit_code": 2, "agent": {"last_success": now}, "hosts": {name: host}}
-        return SimpleNamespace(name=name, reading=bundles.Collected(True, report))
+        return SimpleNamespace(name=name, reading=Collected(True, report))
 
     answers = [answer("gpu-1", now), answer("gpu-2", "2036-01-01T00:00:00Z")]
-    monkeypatch.setattr(bundles.fleet, "read", lambda *_, **__: answers)
+    monkeypatch.setattr(nodes, "read", lambda *_, **__: answers)
     done = CliRunner().invoke(agent.collect, ["--output", "plain", str(lacking.inventory)])
     lines = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
     assert done.exit_code == 1 and not [line for line in lines if line == ["gpu-2:", "ok, 9 of 9 as desired"]]
