@@ -11,8 +11,10 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator
 
+from gpunode.base.messages import as_data, filled
 from gpunode.base.tables import content
 from gpunode.base.tables.reading import Row, Table, checked, table
+from gpunode.base.terminal import printable
 
 # No program's line is longer that means anything; more of it would only slow the patterns down.
 LONGEST_LINE = 2000
@@ -93,8 +95,8 @@ class Rule(Row):
         host = _host(url) or "the server"
         named |= {"said": named.get("said", "").rstrip(".:"), "all": words.strip()}
         named |= {"url": url or "what is to be fetched", "host": host, "server": host.partition(":")[0], **more}
-        remedy = self.remedy.format_map(named | {"url": url or "ADDRESS"})
-        return Explanation(self.cause.format_map(named).strip(), remedy)
+        remedy = filled(self.remedy, named | {"url": url or "ADDRESS"})
+        return Explanation(as_data(self.cause.format_map(named).strip()), remedy)
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ def _by_kind(lines: Iterable[str], *programs: str) -> dict[str, Explanation]:
     found: dict[str, Explanation] = {}
     url = ""
     for line in lines:
-        plain = _plain(line[:LONGEST_LINE])
+        plain = printable(line[:LONGEST_LINE])
         url = _url(plain) or url
         for rule in (rule for program in programs or ("node",) for rule in rules(program)):
             if rule.kind not in found and (told := rule.told(plain, url)):
@@ -144,11 +146,11 @@ def _by_kind(lines: Iterable[str], *programs: str) -> dict[str, Explanation]:
 
 def failure(lines: list[str], command: str) -> tuple[Explanation, ...]:
     """Return why a command of gpunode failed, by what it printed: what its words mean, else the words themselves."""
-    lines = list(map(_plain, lines))
+    lines = list(map(printable, lines))
     begun = next((number for number, line in enumerate(lines) if UNDOING in line), len(lines))
     change, undoing = lines[:begun], lines[begun + 1 :]
     own, words = _parted(change)
-    found, remedy = _known(change), _named(_REMEDY, *change, glue="; ")
+    found, remedy = _known(change), _remedy(change)
     # The script knows better than words that follow from other ones, or that a journal has among others.
     strong = found.keys() - (_WEAK if own else _CONSEQUENCES)
     kinds = strong or (found.keys() & _SURE if own else found.keys())
@@ -171,7 +173,7 @@ def failure(lines: list[str], command: str) -> tuple[Explanation, ...]:
     notes = (full and f" (no space is left at {full})") + (users and f" (a GPU is open in {users})")
     left, _ = _parted(undoing)
     after = f"; then: {'; '.join(left)}" if left else ""
-    remedy = "; ".join(filter(None, (known[0].remedy, _named(_REMEDY, *undoing, glue="; "))))
+    remedy = "; ".join(filter(None, (known[0].remedy, _remedy(undoing))))
     remedy = remedy or (full and f"free space at {full} if that is the reason; otherwise ") + _MEND
     return (Explanation(known[0].cause + notes + after, remedy), *known[1:])
 
@@ -187,12 +189,14 @@ def _known(lines: list[str]) -> dict[str, Explanation]:
     return found
 
 
-def _plain(line: str) -> str:
-    return "".join(sign if sign.isprintable() else " " for sign in line)
-
-
 def _named(pattern: re.Pattern[str], *lines: str, glue: str = ", ") -> str:
     return glue.join(dict.fromkeys(match["what"] for line in lines if (match := pattern.search(line))))
+
+
+def _remedy(lines: Iterable[str]) -> str:
+    """Return the remedies that a script printed, quoted: whatever runs on the node may print such a line."""
+    said = _named(_REMEDY, *lines, glue="; ")
+    return f"“{as_data(said)}”" if said else ""
 
 
 def zypper_meaning(code: int) -> str:

@@ -11,7 +11,7 @@ from types import NoneType
 from typing import Any
 
 from gpunode.base.disruption import Disruption
-from gpunode.base.messages import Scope
+from gpunode.base.messages import Scope, as_data, commands_of, keep_as_data
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,8 @@ class Finding:
     costs the node; None where there is none, or nobody can say. `by_person`: no step of a run mends it before a person
     has done something. `since`: when a run first left it as it is, as 2026-01-31T12:00:00Z; None where none did. Two
     findings that differ in that alone are equal. `code`: that of its declaration, which `gpunode explain` prints.
-    `log`: where the whole output of an operation that failed is; no other finding has one.
+    `log`: where the whole output of an operation that failed is; no other finding has one. A text may be a node's own
+    words: each is one line without control characters, and has no backquotes but those around the remedy's commands.
     """
 
     component: str
@@ -119,6 +120,15 @@ class Finding:
     since: str | None = field(default=None, compare=False)
     log: str | None = None
     code: str = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Hold each text as data."""
+        keep_as_data(self, "component", "what", "actual", "desired", "cause", "source", "since", "log", "code")
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """Return the commands of the remedy: gpunode's own alone, whatever the node wrote."""
+        return commands_of(self.remedy)
 
     def __str__(self) -> str:
         """Return the finding as a line of a log: class, both sides, cause and remedy."""
@@ -138,14 +148,15 @@ class Finding:
             return self.desired is not None
         return self.finding_class is not FindingClass.OK
 
-    def to_json(self) -> dict[str, str | None]:
-        """Return the fields as plain JSON types; the class stands under `class`."""
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields and the remedy's commands as plain JSON types; the class stands under `class`."""
         return {
             "code": self.code,
             "component": self.component,
             "class": self.finding_class.value,
             "what": self.what,
             **{name: getattr(self, name) for name in _TEXTS},
+            "commands": list(self.commands),
             "disruption": None if self.disruption is None else self.disruption.name,
             "since": self.since,
             **({} if self.log is None else {"log": self.log}),
@@ -182,7 +193,7 @@ class NodeReport:
     @property
     def title(self) -> str:
         """Return the name as people read it."""
-        return self.name if self.scope is Scope.NODE else cluster_title(self.name)
+        return as_data(self.name if self.scope is Scope.NODE else cluster_title(self.name))
 
 
 def cluster_title(name: str) -> str:

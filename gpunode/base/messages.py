@@ -11,12 +11,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
+from shlex import quote
 from types import MappingProxyType
 from typing import ClassVar, NewType
 
+from gpunode.base.folding import LONGEST, shortened
+from gpunode.base.tables.reading import content
+from gpunode.base.terminal import printable
+
 # Between cause and remedy, where one text has both.
 REMEDY = ". Remedy: "
-_BEHIND = re.compile(r" \[([a-z0-9-]+\.[a-z0-9-]+)\]$")
+CODE = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
+_BEHIND = re.compile(rf" \[({CODE.pattern})\]$")
 _NO_WORD = re.compile(r"[^a-z0-9]+")
 
 
@@ -42,8 +49,57 @@ def parted(text: str) -> tuple[str, str | None]:
 
 def split_remedy(text: str) -> tuple[str, str | None]:
     """Return (cause, remedy) of a text, the remedy None where it names none."""
-    cause, found, remedy = text.partition(REMEDY)
-    return cause, remedy if found else None
+    # gpunode's own is the last: the cause may have words of a node.
+    cause, found, remedy = text.rpartition(REMEDY)
+    return (cause, remedy) if found else (text, None)
+
+
+# What `shortened` writes of the middle that it leaves out.
+_NOTE = 100
+# A word of a value in a command, as a shell reads it: no option, and nothing that a shell acts on.
+_WORD = r"(?:(?!-)[\w@%+=:,./~-]+|'[^'`]*')"
+
+
+def as_data(text: str) -> str:
+    """Return what may come from a node as one line of printed characters, without backquotes, and of limited length."""
+    if "`" not in text and text.isprintable() and len(text) <= LONGEST:
+        return text
+    return _in_a_line(text).replace("`", "'")
+
+
+def _in_a_line(text: str) -> str:
+    return printable(shortened(text) if len(text) > LONGEST + _NOTE else text).replace("\n", " ")
+
+
+def as_remedy(text: str) -> str:
+    """Return a remedy as `as_data` does, but with the commands of data/commands.yaml between backquotes."""
+    return _commands().sub(lambda found: found[0] if found[1] else "'", _in_a_line(text))
+
+
+def filled(remedy: str, values: Mapping[str, str]) -> str:
+    """Return a declared remedy with values: in a command between backquotes each is one word of the shell's."""
+    plain = {name: as_data(value) for name, value in values.items()}
+    quoted = {name: value and quote(value) for name, value in plain.items()}
+    return "`".join(part.format_map(quoted if at % 2 else plain) for at, part in enumerate(remedy.split("`")))
+
+
+def commands_of(remedy: str | None) -> tuple[str, ...]:
+    """Return the commands that a remedy names: of data/commands.yaml, with values that no shell acts on."""
+    return tuple(dict.fromkeys(found[1] for found in _commands().finditer(remedy or "") if found[1]))
+
+
+@cache
+def _commands() -> re.Pattern[str]:
+    values = rf"{_WORD}(?: {_WORD})*"
+    known = (values.join(map(re.escape, each.split("{}"))) for each in content("commands.yaml")["commands"])
+    return re.compile(f"`({'|'.join(known)})`|`", re.ASCII)
+
+
+def keep_as_data(item: object, *names: str, commands: tuple[str, ...] = ("remedy",)) -> None:
+    """Hold these texts of a frozen object as `as_data` returns them, those of `commands` as `as_remedy` does."""
+    for name in (*names, *commands):
+        if (text := getattr(item, name)) is not None:
+            object.__setattr__(item, name, (as_remedy if name in commands else as_data)(text))
 
 
 # The code of a declared error, caution or mistake: only a declaration makes one.

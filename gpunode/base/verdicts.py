@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from gpunode.base.messages import Kind, Message, shown, with_code
+from gpunode.base.messages import Kind, Message, commands_of, keep_as_data, shown, with_code
 from gpunode.base.reading import Reading
 
 _BY_MESSAGE = ("do as the message says: the remedy depends on the node",)
@@ -24,6 +24,14 @@ class Refusal(Reading):
     source: str
     remedy: str
     code: str
+
+    def __post_init__(self) -> None:
+        """Hold each text as data: it may have a node's own words."""
+        keep_as_data(self, "component", "reason", "source", "code")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields and the remedy's commands as plain JSON types."""
+        return {**super().to_json(), "commands": list(commands_of(self.remedy))}
 
     def __str__(self) -> str:
         """Return `COMPONENT: REASON; REMEDY (source: SOURCE) [CODE]`."""

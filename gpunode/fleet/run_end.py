@@ -39,7 +39,7 @@ from gpunode.base.terminal import CREDENTIALS, logged, printable
 from gpunode.base.verdicts import Refusal, RefusalMessage
 from gpunode.fleet.access import connecting, errors
 from gpunode.fleet.call import Call, told_call
-from gpunode.fleet.reports.run_end import HostEnd, failure_of, refusal_finding, verdict_text
+from gpunode.fleet.reports.run_end import HostEnd, failed_by, failure_of, refusal_finding, verdict_text
 from gpunode.fleet.run import events
 from gpunode.fleet.run.events import is_part, stops
 from gpunode.settings import overrides
@@ -147,8 +147,8 @@ def _explained(
     found = failure(output.output_lines, command.get_masked_value()) if is_ours else explained(words)
     lines = [text for item in found for text in (f"{OWN_CAUSE} {item.cause}", f"{OWN_REMEDY} {item.remedy}")]
     # What is known of a user's own command follows its words: it may be of a line that is not the cause.
-    reason = lines if is_ours else [*words, *(text.removeprefix(OWN_CAUSE).strip() for text in lines)]
-    FAILURE_REASONS.of(host).append("\n".join(map(_shown, reason)))
+    causes = (*(() if is_ours else words), *(item.cause for item in found))
+    FAILURE_REASONS.of(host).append(failed_by(map(_shown, causes), (item.remedy for item in found)))
     for text in lines if state.print_output else ():
         host.log_styled(text, fg="red")
     # What a script itself printed of both is in these; who has a GPU open, where that matters.

@@ -14,6 +14,7 @@ from typing import Any
 from gpunode.base.decision import Decision, is_forbidden
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import PENDING, Finding, FindingClass, finding_from, with_since
+from gpunode.base.messages import keep_as_data
 from gpunode.base.reading import Reading
 from gpunode.node import Node
 from gpunode.node.components import decisions, in_order, is_felt
@@ -54,6 +55,10 @@ class PlannedStep(Reading):
     cause: str | None = None
     not_known: bool = False
     fails: bool = False
+
+    def __post_init__(self) -> None:
+        """Hold each text as data: it may have a node's own words."""
+        keep_as_data(self, "component", "actual", "desired", "what", commands=("action", "cause"))
 
     @property
     def is_unasked(self) -> bool:
@@ -124,14 +129,18 @@ def plan_from(found: Mapping[str, Any]) -> Plan:
         for step in found["steps"]
     )
     return Plan(
-        tuple(Refusal(**each) for each in found["refusals"]),
-        tuple(Caution(**each) for each in found["cautions"]),
+        tuple(Refusal(**_fields(each)) for each in found["refusals"]),
+        tuple(Caution(**_fields(each)) for each in found["cautions"]),
         tuple(steps),
         # A plan of an earlier version has none.
         tuple(map(finding_from, found.get("findings", ()))),
         tuple(found.get("known_after_run", ())),
         found.get("name"),
     )
+
+
+def _fields(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: text for name, text in found.items() if name != "commands"}
 
 
 def plan(settings: Settings, node: Node, today: date | None = None, no_cluster: bool = False) -> Plan:

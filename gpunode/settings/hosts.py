@@ -15,6 +15,7 @@ from gpunode.settings.layers import Merge, given, layers_of, limit
 from gpunode.settings.model import RETRY, Settings, component_models, settings_from
 from gpunode.settings.problems import (
     CONTRADICTION,
+    HOST_NAME,
     IMEX_DOMAIN,
     NODE_NAME,
     NOT_ALIKE,
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from pyinfra.api import Host
 
 _NODE_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", re.ASCII)
+_ADDRESS = re.compile(r"[\w:\[][\w.:%\[\]-]{0,252}")
+_HOST_NAME = re.compile(rf"{_ADDRESS.pattern}|@\w+(/[\w./:@%+=,-]{{0,252}})?")
+_NO_NAME = "is no name of a host: letters, digits and . _ - : % [ ] may be in it, and it begins with none of . - %"
 # What each node has for itself.
 _OWN: Mapping[str, Collection[str]] = {
     "kubernetes": {
@@ -135,6 +139,9 @@ def check_hosts(hosts: Mapping[str, Mapping[str, Any]], foreign: Collection[str]
             found[host] = known[alike]
         except SettingsError as error:
             problems += (replace(problem, host=host) for problem in error.problems)
+        for key, name, allowed in (("host", host, _HOST_NAME), ("ssh_hostname", data.get("ssh_hostname"), _ADDRESS)):
+            if isinstance(name, str) and allowed.fullmatch(name) is None:
+                problems.append(Problem(key, written(name), _NO_NAME, code=HOST_NAME))
     found, of_domains = domains(found, hosts)
     problems += map(_set_for_some, (*of_domains, *_at_odds(found), *_disagreements(found)))
     if problems:

@@ -40,6 +40,11 @@ NODE_NAME = mistake(
     "kubernetes.node_name is the host's name in the inventory unless you set it.",
     remedy="set kubernetes.node_name to the name that `kubectl get nodes` shows",
 )  # fmt: skip
+HOST_NAME = mistake(
+    "settings.host-name", "A host's name or ssh_hostname is none that a machine can have.",
+    "It is part of commands, paths and reports: `-oProxyCommand=…` would be an option of ssh, and `../x` another file.",
+    remedy="give the host another name; the message has the characters that may be in it",
+)  # fmt: skip
 IMEX_DOMAIN = mistake(
     "settings.imex-domain", "An IMEX domain is not complete, or its addresses are wrong.",
     "A domain has at least two nodes, each with its own address that the others reach.",

@@ -249,6 +249,7 @@ def drift_schema(optional: Iterable[str] = ()) -> dict[str, Any]:
         "component": TEXT,
         "what": TEXT,
         "class": {"enum": classes},
+        "commands": TEXTS,
     }
     items = {"type": "object", "required": sorted(finding), "properties": {**finding, "log": TEXT}}
     judged = {"class": {"enum": classes}, "findings": {"type": "array", "items": items}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpunode.base.decision import bad, marked
+from gpunode.base.messages import as_data
 from gpunode.kubernetes.device_plugin.own_config import chosen_entry, decide_own_config
 from gpunode.settings import Settings, settings_from
 
@@ -21,7 +22,7 @@ def decided(entry: str | None, entries: dict[str, str] | None, names: tuple[str,
     """Return what differs, the entry that the plugin takes, and which names the refusal lacks."""
     decision = marked(decide_own_config(settings(entry), entries))
     differs = [
-        [item.code, item.by_person, item.actual == "none", item.cause == decision.refusal]
+        [item.code, item.by_person, item.actual == "none", item.cause == as_data(decision.refusal or "")]
         for item in bad(*decision.findings)
     ]
     unnamed = [each for each in names if each not in (decision.refusal or "")]

@@ -23,7 +23,7 @@ from gpunode.base.comparison import DRAIN_FIRST, REBOOT_NODE, FindingMessage
 from gpunode.base.errors import CodedError
 from gpunode.base.explained import asked, code_of, load, pages
 from gpunode.base.findings import ExitCode, Finding, FindingClass, finding_from
-from gpunode.base.messages import Kind, command_error, declared
+from gpunode.base.messages import Kind, as_data, command_error, declared
 from gpunode.base.verdicts import CautionMessage, RefusalMessage
 from gpunode.cli import explain as command
 from gpunode.cli import gpunode
@@ -59,7 +59,7 @@ def test_a_page_says_what_it_is_what_it_means_and_what_to_do(code: str) -> None:
 @given(st.sampled_from(FINDINGS), st.text(min_size=1, max_size=20) | st.none())
 def test_a_finding_of_any_name_has_the_code_of_its_declaration(message: FindingMessage, name: str | None) -> None:
     finding = message.finding(FindingClass.OK, of=name)
-    assert (finding.code, message.named(finding)) == (message.code, name)
+    assert (finding.code, message.named(finding)) == (message.code, name and as_data(name))
     assert code_of(finding.component, finding.what) == message.code
 
 

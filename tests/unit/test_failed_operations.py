@@ -138,7 +138,7 @@ FAILS: dict[str, dict[str, Any]] = {
     "mute": {},
     "inner": {"stderr": "the inner reason"},
     "retried": {"stderr": "the mirror is down"},
-    "long": {"stderr": ["the first line", *("x" * 99 for _ in range(99)), "the last line"]},
+    "long": {"stderr": ["the first line", *(f"{at:0>99}" for at in range(99)), "the last line"]},
 }
 # Host -> its finding: texts that the cause holds or lacks, and the remedy names.
 FINDINGS: dict[str, dict[str, Any]] = {

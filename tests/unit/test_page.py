@@ -203,7 +203,7 @@ def long_and_short(length: int) -> str:
 
 def test_a_long_text_is_cut_in_the_plain_table_and_the_differences_after_it_are_there() -> None:
     text = long_and_short(700_000)
-    assert unnamed(table_of(text), "gpu-1 (1 host)", "MIG mode", "700,003", "700,000") == []
+    assert unnamed(table_of(text), "gpu-1 (1 host)", "MIG mode", "cut: it has") == []
     assert table_of(text).count("y") < 1_100 and "more difference" not in text and "(cut" not in long_and_short(900)
 
 

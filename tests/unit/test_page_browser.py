@@ -186,7 +186,7 @@ def everywhere(evil: str) -> Finding:
 
 def test_hostile_values_are_shown_as_text_and_do_nothing(written: Any) -> None:
     values = (*EVIL, "__proto__", "constructor", 'https://example.org/" onclick=alert(1)')
-    reports = [NodeReport(f"{evil}-{number}", (everywhere(evil),)) for number, evil in enumerate(values)]
+    reports = [NodeReport(f"{evil}-{number}", (everywhere(f"{evil}{number}"),)) for number, evil in enumerate(values)]
     seen = written(document_page("drift", document(reports, Call(EVIL[0]), EVIL[0], fleet.AT)))
     seen.evaluate("void (window.alert = () => console.log('ALERT'))")
     for row in range(len(reports)):

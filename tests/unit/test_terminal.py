@@ -104,7 +104,7 @@ def test_what_pyinfra_prints_of_a_command_as_it_comes_is_cleaned_and_shows_no_fi
     ("said", "printed"),
     [
         ("bad [/foo] :smile: [red]x", "cause    bad [/foo] :smile: [red]x\n"),
-        ("one\r\x1b[2Ktwo\nthree\a", "cause    one  [2Ktwo\n           three\n"),
+        ("one\r\x1b[2Ktwo\nthree\a", "cause    one  [2Ktwo three\n"),
     ],
 )
 def test_what_a_node_said_is_printed_as_text_and_moves_no_cursor(

@@ -112,7 +112,17 @@ def _data(view: View) -> dict[str, Any]:
         "heal_all": view.heal_all,
         "order": [host.name for host in view.hosts if host.scope is Scope.NODE],
         "items": [
-            [item.component, view.ranks[item.kind], item.what, item.actual, item.desired, item.cost, since, item.told]
+            [
+                item.component,
+                view.ranks[item.kind],
+                item.what,
+                item.actual,
+                item.desired,
+                item.cost,
+                since,
+                item.told,
+                item.commands,
+            ]
             for item, since in known
         ],
         "rows": rows,

@@ -28,16 +28,17 @@ function command(text) {
   return made("span", { class: "command" }, made("code", {}, text), button);
 }
 
-// Words in which a command stands between backquotes, and which may be a link.
-function words(text) {
+// Words in which these commands stand between backquotes, and which may be a link. Other backquotes say nothing.
+function words(text, commands) {
   if (/^https:\/\/[^\s<>"']+$/.test(text)) {
     return [made("a", { href: text, rel: "noreferrer noopener", target: "_blank" }, text)];
   }
-  return text.split("`").map((part, at) => (at % 2 && part ? (/\s/.test(part) ? command(part) : made("code", {}, part)) : part));
+  return commands.reduce((parts, each) => parts.flatMap((part) => typeof part !== "string" ? [part]
+    : part.split(`\`${each}\``).flatMap((piece, at) => (at ? [command(each), piece] : [piece]))), [text]);
 }
 
 function card(data, item, component) {
-  const lines = item.told.map(([label, text]) => [label, words(text)]);
+  const lines = item.told.map(([label, text]) => [label, words(text, ["remedy", "code"].includes(label) ? item.commands : [])]);
   if (item.since) lines.push(["since", [item.since]]);
   if (item.cost) lines.push(["cost", [data.costs[item.cost] ?? item.cost]]);
   const sides = item.actual === null && item.desired === null ? null

@@ -8,7 +8,6 @@ from dataclasses import replace
 from gpunode.base.findings import Finding, FindingClass, NodeReport, totals, worst
 from gpunode.base.folding import UNBOUND, fold, folded_in_a_line
 from gpunode.base.messages import Scope, with_code
-from gpunode.base.terminal import printable
 from gpunode.fleet.call import SOME_CALL, Call
 
 _UNJUDGED = (FindingClass.UNREACHABLE, FindingClass.UNSUPPORTED, FindingClass.ERROR)
@@ -35,20 +34,15 @@ def report_text(
     nodes that are as desired, what to know, and the totals
     """
     room = UNBOUND if show_all else columns
-    reports = tuple(replace(each, findings=tuple(_pasted(item, call) for item in each.findings)) for each in reports)
     parts = []
     if (bare := _without_run(reports)) and not quiet:
         said = f"{folded_in_a_line(bare, room)}: no complete run recorded yet: `{call.of('apply')}`"
         parts.append(fold(said, columns, "  "))
     for items in (_grouped(reports, show_all), () if quiet else _grouped(reports, cautions=True)):
         for found, remedy in _by_remedy(items, show_all):
-            parts += [_entry(item, _of(names, room), columns, style) for item, names in found]
-            parts += [fold(f"remedy of these {len(found)}: {printable(remedy)}", columns, "  ")] if remedy else []
+            parts += [_entry(item, _of(names, room), columns, call, style) for item, names in found]
+            parts += [fold(f"remedy of these {len(found)}: {call.pasted(remedy)}", columns, "  ")] if remedy else []
     return "\n".join([*parts, *_lines(reports, columns, room, style, quiet)])
-
-
-def _pasted(item: Finding, call: Call) -> Finding:
-    return replace(item, remedy=call.pasted(item.remedy)) if item.remedy else item
 
 
 def _without_run(reports: Iterable[NodeReport]) -> list[str]:
@@ -87,10 +81,10 @@ def _grouped(
     return ((replace(key[1], since=since[key] or None), list(dict.fromkeys(names))) for key, names in found.items())
 
 
-def _entry(item: Finding, names: str, columns: int, style: Callable[[FindingClass], str]) -> str:
+def _entry(item: Finding, names: str, columns: int, call: Call, style: Callable[[FindingClass], str]) -> str:
     """Return one finding: what it is, then its sides, cause, remedy and cost; in one line where it is as desired."""
     if item.finding_class is FindingClass.OK and not item.is_caution:
-        is_so = f": {printable(item.actual)}" if item.actual else ""
+        is_so = f": {item.actual}" if item.actual else ""
         return fold(f"{_what(item)}: {style(item.finding_class)}, {names}{is_so}", columns, "  ")
     told = {
         # What no comparison is of has no sides.
@@ -98,7 +92,7 @@ def _entry(item: Finding, names: str, columns: int, style: Callable[[FindingClas
         "desired": item.desired,
         "cause": item.cause,
         "since": item.since,
-        "remedy": item.remedy,
+        "remedy": item.remedy and call.pasted(item.remedy),
         "log": item.log,
         "costs": None if item.disruption is None else item.disruption.name,
     }
@@ -113,11 +107,11 @@ def _entry(item: Finding, names: str, columns: int, style: Callable[[FindingClas
 def _fields(told: Mapping[str, str | None], columns: int) -> Iterable[str]:
     for label, text in told.items():
         if text:
-            yield fold(f"  {label:<{_COLUMN}}{printable(text)}", columns, " " * (_COLUMN + 2))
+            yield fold(f"  {label:<{_COLUMN}}{text}", columns, " " * (_COLUMN + 2))
 
 
 def _what(item: Finding) -> str:
-    return printable(f"{item.component}: {item.what}")
+    return f"{item.component}: {item.what}"
 
 
 def _of(names: list[str], room: int) -> str:

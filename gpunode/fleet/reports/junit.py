@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,11 +9,9 @@ from pathlib import Path
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from gpunode.base.findings import Finding, FindingClass, NodeReport
-from gpunode.base.messages import Scope
+from gpunode.base.messages import Scope, as_data
 from gpunode.fleet.reports.whole_file import write_whole
 
-# XML 1.0 knows no other control characters, and what a node said may hold any.
-_NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 # An answer that never came says nothing about the node: JUnit calls that an error.
 _ERRORS = (FindingClass.ERROR, FindingClass.UNREACHABLE)
 
@@ -29,10 +26,10 @@ def write_junit(reports: Iterable[NodeReport], path: Path, command: str, steps: 
     began = datetime.now(UTC) - timedelta(seconds=took)
     xml = JUnitXml(command)
     for report in reports:
-        suite, left = TestSuite(_text(report.title)), dict(steps)
+        suite, left = TestSuite(report.title), dict(steps)
         suite.add_testcases([_case(item, left.pop(item.component, None)) for item in report.findings])
         if report.scope is Scope.NODE:
-            suite.hostname = _text(report.name)
+            suite.hostname = as_data(report.name)
         suite.timestamp = began.strftime("%Y-%m-%dT%H:%M:%S")
         xml.add_testsuite(suite)
     xml.update_statistics()  # type: ignore[no-untyped-call]
@@ -44,19 +41,15 @@ def write_junit(reports: Iterable[NodeReport], path: Path, command: str, steps: 
 
 
 def _case(item: Finding, seconds: float | None) -> TestCase:
-    case = TestCase(_text(item.what), classname=_text(item.component), time=seconds and round(seconds, 3))
+    case = TestCase(item.what, classname=item.component, time=seconds and round(seconds, 3))
     if item.finding_class is not FindingClass.OK:
         # What no setting asks for fails no test, and does not count as passed while it is not known.
         kind = Error if item.finding_class in _ERRORS else Failure if item.is_negative else Skipped
         sides = f"actual {item.actual or 'nothing'}, desired {item.desired or 'nothing'}"
         said = sides if item.desired or not item.cause else item.cause
-        result = kind(_text(said), item.finding_class)
+        result = kind(said, item.finding_class)
         told = item.to_json()
         names = ("code", "cause", "remedy", "source", "log", "disruption")
-        result.text = _text("\n".join(f"{name}: {told[name]}" for name in names if told.get(name)))
+        result.text = "\n".join(f"{name}: {told[name]}" for name in names if told.get(name))
         case.result = [result]
     return case
-
-
-def _text(said: str) -> str:
-    return _NO_XML.sub("\ufffd", said)

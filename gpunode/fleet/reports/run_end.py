@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gpunode.base.comparison import RUN_AGAIN
 from gpunode.base.explanations import OWN_CAUSE, OWN_REMEDY
 from gpunode.base.findings import PENDING, ExitCode, Finding, FindingClass, NodeReport, finding_from, verdict, worst
-from gpunode.base.folding import UNBOUND, fold, folded_in_a_line, shortened
+from gpunode.base.folding import UNBOUND, fold, folded_in_a_line
 from gpunode.base.messages import REMEDY, Scope, command_error, declared, parted
 from gpunode.base.verdicts import Refusal
 from gpunode.fleet.access import errors
@@ -45,20 +45,28 @@ _REMEDY = re.compile(rf"(?:^{OWN_REMEDY} |{re.escape(REMEDY)})(.+)$", re.MULTILI
 def failure_of(operation: str, reasons: Collection[str | Finding]) -> Finding:
     """Return why an operation failed: a finding among the reasons, else what their texts say.
 
-    Where scripts wrote causes, these count; else every line does.
+    reasons: gpunode's own words, such as those of an operation that refuses; of a command's output `failed_by`'s
+    finding, for a node may write any word
     """
     if (own := next((reason for reason in reasons if isinstance(reason, Finding)), None)) is not None:
         return replace(own, what=f"“{operation}”")
     text, code = parted("\n".join(map(str, reasons)))
-    lines = list(dict.fromkeys(_CAUSE.findall(text))) or list(filter(str.strip, _REMEDY.sub("", text).splitlines()))
-    what_to_do = "correct what the cause says" if lines else "look at the node and at the log"
+    causes = _CAUSE.findall(text) or _REMEDY.sub("", text).splitlines()
+    found = failed_by(causes, _REMEDY.findall(text), operation)
+    return replace(found, code=code) if code and code in declared() else found
+
+
+def failed_by(causes: Iterable[str], remedies: Iterable[str], operation: str = "") -> Finding:
+    """Return that an operation failed, by these causes and remedies."""
+    why, what_to_do = ("; ".join(dict.fromkeys(filter(str.strip, each))) for each in (causes, remedies))
+    otherwise = f"{'correct what the cause says' if why else 'look at the node and at the log'}, and {RUN_AGAIN}"
     return Finding(
         "run",
         FindingClass.ERROR,
         f"“{operation}”",
-        cause=shortened("\n".join(lines)) or "it failed and wrote nothing: it may have been killed",
-        remedy="\n".join(dict.fromkeys(_REMEDY.findall(text))) or f"{what_to_do}, and {RUN_AGAIN}",
-        code=code if code and code in declared() else OPERATION_FAILED,
+        cause=why or "it failed and wrote nothing: it may have been killed",
+        remedy=what_to_do or otherwise,
+        code=OPERATION_FAILED,
     )
 
 

@@ -88,7 +88,7 @@ def test_the_first_run_writes_both_files_and_says_which_line_the_site_adds(
     _site(node, f"NodeName={node.name}")
     out(node, "systemctl restart slurmctld slurmd")
     told = _run(tmp_path, node, code=1)
-    assert f"add the line `include {GRES}` to {FOLDER}/gres.conf" in told.printed
+    assert f"add the line 'include {GRES}' to {FOLDER}/gres.conf" in told.printed
     assert "Name=gpu Type=h100 File=/dev/nvidia[0-1]" in out(node, f"cat {GRES}")
     # The site's own files are as they were.
     assert "include" not in out(node, f"cat {FOLDER}/slurm.conf; ls {FOLDER}")
