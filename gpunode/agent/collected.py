@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -14,6 +13,7 @@ from gpunode.base.findings import ExitCode, Finding, FindingClass, NodeReport, f
 from gpunode.base.messages import Code, command_error
 from gpunode.base.probe_output import decoded, values
 from gpunode.base.reading import ParseError, Reading
+from gpunode.base.structured_text import TextError, load_json
 
 _LOOK = "look at `systemctl status gpunode-agent.timer gpunode-agent` on the node"
 _NO_AGENT = command_error(
@@ -128,9 +128,9 @@ def parse_report(lines: list[str]) -> Collected:
     if text is None:
         return Collected(found.get("agent") == "yes")
     try:
-        report = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ParseError(f"the agent's report is no JSON: {error}") from None
+        report = load_json(text)
+    except TextError as error:
+        raise ParseError(f"the agent's report cannot be read as JSON: {error}") from None
     if not isinstance(report, dict):
         raise ParseError("the agent's report is no JSON object")
     return Collected(found.get("agent") == "yes", report)

@@ -20,6 +20,8 @@ def in_words(error: BaseException) -> str:
 
     Of an error in a user's own file, the form that Python gives it.
     """
+    if isinstance(error, MemoryError):
+        return "more memory was needed than the process may take"
     # Every kind but these has words for a person.
     if not isinstance(error, ArithmeticError | AssertionError | AttributeError | LookupError | NameError | TypeError):
         return " ".join(str(error).split()) or "it gave no reason"

@@ -8,16 +8,19 @@ anything else, the file is refused.
 from __future__ import annotations
 
 import copy
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any, cast
 
 import tomlkit
 from tomlkit.items import InlineTable
 
+from gpunode.base.structured_text import TextError, TextLimitError, load_toml
+
 BOM = "\ufeff"
 # What stands for a byte that is not UTF-8 in a text that was read from a node (gpunode/base/probe_output.py).
 NO_UTF8 = "\ufffd"
+# tomlkit takes some 20 µs for each character.
+LARGEST_EDITED = 256 << 10
 
 
 def not_utf8(text: str) -> str | None:
@@ -76,11 +79,10 @@ def plain(text: str) -> dict[str, Any]:
     The message has the line.
     """
     try:
-        return tomllib.loads(text.removeprefix(BOM))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationRefused(f"the file is not TOML: {error}. Remedy: correct it, or move it away") from error
-    except RecursionError as error:
-        raise ConfigurationRefused("the file is nested too deeply. Remedy: correct it, or move it away") from error
+        return load_toml(text.removeprefix(BOM))
+    except TextError as error:
+        what = "cannot be read" if isinstance(error, TextLimitError) else "is not TOML"
+        raise ConfigurationRefused(f"the file {what}: {error}. Remedy: correct it, or move it away") from error
 
 
 def edited(text: str, edit: Callable[[Table], None]) -> str:
@@ -99,6 +101,10 @@ def edited(text: str, edit: Callable[[Table], None]) -> str:
     if reason := not_utf8(text):
         raise ConfigurationRefused(reason)
     body = bare(text)
+    if len(body) > LARGEST_EDITED:
+        raise ConfigurationRefused(
+            f"the file is larger than {LARGEST_EDITED >> 10} KiB, which gpunode does not edit. Remedy: shorten it"
+        )
     if body and not body.endswith("\n"):
         body += "\n"  # tomlkit would write on in the last line
     rendered = _rendered(body, edit)
@@ -169,8 +175,8 @@ def _rendered(body: str, edit: Callable[[Table], None]) -> str | None:
 
 def _read(rendered: str) -> dict[str, Any] | None:
     try:
-        return tomllib.loads(rendered)
-    except (tomllib.TOMLDecodeError, RecursionError):
+        return load_toml(rendered)
+    except TextError:
         return None
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
-from gpunode.base import unique_keys
 from gpunode.base.folding import in_one_line
+from gpunode.base.structured_text import TextError, TextLimitError, load_yaml
 from gpunode.base.toml_edit import ConfigurationRefused
 
 # One key, or that of a mapping and one in it.
@@ -28,9 +28,10 @@ _Entry = tuple[yaml.ScalarNode, yaml.Node]
 def plain(text: str) -> dict[str, Any]:
     """Return what a file says, {} where it is empty; raise ConfigurationRefused where it is no mapping."""
     try:
-        found = unique_keys.load_yaml(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise ConfigurationRefused(f"is no YAML: {in_one_line(error)}") from None
+        found = load_yaml(text, unique=True)
+    except TextError as error:
+        what = "cannot be read" if isinstance(error, TextLimitError) else "is no YAML"
+        raise ConfigurationRefused(f"{what}: {in_one_line(error)}") from None
     if found is None:
         return {}
     if not isinstance(found, dict):
@@ -85,7 +86,7 @@ def edited(text: str, changes: Mapping[Path, Value]) -> str:
 
 def scalar(value: str | int) -> str:
     """Return a value as YAML has it in one line."""
-    if isinstance(value, str) and not (_BARE.fullmatch(value) and yaml.safe_load(value) == value):
+    if isinstance(value, str) and not (_BARE.fullmatch(value) and load_yaml(value) == value):
         return json.dumps(value)
     return str(value)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import click
 from gpunode.base.findings import ExitCode
 from gpunode.base.importing import uncollected
 from gpunode.base.messages import with_code
+from gpunode.base.structured_text import DOCUMENT, TextError, load_json
 from gpunode.base.terminal import say_coloured
 from gpunode.cli.errors import NOT_READ, end, end_by
 from gpunode.cli.output import columns, is_json, is_quiet, output_option, say_document, talk
@@ -151,6 +151,14 @@ def inventories() -> None:
         say_coloured(output.inventories_text(found, columns()))
 
 
+def _content(file: Path) -> bytes:
+    """Return the document's bytes, and one more than are read of one that is too large."""
+    if str(file) == "-":
+        return sys.stdin.buffer.read(DOCUMENT + 1)
+    with file.open("rb") as opened:
+        return opened.read(DOCUMENT + 1)
+
+
 @history.command("import")
 @click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option("--inventory", metavar="NAME", help="Whose hosts they tell of; by default as each document has it.")
@@ -173,14 +181,13 @@ def import_(files: tuple[Path, ...], inventory: str | None) -> None:
         keep = chosen()[1]
         for file in files:
             try:
-                text = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-                found = told(json.loads(text), now=datetime.now(UTC))
+                found = told(load_json(_content(file)), now=datetime.now(UTC))
             except OSError as error:
                 end(f"{file}: {error.strerror}", NOT_READ, ExitCode.ERROR)
             except NoDocumentError as error:
                 end_by(error, ExitCode.INPUT_REFUSED, f"{file}: ")
-            except (ValueError, RecursionError) as error:
-                end(f"{file}: this is no JSON: {error}", NoDocumentError.code, ExitCode.INPUT_REFUSED)
+            except TextError as error:
+                end(f"{file}: cannot be read as JSON: {error}", NoDocumentError.code, ExitCode.INPUT_REFUSED)
             named = inventory or found.inventory
             if named is None:
                 raise click.UsageError(f"{file} does not say of which inventory it is: give --inventory NAME")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -14,6 +13,7 @@ import click
 
 from gpunode import REPOSITORY, ROOMS
 from gpunode.base.findings import ExitCode
+from gpunode.base.structured_text import TextError, load_json
 from gpunode.cli.errors import ALREADY_THERE, NOT_MADE, NOT_READ, end, end_by, refuse_limit
 from gpunode.cli.output import is_json, output_option, say_document, talk
 from gpunode.cli.selection import limit_option, tell_of
@@ -153,12 +153,12 @@ def _document(choice: Choice) -> Any:
     except UnicodeDecodeError as error:
         raise KnownError(f"is no text in UTF-8: {error}") from error
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
+        return load_json(text)
+    except TextError as error:
         if not text.strip():
             raise KnownError("is empty: did the program before it print anything?") from error
         others = None if choice.document == "-" else recognised.told(Path(choice.document))
-        no_json = f"is no JSON: {error}. `gpunode init --help` has the commands that print it"
+        no_json = f"cannot be read as JSON: {error}. `gpunode init --help` has the commands that print it"
         raise KnownError(others or no_json) from error
 
 

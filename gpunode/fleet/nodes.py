@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import resource
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,6 +65,8 @@ ANSWER_SECONDS = 120.0
 # Hosts to which one process is connected, or connects, at the same time: each takes an open file and memory, and a host
 # that is off its place for as long as pyinfra tries to connect.
 AT_ONCE = 256
+# Bytes that a process may take which reads nodes: 10,000 hosts took 210 KiB each (docs/scale.md).
+_BYTES, _BYTES_OF_A_HOST = 2 << 30, 1 << 20
 
 # Told the number of hosts, and how many of them have answered or turned out not to, each time one more has.
 Watch = Callable[[int, int], None]
@@ -136,9 +139,28 @@ def read_here(
 def _rows(
     inventory: Inventory, fact: type[NodeFact[Any]], names: list[str], seconds: float, step: Callable[[], None]
 ) -> list[local.Row]:
-    with _begun(inventory, names, max(1, min(len(names), AT_ONCE))) as state:
+    with _begun(inventory, names, max(1, min(len(names), AT_ONCE))) as state, _within_memory(len(names)):
         state.set_stage(StateStage.Prepare)
         return _answers(state, fact, seconds, step)
+
+
+@contextlib.contextmanager
+def _within_memory(hosts: int) -> Iterator[None]:
+    """Have an allocation fail, and with it one host, before this process has taken the machine's memory.
+
+    By RLIMIT_DATA: the commands of proxies and of @local hosts inherit the limit, and by RLIMIT_AS the addresses that
+    Go, Java and CUDA reserve and never use would count.
+    """
+    soft, hard = before = resource.getrlimit(resource.RLIMIT_DATA)
+    most = _BYTES + hosts * _BYTES_OF_A_HOST
+    if any(limit != resource.RLIM_INFINITY and limit <= most for limit in before):
+        yield
+        return
+    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 @contextlib.contextmanager

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from gpunode.base import unique_keys
 from gpunode.base.document import UPDATE, head, newer
 from gpunode.base.errors import CodedError
 from gpunode.base.findings import ExitCode
 from gpunode.base.folding import in_one_line
 from gpunode.base.messages import command_error
+from gpunode.base.structured_text import KeyTwiceError, TextLimitError, load_json, load_yaml
 from gpunode.components.containerd.state import Containerd
 from gpunode.components.cuda.state import CudaToolkits
 from gpunode.components.docker.state import Docker
@@ -152,10 +151,10 @@ def read_settings(path: Path, hosts: tuple[str, ...]) -> dict[str, Settings]:
 def _loaded(path: Path) -> Any:
     try:
         text = path.read_text(encoding="utf-8")
-        return unique_keys.load_json(text) if path.suffix == ".json" else unique_keys.load_yaml(text)
+        return load_json(text, unique=True) if path.suffix == ".json" else load_yaml(text, unique=True)
     except OSError as error:
         raise FactsError(f"{path}: {error.strerror}") from error
-    except unique_keys.KeyTwiceError as error:
+    except (KeyTwiceError, TextLimitError) as error:
         raise FactsError(f"{path}: {error}") from None
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
+    except ValueError as error:
         raise FactsError(f"{path}: is neither JSON nor YAML that can be read: {in_one_line(error)}") from error

@@ -9,7 +9,6 @@ have them, too. With --limit they are for those hosts alone, but the settings th
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpunode.base.errors import CodedError
 from gpunode.base.messages import mistake
+from gpunode.base.structured_text import TextError, load_json
 
 if TYPE_CHECKING:
     from pyinfra.api import Host
@@ -73,8 +73,8 @@ def environment() -> dict[str, str]:
 @cache
 def _read(variable: str, text: str | None, kind: type[Any]) -> Any:
     try:
-        found = json.loads(text) if text else kind()
-    except (ValueError, RecursionError):
+        found = load_json(text) if text else kind()
+    except TextError:
         found = None
     if not isinstance(found, kind):
         what = "mapping" if kind is dict else "list"

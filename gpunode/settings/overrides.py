@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, get_args, get_origin
 
-from gpunode.base.unique_keys import KeyTwiceError, load_json
+from gpunode.base.structured_text import KeyTwiceError, TextError, load_json
 from gpunode.settings import layers
 from gpunode.settings.component import Component, alternatives, annotation_at, component_of, settings_or_mapping
 from gpunode.settings.layers import LIMIT, SET, OverrideError
@@ -141,10 +141,10 @@ def _value(model: type[Component], path: list[str], text: str) -> Any:
     if texts and not (text == "null" and type(None) in alternatives(annotation)):
         return text
     try:
-        return load_json(text)
+        return load_json(text, unique=True)
     except KeyTwiceError:
         raise
-    except (ValueError, RecursionError):
+    except TextError:
         # The settings' own message says what is allowed.
         return text
 

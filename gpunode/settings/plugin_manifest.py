@@ -12,16 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from gpunode.base.folding import in_one_line
-from gpunode.base.unique_keys import Loader
+from gpunode.base.structured_text import FILE, TextError, load_documents
 from gpunode.settings.chart import found_in, plain_json
 
-_LARGEST = 1024 * 1024
-_DEEPEST = 64
-# Aliases may stand for each other many times over.
-_MOST_NODES = 50_000
 _RBAC = "rbac.authorization.k8s.io"
 # (API group, kind) -> whether it is in a namespace; each is one of those that gpunode looks for and takes away.
 KINDS: Mapping[tuple[str, str], bool] = {
@@ -66,11 +59,9 @@ def read_manifest(path: Path) -> Manifest:
     """Return the manifest in a file; raise ManifestError."""
     try:
         with path.open("rb") as file:
-            content = file.read(_LARGEST + 1)
+            content = file.read(FILE + 1)
     except (OSError, ValueError) as error:
         raise ManifestError([f"{path}: {getattr(error, 'strerror', None) or error}"]) from None
-    if len(content) > _LARGEST:
-        raise ManifestError([f"{path}: is larger than {_LARGEST // 1024} KiB"])
     try:
         return parse_manifest(content.decode("utf-8"), str(path))
     except UnicodeDecodeError as error:
@@ -83,7 +74,14 @@ def parse_manifest(text: str, name: str) -> Manifest:
     mistakes: list[str] = []
     found: list[dict[str, Any]] = []
     identities: dict[tuple[str, str, str, str], int] = {}
-    for line, content in _documents(text, name):
+    try:
+        documents = load_documents(text, unique=True)
+    except TextError as error:
+        where, what = f":{error.line}" if error.line else "", error.problem
+        raise ManifestError([f"{name}{where}: cannot be read as YAML: {what}"]) from None
+    for line, content in documents:
+        if content is None:
+            continue
         wrong = list(_wrong(content))
         if not wrong:
             identity = _identity(content)
@@ -97,80 +95,6 @@ def parse_manifest(text: str, name: str) -> Manifest:
     if not found:
         raise ManifestError([f"{name}:1: holds no object"])
     return Manifest(tuple(found), tuple(identities))
-
-
-def _documents(text: str, name: str) -> Iterator[tuple[int, Any]]:
-    """Yield (line, content) of each document that is not empty; raise ManifestError where it is no YAML."""
-    loader = None
-    try:
-        _not_too_deep(text, name)
-        loader = Loader(text)
-        while loader.check_node():
-            node = loader.get_node()
-            line = node.start_mark.line + 1
-            _check_values(node, name)
-            content = loader.construct_document(node)
-            if content is not None:
-                yield line, content
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"{name}:{mark.line + 1}" if mark is not None else name
-        raise ManifestError([f"{where}: is no YAML: {error.problem or error.context}"]) from None
-    except (yaml.YAMLError, ValueError, OverflowError) as error:
-        if isinstance(error, ManifestError):
-            raise
-        raise ManifestError([f"{name}: is no YAML: {in_one_line(error)}"]) from None
-    finally:
-        if loader is not None:
-            loader.dispose()
-
-
-def _not_too_deep(text: str, name: str) -> None:
-    """Raise ManifestError where a text is nested deeper than any object is: libyaml would build it until it crashes."""
-    depth = 0
-    for event in yaml.parse(text, Loader=Loader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > _DEEPEST:
-                line = event.start_mark.line + 1 if event.start_mark else 1
-                raise ManifestError([f"{name}:{line}: is nested deeper than {_DEEPEST} levels"])
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-
-
-def _check_values(node: yaml.Node, name: str) -> None:
-    """Raise ManifestError for a document before it is built: a key twice, too many values behind aliases, a loop."""
-    sizes: dict[int, int] = {}
-
-    def size(each: yaml.Node) -> int:
-        if id(each) in sizes:
-            return sizes[id(each)]
-        # What is met again before it is counted holds itself.
-        sizes[id(each)] = _MOST_NODES + 1
-        children: list[yaml.Node] = []
-        if isinstance(each, yaml.SequenceNode):
-            children = each.value
-        elif isinstance(each, yaml.MappingNode):
-            children = [part for pair in each.value for part in pair]
-            _once(each, name)
-        sizes[id(each)] = 1 + sum(map(size, children))
-        return sizes[id(each)]
-
-    if size(node) > _MOST_NODES:
-        line = node.start_mark.line + 1
-        raise ManifestError([f"{name}:{line}: holds more than {_MOST_NODES} values, aliases counted each time"])
-
-
-def _once(mapping: yaml.MappingNode, name: str) -> None:
-    """Raise ManifestError where a mapping has a key twice: the last one would win without a word."""
-    seen: set[str] = set()
-    for key, _ in mapping.value:
-        # By `<<` several mappings may be merged.
-        if isinstance(key, yaml.ScalarNode) and key.value != "<<":
-            if key.value in seen:
-                line = key.start_mark.line + 1
-                raise ManifestError([f"{name}:{line}: has the key {key.value[:60]!r} twice in one mapping"])
-            seen.add(key.value)
 
 
 def _wrong(content: Any) -> Iterator[str]:

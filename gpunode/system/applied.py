@@ -12,6 +12,7 @@ from gpunode.base.document import newer
 from gpunode.base.findings import parse_waiting
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError, Reading
+from gpunode.base.structured_text import TextError, load_json
 
 PATH = "/var/lib/gpunode/applied.json"
 SCHEMA = 1
@@ -102,8 +103,8 @@ def parse_applied(lines: list[str]) -> Applied:
 def _loaded(text: str) -> dict[str, Any]:
     """Return the record; empty where the text is none."""
     try:
-        record = json.loads(text)
-    except (ValueError, RecursionError):
+        record = load_json(text)
+    except TextError:
         return {}
     return record if isinstance(record, dict) else {}
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import binascii
 import csv
-import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,6 +19,7 @@ from typing import Any
 
 from gpunode.base.probe_output import cells, number, repeated, values
 from gpunode.base.reading import Reading
+from gpunode.base.structured_text import load_json
 from gpunode.system.gpu import parse_gpus
 from gpunode.system.smi import data, parse_list
 
@@ -265,7 +265,7 @@ def _specification(content: str) -> dict[str, Any] | None:
     try:
         packed = base64.b64decode(content, validate=True)
         text = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(packed, _MOST_BYTES)
-        found = json.loads(text)
-    except (binascii.Error, zlib.error, ValueError, RecursionError):
+        found = load_json(text)
+    except (binascii.Error, zlib.error, ValueError):
         return None
     return found if isinstance(found, dict) else None

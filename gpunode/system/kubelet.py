@@ -14,6 +14,7 @@ from typing import Any
 
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError, Reading
+from gpunode.base.structured_text import TextError, load_yaml
 from gpunode.base.tables.reading import Row, Table, table
 from gpunode.base.versions import at_least, program_version
 from gpunode.system.service import Confidential, seconds
@@ -99,13 +100,19 @@ def parse_kubelet(lines: list[str]) -> Kubelet:
         return Kubelet(version)
     rows = [each.partition(" ") for each in repeated(lines, "file")]
     files = tuple((path, decoded({path: text}, path) or "") for path, _, text in rows)
-    flags, said = dict(_flags(arguments)), merged(text for _, text in files)
+    flags = dict(_flags(arguments))
+    documents: list[tuple[str, Mapping[str, Any]]] | None
+    try:
+        documents = [(path, _document(text)) for path, text in files]
+    except TextError:
+        documents = None
+    said = None if documents is None else _merged(each for _, each in documents)
     counting, pods = (*known().flags.values(), known().reserved_cpus.flag), found.get("pods", "0")
     if not pods.isdecimal():
         raise ParseError(f"pods is no number: {pods[:40]!r}")
     return Kubelet(
         version,
-        None if said is None else _configuration(flags, said, files, version),
+        None if said is None or documents is None else _configuration(flags, said, documents, version),
         tuple(sorted((name, flags[name]) for name in counting if name in flags)),
         flags.get("config-dir"),
         flags.get("root-dir", "/var/lib/kubelet"),
@@ -121,11 +128,16 @@ def parse_kubelet(lines: list[str]) -> Kubelet:
 
 def merged(texts: Iterable[str]) -> dict[str, Any] | None:
     """Return what the file and its drop-ins come to, the last word counting; None where one cannot be read."""
+    try:
+        return _merged(map(_document, texts))
+    except TextError:
+        return None
+
+
+def _merged(documents: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     said: dict[str, Any] = {}
-    for text in texts:
-        if (document := _document(text)) is None:
-            return None
-        for name, value in document.items():
+    for each in documents:
+        for name, value in each.items():
             below = said.get(name)
             said[name] = {**below, **value} if isinstance(below, dict) and isinstance(value, dict) else value
     return said
@@ -181,11 +193,14 @@ def _health(flags: Mapping[str, str], said: Mapping[str, Any]) -> str | None:
 
 
 def _configuration(
-    flags: Mapping[str, str], said: Mapping[str, Any], files: Iterable[tuple[str, str]], version: str | None
+    flags: Mapping[str, str],
+    said: Mapping[str, Any],
+    documents: Iterable[tuple[str, Mapping[str, Any]]],
+    version: str | None,
 ) -> KubeletConfiguration:
     saying = flags.get("config")
-    for path, text in files:
-        saying = path if "cgroupDriver" in (_document(text) or {}) else saying
+    for path, each in documents:
+        saying = path if "cgroupDriver" in each else saying
 
     def word(name: str, flag: str, otherwise: str) -> str:
         return str(flags.get(flag) or said.get(name) or otherwise)
@@ -215,15 +230,20 @@ def _flags(arguments: list[str]) -> Iterator[tuple[str, str]]:
             yield name, value if is_with else after
 
 
-def _document(text: str) -> Mapping[str, Any] | None:
-    # Late: most nodes have no kubelet that runs.
-    import yaml
-
+def unread(text: str) -> str | None:
+    """Return the end of a message that says why a file cannot be read; None where it can."""
     try:
-        found = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (yaml.YAMLError, RecursionError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
+        _document(text)
+    except TextError as error:
+        return error.unquoted
+    return None
+
+
+def _document(text: str) -> Mapping[str, Any]:
+    found = load_yaml(text)
+    if not isinstance(found, dict):
+        raise TextError("it is no mapping")
+    return found
 
 
 def amounts_of(said: object) -> tuple[tuple[str, str], ...]:

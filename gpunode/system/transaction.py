@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,6 +13,7 @@ from gpunode.base.document import newer
 from gpunode.base.messages import command_error
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError, Reading
+from gpunode.base.structured_text import load_json
 
 FOLDER = "/var/lib/gpunode/transactions"
 # Of the journal, as templates/scripts/transaction.sh writes it.
@@ -84,7 +84,7 @@ def parse_journal(lines: list[str]) -> Journal:
 
 def _journal(text: str, path: str, running: bool = False, by: str | None = None) -> Journal:
     try:
-        journal = json.loads(text)
+        journal = load_json(text)
         if reason := newer(journal, SCHEMA):
             raise ParseError(f"the journal {path} cannot be read: {reason}")
         state, target = journal["state"], journal["target"]

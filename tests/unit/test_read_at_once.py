@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +29,8 @@ class Connections:
     """Be what pyinfra's connector without machines does meanwhile: which hosts are connected, and the most there were.
 
     refused: these cannot be reached; strange: connecting to these fails as nobody foresaw; cut: their connection breaks
-    when it is closed; hangs: these never answer; clings: these never end when they are left
+    when it is closed; hangs: these never answer; clings: these never end when they are left; greedy: the answer of
+    these would take more memory than any process may
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,6 +41,7 @@ class Connections:
         self.hangs: set[str] = set()
         self.strange: set[str] = set()
         self.clings: set[str] = set()
+        self.greedy: set[str] = set()
         monkeypatch.setattr(FakeConnector, "connect", lambda connector: self._connect(connector.host.name))
         monkeypatch.setattr(FakeConnector, "disconnect", lambda connector: self._disconnect(connector.host.name))
         asked = FakeConnector.run_shell_command
@@ -46,6 +49,8 @@ class Connections:
         def answer(connector: FakeConnector, *args: Any, **kwargs: Any) -> Any:
             if connector.host.name in self.hangs:
                 gevent.sleep(60)
+            if connector.host.name in self.greedy:
+                bytes(1 << 33)  # zeros that nobody reads take none of the memory of the machine
             return asked(connector, *args, **kwargs)
 
         monkeypatch.setattr(FakeConnector, "run_shell_command", answer)
@@ -128,6 +133,15 @@ def test_hosts_that_cling_when_they_are_left_keep_no_place(
     with gevent.Timeout(20):
         found, told = read(inventory)
     assert told[-1] == HOSTS and all(answer.reading is not None for answer in found.values())
+
+
+def test_a_host_for_which_memory_is_lacking_fails_alone(connections: Connections, inventory: Path) -> None:
+    connections.greedy = {"@fake/3"}
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    found, told = read(inventory)
+    without = {name for name, answer in found.items() if "memory" in str(answer.reason)}
+    assert without == connections.greedy and told[-1] == HOSTS
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
 
 
 def test_whoever_ends_it_waits_for_no_host_and_none_counts_as_done(connections: Connections, inventory: Path) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import tomllib
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from typing import Any
 
 from gpunode.base.probe_output import decoded, repeated, timestamp, values
 from gpunode.base.reading import ParseError, Reading
+from gpunode.base.structured_text import TextError, load_toml
 from gpunode.base.toml_edit import ConfigurationRefused, plain
 from gpunode.base.versions import program_version
 from gpunode.components.containerd.editor import default_table_counts, names_runtime
@@ -100,7 +100,7 @@ class Containerd(Daemon):
     @property
     def disables_cri(self) -> bool:
         """Say whether the merged configuration switches the CRI plugin off."""
-        disabled = tomllib.loads(self.merged_text or "").get("disabled_plugins") or ()
+        disabled = load_toml(self.merged_text or "").get("disabled_plugins") or ()
         return any(name in ("cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime") for name in disabled)
 
     @property
@@ -130,9 +130,9 @@ def effective_runtimes(merged: str) -> tuple[str | None, tuple[Runtime, ...]]:
     The name is DEFAULT_TABLE where containerd reads that table: another version does not print it.
     """
     try:
-        document = tomllib.loads(merged)
-    except tomllib.TOMLDecodeError as error:
-        raise ParseError(f"`containerd config dump` is not TOML: {error}") from error
+        document = load_toml(merged)
+    except TextError as error:
+        raise ParseError(f"`containerd config dump` cannot be read as TOML: {error}") from error
     plugins = document.get("plugins", {})
     for plugin in CRI_PLUGINS:
         containerd = plugins.get(plugin, {}).get("containerd")
@@ -261,7 +261,7 @@ def parse_containerd(lines: list[str]) -> Containerd:
     found = values(lines)
     merged = decoded(found, "merged")
     default, runtimes = effective_runtimes(merged) if merged else (None, ())
-    cdi = cri_settings(tomllib.loads(merged)).get("enable_cdi") if merged else None
+    cdi = cri_settings(load_toml(merged)).get("enable_cdi") if merged else None
     started = seconds(found["started"]) if "started" in found else None
     version = program_version(found.get("version", "").partition("containerd ")[2] or found.get("version"))
     return Containerd(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from gpunode.base.probe_output import decoded, repeated, values
+from gpunode.base.reading import ParseError
+from gpunode.base.structured_text import TextError, TextLimitError, load_toml
 from gpunode.base.toml_edit import ConfigurationRefused, plain
 from gpunode.base.versions import program_version
 from gpunode.system.service import Daemon, daemon
@@ -129,6 +130,8 @@ def _files(lines: list[str]) -> Iterator[tuple[str, str]]:
 def _running(text: str | None) -> dict[str, Any]:
     """Return what the daemon runs by, below crio.runtime; empty where it gave no answer that can be read."""
     try:
-        return table(tomllib.loads(text or ""), "crio", "runtime")
-    except (tomllib.TOMLDecodeError, RecursionError):
+        return table(load_toml(text or ""), "crio", "runtime")
+    except TextLimitError as error:
+        raise ParseError(f"`crio status config` cannot be read as TOML: {error}") from error
+    except TextError:
         return {}

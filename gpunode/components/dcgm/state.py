@@ -8,13 +8,13 @@ source: NVIDIA/DCGM at v4.6.0, dcgmi/Health.cpp and dcgmi/DcgmiOutput.h
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import Reading
+from gpunode.base.structured_text import TextError, load_json
 from gpunode.base.template import rendered
 from gpunode.settings.dcgm import known
 from gpunode.system.service import Daemon, daemon
@@ -76,8 +76,8 @@ def _incidents(body: dict[str, Any]) -> Iterator[Incident]:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = load_json(text)
+    except TextError:
         return {}
     return found if isinstance(found, dict) else {}
 

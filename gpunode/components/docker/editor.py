@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import Any
 
 from gpunode.base import versions
+from gpunode.base.structured_text import FILE, KeyTwiceError, TextError, TextLimitError, load_json
 from gpunode.base.toml_edit import ConfigurationRefused, bare, ended_like, not_utf8, where
-from gpunode.base.unique_keys import KeyTwiceError, unique_pairs
 
 NVIDIA_RUNTIME = "/usr/bin/nvidia-container-runtime"
 _CGROUP_DRIVER = "native.cgroupdriver="
@@ -98,24 +98,17 @@ def _parsed(text: str) -> dict[str, Any]:
     """Return what a file says; `null` says nothing, as to docker."""
 
     try:
-        document = json.loads(text, object_pairs_hook=unique_pairs, parse_constant=_constant)
-    except ConfigurationRefused:
-        raise
+        document = load_json(text, FILE, unique=True)
     except KeyTwiceError as error:
         raise ConfigurationRefused(f"{where(text, [json.dumps(error.key)])}{error}. Remedy: correct it") from None
-    except ValueError as error:
-        raise ConfigurationRefused(f"the file is not JSON: {error}. Remedy: correct it, or move it away") from error
-    except RecursionError as error:
-        raise ConfigurationRefused("the file is nested too deeply. Remedy: correct it, or move it away") from error
+    except TextError as error:
+        what = "cannot be read" if isinstance(error, TextLimitError) else "is not JSON"
+        raise ConfigurationRefused(f"the file {what}: {error}. Remedy: correct it, or move it away") from error
     if document is None:
         return {}
     if not isinstance(document, dict):
         raise ConfigurationRefused(f"the file is no JSON object, but {type(document).__name__}. Remedy: correct it")
     return document
-
-
-def _constant(name: str) -> Any:
-    raise ConfigurationRefused(f"the file is not JSON: {name} is no number of JSON's. Remedy: correct it")
 
 
 def _table(parent: dict[str, Any], key: str, made: bool = True) -> dict[str, Any]:

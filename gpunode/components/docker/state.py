@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError
+from gpunode.base.structured_text import TextError, load_json
 from gpunode.base.versions import program_version
 from gpunode.system.service import Daemon, daemon
 
@@ -73,9 +73,9 @@ def _info(text: str | None) -> dict[str, Any]:
     if not text:
         return {}
     try:
-        info = json.loads(text)
-    except ValueError as error:
-        raise ParseError(f"`docker info` is not JSON: {error}") from error
+        info = load_json(text)
+    except TextError as error:
+        raise ParseError(f"`docker info` cannot be read as JSON: {error}") from error
     if not isinstance(info, dict):
         raise ParseError(f"`docker info` is no object, but {type(info).__name__}")
     # The client prints what it knows of itself, too, where no daemon answers.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
 from gpunode.base.probe_output import cells, decoded, repeated, values
 from gpunode.base.reading import ParseError, Reading
+from gpunode.base.structured_text import TextError, load_json
 from gpunode.system.service import seconds
 from gpunode.system.unit import is_masked, starts_at_boot
 
@@ -99,8 +99,8 @@ def _config(line: str) -> tuple[str, str]:
 def _domain(text: str) -> Domain | None:
     """Return what the JSON says; None where it is none, or of another shape: the daemon's words are then told."""
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = load_json(text)
+    except TextError:
         return None
     if not isinstance(found, dict) or not isinstance(found.get("status"), str):
         return None

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpunode.base.decision import target_digest
+from gpunode.base.structured_text import load_json
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.base.yaml_edit import Path, Value, edited, plain, scalar, value_at
 from gpunode.settings.kubernetes import KubeletSettings
@@ -92,7 +93,7 @@ def _noted(text: str) -> tuple[dict[Path, Value], str]:
         return {}, text
     line, _, rest = text.partition("\n")
     try:
-        found = json.loads(line.removeprefix(_NOTE))
+        found = load_json(line.removeprefix(_NOTE))
         if not isinstance(found, dict) or not all(isinstance(each, str | int | None) for each in found.values()):
             raise ValueError("no mapping of values")
     except ValueError as error:

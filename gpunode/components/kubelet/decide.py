@@ -24,12 +24,12 @@ from gpunode.base.findings import Finding
 from gpunode.base.toml_edit import ConfigurationRefused
 from gpunode.components.kubelet.change import OURS, KubeletChange, change, is_in_file, path_of, wanted
 from gpunode.settings.kubernetes import KubeletSettings
-from gpunode.system.kubelet import Kubelet, merged
+from gpunode.system.kubelet import Kubelet, unread
 
 UNIT = "kubelet.service"
 
 _NONE = "no kubelet runs on this node: join the node to its cluster, see `journalctl -u kubelet`, and run again"
-_UNREAD = "a kubelet runs, and {files} cannot be read"
+_UNREAD = "a kubelet runs, and its configuration cannot be read: {files}"
 _RESTORE = f"restore or correct what the cause names, see `journalctl -u kubelet`, and {RUN}"
 _PODS = "{pods} pods run and disruption.allow is nothing"
 _MOVED = "the kubelet was given a folder of drop-ins, where they belong"
@@ -92,7 +92,7 @@ def decide(desired: Desired, actual: Kubelet) -> Decision[KubeletChange]:
 
 def _unread(settings: KubeletSettings, actual: Kubelet) -> Decision[KubeletChange]:
     """Return the decision about a kubelet that runs while one of its files is missing or cannot be parsed."""
-    files = [(path, text) for path, text in actual.files or () if merged((text,)) is None]
+    files = [(f"{path}{why}", text) for path, text in actual.files or () if (why := unread(text)) is not None]
     cause = _UNREAD.format(files=", ".join(path for path, _ in files) or "one of its files")
     desired = {"/".join(path): str(value) for path, value in wanted(settings).items()}
     items = tuple(SETTING.not_known(value, cause, _RESTORE, of=name) for name, value in desired.items())

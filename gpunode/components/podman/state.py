@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from gpunode.base.probe_output import repeated, values
 from gpunode.base.reading import Reading
+from gpunode.base.structured_text import TextError, load_toml
 from gpunode.base.versions import program_version
 
 
@@ -44,8 +44,8 @@ def parse_podman(lines: list[str]) -> Podman:
     unreadable = []
     for path, text in _files(lines):
         try:
-            engine = tomllib.loads(text).get("engine", {})
-        except tomllib.TOMLDecodeError as error:
+            engine = load_toml(text).get("engine", {})
+        except TextError as error:
             unreadable.append(f"{path}: {error}")
             continue
         if isinstance(engine, dict):

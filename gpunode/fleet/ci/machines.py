@@ -6,7 +6,6 @@ and _sudo. MachinesError says which source cannot be used: what, where, what is 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from gpunode.base.comparison import finding_message
 from gpunode.base.errors import CodedError
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.messages import command_error
+from gpunode.base.structured_text import TextError, load_json
 from gpunode.system.readiness import Outcome, Stage
 
 _LOOK = "look at the machine's console, or give it more time by --wait"
@@ -158,11 +158,11 @@ def _machine(one: Mapping[str, Any], source: str, environment: Mapping[str, str]
 
 def _of_json(path: Path, output: str | None) -> list[dict[str, Any]]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = load_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise MachinesError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
-        raise MachinesError(f"{path}: is no JSON: {error}") from error
+    except TextError as error:
+        raise MachinesError(f"{path}: cannot be read as JSON: {error}") from error
     outputs = {
         name: entry["value"]
         for name, entry in (content.items() if isinstance(content, dict) else ())

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from pathlib import Path
 from typing import Any
 
-import yaml
+from gpunode.base.structured_text import TextError, load_json, load_yaml
 
 _MOST = 4 << 20
 # Ansible's words for what a group has.
@@ -17,13 +16,6 @@ _SECTION = re.compile(r"^\[[\w.:-]+\]\s*(?:[#;].*)?$", re.MULTILINE)
 _VARIABLE = re.compile(r"^[^#;\n]*\bansible_\w+\s*=", re.MULTILINE)
 # Files that Ansible reads as its inventory, of a folder that is given.
 _IN_FOLDER = ("hosts", "*.ini", "*.yml", "*.yaml", "inventory")
-
-
-class _Tolerant(yaml.SafeLoader):
-    """Read YAML with tags of Ansible's, such as !vault; what they stand for is not looked at."""
-
-
-_Tolerant.add_multi_constructor("!", lambda loader, suffix, node: None)
 
 
 def told(path: Path) -> str | None:
@@ -71,8 +63,9 @@ def _of_file(path: Path) -> tuple[str, str, bool] | None:
         return _of_json(text)
     if path.suffix in (".yml", ".yaml", ""):
         try:
-            document = yaml.load(text, Loader=_Tolerant)
-        except (yaml.YAMLError, RecursionError):
+            # Tags of Ansible's, such as !vault, are not looked at.
+            document = load_yaml(text, _MOST, tolerant=True)
+        except TextError:
             document = None
         if _is_ansibles(document):
             return "an inventory of Ansible's", "--from-ansible", False
@@ -83,8 +76,8 @@ def _of_file(path: Path) -> tuple[str, str, bool] | None:
 
 def _of_json(text: str) -> tuple[str, str, bool] | None:
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
+        document = load_json(text)
+    except TextError:
         return None
     if not isinstance(document, dict):
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 from gpunode.base.document import ROLLOUT_SCHEMA as SCHEMA
 from gpunode.base.findings import EXIT_CODES, ExitCode, Finding, FindingClass, gravest
 from gpunode.base.run_context import WAVE
+from gpunode.base.structured_text import load_json
 from gpunode.fleet.reports.run_end import how_it_ended, run_ends, why_failed
 from gpunode.fleet.rollout.choice import RUN_FAILED, RunResult
 from gpunode.fleet.rollout.entries import Outcome
@@ -63,7 +63,7 @@ def result(nodes: Sequence[str], code: int, printed: bytes, log: str, progress: 
     """
     failed = set(nodes)
     with suppress(ValueError, KeyError, TypeError):
-        named = failed.intersection(json.loads(printed)["results"]["failed_hosts"])
+        named = failed.intersection(load_json(printed)["results"]["failed_hosts"])
         # Where the run failed, and on none of these nodes that it would name, none is known to be done.
         failed = named if named or code == 0 else failed
     how = f"{how_it_ended(code)}, and reports no failure of this node"

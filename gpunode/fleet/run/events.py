@@ -16,6 +16,8 @@ from pyinfra.api.exceptions import ConnectError
 from pyinfra.api.host import Host
 from pyinfra.api.state import BaseStateCallback, State
 
+from gpunode.base.structured_text import TextError, load_json
+
 
 def stops(state: State, host: Host, op_hash: str) -> bool:
     """Say whether an error of the operation ends the run on the host.
@@ -66,8 +68,8 @@ def read(file: IO[bytes], rest: bytes = b"") -> tuple[list[dict[str, Any]], byte
 def _events(lines: list[bytes]) -> Iterator[dict[str, Any]]:
     for line in lines:
         try:
-            event = json.loads(line)
-        except ValueError:
+            event = load_json(line)
+        except TextError:
             # Of a disk that was full for a moment.
             continue
         if isinstance(event, dict) and isinstance(event.get("kind"), str):

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import yaml
-
-from gpunode.base import unique_keys
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
 from gpunode.base.folding import in_one_line
+from gpunode.base.structured_text import TextError, load_yaml
 from gpunode.kubernetes.nodes.cluster_nodes import kubectl
 from gpunode.kubernetes.nodes.component import cluster_finding
 from gpunode.kubernetes.nodes.cordon import told
@@ -94,9 +92,11 @@ def _refusal(where: str, entry: str | None, entries: Mapping[str, str] | None) -
             "these, or add the entry"
         )
     try:
-        content = unique_keys.load_yaml(entries[entry])
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        return f"sharing.config {entry!r}: the entry of {where} is no YAML: {in_one_line(error)}; correct it"
+        content = load_yaml(entries[entry], unique=True)
+    except TextError as error:
+        return (
+            f"sharing.config {entry!r}: the entry of {where} cannot be read as YAML: {in_one_line(error)}; correct it"
+        )
     if not isinstance(content, dict | None):
         return (
             f"sharing.config {entry!r}: the entry of {where} must be a mapping, such as `version: {_VERSION}`; mend it"
@@ -113,8 +113,8 @@ def _refusal(where: str, entry: str | None, entries: Mapping[str, str] | None) -
 def ignored_fields(text: str) -> tuple[str, ...]:
     """Return what an entry says that the plugin warns of and ignores, by its keys; of one that is no mapping, none."""
     try:
-        content = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError):
+        content = load_yaml(text)
+    except TextError:
         return ()
     return tuple(_ignored(content)) if isinstance(content, dict) else ()
 

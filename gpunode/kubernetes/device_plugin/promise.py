@@ -14,7 +14,7 @@ from typing import Any
 
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.reading import Unknown
-from gpunode.base.unique_keys import quantity
+from gpunode.base.structured_text import quantity
 from gpunode.components.mig.device_filter import Match
 from gpunode.components.mig.state import Mig
 from gpunode.components.mig.target import StateNotKnown, TargetError, chosen, targets

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -10,6 +9,7 @@ from typing import Any
 
 from gpunode.base.folding import in_one_line
 from gpunode.base.reading import ParseError
+from gpunode.base.structured_text import load_json
 from gpunode.kubernetes.gpushare.decide import APP, NAMESPACE
 from gpunode.kubernetes.nodes.cluster_nodes import ClusterNode, kubectl
 from gpunode.kubernetes.nodes.cordon import told
@@ -187,13 +187,13 @@ def asking_gpushare(kubernetes: KubernetesSettings) -> tuple[str, ...]:
 def parse_objects(*texts: str) -> tuple[tuple[DaemonSet, ...], tuple[Pod, ...], tuple[Deployment, ...]]:
     """Parse what `asking` and `asking_gpushare` printed; raise ParseError."""
     try:
-        items = [each for text in texts for each in json.loads(text)["items"]]
+        items = [each for text in texts for each in load_json(text)["items"]]
         sets = tuple(_daemon_set(each) for each in items if each["kind"] == "DaemonSet")
         pods = tuple(_pod(each) for each in items if each["kind"] == "Pod")
         chosen = (each for each in items if each["kind"] == "Deployment")
         deployments = (Deployment(str(each["metadata"]["name"]), way_of(each), is_ready(each)) for each in chosen)
         return sets, pods, tuple(deployments)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
         raise ParseError("kubectl's answer is no list of DaemonSets and pods") from None
 
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import yaml
 
+from gpunode.base.structured_text import TextError, load_yaml
 from gpunode.kubernetes.gpushare.configuration import FOLDER, SchedulerError, table
 
 PROGRAM = "kube-scheduler"
 BY_HAND = "write its lists one item a line, or set gpushare.scheduler to 'theirs' and do it by hand"
-_LONGEST = 1024 * 1024
 _TAG = re.compile(r":v?(\d{1,2}\.\d{1,3}\.\d{1,3})([-+_.][0-9A-Za-z.+_-]*)?(@sha256:[0-9a-f]+)?$", re.ASCII)
 
 
@@ -42,17 +42,15 @@ def parse_manifest(text: str) -> SchedulerManifest:
 
 def read(text: str) -> dict[str, Any]:
     """Return a manifest as YAML has it; raise SchedulerError where it is no Pod's."""
-    if len(text) > _LONGEST:
-        raise SchedulerError("the manifest of kube-scheduler is larger than 1 MiB: it is none")
     # A fact puts it in the place of what is no UTF-8.
     if "\ufffd" in text:
         raise SchedulerError("the manifest of kube-scheduler is no UTF-8; mend it first")
     try:
-        found = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" (line {mark.line + 1})" if mark is not None else ""
-        raise SchedulerError(f"the manifest of kube-scheduler is no YAML{where}; mend it first") from None
+        found = load_yaml(text)
+    except TextError as error:
+        raise SchedulerError(
+            f"the manifest of kube-scheduler cannot be read as YAML{error.unquoted}; correct it first"
+        ) from None
     if not isinstance(found, dict) or found.get("kind") != "Pod" or not isinstance(found.get("spec"), dict):
         raise SchedulerError("the manifest of kube-scheduler is no Pod; look at gpushare.manifest")
     return found

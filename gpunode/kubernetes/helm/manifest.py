@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-import yaml
-
 from gpunode.base import tables
 from gpunode.base.reading import ParseError
-from gpunode.base.unique_keys import Loader, quantity
+from gpunode.base.structured_text import DOCUMENT, TextError, load_documents, load_json, quantity
 from gpunode.settings.problems import SECRET, is_secret
 
 _HOOK = "helm.sh/hook"
@@ -51,14 +49,12 @@ def objects(manifest: str, namespace: str) -> dict[Identity, Object]:
     `namespace` is the release's: an object that names none is in it, as far as its kind is in any.
     """
     try:
-        documents = list(yaml.load_all(manifest, Loader=Loader))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        # What stands there may be a secret.
-        where = f" (line {mark.line + 1})" if mark is not None else ""
-        raise ParseError(f"the manifest is no YAML{where}") from None
+        documents = load_documents(manifest, DOCUMENT)
+    except TextError as error:
+        # What the text says may be a secret.
+        raise ParseError(f"the manifest cannot be read as YAML{error.unquoted}") from None
     found: dict[Identity, Object] = {}
-    for document in documents:
+    for _, document in documents:
         for each in _flat(document):
             metadata = each.get("metadata")
             if isinstance(metadata, dict) and _HOOK in (metadata.get("annotations") or {}):
@@ -76,9 +72,9 @@ def live_objects(text: str, namespace: str) -> dict[Identity, Object]:
         return {}
     try:
         # Not as YAML, which takes no characters as pairs of escapes.
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        raise ParseError("kubectl's answer is no JSON") from None
+        document = load_json(text)
+    except TextError as error:
+        raise ParseError(f"kubectl's answer cannot be read as JSON{error.unquoted}") from None
     made = (object_of(each, namespace) for each in _flat(document))
     return {each.identity: each for each in made}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from gpunode.base.reading import ParseError
+from gpunode.base.structured_text import TextError, load_json
 from gpunode.settings.chart import ReleaseSettings
 from gpunode.settings.kubernetes import KubernetesSettings
 
@@ -171,10 +171,9 @@ def parse_list(text: str, name: str, namespace: str) -> Status | None:
 
 def _listed(text: str) -> list[Any]:
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        # What it is may be a secret: it is not repeated.
-        raise ParseError("helm's answer is no JSON") from None
+        found = load_json(text)
+    except TextError as error:
+        raise ParseError(f"helm's answer cannot be read as JSON{error.unquoted}") from None
     if not isinstance(found, list):
         raise ParseError("helm's answer is no list")
     return found

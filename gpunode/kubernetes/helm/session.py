@@ -10,10 +10,9 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
-import yaml
-
 from gpunode.base.decision import Decision
 from gpunode.base.reading import ParseError
+from gpunode.base.structured_text import TextError, load_json, load_yaml
 from gpunode.kubernetes.helm.change import (
     Act,
     ActualRelease,
@@ -70,8 +69,8 @@ def unknown_values(
     + unlisted: patterns of dotted values that its templates read all the same
     """
     try:
-        own = yaml.safe_load(chart)
-    except yaml.YAMLError:
+        own = load_yaml(chart)
+    except TextError:
         raise ParseError("helm tells no values of the chart") from None
     if not isinstance(own, dict):
         return ()
@@ -173,9 +172,9 @@ class Session:
         answer = self._told("helm get values", self.commands.values(good.number))
         try:
             # As helm was given them.
-            return bool((json.loads(answer) or {}) != json.loads(json.dumps(values)))
-        except (ValueError, RecursionError):
-            raise ParseError("helm's answer is no JSON") from None
+            return bool((load_json(answer) or {}) != json.loads(json.dumps(values)))
+        except TextError as error:
+            raise ParseError(f"helm's answer cannot be read as JSON{error.unquoted}") from None
 
     def decide_absence(self, chart: str, now: datetime) -> Decision[ReleaseChange]:
         """Return what takes the release away where it is of that chart; raise HelmError or ParseError."""
@@ -209,7 +208,7 @@ class Session:
         """
         answer = self._told("kubectl version", self.commands.cluster_version())
         try:
-            printed = str(json.loads(answer)["serverVersion"]["gitVersion"])
+            printed = str(load_json(answer)["serverVersion"]["gitVersion"])
         except (ValueError, KeyError, TypeError):
             raise ParseError("kubectl tells no version of the cluster") from None
         match = _VERSION.match(printed)
@@ -232,12 +231,12 @@ class Session:
         desired = self.commands.asked
         answer = self._told("helm show chart", self.commands.chart())
         try:
-            chart = yaml.safe_load(answer)
+            chart = load_yaml(answer)
             name, version = str(chart["name"]), str(chart["version"])
             subcharts = tuple(
                 str(each[key]) for each in chart.get("dependencies") or [] for key in ("name", "alias") if each.get(key)
             )
-        except (yaml.YAMLError, KeyError, TypeError, AttributeError):
+        except (TextError, KeyError, TypeError, AttributeError):
             raise ParseError("helm tells no name and version of the chart") from None
         if version != desired.version:
             raise HelmError(

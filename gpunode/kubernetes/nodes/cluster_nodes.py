@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpunode.base.unique_keys import quantity
+from gpunode.base.structured_text import quantity
 from gpunode.kubernetes.nodes.cordon import ANNOTATION, MANAGER, Note, parse_note, told
 from gpunode.kubernetes.nodes.labels import CONFIG, OURS, RESOURCES, LabelChange
 from gpunode.settings.kubernetes import KubernetesSettings

@@ -16,6 +16,7 @@ from gpunode.base.comparison import RUN, finding_message
 from gpunode.base.document import newer
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.reading import ParseError
+from gpunode.base.structured_text import load_json
 
 T = TypeVar("T")
 
@@ -85,8 +86,8 @@ class Cordon:
 def told(text: str, what: str, read: Callable[[Any], T]) -> T:
     """Return what `read` makes of the JSON that kubectl printed; raise ParseError where it is no such thing."""
     try:
-        return read(json.loads(text))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return read(load_json(text))
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise ParseError(f"kubectl's answer is no {what}") from None
 
 
@@ -122,11 +123,11 @@ def _cordon(node: Mapping[str, Any]) -> Cordon:
 def parse_note(text: str | None) -> Note | None:
     """Return what the annotation says; None where it is none of gpunode's, or of a version that is not known here."""
     try:
-        found = json.loads(text or "")
+        found = load_json(text or "")
         if newer(found, 1):
             return None
         return Note(**{name: str(found.get(name) or "") for name in Note.__dataclass_fields__})
-    except (ValueError, AttributeError, RecursionError):
+    except (ValueError, AttributeError):
         return None
 
 

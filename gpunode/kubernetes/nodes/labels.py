@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from gpunode.base.reading import ParseError
+from gpunode.base.structured_text import DOCUMENT, TextError, load_documents, load_json
 from gpunode.settings import Settings
 from gpunode.settings.cluster import other_plugins
 from gpunode.settings.kubernetes import node_label
@@ -216,8 +217,8 @@ def owned(annotation: str | None) -> frozenset[str]:
 def noted(annotation: str | None, may_be: Callable[[str], bool]) -> frozenset[str]:
     """Return the names that an annotation lists, as far as they `may_be` in it; none where it is no list."""
     try:
-        names = json.loads(annotation or "[]")
-    except (ValueError, RecursionError):
+        names = load_json(annotation or "[]")
+    except TextError:
         return frozenset()
     found = names if isinstance(names, list) else []
     return frozenset(name for name in found if isinstance(name, str) and may_be(name))
@@ -281,10 +282,10 @@ def with_entries_in_use(values: Mapping[str, Any], manifest: str, in_use: Collec
 def _entries(manifest: str) -> Iterator[tuple[str, str]]:
     """Yield name and text of what a manifest's ConfigMaps hold; raise ParseError."""
     try:
-        documents = list(yaml.safe_load_all(manifest))
-    except yaml.YAMLError:
-        raise ParseError("the release's manifest is no YAML") from None
-    for each in documents:
+        documents = load_documents(manifest, DOCUMENT)
+    except TextError as error:
+        raise ParseError(f"the release's manifest cannot be read as YAML{error.unquoted}") from None
+    for _, each in documents:
         if isinstance(each, dict) and each.get("kind") == "ConfigMap":
             yield from ((str(name), str(text)) for name, text in (each.get("data") or {}).items())
 

@@ -18,6 +18,7 @@ from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.base.messages import Scope
 from gpunode.base.reading import ParseError
+from gpunode.base.structured_text import load_json
 from gpunode.kubernetes.helm.manifest import Difference, Identity, drifted, live_objects, objects
 from gpunode.kubernetes.nodes.cluster_nodes import kubectl
 from gpunode.kubernetes.nodes.component import RUN_CLUSTER, cluster_finding
@@ -167,7 +168,7 @@ def _order(identity: Identity) -> tuple[int, Identity]:
 
 def _unready(actual: str, target: Mapping[Identity, Any]) -> Iterator[tuple[Identity, Document]]:
     """Yield the workloads that are there, and not yet what they are to be."""
-    document = json.loads(actual) if actual.strip() else {}
+    document = load_json(actual) if actual.strip() else {}
     for each in document.get("items", [document] if document else []):
         metadata = each.get("metadata") or {}
         group = str(each.get("apiVersion", "")).partition("/")[0]

@@ -12,6 +12,7 @@ from gpunode.base.decision import Decision, Step
 from gpunode.base.disruption import Disruption
 from gpunode.base.messages import Scope
 from gpunode.base.reading import ParseError
+from gpunode.base.structured_text import TextError, load_json
 from gpunode.kubernetes.nodes.cluster_nodes import kubectl
 from gpunode.kubernetes.nodes.component import cluster_finding
 from gpunode.settings.chart import of_kubernetes
@@ -97,8 +98,8 @@ def parse_runtime_class(text: str) -> Mapping[str, Any] | None:
     if not text.strip():
         return None
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = load_json(text)
+    except TextError:
         found = None
     if not isinstance(found, dict) or found.get("kind") != "RuntimeClass":
         raise ParseError("kubectl's answer is no RuntimeClass")

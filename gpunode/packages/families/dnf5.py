@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError
+from gpunode.base.structured_text import TextError, load_toml
 from gpunode.base.toml_edit import ConfigurationRefused, edited
 from gpunode.packages.driver_packages.names import belongs, is_package, pairs
 from gpunode.packages.driver_packages.simulation import Simulation
@@ -71,7 +71,7 @@ def locked(text: str, keep: Mapping[str, str], group: str = "driver", every: Ite
     change = _listed if "packages" in found and not _TABLE.search(text) else _tabled
     try:
         new = change(text if "version" in found else _HEAD + (f"\n{text}" if text else ""), desired, mark)
-        now = tomllib.loads(new) if new else {}
+        now = load_toml(new) if new else {}
     except ValueError as error:
         raise ValueError(_LAYOUT) from error
     if now in ({"version": _FORMAT}, {"version": _FORMAT, "packages": []}) and "#" not in new:
@@ -107,8 +107,8 @@ def _listed(text: str, desired: Sequence[tuple[str, str]], mark: str) -> str:
 
 def _parsed(text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        return load_toml(text)
+    except TextError as error:
         raise ValueError(f"{LOCKLIST} cannot be read ({error}), by dnf either: mend or remove it") from error
 
 
@@ -127,7 +127,7 @@ def _entries(found: Mapping[str, Any], mark: str) -> Iterator[tuple[str, str]]:
 
 
 def _comment(table: str) -> str | None:
-    entry = tomllib.loads(table)["packages"][0]
+    entry = load_toml(table)["packages"][0]
     return entry.get("comment") if isinstance(entry, dict) else None
 
 
