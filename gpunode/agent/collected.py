@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gpunode.base.document import AGENT_SCHEMA, REPORT_SCHEMA, UPDATE, newer
+from gpunode.base.document import AGENT_SCHEMA, AHEAD, REPORT_SCHEMA, UPDATE, newer
+from gpunode.base.explained import quoted, words
 from gpunode.base.findings import ExitCode, Finding, FindingClass, NodeReport, finding_from, summary_from, worst
 from gpunode.base.messages import Code, command_error
 from gpunode.base.probe_output import decoded, values
@@ -35,6 +36,21 @@ _NEWER = command_error(
     remedy="on the node, `gpunode agent install` of the newer gpunode; for a report, update gpunode where it is "
     "collected",
     exit="3 on the node, 1 of `gpunode agent collect`",
+)  # fmt: skip
+_SET = (
+    "set the node's clock (`timedatectl` on the node), and start the next pull: `systemctl start gpunode-agent.service`"
+)
+_CLOCK = command_error(
+    "agent.clock", "A report of a node's agent is of a time that is later than now.",
+    "The node's clock is, or was, more than five minutes ahead. How old the report is, and whether the agent still "
+    "pulls, is not known: nothing of such a report is shown or recorded.",
+    remedy=_SET,
+)  # fmt: skip
+_REINSTALL = "`gpunode agent install` for this host"
+_OTHER = command_error(
+    "agent.report-host", "A node's agent reports as another host of the inventory.",
+    "It follows the bundles of that host, whose settings are not this host's. Nothing of its report is shown.",
+    remedy=f"{_REINSTALL}; a machine that takes a group's bundle (`--host`) is not collected by its own name",
 )  # fmt: skip
 _LOG = "read /var/lib/gpunode/agent/private/run/log on the node, and correct the cause; the next pull tries again"
 _RUN_BROKEN = command_error(
@@ -131,26 +147,52 @@ def judged(name: str, found: Collected, now: datetime, silent: timedelta) -> Nod
     if found.report is None:
         return NodeReport(name, (_bad(SILENT, "no report", "a report", "it has not pulled yet", _LOOK),))
     if reason := newer(found.report, AGENT_SCHEMA) or newer(found.report, REPORT_SCHEMA, "document_schema"):
-        return NodeReport(name, (_bad(_NEWER, "unknown version", "readable", reason, UPDATE),))
+        return NodeReport(name, (_bad(_NEWER, "unknown version", "readable", words(reason), UPDATE),))
     try:
-        (host,) = found.report["hosts"].values()
-        findings = tuple(map(finding_from, host["findings"]))
+        ((of, host),) = found.report["hosts"].items()
         code, gravest = ExitCode(found.report["exit_code"]), FindingClass(host["class"])
-        summary = None if host["summary"] is None else summary_from(host["summary"])
         at = _time(found.report["at"])
         success = found.report["agent"]["last_success"]
         last = None if success is None else _time(success)
+        findings = tuple(finding_from(quoted(each)) for each in host["findings"])
+        findings = tuple(replace(each, since=_since(each.since, at)) for each in findings)
+        told = host["summary"]
+        summary = None if told is None else summary_from({key: _cleaned(each) for key, each in told.items()})
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ParseError(f"the agent's report is not one: {error}") from None
+    if of != name:
+        cause = "the agent follows the bundles of another host"
+        return NodeReport(name, (_bad(_OTHER, words(of), name, cause, _REINSTALL),))
+    if at > now + AHEAD:
+        return NodeReport(name, (_ahead(at, now),))
     if not any(each.is_negative for each in findings) and (code or gravest is not worst(findings)):
         findings += (_bad(_RUN_BROKEN, f"exit code {code}, {gravest}", "exit code 0", "no finding says why", _LOG),)
-    return NodeReport(name, (*findings, *_in_time(at, last, now, silent)), summary, f"{at:%Y-%m-%dT%H:%M:%SZ}")
+    findings += _in_time(at, last, now, silent)
+    return NodeReport(name, findings, summary, f"{min(at, now):%Y-%m-%dT%H:%M:%SZ}")
+
+
+def _since(since: str | None, at: datetime) -> str | None:
+    """Return since when a node waits, None where that is no time before the report."""
+    return since if since is not None and _time(since) <= at else None
+
+
+def _cleaned(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_cleaned(each) for each in value]
+    return words(value) if isinstance(value, str) else value
+
+
+def _ahead(time: datetime, now: datetime) -> Finding:
+    cause = f"the node's clock is, or was, {time - now} ahead; how old that is, is not known"
+    return _bad(_CLOCK, f"{time:%Y-%m-%d %H:%M} UTC", f"{now:%Y-%m-%d %H:%M} UTC at most", cause, _SET)
 
 
 def _in_time(at: datetime, last: datetime | None, now: datetime, silent: timedelta) -> tuple[Finding, ...]:
     limit = f"within {silent}"
     if now - at > silent:
         return (_bad(SILENT, f"{at:%Y-%m-%d %H:%M} UTC", limit, "its last pull is too long ago", _LOOK),)
+    if last is not None and last > now + AHEAD:
+        return (_ahead(last, now),)
     if last is None or now - last > silent:
         actual = "never" if last is None else f"{last:%Y-%m-%d %H:%M} UTC"
         why = "its pulls did not come to what the bundle asks; the other findings say why"
@@ -159,8 +201,8 @@ def _in_time(at: datetime, last: datetime | None, now: datetime, silent: timedel
 
 
 def _bad(code: Code, actual: str, desired: str, cause: str, remedy: str) -> Finding:
-    what = {_NO_SUCCESS: "last success", _NEWER: "report", _RUN_BROKEN: "bundle"}.get(code, "last pull")
-    return Finding("agent", FindingClass.ERROR, what, actual, desired, cause, remedy, code=code)
+    what = {_NO_SUCCESS: "last success", _RUN_BROKEN: "bundle"} | dict.fromkeys((_NEWER, _OTHER, _CLOCK), "report")
+    return Finding("agent", FindingClass.ERROR, what.get(code, "last pull"), actual, desired, cause, remedy, code=code)
 
 
 def _time(text: str) -> datetime:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from typing import Any
 
@@ -12,6 +12,8 @@ from gpunode.base.findings import ExitCode
 ERROR_SCHEMA = 1
 # Versions of documents that gpunode reads again: of drift, apply, ci and agent collect; of rollout; an agent's report.
 REPORT_SCHEMA, ROLLOUT_SCHEMA, AGENT_SCHEMA = 3, 2, 1
+# How far the clock of another machine may be ahead of this one's.
+AHEAD = timedelta(minutes=5)
 # What to do where `newer` returns a reason.
 UPDATE = "update gpunode here"
 

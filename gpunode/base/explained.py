@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -11,10 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import gpunode
+from gpunode.base.folding import LONGEST, in_one_line
 from gpunode.base.importing import uncollected
-from gpunode.base.messages import Message, declared, shown, slug
+from gpunode.base.messages import FILLED_IN, Message, command_error, declared, shown, slug
+from gpunode.base.terminal import printable
 
 _MOST_NEAR = 3
+UNKNOWN_CODE = command_error(
+    "report.unknown-code", "A report has a finding whose code is not one of this gpunode's.",
+    "A newer gpunode, or another program, wrote the report. The finding is shown; its cause quotes the code.",
+    remedy="update gpunode where the report is read; where it is the newest, find out what wrote the report",
+    exit="as the class of the finding says",
+)  # fmt: skip
 # Code of an earlier gpunode: the present one.
 FORMER: Mapping[str, str] = {
     "mig.key-twice": "mig.declaration",
@@ -92,6 +101,56 @@ def page_of(message: Message) -> Page:
         source=shown(message.source),
         scope=getattr(message, "scope", ""),
     )
+
+
+# Characters of what a finding is about, and of what is filled into a remedy.
+_SHORT = 200
+_COMPONENT = re.compile(r"[a-z][a-z0-9_ -]{0,39}", re.ASCII)
+
+
+def quoted(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a finding of a document that others wrote, in which nothing passes for gpunode's own words.
+
+    Texts are single lines without control characters and backquotes. The code is one of gpunode's, and so is the
+    remedy; the document's own code and remedy are quoted in the cause. Raise ValueError or TypeError where the finding
+    does not name its component.
+    """
+    component, what, code, remedy = found["component"], found["what"], found.get("code"), found.get("remedy")
+    if not isinstance(what, str) or not _COMPONENT.fullmatch(component):
+        raise ValueError(f"{_in_quotes(str(component))} is not a component, or the finding is about nothing")
+    clean = {name: words(text) if isinstance(text, str) else text for name, text in found.items()}
+    clean["what"], own = words(what, _SHORT), []
+    if isinstance(code, str) and code and not _is_known(code):
+        own.append(f"the report's own code: {_in_quotes(code)}")
+        clean["code"] = code = UNKNOWN_CODE
+    if isinstance(remedy, str):
+        clean["remedy"] = _own_remedy(code or code_of(component, what), remedy)
+        if clean["remedy"] != remedy:
+            own.append(f"the report's own remedy: {_in_quotes(remedy)}")
+    return {**clean, "cause": "; ".join(filter(None, (clean.get("cause"), *own)))} if own else clean
+
+
+def words(text: str, longest: int = LONGEST) -> str:
+    """Return what others wrote as a part of one line, without control characters and backquotes."""
+    return printable(in_one_line(text, longest)).replace("`", "'")
+
+
+def _in_quotes(text: str) -> str:
+    return f"“{words(text, _SHORT).translate({0x201C: None, 0x201D: None})}”"
+
+
+def _is_known(code: str) -> bool:
+    # To import every module takes seconds, and most codes are those of modules that are imported.
+    return code in declared() or code in FORMER or code in pages()
+
+
+def _own_remedy(code: str, remedy: str) -> str:
+    """Return gpunode's remedy for a code: the one that a report names, without what it fills in, or where they are."""
+    for each in declared()[code].remedies if code in declared() else ():
+        pattern = f".{{0,{_SHORT}}}".join(map(re.escape, FILLED_IN.split(each)))
+        if remedy == shown(each) or re.fullmatch(pattern, remedy[:LONGEST], re.DOTALL):
+            return shown(each)
+    return f"see `gpunode explain {code}`"
 
 
 def code_of(component: str, what: str) -> str:

@@ -122,6 +122,8 @@ def fold_lines(text: str, columns: int) -> str:
 
 
 def _folded(line: str, columns: int, indent: str) -> str:
+    if len(line) <= columns:
+        return line.rstrip(" ")
     rows = [""]
     taken = 0
     for space, word in _pieces(line, columns - len(indent)):

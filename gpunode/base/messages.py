@@ -104,7 +104,7 @@ def keep_as_data(item: object, *names: str, commands: tuple[str, ...] = ("remedy
 
 # The code of a declared error, caution or mistake: only a declaration makes one.
 Code = NewType("Code", str)
-_FILLED_IN = re.compile(r"\{[^{}]*\}")
+FILLED_IN = re.compile(r"\{[^{}]*\}")
 
 
 class Kind(StrEnum):
@@ -165,7 +165,7 @@ def declared() -> Mapping[str, Message]:
 
 def shown(text: str) -> str:
     """Return a text of a declaration with an ellipsis where something is filled in."""
-    return _FILLED_IN.sub("…", text).replace("……", "…")
+    return FILLED_IN.sub("…", text).replace("……", "…")
 
 
 @dataclass(frozen=True)

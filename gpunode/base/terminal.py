@@ -24,7 +24,7 @@ _COLOUR = re.compile(r"(\x1b\[(?:0|1|3[0-7]|9[0-7])m)")
 
 def printable(text: str) -> str:
     """Return `text` with a space in place of each character that is not printed; lines stay."""
-    if text.isprintable():
+    if text.replace("\n", "").isprintable():
         return text
     return "".join(letter if letter.isprintable() or letter == "\n" else " " for letter in text)
 

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from gpunode.base.findings import ExitCode
+from gpunode.base.importing import uncollected
 from gpunode.base.messages import with_code
 from gpunode.base.structured_text import FLEET, load_json
 from gpunode.base.terminal import say_coloured
 from gpunode.cli.errors import NOT_READ, end, end_by
 from gpunode.cli.output import columns, is_json, is_quiet, output_option, say_document, talk
-from gpunode.cli.recording import chosen, history_option
+from gpunode.cli.recording import caution_of_later, chosen, history_option
 
 if TYPE_CHECKING:
     from gpunode.history.asking import Known, Question
@@ -180,7 +181,7 @@ def import_(files: tuple[Path, ...], inventory: str | None) -> None:
         keep = chosen()[1]
         for file in files:
             try:
-                found = told(load_json(_content(file), FLEET))
+                found = told(load_json(_content(file), FLEET), now=datetime.now(UTC))
             except OSError as error:
                 end(f"{file}: {error.strerror}", NOT_READ, ExitCode.ERROR)
             except NoDocumentError as error:
@@ -217,9 +218,30 @@ def prune(older_than: timedelta) -> None:
 
         found = pruned_before(place, before)
     if is_json():
-        say_document(output.of_prune(place, found, before))
+        say_document(output.of_prune(place, found, before=before))
     counts = f"{found.findings:,} findings, {found.records:,} reports, {found.hosts:,} hosts"
     talk(f"removed what was over before {output.in_words(before)}: {counts}")
+
+
+@history.command()
+@click.option("--after", metavar="TIME", callback=_moment, required=True, help="What is recorded as later: 'now', say.")
+@history_option
+@output_option("how much was removed (docs/output.md)", "nothing")
+def forget(after: datetime) -> None:
+    """Remove from the history what is recorded as later than a time, such as by a clock that was ahead.
+
+    What such a report ended is so again. Check this machine's clock first: 'now' is by it.
+    """
+    from gpunode.history.tables import forget as forgotten_after
+
+    with _told() as place:
+        from gpunode.history import output
+
+        found = forgotten_after(place, after)
+    if is_json():
+        say_document(output.of_prune(place, found, after=after))
+    counts = f"{found.findings:,} findings, {found.records:,} reports, {found.hosts:,} hosts"
+    talk(f"removed what was later than {output.in_words(after)}: {counts}")
 
 
 @contextmanager
@@ -231,7 +253,9 @@ def _told() -> Iterator[Place]:
     if place is None:
         raise click.UsageError("--history none: there is none to be asked; name a file or a URL")
     try:
-        yield place
+        # A hundred thousand findings are no garbage.
+        with uncollected():
+            yield place
     except HistoryError as error:
         end_by(error, ExitCode.ERROR)
 
@@ -248,4 +272,6 @@ def _question(
 def _known(connection: Any, question: Question) -> list[Known]:
     from gpunode.history.asking import known
 
-    return [each for each in known(connection) if question.inventory in (None, each.name)]
+    found = [each for each in known(connection) if question.inventory in (None, each.name)]
+    caution_of_later(found)
+    return found

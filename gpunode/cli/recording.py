@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gpunode.base.errors import CodedError, in_words
+from gpunode.base.document import AHEAD
+from gpunode.base.errors import CodedError
+from gpunode.base.errors import in_words as error_in_words
 from gpunode.base.messages import with_code
 from gpunode.base.terminal import say
 from gpunode.fleet.engine.parts import expected
 
 if TYPE_CHECKING:
+    from gpunode.history.asking import Known
     from gpunode.history.intervals import Key
     from gpunode.history.place import Place
 
@@ -76,11 +79,16 @@ def recorded(document: Mapping[str, Any], command: str) -> Mapping[str, Mapping[
         from gpunode.base.importing import uncollected
 
         with uncollected():
+            from gpunode.history.asking import asking, known
             from gpunode.history.place import inventory_name
             from gpunode.history.told import told
             from gpunode.history.writing import record
         found = told(document, command)
-        return record(place, found, inventory_name(found.inventory or "an inventory without a name"), keep)
+        name = inventory_name(found.inventory or "an inventory without a name")
+        since = record(place, found, name, keep)
+        with asking(place) as connection:
+            caution_of_later(each for each in known(connection) if each.name == name)
+        return since
     except Exception as error:
         from gpunode.history.place import HistoryError
 
@@ -88,10 +96,24 @@ def recorded(document: Mapping[str, Any], command: str) -> Mapping[str, Mapping[
         if os.environ.get("GPUNODE_DEBUG"):
             raise
         code = error.code if isinstance(error, CodedError) else HistoryError.code
-        words = in_words(error)
+        words = error_in_words(error)
         without = "; `--history none` does without a history"
         say(with_code(f"caution: this is not in the history: {words}{without}", code), err=True)
         return {}
+
+
+def caution_of_later(known: Iterable[Known]) -> None:
+    """Print a caution of each inventory of which a report is later than now."""
+    from gpunode.history.output import in_words
+    from gpunode.history.told import FutureError
+
+    for each in known:
+        if each.last is not None and each.last > datetime.now(UTC) + AHEAD:
+            text = (
+                f"caution: the history has a report of {each.name} of {in_words(each.last)}, later than now: it hides "
+                "what was found since; check this machine's clock, then run `gpunode history forget --after now`"
+            )
+            say(with_code(text, FutureError.code), err=True)
 
 
 def with_since(document: dict[str, Any], since: Mapping[str, Mapping[Key, tuple[Any, Any]]]) -> dict[str, Any]:

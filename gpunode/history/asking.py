@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, or_, select, true
 
 from gpunode.base.findings import CLUSTER
 from gpunode.history.connection import reading, writing
 from gpunode.history.intervals import End, Interval
 from gpunode.history.place import NothingError, Place
-from gpunode.history.tables import STATEMENT, expect, findings, hosts, interval, inventories, prepare, records
+from gpunode.history.tables import STATEMENT, expect, findings, hosts, interval, inventories, portions, prepare, records
 
 
 @dataclass(frozen=True)
@@ -28,13 +29,12 @@ class Question:
     components: tuple[str, ...] = ()
     codes: tuple[str, ...] = ()
 
-    def fits(self, host: str, component: str, code: str) -> bool:
-        """Say whether a finding is asked for; a code stands for those behind it too: `driver` for `driver.held`."""
-        return (
-            self.fits_host(host)
-            and (not self.components or component in self.components)
-            and (not self.codes or any(code == each or code.startswith(f"{each}.") for each in self.codes))
-        )
+    def condition(self) -> ColumnElement[bool]:
+        """Return which findings match components and codes; the code `driver` includes `driver.held`."""
+        code, named = findings.c.code, findings.c.component.in_(self.components) if self.components else true()
+        # No LIKE: SQLite's does not tell capitals apart.
+        below = (func.substr(code, 1, len(each) + 1) == f"{each}." for each in self.codes)
+        return and_(named, or_(code.in_(self.codes), *below) if self.codes else true())
 
     def fits_host(self, host: str) -> bool:
         """Say whether a host is asked for."""
@@ -52,7 +52,7 @@ class Known:
     records: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Answer:
     """Hold a finding of a host, how long it was so, and when the host was told of last.
 
@@ -120,29 +120,35 @@ def answers(connection: Connection, question: Question, at: datetime | None = No
     so: ColumnElement[bool] = findings.c.ended.is_(None)
     if at is not None:
         so = and_(findings.c.begun <= at, or_(findings.c.ended.is_(None), findings.c.ended > at))
-    asked = with_hosts(STATEMENT.add_columns(hosts.c.seen, hosts.c.first), question).where(so)
-    found = (
-        Answer(row.inventory, row.host, each := interval(row), row.seen, each.since <= row.first)
-        for row in fitting(connection, asked.order_by(inventories.c.name, hosts.c.id, findings.c.id), question)
+    return [
+        Answer(host.inventory, host.name, each, host.seen, each.since <= host.first)
+        for host, each in _intervals(connection, question, so)
+    ]
+
+
+def _intervals(
+    connection: Connection, question: Question, which: ColumnElement[bool]
+) -> Iterator[tuple[Row[Any], Interval]]:
+    """Yield the intervals that match, each with its host's row, in the order of inventories, hosts and findings."""
+    asked = of(
+        select(inventories.c.name.label("inventory"), hosts)
+        .join(inventories, inventories.c.id == hosts.c.inventory_id)
+        .order_by(inventories.c.name, hosts.c.id),
+        question,
     )
-    return list(found)
-
-
-def with_hosts(asked: Select[Any], question: Question) -> Select[Any]:
-    """Return a query of findings with the names of host and inventory, of those that are asked for."""
-    asked = asked.add_columns(hosts.c.name.label("host"), inventories.c.name.label("inventory"))
-    asked = asked.join(hosts, hosts.c.id == findings.c.host_id)
-    return of(asked.join(inventories, inventories.c.id == hosts.c.inventory_id), question)
+    statement = STATEMENT.where(which, question.condition()).order_by(findings.c.host_id, findings.c.id)
+    for _, group in groupby(connection.execute(asked).all(), lambda host: host.inventory):
+        of_hosts = {host.id: host for host in group if question.fits_host(host.name)}
+        for some in portions(of_hosts):
+            within = statement.where(findings.c.host_id.in_(some))
+            # Without a second copy of all rows in memory.
+            rows = connection.execute(within, execution_options={"yield_per": 1_000})
+            yield from ((of_hosts[row.host_id], interval(row)) for row in rows)
 
 
 def of(asked: Select[Any], question: Question) -> Select[Any]:
     """Return a query of the inventory that is asked for."""
     return asked if question.inventory is None else asked.where(inventories.c.name == question.inventory)
-
-
-def fitting(connection: Connection, asked: Select[Any], question: Question) -> Iterator[Row[Any]]:
-    """Return the rows of findings that are asked for."""
-    return (row for row in connection.execute(asked) if question.fits(row.host, row.component, row.code))
 
 
 # Commands that change nodes, which stand among what changed.
@@ -160,7 +166,7 @@ class Kind(StrEnum):
     RAN = "ran"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Change:
     """Hold what happened when: of a finding with how it was before and after, of a host, or a run with how it ended.
 
@@ -182,23 +188,19 @@ def changes(connection: Connection, question: Question, since: datetime, until: 
     """Return what happened between two times, in order."""
     refuse_unknown(connection, question)
     in_time = or_(findings.c.begun.between(since, until), findings.c.ended.between(since, until))
-    asked = (
-        with_hosts(STATEMENT.add_columns(hosts.c.gone), question)
-        .where(in_time)
-        .order_by(findings.c.begun, findings.c.id)
-    )
-    rows = [(row.inventory, row.host, interval(row), row.gone) for row in fitting(connection, asked, question)]
-    changed = {(where, host, each.key, each.ended): each for where, host, each, _ in rows if each.end is End.CHANGED}
+    rows = sorted(_intervals(connection, question, in_time), key=lambda row: (row[1].begun, row[1].number or 0))
+    changed = {(host.id, each.key, each.ended): each for host, each in rows if each.end is End.CHANGED}
     found: list[Change] = []
-    for where, host, each, gone in rows:
-        before = changed.get((where, host, each.key, each.begun))
+    for host, each in rows:
+        where, name, gone = host.inventory, host.name, host.gone
+        before = changed.get((host.id, each.key, each.begun))
         if since <= each.begun <= until:
             kind = Kind.BEGAN if before is None else Kind.CHANGED
-            found.append(Change(each.begun, kind, where, host, before, each, each.not_yet, each.by))
+            found.append(Change(each.begun, kind, where, name, before, each, each.not_yet, each.by))
         # That a host left is told of the host, but of one that came back since.
         is_told = each.end is not End.CHANGED and (each.end is not End.LEFT or gone is None)
         if each.ended is not None and since <= each.ended <= until and is_told:
-            found.append(Change(each.ended, Kind.ENDED, where, host, each, None, each.last, each.ended_by))
+            found.append(Change(each.ended, Kind.ENDED, where, name, each, None, each.last, each.ended_by))
     if not question.components and not question.codes:
         found += _of_hosts(connection, question, since, until)
         found += _runs(connection, question, since, until) if not question.hosts else []

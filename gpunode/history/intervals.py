@@ -40,7 +40,7 @@ class State:
     remedy: str | None = field(default=None, compare=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Interval:
     """Hold how long a finding was so, which is not as desired; times as above, `ended` None where it still is.
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from gpunode.base.document import head
@@ -27,7 +29,7 @@ def of_findings(
     hosts = {(each.inventory, each.host) for each in found if each.host != CLUSTER}
     counts = {"hosts": len(hosts), "findings": len(found)}
     head_of = _head(place, inventory, counts)
-    return {**head_of, "asked_at": _time(at), "findings": [_answer(each) for each in found]}
+    return {**head_of, "asked_at": _time(at), "findings": map(_answer, found)}
 
 
 def of_changes(
@@ -36,7 +38,7 @@ def of_changes(
     """Return the document of `changes`."""
     counts = {kind.value: sum(each.kind is kind for each in found) for kind in Kind}
     times = {"since": _time(since), "until": _time(until)}
-    return {**_head(place, inventory, counts), **times, "changes": [_change(each) for each in found]}
+    return {**_head(place, inventory, counts), **times, "changes": map(_change, found)}
 
 
 def of_inventories(place: Place, found: Sequence[Known]) -> dict[str, Any]:
@@ -55,10 +57,10 @@ def of_import(place: Place, inventory: str | None, files: Sequence[tuple[str, st
     return {**_head(place, inventory, {"files": len(files)}), "files": items}
 
 
-def of_prune(place: Place, pruned: Pruned, before: datetime) -> dict[str, Any]:
-    """Return the document of `prune`."""
+def of_prune(place: Place, pruned: Pruned, **times: datetime) -> dict[str, Any]:
+    """Return the document of `prune` and `forget`; times: the one that was named."""
     counts = {"findings": pruned.findings, "reports": pruned.records, "hosts": pruned.hosts}
-    return {**_head(place, None, counts), "before": _time(before)}
+    return {**_head(place, None, counts), **{name: _time(each) for name, each in times.items()}}
 
 
 def _head(place: Place, inventory: str | None, counts: dict[str, int]) -> dict[str, Any]:
@@ -118,6 +120,7 @@ def _state(state: State) -> dict[str, str | None]:
     return {"class": state.finding_class, "actual": state.actual, "desired": state.desired}
 
 
+@lru_cache(maxsize=100_000)
 def _time(time: datetime | None) -> str | None:
     return None if time is None else time.astimezone(UTC).isoformat(timespec="seconds")
 
@@ -134,8 +137,9 @@ def findings_text(
 ) -> str:
     """Return what is not as desired, and since when; known: the inventories that were asked for."""
     lines: list[str] = []
+    of_inventories = {some[0].inventory: some for some in _alike(found, attrgetter("inventory"))}
     for inventory in known:
-        mine = [each for each in found if each.inventory == inventory.name]
+        mine = of_inventories.get(inventory.name, [])
         if len(known) > 1 and mine:
             lines.append(f"{printable(inventory.name)}:")
         for alike in _alike(mine, _told_alike):
@@ -169,7 +173,7 @@ def _entry(alike: Sequence[Answer], latest: datetime | None, columns: int, style
     }
     for label, text in told.items():
         if text:
-            yield fold(f"  {label:<{_COLUMN}}{printable(text)}", columns, " " * (_COLUMN + 2))
+            yield fold(f"  {label:<{_COLUMN}}{_line(text)}", columns, " " * (_COLUMN + 2))
 
 
 def _since(alike: Sequence[Answer]) -> str:
@@ -196,8 +200,9 @@ def changes_text(
 ) -> str:
     """Return what happened between two times, in order, a line for what happened to several hosts in one minute."""
     lines: list[str] = []
+    of_inventories = {some[0].inventory: some for some in _alike(found, attrgetter("inventory"))}
     for inventory in known:
-        mine = [each for each in found if each.inventory == inventory.name]
+        mine = of_inventories.get(inventory.name, [])
         if not quiet:
             head = f"{inventory.name}: from {in_words(since)} to {in_words(until)}"
             lines.append(fold(printable(head), columns, "  "))
@@ -232,13 +237,13 @@ def _happened(alike: Sequence[Change], columns: int, style: Style) -> Iterator[s
         said = {Kind.RAN: f"{first.by}: {first.run}", Kind.LEFT: f"{names}: no longer in the inventory"}
         yield fold(printable(lead + said.get(first.kind, f"{names}: in the inventory")), columns, indent)
         return
-    what = printable(f"{side.key[0]}: {side.key[1]}")
+    what = _line(f"{side.key[0]}: {side.key[1]}")
     how = side.end or End.GOOD if first.after is None else style(FindingClass(side.state.finding_class))
-    yield fold(with_code(f"{lead}{what}: {how}, {names}", side.state.code), columns, indent)
+    yield fold(with_code(f"{lead}{what}: {how}, {names}", _line(side.state.code)), columns, indent)
     if first.after is not None:
-        yield fold(printable(f"{indent}{_sides(first.after.state)}"), columns, indent)
+        yield fold(f"{indent}{_line(_sides(first.after.state))}", columns, indent)
     if first.before is not None:
-        yield fold(printable(f"{indent}before: {_sides(first.before.state)}"), columns, indent)
+        yield fold(f"{indent}before: {_line(_sides(first.before.state))}", columns, indent)
 
 
 def _sides(state: State) -> str:
@@ -261,20 +266,26 @@ def inventories_text(found: Iterable[Known], columns: int = UNBOUND) -> str:
     )
 
 
+@lru_cache(maxsize=100_000)
 def in_words(time: datetime) -> str:
     """Return a time as people read it, to the minute."""
     return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _heading(interval: Interval, hosts: list[str], columns: int, style: Style) -> str:
-    what = printable(f"{interval.key[0]}: {interval.key[1]}")
+    what = _line(f"{interval.key[0]}: {interval.key[1]}")
     names = hosts[0] if len(hosts) == 1 else f"{len(hosts):,} nodes: {folded_in_a_line(hosts, columns)}"
     text = f"{what}: {style(FindingClass(interval.state.finding_class))}, {printable(names)}"
-    return fold(with_code(text, interval.state.code), columns, "  ")
+    return fold(with_code(text, _line(interval.state.code)), columns, "  ")
 
 
 def _title(host: str) -> str:
-    return cluster_title("cluster") if host == CLUSTER else host
+    return cluster_title("cluster") if host == CLUSTER else _line(host)
+
+
+def _line(text: str) -> str:
+    """Return a text of a node or a document, which draws no line of its own."""
+    return printable(" ".join(text.splitlines()))
 
 
 def _alike(found: Iterable[T], key: Callable[[T], object]) -> Iterable[list[T]]:

@@ -5,9 +5,11 @@ Their names begin with gpunode_: a database may hold other things.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
+from sys import intern
 from typing import Any
 
 from sqlalchemy import (
@@ -29,13 +31,15 @@ from sqlalchemy import (
     UniqueConstraint,
     delete,
     exists,
+    func,
     inspect,
     select,
     text,
+    update,
 )
 
 from gpunode.history.connection import writing
-from gpunode.history.intervals import End, Interval, State
+from gpunode.history.intervals import End, Interval, Key, State
 from gpunode.history.place import HistoryError, NewerError, Place
 
 # The last of gpunode/history/migrations/versions.
@@ -59,10 +63,15 @@ class Utc(TypeDecorator[datetime]):
         whole = value.astimezone(UTC)
         return whole if dialect.name == "postgresql" else whole.replace(tzinfo=None)
 
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], datetime | None]:
+        return _in_utc
+
+
+@lru_cache(maxsize=100_000)
+def _in_utc(value: str | datetime | None) -> datetime | None:
+    """Return a time as a database returns it: a datetime, or SQLite's text. Equal times of many rows are one object."""
+    found = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return found and (found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC))
 
 
 # SQLite counts rows by an INTEGER alone.
@@ -183,14 +192,22 @@ def _upgrade(connection: Connection) -> None:
 
 def interval(row: Row[Any]) -> Interval:
     """Return the interval that a row of STATEMENT holds."""
-    return Interval(
-        key=(row.component, row.what),
-        state=State(row.finding_class, row.actual, row.desired, row.code, row.cause, row.remedy),
-        end=None if row.ending is None else End(row.ending),
-        by=row.told_by,
-        number=row.id,
-        **{name: getattr(row, name) for name in _SAME},
-    )
+    number, _, component, what, code, kind, actual, desired, cause, remedy, not_yet, begun, last, *others = tuple(row)
+    ended, ending, since, last_good, by, ended_by = others
+    key, state = _key(component, what), _state(kind, actual, desired, code, cause, remedy)
+    end = None if ending is None else End(ending)
+    by, ended_by = intern(by), ended_by and intern(ended_by)
+    return Interval(key, state, begun, last, since, not_yet, last_good, ended, end, by, ended_by, number)
+
+
+@lru_cache(maxsize=10_000)
+def _key(component: str, what: str) -> Key:
+    """Return a key, the same object for all rows of a result that have it."""
+    return component, what
+
+
+# Most hosts of a fleet have the same differences.
+_state = lru_cache(maxsize=10_000)(State)
 
 
 def values(each: Interval) -> dict[str, str | datetime | None]:
@@ -223,12 +240,21 @@ class Pruned:
 
 def prune(place: Place, before: datetime) -> Pruned:
     """Remove what ended, and was recorded, before a time, of all inventories; raise HistoryError."""
+    return _removed(place, prune_within, before)
+
+
+def forget(place: Place, after: datetime) -> Pruned:
+    """Remove what was recorded as later than a time, of all inventories; raise HistoryError."""
+    return _removed(place, _forget_within, after)
+
+
+def _removed(place: Place, remove: Callable[[Connection, datetime, int], Pruned], time: datetime) -> Pruned:
     found = Pruned(0, 0, 0)
     with writing(place) as connection:
         prepare(connection)
         asked = select(inventories.c.id).order_by(inventories.c.id).with_for_update()
         for number in connection.execute(asked).scalars().all():
-            one = prune_within(connection, before, number)
+            one = remove(connection, time, number)
             found = Pruned(found.findings + one.findings, found.records + one.records, found.hosts + one.hosts)
     return found
 
@@ -244,3 +270,29 @@ def prune_within(connection: Connection, before: datetime, inventory: int) -> Pr
     kept = exists().where(findings.c.host_id == hosts.c.id)
     gone = connection.execute(delete(hosts).where(hosts.c.inventory_id == inventory, hosts.c.gone < before, ~kept))
     return Pruned(ended, recorded, gone.rowcount)
+
+
+def _forget_within(connection: Connection, after: datetime, inventory: int) -> Pruned:
+    """Remove it of one inventory, within a transaction that writes.
+
+    A finding that a later report ended is so again. When it was last found before `after` is not recorded: that it was
+    at its begin is known.
+    """
+    of_inventory, later = hosts.c.inventory_id == inventory, findings.c.last > after
+    within = findings.c.host_id.in_(select(hosts.c.id).where(of_inventory))
+    begun = connection.execute(delete(findings).where(within, findings.c.begun > after)).rowcount
+    reopened = {"ended": None, "ending": None, "ended_by": None}
+    connection.execute(update(findings).where(within, findings.c.ended > after).values(reopened))
+    connection.execute(update(findings).where(within, later).values(last=findings.c.begun))
+    of_records = records.c.inventory_id == inventory
+    recorded = connection.execute(delete(records).where(of_records, records.c.at > after)).rowcount
+    gone = connection.execute(delete(hosts).where(of_inventory, hosts.c.first > after)).rowcount
+    # No report of a host is later than the last that is recorded of its inventory.
+    last = connection.execute(select(func.max(records.c.at)).where(of_records)).scalar()
+    seen = hosts.c.first if last is None else last
+    connection.execute(update(hosts).where(of_inventory, hosts.c.seen > after).values(seen=seen))
+    for name in ("answered", "understood", "judged", "late", "gone"):
+        connection.execute(update(hosts).where(of_inventory, hosts.c[name] > after).values({name: None}))
+    pruned = inventories.c.pruned > after
+    connection.execute(update(inventories).where(inventories.c.id == inventory, pruned).values(pruned=None))
+    return Pruned(begun, recorded, gone)

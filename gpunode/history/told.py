@@ -9,9 +9,9 @@ from enum import Enum, auto
 from functools import cached_property
 from typing import Any
 
-from gpunode.base.document import AGENT_SCHEMA, REPORT_SCHEMA, ROLLOUT_SCHEMA, UPDATE, newer
+from gpunode.base.document import AGENT_SCHEMA, AHEAD, REPORT_SCHEMA, ROLLOUT_SCHEMA, UPDATE, newer
 from gpunode.base.errors import CodedError
-from gpunode.base.explained import code_of
+from gpunode.base.explained import code_of, quoted
 from gpunode.base.findings import CLUSTER, ExitCode, FindingClass
 from gpunode.base.messages import command_error
 from gpunode.history.intervals import End, Key, State
@@ -38,6 +38,18 @@ class NoDocumentError(CodedError):
         "It takes the output of `gpunode drift`, `apply` and `agent collect` with --output json, and reports of "
         "agents. A plan describes what a run would do, not the state of hosts.",
         remedy="import the output of one of these commands", exit="3",
+    )  # fmt: skip
+
+
+class FutureError(NoDocumentError):
+    """Say that a document is of a time that has not come."""
+
+    code = command_error(
+        "history.future", "A document, or what a history has, is of a time that is later than now.",
+        "It would hide what is found until then. Five minutes are allowed between the clocks of two machines.",
+        remedy="check this machine's clock and that of the document's; `gpunode history forget --after now` removes "
+        "from a history what is later than now",
+        exit="3 of `gpunode history import`; a caution of other commands",
     )  # fmt: skip
 
 
@@ -150,15 +162,18 @@ class Told:
         return sum(host.name != CLUSTER for host in self.hosts)
 
 
-def told(document: Any, command: str | None = None) -> Told:
+def told(document: Any, command: str | None = None, now: datetime | None = None) -> Told:
     """Return what a document of drift, apply, rollout, ci or an agent tells; raise NoDocumentError where it is none.
 
-    command: by which it was made; by default as it looks
+    command: by which it was made; by default as it looks. now: of a document that others wrote, the time at which it is
+    read; None where this gpunode has just made it
     """
     try:
         if reason := _newer(document):
             raise NoDocumentError(f"{reason}; {UPDATE}")
-        found = _told(document, command)
+        if now is not None and (at := _time(document["at"])) > now + AHEAD:
+            raise FutureError(f"it is of {at:%Y-%m-%d %H:%M} UTC, {at - now} later than now by this machine's clock")
+        found = _told(document, command, now)
         # Read the states now: where a finding is malformed, the document is refused here and not while it is written.
         tuple(host.states for host in found.hosts)
         return found
@@ -173,19 +188,23 @@ def _newer(document: Mapping[str, Any]) -> str | None:
     return newer(document, ROLLOUT_SCHEMA if "waves" in document else REPORT_SCHEMA)
 
 
-def _told(document: Any, command: str | None) -> Told:
+def _told(document: Any, command: str | None, now: datetime | None) -> Told:
     at = _time(document["at"])
+    at = at if now is None else min(at, now.replace(microsecond=0))
     is_rollout, is_apply, is_agent = "waves" in document, "left_alone" in document, "agent" in document
     command = command or ("rollout" if is_rollout else "apply" if is_apply else "agent" if is_agent else "drift")
     # A rollout's own document says of its nodes what its readings have said before.
     hosts = {} if is_rollout else document["hosts"]
+    if is_agent and len(hosts) != 1:
+        raise ValueError("an agent reports one host")
     whole = not (is_rollout or is_apply or is_agent) and command == "drift" and not document.get("limit")
     inventory, state = document.get("inventory"), document.get("state")
-    reports = [each for name, host in hosts.items() for each in _hosts(kept(name), host, at, is_apply)]
+    reports = [each for name, host in hosts.items() for each in _hosts(kept(name), _quoted(host, now), at, is_apply)]
     if not is_rollout and (cluster := document.get("cluster")) is not None:
         # It is judged by what a run of the nodes that were read would change: what fewer nodes leave out is not over.
         in_part = is_apply or not whole or any(each.scope is not Scope.ALL for each in reports)
-        reports.append(Host(CLUSTER, _scope(cluster["findings"], in_part), cluster["findings"], at))
+        of_cluster = _quoted(cluster, now)["findings"]
+        reports.append(Host(CLUSTER, _scope(of_cluster, in_part), of_cluster, at))
     return Told(
         command,
         at,
@@ -197,6 +216,10 @@ def _told(document: Any, command: str | None) -> Told:
         None if state is None else kept(state),
         "cluster" in document,
     )
+
+
+def _quoted(host: Mapping[str, Any], now: datetime | None) -> Mapping[str, Any]:
+    return host if now is None else {**host, "findings": [quoted(each) for each in host["findings"]]}
 
 
 def _hosts(name: str, host: Mapping[str, Any], at: datetime, is_apply: bool) -> Iterator[Host]:

@@ -211,10 +211,10 @@ def import_schema() -> dict[str, Any]:
     return document_schema(history.SCHEMA, {"files": COUNT}, (0,), {"files": {"type": "array", "items": items}}, _OF)
 
 
-def prune_schema() -> dict[str, Any]:
-    """Return the schema of what `history prune` prints."""
+def prune_schema(time: str = "before") -> dict[str, Any]:
+    """Return the schema of what `history prune` and, with the time `after`, `history forget` print."""
     counts = dict.fromkeys(("findings", "reports", "hosts"), COUNT)
-    return document_schema(history.SCHEMA, counts, (0,), {"before": TEXT}, _OF)
+    return document_schema(history.SCHEMA, counts, (0,), {time: TEXT}, _OF)
 
 
 def document_of_facts_schema() -> dict[str, Any]:

@@ -24,7 +24,7 @@ OLD = Finding(
     "570.10",
     "580.95.05",
     "held back",
-    "run the deploy",
+    "run deploys/gpu_node.py again",
     code="driver.loaded-module",
 )
 OLDER = Finding(

