@@ -255,12 +255,14 @@ def tell(state: State) -> None:
 
 
 def _note_broken(state: State, hosts: Iterable[Host]) -> None:
-    """Note the hosts that failed because the connection to them broke, and during what."""
-    for host in hosts:
-        if host in state.failed_hosts and connecting.is_broken(host.connector):
+    """Note the hosts that failed because the connection to them broke, and during what; and those lost before a run."""
+    for host in filter(state.failed_hosts.__contains__, hosts):
+        if connecting.is_broken(host.connector):
             failure = _end(host).failure
             step = f"during {failure.what}" if failure else "while the node was read"
             note(host, unreached=connecting.why_broken(host.connector, step))
+        elif _end(host) == HostEnd(host.name) and (reasons := FAILURE_REASONS.of(host) or _logged.of(host)):
+            note(host, failure=failure_of("the reading of the node", reasons))
 
 
 def _note_cut_off(state: State, hosts: Iterable[Host]) -> None:

@@ -14,13 +14,13 @@ from tests.support import warm
 from tests.support.ssh_server import server
 
 pytestmark = pytest.mark.pure
-SECONDS = 0.2
+SECONDS = 0.4
 CONFIG = f"""
 from functools import partial
 from gpunode.fleet import hooks
 from gpunode.fleet.access import connecting, connection
 connecting.keep_alive = partial(connecting.keep_alive, seconds={SECONDS})
-connection._RUN_SECONDS = {8 * SECONDS}
+connection._RUN_SECONDS = {10 * SECONDS}
 hooks.install()
 """
 DEPLOY = f"""
