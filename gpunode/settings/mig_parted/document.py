@@ -18,7 +18,6 @@ import yaml
 from gpunode.base.errors import CodedError
 from gpunode.base.messages import Code, command_error
 from gpunode.base.reading import Reading
-from gpunode.base.structured_text import TextError, TextLimitError, check_yaml
 
 # Numbers as Go's strconv.Atoi takes them, but for signs, which the splitting at + and - leaves none of.
 _FIELDS = re.compile(r"(?:(?P<compute>[0-9]+)c\.)?(?P<slices>[0-9]+)g\.(?P<gigabytes>[0-9]+)gb", re.ASCII)
@@ -343,12 +342,6 @@ def _integer(text: str) -> int:
 def read_document(content: str, source: str) -> Value:
     """Return the first YAML document's value; raise DeclarationError."""
     reader = _Reader()
-    try:
-        check_yaml(content)
-    except TextLimitError as error:
-        raise DeclarationError(source, [Mistake("(document)", None, str(error))]) from None
-    except TextError:
-        pass  # the reader below tells what that tool would
     try:
         loader = _Loader(content)
         node = loader.get_node() if loader.check_node() else None
