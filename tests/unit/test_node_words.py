@@ -154,6 +154,11 @@ def test_a_value_that_a_shell_acts_on_is_no_part_of_a_command(value: str) -> Non
         assert commands_of(as_remedy(f"run `{each.format(value)}` there")) == ()
 
 
+def test_no_option_of_ssh_is_brought_in() -> None:
+    for option in ("ProxyCommand=x", "'ProxyCommand=x'", "'UserKnownHostsFile=\"x\" -oProxyCommand=x'"):
+        assert commands_of(as_remedy(f"`ssh -o {option} -o StrictHostKeyChecking=ask gpu-1`")) == ()
+
+
 def test_commands_are_known_and_stay() -> None:
     for each in COMMANDS:
         assert commands_of(as_remedy(f"a `{each}` b")) == (each,)
