@@ -17,7 +17,6 @@ from types import MappingProxyType
 from typing import ClassVar, NewType
 
 from gpunode.base.folding import LONGEST, shortened
-from gpunode.base.tables.reading import content
 from gpunode.base.terminal import printable
 
 # Between cause and remedy, where one text has both.
@@ -90,9 +89,13 @@ def commands_of(remedy: str | None) -> tuple[str, ...]:
 
 @cache
 def _commands() -> re.Pattern[str]:
-    values = rf"{_WORD}(?: {_WORD})*"
-    known = (values.join(map(re.escape, each.split("{}"))) for each in content("commands.yaml")["commands"])
-    return re.compile(f"`({'|'.join(known)})`|`", re.ASCII)
+    # Late: the help of commands needs no table.
+    from gpunode.base.tables.reading import content
+
+    known = "|".join(map(re.escape, content("commands.yaml")["commands"]))
+    known = re.sub(r"(?<=\\ )\\\{\\\}(?=\\ |;|$|\|)", lambda _: rf"{_WORD}(?: {_WORD})*", known)
+    known = known.replace(re.escape('"{}"'), '"[^\'"`]*"')
+    return re.compile(f"`({known.replace(re.escape('{}'), _WORD)})`|`", re.ASCII)
 
 
 def keep_as_data(item: object, *names: str, commands: tuple[str, ...] = ("remedy",)) -> None:

@@ -48,7 +48,7 @@ def _of_pyinfra() -> str:
     ("said", "named"),
     [
         (_of_pyinfra, ["`ssh-keyscan 10.0.0.7`"]),
-        (lambda: "Could not resolve hostname ([Errno -2] Name or service not known)", ["`ssh_hostname`"]),
+        (lambda: "Could not resolve hostname ([Errno -2] Name or service not known)", ["ssh_hostname"]),
         (lambda: "Authentication error (no password or key)", []),
     ],
 )

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from gpunode.base.explanations import explained, failure
+from gpunode.base.explained import load
+from gpunode.base.explanations import explained, failure, rules
 from gpunode.base.findings import Finding, FindingClass, NodeReport, finding_from
-from gpunode.base.messages import as_data, as_remedy, commands_of
+from gpunode.base.messages import Kind, as_data, as_remedy, commands_of, declared
 from gpunode.base.tables.reading import content
 from gpunode.base.verdicts import Refusal
 from gpunode.fleet.call import Call
@@ -154,6 +155,11 @@ def test_a_value_that_a_shell_acts_on_is_no_part_of_a_command(value: str) -> Non
         assert commands_of(as_remedy(f"run `{each.format(value)}` there")) == ()
 
 
+def test_no_option_of_ssh_is_brought_in() -> None:
+    for option in ("ProxyCommand=x", "'ProxyCommand=x'", "'UserKnownHostsFile=\"x\" -oProxyCommand=x'"):
+        assert commands_of(as_remedy(f"`ssh -o {option} -o StrictHostKeyChecking=ask gpu-1`")) == ()
+
+
 def test_commands_are_known_and_stay() -> None:
     for each in COMMANDS:
         assert commands_of(as_remedy(f"a `{each}` b")) == (each,)
@@ -164,3 +170,20 @@ def test_each_test_that_the_table_of_trust_names_is_there() -> None:
     named = re.findall(r"`(test_\w+)::(test_\w+)`", (ROOT / "docs" / "security.md").read_text("utf-8"))
     files = {file: (ROOT / f"tests/unit/{file}.py").read_text("utf-8") for file, _ in named}
     assert len(named) > 10 and [test for file, test in named if f"def {test}(" not in files[file]] == []
+
+
+# Words between backquotes that are no command of their own, and commands whose program a package manager's words name.
+NO_COMMANDS = {
+    "--data gpunode_retry=1", "all", "devices", "include x", "Enroll MOK", "USER ALL=(ALL) NOPASSWD: ALL",
+    "Defaults:USER !requiretty", "_sudo_password", "_sudo", "ssh_known_hosts_file", "ssh_hostname",
+    "x", "x PACKAGE …", "x x", "x/bin/cuda-uninstaller",
+}  # fmt: skip
+
+
+def test_each_command_of_a_declared_remedy_is_in_the_table() -> None:
+    load()
+    kinds = (Kind.FINDING, Kind.REFUSAL, Kind.CAUTION)
+    remedies = [text for each in declared().values() if each.kind in kinds for text in each.remedies]
+    remedies += [row.remedy for name in ("node", "zypper", "helm", "access", "connection") for row in rules(name)]
+    named = {re.sub(r"\{[^}]*\}", "x", each) for text in remedies for each in re.findall("`([^`]*)`", text)}
+    assert {each for each in named if commands_of(f"`{each}`") != (each,)} <= NO_COMMANDS and len(named) > 80

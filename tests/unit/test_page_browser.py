@@ -198,6 +198,16 @@ def test_hostile_values_are_shown_as_text_and_do_nothing(written: Any) -> None:
     assert seen.console == [] and [url[:8] for url in seen.requests] == ["file:///"]
 
 
+def test_only_commands_of_gpunode_can_be_copied(written: Any) -> None:
+    words = dict.fromkeys(("actual", "desired", "cause", "source"), "see `rm -rf /` there")
+    told = document([NodeReport("gpu-1", (fleet.EDITED,))], fleet.CALL, fleet.VERSION, fleet.AT)
+    told["hosts"]["gpu-1"]["findings"][0] |= {**words, "remedy": "run `rm -rf /`, then `dkms status`"}
+    seen = written(document_page("drift", told))
+    seen.click("#fleet tbody tr:nth-child(1) th")
+    copied = seen.evaluate(every("#panel .card .command code", "textContent"))
+    assert copied == ["dkms status", f"gpunode explain {fleet.EDITED.code}"]
+
+
 def test_the_cluster_has_the_first_row_and_is_no_host(written: Any) -> None:
     reports = [NodeReport(name, fleet.good()) for name in ("gpu-1", "gpu-2")]
     reports.append(NodeReport("admin@prod", (fleet.EDITED,), scope=Scope.CLUSTER))

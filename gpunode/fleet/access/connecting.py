@@ -165,7 +165,8 @@ def _failure(self: SSHConnector, error: Exception) -> ConnectError:
         # Of a key file that is no text, a certificate that is none, or a port that is no number.
         used = f"ssh_key {self.data['ssh_key']}, ssh_port {self.data['ssh_port']}"
         return Unconnectable(f"Unusable connection data: {error} ({used})")
-    said, remedy = str(error), None
+    # A server may say anything; what it calls a remedy is none.
+    said, remedy = str(error).replace(REMEDY, "; remedy: "), None
     file, config = getattr(self.client, "_host_keys_filename", None), getattr(self.client, "_ssh_config", {})
     sock, proxy = config.get("sock"), getattr(error.__context__, "proxy", None)
     if isinstance(proxy, ProxySocket) and any(words in said for words in _UNANSWERED):

@@ -5,8 +5,8 @@ async function unpacked(text) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   const data = JSON.parse(await new Response(stream).text());
   data.kinds = data.kinds.map(([name, mark, colour, meaning, isQuiet]) => ({ name, mark, colour, meaning, isQuiet }));
-  data.items = data.items.map(([component, kind, what, actual, desired, cost, since, told, commands]) =>
-    ({ component, kind: data.kinds[kind], what, actual, desired, cost, since, told, commands }));
+  data.items = data.items.map(([component, kind, what, actual, desired, cost, since, told], at) =>
+    ({ component, kind: data.kinds[kind], what, actual, desired, cost, since, told, commands: data.commands[at] }));
   for (const row of data.rows) {
     row.items = row.items.map((at) => data.items[at]);
     row.good = row.good.map((at) => data.items[at]);

@@ -112,19 +112,10 @@ def _data(view: View) -> dict[str, Any]:
         "heal_all": view.heal_all,
         "order": [host.name for host in view.hosts if host.scope is Scope.NODE],
         "items": [
-            [
-                item.component,
-                view.ranks[item.kind],
-                item.what,
-                item.actual,
-                item.desired,
-                item.cost,
-                since,
-                item.told,
-                item.commands,
-            ]
+            [item.component, view.ranks[item.kind], item.what, item.actual, item.desired, item.cost, since, item.told]
             for item, since in known
         ],
+        "commands": [item.commands for item, _ in known],
         "rows": rows,
     }
 

@@ -9,9 +9,8 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-from gpunode.base.comparison import RUN, RUN_AGAIN
 from gpunode.base.folding import folded_first
-from gpunode.base.messages import CODE, Scope, as_remedy, commands_of
+from gpunode.base.messages import CODE, Scope, as_remedy
 from gpunode.fleet.call import Call
 
 # What a document calls `disruption`, in words; the least first.
@@ -23,6 +22,8 @@ COSTS = {
 }
 # The kind of a host's part that is told for a person to know, and is as desired all the same.
 CAUTION = "caution"
+# The labels of texts with commands of gpunode's.
+_COMMANDS = ("remedy", "code")
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,7 @@ class Kind:
 class Item:
     """Hold one thing told of a host: of which component, its verdict, both sides, and more as (label, text).
 
-    cost: a key of COSTS; None where nobody can say. commands: those of gpunode's that stand between backquotes in what
-    is told, which the page offers to copy. Two that differ in `since` alone are equal.
+    cost: a key of COSTS; None where nobody can say. Two that differ in `since` alone are equal.
     """
 
     component: str
@@ -55,7 +55,11 @@ class Item:
     told: tuple[tuple[str, str], ...] = ()
     cost: str | None = None
     since: str | None = field(default=None, compare=False)
-    commands: tuple[str, ...] = ()
+
+    @property
+    def commands(self) -> list[str]:
+        """Return the commands between backquotes: a remedy has no others here, other texts may have a node's words."""
+        return [each for label, text in self.told if label in _COMMANDS for each in text.split("`")[1::2]]
 
 
 @dataclass(frozen=True)
@@ -139,23 +143,15 @@ def healing(call: Call | None) -> str | None:
     return None if call is None else call.of_all.run
 
 
-def mended(told: Mapping[str, Any], call: Call | None = None) -> tuple[dict[str, str | None], tuple[str, ...]]:
-    """Return what to do of an entry of a document, as label -> text, and the commands that these texts name.
+def with_command(remedy: str | None, call: Call | None) -> str | None:
+    """Return the remedy with gpunode's own commands alone between backquotes, and its run as one of them."""
+    own = remedy and as_remedy(remedy)
+    return call.pasted(own) if own and call else own
 
-    A command is one that gpunode's remedies have: a document may be of a node, and hold any text between backquotes.
-    call: how the command was called, for those to be pasted
-    """
-    remedy, code = told.get("remedy"), told.get("code")
-    remedy = remedy and as_remedy(str(remedy))
-    commands = [f"`{each}`" for each in commands_of(remedy)]
-    if remedy and call:
-        commands = [*map(call.pasted, commands), *(call.pasted(each) for each in (RUN, RUN_AGAIN) if each in remedy)]
-        remedy = call.pasted(remedy)
-    if code and CODE.fullmatch(code):
-        code = f"`gpunode explain {code}`"
-        commands.append(code)
-    found = {"remedy": remedy, "source": told.get("source"), "code": code}
-    return found, tuple(text.partition("`")[2].rstrip("`") for text in commands)
+
+def explained(code: str | None) -> str | None:
+    """Return the command that explains a code, between backquotes; None where the document has none that is one."""
+    return f"`gpunode explain {code}`" if code and CODE.fullmatch(code) else None
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:

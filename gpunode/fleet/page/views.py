@@ -20,10 +20,11 @@ from gpunode.fleet.page.view import (
     call_of,
     columns,
     counted,
+    explained,
     healing,
     in_words,
-    mended,
     pairs,
+    with_command,
 )
 
 DRIFT_KINDS = (
@@ -78,9 +79,9 @@ def _drift_host(name: str, host: Mapping[str, Any], call: Call | None, since: Ma
 def _drift_item(finding: Mapping[str, Any], call: Call | None, since: Mapping[str, str]) -> Item:
     """Return a finding; since: `component: what` -> since when the history says that it is so."""
     is_caution = finding["class"] == "ok" and finding["cause"] is not None
-    mends, commands = mended(finding, call)
-    told = {"why": finding["cause"], **mends, "log": finding.get("log")}
-    told["code"] = told.pop("code") if finding["class"] != "ok" or is_caution else None
+    told = {"why": finding["cause"], "remedy": with_command(finding["remedy"], call), "source": finding["source"]}
+    told |= {"log": finding.get("log")}
+    told["code"] = explained(finding.get("code")) if finding["class"] != "ok" or is_caution else None
     return Item(
         finding["component"],
         CAUTION if is_caution else finding["class"],
@@ -90,7 +91,6 @@ def _drift_item(finding: Mapping[str, Any], call: Call | None, since: Mapping[st
         pairs(told),
         finding["disruption"],
         (so := since.get(f"{finding['component']}: {finding['what']}") or finding["since"]) and in_words(so),
-        commands,
     )
 
 
@@ -139,9 +139,8 @@ def plan_view(document: Mapping[str, Any]) -> View:
 def _plan_host(name: str, plan: Mapping[str, Any]) -> Host:
     if plan["verdict"] == "unreachable":
         # A document of an earlier version has the reason alone.
-        mends, commands = mended(plan)
-        told = pairs({"why": plan["reason"], **mends})
-        return Host(name, "unreachable", (Item("node", "unreachable", "no answer", told=told, commands=commands),))
+        told = (("why", plan["reason"]), *_told(plan))
+        return Host(name, "unreachable", (Item("node", "unreachable", "no answer", told=told),))
     items = tuple(_items(plan))
     kinds = {item.kind for item in items}
     gravest = next((kind.name for kind in PLAN_KINDS if kind.name in kinds and kind.name != CAUTION), "nothing to do")
@@ -150,14 +149,14 @@ def _plan_host(name: str, plan: Mapping[str, Any]) -> Host:
 
 def _items(plan: Mapping[str, Any]) -> Iterator[Item]:
     for refusal in plan["refusals"]:
-        yield _verdict(refusal["component"], "refused", refusal["reason"], of=refusal)
+        yield Item(refusal["component"], "refused", refusal["reason"], told=_told(refusal))
     # A document of an earlier version has none.
     for finding in plan.get("findings", ()):
         if finding["class"] != "ok":
             kind = "not known" if finding["class"] == "not known" else "pending"
-            why = {"found": finding["class"], "cause": finding["cause"]}
+            why = pairs({"found": finding["class"], "cause": finding["cause"]})
             sides = finding["what"], finding["actual"], finding["desired"]
-            yield _verdict(finding["component"], kind, *sides, of=finding, **why)
+            yield Item(finding["component"], kind, *sides, told=(*why, *_told(finding)))
     for number, step in enumerate(plan["steps"], 1):
         # A document of an earlier version knows no such step.
         unknown, fails = step.get("not_known", False), step.get("fails", False)
@@ -185,15 +184,12 @@ def _items(plan: Mapping[str, Any]) -> Iterator[Item]:
             step["since"] and in_words(step["since"]),
         )
     for caution in plan["cautions"]:
-        yield _verdict(caution["component"], CAUTION, caution["reason"], of=caution)
+        yield Item(caution["component"], CAUTION, caution["reason"], told=_told(caution))
 
 
-def _verdict(
-    component: str, kind: str, what: str, *sides: str | None, of: Mapping[str, Any], **why: str | None
-) -> Item:
-    mends, commands = mended(of)
-    actual, desired = sides or (None, None)
-    return Item(component, kind, what, actual, desired, pairs(why | mends), commands=commands)
+def _told(verdict: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    remedy, code = with_command(verdict.get("remedy"), None), explained(verdict.get("code"))
+    return pairs({"remedy": remedy, "source": verdict.get("source"), "code": code})
 
 
 ROLLOUT_KINDS = (
@@ -225,9 +221,8 @@ def rollout_view(document: Mapping[str, Any]) -> View:
         found.setdefault(name, [Item("wave", "not touched", "no wave has taken it")])
     for name, left in document["left_out"].items():
         kind = _LEFT_OUT.get(left["class"], "not touched")
-        mends, commands = mended(left)
-        told = pairs({"why": left["reason"], **mends})
-        found.setdefault(name, [Item("wave", kind, "left out", left["class"], told=told, commands=commands)])
+        told = {"why": left["reason"], "code": explained(left.get("code"))}
+        found.setdefault(name, [Item("wave", kind, "left out", left["class"], told=pairs(told))])
     hosts = tuple(Host(name, items[-1].kind, tuple(items)) for name, items in found.items())
     said = _rollout_said(document, hosts)
     waves = [wave for wave in document["waves"] if wave.get("cluster") is not None]
@@ -258,9 +253,9 @@ def _outcome(wave: Mapping[str, Any], outcome: Mapping[str, Any] | None, call: C
 def _judged(column: str, what: str, outcome: Mapping[str, Any], call: Call | None, told: Mapping[str, Any]) -> Item:
     gone = outcome["class"] == "unreachable"
     kind = _PASSED.get(outcome["class"], "pending") if outcome["passed"] else "unreachable" if gone else "failed"
-    mends, commands = mended(outcome, call)
-    told = {"why": outcome["reason"], **mends, **told}
-    return Item(column, kind, what, outcome["class"], "ok", pairs(told), commands=commands)
+    code = explained(outcome.get("code"))
+    told = {"why": outcome["reason"], "remedy": with_command(outcome["remedy"], call), "code": code, **told}
+    return Item(column, kind, what, outcome["class"], "ok", pairs(told))
 
 
 def _cluster_at_first(document: Mapping[str, Any]) -> list[Item]:
