@@ -266,6 +266,8 @@ def _latest(times: list[str]) -> float | None:
 def parse_containerd(lines: list[str]) -> Containerd:
     """Parse the containerd probe's lines (gpunode/components/containerd/state.sh)."""
     found = values(lines)
+    if "no_file" in found:
+        raise ParseError(f"{found['no_file'][:200]!r} is no regular file; put containerd's configuration there again")
     merged = decoded(found, "merged")
     default, runtimes = effective_runtimes(merged) if merged else (None, ())
     cdi = cri_settings(load_toml(merged)).get("enable_cdi") if merged else None
