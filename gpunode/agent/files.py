@@ -150,7 +150,9 @@ def texts(desired: Install, host: str) -> dict[str, tuple[str, str]]:
 
 
 def _own(name: str) -> str:
-    return (package_files("gpunode") / "agent" / name).read_text(encoding="utf-8")
+    # Without comments: EC2 takes 16 KiB of user data.
+    lines = (package_files("gpunode") / "agent" / name).read_text(encoding="utf-8").splitlines(keepends=True)
+    return "".join(line for line in lines if not line.lstrip().startswith("# "))
 
 
 # What is there only where it is asked for.

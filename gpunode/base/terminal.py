@@ -12,8 +12,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 
-import click
-
 # A file's text as a probe prints it: base64 hides no password. A digest is no text.
 _ENCODED = re.compile(r"(?<=\w=)(?![0-9a-f]{64}\b)[A-Za-z0-9+/]{60,}={0,2}(?=\s|$)")
 # User and password in an address: what a node prints is recorded.
@@ -43,11 +41,16 @@ def logged(text: str) -> str:
 
 def say(text: str, err: bool = False, nl: bool = True) -> None:
     """Print `text`, cleaned; `err`: to standard error, `nl`: with an end of line."""
+    # Late: nodes have no click, and a simulated nvidia-smi there imports this module.
+    import click
+
     click.echo(printable(text), err=err, nl=nl)
 
 
 def say_coloured(text: str) -> None:
     """Print `text`, in which the colours are our own: what a node said was cleaned before they came."""
+    import click
+
     click.echo(printable_in_colour(text))
 
 

@@ -543,12 +543,24 @@ def test_a_slow_server_is_left_after_the_seconds_of_an_answer_as_a_whole(
     assert json.loads(site.places.report.read_text()) == told
 
 
-def test_a_folder_that_does_not_answer_is_left_too(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pull, "SECONDS", 0.2)
-    (site.folder / "gpu-1").mkdir()
-    # As the file of a mount whose server is gone.
-    os.mkfifo(site.folder / "gpu-1" / BUNDLE)
-    assert code(site.pull()) == "agent.not-fetched"
+_FETCH = """\
+import sys
+from gpunode.agent import pull
+pull.SECONDS = 0.2
+try:
+    pull.fetched(pull.Config(sys.argv[1], "gpu-1"), sys.argv[2], 100)
+except pull.Refused as refused:
+    sys.exit(refused.code)
+"""
+
+
+def test_a_folder_that_does_not_answer_is_left_too(tmp_path: Path) -> None:
+    # As the file of a mount whose server is gone. In a process of its own, as on a node: where gevent has replaced
+    # Python's threads, opening the pipe stops them all.
+    os.mkfifo(tmp_path / BUNDLE)
+    words = [sys.executable, "-c", _FETCH, tmp_path.as_uri(), BUNDLE]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30, cwd=LOCK.parents[2])
+    assert (done.returncode, done.stderr.strip()) == (1, "agent.not-fetched")
 
 
 @pytest.mark.parametrize("text", ["", "\0\0", "# nothing\n"])

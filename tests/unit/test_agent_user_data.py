@@ -61,7 +61,8 @@ def test_words_that_jinja_would_take_stay_what_they_are() -> None:
 
 def test_it_fits_ec2_when_it_is_compressed_and_is_the_same_for_the_same() -> None:
     text = user_data(WHOLE, None)
-    assert len(compressed(text)) < MOST * 3 // 4
+    # The rest is for the site's certificates.
+    assert len(compressed(text)) < MOST * 7 // 8
     assert compressed(text) == compressed(user_data(WHOLE, None))
     assert gzip.decompress(compressed(text)).decode() == text
 

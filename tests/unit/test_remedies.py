@@ -107,8 +107,8 @@ def test_a_remedy_names_the_family_s_own_package_manager_and_no_other(system: Op
 # Findings without a reading of a node: of the connection, of a test machine and of recorded facts; and what a run ends
 # with. Those of the cluster follow from what its API server answers.
 NO_READING = {
-    "machine.came-up", "node.command-hung", "node.connection", "node.connection-broken", "node.connection-silent",
-    "node.recorded", "node.state",
+    "machine.came-up", "node.answer-too-large", "node.command-hung", "node.connection", "node.connection-broken",
+    "node.connection-silent", "node.recorded", "node.state",
 }  # fmt: skip
 # Declared for every component; nothing of these is written as a whole, or it is judged by what runs.
 NEVER = {"kubelet.file", "node.file"}
