@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gpunode.base.document import AGENT_SCHEMA, AHEAD, REPORT_SCHEMA, UPDATE, newer
-from gpunode.base.explained import quoted, words
+from gpunode.base.explained import quoted
 from gpunode.base.findings import ExitCode, Finding, FindingClass, NodeReport, finding_from, summary_from, worst
-from gpunode.base.messages import Code, command_error
+from gpunode.base.messages import Code, as_data, command_error
 from gpunode.base.probe_output import decoded, values
 from gpunode.base.reading import ParseError, Reading
 from gpunode.base.structured_text import TextError, load_json
@@ -147,7 +147,7 @@ def judged(name: str, found: Collected, now: datetime, silent: timedelta) -> Nod
     if found.report is None:
         return NodeReport(name, (_bad(SILENT, "no report", "a report", "it has not pulled yet", _LOOK),))
     if reason := newer(found.report, AGENT_SCHEMA) or newer(found.report, REPORT_SCHEMA, "document_schema"):
-        return NodeReport(name, (_bad(_NEWER, "unknown version", "readable", words(reason), UPDATE),))
+        return NodeReport(name, (_bad(_NEWER, "unknown version", "readable", reason, UPDATE),))
     try:
         ((of, host),) = found.report["hosts"].items()
         code, gravest = ExitCode(found.report["exit_code"]), FindingClass(host["class"])
@@ -155,31 +155,22 @@ def judged(name: str, found: Collected, now: datetime, silent: timedelta) -> Nod
         success = found.report["agent"]["last_success"]
         last = None if success is None else _time(success)
         findings = tuple(finding_from(quoted(each)) for each in host["findings"])
-        findings = tuple(replace(each, since=_since(each.since, at)) for each in findings)
-        told = host["summary"]
-        summary = None if told is None else summary_from({key: _cleaned(each) for key, each in told.items()})
+        # Nothing waits since a time behind the report.
+        findings = tuple(
+            replace(each, since=each.since if each.since and _time(each.since) <= at else None) for each in findings
+        )
+        summary = None if host["summary"] is None else summary_from(host["summary"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ParseError(f"the agent's report is not one: {error}") from None
     if of != name:
         cause = "the agent follows the bundles of another host"
-        return NodeReport(name, (_bad(_OTHER, words(of), name, cause, _REINSTALL),))
+        return NodeReport(name, (_bad(_OTHER, as_data(of), name, cause, _REINSTALL),))
     if at > now + AHEAD:
         return NodeReport(name, (_ahead(at, now),))
     if not any(each.is_negative for each in findings) and (code or gravest is not worst(findings)):
         findings += (_bad(_RUN_BROKEN, f"exit code {code}, {gravest}", "exit code 0", "no finding says why", _LOG),)
     findings += _in_time(at, last, now, silent)
     return NodeReport(name, findings, summary, f"{min(at, now):%Y-%m-%dT%H:%M:%SZ}")
-
-
-def _since(since: str | None, at: datetime) -> str | None:
-    """Return since when a node waits, None where that is no time before the report."""
-    return since if since is not None and _time(since) <= at else None
-
-
-def _cleaned(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_cleaned(each) for each in value]
-    return words(value) if isinstance(value, str) else value
 
 
 def _ahead(time: datetime, now: datetime) -> Finding:

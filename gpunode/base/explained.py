@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import gpunode
-from gpunode.base.folding import LONGEST, in_one_line
+from gpunode.base.folding import LONGEST
 from gpunode.base.importing import uncollected
-from gpunode.base.messages import FILLED_IN, Message, command_error, declared, shown, slug
-from gpunode.base.terminal import printable
+from gpunode.base.messages import FILLED_IN, Message, as_data, command_error, declared, shown, slug
 
 _MOST_NEAR = 3
 UNKNOWN_CODE = command_error(
@@ -118,8 +117,8 @@ def quoted(found: Mapping[str, Any]) -> dict[str, Any]:
     component, what, code, remedy = found["component"], found["what"], found.get("code"), found.get("remedy")
     if not isinstance(what, str) or not _COMPONENT.fullmatch(component):
         raise ValueError(f"{_in_quotes(str(component))} is not a component, or the finding is about nothing")
-    clean = {name: words(text) if isinstance(text, str) else text for name, text in found.items()}
-    clean["what"], own = words(what, _SHORT), []
+    clean = {name: as_data(text) if isinstance(text, str) else text for name, text in found.items()}
+    clean["what"], own = as_data(what[:_SHORT]), []
     if isinstance(code, str) and code and not _is_known(code):
         own.append(f"the report's own code: {_in_quotes(code)}")
         clean["code"] = code = UNKNOWN_CODE
@@ -130,13 +129,8 @@ def quoted(found: Mapping[str, Any]) -> dict[str, Any]:
     return {**clean, "cause": "; ".join(filter(None, (clean.get("cause"), *own)))} if own else clean
 
 
-def words(text: str, longest: int = LONGEST) -> str:
-    """Return what others wrote as a part of one line, without control characters and backquotes."""
-    return printable(in_one_line(text, longest)).replace("`", "'")
-
-
 def _in_quotes(text: str) -> str:
-    return f"“{words(text, _SHORT).translate({0x201C: None, 0x201D: None})}”"
+    return f"“{as_data(text[:_SHORT]).translate({0x201C: None, 0x201D: None})}”"
 
 
 def _is_known(code: str) -> bool:

@@ -44,7 +44,9 @@ _JSON_TYPES: dict[str, tuple[type, ...]] = {
 
 def summary_from(found: Mapping[str, Any]) -> NodeSummary:
     """Return the summary of which `to_json` gave this, perhaps with more keys; raise KeyError or ValueError."""
-    return NodeSummary(**typed_fields(NodeSummary, found))
+    values = typed_fields(NodeSummary, found)
+    texts = {name: as_data(value) for name, value in values.items() if isinstance(value, str)}
+    return NodeSummary(**{**values, **texts, "gpu_models": tuple(map(as_data, values["gpu_models"]))})
 
 
 def typed_fields(kind: type, found: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,6 @@ from gpunode.base import fast_import  # noqa: F401  # isort: skip
 from gpunode.agent.bundle import Bundle, Program, carried, signature
 from gpunode.agent.collected import SILENT, Collected, judged
 from gpunode.agent.pull import BUNDLE, OWN
-from gpunode.base.explained import words
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.base.reading import ParseError
 from gpunode.facts.records import AgentReport
@@ -138,7 +137,7 @@ def _report(answer: fleet.Answer[Collected], now: datetime, silent: timedelta) -
     try:
         return judged(answer.name, answer.reading, now, silent)
     except ParseError as error:
-        remedy, cause = "install the agent again: `gpunode agent install`", words(str(error))
+        remedy, cause = "install the agent again: `gpunode agent install`", str(error)
         item = Finding("agent", FindingClass.ERROR, "report", "unreadable", "readable", cause, remedy, code=SILENT)
         return NodeReport(answer.name, (item,))
 

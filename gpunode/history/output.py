@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from gpunode.base.document import head
 from gpunode.base.findings import CLUSTER, ExitCode, FindingClass, cluster_title
 from gpunode.base.folding import UNBOUND, fold, folded_in_a_line
-from gpunode.base.messages import Scope, with_code
+from gpunode.base.messages import Scope, as_data, as_remedy, with_code
 from gpunode.base.terminal import printable
 from gpunode.history.asking import Answer, Change, Kind, Known
 from gpunode.history.intervals import End, Interval, State
@@ -173,7 +173,11 @@ def _entry(alike: Sequence[Answer], latest: datetime | None, columns: int, style
     }
     for label, text in told.items():
         if text:
-            yield fold(f"  {label:<{_COLUMN}}{_line(text)}", columns, " " * (_COLUMN + 2))
+            yield fold(
+                f"  {label:<{_COLUMN}}{(as_remedy if label == 'remedy' else as_data)(text)}",
+                columns,
+                " " * (_COLUMN + 2),
+            )
 
 
 def _since(alike: Sequence[Answer]) -> str:
@@ -237,13 +241,13 @@ def _happened(alike: Sequence[Change], columns: int, style: Style) -> Iterator[s
         said = {Kind.RAN: f"{first.by}: {first.run}", Kind.LEFT: f"{names}: no longer in the inventory"}
         yield fold(printable(lead + said.get(first.kind, f"{names}: in the inventory")), columns, indent)
         return
-    what = _line(f"{side.key[0]}: {side.key[1]}")
+    what = as_data(f"{side.key[0]}: {side.key[1]}")
     how = side.end or End.GOOD if first.after is None else style(FindingClass(side.state.finding_class))
-    yield fold(with_code(f"{lead}{what}: {how}, {names}", _line(side.state.code)), columns, indent)
+    yield fold(with_code(f"{lead}{what}: {how}, {names}", as_data(side.state.code)), columns, indent)
     if first.after is not None:
-        yield fold(f"{indent}{_line(_sides(first.after.state))}", columns, indent)
+        yield fold(f"{indent}{as_data(_sides(first.after.state))}", columns, indent)
     if first.before is not None:
-        yield fold(f"{indent}before: {_line(_sides(first.before.state))}", columns, indent)
+        yield fold(f"{indent}before: {as_data(_sides(first.before.state))}", columns, indent)
 
 
 def _sides(state: State) -> str:
@@ -273,19 +277,14 @@ def in_words(time: datetime) -> str:
 
 
 def _heading(interval: Interval, hosts: list[str], columns: int, style: Style) -> str:
-    what = _line(f"{interval.key[0]}: {interval.key[1]}")
+    what = as_data(f"{interval.key[0]}: {interval.key[1]}")
     names = hosts[0] if len(hosts) == 1 else f"{len(hosts):,} nodes: {folded_in_a_line(hosts, columns)}"
     text = f"{what}: {style(FindingClass(interval.state.finding_class))}, {printable(names)}"
-    return fold(with_code(text, _line(interval.state.code)), columns, "  ")
+    return fold(with_code(text, as_data(interval.state.code)), columns, "  ")
 
 
 def _title(host: str) -> str:
-    return cluster_title("cluster") if host == CLUSTER else _line(host)
-
-
-def _line(text: str) -> str:
-    """Return a text of a node or a document, which draws no line of its own."""
-    return printable(" ".join(text.splitlines()))
+    return cluster_title("cluster") if host == CLUSTER else as_data(host)
 
 
 def _alike(found: Iterable[T], key: Callable[[T], object]) -> Iterable[list[T]]:

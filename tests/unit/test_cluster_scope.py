@@ -23,7 +23,7 @@ from gpunode.agent.collected import Collected
 from gpunode.base import explained
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import CLUSTER, Finding, FindingClass, NodeReport, cluster_of, nodes_of
-from gpunode.base.messages import Scope
+from gpunode.base.messages import Scope, as_remedy
 from gpunode.cli import agent
 from gpunode.cli.rollout import say_head
 from gpunode.fleet import bundles, nodes
@@ -146,7 +146,7 @@ def test_a_refused_node_decides_nothing_in_the_cluster_and_no_run_gives_it_back(
         first, *_ = fleet(folder, NODES, more).inspect(cordons=held)
         components = {item.component for item in first.findings}
         (cordon,) = (item for item in first.findings if item.code == CORDON.code)
-        assert (cordon.remedy == CORDON.remedies[0]) != refused is cordon.by_person
+        assert (cordon.remedy == as_remedy(CORDON.remedies[0])) != refused is cordon.by_person
         assert ({"cuda", "device_plugin"} & components == {"cuda"}) is refused
 
 
