@@ -8,5 +8,5 @@ done
 for comm in /proc/[0-9]*/comm; do
   name=; read -r name 2>/dev/null < "$comm" || continue
   [ "$name" = kube-scheduler ] || continue
-  echo "process=$(tr '\0' '\n' 2>/dev/null < "${comm%/comm}/cmdline" | to_base64 "${comm%/comm}/cmdline")"
+  echo "process=$(tr '\0' '\n' 2>/dev/null < "${comm%/comm}/cmdline" | to_base64 "the command line of kube-scheduler")"
 done
