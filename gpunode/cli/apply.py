@@ -131,7 +131,7 @@ def apply(inventory: Path, yes: bool, scheduler: Scheduler | None, limit: tuple[
     with interruptible() as interruption:
         with _refused(), told():
             # Behind pyinfra, which `told` imports: it patches the process's sockets.
-            from gpunode.fleet.rollout import place as rollouts
+            from gpunode.fleet.rollout import journal as rollouts
 
             rollouts.refuse_beside_rollout(rollouts.place(str(inventory)), str(inventory))
             plans = live_plans(inventory, limit, scheduler)
@@ -242,7 +242,7 @@ def _run(inventory: Path, plans: Plans, call: Call, interruption: Interruption) 
     """Run on the nodes that can be changed; return how that ended."""
     from gpunode.cli.live import live
     from gpunode.fleet.inventory import load_inventory
-    from gpunode.fleet.rollout import place as rollouts
+    from gpunode.fleet.rollout import journal as rollouts
     from gpunode.fleet.run import child
 
     name = call.name

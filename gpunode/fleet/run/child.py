@@ -196,7 +196,7 @@ ROOT = Path(".apply")
 def begin(folder: Path) -> Files:
     """Return the files of a run that begins now, in a new folder of its own; raise OSError where that cannot be made.
 
-    folder: of the inventory, see gpunode.fleet.rollout.place
+    folder: of the inventory, see gpunode.fleet.rollout.journal
     """
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     mine, number = folder / stamp, 1
