@@ -173,9 +173,9 @@ def carried_out(
             return reports
 
         def against(nodes: Sequence[str]) -> dict[str, str]:
-            from gpunode.fleet import drift_cluster
+            from gpunode.fleet import cluster
 
-            return drift_cluster.against(inventory, host_settings(inventory), nodes)
+            return cluster.against(inventory, host_settings(inventory), nodes)
 
         def run(wave: Wave) -> dict[str, Finding]:
             # In a log too: a wave may take an hour.

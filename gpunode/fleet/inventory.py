@@ -24,8 +24,7 @@ from gpunode.base.messages import command_error
 from gpunode.base.run_context import Slot
 from gpunode.base.terminal import kept_for_results
 from gpunode.fleet.engine.parts import expected
-from gpunode.fleet.inventory_files import InventoryError, reading_error, unused_group_data
-from gpunode.fleet.known import recognised
+from gpunode.fleet.inventory_files import InventoryError, reading_error, recognised, unused_group_data
 from gpunode.settings import Settings, check_hosts
 from gpunode.settings.hosts import HostData, data_of
 
@@ -175,7 +174,7 @@ def load_inventory(inventory: str | os.PathLike[str]) -> Inventory:
     it prints goes to standard error.
     """
     name = os.fspath(inventory)
-    if (others := recognised.told(Path(name))) is not None:
+    if (others := recognised(Path(name))) is not None:
         raise InventoryError(others)
     if (name.endswith(".py") or os.sep in name) and "@" not in name and not Path(name).is_file():
         raise InventoryError(f"{name}: there is no such inventory file")
