@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from gpunode.base.findings import Finding, NodeReport
     from gpunode.cli.interruption import Interruption
     from gpunode.fleet.call import Call
-    from gpunode.fleet.engine.parts import Scheduler
     from gpunode.fleet.rollout.journal import Journal
     from gpunode.fleet.rollout.opening import Amount, Asked, Request
     from gpunode.fleet.rollout.progress import Progress, Wave
@@ -110,7 +109,7 @@ def say_end(call: Call, progress: Progress, files: Path | None) -> None:
             tell(f"  go on: {resumption(call, progress.begun)}")
 
 
-def planned(inventory: Path, scheduler: Scheduler | None, call: Call, request: Request | None) -> Progress:
+def planned(inventory: Path, scheduler: str | None, call: Call, request: Request | None) -> Progress:
     """Tell the waves of a rollout that is not made; return how it would stand."""
     from gpunode.fleet.rollout.conduct import wave_line
     from gpunode.fleet.rollout.entries import STOPPED, Resumed, now
@@ -135,7 +134,7 @@ def planned(inventory: Path, scheduler: Scheduler | None, call: Call, request: R
 
 def carried_out(
     inventory: Path,
-    scheduler: Scheduler | None,
+    scheduler: str | None,
     call: Call,
     request: Request | None,
     anew: bool,
@@ -189,7 +188,7 @@ def carried_out(
 
 def _journal(
     inventory: Path,
-    scheduler: Scheduler | None,
+    scheduler: str | None,
     call: Call,
     request: Request | None,
     anew: bool,
@@ -215,7 +214,7 @@ def _journal(
     return journal
 
 
-def _every_node(inventory: Path, scheduler: Scheduler | None, call: Call) -> tuple[NodeReport, ...]:
+def _every_node(inventory: Path, scheduler: str | None, call: Call) -> tuple[NodeReport, ...]:
     from gpunode.cli.drift import watched
 
     with watched() as watch:
@@ -278,7 +277,7 @@ def _amount(context: click.Context, option: click.Parameter, text: str | None) -
 def rollout(
     context: click.Context,
     inventory: Path,
-    scheduler: Scheduler | None,
+    scheduler: str | None,
     canary: str,
     most: Amount | None,
     budget: Amount,

@@ -143,12 +143,10 @@ def findings(
         for host, settings in judged.items():
             node, release = read_nodes[host], restarts.of_release if settings.device_plugin.method in BY_CHART else NONE
             state = mig_state(settings.mig, node.pci.gpus, node.mig)
-            restart, of_node = (
-                restarts.of_node(host, settings, state),
-                (state, node.mig, view, node.gpus, node.mig_boot),
-            )
-            items = judge_node(settings, node_name(host, settings), *of_node, restart, node.plugin_mps, release)
-            found.setdefault(host, []).extend(items)
+            restart = restarts.of_node(host, settings, state)
+            of_node = (state, node.mig, view, node.gpus, node.mig_boot)
+            on_node = judge_node(settings, node_name(host, settings), *of_node, restart, node.plugin_mps, release)
+            found.setdefault(host, []).extend(on_node)
         of_all = alone(restarts.whole, judged), exporters(cluster, view, judged)
         for host, item in chain(*of_all, _taken(cluster, judged, view.nodes), entries(cluster, judged)):
             found[host].append(item)

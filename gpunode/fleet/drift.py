@@ -68,8 +68,14 @@ def _judged(answer: Answer[Node], report: NodeReport) -> Node | None:
 
 def contained_report(answer: Answer[Node]) -> NodeReport:
     """Return a node's report; what cannot be judged is an error of that node and component, and of no other."""
+    if not isinstance(answer.reading, Node):
+        return NodeReport(answer.name, (unread(answer),))
     try:
-        return _report(answer)
+        refused = (answer.refusal,) if answer.refusal else refusals(answer.settings, answer.reading.machine)
+        found = judge_apart(answer.settings, answer.reading, refused, errors.unjudged, answer.no_cluster)
+        findings = (*map(refusal_finding, refused), *found)
+        waiting = dict(answer.reading.applied.waiting)
+        return NodeReport(answer.name, with_since(findings, waiting), summary(answer.reading))
     except Exception as error:
         return NodeReport(answer.name, (errors.unjudged(error),))
 
@@ -77,13 +83,3 @@ def contained_report(answer: Answer[Node]) -> NodeReport:
 def unread(answer: Answer[Any]) -> Finding:
     """Return why a node was not reached, or not understood."""
     return (errors.unreached if answer.reading is None else errors.unreadable)(answer.reason)
-
-
-def _report(answer: Answer[Node]) -> NodeReport:
-    if not isinstance(answer.reading, Node):
-        return NodeReport(answer.name, (unread(answer),))
-    refused = (answer.refusal,) if answer.refusal else refusals(answer.settings, answer.reading.machine)
-    found = judge_apart(answer.settings, answer.reading, refused, errors.unjudged, answer.no_cluster)
-    findings = (*map(refusal_finding, refused), *found)
-    waiting = dict(answer.reading.applied.waiting)
-    return NodeReport(answer.name, with_since(findings, waiting), summary(answer.reading))

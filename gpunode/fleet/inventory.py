@@ -12,7 +12,7 @@ import json
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from functools import cache
@@ -96,18 +96,14 @@ def quick(only: Collection[str] | None = None) -> Iterator[None]:
     before, groups_of = made.defaultdict, files._get_groups_from_filename
     made.defaultdict = lambda factory: defaultdict(Hosts if factory is list else factory)
     if only is not None:
-        files._get_groups_from_filename = _those(groups_of, frozenset(only))
+        names = frozenset(only)
+        files._get_groups_from_filename = lambda file: {
+            group: _of(those, names) for group, those in groups_of(file).items()
+        }
     try:
         yield
     finally:
         made.defaultdict, files._get_groups_from_filename = before, groups_of
-
-
-def _those(groups_of: Callable[[str], dict[str, Any]], only: frozenset[str]) -> Callable[[str], dict[str, Any]]:
-    def found(filename: str) -> dict[str, Any]:
-        return {group: _of(those, only) for group, those in groups_of(filename).items()}
-
-    return found
 
 
 def _of(group: Any, only: frozenset[str]) -> Any:

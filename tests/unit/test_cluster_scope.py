@@ -29,7 +29,6 @@ from gpunode.cli.rollout import say_head
 from gpunode.fleet import bundles, nodes
 from gpunode.fleet.call import Call
 from gpunode.fleet.engine import readings
-from gpunode.fleet.engine.parts import Scheduler
 from gpunode.fleet.engine.readings import Outcome as WorkerOutcome
 from gpunode.fleet.engine.readings import cluster_report
 from gpunode.fleet.page import views
@@ -208,7 +207,7 @@ def test_a_reading_whose_worker_was_lost_ends_nothing_of_the_cluster(
     place = _recorded(lacking, tmp_path, [()])
     lost = WorkerOutcome(NODES, "worker", None, None, "the worker was lost", True)
     monkeypatch.setattr(readings, "outcomes", lambda *_, **__: iter([lost]))
-    reports = readings.reports(Scheduler("127.0.0.1", 8786), lacking.inventory, lambda hosts, done: None, 120)
+    reports = readings.reports("127.0.0.1:8786", lacking.inventory, lambda hosts, done: None, 120)
     record(place, told(_document(reports, 1), "drift"), "fleet.py")
     of_cluster = [change for change in _changes(place) if change[1] == CLUSTER]
     assert of_cluster == [("began", CLUSTER, RELEASE), ("began", CLUSTER, "cluster")]

@@ -52,29 +52,25 @@ def conduct(journal: Journal, hands: Hands, interval: float = 0, pauses: bool = 
     interval: seconds between two waves. Raises ChangedError, JournalError, and whatever a reading raises; the journal
     then says that it was interrupted, as it does after a signal.
     """
+    first = True
     try:
-        return _conducted(journal, hands, interval, pauses)
+        while isinstance(step := next_step(journal.known), Wave):
+            if not first and pauses:
+                return journal.append(Ended(how="paused", at=now()))
+            if not first and interval:
+                hands.tell(f"waiting {interval:g} s before the next wave")
+                hands.sleep(interval)
+            first = False
+            if changed := hands.changed():
+                journal.append(Ended(how="stopped", reason=f"the inventory changed: {changed}", at=now()))
+                raise ChangedError(changed)
+            _take(journal, step, hands)
+        return journal.append(Ended(how="finished" if step.finished else "stopped", reason=step.reason, at=now()))
     except BaseException as error:
         if journal.known.ended is None:
             reason = "by a signal" if isinstance(error, SystemExit) else in_words(error)
             journal.append(Ended(how="interrupted", reason=reason, at=now()))
         raise
-
-
-def _conducted(journal: Journal, hands: Hands, interval: float, pauses: bool) -> Progress:
-    first = True
-    while isinstance(step := next_step(journal.known), Wave):
-        if not first and pauses:
-            return journal.append(Ended(how="paused", at=now()))
-        if not first and interval:
-            hands.tell(f"waiting {interval:g} s before the next wave")
-            hands.sleep(interval)
-        first = False
-        if changed := hands.changed():
-            journal.append(Ended(how="stopped", reason=f"the inventory changed: {changed}", at=now()))
-            raise ChangedError(changed)
-        _take(journal, step, hands)
-    return journal.append(Ended(how="finished" if step.finished else "stopped", reason=step.reason, at=now()))
 
 
 def _take(journal: Journal, wave: Wave, hands: Hands) -> None:

@@ -87,12 +87,7 @@ def command(pyinfra: str, inventory: str, nodes: Sequence[str], groups: Collecti
 
 
 def run(
-    words: Sequence[str],
-    files: Files,
-    name: str,
-    hosts: int,
-    environment: Mapping[str, str],
-    watch: Watch = unwatched,
+    words: Sequence[str], files: Files, name: str, hosts: int, environment: Mapping[str, str], watch: Watch = unwatched
 ) -> tuple[int, Progress]:
     """Run pyinfra to its end; return its exit status, negative for a signal, and all that it told.
 
