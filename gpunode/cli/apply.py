@@ -25,7 +25,6 @@ from gpunode.cli.selection import called, inventory_argument, limit_option, retr
 if TYPE_CHECKING:
     from gpunode.cli.plan import Plans
     from gpunode.fleet.call import Call
-    from gpunode.fleet.engine.parts import Scheduler
     from gpunode.fleet.reports.run_end import HostEnd
     from gpunode.fleet.run.child import Files
     from gpunode.fleet.run.progress import Progress
@@ -117,7 +116,7 @@ _LEFT = "what a node was in the middle of ends or is undone there"
 @limit_option
 @set_option
 @retry_option
-def apply(inventory: Path, yes: bool, scheduler: Scheduler | None, limit: tuple[str, ...]) -> None:
+def apply(inventory: Path, yes: bool, scheduler: str | None, limit: tuple[str, ...]) -> None:
     """Bring the nodes of INVENTORY to what its settings ask, all at once: show the plan, ask, run, say how they are.
 
     It is `pyinfra INVENTORY deploys/gpu_node.py` with a plan before it; `gpunode rollout` does the same in waves, and
@@ -131,7 +130,7 @@ def apply(inventory: Path, yes: bool, scheduler: Scheduler | None, limit: tuple[
     with interruptible() as interruption:
         with _refused(), told():
             # Behind pyinfra, which `told` imports: it patches the process's sockets.
-            from gpunode.fleet.rollout import place as rollouts
+            from gpunode.fleet.rollout import journal as rollouts
 
             rollouts.refuse_beside_rollout(rollouts.place(str(inventory)), str(inventory))
             plans = live_plans(inventory, limit, scheduler)
@@ -145,7 +144,7 @@ def apply(inventory: Path, yes: bool, scheduler: Scheduler | None, limit: tuple[
 
 
 def _by_engine(
-    inventory: Path, scheduler: Scheduler, plans: Plans, call: Call, interruption: Interruption
+    inventory: Path, scheduler: str, plans: Plans, call: Call, interruption: Interruption
 ) -> Collection[HostEnd]:
     """Have the workers run on the nodes that can be changed; return how each node is then."""
     from gpunode.fleet.engine.apply import ends, looked_again, lost
@@ -242,7 +241,7 @@ def _run(inventory: Path, plans: Plans, call: Call, interruption: Interruption) 
     """Run on the nodes that can be changed; return how that ended."""
     from gpunode.cli.live import live
     from gpunode.fleet.inventory import load_inventory
-    from gpunode.fleet.rollout import place as rollouts
+    from gpunode.fleet.rollout import journal as rollouts
     from gpunode.fleet.run import child
 
     name = call.name

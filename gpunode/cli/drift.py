@@ -33,7 +33,6 @@ from gpunode.fleet.call import SOME_CALL, Call
 from gpunode.fleet.reports.findings_text import report_text
 
 if TYPE_CHECKING:
-    from gpunode.fleet.engine.parts import Scheduler
     from gpunode.fleet.nodes import Watch
 
 _WAITS = dict.fromkeys((FindingClass.RESTART_PENDING, FindingClass.REBOOT_PENDING, FindingClass.NOT_KNOWN), "yellow")
@@ -78,7 +77,7 @@ def drift(
     html: Path | None,
     timeout: int,
     processes: int | None,
-    scheduler: Scheduler | None,
+    scheduler: str | None,
     limit: tuple[str, ...],
 ) -> None:
     """Compare every node of INVENTORY with its settings, read-only, in one round trip per node.
@@ -96,7 +95,8 @@ def drift(
     took = time.monotonic() - began
     from gpunode.fleet.reports.document import document
     from gpunode.fleet.reports.junit import write_junit
-    from gpunode.fleet.reports.prometheus import write_metrics
+    from gpunode.fleet.reports.prometheus import metrics
+    from gpunode.fleet.reports.whole_file import write_whole
 
     call = called(inventory, limit)
     told_of = document(reports, call)
@@ -105,7 +105,7 @@ def drift(
     page = with_since(told_of, recorded(told_of, "drift"))
     why_not = (
         *unwritten(junit, lambda file: write_junit(reports, file, "gpunode drift", {"read": took})),
-        *unwritten(prometheus, lambda file: write_metrics(reports, file, time.time(), took)),
+        *unwritten(prometheus, lambda file: write_whole(file, metrics(reports, time.time(), took))),
         *unwritten_page(html, "drift", page),
     )
     finish(told_of, why_not, verdict(item for report in reports for item in report.findings))

@@ -12,11 +12,10 @@ from gpunode.base.messages import with_code
 
 if TYPE_CHECKING:
     from gpunode.base.findings import NodeReport
-    from gpunode.fleet.engine.parts import Scheduler
     from gpunode.fleet.nodes import Watch
 
 
-def _engine(context: click.Context, option: click.Parameter, text: str) -> Scheduler | None:
+def _engine(context: click.Context, option: click.Parameter, text: str) -> str | None:
     # Late, so that the commands' help needs none of it.
     from gpunode.fleet.engine.parts import EngineError, engine_of
 
@@ -42,7 +41,7 @@ engine_option = click.option(
 
 def inspected(
     inventory: Path,
-    scheduler: Scheduler | None,
+    scheduler: str | None,
     watch: Watch | None = None,
     seconds: float | None = None,
     processes: int | None = None,

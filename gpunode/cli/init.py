@@ -140,7 +140,7 @@ def _known(choice: Choice) -> Known:
 
 def _document(choice: Choice) -> Any:
     """Return the JSON of a file or of standard input; raise KnownError where it is none."""
-    from gpunode.fleet.known import recognised
+    from gpunode.fleet.inventory_files import recognised
     from gpunode.fleet.known.machines import KnownError
 
     try:
@@ -157,7 +157,7 @@ def _document(choice: Choice) -> Any:
     except ValueError as error:
         if not text.strip():
             raise KnownError("is empty: did the program before it print anything?") from error
-        others = None if choice.document == "-" else recognised.told(Path(choice.document))
+        others = None if choice.document == "-" else recognised(Path(choice.document))
         no_json = f"cannot be read as JSON: {error}. `gpunode init --help` has the commands that print it"
         raise KnownError(others or no_json) from error
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from gpunode.base.findings import Finding
     from gpunode.base.verdicts import Refusal
     from gpunode.fleet.call import Call
-    from gpunode.fleet.engine.parts import Scheduler
     from gpunode.fleet.nodes import Answer
     from gpunode.node import Node
     from gpunode.node.plan import Plan
@@ -54,7 +53,7 @@ def plan(
     settings_file: Path | None,
     show_all: bool,
     html: Path | None,
-    scheduler: Scheduler | None,
+    scheduler: str | None,
     limit: tuple[str, ...],
 ) -> None:
     """Say what a run would do to every node of INVENTORY, or why it refuses one; nothing is changed.
@@ -79,7 +78,7 @@ def plan(
     finish(document, unwritten_page(html, "plan", document), _exit_code(plans), indent=2)
 
 
-def live_plans(inventory: Path, limit: tuple[str, ...], scheduler: Scheduler | None = None) -> Plans:
+def live_plans(inventory: Path, limit: tuple[str, ...], scheduler: str | None = None) -> Plans:
     """Return the plan of each host of an inventory, which is asked for it, or why there is none."""
     if scheduler is not None:
         from gpunode.fleet.engine import readings

@@ -23,16 +23,13 @@ from gpunode.cli.output import columns, is_quiet, output_option, talk
 from gpunode.cli.recording import history_option, recorded
 from gpunode.cli.report_file import finish, html_option, unwritten_page
 from gpunode.cli.selection import called, inventory_argument, limit_option, retry_option, set_option
-from gpunode.fleet.rollout.amount import Amount, AmountError, amount
 
 if TYPE_CHECKING:
-    from gpunode.base.findings import NodeReport
+    from gpunode.base.findings import Finding, NodeReport
     from gpunode.cli.interruption import Interruption
     from gpunode.fleet.call import Call
-    from gpunode.fleet.engine.parts import Scheduler
-    from gpunode.fleet.rollout.choice import RunResult
     from gpunode.fleet.rollout.journal import Journal
-    from gpunode.fleet.rollout.opening import Asked, Request
+    from gpunode.fleet.rollout.opening import Amount, Asked, Request
     from gpunode.fleet.rollout.progress import Progress, Wave
 
 
@@ -88,7 +85,7 @@ def _say_bad(progress: Progress) -> None:
 
 def say_end(call: Call, progress: Progress, files: Path | None) -> None:
     """Tell how the rollout ended, and how it is gone on with; files: its folder, None where nothing was begun."""
-    from gpunode.fleet.rollout.document import exit_code
+    from gpunode.fleet.rollout.conduct import exit_code
     from gpunode.fleet.rollout.opening import ANOTHER, resumption
     from gpunode.fleet.rollout.progress import stopped_for_good
 
@@ -112,12 +109,12 @@ def say_end(call: Call, progress: Progress, files: Path | None) -> None:
             tell(f"  go on: {resumption(call, progress.begun)}")
 
 
-def planned(inventory: Path, scheduler: Scheduler | None, call: Call, request: Request | None) -> Progress:
+def planned(inventory: Path, scheduler: str | None, call: Call, request: Request | None) -> Progress:
     """Tell the waves of a rollout that is not made; return how it would stand."""
     from gpunode.fleet.rollout.conduct import wave_line
     from gpunode.fleet.rollout.entries import STOPPED, Resumed, now
+    from gpunode.fleet.rollout.journal import latest, place
     from gpunode.fleet.rollout.opening import asked, begun, resumable
-    from gpunode.fleet.rollout.place import latest, place
     from gpunode.fleet.rollout.progress import Progress, waves_to_come
 
     name, found, ours = str(inventory), asked(inventory, call.limit), version("gpunode")
@@ -137,7 +134,7 @@ def planned(inventory: Path, scheduler: Scheduler | None, call: Call, request: R
 
 def carried_out(
     inventory: Path,
-    scheduler: Scheduler | None,
+    scheduler: str | None,
     call: Call,
     request: Request | None,
     anew: bool,
@@ -150,10 +147,9 @@ def carried_out(
     from gpunode.fleet.engine.parts import EngineError
     from gpunode.fleet.inventory import host_settings
     from gpunode.fleet.reports.document import document
-    from gpunode.fleet.rollout.conduct import Hands, conduct
-    from gpunode.fleet.rollout.document import WaveRunner
+    from gpunode.fleet.rollout.conduct import Hands, conduct, run_wave
+    from gpunode.fleet.rollout.journal import controller_lock, place
     from gpunode.fleet.rollout.opening import asked, difference
-    from gpunode.fleet.rollout.place import controller_lock, place
     from gpunode.fleet.run.child import program
 
     pyinfra, found = program(), asked(inventory, call.limit)
@@ -176,14 +172,14 @@ def carried_out(
             return reports
 
         def against(nodes: Sequence[str]) -> dict[str, str]:
-            from gpunode.fleet import drift_cluster
+            from gpunode.fleet import cluster
 
-            return drift_cluster.against(inventory, host_settings(inventory), nodes)
+            return cluster.against(inventory, host_settings(inventory), nodes)
 
-        def run(wave: Wave) -> RunResult:
+        def run(wave: Wave) -> dict[str, Finding]:
             # In a log too: a wave may take an hour.
             with live(tell) as watch:
-                return WaveRunner(pyinfra, str(inventory), found.groups, files, watch).run(wave)
+                return run_wave(pyinfra, str(inventory), found.groups, files, watch, wave)
 
         hands = Hands(run, read, lambda: difference(hosts, asked(inventory, call.limit).hosts), tell, against)
         interruption.said = f"interrupted; `{call.of('rollout', '--resume')}` goes on"
@@ -192,7 +188,7 @@ def carried_out(
 
 def _journal(
     inventory: Path,
-    scheduler: Scheduler | None,
+    scheduler: str | None,
     call: Call,
     request: Request | None,
     anew: bool,
@@ -201,8 +197,8 @@ def _journal(
 ) -> Journal:
     """Return the journal of the rollout that is resumed, or of one that begins now."""
     from gpunode.fleet.rollout.entries import Resumed, now
+    from gpunode.fleet.rollout.journal import begin, latest
     from gpunode.fleet.rollout.opening import begun, refuse_beside, resumable
-    from gpunode.fleet.rollout.place import begin, latest
 
     ours = version("gpunode")
     if request is None:
@@ -218,7 +214,7 @@ def _journal(
     return journal
 
 
-def _every_node(inventory: Path, scheduler: Scheduler | None, call: Call) -> tuple[NodeReport, ...]:
+def _every_node(inventory: Path, scheduler: str | None, call: Call) -> tuple[NodeReport, ...]:
     from gpunode.cli.drift import watched
 
     with watched() as watch:
@@ -230,6 +226,8 @@ _BEGUN_WITH = {"canary": "--canary", "most": "--max-unavailable", "budget": "--f
 
 
 def _amount(context: click.Context, option: click.Parameter, text: str | None) -> Amount | None:
+    from gpunode.fleet.rollout.opening import AmountError, amount
+
     try:
         return None if text is None else amount(text, least=1 if option.name == "most" else 0)
     except AmountError as error:
@@ -279,7 +277,7 @@ def _amount(context: click.Context, option: click.Parameter, text: str | None) -
 def rollout(
     context: click.Context,
     inventory: Path,
-    scheduler: Scheduler | None,
+    scheduler: str | None,
     canary: str,
     most: Amount | None,
     budget: Amount,
@@ -326,9 +324,8 @@ def rollout(
 def _refused() -> Iterator[None]:
     """Say in one message why a rollout is not begun, or cannot go on."""
     from gpunode.fleet.rollout.choice import CanaryError
-    from gpunode.fleet.rollout.journal import JournalError
+    from gpunode.fleet.rollout.journal import JournalError, LockedError
     from gpunode.fleet.rollout.opening import ChangedError
-    from gpunode.fleet.rollout.place import LockedError
     from gpunode.fleet.rollout.progress import TogetherError
     from gpunode.fleet.run.child import ProgramError
 
@@ -343,7 +340,7 @@ def _refused() -> Iterator[None]:
 
 
 def _finish(call: Call, progress: Progress, files: Path | None, html: Path | None) -> NoReturn:
-    from gpunode.fleet.rollout.document import document, exit_code
+    from gpunode.fleet.rollout.conduct import document, exit_code
 
     say_end(call, progress, files)
     told_of = document(progress, files)

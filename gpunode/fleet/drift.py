@@ -38,27 +38,26 @@ def inspect(
     if not any(answer.settings.kubernetes.enabled for answer in answers):
         return tuple(contained_report(answer) for answer in answers)
     # Late: what is in no cluster needs none of it.
-    from gpunode.fleet import drift_cluster
-    from gpunode.fleet.cluster import cluster_nodes, held_back, with_cluster_nodes
+    from gpunode.fleet import cluster
 
-    of_cluster = cluster_nodes(inventory_path, (answer.settings for answer in answers))
+    of_cluster = cluster.cluster_nodes(inventory_path, (answer.settings for answer in answers))
     assert of_cluster is not None
-    answers = tuple(with_cluster_nodes(answers, of_cluster))
+    answers = tuple(cluster.with_cluster_nodes(answers, of_cluster))
     reports = {answer.name: contained_report(answer) for answer in answers}
     # One that does not answer is reported once, as the cluster's.
     drained = {answer.name: answer.settings for answer in answers if not answer.no_cluster}
-    cordons = held_back(inventory_path, drained)
+    cordons = cluster.held_back(inventory_path, drained)
     refused = {name for name, each in reports.items() if any(item.what == "preflight" for item in each.findings)}
     cordons = {name: while_refused(item) if name in refused else item for name, item in cordons.items()}
     nodes = {answer.name: _judged(answer, reports[answer.name]) for answer in answers}
     # The whole inventory says what the release is to be, and the answers what their labels add to a node's settings.
     hosts = host_settings(inventory_path) | {each.name: each.settings for each in answers}
-    found, cluster = drift_cluster.findings(inventory_path, hosts, nodes, of_cluster)
+    found, report = cluster.findings(inventory_path, hosts, nodes, of_cluster)
     every = [
         replace(each, findings=(*each.findings, *([cordons[name]] if name in cordons else ()), *found.get(name, ())))
         for name, each in reports.items()
     ]
-    return tuple(every) if cluster is None else (*every, cluster)
+    return tuple(every) if report is None else (*every, report)
 
 
 def _judged(answer: Answer[Node], report: NodeReport) -> Node | None:
@@ -69,8 +68,14 @@ def _judged(answer: Answer[Node], report: NodeReport) -> Node | None:
 
 def contained_report(answer: Answer[Node]) -> NodeReport:
     """Return a node's report; what cannot be judged is an error of that node and component, and of no other."""
+    if not isinstance(answer.reading, Node):
+        return NodeReport(answer.name, (unread(answer),))
     try:
-        return _report(answer)
+        refused = (answer.refusal,) if answer.refusal else refusals(answer.settings, answer.reading.machine)
+        found = judge_apart(answer.settings, answer.reading, refused, errors.unjudged, answer.no_cluster)
+        findings = (*map(refusal_finding, refused), *found)
+        waiting = dict(answer.reading.applied.waiting)
+        return NodeReport(answer.name, with_since(findings, waiting), summary(answer.reading))
     except Exception as error:
         return NodeReport(answer.name, (errors.unjudged(error),))
 
@@ -78,13 +83,3 @@ def contained_report(answer: Answer[Node]) -> NodeReport:
 def unread(answer: Answer[Any]) -> Finding:
     """Return why a node was not reached, or not understood."""
     return (errors.unreached if answer.reading is None else errors.unreadable)(answer.reason)
-
-
-def _report(answer: Answer[Node]) -> NodeReport:
-    if not isinstance(answer.reading, Node):
-        return NodeReport(answer.name, (unread(answer),))
-    refused = (answer.refusal,) if answer.refusal else refusals(answer.settings, answer.reading.machine)
-    found = judge_apart(answer.settings, answer.reading, refused, errors.unjudged, answer.no_cluster)
-    findings = (*map(refusal_finding, refused), *found)
-    waiting = dict(answer.reading.applied.waiting)
-    return NodeReport(answer.name, with_since(findings, waiting), summary(answer.reading))

@@ -12,7 +12,7 @@ import json
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from functools import cache
@@ -24,8 +24,7 @@ from gpunode.base.messages import command_error
 from gpunode.base.run_context import Slot
 from gpunode.base.terminal import kept_for_results
 from gpunode.fleet.engine.parts import expected
-from gpunode.fleet.inventory_files import InventoryError, reading_error, unused_group_data
-from gpunode.fleet.known import recognised
+from gpunode.fleet.inventory_files import InventoryError, reading_error, recognised, unused_group_data
 from gpunode.settings import Settings, check_hosts
 from gpunode.settings.hosts import HostData, data_of
 
@@ -97,18 +96,14 @@ def quick(only: Collection[str] | None = None) -> Iterator[None]:
     before, groups_of = made.defaultdict, files._get_groups_from_filename
     made.defaultdict = lambda factory: defaultdict(Hosts if factory is list else factory)
     if only is not None:
-        files._get_groups_from_filename = _those(groups_of, frozenset(only))
+        names = frozenset(only)
+        files._get_groups_from_filename = lambda file: {
+            group: _of(those, names) for group, those in groups_of(file).items()
+        }
     try:
         yield
     finally:
         made.defaultdict, files._get_groups_from_filename = before, groups_of
-
-
-def _those(groups_of: Callable[[str], dict[str, Any]], only: frozenset[str]) -> Callable[[str], dict[str, Any]]:
-    def found(filename: str) -> dict[str, Any]:
-        return {group: _of(those, only) for group, those in groups_of(filename).items()}
-
-    return found
 
 
 def _of(group: Any, only: frozenset[str]) -> Any:
@@ -175,7 +170,7 @@ def load_inventory(inventory: str | os.PathLike[str]) -> Inventory:
     it prints goes to standard error.
     """
     name = os.fspath(inventory)
-    if (others := recognised.told(Path(name))) is not None:
+    if (others := recognised(Path(name))) is not None:
         raise InventoryError(others)
     if (name.endswith(".py") or os.sep in name) and "@" not in name and not Path(name).is_file():
         raise InventoryError(f"{name}: there is no such inventory file")

@@ -1,6 +1,6 @@
 """What the plan reports of the cluster: one row for all that it has once, and its part of each node's plan.
 
-The decisions are drift's (drift_cluster.py), made from one reading of the cluster.
+The decisions are drift's (cluster.py), made from one reading of the cluster.
 """
 
 from __future__ import annotations
@@ -14,19 +14,17 @@ from typing import Any
 from gpunode.base.decision import Decision, marked
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import CLUSTER, Finding, FindingClass
-from gpunode.base.reading import ParseError, Unknown
+from gpunode.base.reading import Unknown
 from gpunode.components.mig import decide as mig
-from gpunode.fleet.cluster import reached
-from gpunode.fleet.drift_cluster import alone, entries, exporters
+from gpunode.fleet.cluster import alone, entries, exporters, reached, restarts_in
 from gpunode.fleet.inventory import host_settings
 from gpunode.fleet.nodes import Answer
 from gpunode.kubernetes import components
-from gpunode.kubernetes.components import Whole, unknown, unreached
-from gpunode.kubernetes.dcgm_exporter import exporter_namespace
-from gpunode.kubernetes.device_plugin.cluster import Cluster, ClusterError
+from gpunode.kubernetes.components import unknown, unreached
+from gpunode.kubernetes.device_plugin.cluster import Cluster
 from gpunode.kubernetes.device_plugin.decide_pods import decide_current, decide_outdated, decide_registered
 from gpunode.kubernetes.device_plugin.decide_restart import with_restart
-from gpunode.kubernetes.device_plugin.methods import members, nodes_by
+from gpunode.kubernetes.device_plugin.methods import members
 from gpunode.kubernetes.device_plugin.promise import mig_state
 from gpunode.kubernetes.device_plugin.verdict import daemon_sets_of, resources_of
 from gpunode.kubernetes.device_plugin.view import View
@@ -70,16 +68,12 @@ def with_cluster(
         return {**plans, CLUSTER: _unreached(name, known.reason)}
     with reached(inventory, first.kubernetes) as run:
         cluster = Cluster(first.kubernetes, first.proxy, run, known)
-        try:
-            view = cluster.view(
-                first.device_plugin.namespace, bool(nodes_by("gpushare", hosts)), exporter_namespace(hosts)
-            )
-        except (ClusterError, ParseError) as error:
-            return {**plans, CLUSTER: _unreached(name, str(error))}
-        relabelled = frozenset(node_name(host, settings) for host, settings in judged.items())
-        restarts = Restarts(Whole(hosts, cluster, view, relabelled))
+        restarts = restarts_in(cluster, first.device_plugin.namespace, hosts, judged)
+        if isinstance(restarts, str):
+            return {**plans, CLUSTER: _unreached(name, restarts)}
         made = {host: _with(plans[host], host, each, readings[host], restarts) for host, each in judged.items()}
-        by_others = chain(alone(restarts.whole, judged), exporters(cluster, view, judged), entries(cluster, judged))
+        of_view = exporters(cluster, restarts.whole.view, judged)
+        by_others = chain(alone(restarts.whole, judged), of_view, entries(cluster, judged))
         for host, item in by_others:
             if item.finding_class is not FindingClass.OK:
                 made[host] = _and(made[host], step_of(item))

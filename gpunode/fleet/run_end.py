@@ -345,13 +345,11 @@ def note(host: Host, **found: Any) -> None:
 
 
 NOT_JUDGED = RefusalMessage(
-    "not-judged",
-    "Preflight could not judge the node.",
-    component="node",
-    source="the answer of the node or the cluster",
+    "not-judged", "Preflight could not judge the node.",
+    component="node", source="the answer of the node or the cluster",
     detail="The node, or the cluster that must be asked first, did not answer.",
     remedies=("look at the node, or at what the cause names",),
-)
+)  # fmt: skip
 
 
 def _finding_of(reason: Refusal | str) -> Finding:

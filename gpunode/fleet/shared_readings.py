@@ -70,12 +70,7 @@ class Snapshot:
         self._answers.clear()
 
     def read(
-        self,
-        probe: Probe,
-        stage: str,
-        arguments: str,
-        across: bool,
-        run: Callable[[str], tuple[bool, CommandOutput]],
+        self, probe: Probe, stage: str, arguments: str, across: bool, run: Callable[[str], tuple[bool, CommandOutput]]
     ) -> tuple[bool, CommandOutput]:
         """Return (succeeded, answer) of `probe`: from what is known, or by running it with what was announced.
 

@@ -32,9 +32,9 @@ from gpunode.fleet.call import SOME_CALL
 from gpunode.fleet.ci import machines
 from gpunode.fleet.drift import contained_report
 from gpunode.fleet.engine import apply, readings
+from gpunode.fleet.inventory_files import recognised
 from gpunode.fleet.known import ansible, kubernetes, terraform, written
 from gpunode.fleet.known.machines import Known
-from gpunode.fleet.known.recognised import told as recognised
 from gpunode.fleet.nodes import Answer
 from gpunode.fleet.page.html import document_page
 from gpunode.fleet.reports.document import document

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gpunode.base.findings import FindingClass
-from gpunode.fleet.rollout.document import document as result
+from gpunode.fleet.rollout.conduct import document as result
 from gpunode.fleet.rollout.entries import (
     Begun,
     Ended,

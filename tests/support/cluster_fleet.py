@@ -103,6 +103,6 @@ def differences(
 
 
 def of_both(found: tuple[dict[str, list[Finding]], NodeReport | None], host: str = "gpu-1") -> list[Finding]:
-    """Return what drift_cluster.findings says of a host, then of the cluster."""
+    """Return what fleet_cluster.findings says of a host, then of the cluster."""
     nodes, cluster = found
     return [*nodes.get(host, ()), *(cluster.findings if cluster is not None else ())]

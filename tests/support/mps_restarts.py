@@ -18,7 +18,8 @@ from gpunode.base.verdicts import Refusal
 from gpunode.cli.plan import as_json
 from gpunode.components.mig.state import Mig, MigGpu
 from gpunode.components.mps.plugin import PluginDaemon, PluginMps
-from gpunode.fleet import drift_cluster, plan_cluster
+from gpunode.fleet import cluster as fleet_cluster
+from gpunode.fleet import plan_cluster
 from gpunode.fleet.cluster import cluster_nodes
 from gpunode.fleet.nodes import Answer
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, OURS, PRESENT
@@ -139,7 +140,7 @@ def told(hosts: Mapping[str, Settings], only: tuple[str, ...] = NODES, own: Mapp
         known = cluster_nodes(Path("none.py"), hosts.values())
         assert known is not None
         plans = plan_cluster.with_cluster(Path("none.py"), answers, before, known)
-    found, cluster = drift_cluster.findings(Path("none.py"), hosts, dict.fromkeys(only, READING))
+    found, cluster = fleet_cluster.findings(Path("none.py"), hosts, dict.fromkeys(only, READING))
     made = {name: each for name, each in plans.items() if isinstance(each, Plan)}
     of_cluster = made.pop(CLUSTER)
     assert cluster is not None

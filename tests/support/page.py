@@ -8,7 +8,7 @@ from typing import Any
 
 from gpunode.cli.plan import as_json
 from gpunode.fleet.page.html import document_page
-from gpunode.fleet.rollout.document import document as rollout_document
+from gpunode.fleet.rollout.conduct import document as rollout_document
 from gpunode.fleet.rollout.progress import Progress
 from tests.reference import plan as plan_reference
 from tests.reference import rollout as rollout_reference

@@ -15,7 +15,6 @@ from pathlib import Path
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.cli.plan import Plans
-from gpunode.fleet.engine.parts import Scheduler
 from gpunode.fleet.nodes import Watch, unwatched
 from gpunode.node.plan import Plan, PlannedStep
 
@@ -123,7 +122,7 @@ class Lab:
             if name in (those if only is None else only)
         )
 
-    def plans(self, inventory: Path, limit: Collection[str], scheduler: Scheduler | None = None) -> Plans:
+    def plans(self, inventory: Path, limit: Collection[str], scheduler: str | None = None) -> Plans:
         """Stand in for gpunode.cli.plan.live_plans: each node can be changed."""
         can = Plan((), (), (PlannedStep("driver", "load the kernel module", None, None, Disruption.nothing),))
         return {name: can for name in json.loads((self.folder / "nodes.json").read_text())}

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.pure
 def test_an_explanation_is_parted_again_and_one_far_behind_is_a_command_s_own() -> None:
     said = ["sudo: a password is required"]
     found = errors.explained(said)
-    assert found is not None and split_remedy(errors.sentence(found)) == (found.cause, found.remedy)
+    assert found is not None and split_remedy(f"{found.cause}{REMEDY}{found.remedy}") == (found.cause, found.remedy)
     assert errors.explained([*["x"] * 50, *said]) is None
 
 
@@ -124,10 +124,10 @@ def test_a_connection_whose_shell_refused_a_command_gets_it_again_and_all_others
     odd, other = SimpleNamespace(client=Client()), SimpleNamespace(client=Client())
     assert run(odd, "id")[1].stdout_lines == ["done"]
     assert run(odd, "ls")[1].stdout_lines == ["done"]
-    assert sent == [connection.guarded("id"), connection.neutral("id"), connection.neutral("ls")]
+    assert sent == [connection.GUARD + "id", connection.neutral("id"), connection.neutral("ls")]
     run(other, "id")
     # Another connection is asked anew.
-    assert sent[3] == connection.guarded("id")
+    assert sent[3] == connection.GUARD + "id"
 
 
 def test_nobody_is_asked_for_a_password_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from gpunode.base.findings import CLUSTER, Finding
 from gpunode.cli import plan as plans
 from gpunode.fleet.access import errors
 from gpunode.fleet.reports.run_end import HostEnd, failure_of
-from gpunode.fleet.rollout import place as rollouts
+from gpunode.fleet.rollout import journal as rollouts
 from gpunode.node.plan import Plan, PlannedStep
 from tests.support.apply import (
     CAN,

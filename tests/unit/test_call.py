@@ -20,7 +20,7 @@ from gpunode.fleet.call import CALL, Call, told_call
 from gpunode.fleet.page import views
 from gpunode.fleet.reports.findings_text import report_text
 from gpunode.fleet.reports.run_end import HostEnd, verdict_text
-from gpunode.fleet.rollout import place
+from gpunode.fleet.rollout import journal
 from gpunode.settings import layers, overrides
 from tests.support.run_end import GOOD, MODULE, RUNTIME, _state
 from tests.support.run_end import lines as lines
@@ -169,9 +169,9 @@ def test_the_page_of_a_rollout_names_the_run_with_its_settings() -> None:
 
 
 def test_whoever_is_refused_beside_a_rollout_is_told_its_resumption_as_a_shell_takes_it(tmp_path: Path) -> None:
-    folder = place.place(HOSTILE, tmp_path)
-    with place.controller_lock(folder, HOSTILE), pytest.raises(place.LockedError) as refused:
-        place.refuse_beside_rollout(folder, HOSTILE)
+    folder = journal.place(HOSTILE, tmp_path)
+    with journal.controller_lock(folder, HOSTILE), pytest.raises(journal.LockedError) as refused:
+        journal.refuse_beside_rollout(folder, HOSTILE)
     (command,) = re.findall(r"`(gpunode .*)`", str(refused.value))
     assert shlex.split(command) == ["gpunode", "rollout", "--resume", HOSTILE]
 

@@ -29,7 +29,6 @@ from gpunode.cli.rollout import say_head
 from gpunode.fleet import bundles, nodes
 from gpunode.fleet.call import Call
 from gpunode.fleet.engine import readings
-from gpunode.fleet.engine.parts import Scheduler
 from gpunode.fleet.engine.readings import Outcome as WorkerOutcome
 from gpunode.fleet.engine.readings import cluster_report
 from gpunode.fleet.page import views
@@ -39,14 +38,11 @@ from gpunode.fleet.reports.findings_text import report_text
 from gpunode.fleet.reports.junit import write_junit
 from gpunode.fleet.reports.prometheus import metrics
 from gpunode.fleet.reports.run_end import HostEnd, ends_of, report_of, status_of
-from gpunode.fleet.rollout.amount import Amount
-from gpunode.fleet.rollout.choice import RunResult
-from gpunode.fleet.rollout.conduct import Hands, conduct
-from gpunode.fleet.rollout.document import document as rollout_document
-from gpunode.fleet.rollout.document import exit_code
+from gpunode.fleet.rollout.conduct import Hands, conduct, exit_code
+from gpunode.fleet.rollout.conduct import document as rollout_document
 from gpunode.fleet.rollout.entries import Ended, Resumed
 from gpunode.fleet.rollout.journal import Journal
-from gpunode.fleet.rollout.opening import Asked, Request, begun
+from gpunode.fleet.rollout.opening import Amount, Asked, Request, begun
 from gpunode.fleet.run.progress import Progress
 from gpunode.history.asking import Kind, Question, answers, asking, changes, known
 from gpunode.history.output import changes_text, findings_text, of_changes, of_findings
@@ -211,7 +207,7 @@ def test_a_reading_whose_worker_was_lost_ends_nothing_of_the_cluster(
     place = _recorded(lacking, tmp_path, [()])
     lost = WorkerOutcome(NODES, "worker", None, None, "the worker was lost", True)
     monkeypatch.setattr(readings, "outcomes", lambda *_, **__: iter([lost]))
-    reports = readings.reports(Scheduler("127.0.0.1", 8786), lacking.inventory, lambda hosts, done: None, 120)
+    reports = readings.reports("127.0.0.1:8786", lacking.inventory, lambda hosts, done: None, 120)
     record(place, told(_document(reports, 1), "drift"), "fleet.py")
     of_cluster = [change for change in _changes(place) if change[1] == CLUSTER]
     assert of_cluster == [("began", CLUSTER, RELEASE), ("began", CLUSTER, "cluster")]
@@ -322,7 +318,7 @@ def test_the_gate_judges_the_cluster_once_and_the_wave_stops_for_it_and_fails_no
 ) -> None:
     said: list[str] = []
     journal = _begun(tmp_path, _report("prod", OK, Scope.CLUSTER), *(_report(name, BAD) for name in NODES))
-    hands = Hands(lambda wave: RunResult(), lambda nodes: lacking.inspect(only=nodes), lambda: None, said.append)
+    hands = Hands(lambda wave: {}, lambda nodes: lacking.inspect(only=nodes), lambda: None, said.append)
     stopped = conduct(journal, hands)
     assert stopped.ended is not None and stopped.ended.how == "stopped"
     assert (stopped.passed, stopped.failed) == (("gpu-1",), {})
@@ -360,7 +356,7 @@ def test_what_waits_in_the_cluster_stops_no_rollout_and_is_in_its_exit_code(
 ) -> None:
     journal = _begun(tmp_path, _report("prod", OK, Scope.CLUSTER), _report("gpu-1", BAD))
     after = (_good("gpu-1"), _report("prod", found, Scope.CLUSTER))
-    ended = conduct(journal, Hands(lambda wave: RunResult(), lambda nodes: after, lambda: None, print))
+    ended = conduct(journal, Hands(lambda wave: {}, lambda nodes: after, lambda: None, print))
     assert ended.ended is not None and ended.ended.how == how
     assert exit_code(ended) == (1 if found is FindingClass.ERROR else 2)
 
@@ -408,7 +404,7 @@ def test_what_people_read_of_the_cluster(lacking: Fleet, tmp_path: Path, capsys:
         now = findings_text(answers(connection, Question()), inventories, COLUMNS)
     journal = _begun(tmp_path, _report("prod", BAD, Scope.CLUSTER), _report("gpu-1", BAD))
     say_head(journal.known)
-    hands = Hands(lambda wave: RunResult(), lambda names: lacking.inspect(only=names), lambda: None, said.append)
+    hands = Hands(lambda wave: {}, lambda names: lacking.inspect(only=names), lambda: None, said.append)
     conduct(journal, hands)
     drift = report_text(lacking.inspect(["gpu-1"]), False, COLUMNS)
     check_snapshot(

@@ -19,7 +19,7 @@ from pyinfra.context import ctx_host
 from gpunode.base.decision import Decision, bad, marked
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.components.mig.boot import MigBoot
-from gpunode.fleet import drift_cluster
+from gpunode.fleet import cluster as fleet_cluster
 from gpunode.fleet.nodes import Answer
 from gpunode.kubernetes import gpu_operator
 from gpunode.kubernetes.device_plugin import others, pod_security
@@ -158,8 +158,8 @@ def _found(kubectl: Kubectl, hosts: Mapping[str, Settings], *judged: str) -> tup
     def reached(*_: Any) -> Iterator[Kubectl]:
         yield kubectl
 
-    with patch.object(drift_cluster, "reached", reached):
-        return tuple(of_both(drift_cluster.findings(Path("none.py"), hosts, dict.fromkeys(judged, GOOD))))
+    with patch.object(fleet_cluster, "reached", reached):
+        return tuple(of_both(fleet_cluster.findings(Path("none.py"), hosts, dict.fromkeys(judged, GOOD))))
 
 
 def _drift(kubectl: Kubectl, settings: Settings) -> dict[str, Finding]:
@@ -361,8 +361,8 @@ def test_drift_reads_the_scheduler_of_a_host_that_is_judged_and_tells_of_one_tha
             asked.append(str(fact().command()))
             return tuple(Answer(name, hosts[name], answer, "no connection") for name in only)
 
-        with patch.object(drift_cluster, "read", read):
-            told, cluster = drift_cluster.findings(Path("none.py"), hosts, dict.fromkeys(judged, GOOD))
+        with patch.object(fleet_cluster, "read", read):
+            told, cluster = fleet_cluster.findings(Path("none.py"), hosts, dict.fromkeys(judged, GOOD))
         assert all("/etc/kubernetes/manifests/kube-scheduler.yaml" in each for each in asked) and cluster is None
         return told
 

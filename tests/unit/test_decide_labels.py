@@ -19,7 +19,7 @@ from gpunode.base.decision import bad
 from gpunode.base.findings import Finding
 from gpunode.base.reading import Unknown
 from gpunode.facts.gpu import Mig as MigFact
-from gpunode.fleet import drift_cluster
+from gpunode.fleet import cluster as fleet_cluster
 from gpunode.kubernetes.device_plugin.cluster import Cluster
 from gpunode.kubernetes.device_plugin.decide_labels import decide_labels, desired_labels
 from gpunode.kubernetes.device_plugin.decide_restart import NONE
@@ -152,7 +152,7 @@ def _drift(tmp_path: Path, data: dict[str, Any], labels: dict[str, str], ours: l
     more = dict(data)
     labels_of = {"node_labels": more.pop("node_labels", {})}
     settings = settings_from({"kubernetes": {**cluster.settings(), **labels_of}, **more})
-    found = of_both(drift_cluster.findings(Path("none.py"), {"gpu-1": settings}, {"gpu-1": GOOD}))
+    found = of_both(fleet_cluster.findings(Path("none.py"), {"gpu-1": settings}, {"gpu-1": GOOD}))
     return {item.what: item for item in bad(*found)}
 
 

@@ -20,7 +20,7 @@ from pyinfra.context import ctx_host
 from gpunode.base.comparison import BY_HAND
 from gpunode.base.decision import Decision
 from gpunode.base.findings import FindingClass
-from gpunode.fleet import drift_cluster
+from gpunode.fleet import cluster as fleet_cluster
 from gpunode.kubernetes.device_plugin.desired_cluster import CHART, desired_cluster
 from gpunode.kubernetes.helm.change import ReleaseChange
 from gpunode.kubernetes.helm.commands import Command
@@ -191,7 +191,7 @@ def test_drift_tells_of_a_release_that_the_run_takes_away(tmp_path: Path, method
     manifest = json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "all"}})
     cluster.write(nodes=nodes, revisions=[manifest], operator=[manifest], objects={"daemonsets.apps,pods": []})
     settings = settings_from({"kubernetes": cluster.settings(), "device_plugin": {"method": "manifest"}})
-    found = of_both(drift_cluster.findings(Path("none.py"), {"gpu-1": settings}, {"gpu-1": GOOD}))
+    found = of_both(fleet_cluster.findings(Path("none.py"), {"gpu-1": settings}, {"gpu-1": GOOD}))
     releases = {item.what: item for item in found if item.what.startswith("helm release")}
     names = ["helm release gpu-operator/gpu-operator"] if method == "gpu-operator" else []
     assert [*releases] == [*names, "helm release nvidia-device-plugin/nvdp"]

@@ -42,7 +42,7 @@ def drift(folder: Path, processes: int, more: str = "") -> dict[str, Any]:
 def test_each_host_is_in_one_shard_and_no_process_has_few(hosts: int, processors: int) -> None:
     names = [str(number) for number in range(hosts)]
     number = local.count(hosts, processors)
-    parts = [local.of(names, each, number) for each in range(number)]
+    parts = [names[each::number] for each in range(number)]
     assert sorted(name for part in parts for name in part) == sorted(names)
     assert number <= processors
     assert number == 1 or min(map(len, parts)) >= LEAST
@@ -68,7 +68,7 @@ def test_a_process_that_ends_early_leaves_its_own_hosts_alone_unread(tmp_path: P
     assert len(found) == 7
     # What the inventory printed is no part of it.
     lost = [name for name, finding in found.items() if finding["cause"].endswith("(signal 9)")]
-    assert lost in [local.of(NAMES, number, 2) for number in range(2)]
+    assert lost in [NAMES[number::2] for number in range(2)]
     assert all("Unable to connect" in finding["cause"] for name, finding in found.items() if name not in lost), found
 
 

@@ -16,7 +16,7 @@ from gpunode.base.findings import CLUSTER, Finding, FindingClass, NodeReport, No
 from gpunode.components.driver.loading import LOADED_MODULE
 from gpunode.fleet.access import errors
 from gpunode.fleet.engine import apply, readings
-from gpunode.fleet.engine.parts import EngineError, Member, Scheduler
+from gpunode.fleet.engine.parts import EngineError, Member
 from gpunode.fleet.engine.readings import Outcome
 from gpunode.fleet.inventory_files import InventoryError
 from gpunode.fleet.reports.document import document
@@ -29,7 +29,7 @@ from tests.support.messages import unnamed
 pytestmark = [pytest.mark.pure, pytest.mark.simulated]
 
 EXAMPLES = Path(__file__).parent.parent.parent / "docs" / "examples" / "plan"
-SCHEDULER = Scheduler("127.0.0.1", 8786)
+SCHEDULER = "127.0.0.1:8786"
 SUMMARY = NodeSummary("Debian 12", "6.1", "580.1", None, None, "1.18", ("H100", "H100"), 2, 2, "0.1.0")
 WELL = NodeReport("gpu-1", (LOADED_MODULE.finding(FindingClass.OK, "580", "580"),), SUMMARY)
 OFF = NodeReport(

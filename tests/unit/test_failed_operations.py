@@ -18,7 +18,7 @@ import pytest
 from gpunode.base.errors import in_words
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.fleet.reports.run_end import report_of, run_ends
-from gpunode.fleet.rollout import document
+from gpunode.fleet.rollout import conduct
 from gpunode.fleet.run import events
 from gpunode.fleet.run.progress import Progress, after
 from tests.support import warm
@@ -217,10 +217,10 @@ def test_each_failing_operation_has_code_cause_remedy_and_log(how: str, found: M
 
 def test_a_rollout_names_the_operation_that_failed(run: tuple[subprocess.CompletedProcess[str], Progress]) -> None:
     done, progress = run
-    result = document.result(
+    result = conduct.result(
         ("@fake/shell", "@fake/nested"), done.returncode, done.stdout.encode(), "wave-1.log", progress
     )
-    assert {name: ("Step" in item.what, item.code, item.log) for name, item in result.failed.items()} == {
+    assert {name: ("Step" in item.what, item.code, item.log) for name, item in result.items()} == {
         name: (True, "run.operation-failed", "wave-1.log") for name in ("@fake/shell", "@fake/nested")
     }
 

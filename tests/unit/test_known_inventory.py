@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from pyinfra.connectors.sshuserclient.client import get_ssh_config
 
 from gpunode.fleet.inventory import load_inventory
-from gpunode.fleet.inventory_files import InventoryError
-from gpunode.fleet.known import recognised
+from gpunode.fleet.inventory_files import InventoryError, recognised
 from gpunode.fleet.known.machines import Known, KnownHost
 from gpunode.fleet.known.written import files
 from tests.support import warm
@@ -219,8 +218,8 @@ OTHERS = {
 def test_a_folder_of_ansible_s_is_recognised_and_other_files_are_not(tmp_path: Path) -> None:
     for name, text in OTHERS.items():
         (tmp_path / name).write_text(text)
-        assert recognised.told(tmp_path / name) is None, name
+        assert recognised(tmp_path / name) is None, name
     (tmp_path / "hosts").write_text("[gpu]\nx\n")
-    assert unnamed(str(recognised.told(tmp_path)), "Ansible") == []
-    assert recognised.told(Path("a" * 5000)) is None
-    assert recognised.told(Path("gpu-1\0")) is None
+    assert unnamed(str(recognised(tmp_path)), "Ansible") == []
+    assert recognised(Path("a" * 5000)) is None
+    assert recognised(Path("gpu-1\0")) is None

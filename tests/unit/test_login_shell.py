@@ -54,7 +54,7 @@ def test_the_neutral_form_has_nothing_that_a_shell_reads_in_its_own_way_and_no_w
 @pytest.mark.parametrize("shell", ["sh", "bash", "sh -u", "bash -u", "busybox sh"])
 @pytest.mark.parametrize("text", TEXTS)
 def test_the_guard_leaves_a_command_of_sh_as_it_is(shell: str, text: str) -> None:
-    expected, found = ran(shell, text), ran(shell, connection.guarded(text))
+    expected, found = ran(shell, text), ran(shell, connection.GUARD + text)
     assert (found.stdout, found.stderr, found.returncode) == (expected.stdout, expected.stderr, expected.returncode)
     assert not connection.refused(found.stdout.splitlines(), found.stderr.splitlines())
 
@@ -62,6 +62,6 @@ def test_the_guard_leaves_a_command_of_sh_as_it_is(shell: str, text: str) -> Non
 @pytest.mark.parametrize("shell", ["tcsh", "bsd-csh", "fish"])
 def test_another_shell_refuses_a_guarded_command_before_it_runs_any_of_it(shell: str, tmp_path: Path) -> None:
     harm = f"sh -c 'echo one\ntouch {tmp_path}/ran\n'"
-    found = ran(shell, connection.guarded(harm))
+    found = ran(shell, connection.GUARD + harm)
     assert connection.refused(found.stdout.splitlines(), found.stderr.splitlines())
     assert not list(tmp_path.iterdir())

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpunode.base.decision import bad
-from gpunode.fleet import drift_cluster
+from gpunode.fleet import cluster as fleet_cluster
 from gpunode.kubernetes.device_plugin.cluster import Cluster
 from gpunode.kubernetes.device_plugin.own_config import (
     decide_own_config,
@@ -63,10 +63,10 @@ def test_drift_reads_the_config_map_once_and_tells_each_node_of_its_own_entry(cl
     small = settings(**cluster.settings())
     by = Cluster(small.kubernetes, small.proxy, here)
     both = {"gpu-1": small, "gpu-2": settings("medium", **cluster.settings())}
-    found = dict(drift_cluster.entries(by, both))
+    found = dict(fleet_cluster.entries(by, both))
     assert bad(found["gpu-1"]) == () and bad(found["gpu-2"]) == (found["gpu-2"],)
     assert cluster.called("kubectl get configmaps") == 1
     cluster.write(failures={"kubectl get configmaps": "forbidden"})
-    assert {each.actual for _, each in drift_cluster.entries(by, both)} == {"not known"}
+    assert {each.actual for _, each in fleet_cluster.entries(by, both)} == {"not known"}
     plain = settings_from({"kubernetes": cluster.settings()})
-    assert list(drift_cluster.entries(by, {"gpu-1": plain})) == []
+    assert list(fleet_cluster.entries(by, {"gpu-1": plain})) == []

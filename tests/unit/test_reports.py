@@ -22,7 +22,8 @@ from gpunode.base.findings import Finding, FindingClass, NodeReport, NodeSummary
 from gpunode.base.messages import Scope
 from gpunode.fleet.reports.document import document
 from gpunode.fleet.reports.junit import write_junit
-from gpunode.fleet.reports.prometheus import metrics, write_metrics
+from gpunode.fleet.reports.prometheus import metrics
+from gpunode.fleet.reports.whole_file import write_whole
 from gpunode.node.verdict import summary
 from gpunode.system.health import GPU_MEMORY, NO_XIDS
 from tests.reference.schemas import drift_schema
@@ -194,9 +195,9 @@ def test_a_report_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path, monkeypat
     with monkeypatch.context() as patched:
         patched.setattr(os, "fchmod", full)
         with pytest.raises(OSError, match="No space left"):
-            write_metrics(REPORTS, path, 0)
+            write_whole(path, metrics(REPORTS, 0))
     assert path.read_text() == "old\n" and list(tmp_path.iterdir()) == [path]
-    write_metrics(REPORTS, path, 0)
+    write_whole(path, metrics(REPORTS, 0))
     assert path.read_text().startswith("# HELP gpunode_node_state") and list(tmp_path.iterdir()) == [path]
     assert path.stat().st_mode & 0o777 == 0o644, "others may read it"
 
@@ -205,7 +206,7 @@ def test_a_link_stays_and_what_it_names_is_replaced(tmp_path: Path) -> None:
     link, real = tmp_path / "gpunode.prom", tmp_path / "real" / "file.prom"
     real.parent.mkdir()
     link.symlink_to(real)
-    write_metrics(REPORTS, link, 0)
+    write_whole(link, metrics(REPORTS, 0))
     assert link.is_symlink() and real.read_text().startswith("# HELP")
 
 
@@ -215,7 +216,7 @@ def test_what_is_no_file_is_written_to_and_never_replaced(tmp_path: Path) -> Non
     # Open for both, so that neither side waits for the other.
     reader = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
     try:
-        write_metrics(REPORTS, pipe, 0)
+        write_whole(pipe, metrics(REPORTS, 0))
         assert os.read(reader, 65536).startswith(b"# HELP")
     finally:
         os.close(reader)

@@ -25,7 +25,7 @@ from gpunode.facts.node import Node
 from gpunode.fleet import drift
 from gpunode.fleet import nodes as fleet
 from gpunode.fleet.page.html import document_page
-from gpunode.fleet.rollout import place
+from gpunode.fleet.rollout import journal
 from gpunode.fleet.run import child
 from gpunode.kubernetes.objects.own_objects import OWN_OBJECTS
 from tests.reference.schemas import rollout_schema
@@ -103,9 +103,9 @@ def test_a_limit_takes_these_hosts_alone_and_is_resumed_with_the_same(lab: Lab) 
         refused = rollout("--resume", *other)
         again = "gpunode rollout --resume fleet.py --limit 'gpu-[23]' --set driver.branch=580"
         assert (refused.exit_code, unnamed(refused.stderr, "rollout.changed", f"`{again}`")) == (3, [])
-    folder = place.place("fleet.py")
-    with place.controller_lock(folder, "fleet.py"), pytest.raises(place.LockedError) as beside:
-        place.refuse_beside_rollout(folder, "fleet.py")
+    folder = journal.place("fleet.py")
+    with journal.controller_lock(folder, "fleet.py"), pytest.raises(journal.LockedError) as beside:
+        journal.refuse_beside_rollout(folder, "fleet.py")
     assert f"`{again}`" in str(beside.value)
     assert document("--resume", *words)["state"] == "finished" and lab.runs == [["gpu-2"], ["gpu-3"]]
     lab.find({"gpu-1": FindingClass.DRIFT})

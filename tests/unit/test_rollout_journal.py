@@ -15,16 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpunode.base.findings import FindingClass, NodeReport
+from gpunode.base.findings import Finding, FindingClass, NodeReport
 from gpunode.fleet.call import Call
 from gpunode.fleet.inventory import fingerprints
-from gpunode.fleet.rollout.choice import RunResult
-from gpunode.fleet.rollout.conduct import Hands, conduct
-from gpunode.fleet.rollout.document import exit_code
+from gpunode.fleet.rollout.conduct import Hands, conduct, exit_code
 from gpunode.fleet.rollout.entries import Ended, Outcome, Resumed, WaveBegun, WaveEnded
-from gpunode.fleet.rollout.journal import Journal, JournalError
-from gpunode.fleet.rollout.opening import Asked, ChangedError, difference, refuse_beside, resumable
-from gpunode.fleet.rollout.place import (
+from gpunode.fleet.rollout.journal import (
+    Journal,
+    JournalError,
     LockedError,
     begin,
     controller_lock,
@@ -32,6 +30,7 @@ from gpunode.fleet.rollout.place import (
     place,
     refuse_beside_rollout,
 )
+from gpunode.fleet.rollout.opening import Asked, ChangedError, difference, refuse_beside, resumable
 from gpunode.fleet.rollout.progress import Progress, Wave
 from gpunode.settings import settings_from
 from tests.reference.schemas import journal_schema
@@ -124,14 +123,14 @@ class Nodes:
         self.journal = Journal(folder / "journal")
         self.journal.append(rollout(5, most=2, budget=budget).begun)
 
-    def run(self, wave: Wave) -> RunResult:
+    def run(self, wave: Wave) -> dict[str, Finding]:
         # Its nodes are in the journal before its run.
         assert Journal(self.journal.path).known.under_way is not None
         self.runs.append(wave.nodes)
         if wave.number == self.killed_in:
             self.killed_in = 0
             raise SystemExit
-        return RunResult()
+        return {}
 
     def read(self, nodes: Sequence[str]) -> tuple[NodeReport, ...]:
         return tuple(report(name, FindingClass.DRIFT if name in self.failing else FindingClass.OK) for name in nodes)

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding, FindingClass
-from gpunode.fleet.rollout.amount import amount
-from gpunode.fleet.rollout.choice import RunResult, outcomes, sorted_out
+from gpunode.fleet.rollout.choice import outcomes, sorted_out
 from gpunode.fleet.rollout.entries import Begun, WaveBegun, WaveEnded
+from gpunode.fleet.rollout.opening import amount
 from gpunode.fleet.rollout.progress import OutOfOrder, Stop, fitting, next_step, waves_to_come, with_mates
 from tests.support.messages import unnamed
 from tests.support.rollout_waves import AT, REPORTS, begun, ended, report, resumed, rollout, stopped
@@ -100,7 +100,7 @@ def test_the_gate_takes_the_run_the_reading_and_the_cluster() -> None:
         code="run.operation-failed",
         log="wave-1.log",
     )
-    run = RunResult({"failed": why})
+    run = {"failed": why}
     found = outcomes(names, run, reports, lambda nodes: {"cordoned": "cordon"})
     assert [name for name, each in found.items() if each.passed] == ["good"]
     assert [unnamed(found[name].reason, said) for name, said in (("failed", "wave-1.log"), ("cordoned", "cordon"))] == [

@@ -13,7 +13,7 @@ import pytest
 
 from gpunode.base.findings import ExitCode, Finding
 from gpunode.fleet.reports.run_end import HostEnd, ends_of, host_end_from, status_of
-from gpunode.fleet.rollout import document
+from gpunode.fleet.rollout import conduct
 from gpunode.fleet.run import events
 from gpunode.fleet.run.progress import Progress, after
 from gpunode.node.plan import Plan
@@ -151,7 +151,7 @@ def test_a_run_that_crashed_or_was_interrupted_looks_good_on_no_host(
     assert len(ends) == 2 and all(why in str(end.cut_off) for end in ends.values())
     assert "run.broken-off" in done.stderr
     assert status_of(ends_of(PLANS, progress, code)) is ExitCode.ERROR
-    assert document.result(tuple(PLANS), code, done.stdout.encode(), "log", progress).failed.keys() == set(PLANS)
+    assert conduct.result(tuple(PLANS), code, done.stdout.encode(), "log", progress).keys() == set(PLANS)
 
 
 def test_a_run_that_stops_where_no_host_is_left_is_told_by_what_failed(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_drift_loads_nothing_for_a_cluster_where_no_node_is_in_one_nor_a_display
     assert done.status == 1 and json.loads(done.out)["hosts"], done.err
     assert {"gpunode.fleet.nodes", "gpunode.node.verdict", "pyinfra.api.facts"} <= done.modules
     assert "rich" not in done.packages
-    of_clusters = {"gpunode.fleet.cluster", "gpunode.fleet.drift_cluster", "gpunode.kubernetes.helm.session"}
+    of_clusters = {"gpunode.fleet.cluster", "gpunode.kubernetes.helm.session"}
     assert not done.modules & of_clusters
 
 

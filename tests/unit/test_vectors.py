@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gpunode.base.findings import FindingClass
 from gpunode.base.reading import Unknown
 from gpunode.facts.gpu import GpuUsers as GpuUsersFact
-from gpunode.fleet import drift_cluster
+from gpunode.fleet import cluster as fleet_cluster
 from gpunode.kubernetes.device_plugin import vector_add
 from gpunode.kubernetes.device_plugin.cluster import Cluster
 from gpunode.kubernetes.device_plugin.promise import asking_taken, parse_taken
@@ -200,11 +200,11 @@ def test_the_verdict_tells_what_is_taken_and_so_does_drift_which_judges_nothing_
     assert "; taken: nvidia.com/gpu.shared 3 of 10" in _verified(node, settings)
     assert "spec.nodeName=gpu-1" in asking_taken(settings.kubernetes, "gpu-1")[-3]
     asked = Cluster(settings.kubernetes, settings.proxy, here)
-    found = list(drift_cluster._taken(asked, {"gpu-1": settings}, asked.nodes()))
+    found = list(fleet_cluster._taken(asked, {"gpu-1": settings}, asked.nodes()))
     assert [(host, item.actual, item.finding_class) for host, item in found] == [("gpu-1", "3 of 10", FindingClass.OK)]
     cluster.write(failures={"kubectl get pods": "Error from server (Forbidden): pods is forbidden"})
     asked = Cluster(settings.kubernetes, settings.proxy, here)
-    found = list(drift_cluster._taken(asked, {"gpu-1": settings}, asked.nodes()))
+    found = list(fleet_cluster._taken(asked, {"gpu-1": settings}, asked.nodes()))
     assert [(item.finding_class, item.is_negative) for _, item in found] == [(FindingClass.NOT_KNOWN, False)]
     node.state = State()
     node.noops.clear()

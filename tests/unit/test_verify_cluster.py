@@ -15,7 +15,8 @@ from gpunode.components.mps.plugin import PluginDaemon, PluginMps
 from gpunode.facts.gpu import Gpus as GpusFact
 from gpunode.facts.gpu import MigBoot as MigBootFact
 from gpunode.facts.gpu import PluginMps as PluginMpsFact
-from gpunode.fleet import drift_cluster, run_end
+from gpunode.fleet import cluster as fleet_cluster
+from gpunode.fleet import run_end
 from gpunode.kubernetes.device_plugin.decide_restart import NONE, Bounds, decide_restart
 from gpunode.kubernetes.nodes.labels import CONFIG, MPS_CAPABLE, OURS, PRESENT
 from gpunode.operations import device_plugin, mps_clients, verify_cluster
@@ -205,7 +206,7 @@ def test_a_cluster_that_does_not_answer_the_verdict_is_a_finding_of_its_own_and_
 
 def _drift(cluster: SimulatedCluster, **more: Any) -> list[Finding]:
     settings = _settings(cluster, **more)
-    return of_both(drift_cluster.findings(Path("none.py"), {"gpu-1": settings}, {"gpu-1": GOOD}))
+    return of_both(fleet_cluster.findings(Path("none.py"), {"gpu-1": settings}, {"gpu-1": GOOD}))
 
 
 def test_drift_tells_of_a_cluster_that_does_not_answer_without_a_traceback(cluster: SimulatedCluster) -> None:
@@ -230,7 +231,7 @@ def test_the_gate_takes_a_node_that_is_ready_and_tells_why_not(cluster: Simulate
     hosts = {"gpu-1": _settings(cluster), "gpu-9": _settings(cluster), "cpu-1": settings_from({})}
 
     def against(*names: str) -> dict[str, str]:
-        return drift_cluster.against(Path("none.py"), hosts, names)
+        return fleet_cluster.against(Path("none.py"), hosts, names)
 
     assert against("gpu-1", "cpu-1") == {} and list(against("gpu-9")) == ["gpu-9"]
     nodes = cluster.state()["nodes"]
@@ -246,5 +247,5 @@ def test_the_gate_takes_a_node_that_is_ready_and_tells_why_not(cluster: Simulate
     cluster.write(failures={"kubectl": "The connection to the server 192.0.2.1:6443 was refused"}, calls=[])
     assert "was refused" in against("gpu-1")["gpu-1"]
     assert against("cpu-1") == {} and cluster.called("kubectl") == 1
-    assert drift_cluster.findings(Path("none.py"), {"cpu-1": hosts["cpu-1"]}, {"cpu-1": GOOD}) == ({}, None)
+    assert fleet_cluster.findings(Path("none.py"), {"cpu-1": hosts["cpu-1"]}, {"cpu-1": GOOD}) == ({}, None)
     assert cluster.called("kubectl") == 1

@@ -11,7 +11,8 @@ import pytest
 
 from gpunode.base.findings import Finding, FindingClass
 from gpunode.facts.gpu import Gpus as GpusFact
-from gpunode.fleet import drift_cluster, run_end
+from gpunode.fleet import cluster as fleet_cluster
+from gpunode.fleet import run_end
 from gpunode.kubernetes.device_plugin.cluster import Cluster
 from gpunode.kubernetes.device_plugin.methods import wanted_objects
 from gpunode.kubernetes.device_plugin.promise import promised_memory
@@ -190,7 +191,7 @@ def _drift(cluster: SimulatedCluster, *methods: str) -> tuple[Finding, ...]:
     """Return what drift finds of the cluster."""
     hosts = {f"gpu-{number}": _settings(cluster, method) for number, method in enumerate(methods, 1)}
     nodes = dict.fromkeys(hosts, replace(GOOD, mig=TWO, gpus=SMI))
-    of_nodes, report = drift_cluster.findings(Path("none.py"), hosts, nodes)
+    of_nodes, report = fleet_cluster.findings(Path("none.py"), hosts, nodes)
     assert report is not None
     assert not any(item.what in (EXTENDER, OWN_OBJECTS.what) for each in of_nodes.values() for item in each)
     return report.findings

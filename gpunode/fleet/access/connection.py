@@ -42,7 +42,7 @@ _asks = True
 # What a csh says of itself; a node can print it, too, and then gets a command once more.
 MARK = "gpunode: this login shell is a csh"
 # In a csh, $?shell is 1: it has such a variable. In sh it is a status and a word. fish knows no $?, and runs nothing of
-# a text with any mistake in it, of which it tells the first.
+# a text with any mistake in it, of which it tells the first. Each refuses a command behind this, whole.
 GUARD = f"""test "$?shell" = 1 && exec sh -c "echo '{MARK}'; exit 97"\n"""
 _FISH = "fish: "
 # Seconds for a command without a _timeout of its own: one that reads before a run; and one of the run, which is longer
@@ -52,11 +52,6 @@ _READING_SECONDS, _RUN_SECONDS = 600.0, 12600.0
 waited_for: dict[str, float] = {}
 # csh on BSD ends a word at 1024 characters ("Word too long.").
 _WORD = 900
-
-
-def guarded(command: str) -> str:
-    """Return a command that a shell other than sh's kin refuses, whole, before it runs any of it."""
-    return GUARD + command
 
 
 def refused(stdout: Sequence[str], stderr: Sequence[str]) -> bool:
@@ -94,8 +89,7 @@ class Askpass(str):
 
 def exec_command(method: Method, self: SSHClient, command: str, *args: Any, **kwargs: Any) -> Any:
     """Run a connection's command guarded, or written for any shell once it is known to need that."""
-    form = neutral if self in _foreign else guarded
-    return method(self, form(command), *args, **kwargs)
+    return method(self, neutral(command) if self in _foreign else GUARD + command, *args, **kwargs)
 
 
 def any_login_shell(run_shell_command: Method, self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -132,7 +126,7 @@ def explained(run_shell_command: Method, self: Any, *args: Any, **kwargs: Any) -
     if not succeeded and connecting.is_broken(self):
         said = connecting.why_broken(self, f"before {self.host.name} answered")
     elif not succeeded and (explanation := errors.explained(output.output_lines)) is not None:
-        said = errors.sentence(explanation)
+        said = f"{explanation.cause}{REMEDY}{explanation.remedy}"
     reason = said or in_one_line("; ".join(line for line in output.output_lines if line.strip()))
     COMMAND_ERROR.set(self.host, "" if succeeded else reason)
     return succeeded, CommandOutput([*output, OutputLine("stderr", said)]) if said else output

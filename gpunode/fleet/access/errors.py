@@ -32,65 +32,44 @@ _HANGS = (
     "that waits for a driver, or a pipe in place of a configuration file; where the node is only slow, set --timeout"
 )
 CONNECTION = finding_message(
-    "node",
-    "connection",
-    "The node cannot be reached.",
+    "node", "connection", "The node cannot be reached.",
     "There was no SSH connection, or no answer in time. Nothing is known of the node.",
-    remedies=(_NOT_REACHED, _HANGS),
-    classes=(FindingClass.UNREACHABLE,),
-)
+    remedies=(_NOT_REACHED, _HANGS), classes=(FindingClass.UNREACHABLE,),
+)  # fmt: skip
 BROKEN = finding_message(
-    "node",
-    "connection-broken",
-    "The connection to the node broke.",
+    "node", "connection-broken", "The connection to the node broke.",
     "The connection ended while the node was read or changed: the node went down, its SSH server was stopped, or the "
     "network failed. What a run began on the node goes on there.",
-    remedies=(_RUN_AGAIN,),
-    classes=(FindingClass.UNREACHABLE,),
-)
+    remedies=(_RUN_AGAIN,), classes=(FindingClass.UNREACHABLE,),
+)  # fmt: skip
 SILENT = finding_message(
-    "node",
-    "connection-silent",
-    "The node stopped answering.",
+    "node", "connection-silent", "The node stopped answering.",
     "The SSH server answered none of three keepalives, 30 s apart: the machine is paused, its programs hang, or the "
     "network fails. The connection was ended. What a run began on the node goes on there once the machine does.",
-    remedies=(_RESTART,),
-    classes=(FindingClass.UNREACHABLE,),
-)
+    remedies=(_RESTART,), classes=(FindingClass.UNREACHABLE,),
+)  # fmt: skip
 HUNG = finding_message(
-    "node",
-    "command-hung",
-    "A command on the node did not end.",
+    "node", "command-hung", "A command on the node did not end.",
     "The connection is alive, but a command did not end: within 10 minutes while the node was read before a run, or "
     "within 3.5 hours in the run. A program waits for a device, a file system or a server. The run left this node. "
     "A transaction goes on there, and is undone where it has not ended after 3 hours.",
-    remedies=(_LOOK_AT_PROCESSES,),
-    classes=(FindingClass.ERROR,),
-)
+    remedies=(_LOOK_AT_PROCESSES,), classes=(FindingClass.ERROR,),
+)  # fmt: skip
 STATE = finding_message(
-    "node",
-    "state",
-    "The node answered, and its state cannot be judged.",
+    "node", "state", "The node answered, and its state cannot be judged.",
     "An answer was cut off or not understood, sudo is not allowed, or the judging failed. Nothing was changed.",
-    remedies=(_NOT_READ,),
-    classes=(FindingClass.ERROR,),
-)
+    remedies=(_NOT_READ,), classes=(FindingClass.ERROR,),
+)  # fmt: skip
 ANSWER = finding_message(
-    "node",
-    "answer-too-large",
-    "The node sent more than gpunode reads.",
+    "node", "answer-too-large", "The node sent more than gpunode reads.",
     "One command's output is limited to 16 MiB, or 250,000 lines. Nothing is known of the node.",
-    remedies=(CORRECT,),
-    classes=(FindingClass.ERROR,),
-)
+    remedies=(CORRECT,), classes=(FindingClass.ERROR,),
+)  # fmt: skip
 UNMATCHED = finding_message(
-    "node",
-    "recorded",
-    "The host is in the file of facts or in the inventory, and not in both.",
+    "node", "recorded", "The host is in the file of facts or in the inventory, and not in both.",
     "A plan needs the facts and the settings of a host. Nothing was planned for this one.",
-    remedies=(_RECORD_AGAIN,),
-    classes=(FindingClass.ERROR,),
-)
+    remedies=(_RECORD_AGAIN,), classes=(FindingClass.ERROR,),
+)  # fmt: skip
 
 
 def explained(lines: Iterable[str]) -> Explanation | None:
@@ -109,11 +88,6 @@ def with_remedy(error: str) -> str:
         return error
     told = next((told for rule in rules("connection") if (told := rule.told(error))), None)
     return error if told is None else f"{error}{REMEDY}{told.remedy}"
-
-
-def sentence(explanation: Explanation) -> str:
-    """Return cause and remedy as one text."""
-    return f"{explanation.cause}{REMEDY}{explanation.remedy}"
 
 
 def broken(when: str, is_silent: bool = False) -> str:

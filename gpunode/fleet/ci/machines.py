@@ -19,21 +19,16 @@ from gpunode.base.structured_text import TextError, load_json
 from gpunode.system.readiness import Outcome, Stage
 
 _LOOK = "look at the machine's console, or give it more time by --wait"
-_OTHER_FAILED, _LOOK_THERE = (
-    "not waited for: another machine failed ({other}); until then: {why}",
-    "look at {other} first",
-)
+_OTHER_FAILED = "not waited for: another machine failed ({other}); until then: {why}"
+_LOOK_THERE = "look at {other} first"
 _TOO_SLOW = "did not come up in {seconds:g} s: {why}"
 CAME_UP = finding_message(
-    "machine",
-    "came up",
-    "A test machine of a CI job did not come up.",
+    "machine", "came up", "A test machine of a CI job did not come up.",
     "`gpunode ci` waits for SSH and for cloud-init. The machine could not be reached in that time, cloud-init failed "
     "on it, or gpunode stopped waiting because another machine failed.",
-    causes=(_OTHER_FAILED, _TOO_SLOW),
-    remedies=(_LOOK, _LOOK_THERE),
+    causes=(_OTHER_FAILED, _TOO_SLOW), remedies=(_LOOK, _LOOK_THERE),
     classes=(FindingClass.ERROR, FindingClass.UNREACHABLE),
-)
+)  # fmt: skip
 
 
 def came_up(outcomes: Mapping[str, Outcome], seconds: float) -> dict[str, Finding]:

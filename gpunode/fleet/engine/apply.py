@@ -13,7 +13,7 @@ from gpunode.base.findings import Finding, finding_from, nodes_of
 from gpunode.base.folding import folded
 from gpunode.base.messages import Scope, with_code
 from gpunode.fleet.engine import readings
-from gpunode.fleet.engine.parts import EngineError, Scheduler
+from gpunode.fleet.engine.parts import EngineError
 from gpunode.fleet.engine.readings import Outcome, roster
 from gpunode.fleet.reports.run_end import HostEnd, failure_of, not_run
 
@@ -24,7 +24,7 @@ _WORDS = ("apply", "--yes", "--output", "json")
 
 
 def ends(
-    scheduler: Scheduler,
+    scheduler: str,
     inventory: Path,
     plans: Mapping[str, Plan | Finding],
     nodes: Sequence[str],
@@ -92,7 +92,7 @@ def lost(found: Collection[HostEnd]) -> list[str]:
     return [end.name for end in found if end.cut_off is not None and end.findings is None]
 
 
-def looked_again(scheduler: Scheduler, inventory: Path, found: Sequence[HostEnd]) -> list[HostEnd]:
+def looked_again(scheduler: str, inventory: Path, found: Sequence[HostEnd]) -> list[HostEnd]:
     """Return the ends with what other workers find of the nodes whose run was cut off, where they can."""
     try:
         told = readings.reports(

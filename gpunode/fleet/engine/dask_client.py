@@ -31,7 +31,7 @@ from distributed.comm.core import CommClosedError
 
 from gpunode.fleet.engine import work
 from gpunode.fleet.engine.dispatch import CHANGE, READING, LostError, Task, Worker, outcomes
-from gpunode.fleet.engine.parts import TLS, EngineError, Expected, Member, Part, Scheduler, cut, engine_of
+from gpunode.fleet.engine.parts import DASK, TLS, EngineError, Expected, Member, Part, cut
 
 # Seconds to reach the scheduler, at first and after it was lost.
 _REACH = 10.0
@@ -132,8 +132,8 @@ def _worker(told: Mapping[str, Any]) -> Worker | None:
     return Worker(folder, sites[0] if sites else None, slots)
 
 
-def connected(scheduler: Scheduler) -> Client:
-    """Return a client of the scheduler; raise EngineError where it cannot be had, or has no certificates."""
+def connected(scheduler: str) -> Client:
+    """Return a client of the scheduler at HOST:PORT; raise EngineError without one, and without certificates."""
     security, why = Security(), ""
     try:
         encrypted = security.get_connection_args("client")["ssl_context"]
@@ -142,10 +142,10 @@ def connected(scheduler: Scheduler) -> Client:
     if encrypted is None:
         raise EngineError(f"Dask's client has no TLS certificates{why}, also needed on 127.0.0.1: {_CERTIFICATES}")
     try:
-        return Client(scheduler.for_dask, security=security, timeout=_REACH, set_as_default=False)
+        return Client(f"{TLS}{scheduler}", security=security, timeout=_REACH, set_as_default=False)
     except (OSError, TimeoutError) as error:
         raise EngineError(
-            f"no Dask scheduler answers at {scheduler} by TLS: {str(error).splitlines()[0]}; start one as "
+            f"no Dask scheduler answers at {DASK}{scheduler} by TLS: {str(error).splitlines()[0]}; start one as "
             "docs/scale.md says, or leave out --engine"
         ) from None
 
@@ -209,9 +209,7 @@ def main() -> int:
         print(json.dumps(told), file=lines, flush=True)
 
     try:
-        scheduler = engine_of(request["scheduler"])
-        assert scheduler is not None
-        client = connected(scheduler)
+        client = connected(request["scheduler"])
     except EngineError as error:
         say(refused=str(error))
         return 1

@@ -15,6 +15,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from gpunode.base.structured_text import load_json
+
 # How often a part that only reads is asked.
 ATTEMPTS = 2
 # Seconds between two looks at who is still there.
@@ -210,15 +212,13 @@ def _ended(
 def _read(answer: object, task: Task) -> dict[str, Any]:
     """Return the outcome that a worker's answer is, which is data: only text within limits, of the shape of `done`."""
     try:
-        if not isinstance(answer, str) or len(answer) > _ANSWER + _OF_WORD * len(task.words):
-            raise ValueError(f"{len(answer)} characters" if isinstance(answer, str) else "no text")
-        found = json.loads(answer)
-        # Deeper than this process can write.
-        json.dumps(found)
+        if not isinstance(answer, str):
+            raise ValueError("no text")
+        found = load_json(answer, _ANSWER + _OF_WORD * len(task.words))
         told = {name: found[name] for name, kind in _FIELDS.items() if type(found.get(name)) is kind}
         if not told.keys() & {"document", "broken", "replaced"}:
             raise ValueError("it has no document")
-    except (ValueError, RecursionError, AttributeError) as error:
+    except (ValueError, AttributeError) as error:
         return {"broken": f"the worker's answer is not an outcome of gpunode's: {error}"}
     return told
 

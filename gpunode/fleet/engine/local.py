@@ -33,11 +33,6 @@ def count(hosts: int, processors: int) -> int:
     return max(1, min(processors, hosts // LEAST))
 
 
-def of(names: list[str], number: int, processes: int) -> list[str]:
-    """Return the hosts of one process; together they have each host once."""
-    return names[number::processes]
-
-
 def read(
     inventory: Path, fact: type[Any], names: list[str], processes: int, seconds: float, step: Callable[[], None]
 ) -> list[Row]:
@@ -49,7 +44,7 @@ def read(
     children: list[subprocess.Popen[bytes]] = []
     with ThreadPoolExecutor(processes) as pool:
         jobs = [
-            pool.submit(_read_by_child, inventory, fact, of(names, number, processes), seconds, step, children)
+            pool.submit(_read_by_child, inventory, fact, names[number::processes], seconds, step, children)
             for number in range(processes)
         ]
         try:
@@ -69,10 +64,17 @@ def _read_by_child(
     step: Callable[[], None],
     children: list[subprocess.Popen[bytes]],
 ) -> list[Row]:
+    # FileObject reads a pipe while the other threads of this patched process go on.
+    from gevent.fileobject import FileObject  # type: ignore[import-untyped]
+
     told = f"{fact.__module__}:{fact.__qualname__}"
     readable, writable = os.pipe()
     # Files, for nobody reads or writes while the child starts: a pipe would be full after some sixty hosts.
-    with tempfile.TemporaryFile() as complaints, tempfile.TemporaryFile() as desired, _answers(readable) as answers:
+    with (
+        tempfile.TemporaryFile() as complaints,
+        tempfile.TemporaryFile() as desired,
+        FileObject(readable, "rb") as answers,
+    ):
         desired.write(json.dumps(names).encode())
         desired.seek(0)
         child = subprocess.Popen(
@@ -103,13 +105,6 @@ def _read_by_child(
             return [(name, None, why, False) for name in names]
         finally:
             child.wait()
-
-
-def _answers(readable: int) -> Any:
-    """Return what reads a pipe while the others of this patched process go on."""
-    from gevent.fileobject import FileObject  # type: ignore[import-untyped]
-
-    return FileObject(readable, "rb")
 
 
 def main(arguments: list[str]) -> int:

@@ -22,7 +22,7 @@ from gpunode.base.errors import CodedError
 from gpunode.base.messages import command_error
 
 LOCAL = "local"
-_SCHEME = "dask"
+DASK = "dask://"
 # How Dask's encrypted addresses begin. Any local user may connect to 127.0.0.1, and who connects runs programs.
 TLS = "tls://"
 _SHAPES = "give local, or dask://HOST:PORT of a Dask scheduler"
@@ -39,41 +39,21 @@ class EngineError(CodedError):
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Scheduler:
-    """Hold where a Dask scheduler listens."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{_SCHEME}://{_bracketed(self.host)}:{self.port}"
-
-    @property
-    def for_dask(self) -> str:
-        """Return it as Dask names it."""
-        return f"{TLS}{_bracketed(self.host)}:{self.port}"
-
-
-def engine_of(text: str) -> Scheduler | None:
-    """Return the scheduler that an engine names, None where it is this machine; raise EngineError."""
+def engine_of(text: str) -> str | None:
+    """Return HOST:PORT of the scheduler that an engine names, None where it is this machine; raise EngineError."""
     if text == LOCAL:
         return None
     try:
         found = urlsplit(text)
-        host, port = found.hostname, found.port
+        port = found.port
     except ValueError as error:
         raise EngineError(f"--engine {text}: {error}; {_SHAPES}") from None
     if found.username is not None or found.password is not None:
         # Never shown again: somebody put it where every list of processes has it.
         raise EngineError(f"--engine: no name and no password stands in an address; {_SHAPES}")
-    if found.scheme != _SCHEME or not host or not port or found.path or found.query or found.fragment:
+    if found.scheme != "dask" or not found.hostname or not port or found.path or found.query or found.fragment:
         raise EngineError(f"--engine {text}: there is no such engine; {_SHAPES}")
-    return Scheduler(host, port)
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+    return found.netloc
 
 
 # Fewer hosts than the least are not worth a process, which takes a second to start; with more than the most, a worker
@@ -149,11 +129,11 @@ def cut(members: Iterable[Member], workers: Mapping[str | None, int]) -> tuple[P
     return tuple(
         Part(tuple(some), site, in_cluster, any(member.disturbed for member in some))
         for (site, in_cluster, _), those in by_place.items()
-        for some in _batches(those, len(those) if in_cluster else size(len(those), workers.get(site, 0)))
+        for some in _batches(those, len(those) if in_cluster else _size(len(those), workers.get(site, 0)))
     )
 
 
-def size(hosts: int, workers: int) -> int:
+def _size(hosts: int, workers: int) -> int:
     """Return how many hosts make a part."""
     return max(LEAST, min(MOST, -(-hosts // (max(1, workers) * _EACH))))
 

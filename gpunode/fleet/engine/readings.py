@@ -23,7 +23,7 @@ from gpunode.base.folding import folded
 from gpunode.base.messages import Scope, command_error, with_code
 from gpunode.base.terminal import printable
 from gpunode.fleet.access import errors
-from gpunode.fleet.engine.parts import EngineError, Member, Scheduler, torn, torn_domain
+from gpunode.fleet.engine.parts import EngineError, Member, torn, torn_domain
 from gpunode.fleet.inventory import checked, fingerprints, limited, load_inventory
 from gpunode.fleet.run.child import limit_pattern
 from gpunode.node.plan import Plan, plan_from
@@ -53,7 +53,7 @@ class Outcome:
 
 
 def outcomes(
-    scheduler: Scheduler,
+    scheduler: str,
     inventory: str,
     words: Sequence[str],
     members: Sequence[Member],
@@ -74,7 +74,7 @@ def outcomes(
             "a secret behind --set would go through the scheduler: let the workers' own inventory have it"
         )
     request = {
-        "scheduler": str(scheduler),
+        "scheduler": scheduler,
         "inventory": inventory,
         "words": list(words),
         "members": [asdict(member) for member in members],
@@ -208,7 +208,7 @@ Watch = Callable[[int, int], None]
 
 
 def reports(
-    scheduler: Scheduler,
+    scheduler: str,
     inventory: Path,
     watch: Watch,
     seconds: float,
@@ -232,9 +232,7 @@ def reports(
     return (*found, *cluster_report(outcomes, {each.name: each.cluster for each in members if each.cluster}))
 
 
-def plans(
-    scheduler: Scheduler, inventory: Path, watch: Watch, *, limit: Collection[str] = ()
-) -> dict[str, Plan | Finding]:
+def plans(scheduler: str, inventory: Path, watch: Watch, *, limit: Collection[str] = ()) -> dict[str, Plan | Finding]:
     """Return the plan of each host, or why there is none, as `gpunode plan` on a worker has it."""
     outcomes = _outcomes(scheduler, inventory, ("plan", "--output", "json"), watch, limit, None)[1]
     found = {name: _plan(host, why) for outcome in outcomes for name, host, why in _hosts(outcome)}
@@ -248,7 +246,7 @@ def plans(
 
 
 def _outcomes(
-    scheduler: Scheduler,
+    scheduler: str,
     inventory: Path,
     words: tuple[str, ...],
     watch: Watch,

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -73,9 +74,10 @@ def done(task: Mapping[str, Any], process: str) -> dict[str, Any]:
         env={**os.environ, **task["environment"], "GPUNODE_ENGINE": "local", "GPUNODE_HISTORY": "none"},
     )
     _children[task["name"]] = child
-    said: list[bytes] = []
+    # The last lines of what the child says, however much that is.
+    said: deque[bytes] = deque(maxlen=_LINES)
     assert child.stdout is not None and child.stderr is not None
-    listening = threading.Thread(target=_last_of, args=(child.stderr, said), daemon=True)
+    listening = threading.Thread(target=said.extend, args=(child.stderr,), daemon=True)
     listening.start()
     try:
         printed = child.stdout.read()
@@ -93,10 +95,3 @@ def done(task: Mapping[str, Any], process: str) -> dict[str, Any]:
         # Somebody ended it, with its worker maybe: it came to no result.
         return {"worker": where, "broken": "gpunode was ended there"}
     return {"worker": where, "status": status, "document": document}
-
-
-def _last_of(stream: Any, said: list[bytes]) -> None:
-    """Keep the last lines of what a child says, however much that is."""
-    for line in stream:
-        said.append(line)
-        del said[:-_LINES]

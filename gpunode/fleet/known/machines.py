@@ -115,14 +115,11 @@ def python_names(names: Iterable[str], taken: Collection[str]) -> dict[str, str]
             continue
         base = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_") or "group"
         base = base if _is_identifier(base) else f"group_{base}"
-        own = next(each for each in (base, f"{base}_hosts", *_numbered(base, len(used))) if each not in used)
+        numbered = (f"{base}_{number}" for number in range(2, len(used) + 4))
+        own = next(each for each in (base, f"{base}_hosts", *numbered) if each not in used)
         used.add(own)
         found[name] = own
     return found
-
-
-def _numbered(base: str, used: int) -> Iterable[str]:
-    return (f"{base}_{number}" for number in range(2, used + 4))
 
 
 def _is_identifier(name: str) -> bool:

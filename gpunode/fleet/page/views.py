@@ -52,10 +52,8 @@ def drift_view(document: Mapping[str, Any]) -> View:
     said += f", {unknown:,} not known." if unknown else "."
     # A document of an earlier version has none.
     if (cluster := document.get("cluster")) is not None:
-        name, found = (
-            cluster_title(cluster["name"]),
-            _drift_host(cluster["name"], cluster, call, since.get(CLUSTER, {})),
-        )
+        name = cluster_title(cluster["name"])
+        found = _drift_host(cluster["name"], cluster, call, since.get(CLUSTER, {}))
         said += f" T{name[1:]} is {_CLUSTER_STATES.get(found.kind, 'not as desired')}."
         hosts = (replace(found, name=name, scope=Scope.CLUSTER), *hosts)
     return View(
@@ -82,16 +80,9 @@ def _drift_item(finding: Mapping[str, Any], call: Call | None, since: Mapping[st
     told = {"why": finding["cause"], "remedy": with_command(finding["remedy"], call), "source": finding["source"]}
     told |= {"log": finding.get("log")}
     told["code"] = explained(finding.get("code")) if finding["class"] != "ok" or is_caution else None
-    return Item(
-        finding["component"],
-        CAUTION if is_caution else finding["class"],
-        finding["what"],
-        finding["actual"],
-        finding["desired"],
-        pairs(told),
-        finding["disruption"],
-        (so := since.get(f"{finding['component']}: {finding['what']}") or finding["since"]) and in_words(so),
-    )
+    kind, sides = CAUTION if is_caution else finding["class"], (finding["what"], finding["actual"], finding["desired"])
+    so = since.get(f"{finding['component']}: {finding['what']}") or finding["since"]
+    return Item(finding["component"], kind, *sides, pairs(told), finding["disruption"], so and in_words(so))
 
 
 PLAN_KINDS = (
@@ -173,16 +164,8 @@ def _items(plan: Mapping[str, Any]) -> Iterator[Item]:
         left = "not known" if unknown else "would fail" if fails else "pending" if step["pending"] else None
         kind = left or _STEPS[step["disruption"]]
         cost = step["disruption"] if step["disruption"] in COSTS else None
-        yield Item(
-            step["component"],
-            kind,
-            step["action"],
-            step["actual"],
-            step["desired"],
-            pairs(told),
-            cost,
-            step["since"] and in_words(step["since"]),
-        )
+        sides, since = (step["action"], step["actual"], step["desired"]), step["since"] and in_words(step["since"])
+        yield Item(step["component"], kind, *sides, pairs(told), cost, since)
     for caution in plan["cautions"]:
         yield Item(caution["component"], CAUTION, caution["reason"], told=_told(caution))
 

@@ -6,13 +6,11 @@ from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 from importlib.metadata import version
-from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from gpunode.base.findings import FindingClass, NodeReport, nodes_of, worst
 from gpunode.base.messages import Scope
-from gpunode.fleet.reports.whole_file import write_whole
 
 # Labels of gpunode_node_info, which are fields of a summary.
 _INFO = ("operating_system", "kernel", "driver", "driver_flavour", "cuda", "toolkit", "gpunode")
@@ -100,8 +98,3 @@ def _seconds(since: str | None) -> float | None:
         return None if since is None else datetime.fromisoformat(since).timestamp()
     except ValueError:
         return None
-
-
-def write_metrics(reports: Iterable[NodeReport], path: Path, checked_at: float, took: float = 0) -> None:
-    """Write the metrics as a whole, or leave the file as it was; raise OSError."""
-    write_whole(path, metrics(reports, checked_at, took))

@@ -60,14 +60,8 @@ def failed_by(causes: Iterable[str], remedies: Iterable[str], operation: str = "
     """Return that an operation failed, by these causes and remedies."""
     why, what_to_do = ("; ".join(dict.fromkeys(filter(str.strip, each))) for each in (causes, remedies))
     otherwise = f"{'correct what the cause says' if why else 'look at the node and at the log'}, and {RUN_AGAIN}"
-    return Finding(
-        "run",
-        FindingClass.ERROR,
-        f"“{operation}”",
-        cause=why or "it failed and wrote nothing: it may have been killed",
-        remedy=what_to_do or otherwise,
-        code=OPERATION_FAILED,
-    )
+    cause, remedy = why or "it failed and wrote nothing: it may have been killed", what_to_do or otherwise
+    return Finding("run", FindingClass.ERROR, f"“{operation}”", cause=cause, remedy=remedy, code=OPERATION_FAILED)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ there is among what is read of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from gpunode.base.comparison import RUN_AGAIN
 from gpunode.base.disruption import Disruption
@@ -137,20 +136,19 @@ _AGAINST = command_error(
 ClusterView = Callable[[Sequence[str]], Mapping[str, str]]
 
 
-@dataclass(frozen=True)
-class RunResult:
-    """Hold node -> why the run failed on it."""
-
-    failed: Mapping[str, Finding] = field(default_factory=dict)
-
-
 def outcomes(
-    nodes: Sequence[str], run: RunResult, reports: Iterable[NodeReport], cluster: ClusterView | None = None
+    nodes: Sequence[str],
+    failed: Mapping[str, Finding],
+    reports: Iterable[NodeReport],
+    cluster: ClusterView | None = None,
 ) -> dict[str, Outcome]:
-    """Return node -> what the gate says of it, by the run, by a reading of the node afterwards, and by the cluster."""
+    """Return node -> what the gate says of it, by the run, by a reading of the node afterwards, and by the cluster.
+
+    failed: node -> why the run failed on it
+    """
     by_name = {report.name: report for report in nodes_of(reports)}
     against = cluster(nodes) if cluster is not None else {}
-    return {name: _outcome(name, run, by_name.get(name), against.get(name)) for name in nodes}
+    return {name: _outcome(name, failed.get(name), by_name.get(name), against.get(name)) for name in nodes}
 
 
 def cluster_outcome(reports: Iterable[NodeReport]) -> Outcome | None:
@@ -172,7 +170,7 @@ def _gravest(bad: Sequence[Finding], count: int) -> tuple[str, Finding]:
     return said(gravest) + (f", and {count - 1} more" if count > 1 else ""), gravest
 
 
-def _outcome(name: str, run: RunResult, report: NodeReport | None, against: str | None) -> Outcome:
+def _outcome(name: str, failure: Finding | None, report: NodeReport | None, against: str | None) -> Outcome:
     if report is None:
         reason = "the node was not read after its run"
         return Outcome(finding_class=FindingClass.ERROR, passed=False, reason=reason, code=_NOT_READ)
@@ -181,7 +179,7 @@ def _outcome(name: str, run: RunResult, report: NodeReport | None, against: str 
     reasons: list[str] = []
     remedy: str | None = None
     code: str | None = None
-    if (failure := run.failed.get(name)) is not None:
+    if failure is not None:
         log = f"; log: {failure.log}" if failure.log else ""
         reasons, code = [f"{said(failure)}{log}"], failure.code
         remedy = (failure.remedy or "").replace(RUN_AGAIN, "go on with `gpunode rollout --resume`") or None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,7 +13,6 @@ from gpunode.base.findings import NodeReport, cluster_of, nodes_of
 from gpunode.base.messages import command_error
 from gpunode.fleet.call import Call
 from gpunode.fleet.inventory import checked, fingerprints, limited, load_inventory
-from gpunode.fleet.rollout.amount import Amount
 from gpunode.fleet.rollout.choice import canaries, cluster_outcome, left_out, sorted_out
 from gpunode.fleet.rollout.entries import Begun, LeftOut, Outcome, Policy, now
 from gpunode.fleet.rollout.journal import Journal, JournalError
@@ -101,6 +101,40 @@ def _way_back(call: Call, begun: Begun) -> str:
     if any(word.endswith(f"={SECRET}") for word in begun_with):
         return f"Put it back, with the same --set as when it was begun ({', '.join(begun_with)}), and --resume"
     return "Put it back and --resume"
+
+
+_WRITTEN = re.compile(r"([0-9]{1,9})(%?)", re.ASCII)
+
+
+class AmountError(CodedError, ValueError):
+    """Say what is no amount, and what is allowed."""
+
+    code = command_error(
+        "rollout.amount", "A number of nodes or a percentage cannot be used.",
+        "--max-unavailable and --failure-budget take a number of nodes, or a percentage up to 100%.",
+        remedy="write a number such as 2, or a percentage such as 10%", exit="64",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Amount:
+    """Hold a number of nodes, or of percent where `percent` is set."""
+
+    value: int
+    percent: bool = False
+
+    def of(self, nodes: int) -> int:
+        """Return how many of `nodes` that is; a percentage is rounded down."""
+        return nodes * self.value // 100 if self.percent else self.value
+
+
+def amount(text: str, least: int = 0) -> Amount:
+    """Return the amount written as `text`; raise AmountError where it is none, or below `least`."""
+    match = _WRITTEN.fullmatch(text)
+    found = Amount(int(match[1]), bool(match[2])) if match else None
+    if found is None or found.value < least or (found.percent and found.value > 100):
+        raise AmountError(f"{text!r} is neither a number of nodes from {least} on nor a percentage up to 100%")
+    return found
 
 
 @dataclass(frozen=True)

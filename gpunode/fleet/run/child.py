@@ -87,12 +87,7 @@ def command(pyinfra: str, inventory: str, nodes: Sequence[str], groups: Collecti
 
 
 def run(
-    words: Sequence[str],
-    files: Files,
-    name: str,
-    hosts: int,
-    environment: Mapping[str, str],
-    watch: Watch = unwatched,
+    words: Sequence[str], files: Files, name: str, hosts: int, environment: Mapping[str, str], watch: Watch = unwatched
 ) -> tuple[int, Progress]:
     """Run pyinfra to its end; return its exit status, negative for a signal, and all that it told.
 
@@ -196,7 +191,7 @@ ROOT = Path(".apply")
 def begin(folder: Path) -> Files:
     """Return the files of a run that begins now, in a new folder of its own; raise OSError where that cannot be made.
 
-    folder: of the inventory, see gpunode.fleet.rollout.place
+    folder: of the inventory, see gpunode.fleet.rollout.journal
     """
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     mine, number = folder / stamp, 1

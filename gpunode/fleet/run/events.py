@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -44,16 +44,12 @@ def tell(kind: str, **about: Any) -> None:
 
     + kind: connected, unreached, judged, step, begun, done, failed, ignored, stepped, ended
     """
-    path = os.environ.get(EVENTS)
-    if path is None:
+    if (path := os.environ.get(EVENTS)) is None:
         return
     line = json.dumps({"kind": kind, "at": time.time(), **about})
-    try:
-        # Opened anew, and written at once: whole lines, whoever else writes.
-        with Path(path).open("ab", buffering=0) as file:
-            file.write(f"{line}\n".encode())
-    except OSError:
-        return
+    # Opened for each line, and written at once: whole lines, whichever other process writes.
+    with suppress(OSError), Path(path).open("ab", buffering=0) as file:
+        file.write(f"{line}\n".encode())
 
 
 def read(file: IO[bytes], rest: bytes = b"") -> tuple[list[dict[str, Any]], bytes]:
@@ -62,18 +58,14 @@ def read(file: IO[bytes], rest: bytes = b"") -> tuple[list[dict[str, Any]], byte
     + rest: what the call before returned of it
     """
     *lines, rest = (rest + file.read()).split(b"\n")
-    return list(_events(lines)), rest
-
-
-def _events(lines: list[bytes]) -> Iterator[dict[str, Any]]:
+    events = []
     for line in lines:
-        try:
+        # A disk may have been full for a moment.
+        with suppress(TextError):
             event = load_json(line)
-        except TextError:
-            # Of a disk that was full for a moment.
-            continue
-        if isinstance(event, dict) and isinstance(event.get("kind"), str):
-            yield event
+            if isinstance(event, dict) and isinstance(event.get("kind"), str):
+                events.append(event)
+    return events, rest
 
 
 class Teller(BaseStateCallback):

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from gpunode.fleet.rollout.place import latest, place
+from gpunode.fleet.rollout.journal import latest, place
 from gpunode.lab.nodes import Node
 from tests.molecule.conftest import CHECKOUT, Run, command, inventory_with, out, third_tier
 from tests.support import dask_cluster

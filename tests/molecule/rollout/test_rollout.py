@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from gpunode.fleet.rollout.place import latest, place
+from gpunode.fleet.rollout.journal import latest, place
 from gpunode.fleet.rollout.progress import Progress
 from gpunode.lab import nodes as lab_nodes
 from gpunode.lab.nodes import Node

@@ -220,7 +220,7 @@ def test_a_login_shell_that_is_a_csh_runs_no_line_of_a_command_as_its_own(harden
     ssh = access.ssh_command(CHECKOUT / ".lab" / LAB, hardened.address)
     subprocess.run([*ssh, text], capture_output=True, check=False)
     assert lab_nodes.run(hardened, "rm /root/ran").returncode == 0
-    subprocess.run([*ssh, connection.guarded(text)], capture_output=True, check=False)
+    subprocess.run([*ssh, connection.GUARD + text], capture_output=True, check=False)
     assert lab_nodes.run(hardened, "test -e /root/ran").returncode == 1
 
 
