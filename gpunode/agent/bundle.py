@@ -85,10 +85,7 @@ _NAME = "{% endraw %}{{ v1.local_hostname }}{% raw %}"
 # No host of an inventory is called this.
 _STANDS_FOR_NAME = "NAME OF THE MACHINE"
 # By the later part's word its lists go behind those of earlier ones; else they would take their place.
-_MERGED = [
-    {"name": "list", "settings": ["append"]},
-    {"name": "dict", "settings": ["no_replace", "recurse_list"]},
-]
+_MERGED = [{"name": "list", "settings": ["append"]}, {"name": "dict", "settings": ["no_replace", "recurse_list"]}]
 
 
 def user_data(desired: Install, host: str | None) -> str:
