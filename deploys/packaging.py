@@ -1,7 +1,7 @@
 """What package managers need before the first package: a proxy where there is one, and the tools that check keys."""
 
 from gpunode.deploys.component import component, distribution, own_file, run_alone, settings
-from gpunode.node.own_files.packaging import PROXY
+from gpunode.node.own_files.repositories import PROXY
 from gpunode.operations import packages
 from gpunode.operations.families import tools
 

@@ -45,10 +45,15 @@ def signature(text: bytes, key: Path) -> bytes:
     key: a private key, or a public one whose private half ssh-agent holds
     """
     words = ["ssh-keygen", "-q", "-Y", "sign", "-n", NAMESPACE, "-f", str(key)]
-    try:
-        done = _signed(words, text)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise SigningError(f"ssh-keygen cannot be run: {error}; install openssh-client") from None
+    for left in reversed(range(_ATTEMPTS)):
+        try:
+            # Nobody is asked for a passphrase: many bundles are signed at once.
+            done = subprocess.run(words, input=text, capture_output=True, timeout=_SECONDS, start_new_session=True)
+            break
+        except (OSError, subprocess.TimeoutExpired) as error:
+            # Ask again where an agent does not answer.
+            if isinstance(error, OSError) or not left:
+                raise SigningError(f"ssh-keygen cannot be run: {error}; install openssh-client") from None
     if done.returncode != 0:
         said = " ".join(done.stderr.decode(errors="replace").split())
         raise SigningError(
@@ -56,18 +61,6 @@ def signature(text: bytes, key: Path) -> bytes:
             "public key then"
         )
     return done.stdout
-
-
-def _signed(words: list[str], text: bytes) -> subprocess.CompletedProcess[bytes]:
-    """Return what came of the program; one that does not answer, as an agent that was asked may not, is asked anew."""
-    for attempt in range(_ATTEMPTS):
-        try:
-            # Nobody is asked for a passphrase: many bundles are signed at once.
-            return subprocess.run(words, input=text, capture_output=True, timeout=_SECONDS, start_new_session=True)
-        except subprocess.TimeoutExpired:
-            if attempt == _ATTEMPTS - 1:
-                raise
-    raise AssertionError("each attempt returns or raises")
 
 
 def signers(public_key: str) -> str:
@@ -92,10 +85,7 @@ _NAME = "{% endraw %}{{ v1.local_hostname }}{% raw %}"
 # No host of an inventory is called this.
 _STANDS_FOR_NAME = "NAME OF THE MACHINE"
 # By the later part's word its lists go behind those of earlier ones; else they would take their place.
-_MERGED = [
-    {"name": "list", "settings": ["append"]},
-    {"name": "dict", "settings": ["no_replace", "recurse_list"]},
-]
+_MERGED = [{"name": "list", "settings": ["append"]}, {"name": "dict", "settings": ["no_replace", "recurse_list"]}]
 
 
 def user_data(desired: Install, host: str | None) -> str:

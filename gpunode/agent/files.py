@@ -79,10 +79,10 @@ def install_from(text: str) -> Install:
 
 
 def _split(text: str) -> SplitResult | None:
-    """Return the parts of a URL; None where it is none, or its port is none."""
+    """Return the parts of a URL; None where it is none, its port is none, or it has a query or unprintable parts."""
     try:
         found = urlsplit(text)
-        return None if found.port == 0 else found
+        return None if found.port == 0 or found.query or found.fragment or not text.isprintable() else found
     except ValueError:
         return None
 
@@ -90,22 +90,9 @@ def _split(text: str) -> SplitResult | None:
 def api_server(text: str) -> str:
     """Return the URL of an API server; raise GateError."""
     found = _split(text)
-    if (
-        found is None
-        or found.scheme != "https"
-        or not found.hostname
-        or found.username
-        or found.path.strip("/")
-        or found.query
-        or found.fragment
-        or not text.isprintable()
-    ):
+    if found is None or found.scheme != "https" or not found.hostname or found.username or found.path.strip("/"):
         raise GateError(f"--gate {text}: give https://HOST:PORT of the cluster's API server")
     return text.rstrip("/")
-
-
-def _is_source(found: SplitResult) -> bool:
-    return bool(found.hostname) if found.scheme == "https" else found.scheme == "file" and found.path.startswith("/")
 
 
 def source(text: str) -> str:
@@ -113,14 +100,8 @@ def source(text: str) -> str:
     found = _split(text)
     if found is not None and (found.username or found.password):
         raise SourceError("no name and no password stands in --from: every node would have it in a file that all read")
-    if (
-        found is None
-        or not _is_source(found)
-        or found.query
-        or found.fragment
-        or not text.isprintable()
-        or any(each in text for each in "'\"\\% ")
-    ):
+    kinds = {} if found is None else {"https": bool(found.hostname), "file": found.path.startswith("/")}
+    if found is None or not kinds.get(found.scheme) or any(each in text for each in "'\"\\% "):
         raise SourceError(f"--from {text}: give https://HOST/FOLDER, or file:///FOLDER of the nodes")
     return text.rstrip("/")
 

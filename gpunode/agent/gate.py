@@ -62,24 +62,19 @@ def is_good(report: Path) -> bool:
         return False
 
 
-def node_names(host_name: str, full_name: str) -> tuple[str, ...]:
-    """Return the names by which a kubelet registers its node, unless it is told another one.
-
-    On clouds that is the machine's whole name, where its kubelet is told so.
-    """
-    found = dict.fromkeys(each.strip().lower() for each in (host_name, full_name))
-    return tuple(name for name in found if name and name.partition(".")[0] != "localhost")
-
-
 def own_names() -> tuple[str, ...]:
-    """Return the names of this machine's node, as it is called now."""
+    """Return the names by which a kubelet registers this machine's node now, unless its settings have another name.
+
+    On clouds that is the machine's whole name, where the kubelet's settings have that.
+    """
     host_name = socket.gethostname()
     try:
         # As `hostname -f` has it.
         full_name = socket.getaddrinfo(host_name, None, flags=socket.AI_CANONNAME)[0][3]
     except OSError:
         full_name = ""
-    return node_names(host_name, full_name)
+    found = dict.fromkeys(each.strip().lower() for each in (host_name, full_name))
+    return tuple(name for name in found if name and name.partition(".")[0] != "localhost")
 
 
 def opened_as(config: Gate, names: tuple[str, ...]) -> bool:

@@ -119,7 +119,8 @@ def quoted(found: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(f"{_in_quotes(str(component))} is not a component, or the finding is about nothing")
     clean = {name: as_data(text) if isinstance(text, str) else text for name, text in found.items()}
     clean["what"], own = as_data(what[:_SHORT]), []
-    if isinstance(code, str) and code and not _is_known(code):
+    # To import every module takes seconds, and most codes are those of modules that are imported.
+    if isinstance(code, str) and code and code not in declared() and code not in FORMER and code not in pages():
         own.append(f"the report's own code: {_in_quotes(code)}")
         clean["code"] = code = UNKNOWN_CODE
     if isinstance(remedy, str):
@@ -131,11 +132,6 @@ def quoted(found: Mapping[str, Any]) -> dict[str, Any]:
 
 def _in_quotes(text: str) -> str:
     return f"“{as_data(text[:_SHORT]).translate({0x201C: None, 0x201D: None})}”"
-
-
-def _is_known(code: str) -> bool:
-    # To import every module takes seconds, and most codes are those of modules that are imported.
-    return code in declared() or code in FORMER or code in pages()
 
 
 def _own_remedy(code: str, remedy: str) -> str:

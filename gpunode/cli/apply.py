@@ -33,17 +33,6 @@ if TYPE_CHECKING:
 _UNJUDGED = "no operation failed on it, and it was not verified"
 
 
-def end_of_no_run(call: Call, plans: Plans) -> NoReturn:
-    """End where no node takes part, with what there is to say of them where nobody has seen the plan."""
-    from gpunode.fleet.reports.run_end import ends_of, status_of
-    from gpunode.fleet.run.progress import Progress
-
-    ends = ends_of(_of_nodes(plans), Progress(0), 0)
-    if is_json() or is_quiet():
-        _say_ends(ends, call)
-    sys.exit(status_of(ends))
-
-
 def end_of_nodes(call: Call, ends: Collection[HostEnd]) -> NoReturn:
     """Say how the nodes are behind a run of other machines, and end the program."""
     from gpunode.fleet.reports.run_end import status_of
@@ -125,8 +114,9 @@ def apply(inventory: Path, yes: bool, scheduler: str | None, limit: tuple[str, .
     """
     from gpunode.cli.plan import live_plans
 
-    if not yes:
-        _somebody_is_there()
+    # Refuse to ask nobody before any node is read.
+    if not yes and not sys.stdin.isatty():
+        raise click.UsageError("no terminal to answer the question: give --yes to run without it")
     with interruptible() as interruption:
         with _refused(), told():
             # Behind pyinfra, which `told` imports: it patches the process's sockets.
@@ -184,13 +174,19 @@ def _allowed(plans: Plans, yes: bool, call: Call) -> None:
 
     A run of nodes with nothing to do verifies them.
     """
+    from gpunode.fleet.reports.run_end import ends_of, status_of
+    from gpunode.fleet.run.progress import Progress
     from gpunode.node.plan import Plan
 
     nodes = _nodes(plans)
     if not nodes:
         told_of = "" if yes and is_quiet() else ": see above"
         complain(f"no node can be changed{told_of}", NOTHING_TO_CHANGE)
-        end_of_no_run(call, plans)
+        ends = ends_of(_of_nodes(plans), Progress(0), 0)
+        # In the other modes the plan has said it.
+        if is_json() or is_quiet():
+            _say_ends(ends, call)
+        sys.exit(status_of(ends))
     if all(isinstance(each, Plan) and each.verdict == "nothing to do" for each in plans.values()):
         talk("nothing to do: this run verifies the nodes", err=True)
     elif not yes:
@@ -206,12 +202,6 @@ def _nodes(plans: Plans) -> list[str]:
 
 def _of_nodes(plans: Plans) -> Plans:
     return {name: found for name, found in plans.items() if name != CLUSTER}
-
-
-def _somebody_is_there() -> None:
-    """Refuse to ask nobody, before any node is read."""
-    if not sys.stdin.isatty():
-        raise click.UsageError("no terminal to answer the question: give --yes to run without it")
 
 
 def _ask(nodes: Sequence[str], plans: Plans, call: Call) -> None:

@@ -48,13 +48,7 @@ def check(inventory: Path, show_all: bool, limit: tuple[str, ...]) -> None:
     """
     # Late, because reading inventories imports pyinfra.
     with uncollected():
-        from gpunode.fleet.inventory import (
-            LimitError,
-            foreign_names,
-            layered_data,
-            limited,
-            load_inventory,
-        )
+        from gpunode.fleet.inventory import LimitError, foreign_names, layered_data, limited, load_inventory
         from gpunode.fleet.inventory_files import InventoryError
         from gpunode.settings import SettingsError, check_hosts
         from gpunode.settings.layers import REPLACE, OverrideError
@@ -105,11 +99,7 @@ def _nothing() -> dict[str, Any]:
 
 
 def document(
-    hosts: Mapping[str, Settings],
-    refused: Told,
-    told: Told,
-    dropped: Mapping[str, Sequence[str]],
-    call: Call,
+    hosts: Mapping[str, Settings], refused: Told, told: Told, dropped: Mapping[str, Sequence[str]], call: Call
 ) -> dict[str, Any]:
     """Return what --output json prints of settings that could be read."""
     from gpunode.base.document import head

@@ -16,16 +16,7 @@ from gpunode.base.importing import uncollected
 from gpunode.base.terminal import say, say_coloured
 from gpunode.cli.engine import engine_option, inspected
 from gpunode.cli.errors import told
-from gpunode.cli.output import (
-    Mode,
-    columns,
-    is_json,
-    is_live,
-    is_quiet,
-    mode,
-    no_color,
-    output_option,
-)
+from gpunode.cli.output import Mode, columns, is_json, is_live, is_quiet, mode, no_color, output_option
 from gpunode.cli.recording import history_option, recorded, with_since
 from gpunode.cli.report_file import REPORT, finish, html_option, unwritten, unwritten_page, writable
 from gpunode.cli.selection import called, inventory_argument, limit_option, set_option

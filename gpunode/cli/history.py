@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,6 +23,7 @@ from gpunode.cli.recording import caution_of_later, chosen, history_option
 if TYPE_CHECKING:
     from gpunode.history.asking import Known, Question
     from gpunode.history.place import Place
+    from gpunode.history.tables import Pruned
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,19 +37,12 @@ def history() -> None:
 
 
 def _moment(context: click.Context, option: click.Parameter, text: str | None) -> datetime | None:
-    from gpunode.history.place import MomentError, moment
+    """Return the time that an option names; --older-than names an age."""
+    from gpunode.history.place import MomentError, age, moment
 
+    now = datetime.now(UTC)
     try:
-        return None if text is None else moment(text, datetime.now(UTC))
-    except MomentError as error:
-        raise click.BadParameter(with_code(str(error), error.code)) from None
-
-
-def _age(context: click.Context, option: click.Parameter, text: str) -> timedelta:
-    from gpunode.history.place import MomentError, age
-
-    try:
-        return age(text)
+        return None if text is None else now - age(text) if option.name == "older_than" else moment(text, now)
     except MomentError as error:
         raise click.BadParameter(with_code(str(error), error.code)) from None
 
@@ -202,25 +196,19 @@ def import_(files: tuple[Path, ...], inventory: str | None) -> None:
 
 
 @history.command()
-@click.option("--older-than", metavar="AGE", callback=_age, required=True, help="What ended that long ago: 90d, say.")
+@click.option(
+    "--older-than", metavar="AGE", callback=_moment, required=True, help="What ended that long ago: 90d, say."
+)
 @history_option
 @output_option("how much was removed (docs/output.md)", "nothing")
-def prune(older_than: timedelta) -> None:
+def prune(older_than: datetime) -> None:
     """Remove what is old from the history; what is so still stays, however long it has been so.
 
     What writes to the history does the same once a day, for what is older than a year (or GPUNODE_HISTORY_KEEP).
     """
     from gpunode.history.tables import prune as pruned_before
 
-    before = datetime.now(UTC) - older_than
-    with _told() as place:
-        from gpunode.history import output
-
-        found = pruned_before(place, before)
-    if is_json():
-        say_document(output.of_prune(place, found, before=before))
-    counts = f"{found.findings:,} findings, {found.records:,} reports, {found.hosts:,} hosts"
-    talk(f"removed what was over before {output.in_words(before)}: {counts}")
+    _removed(pruned_before, "over before", before=older_than)
 
 
 @history.command()
@@ -234,14 +222,20 @@ def forget(after: datetime) -> None:
     """
     from gpunode.history.tables import forget as forgotten_after
 
+    _removed(forgotten_after, "later than", after=after)
+
+
+def _removed(remove: Callable[[Place, datetime], Pruned], what: str, **times: datetime) -> None:
+    """Remove from the history by the one time in `times`, and say how much it was."""
+    ((_, time),) = times.items()
     with _told() as place:
         from gpunode.history import output
 
-        found = forgotten_after(place, after)
+        found = remove(place, time)
     if is_json():
-        say_document(output.of_prune(place, found, after=after))
+        say_document(output.of_prune(place, found, **times))
     counts = f"{found.findings:,} findings, {found.records:,} reports, {found.hosts:,} hosts"
-    talk(f"removed what was later than {output.in_words(after)}: {counts}")
+    talk(f"removed what was {what} {output.in_words(time)}: {counts}")
 
 
 @contextmanager

@@ -213,15 +213,16 @@ def init(directory: Path | None, **chosen: object) -> None:
     if choice is None:
         if directory is None:
             raise click.UsageError("name the DIRECTORY to write into, or a source of machines by --from-ansible FILE")
-        texts = {**_texts(), Path(".gitignore"): _IGNORED}
+        texts = _texts()
         _write(directory, texts)
         _say(directory, texts)
         talk(_NEXT.format(directory=directory))
         talk(_SHELL)
         return
     directory = directory or Path()
-    texts = {path: text for path, text in {**_texts(), Path(".gitignore"): _IGNORED}.items() if path.stem != "prod"}
-    own, told = _texts_of(choice, directory, _texts()[Path("inventories/group_data/prod.py")])
+    every = _texts()
+    texts = {path: text for path, text in every.items() if path.stem != "prod"}
+    own, told = _texts_of(choice, directory, every[Path("inventories/group_data/prod.py")])
     kept = {path for path in texts if (directory / path).exists() or (directory / path).is_symlink()}
     new = {path: text for path, text in texts.items() if path not in kept} | own
     _write(directory, new, "inventory by --inventory")
@@ -257,24 +258,19 @@ def _say(
     told: Sequence[str] = (),
     kept: Sequence[str] = (),
 ) -> None:
-    """Name the files that were written."""
-    names = [str(directory / path) for path in written]
-    if is_json():
-        say_document(document(names, source, told, kept))
-    else:
-        talk("\n".join(names))
-
-
-def document(written: Sequence[str], source: str | None, told: Sequence[str], kept: Sequence[str]) -> dict[str, Any]:
-    """Return what --output json prints: the files, what could not be carried over, and what was there already.
+    """Name the files that were written; in JSON also what could not be carried over, and what was there already.
 
     source: where the machines are from, None where they are nobody's
     """
     from gpunode.base.document import head
 
-    counts = {"written": len(written), "to_look_at": len(told), "kept": len(kept)}
-    lists = {"written": list(written), "to_look_at": list(told), "kept": list(kept)}
-    return {**head(SCHEMA, counts, ExitCode.GOOD, {"source": source}), **lists}
+    names = [str(directory / path) for path in written]
+    if not is_json():
+        talk("\n".join(names))
+        return
+    lists = {"written": names, "to_look_at": list(told), "kept": list(kept)}
+    counts = {name: len(each) for name, each in lists.items()}
+    say_document({**head(SCHEMA, counts, ExitCode.GOOD, {"source": source}), **lists})
 
 
 def _texts() -> dict[Path, str]:
@@ -284,4 +280,5 @@ def _texts() -> dict[Path, str]:
     found = [*sorted(inventories.glob("*.py")), *sorted((inventories / "group_data").glob("*.py"))]
     sources = {path.relative_to(REPOSITORY): path for path in (REPOSITORY / "config.py", *found)}
     sources |= {deploy: ROOMS / deploy}
-    return {path: source.read_text(encoding="utf-8") for path, source in sources.items()}
+    texts = {path: source.read_text(encoding="utf-8") for path, source in sources.items()}
+    return {**texts, Path(".gitignore"): _IGNORED}

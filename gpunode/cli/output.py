@@ -51,27 +51,18 @@ def output_option(json: str, quiet: str) -> Callable[[F], F]:
     # Eager: what is wrong with another option is told as these say.
     modes = click.option(
         "--output", type=click.Choice([each.value for each in Mode]), default=Mode.AUTO.value, show_default=True,
-        envvar=VARIABLE, show_envvar=True, expose_value=False, callback=_set_mode, is_eager=True, help=told,
+        envvar=VARIABLE, show_envvar=True, expose_value=False, callback=_set, is_eager=True, help=told,
     )  # fmt: skip
     alone = click.option(
-        "--json", is_flag=True, expose_value=False, callback=_set_short, is_eager=True,
+        "--json", is_flag=True, expose_value=False, callback=_set, is_eager=True,
         help="The same as --output json.",
     )  # fmt: skip
     return lambda command: modes(alone(command))
 
 
-def _set_mode(context: click.Context, option: click.Parameter, value: str) -> None:
-    context.meta[_MODE] = Mode(value)
-    _settle(context)
-
-
-def _set_short(context: click.Context, option: click.Parameter, given: bool) -> None:
-    context.meta[_SHORT] = given
-    _settle(context)
-
-
-def _settle(context: click.Context) -> None:
-    """Refuse two modes at once, and have click write colours or none; called for each of the options."""
+def _set(context: click.Context, option: click.Parameter, value: str | bool) -> None:
+    """Take the mode of --output, or --json; refuse two modes at once, and have click write colours or none."""
+    context.meta.update({_SHORT: value} if isinstance(value, bool) else {_MODE: Mode(value)})
     named = context.meta.get(_MODE, Mode.AUTO)
     by_hand = context.get_parameter_source("output") is ParameterSource.COMMANDLINE
     if context.meta.get(_SHORT) and by_hand and named is not Mode.JSON:

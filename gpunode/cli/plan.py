@@ -146,11 +146,7 @@ def _offline(facts_file: Path, settings_file: Path | None, inventory: Path | Non
 
 
 def planned(
-    settings: Settings,
-    node: Node,
-    refusal: Refusal | None = None,
-    today: date | None = None,
-    no_cluster: bool = False,
+    settings: Settings, node: Node, refusal: Refusal | None = None, today: date | None = None, no_cluster: bool = False
 ) -> Plan | Finding:
     """Return the plan of a node, with what else is found of one that is refused.
 

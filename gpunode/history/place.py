@@ -56,31 +56,24 @@ def moment(text: str, now: datetime) -> datetime:
     if _AGE.fullmatch(text):
         return now - age(text)
     midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    if (day := _DAY.fullmatch(text)) is not None:
-        begin = midnight - timedelta(days=day[1].lower() == "yesterday")
-        return begin + _clock(day[2], text) if day[2] else begin
-    if _CLOCK.fullmatch(text):
-        found = midnight + _clock(text, text)
-        return found if found <= now else found - timedelta(days=1)
     try:
+        if (day := _DAY.fullmatch(text)) is not None:
+            begin = midnight - timedelta(days=day[1].lower() == "yesterday")
+            return _at_clock(begin, day[2]) if day[2] else begin
+        if _CLOCK.fullmatch(text):
+            found = _at_clock(midnight, text)
+            return found if found <= now else found - timedelta(days=1)
         told = datetime.fromisoformat(text)
         return (told if told.tzinfo else told.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise _refused(text) from None
+        raise MomentError(f"{text!r} is no time: {_ALLOWED_TIMES}") from None
 
 
-def _clock(text: str, whole: str) -> timedelta:
-    found = _CLOCK.fullmatch(text)
-    if found is None:
-        raise _refused(whole)
-    hours, minutes, seconds = int(found[1]), int(found[2]), int(found[3] or 0)
-    if hours > 23 or minutes > 59 or seconds > 59:
-        raise _refused(whole)
-    return timedelta(hours=hours, minutes=minutes, seconds=seconds)
-
-
-def _refused(text: str) -> MomentError:
-    return MomentError(f"{text!r} is no time: {_ALLOWED_TIMES}")
+def _at_clock(midnight: datetime, text: str) -> datetime:
+    """Return a time of a day, such as 22:00; raise ValueError."""
+    if (found := _CLOCK.fullmatch(text)) is None:
+        raise ValueError(text)
+    return midnight.replace(hour=int(found[1]), minute=int(found[2]), second=int(found[3] or 0))
 
 
 VARIABLE, NAME_VARIABLE, KEEP_VARIABLE = "GPUNODE_HISTORY", "GPUNODE_HISTORY_AS", "GPUNODE_HISTORY_KEEP"

@@ -12,31 +12,7 @@ from functools import lru_cache
 from sys import intern
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Connection,
-    DateTime,
-    Dialect,
-    ForeignKey,
-    Index,
-    Integer,
-    MetaData,
-    Row,
-    Select,
-    Table,
-    Text,
-    TypeDecorator,
-    UniqueConstraint,
-    delete,
-    exists,
-    func,
-    inspect,
-    select,
-    text,
-    update,
-)
+import sqlalchemy as sql
 
 from gpunode.history.connection import writing
 from gpunode.history.intervals import End, Interval, Key, State
@@ -51,19 +27,19 @@ _LOCK = 0x67_70_75_6E_6F_64_65
 _MOST = 5_000
 
 
-class Utc(TypeDecorator[datetime]):
+class Utc(sql.TypeDecorator[datetime]):
     """A time in UTC, also where a database has times without a zone."""
 
-    impl = DateTime(timezone=True)
+    impl = sql.DateTime(timezone=True)
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+    def process_bind_param(self, value: datetime | None, dialect: sql.Dialect) -> datetime | None:
         if value is None:
             return None
         whole = value.astimezone(UTC)
         return whole if dialect.name == "postgresql" else whole.replace(tzinfo=None)
 
-    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], datetime | None]:
+    def result_processor(self, dialect: sql.Dialect, coltype: object) -> Callable[[Any], datetime | None]:
         return _in_utc
 
 
@@ -75,98 +51,98 @@ def _in_utc(value: str | datetime | None) -> datetime | None:
 
 
 # SQLite counts rows by an INTEGER alone.
-Number = BigInteger().with_variant(Integer, "sqlite")
-TABLES = MetaData()
+Number = sql.BigInteger().with_variant(sql.Integer, "sqlite")
+TABLES = sql.MetaData()
 
 # pruned: when what is old was removed last.
-inventories = Table(
+inventories = sql.Table(
     "gpunode_inventory",
     TABLES,
-    Column("id", Number, primary_key=True),
-    Column("name", Text, nullable=False, unique=True),
-    Column("pruned", Utc),
+    sql.Column("id", Number, primary_key=True),
+    sql.Column("name", sql.Text, nullable=False, unique=True),
+    sql.Column("pruned", Utc),
 )
 # first, seen: the first and the last report of it. answered, understood: the last one in which it answered, and was
 # understood; judged: in which nothing stayed unknown. late: one of these that came behind a later one.
 # gone: since when it is not in the inventory any more.
-hosts = Table(
+hosts = sql.Table(
     "gpunode_host",
     TABLES,
-    Column("id", Number, primary_key=True),
-    Column("inventory_id", Number, ForeignKey("gpunode_inventory.id", ondelete="CASCADE"), nullable=False),
-    Column("name", Text, nullable=False),
-    Column("first", Utc, nullable=False),
-    Column("seen", Utc, nullable=False),
-    Column("answered", Utc),
-    Column("understood", Utc),
-    Column("judged", Utc),
-    Column("late", Utc),
-    Column("gone", Utc),
-    UniqueConstraint("inventory_id", "name", name="gpunode_host_name"),
+    sql.Column("id", Number, primary_key=True),
+    sql.Column("inventory_id", Number, sql.ForeignKey("gpunode_inventory.id", ondelete="CASCADE"), nullable=False),
+    sql.Column("name", sql.Text, nullable=False),
+    sql.Column("first", Utc, nullable=False),
+    sql.Column("seen", Utc, nullable=False),
+    sql.Column("answered", Utc),
+    sql.Column("understood", Utc),
+    sql.Column("judged", Utc),
+    sql.Column("late", Utc),
+    sql.Column("gone", Utc),
+    sql.UniqueConstraint("inventory_id", "name", name="gpunode_host_name"),
 )
 # gpunode/history/intervals.py says what the times are. What is as desired has no row.
-findings = Table(
+findings = sql.Table(
     "gpunode_finding",
     TABLES,
-    Column("id", Number, primary_key=True),
-    Column("host_id", Number, ForeignKey("gpunode_host.id", ondelete="CASCADE"), nullable=False),
-    Column("component", Text, nullable=False),
-    Column("what", Text, nullable=False),
-    Column("code", Text, nullable=False),
-    Column("class", Text, nullable=False, key="finding_class"),
-    Column("actual", Text),
-    Column("desired", Text),
-    Column("cause", Text),
-    Column("remedy", Text),
-    Column("not_yet", Utc),
-    Column("begun", Utc, nullable=False),
-    Column("last", Utc, nullable=False),
-    Column("ended", Utc),
-    Column("ending", Text),
-    Column("since", Utc, nullable=False),
-    Column("last_good", Utc),
-    Column("told_by", Text, nullable=False),
-    Column("ended_by", Text),
-    Index("gpunode_finding_host", "host_id", "ended"),
-    Index("gpunode_finding_begun", "begun"),
-    Index("gpunode_finding_ended", "ended"),
+    sql.Column("id", Number, primary_key=True),
+    sql.Column("host_id", Number, sql.ForeignKey("gpunode_host.id", ondelete="CASCADE"), nullable=False),
+    sql.Column("component", sql.Text, nullable=False),
+    sql.Column("what", sql.Text, nullable=False),
+    sql.Column("code", sql.Text, nullable=False),
+    sql.Column("class", sql.Text, nullable=False, key="finding_class"),
+    sql.Column("actual", sql.Text),
+    sql.Column("desired", sql.Text),
+    sql.Column("cause", sql.Text),
+    sql.Column("remedy", sql.Text),
+    sql.Column("not_yet", Utc),
+    sql.Column("begun", Utc, nullable=False),
+    sql.Column("last", Utc, nullable=False),
+    sql.Column("ended", Utc),
+    sql.Column("ending", sql.Text),
+    sql.Column("since", Utc, nullable=False),
+    sql.Column("last_good", Utc),
+    sql.Column("told_by", sql.Text, nullable=False),
+    sql.Column("ended_by", sql.Text),
+    sql.Index("gpunode_finding_host", "host_id", "ended"),
+    sql.Index("gpunode_finding_begun", "begun"),
+    sql.Index("gpunode_finding_ended", "ended"),
 )
 # What was recorded: a run of a command, or a report. hosts: how many it told of; state: how a rollout stood then.
-records = Table(
+records = sql.Table(
     "gpunode_record",
     TABLES,
-    Column("id", Number, primary_key=True),
-    Column("inventory_id", Number, ForeignKey("gpunode_inventory.id", ondelete="CASCADE"), nullable=False),
-    Column("at", Utc, nullable=False),
-    Column("command", Text, nullable=False),
-    Column("gpunode", Text, nullable=False),
-    Column("hosts", Integer, nullable=False),
-    Column("whole", Boolean, nullable=False),
-    Column("exit_code", Integer, nullable=False),
-    Column("state", Text),
-    Index("gpunode_record_at", "inventory_id", "at"),
+    sql.Column("id", Number, primary_key=True),
+    sql.Column("inventory_id", Number, sql.ForeignKey("gpunode_inventory.id", ondelete="CASCADE"), nullable=False),
+    sql.Column("at", Utc, nullable=False),
+    sql.Column("command", sql.Text, nullable=False),
+    sql.Column("gpunode", sql.Text, nullable=False),
+    sql.Column("hosts", sql.Integer, nullable=False),
+    sql.Column("whole", sql.Boolean, nullable=False),
+    sql.Column("exit_code", sql.Integer, nullable=False),
+    sql.Column("state", sql.Text),
+    sql.Index("gpunode_record_at", "inventory_id", "at"),
 )
-STATEMENT: Select[Any] = select(findings)
+STATEMENT: sql.Select[Any] = sql.select(findings)
 # Fields of an interval that are columns of the same name.
 _SAME = ("not_yet", "begun", "last", "ended", "since", "last_good", "ended_by")
 
 
-def prepare(connection: Connection) -> None:
+def prepare(connection: sql.Connection) -> None:
     """Bring the tables to REVISION within this transaction, which writes; raise NewerError where they are newer."""
     if expect(connection):
         return
     if connection.dialect.name == "postgresql":
         # Another writer may be about to do the same; SQLite's transaction has the whole file.
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+        connection.execute(sql.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
         if expect(connection):
             return
     _upgrade(connection)
 
 
-def expect(connection: Connection) -> bool:
+def expect(connection: sql.Connection) -> bool:
     """Say whether the tables are of REVISION; False where there are none, or older ones. Raise NewerError."""
-    has_tables = inspect(connection).has_table(VERSION_TABLE)
-    revision = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar() if has_tables else None
+    has_tables = sql.inspect(connection).has_table(VERSION_TABLE)
+    revision = connection.execute(sql.text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar() if has_tables else None
     if revision is not None and revision > REVISION:
         raise NewerError(
             f"a newer gpunode has written this history (its tables are of revision {revision[:40]}, this gpunode knows "
@@ -175,7 +151,7 @@ def expect(connection: Connection) -> bool:
     return revision == REVISION
 
 
-def _upgrade(connection: Connection) -> None:
+def _upgrade(connection: sql.Connection) -> None:
     # Late: it takes as long as SQLAlchemy itself, and is needed once.
     from alembic import command
     from alembic.config import Config
@@ -190,7 +166,7 @@ def _upgrade(connection: Connection) -> None:
         raise HistoryError(f"the history's tables could not be brought to revision {REVISION}: {error}") from None
 
 
-def interval(row: Row[Any]) -> Interval:
+def interval(row: sql.Row[Any]) -> Interval:
     """Return the interval that a row of STATEMENT holds."""
     number, _, component, what, code, kind, actual, desired, cause, remedy, not_yet, begun, last, *others = tuple(row)
     ended, ending, since, last_good, by, ended_by = others
@@ -248,51 +224,51 @@ def forget(place: Place, after: datetime) -> Pruned:
     return _removed(place, _forget_within, after)
 
 
-def _removed(place: Place, remove: Callable[[Connection, datetime, int], Pruned], time: datetime) -> Pruned:
+def _removed(place: Place, remove: Callable[[sql.Connection, datetime, int], Pruned], time: datetime) -> Pruned:
     found = Pruned(0, 0, 0)
     with writing(place) as connection:
         prepare(connection)
-        asked = select(inventories.c.id).order_by(inventories.c.id).with_for_update()
+        asked = sql.select(inventories.c.id).order_by(inventories.c.id).with_for_update()
         for number in connection.execute(asked).scalars().all():
             one = remove(connection, time, number)
             found = Pruned(found.findings + one.findings, found.records + one.records, found.hosts + one.hosts)
     return found
 
 
-def prune_within(connection: Connection, before: datetime, inventory: int) -> Pruned:
+def prune_within(connection: sql.Connection, before: datetime, inventory: int) -> Pruned:
     """Remove it of one inventory, within a transaction that writes."""
-    of_inventory = select(hosts.c.id).where(hosts.c.inventory_id == inventory)
-    old = delete(findings).where(findings.c.host_id.in_(of_inventory), findings.c.ended < before)
+    of_inventory = sql.select(hosts.c.id).where(hosts.c.inventory_id == inventory)
+    old = sql.delete(findings).where(findings.c.host_id.in_(of_inventory), findings.c.ended < before)
     ended = connection.execute(old).rowcount
     recorded = connection.execute(
-        delete(records).where(records.c.inventory_id == inventory, records.c.at < before)
+        sql.delete(records).where(records.c.inventory_id == inventory, records.c.at < before)
     ).rowcount
-    kept = exists().where(findings.c.host_id == hosts.c.id)
-    gone = connection.execute(delete(hosts).where(hosts.c.inventory_id == inventory, hosts.c.gone < before, ~kept))
+    kept = sql.exists().where(findings.c.host_id == hosts.c.id)
+    gone = connection.execute(sql.delete(hosts).where(hosts.c.inventory_id == inventory, hosts.c.gone < before, ~kept))
     return Pruned(ended, recorded, gone.rowcount)
 
 
-def _forget_within(connection: Connection, after: datetime, inventory: int) -> Pruned:
+def _forget_within(connection: sql.Connection, after: datetime, inventory: int) -> Pruned:
     """Remove it of one inventory, within a transaction that writes.
 
     A finding that a later report ended is so again. When it was last found before `after` is not recorded: that it was
     at its begin is known.
     """
     of_inventory, later = hosts.c.inventory_id == inventory, findings.c.last > after
-    within = findings.c.host_id.in_(select(hosts.c.id).where(of_inventory))
-    begun = connection.execute(delete(findings).where(within, findings.c.begun > after)).rowcount
+    within = findings.c.host_id.in_(sql.select(hosts.c.id).where(of_inventory))
+    begun = connection.execute(sql.delete(findings).where(within, findings.c.begun > after)).rowcount
     reopened = {"ended": None, "ending": None, "ended_by": None}
-    connection.execute(update(findings).where(within, findings.c.ended > after).values(reopened))
-    connection.execute(update(findings).where(within, later).values(last=findings.c.begun))
+    connection.execute(sql.update(findings).where(within, findings.c.ended > after).values(reopened))
+    connection.execute(sql.update(findings).where(within, later).values(last=findings.c.begun))
     of_records = records.c.inventory_id == inventory
-    recorded = connection.execute(delete(records).where(of_records, records.c.at > after)).rowcount
-    gone = connection.execute(delete(hosts).where(of_inventory, hosts.c.first > after)).rowcount
+    recorded = connection.execute(sql.delete(records).where(of_records, records.c.at > after)).rowcount
+    gone = connection.execute(sql.delete(hosts).where(of_inventory, hosts.c.first > after)).rowcount
     # No report of a host is later than the last that is recorded of its inventory.
-    last = connection.execute(select(func.max(records.c.at)).where(of_records)).scalar()
+    last = connection.execute(sql.select(sql.func.max(records.c.at)).where(of_records)).scalar()
     seen = hosts.c.first if last is None else last
-    connection.execute(update(hosts).where(of_inventory, hosts.c.seen > after).values(seen=seen))
+    connection.execute(sql.update(hosts).where(of_inventory, hosts.c.seen > after).values(seen=seen))
     for name in ("answered", "understood", "judged", "late", "gone"):
-        connection.execute(update(hosts).where(of_inventory, hosts.c[name] > after).values({name: None}))
+        connection.execute(sql.update(hosts).where(of_inventory, hosts.c[name] > after).values({name: None}))
     pruned = inventories.c.pruned > after
-    connection.execute(update(inventories).where(inventories.c.id == inventory, pruned).values(pruned=None))
+    connection.execute(sql.update(inventories).where(inventories.c.id == inventory, pruned).values(pruned=None))
     return Pruned(begun, recorded, gone)

@@ -36,7 +36,7 @@ from gpunode.node.own_files import containerd as containerd_files
 from gpunode.node.own_files import cuda as cuda_files
 from gpunode.node.own_files import decide as files
 from gpunode.node.own_files import driver as driver_files
-from gpunode.node.own_files import holds, packaging
+from gpunode.node.own_files import holds
 from gpunode.node.own_files import repositories as repository_files
 from gpunode.node.own_files import toolkit as toolkit_files
 from gpunode.packages import repositories
@@ -50,17 +50,9 @@ def _containerd(settings: Settings, node: Node) -> Decision[Any]:
     return containerd.decide(containerd.desired_of(settings), node.containerd, node.sysctls)
 
 
-def _docker(settings: Settings, node: Node) -> Decision[Any]:
-    return docker.decide(docker.desired_of(settings), node.docker)
-
-
 def _driver(settings: Settings, node: Node) -> Decision[Any]:
     actual = Actual(node.driver, node.boot, node.pci, node.gpus, node.health, node.operating_system)
     return driver.decide(desired(settings, node.operating_system, node.boot, node.pci), actual)
-
-
-def _cuda(settings: Settings, node: Node) -> Decision[Any]:
-    return cuda.decide(cuda.desired_of(settings), node.cuda)
 
 
 def _toolkit(settings: Settings, node: Node) -> Decision[Any]:
@@ -78,10 +70,6 @@ def _repositories(settings: Settings, node: Node) -> Decision[Any]:
 
 def _podman(settings: Settings, node: Node) -> Decision[Any]:
     return podman.decide(podman.desired_of(settings), node.podman, node.toolkit.version)
-
-
-def _crio(settings: Settings, node: Node) -> Decision[Any]:
-    return crio.decide(crio.desired_of(settings), node.crio)
 
 
 def _imex(settings: Settings, node: Node) -> Decision[Any]:
@@ -138,13 +126,10 @@ def _mps(settings: Settings, node: Node) -> Decision[Any]:
     every = daemons(desired, range(len(node.pci.gpus))) if desired.enabled else ()
     by_plugin = settings.kubernetes.enabled and settings.sharing.strategy == "mps"
     # Without the control program a run can only bring it with a driver.
-    comes = node.mps.program is None and bool(every) and settings.driver.installs and _driver_comes(settings, node)
+    comes = node.mps.program is None and bool(every) and settings.driver.installs
+    comes = comes and any(item.code == MODULE_ON_DISK.code for item in bad(*_driver(settings, node).findings))
     to_be = mps.Desired(every, desired, allowed, by_plugin, comes)
     return mps.decide(to_be, node.mps, node.gpus.gpus, node.plugin_mps.mps_processes)
-
-
-def _driver_comes(settings: Settings, node: Node) -> bool:
-    return any(item.code == MODULE_ON_DISK.code for item in bad(*_driver(settings, node).findings))
 
 
 def _mig(settings: Settings, node: Node) -> Decision[Any]:
@@ -192,18 +177,18 @@ class Component:
 
 # In the order in which a run works; drift and plan tell of them in the same one.
 COMPONENTS = (
-    Component("repositories", _repositories, (packaging, repository_files)),
+    Component("repositories", _repositories, (repository_files,)),
     Component("driver", _driver, (driver_files, holds), is_always_judged=True),
-    Component("cuda", _cuda, (cuda_files,)),
+    Component("cuda", lambda settings, node: cuda.decide(cuda.desired_of(settings), node.cuda), (cuda_files,)),
     Component("imex", _imex, is_always_judged=True),
     Component("mig", _mig, is_always_judged=True),
     Component("mps", _mps, is_always_judged=True),
     Component("power", _power, is_always_judged=True),
     Component("toolkit", _toolkit, (toolkit_files,), is_always_judged=True),
     Component("containerd", _containerd, (containerd_files,), files_first=True),
-    Component("docker", _docker),
+    Component("docker", lambda settings, node: docker.decide(docker.desired_of(settings), node.docker)),
     Component("podman", _podman, (podman,)),
-    Component("crio", _crio),
+    Component("crio", lambda settings, node: crio.decide(crio.desired_of(settings), node.crio)),
     Component("slurm", _slurm, is_always_judged=True),
     Component("rdma_shared_device_plugin", _rdma),
     Component("kubelet", _kubelet, is_always_judged=True),

@@ -266,8 +266,12 @@ def settings_from(data: Mapping[str, Any], foreign: Collection[str] | None = Non
     if problems:
         raise SettingsError(problems)
     found_all = _told_the_root(Settings.model_validate(parts))
-    if problems := list(_in_a_cluster(found_all)):
-        raise SettingsError(problems)
+    # Late: what is in no cluster needs none of it.
+    if found_all.kubernetes.enabled or found_all.sharing.model_fields_set or found_all.mig.config_from_label:
+        from gpunode.settings.cluster.contradictions import contradictions
+
+        if problems := list(contradictions(found_all)):
+            raise SettingsError(problems)
     return found_all
 
 
@@ -277,11 +281,3 @@ def _told_the_root(settings: Settings) -> Settings:
         return settings
     plugin = settings.device_plugin.model_copy(update={"driver_root": settings.driver.root})
     return settings.model_copy(update={"device_plugin": plugin})
-
-
-def _in_a_cluster(settings: Settings) -> Iterator[Problem]:
-    # Late: what is in no cluster needs none of it.
-    if settings.kubernetes.enabled or settings.sharing.model_fields_set or settings.mig.config_from_label:
-        from gpunode.settings.cluster.contradictions import contradictions
-
-        yield from contradictions(settings)

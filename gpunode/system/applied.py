@@ -31,10 +31,6 @@ class OwnFile(Reading):
     sha256: str | None
     mode: str | None = None
 
-    def to_record(self) -> dict[str, str]:
-        """Return what the record holds of it."""
-        return {key: value for key, value in (("mode", self.mode), ("sha256", self.sha256)) if value is not None}
-
 
 @dataclass(frozen=True)
 class PresentFile(Reading):
@@ -71,7 +67,9 @@ def record_text(
     + waiting: as of `gpunode.base.findings`; a record where nothing waits does not tell of it
     """
     record: dict[str, Any] = {"gpunode": gpunode, "schema": SCHEMA, "settings": settings}
-    record["files"] = {path: file.to_record() for path, file in files.items()}
+    record["files"] = {
+        path: {key: value for key, value in vars(file).items() if value is not None} for path, file in files.items()
+    }
     if waiting:
         record["waiting"] = dict(waiting)
     return json.dumps(record, indent=2, sort_keys=True) + "\n"

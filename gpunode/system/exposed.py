@@ -97,7 +97,8 @@ def decide(actual: Exposed, repositories: Collection[str] = ()) -> Decision[None
 
     repositories: those whose keyrings are judged with them
     """
-    files = tuple(file for file in actual.files if not any(_is_keyring(file.path, name) for name in repositories))
+    keyrings = tuple(f"{folder}/gpunode-{name}." for folder in KEYRINGS for name in repositories)
+    files = tuple(file for file in actual.files if not file.path.startswith(keyrings))
     ours = own(actual)
     only_ours = 0 < len(ours) == len(files)
     found = [_compared(EXPOSED, files, "root's alone", only_ours)]
@@ -106,10 +107,6 @@ def decide(actual: Exposed, repositories: Collection[str] = ()) -> Decision[None
     if actual.readable:
         found.append(_compared(READABLE, actual.readable, "not for everybody to read"))
     return Decision(tuple(found), (step,) if ours else ())
-
-
-def _is_keyring(path: str, repository: str) -> bool:
-    return path.startswith(tuple(f"{folder}/gpunode-{repository}." for folder in KEYRINGS))
 
 
 def _compared(message: FindingMessage, files: tuple[ExposedFile, ...], desired: str, run: bool = False) -> Finding:

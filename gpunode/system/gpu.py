@@ -70,10 +70,6 @@ def _pair(row: Mapping[str, str], prefix: str) -> tuple[int, int] | None:
     return None if memory is None or graphics is None else (memory, graphics)
 
 
-def _watts(cell: str) -> float | None:
-    return float(cell) if _WATTS.fullmatch(cell) else None
-
-
 def _mhz(cell: str) -> int | None:
     return int(cell) if _MHZ.fullmatch(cell) else None
 
@@ -120,7 +116,8 @@ class Gpus(Reading):
 
 
 def _gpu(row: dict[str, str]) -> Gpu:
-    limits = (_watts(row[f"power.{name}"]) for name in ("limit", "default_limit", "min_limit", "max_limit"))
+    cells = (row[f"power.{name}"] for name in ("limit", "default_limit", "min_limit", "max_limit"))
+    limits = (float(cell) if _WATTS.fullmatch(cell) else None for cell in cells)
     return Gpu(
         index=int(row["index"]),
         uuid=row["uuid"],

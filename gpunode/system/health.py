@@ -38,7 +38,7 @@ _ACTION = re.compile(r"recovery action changed from \S+ .{0,60}? ?to (0x[0-9a-fA
 
 
 _declared = partial(finding_message, "health", classes=(FindingClass.ERROR,))
-_LOOK, _REPLACE = "run nvidia-smi on the node", "drain the node and have the GPU replaced"
+_REPLACE = "drain the node and have the GPU replaced"
 _IN_LOG = "{name}; it stays in the kernel log until the node boots"
 _LOST, _NO_SPARE = "its memory lost data since the driver was loaded", "it has no spare row left"
 _NO_LOG = "neither `dmesg` nor `journalctl --dmesg` printed the kernel log, where the driver writes errors of GPUs"
@@ -171,11 +171,6 @@ def _unread(row: Mapping[str, str], fields: Iterable[str]) -> tuple[str, ...]:
     )
 
 
-def _xid(line: str) -> Xid | None:
-    match = _XID.search(line)
-    return Xid(address(match[1]), int(match[2]), (match[3] or "").strip()) if match else None
-
-
 def parse_health(lines: list[str]) -> Health:
     """Parse nvidia-smi's answer (gpunode.system.smi.parse_answer), that on remapped rows, and the kernel log's Xids.
 
@@ -205,11 +200,11 @@ def parse_health(lines: list[str]) -> Health:
         elif exit_code in ANSWERED and not _NO_REMAPPER.search(" ".join(printed)):
             exit_code = code
     lines_of_xids = sorted(repeated(lines, "xid"), key=lambda line: line.partition(",")[0])
-    xids = map(_xid, lines_of_xids)
+    found = filter(None, map(_XID.search, lines_of_xids))
     return Health(
         exit_code=exit_code,
         gpus=tuple(gpus.values()),
-        xids=tuple(dict.fromkeys(xid for xid in xids if xid is not None)),
+        xids=tuple(dict.fromkeys(Xid(address(each[1]), int(each[2]), (each[3] or "").strip()) for each in found)),
         log_read=actual.get("log") == "read",
         warnings=tuple(dict.fromkeys([*(desired.warnings if desired else ()), *warnings(lines, "remapped")])),
     )
@@ -234,11 +229,10 @@ def health(found: Health, gpus: Gpus, pci: PciGpus) -> Iterator[Finding]:
     ours = [xid for xid in found.xids if any(gpu.address.startswith(xid.pci_address) for gpu in pci.gpus)]
     for xid in ours:
         if row := critical.get(xid.code):
-            yield replace(
-                _sick(XID, xid.message or row.name, "none since the boot", row.remedy, xid.pci_address, xid.code),
-                cause=_IN_LOG.format(name=row.name),
-                source=table.source if row.verified else f"{table.source} (not looked up there)",
-            )
+            source = table.source if row.verified else f"{table.source} (not looked up there)"
+            of, cause = f"{xid.code} of {xid.pci_address}", _IN_LOG.format(name=row.name)
+            item = _sick(XID, xid.message or row.name, "none since the boot", row.remedy, xid.pci_address, cause, of)
+            yield replace(item, source=source)
     asked_for = [finding for xid in ours if xid.code == table.recovery_xid.code for finding in _recovery(xid)]
     yield from asked_for
     if asked_for or any(xid.code in critical for xid in ours):
@@ -254,11 +248,9 @@ def _recovery(xid: Xid) -> Iterator[Finding]:
     action = _ACTION.search(xid.message)
     remedy = row.actions.get(action[1].lower(), "named") if action else "named"
     if remedy != "none":
-        yield replace(
-            _sick(XID, xid.message or row.name, "no recovery action", remedy, xid.pci_address, xid.code),
-            cause=f"{row.name}, for another error of the GPU",
-            source=tables.health().source,
-        )
+        of, cause = f"{xid.code} of {xid.pci_address}", f"{row.name}, for another error of the GPU"
+        item = _sick(XID, xid.message or row.name, "no recovery action", remedy, xid.pci_address, cause, of)
+        yield replace(item, source=tables.health().source)
 
 
 def _memory(gpu: GpuHealth) -> Iterator[Finding]:
@@ -267,14 +259,11 @@ def _memory(gpu: GpuHealth) -> Iterator[Finding]:
     if gpu.requires_reset:
         bad.append(_sick(STATE, "GPU requires reset", "usable", "reset", address))
     if errors:
-        item = _sick(ECC_ERRORS, str(errors), "0", "reset", address)
-        bad.append(replace(item, cause=_LOST))
+        bad.append(_sick(ECC_ERRORS, str(errors), "0", "reset", address, _LOST))
     if gpu.remap_failed:
-        item = _sick(ROW_REMAPPING, "failed", "none failed", None, address)
-        bad.append(replace(item, cause=_NO_SPARE, remedy=_REPLACE))
+        bad.append(_sick(ROW_REMAPPING, "failed", "none failed", None, address, _NO_SPARE))
     elif gpu.remap_pending:
-        item = _sick(ROW_REMAPPING, "pending", "none pending", "reset", address)
-        bad.append(replace(item, cause=_AT_RESET))
+        bad.append(_sick(ROW_REMAPPING, "pending", "none pending", "reset", address, _AT_RESET))
     yield from bad
     if gpu.unread:
         cause, remedy = _UNREAD.format(unread="; ".join(gpu.unread)), _ASK_AGAIN.format(address=address)
@@ -284,13 +273,15 @@ def _memory(gpu: GpuHealth) -> Iterator[Finding]:
 
 
 def _sick(
-    message: FindingMessage, actual: str, desired: str, remedy: str | None, address: str, code: int | None = None
-) -> Finding:
+    message: FindingMessage, actual: str, desired: str, remedy: str | None, address: str, cause: str | None = None,
+    of: str | None = None,
+) -> Finding:  # fmt: skip
     return message.finding(
         FindingClass.ERROR,
         actual,
         desired,
-        of=f"of {address}" if code is None else f"{code} of {address}",
-        remedy=_REMEDIES[remedy].format(address=address) if remedy else _LOOK,
+        of=of or f"of {address}",
+        cause=cause,
+        remedy=_REMEDIES[remedy].format(address=address) if remedy else _REPLACE,
         disruption=Disruption[remedy] if remedy in ("reset", "reboot") else None,
     )

@@ -108,6 +108,7 @@ def parse_kubelet(lines: list[str]) -> Kubelet:
         documents = None
     said = None if documents is None else _merged(each for _, each in documents)
     counting, pods = (*known().flags.values(), known().reserved_cpus.flag), found.get("pods", "0")
+    started = found.get("started", "")
     if not pods.isdecimal():
         raise ParseError(f"pods is no number: {pods[:40]!r}")
     return Kubelet(
@@ -117,7 +118,8 @@ def parse_kubelet(lines: list[str]) -> Kubelet:
         flags.get("config-dir"),
         flags.get("root-dir", "/var/lib/kubelet"),
         int(pods),
-        _is_stale(found.get("started", ""), repeated(lines, "written"))
+        bool(started)
+        and any(timestamp(each) > seconds(started) for each in repeated(lines, "written") if each)
         # The time of a file tells of a touch, too; what gpunode started the kubelet by does not.
         and repeated(lines, "noted") != [found.get("process"), *(_noted(path, said) for path, _, said in rows)],
         True,
@@ -167,10 +169,6 @@ def settings_of(said: Mapping[str, Any], flags: Mapping[str, str], version: str 
             amounts = default_evictions(version).items() if default else amounts_of(value)
             found.update({f"{name}/{key}": amount for key, amount in amounts})
     return found
-
-
-def _is_stale(started: str, written: Iterable[str]) -> bool:
-    return bool(started) and any(timestamp(each) > seconds(started) for each in written if each)
 
 
 def _noted(path: str, said: str) -> str:

@@ -181,13 +181,7 @@ def decide(actual: Interrupted, unasked: Collection[str] = ()) -> Decision[None]
     unasked: names of those that no run comes to by these settings
     """
     names, left = (", ".join(name for name in actual.names if (name in unasked) is no) for no in (False, True))
-    item = INTERRUPTED.compared(
-        names or "none",
-        "none",
-        not names,
-        cause=_RESTORED,
-        disruption=Disruption.restart,
-    )
+    item = INTERRUPTED.compared(names or "none", "none", not names, cause=_RESTORED, disruption=Disruption.restart)
     steps: list[Step[None]] = [
         Step(f"put back what an earlier run began and did not end ({names})", (each,), Disruption.restart)
         for each in bad(item)

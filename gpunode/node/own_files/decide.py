@@ -13,7 +13,7 @@ from gpunode.base.decision import Decision, Step, bad
 from gpunode.base.disruption import Disruption
 from gpunode.base.findings import Finding
 from gpunode.base.tables import content
-from gpunode.node.own_files.repositories import PATHS as REPOSITORIES
+from gpunode.node.own_files.repositories import REPOSITORIES
 from gpunode.settings import Settings
 from gpunode.system.applied import OWNED, PATH, Applied, OwnFile, PresentFile
 
@@ -57,12 +57,7 @@ _ELSEWHERE = Place("/", "node")
 def _places() -> tuple[Place, ...]:
     """Return the places of own_files.yaml."""
     return tuple(
-        Place(
-            row["begins"],
-            row["component"],
-            tuple(row.get("told", ())),
-            Disruption[row.get("disruption", "nothing")],
-        )
+        Place(row["begins"], row["component"], tuple(row.get("told", ())), Disruption[row.get("disruption", "nothing")])
         for row in content("own_files.yaml")["places"]
     )
 

@@ -88,16 +88,4 @@ def _systems() -> Iterator[tuple[Distribution, OperatingSystem]]:
     """Yield each supported distribution on each of its architectures."""
     for row in tables.distributions():
         for architecture in row.architectures:
-            yield (
-                row,
-                OperatingSystem(
-                    id=row.id,
-                    version_id=row.version,
-                    codename=None,
-                    id_like=(),
-                    name=row.name,
-                    architecture=architecture,
-                    kernel="",
-                    tegra=False,
-                ),
-            )
+            yield row, OperatingSystem(row.id, row.version, None, (), row.name, architecture, kernel="", tegra=False)

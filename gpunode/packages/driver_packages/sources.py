@@ -97,11 +97,7 @@ def holds_kernels(settings: Settings, system: OperatingSystem, boot: Boot | None
 
 
 def package_set(
-    settings: DriverSettings,
-    source: DriverSource,
-    flavour: str,
-    further: Collection[str],
-    boot: Boot,
+    settings: DriverSettings, source: DriverSource, flavour: str, further: Collection[str], boot: Boot
 ) -> dict[str, str | None]:
     """Return package -> rule (branch or version; None: any) of the driver, as its source names the packages.
 

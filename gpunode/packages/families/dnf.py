@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gpunode.base.probe_output import decoded, repeated, values
 from gpunode.base.reading import ParseError
@@ -85,10 +85,11 @@ def parse_offers(lines: list[str]) -> Offers:
     return rpm.newest_first(pairs(repeated(lines, "available")))
 
 
+# Section, the package that replaces the row's (None: none does), and the row's words.
+Row = tuple[str, str | None, list[str]]
 SECTION = re.compile(r"[A-Z][A-Za-z ]+:")
 COMES = ("Installing", "Upgrading", "Downgrading", "Reinstalling")
-_REPLACED = "Replaced by "
-_GOES = ("Removing", _REPLACED)
+GOES = "Removing"
 # The last is of a foreign repository that never could be read: dnf passes over it.
 _NOT_ERRORS = ("Operation aborted", "Nothing to do", "Cache-only enabled but no cache for ")
 # What NVIDIA's packages need and RHEL has not. source: driver installation guide, RHEL chapter
@@ -104,45 +105,43 @@ def parse_simulation(lines: list[str]) -> Simulation:
     Beside it stand `installed=NAME VERSION` lines and, for what was to come, `asked=NAME VERSION`.
     Long rows are wrapped: an entry begins with one space, what goes on with several.
     """
+    said = list(repeated(lines, "line"))
+    errors = [line.removeprefix("Error: ") for line in _problems(said)]
+    found = simulated(lines, _rows(said), errors, "dnf --assumeno install")
+    elsewhere = [name for line in found.errors for name in _ELSEWHERE if f"provides {name} " in line]
+    return replace(found, remedy=_ELSEWHERE[elsewhere[0]] if elsewhere else None)
+
+
+def simulated(lines: list[str], rows: Iterable[Row], errors: list[str], trial: str) -> Simulation:
+    """Return what dnf would do by the rows of its table, or why not: `errors` in its words."""
     if not values(lines).get("status", "").isdecimal():
         raise ParseError("dnf gave no exit status")
     actual = dict(pairs(repeated(lines, "installed")))
     comes: dict[str, tuple[str, str | None, str]] = {}
     goes: dict[str, tuple[str, str]] = {}
     replaced: list[str] = []
-    said = list(repeated(lines, "line"))
-    for section, words in _rows(said):
-        # Module streams, which dependencies have, too, stand there in rows of their own kind.
-        if not section.startswith((*COMES, *_GOES)):
+    for section, by, words in rows:
+        # Module streams, which dependencies have, too, are listed in rows of their own kind.
+        if by is None and not section.startswith((*COMES, GOES)):
             continue
         if len(words) < 3:
             raise ParseError(f"not a row of dnf's table: {' '.join(words)[:120]!r}")
         name, version = words[0], rpm.without_epoch_zero(words[2])
-        if section.startswith(COMES):
+        if by is None and section.startswith(COMES):
             comes[name] = (name, actual.get(name), version)
-        elif section.startswith(_GOES):
+        elif by != name:
             goes[name] = (name, version)
-            if section.startswith(_REPLACED) and belongs(section.removeprefix(_REPLACED)):
-                replaced.append(name)
-    errors = [line.removeprefix("Error: ") for line in _problems(said)]
+            replaced += [name] if by and belongs(by) else []
     # dnf's exit status says nothing where it was told to answer no.
     if (silent := rpm.passed_over(lines, actual, comes)) and not errors:
-        errors = [f"it says nothing of {', '.join(silent)}", *[line for line in said if line.strip()][-3:]]
-    elsewhere = [name for line in errors for name in _ELSEWHERE if f"provides {name} " in line]
-    return Simulation(
-        tuple(comes.values()),
-        tuple(goes.values()),
-        tuple(errors),
-        manager="dnf",
-        trial="dnf --assumeno install",
-        replaced=tuple(replaced),
-        remedy=_ELSEWHERE[elsewhere[0]] if elsewhere else None,
-    )
+        errors = [f"it says nothing of {', '.join(silent)}", *[x for x in repeated(lines, "line") if x.strip()][-3:]]
+    going = tuple(goes.values())
+    return Simulation(tuple(comes.values()), going, tuple(errors), "dnf", trial, replaced=tuple(replaced))
 
 
-def _rows(said: Iterable[str]) -> list[tuple[str, list[str]]]:
-    """Return (section, words) of each row between a table's head and its summary."""
-    rows: list[tuple[str, list[str]]] = []
+def _rows(said: Iterable[str]) -> list[Row]:
+    """Return each row between a table's head and its summary."""
+    rows: list[Row] = []
     section, by = "", ""
     for line in said:
         if line.startswith("Transaction Summary"):
@@ -151,12 +150,12 @@ def _rows(said: Iterable[str]) -> list[tuple[str, list[str]]]:
             section = line.strip().removesuffix(":")
         elif section and re.match(r"    +replacing +\S+ +\S", line):
             name = line.split()[1].rpartition(".")[0]
-            rows.append((f"{_REPLACED}{by}", [name, "-", line.split()[2]]))
+            rows.append((section, by, [name, "-", line.split()[2]]))
         elif section and re.match(r" \S", line):
-            rows.append((section, line.split()))
+            rows.append((section, None, line.split()))
             by = line.split()[0]
         elif section and re.match(r"  +\S", line) and rows:
-            rows[-1][1].extend(line.split())
+            rows[-1][2].extend(line.split())
     return rows
 
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpunode.base.probe_output import decoded, repeated, values
-from gpunode.base.reading import ParseError
 from gpunode.base.structured_text import TextError, load_toml
 from gpunode.base.toml_edit import ConfigurationRefused, edited
-from gpunode.packages.driver_packages.names import belongs, is_package, pairs
+from gpunode.packages.driver_packages.names import is_package
 from gpunode.packages.driver_packages.simulation import Simulation
 from gpunode.packages.families import dnf, rpm
 
@@ -151,7 +150,6 @@ def parse_driver_packages(lines: list[str]) -> LockedPackages:
     return LockedPackages(tuple(sorted(packages.items())), tuple(sorted(held)), twice, locklist=locklist, every=every)
 
 
-_GOES = "Removing"
 _SUMMARY = "Transaction Summary"
 _REFUSED = "Failed to resolve the transaction"
 # What follows are options to try, or what is there already: no reason.
@@ -164,41 +162,12 @@ def parse_simulation(lines: list[str]) -> Simulation:
     Beside it stand `installed=NAME VERSION` lines and, for what was to come, `asked=NAME VERSION`. An entry begins with
     one space; below one that comes stands `replacing`, of the same name or of another one, which goes.
     """
-    if not values(lines).get("status", "").isdecimal():
-        raise ParseError("dnf gave no exit status")
-    actual = dict(pairs(repeated(lines, "installed")))
-    comes: dict[str, tuple[str, str | None, str]] = {}
-    goes: dict[str, tuple[str, str]] = {}
-    replaced: list[str] = []
     said = list(repeated(lines, "line"))
-    for section, by, words in _rows(said):
-        if len(words) < 3:
-            raise ParseError(f"not a row of dnf's table: {' '.join(words)[:120]!r}")
-        name, version = words[0], rpm.without_epoch_zero(words[2])
-        if by is not None:
-            if by != name:
-                goes[name] = (name, version)
-                replaced += [name] if belongs(by) else []
-        elif section.startswith(dnf.COMES):
-            comes[name] = (name, actual.get(name), version)
-        elif section.startswith(_GOES):
-            goes[name] = (name, version)
-    errors = _reasons(said)
-    # dnf's exit status says nothing where it was told to answer no.
-    if (silent := rpm.passed_over(lines, actual, comes)) and not errors:
-        errors = [f"it says nothing of {', '.join(silent)}", *[line for line in said if line.strip()][-3:]]
-    return Simulation(
-        tuple(comes.values()),
-        tuple(goes.values()),
-        tuple(errors),
-        manager="dnf",
-        trial="dnf --assumeno do",
-        replaced=tuple(replaced),
-    )
+    return dnf.simulated(lines, _rows(said), _reasons(said), "dnf --assumeno do")
 
 
-def _rows(said: Iterable[str]) -> Iterator[tuple[str, str | None, list[str]]]:
-    """Yield (section, what replaces it, words) of each row between a table's head and its summary."""
+def _rows(said: Iterable[str]) -> Iterator[dnf.Row]:
+    """Yield each row between a table's head and its summary."""
     section, by = "", ""
     for line in said:
         if line.startswith(_SUMMARY):
@@ -208,7 +177,7 @@ def _rows(said: Iterable[str]) -> Iterator[tuple[str, str | None, list[str]]]:
         elif section and re.match(r" {2,}replacing ", line):
             yield section, by, line.split()[1:]
         # Of what only gets another reason to be there nothing comes or goes.
-        elif section.startswith((*dnf.COMES, _GOES)) and re.match(r" \S", line):
+        elif section.startswith((*dnf.COMES, dnf.GOES)) and re.match(r" \S", line):
             by = line.split()[0]
             yield section, None, line.split()
 
