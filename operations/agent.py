@@ -16,7 +16,7 @@ from gpunode.agent.files import GATE, LEFT, OPTIONAL, PLACES, SERVICE, TIMER, UN
 from gpunode.base.shell_file import script_file
 from gpunode.facts.file import File
 from gpunode.facts.system import Unit
-from gpunode.operations.failure import node_operation, require
+from gpunode.operations.failure import node_operation, read_fact
 from gpunode.operations.files import write_command
 from gpunode.operations.script import script_command
 
@@ -26,21 +26,17 @@ def installed(desired: Install) -> Iterator[Any]:
     """Keep the agent's files, and its timer running, now and at boot."""
     changed = False
     files = texts(desired, host.name)
-    given_up = [
-        path
-        for path in OPTIONAL
-        if path not in files and require(host.get_fact(File, path=path), path).sha256 is not None
-    ]
+    given_up = [path for path in OPTIONAL if path not in files and read_fact(File, path, path=path).sha256 is not None]
     if given_up:
         changed = True
         yield script_command(_WITHOUT, *given_up, gate="" if f"{UNITS}/{GATE}" in files else GATE)
     for path, (text, mode) in files.items():
-        present = require(host.get_fact(File, path=path), path)
+        present = read_fact(File, path, path=path)
         wanted = (hashlib.sha256(text.encode()).hexdigest(), mode, "root", "root")
         if (present.sha256, present.mode, present.owner, present.group) != wanted:
             changed = True
             yield write_command(path, text, mode)
-    timer = require(host.get_fact(Unit, unit=TIMER), TIMER)
+    timer = read_fact(Unit, TIMER, unit=TIMER)
     if changed or not timer.enabled or not timer.running:
         yield StringCommand("systemctl", "daemon-reload")
         yield StringCommand("systemctl", "enable", "--quiet", QuoteString(TIMER))
@@ -65,7 +61,7 @@ def removed(textfile: str | None = None) -> Iterator[Any]:
     + textfile: folder that its metric went to
     """
     known = (*LEFT, str(PLACES.report))
-    if not any(require(host.get_fact(File, path=path), path).sha256 is not None for path in known):
+    if not any(read_fact(File, path, path=path).sha256 is not None for path in known):
         host.noop("there is no agent")
         return
     metric = [f"{textfile}/gpunode_agent.prom"] if textfile else []

@@ -11,7 +11,7 @@ from gpunode.base.disruption import Drain
 from gpunode.base.shell_file import script_file
 from gpunode.components.crio.decide import NVIDIA, Desired, decide_configuration, path_of
 from gpunode.facts.runtimes import Crio
-from gpunode.operations.failure import node_operation, require
+from gpunode.operations.failure import node_operation, read_fact
 from gpunode.operations.runtime import Program, changed, ready, to_carry_out
 
 PROGRAM = Program(name="crio", unit="crio.service", plugin="`crio status config`", functions=script_file("crio"))
@@ -26,7 +26,7 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
     + desired: by `desired_of(settings)` of gpunode/components/crio/decide.py
     """
     yield from ready(PROGRAM)
-    state = require(host.get_fact(Crio), "CRI-O's state")
+    state = read_fact(Crio, "CRI-O's state")
     decision = decide_configuration(desired, state)
     said = f"CRI-O runs with default runtime {state.default_runtime}" if state.active else "its file is right"
     change = to_carry_out(decision, said, "CRI-O's configuration changes")

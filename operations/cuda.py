@@ -13,7 +13,7 @@ from gpunode.components.cuda.state import CudaToolkits as State
 from gpunode.components.runfile import CUDA_LOG, FOLDER, Runfile
 from gpunode.facts.toolkit import CudaToolkits
 from gpunode.operations.driver_transaction import INSTALLER
-from gpunode.operations.failure import OperationRefused, change_now, node_operation, require
+from gpunode.operations.failure import OperationRefused, change_now, node_operation, read_fact
 from gpunode.operations.runfile import fetch_command
 from gpunode.operations.script import script_command
 from gpunode.operations.transaction import Transaction, refuse_failed, settled, transaction_command
@@ -76,5 +76,4 @@ def linked(desired: Desired) -> Iterator[Any]:
 
 
 def _state() -> State:
-    state: State = require(host.get_fact(CudaToolkits), "the CUDA toolkits")
-    return state
+    return read_fact(CudaToolkits, "the CUDA toolkits")

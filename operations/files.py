@@ -14,7 +14,7 @@ from pyinfra.api import QuoteString, StringCommand
 
 from gpunode.base.shell_file import script_file
 from gpunode.facts.file import File
-from gpunode.operations.failure import node_operation, require
+from gpunode.operations.failure import node_operation, read_fact
 from gpunode.operations.keeping import digest_of_text
 from gpunode.operations.own_files import keeps
 from gpunode.operations.script import STANDARD_INPUT, TEXT, command_with_input, script_command
@@ -58,7 +58,7 @@ def content(path: str, text: str, mode: str = "644") -> Iterator[Any]:
     + mode: octal digits without a leading zero
     """
     keeps(path, text, mode)
-    present = require(host.get_fact(File, path=path), path)
+    present = read_fact(File, path, path=path)
     desired = hashlib.sha256(text.encode()).hexdigest()
     if (present.sha256, present.mode, present.owner, present.group) == (desired, mode, "root", "root"):
         host.noop(f"{path} is as it should be")
@@ -70,7 +70,7 @@ def content(path: str, text: str, mode: str = "644") -> Iterator[Any]:
 def absent(path: str) -> Iterator[Any]:
     """Remove a file that gpunode wrote."""
     keeps(path, None)
-    present = require(host.get_fact(File, path=path), path)
+    present = read_fact(File, path, path=path)
     if present.sha256 is None:
         host.noop(f"{path} is absent")
         return

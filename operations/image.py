@@ -13,7 +13,7 @@ from pyinfra.api import QuoteString, StringCommand
 from gpunode.facts.file import File
 from gpunode.facts.system import Unit
 from gpunode.node.first_boot import UNIT, UNIT_FILE, files
-from gpunode.operations.failure import node_operation, require
+from gpunode.operations.failure import node_operation, read_fact
 from gpunode.operations.files import write_command
 from gpunode.settings import Settings
 
@@ -29,13 +29,13 @@ def first_boot(settings: Settings) -> Iterator[Any]:
     different = [path for path, text in files(settings, version("gpunode")).items() if _differs(path, text)]
     for path in different:
         yield write_command(path, files(settings, version("gpunode"))[path], _MODE)
-    if UNIT_FILE in different or not require(host.get_fact(Unit, unit=UNIT), UNIT).enabled:
+    if UNIT_FILE in different or not read_fact(Unit, UNIT, unit=UNIT).enabled:
         yield StringCommand("systemctl", "enable", "--quiet", QuoteString(UNIT))
     elif not different:
         host.noop("the image verifies its first boot")
 
 
 def _differs(path: str, text: str) -> bool:
-    present = require(host.get_fact(File, path=path), path)
+    present = read_fact(File, path, path=path)
     desired = hashlib.sha256(text.encode()).hexdigest()
     return (present.sha256, present.mode, present.owner, present.group) != (desired, _MODE, "root", "root")

@@ -26,7 +26,7 @@ from gpunode.facts.toolkit import ContainerToolkit
 from gpunode.node.own_files.holds import TOOLKIT_PREFERENCES as PREFERENCES
 from gpunode.operations.apt import HOLD
 from gpunode.operations.driver import driver_state
-from gpunode.operations.failure import OperationRefused, change_now, node_operation, require
+from gpunode.operations.failure import OperationRefused, change_now, node_operation, read_fact
 from gpunode.operations.families.dnf5 import lock_commands
 from gpunode.operations.files import replace_command, write_command
 from gpunode.operations.keeping import noted_command
@@ -86,8 +86,7 @@ _LINK = script_file("device_links")
 
 
 def _state() -> State:
-    state: State = require(host.get_fact(ContainerToolkit), "the container toolkit's state")
-    return state
+    return read_fact(ContainerToolkit, "the container toolkit's state")
 
 
 @node_operation
