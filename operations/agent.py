@@ -5,7 +5,6 @@ Its files are no part of what a run applies: they are installed before there is 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +16,7 @@ from gpunode.base.shell_file import script_file
 from gpunode.facts.file import File
 from gpunode.facts.system import Unit
 from gpunode.operations.failure import node_operation, read_fact
-from gpunode.operations.files import write_command
+from gpunode.operations.files import is_written, write_command
 from gpunode.operations.script import script_command
 
 
@@ -31,9 +30,7 @@ def installed(desired: Install) -> Iterator[Any]:
         changed = True
         yield script_command(_WITHOUT, *given_up, gate="" if f"{UNITS}/{GATE}" in files else GATE)
     for path, (text, mode) in files.items():
-        present = read_fact(File, path, path=path)
-        wanted = (hashlib.sha256(text.encode()).hexdigest(), mode, "root", "root")
-        if (present.sha256, present.mode, present.owner, present.group) != wanted:
+        if not is_written(path, text, mode):
             changed = True
             yield write_command(path, text, mode)
     timer = read_fact(Unit, TIMER, unit=TIMER)

@@ -79,6 +79,3 @@ def _files(actual: Applied, whole: bool) -> dict[str, OwnFile]:
         now = {path: file and before.get(path, file) for path, file in now.items()}
     found = now if whole else {**before, **now}
     return {path: file for path, file in found.items() if file is not None}
-
-
-__all__ = ["PATH", "brought_up_to_date", "recorded"]

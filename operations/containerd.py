@@ -13,7 +13,8 @@ from gpunode.components.containerd.editor import NVIDIA_RUNTIME
 from gpunode.components.containerd.merged import needs_restart, running_digest
 from gpunode.facts.runtimes import Containerd
 from gpunode.operations.failure import node_operation, read_fact
-from gpunode.operations.runtime import Program, changed, forecast, ready, to_carry_out
+from gpunode.operations.runtime import Program, changed, forecast, to_carry_out, transaction
+from gpunode.operations.transaction import settled
 
 PROGRAM = Program(
     name="containerd",
@@ -31,7 +32,7 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
 
     + desired: by `desired_of(settings)` of gpunode/components/containerd/decide.py
     """
-    yield from ready(PROGRAM)
+    yield from settled(transaction(PROGRAM))
     state = read_fact(Containerd, "containerd's state")
     if state.version is None:
         yield from forecast(PROGRAM, bool(desired.packages), state.binary)

@@ -14,7 +14,8 @@ from gpunode.components.docker.editor import NVIDIA_RUNTIME
 from gpunode.components.docker.state import Docker as State
 from gpunode.facts.runtimes import Docker
 from gpunode.operations.failure import node_operation, read_fact
-from gpunode.operations.runtime import Program, changed, forecast, ready, to_carry_out
+from gpunode.operations.runtime import Program, changed, forecast, to_carry_out, transaction
+from gpunode.operations.transaction import settled
 
 PROGRAM = Program(
     name="docker",
@@ -32,7 +33,7 @@ def configuration(desired: Desired, drain: Drain | None = None) -> Iterator[Any]
 
     + desired: by `desired_of(settings)` of gpunode/components/docker/decide.py
     """
-    yield from ready(PROGRAM)
+    yield from settled(transaction(PROGRAM))
     state = read_fact(Docker, "docker's state")
     if state.daemon_version is None:
         yield from forecast(PROGRAM, desired.installs, state.binary)

@@ -37,6 +37,12 @@ def write_command(path: str, text: str, mode: str = "644") -> StringCommand:
     return command_with_input(command, text)
 
 
+def is_written(path: str, text: str, mode: str = "644") -> bool:
+    """Say whether a file has this text and mode, and is owned by root, as `write_command` leaves it."""
+    present, digest = read_fact(File, path, path=path), hashlib.sha256(text.encode()).hexdigest()
+    return (present.sha256, present.mode, present.owner, present.group) == (digest, mode, "root", "root")
+
+
 _REPLACE = script_file("placing") + STANDARD_INPUT + script_file("replace_file")
 
 
@@ -58,9 +64,7 @@ def content(path: str, text: str, mode: str = "644") -> Iterator[Any]:
     + mode: octal digits without a leading zero
     """
     keeps(path, text, mode)
-    present = read_fact(File, path, path=path)
-    desired = hashlib.sha256(text.encode()).hexdigest()
-    if (present.sha256, present.mode, present.owner, present.group) == (desired, mode, "root", "root"):
+    if is_written(path, text, mode):
         host.noop(f"{path} is as it should be")
         return
     yield write_command(path, text, mode)
