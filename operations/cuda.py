@@ -8,7 +8,7 @@ from typing import Any
 from pyinfra import host
 
 from gpunode.base.shell_file import script_file
-from gpunode.components.cuda.decide import LINK, Desired, Install, Link, decide, decide_link
+from gpunode.components.cuda.decide import LINK, Desired, Install, decide, decide_link
 from gpunode.components.cuda.state import CudaToolkits as State
 from gpunode.components.runfile import CUDA_LOG, FOLDER, Runfile
 from gpunode.facts.toolkit import CudaToolkits
@@ -68,11 +68,11 @@ _LINK = script_file("cuda_link")
 @node_operation
 def linked(desired: Desired) -> Iterator[Any]:
     """Point /usr/local/cuda at the toolkit of one version; the others stay where they are."""
-    change = change_now(Link, decide_link(desired, _state()))
+    change = change_now(str, decide_link(desired, _state()))
     if change is None:
         host.noop(f"{LINK} is {desired.version}")
         return
-    yield script_command(_LINK, toolkit=change.folder)
+    yield script_command(_LINK, toolkit=change)
 
 
 def _state() -> State:
